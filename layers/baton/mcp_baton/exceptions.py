@@ -1,0 +1,117 @@
+"""Every exception Baton raises, by who is meant to read it.
+
+```
+Exception
+└── BatonError
+    ├── ProtocolError          the client: becomes a JSON-RPC error
+    ├── ToolError              the author of a tool: becomes an MCP tool error (`isError: true`)
+    ├── RegistrationError      the author of a server, at import time
+    │   └── WorkflowError      names workflow, step and cause
+    ├── SettingsError          the operator: names the setting and the remedy
+    └── StoreError             the code that talks to the task store
+        ├── Conflict           a lost race; carries the state that won
+        ├── TaskNotFound       missing, expired or another owner's: one and the same
+        ├── TaskFinished       the task is in a terminal state; carries it
+        └── StoreUnavailable   the store did not answer, or refused
+BaseException
+└── Abandoned                  internal: raised by `Context` in a tool whose caller has gone on
+```
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mcp_baton.protocol.json import Json
+    from mcp_baton.tasks.record import TaskRecord
+
+
+class BatonError(Exception):
+    """The root of Baton's exceptions."""
+
+
+class ProtocolError(BatonError):
+    """A request that is answered with a JSON-RPC error.
+
+    Args:
+        code: The JSON-RPC or MCP error code, e.g. `-32602`.
+        message: One sentence for the client's developer, naming the field and the remedy.
+        data: The error's `data` member; left out when `None`.
+    """
+
+    def __init__(self, code: int, message: str, data: "Json" = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.data = data
+
+
+class ToolError(BatonError):
+    """Raise it in a tool to report a failure to the model: its text is the tool result's text."""
+
+
+class RegistrationError(BatonError):
+    """A tool, resource or prompt that cannot be registered."""
+
+
+class WorkflowError(RegistrationError):
+    """A workflow that cannot work; raised while the server is being put together, not when it is used.
+
+    Args:
+        workflow: The workflow's name.
+        cause: What is wrong, and what to do about it.
+        step: The step's name, where one step is to blame.
+    """
+
+    def __init__(self, workflow: str, cause: str, step: str | None = None) -> None:
+        where = f"workflow {workflow!r}" if step is None else f"workflow {workflow!r}, step {step!r}"
+        super().__init__(f"{where}: {cause}")
+        self.workflow = workflow
+        self.step = step
+        self.cause = cause
+
+
+class SettingsError(BatonError):
+    """A setting with a value that cannot be used."""
+
+
+class StoreError(BatonError):
+    """The task store could not do what it was asked to."""
+
+
+class Conflict(StoreError):
+    """A conditional write lost a race. Nothing was written.
+
+    Args:
+        current: The task as the winner left it.
+    """
+
+    def __init__(self, current: "TaskRecord") -> None:
+        super().__init__("the task changed while it was being written")
+        self.current = current
+
+
+class TaskNotFound(StoreError):
+    """There is no such task for this owner: it never was, it has expired, or it is another's."""
+
+    def __init__(self) -> None:
+        super().__init__("unknown task")
+
+
+class TaskFinished(StoreError):
+    """The task is in a terminal state, which nothing leaves.
+
+    Args:
+        current: The task as it stands.
+    """
+
+    def __init__(self, current: "TaskRecord") -> None:
+        super().__init__(f"the task is {current.status}")
+        self.current = current
+
+
+class StoreUnavailable(StoreError):
+    """The store did not answer, or refused for a reason of its own. Whether the write happened is unknown."""
+
+
+class Abandoned(BaseException):
+    """Raised by the next `Context` call of a tool that was abandoned, so that it stops."""

@@ -1,0 +1,74 @@
+"""An HTTP request and its answer, as values; what lies between the transport and the MCP endpoint.
+
+The transport makes a `HttpRequest` of whatever event it was given and hands it, with an `Exchange`, to the
+application. The application either returns a `HttpResponse`, or opens a stream on the exchange, writes its reply
+there and returns `None`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """One request.
+
+    Attributes:
+        method: `POST`, `GET`, …
+        path: The path below the stage, e.g. `/mcp`.
+        headers: Names in lower case; a repeated header's values joined by `", "`.
+        body: The body's bytes, decoded from base64 where the event had it so.
+        owner: The authenticated identity; `None` for a caller without one.
+    """
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+    owner: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class HttpResponse:
+    """A whole answer. Header names are written as they are sent."""
+
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+class StreamSink(Protocol):
+    """An answer that is being written. Used from one thread; closed by whoever opened it for the application."""
+
+    def write(self, data: bytes) -> None:
+        """Send these bytes now.
+
+        Raises:
+            ClientGone: nobody is listening any more.
+        """
+
+
+class ClientGone(Exception):
+    """The client closed the connection while its answer was being written."""
+
+
+class Exchange(Protocol):
+    """What surrounds one request."""
+
+    @property
+    def request_id(self) -> str:
+        """The invocation's id, for logs and for error messages that a client can quote."""
+
+    def remaining_ms(self) -> int | None:
+        """Milliseconds until the function is stopped; `None` when nothing stops it."""
+
+    def open_stream(self, status: int, headers: Mapping[str, str]) -> StreamSink:
+        """Begin the answer. At most once; nothing else may be returned afterwards."""
+
+
+class Application(Protocol):
+    """The MCP endpoint as the transport sees it."""
+
+    def __call__(self, request: HttpRequest, exchange: Exchange) -> HttpResponse | None:
+        """Answer whole, or `None` when the answer went to `exchange.open_stream`."""

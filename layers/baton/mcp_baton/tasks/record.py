@@ -1,0 +1,133 @@
+"""A task as it is kept: status, times, variables and the progress of its steps (contract sections 1, 3 and 7)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import NotRequired, TypedDict
+
+from mcp_baton.protocol.json import Json, JsonObject
+
+ENGINE_PREFIX = "_workflow."
+PROGRESS = "_workflow.progress"
+PAUSE_REASON = "_workflow.pause_reason"
+RESULT_PREFIX = "_workflow.result."
+EXTRA_PREFIX = "_workflow.extra."
+SCHEMA_VERSION = 1
+
+
+class TaskStatus(StrEnum):
+    """The states of a task. The last three are terminal: nothing leaves them."""
+
+    WORKING = "working"
+    INPUT_REQUIRED = "input_required"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def terminal(self) -> bool:
+        """Whether the task is over."""
+        return self not in LIVE
+
+
+LIVE = frozenset({TaskStatus.WORKING, TaskStatus.INPUT_REQUIRED})
+
+
+class StepStatus(StrEnum):
+    """The states of a step. `completed` and `skipped` are settled: the engine does not run such a step again."""
+
+    PENDING = "pending"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+class StepProgress(TypedDict):
+    """One step in `_workflow.progress`; `tool` is absent for a step that only fetches resources."""
+
+    name: str
+    status: str
+    tool: NotRequired[str]
+
+
+class Progress(TypedDict):
+    """The value of `_workflow.progress`."""
+
+    goal: str
+    steps: list[StepProgress]
+    schemaVersion: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewTask:
+    """What a task is created with.
+
+    Attributes:
+        owner: The identity that it will belong to.
+        variables: The first task variables, `_workflow.progress` among them.
+        workflow: The name of the workflow that it runs; `None` for a tool's task.
+        definition: The hash of the workflow's definition, against which a resume is checked (section 11).
+        arguments: The prompt arguments of the first call, as the client sent them, for a resume.
+        ttl_ms: Lifetime the client asked for, milliseconds; `None` for the default. The store cuts it at its maximum.
+    """
+
+    owner: str
+    variables: JsonObject
+    workflow: str | None = None
+    definition: str | None = None
+    arguments: JsonObject = field(default_factory=dict)
+    ttl_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRecord:
+    """A task as the store holds it.
+
+    Attributes:
+        task_id: Opaque; sorts by creation time.
+        created_at: ISO-8601, UTC, milliseconds, e.g. `2026-11-21T09:30:00.000Z`. So is `updated_at`.
+        ttl_ms: Lifetime from creation, milliseconds.
+        poll_interval_ms: How often the client is asked to poll, milliseconds.
+        version: Grows by one with each write.
+        variables: Task variables by name. May decode on access; a value is exactly what was stored.
+        result: The final result's object; `None` until there is one.
+        source: The store's own notes, needed to write against this record. Opaque to everyone else.
+    """
+
+    owner: str
+    task_id: str
+    status: TaskStatus
+    created_at: str
+    updated_at: str
+    ttl_ms: int
+    poll_interval_ms: int
+    version: int
+    variables: JsonObject
+    status_message: str | None = None
+    workflow: str | None = None
+    definition: str | None = None
+    arguments: JsonObject = field(default_factory=dict)
+    result: Json = None
+    source: object = field(default=None, repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPage:
+    """One page of a task listing, newest first; `cursor` is `None` on the last. Listed tasks carry no variables."""
+
+    tasks: Sequence[TaskRecord]
+    cursor: str | None = None
+
+
+def timestamp(epoch_ms: int) -> str:
+    """Epoch milliseconds as ISO-8601 in UTC with milliseconds: `2026-11-21T09:30:00.000Z`."""
+    return datetime.fromtimestamp(epoch_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def step_statuses(progress: Mapping[str, object]) -> list[StepProgress]:
+    """The `steps` of a progress value read from a store."""
+    steps = progress["steps"]
+    if not isinstance(steps, Sequence) or isinstance(steps, str):
+        raise TypeError("_workflow.progress has no list of steps")
+    return list(steps)

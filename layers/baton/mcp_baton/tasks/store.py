@@ -1,0 +1,141 @@
+"""What a task store must be able to do: verbs of the domain, each of them one conditional write or one read.
+
+A store never decides anything about workflows. It is handed a `Batch` that says what to write and what must still be
+true, writes all of it or nothing, and where a condition no longer holds it reports the state that won (`Conflict`),
+so that whoever decided can decide again.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.tasks.record import NewTask, StepStatus, TaskPage, TaskRecord
+
+
+@dataclass(frozen=True, slots=True)
+class StepWrite:
+    """One step's new status and result.
+
+    Attributes:
+        index: The step's place in `_workflow.progress.steps`.
+        name: The step's name, for `_workflow.result.<name>`.
+        expected: The status that must still be stored. The write fails as a whole when it is not.
+        status: The new status; equal to `expected` when only the result changes.
+        result: The new value of `_workflow.result.<name>`.
+    """
+
+    index: int
+    name: str
+    expected: StepStatus
+    status: StepStatus
+    result: Json
+
+
+@dataclass(frozen=True, slots=True)
+class SetPause:
+    """Store this pause reason, whatever was there."""
+
+    reason: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class ClearPause:
+    """Remove the pause reason, which must still be `expected`: another one belongs to somebody else."""
+
+    expected: JsonObject
+
+
+type PauseWrite = SetPause | ClearPause | None
+"""What happens to `_workflow.pause_reason`; `None` leaves it alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Everything that one `UpdateItem` writes.
+
+    Attributes:
+        steps: Steps to write, each guarded by its expected status.
+        pause: What happens to the pause reason.
+        variables: Other task variables to set, whatever they were (last writer wins).
+        removed: Names of task variables to remove.
+        result: The task's final result. When given, the task becomes `completed` in the same write.
+    """
+
+    steps: tuple[StepWrite, ...] = ()
+    pause: PauseWrite = None
+    variables: Mapping[str, Json] = field(default_factory=dict)
+    removed: frozenset[str] = frozenset()
+    result: JsonObject | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A batch that was written.
+
+    Attributes:
+        task: The task after the write, other writers' changes included.
+        oversized: Names of variables that did not fit; the store holds `{"error": …}` in their place (section 7).
+    """
+
+    task: TaskRecord
+    oversized: tuple[str, ...] = ()
+
+
+class TaskStore(Protocol):
+    """Durable tasks, each visible to its owner alone (contract section 7).
+
+    Every method raises `StoreUnavailable` when the store does not answer or refuses.
+    """
+
+    def create(self, task: NewTask) -> TaskRecord:
+        """Create a `working` task, durably, in one conditional write.
+
+        Raises:
+            StoreError: the owner already has as many live tasks as it may have, or the task is too large.
+        """
+
+    def get(self, owner: str, task_id: str) -> TaskRecord:
+        """Read one task, strongly consistent.
+
+        Raises:
+            TaskNotFound: missing, expired or another owner's.
+        """
+
+    def list(self, owner: str, cursor: str | None = None) -> TaskPage:
+        """One page of the owner's tasks, newest first, expired ones left out.
+
+        Raises:
+            ValueError: the cursor is not one that this store gave out.
+        """
+
+    def record(self, task: TaskRecord, batch: Batch) -> Recorded:
+        """Write a batch against a live task: the engine's end of run, a checkpoint, or a continuation.
+
+        Args:
+            task: The task as last read, created or reported by a `Conflict`.
+            batch: What to write, and what must still be true.
+
+        Raises:
+            Conflict: a step or the pause reason is not as expected. Nothing was written.
+            TaskFinished: the task is terminal. Nothing was written.
+            TaskNotFound: missing, expired or another owner's.
+            StoreError: what the batch holds does not fit, even with its values replaced.
+        """
+
+    def cancel(self, owner: str, task_id: str) -> TaskRecord:
+        """Move a live task to `cancelled`.
+
+        Raises:
+            TaskFinished: it is terminal already.
+            TaskNotFound: missing, expired or another owner's.
+        """
+
+    def complete(self, owner: str, task_id: str, result: JsonObject) -> TaskRecord:
+        """Move a live task to `completed` with this result.
+
+        Raises:
+            TaskFinished: it is terminal already.
+            TaskNotFound: missing, expired or another owner's.
+            StoreError: the result does not fit.
+        """
