@@ -21,6 +21,7 @@ class ServerHost:
         self._call = call
         self._caller = call.caller
         self._begun = 0
+        self._total = 0
 
     def required(self, tool: str) -> frozenset[str]:
         """The names of the arguments that a tool cannot do without."""
@@ -58,7 +59,7 @@ class ServerHost:
 
     def announce(self, begun: int, total: int, step: str) -> None:
         """Send `notifications/progress`, when the client asked for it."""
-        self._begun = begun
+        self._begun, self._total = begun, total
         token = self._call.envelope.progress_token
         if token is None:
             return
@@ -74,7 +75,7 @@ class ServerHost:
         """A tool's progress as a fraction of its step, so that the request's progress only ever grows."""
         of = total if total is not None and total > 0 else progress + 1
         fraction = min(max(progress / of, 0.0), 1.0) * 0.99 if of > 0 else 0.0
-        return self._begun + fraction, None
+        return self._begun + fraction, self._total
 
 
 def find_resource(server: Server, uri: str) -> tuple[Resource, dict[str, str]] | None:
