@@ -27,7 +27,7 @@ ROOTS = ("__init__.py", "aws.py", "local/*")
 """Where the floors are put together. They may import any of them."""
 
 AWS_SDK = frozenset({"boto3", "botocore", "moto"})
-AWS_SDK_USERS = ("tasks/dynamodb*.py", "aws.py", "local/*")
+AWS_SDK_USERS = ("tasks/dynamodb*.py", "tasks/table.py", "aws.py", "local/*")
 NETWORK = frozenset({"http", "httpx", "requests", "socket", "ssl", "urllib", "urllib3"})
 NETWORK_FREE = ("protocol/*", "tasks/*", "workflow/*", "server/*")
 SLOW = ("asyncio", "boto3", "botocore", "http.client", "moto", "pydantic")
@@ -130,7 +130,7 @@ def aws_sdk(module: str, found: list[Import]) -> Iterator[str]:
 def network(module: str, found: list[Import]) -> Iterator[str]:
     if matches(module, NETWORK_FREE) and not matches(module, AWS_SDK_USERS):
         for item in found:
-            if within(item.name, NETWORK) and item.name not in {"http.HTTPStatus", "http"}:
+            if within(item.name, NETWORK) and item.name not in {"http.HTTPStatus", "http", "urllib.parse.unquote"}:
                 yield f"opens the network: {item.name}"
 
 
