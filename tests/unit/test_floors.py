@@ -30,6 +30,7 @@ AWS_SDK = frozenset({"boto3", "botocore", "moto"})
 AWS_SDK_USERS = ("tasks/dynamodb*.py", "tasks/table.py", "aws.py", "local/*")
 NETWORK = frozenset({"http", "httpx", "requests", "socket", "ssl", "urllib", "urllib3"})
 NETWORK_FREE = ("protocol/*", "tasks/*", "workflow/*", "server/*")
+HARMLESS = frozenset({"http", "http.HTTPStatus", "urllib.parse", "urllib.parse.unquote"})
 SLOW = ("asyncio", "boto3", "botocore", "http.client", "moto", "pydantic")
 """Imports that a cold start would pay for: only inside the functions that need them."""
 
@@ -130,7 +131,7 @@ def aws_sdk(module: str, found: list[Import]) -> Iterator[str]:
 def network(module: str, found: list[Import]) -> Iterator[str]:
     if matches(module, NETWORK_FREE) and not matches(module, AWS_SDK_USERS):
         for item in found:
-            if within(item.name, NETWORK) and item.name not in {"http.HTTPStatus", "http", "urllib.parse.unquote"}:
+            if within(item.name, NETWORK) and item.name not in HARMLESS:
                 yield f"opens the network: {item.name}"
 
 
