@@ -144,10 +144,11 @@ class Engine:
     def _finish(self, run: _Run) -> RunRecord:
         pause = self._advance(run)
         self._write(run, pause, finished=pause is None)
+        places = {step.name: place for place, step in enumerate(run.workflow.steps)}
         return RunRecord(
             workflow=run.workflow,
             known=Known(run.invocation.texts, run.invocation.arguments, run.statuses, run.outputs, dict(run.variables)),
-            traces=tuple(run.traces),
+            traces=tuple(sorted(run.traces, key=lambda trace: places[trace.step.name])),
             pause=pause,
             task=run.task,
             persisted=run.persisted,
