@@ -4,6 +4,7 @@ See the README for a server in twenty lines, and `mcp_baton.aws.handler` for the
 """
 
 from mcp_baton.exceptions import BatonError, ProtocolError, RegistrationError, ToolError, WorkflowError
+from mcp_baton.server.content import Audio, EmbeddedResource, Image, Message, ResourceLink, Text, ToolResult
 from mcp_baton.server.context import Context
 from mcp_baton.server.server import Server
 from mcp_baton.workflow.definition import Argument, Step, Workflow
@@ -11,13 +12,20 @@ from mcp_baton.workflow.sources import constant, prompt_arg, step_output, task_v
 
 __all__ = [
     "Argument",
+    "Audio",
     "BatonError",
     "Context",
+    "EmbeddedResource",
+    "Image",
+    "Message",
     "ProtocolError",
     "RegistrationError",
+    "ResourceLink",
     "Server",
     "Step",
+    "Text",
     "ToolError",
+    "ToolResult",
     "Workflow",
     "WorkflowError",
     "constant",

@@ -1,22 +1,27 @@
 """Calling what users wrote: tools, resources and prompts, each beside the request's thread, each with its `Context`."""
 
+import functools
+import inspect
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from mcp_baton.exceptions import ProtocolError, ToolError
+from mcp_baton.protocol.codes import INTERNAL_ERROR
 from mcp_baton.protocol.envelope import Envelope
 from mcp_baton.protocol.http import Exchange
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.server.beside import Mailbox, Raised, Returned, TimedOut, run_beside
+from mcp_baton.server.completions import Completion, suggestions
+from mcp_baton.server.content import CONTENT_TYPES, Message, base64_of
 from mcp_baton.server.context import Context, Scope
 from mcp_baton.server.functions import Prompt, Resource, Tool
 from mcp_baton.server.reply import Reply
-from mcp_baton.server.schema import InvalidArguments
-from mcp_baton.server.signature import Signature
+from mcp_baton.server.schema import InvalidArguments, to_json
+from mcp_baton.server.signature import NO_ANNOTATION, Signature
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.workflow.run import Failed, FetchedResource, Outcome, ResourceUnavailable, Succeeded
+from mcp_baton.workflow.run import Failed, FetchedResource, Outcome, ResourceUnavailable
 
 logger = logging.getLogger(__name__)
 
@@ -74,11 +79,10 @@ class Caller:
         if isinstance(ended, Raised):
             return Failed(_told(ended.error, f"tool {tool.name}"))
         try:
-            value = tool.value(ended.value)
+            return tool.outcome(ended.value)
         except ValueError as error:
             logger.exception("tool %s returned what it must not", tool.name)
             return Failed(str(error))
-        return Succeeded(value)
 
     def read(self, resource: Resource, uri: str, arguments: Mapping[str, str]) -> FetchedResource:
         """Read a resource.
@@ -110,6 +114,23 @@ class Caller:
         if isinstance(ended, Raised):
             raise Unreadable(_told(ended.error, f"prompt {prompt.name}"))
         return messages_of(ended.value)
+
+    def suggestions(self, completion: Completion, value: str, known: dict[str, Any]) -> JsonObject:
+        """Suggestions for an argument.
+
+        Raises:
+            Unreadable: the function failed.
+        """
+        arguments = (value, known) if completion.wants_arguments else (value,)
+        signature = Signature((), None, NO_ANNOTATION, inspect.iscoroutinefunction(completion.function))
+        ended = self._run(functools.partial(completion.function, *arguments), signature, {}, None, None, stay=False)
+        if isinstance(ended, str):
+            raise Unreadable(ended)
+        if isinstance(ended, Raised):
+            raise Unreadable(_told(ended.error, completion.what))
+        if not isinstance(ended.value, Iterable):
+            raise Unreadable(f"{completion.what} did not return suggestions")
+        return suggestions(str(suggestion) for suggestion in ended.value)
 
     def left_ms(self) -> int | None:
         """Milliseconds until the write reserve begins; `None` where nothing stops the function."""
@@ -168,12 +189,7 @@ def contents_of(uri: str, mime_type: str | None, returned: object) -> FetchedRes
     if isinstance(returned, str):
         return FetchedResource(uri, mime_type or "text/plain", text=returned)
     if isinstance(returned, bytes | bytearray):
-        import binascii
-
-        blob = binascii.b2a_base64(returned, newline=False).decode()
-        return FetchedResource(uri, mime_type or "application/octet-stream", blob=blob)
-    from mcp_baton.server.schema import to_json
-
+        return FetchedResource(uri, mime_type or "application/octet-stream", blob=base64_of(bytes(returned)))
     try:
         return FetchedResource(uri, mime_type or "application/json", text=dumps(to_json(returned)))
     except ValueError as error:
@@ -191,14 +207,13 @@ def messages_of(returned: object) -> list[Json]:
 
 
 def _message(item: object) -> Json:
-    from mcp_baton.protocol.codes import INTERNAL_ERROR
-    from mcp_baton.server.schema import to_json
-
-    if isinstance(item, str):
-        return {"role": "user", "content": {"type": "text", "text": item}}
+    if isinstance(item, Message):
+        return item.to_json()
+    if isinstance(item, str | CONTENT_TYPES):
+        return Message("user", item).to_json()
     made = to_json(item)
     if isinstance(made, Mapping) and isinstance(made.get("content"), str):
         made = {**made, "content": {"type": "text", "text": made["content"]}}
     if not isinstance(made, Mapping) or not isinstance(made.get("content"), Mapping) or "role" not in made:
-        raise ProtocolError(INTERNAL_ERROR, "the prompt did not return a text or messages with `role` and `content`")
+        raise ProtocolError(INTERNAL_ERROR, "the prompt did not return text, content or messages")
     return made

@@ -42,7 +42,7 @@ def _get_messages(call: Call, prompt: Prompt) -> JsonObject:
         made = call.caller.messages(prompt, converted)
     except Unreadable as error:
         raise ProtocolError(INTERNAL_ERROR, f"The prompt {prompt.name!r} failed: {error}") from error
-    return _result(prompt.description, made)
+    return _result(prompt.labels.description or "", made)
 
 
 def _run_workflow(call: Call, workflow: Workflow) -> JsonObject:

@@ -42,7 +42,7 @@ def result_of(tool: Tool, outcome: Outcome) -> dict[str, Json]:
     """An outcome as a `CallToolResult`."""
     if isinstance(outcome, Failed):
         return {"content": [{"type": "text", "text": outcome.error}], "isError": True}
-    return tool.result(outcome.value)
+    return tool.result(outcome)
 
 
 def _continue(call: Call, tool: Tool, arguments: JsonObject, task_id: str) -> JsonObject:
