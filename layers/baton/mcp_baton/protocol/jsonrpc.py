@@ -146,6 +146,11 @@ def error_message(request_id: RequestId | None, error: ProtocolError) -> dict[st
     return {"jsonrpc": "2.0", "id": request_id, "error": body}
 
 
+def request_message(identifier: RequestId, method: str, params: JsonObject) -> dict[str, Json]:
+    """A request to the client (revisions up to 2025-11-25)."""
+    return {"jsonrpc": "2.0", "id": identifier, "method": method, "params": params}
+
+
 def notification_message(method: str, params: JsonObject) -> dict[str, Json]:
     """A notification to the client."""
     return {"jsonrpc": "2.0", "method": method, "params": params}

@@ -13,7 +13,7 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mcp_baton.protocol.json import Json
+from mcp_baton.protocol.json import Json, JsonObject
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -35,6 +35,9 @@ class Listener(Protocol):
 
     def notify(self, method: str, params: dict[str, Json]) -> None:
         """Deliver one notification."""
+
+    def request(self, identifier: str, method: str, params: JsonObject) -> None:
+        """Deliver a question to the client."""
 
     def keep_alive(self) -> None:
         """Say that there is nothing to say."""
@@ -64,7 +67,14 @@ class Raised:
     error: BaseException
 
 
-type _Mail = _Said | Returned | Raised
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    identifier: str
+    method: str
+    params: JsonObject
+
+
+type _Mail = _Said | _Asked | Returned | Raised
 
 
 class Mailbox:
@@ -76,6 +86,10 @@ class Mailbox:
     def notify(self, method: str, params: dict[str, Json]) -> None:
         """Say something to the client. From any thread."""
         self._mail.put(_Said(method, params))
+
+    def request(self, identifier: str, method: str, params: JsonObject) -> None:
+        """Ask the client something. From any thread."""
+        self._mail.put(_Asked(identifier, method, params))
 
     def returned(self, value: object) -> None:
         """The function returned."""
@@ -133,6 +147,8 @@ def run_beside(
                 listener.keep_alive()
             case _Said(method, params):
                 listener.notify(method, params)
+            case _Asked(identifier, method, params):
+                listener.request(identifier, method, params)
             case Returned() | Raised():
                 return mail
 

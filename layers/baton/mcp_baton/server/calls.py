@@ -12,6 +12,7 @@ from mcp_baton.protocol.codes import INTERNAL_ERROR
 from mcp_baton.protocol.envelope import Envelope
 from mcp_baton.protocol.http import Exchange
 from mcp_baton.protocol.json import Json, JsonObject, dumps
+from mcp_baton.server.asking import Asker, InputRequired
 from mcp_baton.server.beside import Mailbox, Raised, Returned, TimedOut, run_beside
 from mcp_baton.server.completions import Completion, suggestions
 from mcp_baton.server.content import CONTENT_TYPES, Message, base64_of
@@ -27,6 +28,9 @@ logger = logging.getLogger(__name__)
 
 TIMED_OUT = "timed out"
 
+type Asking = Callable[[Mailbox, Callable[[], bool]], Asker]
+"""From a running function's mailbox, and whether somebody waits for it, to what answers its questions."""
+
 type ProgressMap = Callable[[float, float | None], tuple[float, float | None]]
 
 
@@ -40,6 +44,7 @@ class Caller:
 
     Attributes:
         write_reserve_ms: Time kept back from every call for writing to the store, milliseconds.
+        asking: Makes what a function's questions to the client go through.
     """
 
     exchange: Exchange
@@ -47,6 +52,7 @@ class Caller:
     reply: Reply
     owner: str | None
     write_reserve_ms: int
+    asking: Asking
 
     def call_tool(
         self,
@@ -57,7 +63,7 @@ class Caller:
         progress: ProgressMap | None = None,
         stay: bool = False,
     ) -> Outcome:
-        """Call a tool. Whatever goes wrong in it is an outcome, never an exception.
+        """Call a tool. Whatever goes wrong in it is an outcome, and only what ends the request is an exception.
 
         Args:
             tool: The tool.
@@ -68,6 +74,8 @@ class Caller:
 
         Raises:
             Deserted: the client went away, and `stay` is false.
+            InputRequired: the client must answer first.
+            ProtocolError: the tool wants the request answered with it.
         """
         try:
             bound = tool.input.bind(arguments)
@@ -154,19 +162,23 @@ class Caller:
             envelope=self.envelope,
             remaining_ms=self.exchange.remaining_ms,
             emit=mailbox.notify,
+            asker=self.asking(mailbox, lambda: not scope.abandoned),
             variables=variables,
             progress=progress,
         )
         if signature.context:
             bound = bound | {signature.context: Context(scope)}
         try:
-            return run_beside(
+            ended = run_beside(
                 function, bound, mailbox, self.reply, is_async=signature.is_async, left_s=self._left_s, stay=stay
             )
         except TimedOut:
             return TIMED_OUT
         finally:
             scope.abandoned = True
+        if isinstance(ended, Raised) and isinstance(ended.error, InputRequired | ProtocolError):
+            raise ended.error
+        return ended
 
     def _left_s(self) -> float | None:
         left = self.left_ms()

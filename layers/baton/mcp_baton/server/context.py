@@ -1,11 +1,26 @@
 """`Context`: what a tool can ask of, and say to, the request that it runs in (contract section 2)."""
 
-from collections.abc import Callable, Generator, MutableMapping
+from collections.abc import Callable, Generator, MutableMapping, Sequence
 from dataclasses import dataclass, field
 
 from mcp_baton.exceptions import Abandoned
-from mcp_baton.protocol.envelope import LOG_LEVELS, Envelope
-from mcp_baton.protocol.json import Json, dumps
+from mcp_baton.protocol.envelope import LOG_LEVELS, Envelope, Era
+from mcp_baton.protocol.json import Json, JsonObject, dumps
+from mcp_baton.server.asking import Asker, Question
+from mcp_baton.server.inputs import (
+    Elicited,
+    Roots,
+    Said,
+    Sampled,
+    Schema,
+    elicitation,
+    elicited,
+    listed_roots,
+    roots,
+    sampled,
+    sampling,
+    url_elicitation,
+)
 from mcp_baton.tasks.variables import TaskVariables
 
 type Emit = Callable[[str, dict[str, Json]], None]
@@ -24,6 +39,8 @@ class Done:
 
 DONE = Done()
 
+HANDSHAKE_LOG_LEVEL = "info"
+
 
 @dataclass(slots=True)
 class Scope:
@@ -32,6 +49,7 @@ class Scope:
     Attributes:
         emit: Sends a notification to the client while the tool runs.
         progress: How a tool's own progress becomes the request's; `None` where nobody wants progress.
+        asker: Gets answers from the client.
         abandoned: Nobody waits for the tool any more.
     """
 
@@ -40,10 +58,16 @@ class Scope:
     envelope: Envelope
     remaining_ms: Callable[[], int | None]
     emit: Emit
+    asker: Asker
     variables: TaskVariables | None = None
     progress: Callable[[float, float | None], tuple[float, float | None]] | None = None
     abandoned: bool = False
     reported: float = field(default=float("-inf"))
+
+
+def _wanted_level(envelope: Envelope) -> str | None:
+    """The least severe level to send. In the handshake era no request names one: then a server decides, says MCP."""
+    return envelope.log_level or (HANDSHAKE_LOG_LEVEL if envelope.era is Era.HANDSHAKE else None)
 
 
 class Context:
@@ -115,7 +139,7 @@ class Context:
         if level not in LOG_LEVELS:
             raise ValueError(f"log level {level!r}: use one of {', '.join(LOG_LEVELS)}")
         dumps(message)
-        wanted = self._scope.envelope.log_level
+        wanted = _wanted_level(self._scope.envelope)
         if wanted is None or LOG_LEVELS.index(level) < LOG_LEVELS.index(wanted):
             return DONE
         params: dict[str, Json] = {"level": level, "data": message}
@@ -139,6 +163,46 @@ class Context:
     def error(self, message: Json) -> Done:
         """`log("error", …)`."""
         return self.log("error", message)
+
+    def elicit(self, key: str, message: str, schema: Schema) -> Elicited:
+        """Ask the person at the client to fill in a form.
+
+        In the 2026 era the function runs again from its start once there is an answer, and this very call then returns
+        it: what comes before it happens again.
+
+        Args:
+            key: Names the question within this call, and stays the same from run to run.
+            message: What to tell the person.
+            schema: A JSON Schema of flat primitive fields, or a type that pydantic makes one of.
+
+        Raises:
+            ToolError: nobody can be asked, or the answer does not fit.
+        """
+        return elicited(self.ask(elicitation(key, message, schema))[0], schema)
+
+    def elicit_url(self, key: str, message: str, url: str) -> Elicited:
+        """Ask the person at the client to go to a page, for what must not pass through the client. As `elicit`."""
+        return elicited(self.ask(url_elicitation(key, message, url))[0], None)
+
+    def sample(self, key: str, messages: Said | Sequence[Said], *, max_tokens: int = 1_000, **options: Json) -> Sampled:
+        """Ask the client's model. As `elicit`.
+
+        Args:
+            key: Names the question within this call.
+            messages: Text, content, a `Message`, or a list of those.
+            max_tokens: As many tokens may the answer have.
+            options: Further params of `sampling/createMessage`, e.g. `systemPrompt`, `temperature`.
+        """
+        return sampled(self.ask(sampling(key, messages, max_tokens, options))[0])
+
+    def list_roots(self, key: str) -> Roots:
+        """Ask for the folders that the client lets the server work on. As `elicit`."""
+        return listed_roots(self.ask(roots(key))[0])
+
+    def ask(self, *questions: Question) -> list[JsonObject]:
+        """Ask several things at once: `ctx.ask(elicitation(...), sampling(...))`; the raw results, in that order."""
+        self._check()
+        return self._scope.asker.ask(questions)
 
     def _check(self) -> None:
         if self._scope.abandoned:

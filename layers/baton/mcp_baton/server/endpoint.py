@@ -4,11 +4,12 @@ Every request stands alone: nothing is kept between two but what the task store 
 """
 
 import logging
+import os
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from mcp_baton.exceptions import ProtocolError
+from mcp_baton.exceptions import ProtocolError, StoreError, TaskNotFound
 from mcp_baton.protocol.codes import HTTP_STATUS, INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND
 from mcp_baton.protocol.envelope import REVISION_WITHOUT_HEADER, SERVER_INFO_KEY, Envelope, Era, Refusal, classify
 from mcp_baton.protocol.http import Exchange, HttpRequest, HttpResponse
@@ -24,7 +25,9 @@ from mcp_baton.protocol.jsonrpc import (
     parse_body,
     result_message,
 )
+from mcp_baton.protocol.state import Seal
 from mcp_baton.server import catalog, prompt_calls, resource_reads, task_methods, tool_calls
+from mcp_baton.server.asking import InputRequired
 from mcp_baton.server.beside import Deserted
 from mcp_baton.server.call import Call
 from mcp_baton.server.reply import Reply, whole
@@ -81,6 +84,8 @@ class Endpoint:
         self._server = server
         self._store = store
         self._settings = settings
+        self._seal = seal_of(settings)
+        self._warned = False
 
     def __call__(self, request: HttpRequest, exchange: Exchange) -> HttpResponse | None:
         """Answer one HTTP request."""
@@ -128,7 +133,7 @@ class Endpoint:
         if isinstance(message, Malformed):
             return whole(HTTP_STATUS[message.error.code], error_message(message.id, message.error))
         if isinstance(message, Response):
-            return HttpResponse(202)
+            return self._take_answer(message, request.owner)
         envelope = classify(message, request.headers)
         if isinstance(envelope, Refusal):
             error = ProtocolError(envelope.code, envelope.message, envelope.data)
@@ -136,30 +141,77 @@ class Endpoint:
             return whole(HTTP_STATUS[error.code], error_message(known, error))
         if isinstance(message, Notification):
             return HttpResponse(202)
-        return self._serve(message, envelope, request.owner, exchange, in_batch=in_batch)
+        return self._serve(
+            message, envelope, request.owner, exchange, takes_stream=_takes_stream(request), in_batch=in_batch
+        )
 
     def _serve(
-        self, request: Request, envelope: Envelope, owner: str | None, exchange: Exchange, *, in_batch: bool
+        self,
+        request: Request,
+        envelope: Envelope,
+        owner: str | None,
+        exchange: Exchange,
+        *,
+        takes_stream: bool,
+        in_batch: bool,
     ) -> HttpResponse | None:
         streams = (envelope.progress_token is not None or envelope.log_level is not None) and not in_batch
-        reply = Reply(exchange, streams=streams)
-        call = Call(self._server, self._store, self._settings, request, envelope, owner, exchange, reply)
+        may_stream = envelope.era is Era.HANDSHAKE and takes_stream and not in_batch
+        reply = Reply(exchange, streams=streams, may_stream=may_stream)
+        call = Call(self._server, self._store, self._settings, request, envelope, owner, exchange, reply, self._seal)
         try:
             result = self._dispatch(call)
         except ProtocolError as error:
             return reply.error(_status(envelope, error), error_message(request.id, error))
         except Deserted:
             return None
+        except InputRequired as required:
+            self._warn_of_made_key()
+            result = required.result
         except Exception:
             logger.exception("request %s: %s failed", exchange.request_id, request.method)
             return reply.error(200, _internal_error(request.id, exchange.request_id))
         return reply.result(result_message(request.id, _finished(call, result)))
+
+    def _warn_of_made_key(self) -> None:
+        if self._settings.state_key is None and not self._warned:
+            self._warned = True
+            logger.warning(
+                "BATON_STATE_KEY is not set: a round that reaches another process than the one before will be refused. "
+                "Set it to 32 random characters or more."
+            )
+
+    def _take_answer(self, response: Response, owner: str | None) -> HttpResponse:
+        """A client's answer to a question that another invocation waits for (revisions up to 2025-11-25)."""
+        if self._store is None or owner is None or not isinstance(response.id, str):
+            return _refusal(400, "Invalid request: nobody has asked this")
+        answer: dict[str, Json] = {"result": response.result} if response.error is None else {"error": response.error}
+        try:
+            self._store.answers.answer(owner, response.id, answer)
+        except TaskNotFound:
+            return _refusal(400, "Invalid request: nobody has asked this, or the answer is there already")
+        except StoreError:
+            logger.exception("an answer could not be stored")
+            return _refusal(503, "The answer could not be stored; send it again")
+        return HttpResponse(202)
 
     def _dispatch(self, call: Call) -> JsonObject:
         method = METHODS[call.envelope.era].get(call.request.method)
         if method is None:
             raise ProtocolError(METHOD_NOT_FOUND, f"Method not found: {call.request.method}")
         return method(call)
+
+
+def seal_of(settings: Settings) -> Seal:
+    """What signs this server's states. A key made here is good for one process, so only for a server of one's own."""
+    if settings.state_key is not None:
+        return Seal(settings.state_key, settings.previous_state_key)
+    return Seal(os.urandom(32))
+
+
+def _takes_stream(request: HttpRequest) -> bool:
+    accepted = request.headers.get("accept", "*/*")
+    return "text/event-stream" in accepted or "*/*" in accepted
 
 
 def _finished(call: Call, result: JsonObject) -> JsonObject:

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 
+from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.call import Call
 from mcp_baton.server.functions import Resource
 from mcp_baton.server.schema import InvalidArguments
 from mcp_baton.server.server import Server
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.workflow.run import FetchedResource, Mismatch, Outcome, ResourceUnavailable
+from mcp_baton.workflow.run import Failed, FetchedResource, Mismatch, Outcome, ResourceUnavailable
 
 START_MARGIN_MS = 1_000
 """Time beyond the write reserve without which no step is started, milliseconds."""
@@ -19,7 +20,7 @@ class ServerHost:
 
     def __init__(self, call: Call) -> None:
         self._call = call
-        self._caller = call.caller
+        self._caller = call.caller(in_workflow=True)
         self._begun = 0
         self._total = 0
 
@@ -41,9 +42,12 @@ class ServerHost:
 
     def call(self, tool: str, arguments: JsonObject, variables: TaskVariables | None) -> Outcome:
         """Call a tool. It is not given up when the client goes away: what it did is recorded with the task."""
-        return self._caller.call_tool(
-            self._call.server.tools[tool], arguments, variables, progress=self._within_step, stay=True
-        )
+        try:
+            return self._caller.call_tool(
+                self._call.server.tools[tool], arguments, variables, progress=self._within_step, stay=True
+            )
+        except ProtocolError as error:
+            return Failed(error.message)
 
     def read(self, uri: str) -> Sequence[FetchedResource]:
         """Fetch a resource of this server.

@@ -39,7 +39,7 @@ def get_prompt(call: Call) -> JsonObject:
 def _get_messages(call: Call, prompt: Prompt) -> JsonObject:
     _, converted = check_arguments(prompt.arguments, call.object("arguments"))
     try:
-        made = call.caller.messages(prompt, converted)
+        made = call.caller().messages(prompt, converted)
     except Unreadable as error:
         raise ProtocolError(INTERNAL_ERROR, f"The prompt {prompt.name!r} failed: {error}") from error
     return _result(prompt.labels.description or "", made)

@@ -34,7 +34,7 @@ def call_tool(call: Call) -> JsonObject:
         raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {name}")
     task_id = call.bound_task()
     if task_id is None:
-        return result_of(tool, call.caller.call_tool(tool, arguments))
+        return result_of(tool, call.caller().call_tool(tool, arguments))
     return _continue(call, tool, arguments, task_id)
 
 
@@ -50,7 +50,7 @@ def _continue(call: Call, tool: Tool, arguments: JsonObject, task_id: str) -> Js
     found = _find(call, task_id)
     live = isinstance(found, TaskRecord)
     variables = TaskVariables(found.variables if isinstance(found, TaskRecord) else {})
-    outcome = call.caller.call_tool(tool, arguments, variables if live else None, stay=live)
+    outcome = call.caller().call_tool(tool, arguments, variables if live else None, stay=live)
     meta = found if isinstance(found, dict) else _record(call, found, tool, outcome, variables)
     return result_of(tool, outcome) | {"_meta": meta}
 

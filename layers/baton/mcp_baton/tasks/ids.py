@@ -31,3 +31,8 @@ def is_task_id(text: str) -> bool:
 def new_token() -> str:
     """A name for one write, unlike that of any other write to the same item."""
     return os.urandom(8).hex()
+
+
+def new_question() -> str:
+    """An id for a question to a client, which nobody can guess."""
+    return f"baton-{os.urandom(16).hex()}"
