@@ -9,10 +9,11 @@ takes: they meet in the store.
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from mcp_baton.exceptions import Abandoned, ProtocolError, StoreError, ToolError
 from mcp_baton.protocol.codes import INVALID_PARAMS, MISSING_CLIENT_CAPABILITY
+from mcp_baton.protocol.envelope import Envelope, Era
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.state import ForgedState, Seal, binding_of
 from mcp_baton.tasks.answers import AnswerStore, wait_for_answer
@@ -27,12 +28,14 @@ class Question:
     Attributes:
         key: Names it within the call.
         capability: The client capability that it needs, as a path: `elicitation`, or `elicitation.url`.
+        read: Makes an answer of the client's result; raises `ToolError` for what is none.
     """
 
     key: str
     method: str
     params: JsonObject
     capability: str
+    read: Callable[[JsonObject], Any]
 
 
 class InputRequired(BaseException):
@@ -52,6 +55,11 @@ class Asker(Protocol):
 
     def ask(self, questions: tuple[Question, ...]) -> list[JsonObject]:
         """The answers, in the order of the questions."""
+
+
+def supports(envelope: Envelope, capability: str) -> bool:
+    """Whether the client can be asked for this. In the handshake era it cannot be known, so it is worth trying."""
+    return envelope.era is Era.HANDSHAKE or declares(envelope.capabilities, capability)
 
 
 class Nobody:

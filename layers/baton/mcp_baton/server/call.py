@@ -1,7 +1,8 @@
 """One MCP request that is being answered: what was asked, by whom, and what can be used to answer it."""
 
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.codes import INVALID_PARAMS
@@ -28,6 +29,8 @@ class Call:
         owner: The authenticated identity; `None` for a caller without one, who has no tasks.
         store: Where tasks are kept; `None` where there is no store.
         seal: Signs what travels through the client.
+        headers: HTTP headers, names in lower case.
+        begun_s: When it began, on the monotonic clock.
     """
 
     server: Server
@@ -39,6 +42,8 @@ class Call:
     exchange: Exchange
     reply: Reply
     seal: Seal
+    headers: Mapping[str, str]
+    begun_s: float = field(default_factory=time.monotonic)
 
     @property
     def params(self) -> JsonObject:
@@ -77,6 +82,10 @@ class Call:
         if not self.reply.may_ask:
             return Nobody("the client does not take a stream")
         return Meeting(self.store.answers, self.owner, mailbox.request, new_question, waited_for)
+
+    def elapsed_s(self) -> float:
+        """Seconds since the request came in."""
+        return time.monotonic() - self.begun_s
 
     def text(self, name: str) -> str:
         """A param that must be a string.

@@ -9,7 +9,7 @@ from typing import Final
 
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.codes import INVALID_PARAMS
-from mcp_baton.protocol.envelope import HANDSHAKE_REVISIONS, STATELESS_REVISIONS, TASKS_EXTENSION
+from mcp_baton.protocol.envelope import HANDSHAKE_REVISIONS, REVISIONS, TASKS_EXTENSION
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.call import Call
 from mcp_baton.server.functions import Labels, definition_of_prompt
@@ -36,7 +36,7 @@ def initialize(call: Call) -> JsonObject:
 def discover(call: Call) -> JsonObject:
     """The stateless counterpart of the handshake."""
     made: dict[str, Json] = {
-        "supportedVersions": list(STATELESS_REVISIONS),
+        "supportedVersions": list(REVISIONS),
         "capabilities": capabilities(call),
     }
     return cacheable(_with_instructions(call, made))

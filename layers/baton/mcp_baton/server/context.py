@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Generator, MutableMapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from mcp_baton.exceptions import Abandoned
 from mcp_baton.protocol.envelope import LOG_LEVELS, Envelope, Era
-from mcp_baton.protocol.json import Json, JsonObject, dumps
-from mcp_baton.server.asking import Asker, Question
+from mcp_baton.protocol.json import Json, dumps
+from mcp_baton.server.asking import Asker, Question, supports
 from mcp_baton.server.inputs import (
     Elicited,
     Roots,
@@ -14,10 +15,7 @@ from mcp_baton.server.inputs import (
     Sampled,
     Schema,
     elicitation,
-    elicited,
-    listed_roots,
     roots,
-    sampled,
     sampling,
     url_elicitation,
 )
@@ -178,11 +176,13 @@ class Context:
         Raises:
             ToolError: nobody can be asked, or the answer does not fit.
         """
-        return elicited(self.ask(elicitation(key, message, schema))[0], schema)
+        answer: Elicited = self.ask(elicitation(key, message, schema))[0]
+        return answer
 
     def elicit_url(self, key: str, message: str, url: str) -> Elicited:
         """Ask the person at the client to go to a page, for what must not pass through the client. As `elicit`."""
-        return elicited(self.ask(url_elicitation(key, message, url))[0], None)
+        answer: Elicited = self.ask(url_elicitation(key, message, url))[0]
+        return answer
 
     def sample(self, key: str, messages: Said | Sequence[Said], *, max_tokens: int = 1_000, **options: Json) -> Sampled:
         """Ask the client's model. As `elicit`.
@@ -193,16 +193,28 @@ class Context:
             max_tokens: As many tokens may the answer have.
             options: Further params of `sampling/createMessage`, e.g. `systemPrompt`, `temperature`.
         """
-        return sampled(self.ask(sampling(key, messages, max_tokens, options))[0])
+        answer: Sampled = self.ask(sampling(key, messages, max_tokens=max_tokens, **options))[0]
+        return answer
 
     def list_roots(self, key: str) -> Roots:
         """Ask for the folders that the client lets the server work on. As `elicit`."""
-        return listed_roots(self.ask(roots(key))[0])
+        answer: Roots = self.ask(roots(key))[0]
+        return answer
 
-    def ask(self, *questions: Question) -> list[JsonObject]:
-        """Ask several things at once: `ctx.ask(elicitation(...), sampling(...))`; the raw results, in that order."""
+    def ask(self, *questions: Question) -> list[Any]:
+        """Ask several things in one round: `ctx.ask(elicitation(...), sampling(...), roots(...))`.
+
+        Returns:
+            The answers, in the order of the questions: `Elicited`, `Sampled`, `Roots`.
+        """
         self._check()
-        return self._scope.asker.ask(questions)
+        answers = self._scope.asker.ask(questions)
+        return [question.read(answer) for question, answer in zip(questions, answers, strict=True)]
+
+    def client_supports(self, capability: str) -> bool:
+        """Whether the client can be asked: `elicitation`, `elicitation.url`, `sampling`, `roots`. In the handshake era
+        that cannot be known, and the answer is yes."""
+        return supports(self._scope.envelope, capability)
 
     def _check(self) -> None:
         if self._scope.abandoned:

@@ -1,6 +1,7 @@
 """What a server publishes: functions registered as tools, resources and prompts."""
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -9,6 +10,7 @@ from typing import Any
 from mcp_baton.exceptions import RegistrationError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.content import explicit_content, mentions_content
+from mcp_baton.server.param_headers import Header, mirrored
 from mcp_baton.server.schema import InputSchema, OutputSchema, to_json
 from mcp_baton.server.signature import NO_ANNOTATION, Signature, read_signature
 from mcp_baton.server.uri_template import match, variables_of
@@ -16,6 +18,7 @@ from mcp_baton.workflow.definition import Argument
 from mcp_baton.workflow.run import Succeeded
 from mcp_baton.workflow.sources import as_text
 
+_TOOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _SCHEMALESS = (NO_ANNOTATION, None, type(None), Any)
 
 
@@ -61,25 +64,51 @@ class Tool:
         function: A `def` or an `async def`.
         name: How it is called.
         labels: What is shown of it.
+        input_schema: Published in the place of the one that the signature makes.
     """
 
-    def __init__(self, function: Callable[..., object], name: str, labels: Labels) -> None:
+    def __init__(
+        self, function: Callable[..., object], name: str, labels: Labels, input_schema: JsonObject | None = None
+    ) -> None:
+        if not _TOOL_NAME.fullmatch(name):
+            raise RegistrationError(f"tool {name!r}: a tool's name is 1 to 128 letters, digits, '_', '-' and '.'")
         self.function = function
         self.name = name
         self.labels = labels.of(function)
+        self._input_schema = input_schema
         self.signature: Signature = read_signature(function, f"tool {name!r}")
         self.input = InputSchema(name, self.signature)
         returns = self.signature.returns
         schemaless = any(returns is empty for empty in _SCHEMALESS) or mentions_content(returns)
         self.output = None if schemaless else OutputSchema(name, returns)
+        if input_schema is not None or any(_is_marked(item.annotation) for item in self.signature.parameters):
+            _ = self.mirrored  # a mark that clients would drop the tool for is refused now
 
     @cached_property
     def definition(self) -> dict[str, Json]:
         """The tool as `tools/list` shows it (MCP server/tools, Tool)."""
-        shown: dict[str, Json] = {"name": self.name, **self.labels.to_json(), "inputSchema": self.input.json_schema}
+        shown: dict[str, Json] = {"name": self.name, **self.labels.to_json(), "inputSchema": self.input_schema}
         if self.output:
             shown["outputSchema"] = self.output.json_schema
         return shown
+
+    @property
+    def input_schema(self) -> JsonObject:
+        """The input schema as it is published."""
+        return self.input.json_schema if self._input_schema is None else self._input_schema
+
+    @cached_property
+    def mirrored(self) -> dict[tuple[str, ...], str]:
+        """The parameters that clients mirror into headers: property path to header name.
+
+        Plain parameters cannot be marked, so that a tool with nothing else costs no schema.
+
+        Raises:
+            RegistrationError: a parameter is marked that cannot be mirrored.
+        """
+        if self._input_schema is None and self.input.is_plain:
+            return {}
+        return mirrored(self.input_schema, f"tool {self.name!r}")
 
     @property
     def summary(self) -> str:
@@ -202,6 +231,10 @@ def _definition_of_argument(argument: Argument) -> Mapping[str, Json]:
     if argument.description:
         shown["description"] = argument.description
     return shown | {"required": argument.required}
+
+
+def _is_marked(annotation: Any) -> bool:
+    return any(isinstance(note, Header) for note in getattr(annotation, "__metadata__", ()))
 
 
 def _described(annotation: Any) -> str:

@@ -84,25 +84,25 @@ class Roots(Answer):
 def elicitation(key: str, message: str, schema: Schema) -> Question:
     """Ask a person to fill in a form."""
     params: dict[str, Json] = {"mode": "form", "message": message, "requestedSchema": schema_of(schema)}
-    return Question(key, "elicitation/create", params, "elicitation")
+    return Question(key, "elicitation/create", params, "elicitation", lambda answer: elicited(answer, schema))
 
 
 def url_elicitation(key: str, message: str, url: str) -> Question:
     """Ask a person to go to a page, for what must not pass through the client."""
     params: dict[str, Json] = {"mode": "url", "message": message, "url": url}
-    return Question(key, "elicitation/create", params, "elicitation.url")
+    return Question(key, "elicitation/create", params, "elicitation.url", lambda answer: elicited(answer, None))
 
 
-def sampling(key: str, messages: Said | Sequence[Said], max_tokens: int, options: Mapping[str, Json]) -> Question:
+def sampling(key: str, messages: Said | Sequence[Said], *, max_tokens: int = 1_000, **options: Json) -> Question:
     """Ask the client's model. `options` are further params, e.g. `systemPrompt`, `temperature`, `modelPreferences`."""
     said = [messages] if isinstance(messages, str | Mapping) or not isinstance(messages, Sequence) else messages
     params: dict[str, Json] = {"messages": [_message(item) for item in said], "maxTokens": max_tokens, **options}
-    return Question(key, "sampling/createMessage", params, "sampling")
+    return Question(key, "sampling/createMessage", params, "sampling", sampled)
 
 
 def roots(key: str) -> Question:
     """Ask for the client's roots."""
-    return Question(key, "roots/list", {}, "roots")
+    return Question(key, "roots/list", {}, "roots", listed_roots)
 
 
 def elicited(answer: JsonObject, schema: Schema | None) -> Elicited:

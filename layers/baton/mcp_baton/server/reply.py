@@ -44,7 +44,7 @@ class Reply:
     @property
     def may_ask(self) -> bool:
         """Whether a question can be sent to the client while its call runs."""
-        return self._may_stream
+        return self._may_stream and self._exchange.can_stream
 
     @property
     def gone(self) -> bool:

@@ -71,6 +71,11 @@ class InputSchema:
             raise InvalidArguments(_mismatch(error)) from error
         return {parameter.name: getattr(bound, parameter.name) for parameter in self._signature.parameters}
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether every parameter is of a plain type, so that calls can be checked without pydantic."""
+        return self._plain_types is not None
+
     def _is_plainly_valid(self, arguments: Mapping[str, Json]) -> bool:
         types = self._plain_types
         if types is None or not self._signature.required <= arguments.keys() <= types.keys():

@@ -69,20 +69,36 @@ class Server:
     @overload
     def tool[F: Callable[..., object]](self, function: F, /) -> F: ...
     @overload
-    def tool(self, *, name: str | None = None, **labels: Unpack[AllLabels]) -> Registrar: ...
-    def tool(self, function: Any = None, *, name: str | None = None, **labels: Unpack[AllLabels]) -> Any:
+    def tool(
+        self, *, name: str | None = None, input_schema: JsonObject | None = None, **labels: Unpack[AllLabels]
+    ) -> Registrar: ...
+    def tool(
+        self,
+        function: Any = None,
+        *,
+        name: str | None = None,
+        input_schema: JsonObject | None = None,
+        **labels: Unpack[AllLabels],
+    ) -> Any:
         """Publish a function as a tool; with or without parentheses, on `def` and `async def`.
 
         Its description is the docstring, its schemas come from the signature; a parameter annotated `Context` is filled
         in and is not part of them. It may return anything that can be written as JSON, content (`Image`, `Audio`,
         `EmbeddedResource`, `ResourceLink`, `Text`), a list of both, or a `ToolResult`.
 
+        Args:
+            function: The function, where the decorator stands without parentheses.
+            name: How it is called; the function's name unless given.
+            input_schema: Published in the place of the schema that the signature makes. Calls are still held against
+                the signature.
+            labels: What is shown of it: see `Labels`.
+
         Raises:
-            RegistrationError: the name is taken, or the signature has no schema.
+            RegistrationError: the name is taken or not one that MCP allows, or the signature has no schema.
         """
 
         def register[F: Callable[..., object]](function: F, /) -> F:
-            tool = Tool(function, name or _name_of(function), Labels(**labels))
+            tool = Tool(function, name or _name_of(function), Labels(**labels), input_schema)
             _refuse_taken("tool", tool.name, tool.name in self.tools)
             self.tools[tool.name] = tool
             return function
@@ -139,7 +155,7 @@ class Server:
         Raises:
             RegistrationError: there is no such argument, or its completion is taken.
         """
-        if argument not in self._arguments_of(of):
+        if argument not in self.arguments_of(of):
             raise RegistrationError(f"completion of {of!r}: it has no argument {argument!r}; register it first")
 
         def register(function: Completer) -> Completer:
@@ -161,7 +177,8 @@ class Server:
         self.workflows[workflow.name] = workflow
         return workflow
 
-    def _arguments_of(self, of: str) -> frozenset[str]:
+    def arguments_of(self, of: str) -> frozenset[str]:
+        """The names of the arguments of a prompt or workflow, or of the variables of a resource's template."""
         if of in self.resources:
             return frozenset(self.resources[of].variables)
         published = self.prompts.get(of) or self.workflows.get(of)

@@ -4,10 +4,11 @@ import logging
 from collections.abc import Callable
 
 from mcp_baton.exceptions import Conflict, ProtocolError, StoreError, TaskFinished, TaskNotFound
-from mcp_baton.protocol.codes import INVALID_PARAMS
+from mcp_baton.protocol.codes import HEADER_MISMATCH, INVALID_PARAMS
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.call import Call
 from mcp_baton.server.functions import Tool
+from mcp_baton.server.param_headers import header_mismatch
 from mcp_baton.server.task_meta import recorded_meta, unrecorded_meta
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tasks.recording import record_decided
@@ -32,10 +33,19 @@ def call_tool(call: Call) -> JsonObject:
     tool = call.server.tools.get(name)
     if tool is None:
         raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {name}")
+    _check_headers(call, tool, arguments)
     task_id = call.bound_task()
     if task_id is None:
         return result_of(tool, call.caller().call_tool(tool, arguments))
     return _continue(call, tool, arguments, task_id)
+
+
+def _check_headers(call: Call, tool: Tool, arguments: JsonObject) -> None:
+    if not call.stateless:
+        return
+    mismatch = header_mismatch(tool.mirrored, arguments, call.headers)
+    if mismatch:
+        raise ProtocolError(HEADER_MISMATCH, f"Header mismatch: {mismatch}")
 
 
 def result_of(tool: Tool, outcome: Outcome) -> dict[str, Json]:

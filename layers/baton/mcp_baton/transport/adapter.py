@@ -79,6 +79,11 @@ class Invocation:
         self._opener = opener
         self._collected: _Collected | None = None
 
+    @property
+    def can_stream(self) -> bool:
+        """Whether a stream reaches the client as it is written."""
+        return self._opener is not None
+
     def remaining_ms(self) -> int | None:
         """Milliseconds until the function is stopped; `None` when nothing stops it."""
         return None if self._clock is None else self._clock()
