@@ -71,7 +71,8 @@ def handler(
 
 def dynamodb_store(table: str, settings: Settings, connect: "Callable[[], DynamoDBClient] | None" = None) -> TaskStore:
     """The tasks in this DynamoDB table. `connect` makes the client when it is first needed; boto3's by default."""
-    from mcp_baton.tasks.dynamodb import DynamoDBTaskStore, Limits
+    from mcp_baton.tasks.dynamodb import DynamoDBTaskStore
+    from mcp_baton.tasks.items import Limits
 
     limits = Limits(
         default_ttl_ms=settings.default_ttl_ms,

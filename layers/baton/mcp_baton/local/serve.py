@@ -74,8 +74,7 @@ def serve(options: Options) -> int:
 def _database(where: str, table: str) -> "DynamoDBClient":
     from botocore.exceptions import BotoCoreError, ClientError
 
-    from mcp_baton.local.dynamodb import embedded_client, http_client
-    from mcp_baton.local.tables import create_table
+    from mcp_baton.local.dynamodb import create_table, embedded_client, http_client
 
     try:
         client = embedded_client() if where == EMBEDDED else http_client(where)
