@@ -37,7 +37,7 @@ class StreamingRuntimeClient(LambdaRuntimeClient):
         super().__init__(address, use_thread_for_polling_next=False)
         self.marshaller = _Marshaller(self)
         self._connection = RuntimeConnection(address)
-        self._invocation: object | None = None
+        self._invocation: Any = None
         self._stream: ResponseStream | None = None
 
     @property
@@ -86,7 +86,7 @@ class StreamingRuntimeClient(LambdaRuntimeClient):
             _logger.exception("invocation %s: its error could not be posted", invoke_id)
 
     def _open_stream(self, invocation: InvocationRequest, status: int, headers: Headers) -> ResponseStream:
-        if invocation is not self._invocation:
+        if self._invocation is not invocation:
             raise ClientGone("the invocation has ended")
         if self._stream is not None:
             raise RuntimeError("an invocation has one answer, and its stream is open already")
