@@ -13,6 +13,7 @@ import pytest
 from tests.runtime.delivery import PATIENCE_S
 from tests.runtime.fake_runtime_api import FakeRuntimeApi
 
+LAYER = Path(__file__).parents[2] / "layers" / "baton"
 FUNCTIONS = Path(__file__).parent / "functions"
 
 
@@ -64,6 +65,17 @@ def gate(tmp_path: Path) -> Path:
     path = tmp_path / "gate"
     os.mkfifo(path)
     return path
+
+
+@pytest.fixture
+def wrapper(tmp_path: Path) -> Path:
+    """The exec wrapper in a layer as it is on Lambda: the wrapper at the top, packages under `python/`."""
+    layer = tmp_path / "opt"
+    (layer / "python").mkdir(parents=True)
+    (layer / "python" / "mcp_baton").symlink_to(LAYER / "mcp_baton")
+    wrapper = layer / "baton-runtime"
+    wrapper.symlink_to(LAYER / "baton-runtime")
+    return wrapper
 
 
 def streaming_command() -> list[str]:

@@ -6,22 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.conftest import FUNCTIONS, Start
+from tests.runtime.conftest import FUNCTIONS, LAYER, Start
 from tests.runtime.delivery import PATIENCE_S
 from tests.runtime.fake_runtime_api import FakeRuntimeApi
-
-LAYER = Path(__file__).parents[2] / "layers" / "baton"
-
-
-@pytest.fixture
-def wrapper(tmp_path: Path) -> Path:
-    """The exec wrapper in a layer as it is on Lambda: the wrapper at the top, packages under `python/`."""
-    layer = tmp_path / "opt"
-    (layer / "python").mkdir(parents=True)
-    (layer / "python" / "mcp_baton").symlink_to(LAYER / "mcp_baton")
-    wrapper = layer / "baton-runtime"
-    wrapper.symlink_to(LAYER / "baton-runtime")
-    return wrapper
 
 
 def test_a_module_of_the_runtime_exists_once_and_http_client_not_at_all(api: FakeRuntimeApi, start: Start) -> None:
