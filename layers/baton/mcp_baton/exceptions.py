@@ -8,6 +8,7 @@ Exception
     ├── RegistrationError      the author of a server, at import time
     │   └── WorkflowError      names workflow, step and cause
     ├── SettingsError          the operator: names the setting and the remedy
+    ├── EventError             the operator: the function was invoked with something that is not an HTTP request
     └── StoreError             the code that talks to the task store
         ├── Conflict           a lost race; carries the state that won
         ├── TaskNotFound       missing, expired or another owner's: one and the same
@@ -72,6 +73,10 @@ class WorkflowError(RegistrationError):
 
 class SettingsError(BatonError):
     """A setting with a value that cannot be used."""
+
+
+class EventError(BatonError):
+    """An invocation event that is not the HTTP request it should be; says what was expected."""
 
 
 class StoreError(BatonError):

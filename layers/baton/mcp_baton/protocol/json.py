@@ -25,6 +25,15 @@ def dumps(value: object) -> str:
     return text
 
 
+def dumps_spaced(value: object) -> str:
+    """JSON text as a person writes it, with a space after each comma and colon; for texts that models and people read.
+
+    Raises:
+        TypeError, ValueError: as `dumps`.
+    """
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
 def loads(text: str | bytes) -> Json:
     """The value of a JSON text.
 

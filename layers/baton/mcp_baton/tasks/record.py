@@ -1,10 +1,11 @@
 """A task as it is kept: status, times, variables and the progress of its steps (contract sections 1, 3 and 7)."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import NotRequired, TypedDict
+from typing import NotRequired, TypedDict, cast
 
 from mcp_baton.protocol.json import Json, JsonObject
 
@@ -14,6 +15,8 @@ PAUSE_REASON = "_workflow.pause_reason"
 RESULT_PREFIX = "_workflow.result."
 EXTRA_PREFIX = "_workflow.extra."
 SCHEMA_VERSION = 1
+
+_OVERSIZED = re.compile(r"result of \d+ bytes exceeds the task's size limit")
 
 
 class TaskStatus(StrEnum):
@@ -41,6 +44,11 @@ class StepStatus(StrEnum):
     COMPLETED = "completed"
     FAILED = "failed"
     SKIPPED = "skipped"
+
+    @property
+    def settled(self) -> bool:
+        """Whether the engine has nothing left to do for the step."""
+        return self in {StepStatus.COMPLETED, StepStatus.SKIPPED}
 
 
 class StepProgress(TypedDict):
@@ -125,9 +133,28 @@ def timestamp(epoch_ms: int) -> str:
     return datetime.fromtimestamp(epoch_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def step_statuses(progress: Mapping[str, object]) -> list[StepProgress]:
-    """The `steps` of a progress value read from a store."""
-    steps = progress["steps"]
-    if not isinstance(steps, Sequence) or isinstance(steps, str):
-        raise TypeError("_workflow.progress has no list of steps")
-    return list(steps)
+def oversized_value(size: int) -> JsonObject:
+    """What is stored in the place of a value of `size` bytes that does not fit (contract section 7)."""
+    return {"error": f"result of {size} bytes exceeds the task's size limit"}
+
+
+def is_oversized(value: Json) -> bool:
+    """Whether a stored value is such a placeholder: the real one was not kept."""
+    if not isinstance(value, Mapping) or value.keys() != {"error"}:
+        return False
+    error = value["error"]
+    return isinstance(error, str) and _OVERSIZED.fullmatch(error) is not None
+
+
+def steps_of(task: TaskRecord) -> list[StepProgress]:
+    """The steps in a task's `_workflow.progress`; none for a task without one."""
+    progress = task.variables.get(PROGRESS)
+    if not isinstance(progress, Mapping):
+        return []
+    return cast("list[StepProgress]", progress["steps"])
+
+
+def pause_of(task: TaskRecord) -> JsonObject | None:
+    """A task's stored pause reason."""
+    reason = task.variables.get(PAUSE_REASON)
+    return reason if isinstance(reason, Mapping) else None

@@ -1,0 +1,116 @@
+"""The `baton` command (contract section 10). Exit codes: 2 for what cannot begin; `run` tells the others."""
+
+import argparse
+import logging
+import math
+import re
+import sys
+from collections.abc import Sequence
+
+from mcp_baton.exceptions import BatonError
+
+DEFAULT_PORT = 8000
+INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command with these arguments, the process's own by default; the exit code."""
+    parsed = _parser().parse_args(arguments)
+    _log_to_stderr()
+    try:
+        return _serve(parsed)
+    except BatonError as error:
+        sys.stderr.write(f"baton: {error}\n")
+        return 2
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _serve(parsed: argparse.Namespace) -> int:
+    from mcp_baton.local.run import end_by_force
+    from mcp_baton.local.serve import Options, serve
+
+    code = serve(
+        Options(
+            target=parsed.target,
+            host=parsed.host,
+            port=parsed.port,
+            dynamodb=parsed.dynamodb,
+            table=parsed.table,
+            owner_header=parsed.owner_header,
+            timeout_s=parsed.timeout,
+        )
+    )
+    end_by_force(code)
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="baton", description="MCP servers with durable workflow prompts.")
+    commands = parser.add_subparsers(title="commands", required=True)
+    serve = commands.add_parser(
+        "serve",
+        help="serve a Python file's server over HTTP",
+        description="Serve the Server object in a Python file through its Lambda handler, over HTTP at /mcp.",
+    )
+    serve.add_argument(
+        "target", metavar="PATH[:ATTR]", help="the Python file, and the object's name if it holds several"
+    )
+    serve.add_argument("--port", type=_port, default=DEFAULT_PORT, help="0 for a free one (default: %(default)s)")
+    serve.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    serve.add_argument(
+        "--dynamodb",
+        type=_database,
+        default="embedded",
+        metavar="embedded|URL",
+        help="where the tasks are kept: in this process, gone when it ends, or a DynamoDB's URL (default: %(default)s)",
+    )
+    serve.add_argument("--table", default="baton", help="the table, created if missing (default: %(default)s)")
+    serve.add_argument(
+        "--owner-header",
+        type=_header,
+        metavar="NAME",
+        help="the header whose value is a request's owner; without the option every caller is anonymous",
+    )
+    serve.add_argument(
+        "--timeout",
+        type=_seconds,
+        default=300.0,
+        metavar="SECONDS",
+        help="time for each request (default: %(default)g)",
+    )
+    return parser
+
+
+def _port(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,5}", text) or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: use a number from 0 to 65535")
+    return int(text)
+
+
+def _database(text: str) -> str:
+    if text != "embedded" and not re.fullmatch(r"https?://[^\s/?#]+/?", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither 'embedded' nor a URL such as http://127.0.0.1:8001")
+    return text
+
+
+def _header(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not the name of a header")
+    return text
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time in seconds: use a number above 0")
+    return seconds
+
+
+def _log_to_stderr() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    for chatty in ("botocore", "boto3", "moto", "urllib3", "werkzeug"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)

@@ -1,0 +1,110 @@
+"""DynamoDB for a machine of one's own: an engine inside this process, or any endpoint by URL (contract section 10)."""
+
+from typing import TYPE_CHECKING, Any
+
+from mcp_baton.exceptions import SettingsError
+
+if TYPE_CHECKING:
+    from botocore.session import Session
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+REGION = "us-east-1"
+NOBODY = "local"
+
+
+def embedded_client() -> "DynamoDBClient":
+    """A client whose requests are answered by an engine of its own inside this process.
+
+    It needs no network, no credentials and no AWS configuration, and leaves every other client alone. What it holds
+    is gone with the client.
+
+    Raises:
+        SettingsError: moto, the engine, is not installed.
+    """
+    import os
+
+    import botocore.session
+
+    try:
+        from mcp_baton.local.embedded import EmbeddedEngine
+    except ModuleNotFoundError as error:
+        remedy = "install mcp-baton[local], or name an endpoint with --dynamodb URL"
+        raise SettingsError(f"the embedded DynamoDB needs the package {error.name!r}: {remedy}") from error
+    # A profile that does not exist, or a configuration file that cannot be read, must not matter here.
+    session = botocore.session.Session(
+        {"profile": (None, None, None, None), "config_file": (None, None, os.devnull, None)}
+    )
+    session.set_credentials(NOBODY, NOBODY)
+    client = _client(session, f"https://dynamodb.{REGION}.amazonaws.com", REGION)
+    # botocore takes the answer of a `before-send` handler for the server's; its stubs say that handlers have none.
+    answer: Any = EmbeddedEngine(REGION).answer
+    client.meta.events.register("before-send.dynamodb", answer)
+    return client
+
+
+def http_client(url: str) -> "DynamoDBClient":
+    """A client for a DynamoDB endpoint.
+
+    Credentials and region are the user's where there are any. An endpoint other than AWS's takes whatever it is
+    given: without credentials it gets made-up ones, and no metadata service is asked for them.
+    """
+    import botocore.session
+
+    session = botocore.session.get_session()
+    if "amazonaws.com" not in url:
+        resolver = session.get_component("credential_provider")
+        for provider in ("container-role", "iam-role"):
+            resolver.remove(provider)
+        if session.get_credentials() is None:
+            session.set_credentials(NOBODY, NOBODY)
+    return _client(session, url, session.get_config_variable("region") or REGION)
+
+
+def _client(session: "Session", url: str, region: str) -> "DynamoDBClient":
+    import boto3
+    from botocore.config import Config
+
+    config = Config(max_pool_connections=64)
+    return boto3.Session(botocore_session=session).client(
+        "dynamodb", endpoint_url=url, region_name=region, config=config
+    )
+
+
+def create_table(client: "DynamoDBClient", name: str) -> None:
+    """Create the task table where it is missing, and wait until it can be used.
+
+    On-demand, with `expires_at` as its TTL attribute where the engine knows of TTL. A table that is there already is
+    left as it is.
+    """
+    try:
+        client.create_table(
+            TableName=name,
+            AttributeDefinitions=[
+                {"AttributeName": "pk", "AttributeType": "S"},
+                {"AttributeName": "sk", "AttributeType": "S"},
+            ],
+            KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
+            BillingMode="PAY_PER_REQUEST",
+        )
+    except client.exceptions.ResourceInUseException:
+        _wait_for(client, name)
+        return
+    _wait_for(client, name)
+    _enable_ttl(client, name)
+
+
+def _wait_for(client: "DynamoDBClient", name: str) -> None:
+    client.get_waiter("table_exists").wait(TableName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 60})
+
+
+def _enable_ttl(client: "DynamoDBClient", name: str) -> None:
+    from botocore.exceptions import ClientError
+
+    try:
+        client.update_time_to_live(
+            TableName=name, TimeToLiveSpecification={"Enabled": True, "AttributeName": "expires_at"}
+        )
+    except ClientError as error:
+        # Some local engines have no TTL. Reads treat an expired item as gone in any case.
+        if error.response["Error"]["Code"] != "UnknownOperationException":
+            raise

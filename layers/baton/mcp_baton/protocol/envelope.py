@@ -1,0 +1,165 @@
+"""What surrounds a request: its era, revision, capabilities and wishes, made out from the request alone. Pure.
+
+MCP 2026-07-28, basic/versioning and basic/transports/streamable-http (Request Metadata, Server Validation); for
+handshake revisions 2025-11-25, basic/transports (Protocol Version Header).
+"""
+
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from mcp_baton.protocol.codes import HEADER_MISMATCH, INVALID_PARAMS, UNSUPPORTED_PROTOCOL_VERSION
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.protocol.jsonrpc import Notification, Request
+
+VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
+CLIENT_INFO_KEY: Final = "io.modelcontextprotocol/clientInfo"
+CAPABILITIES_KEY: Final = "io.modelcontextprotocol/clientCapabilities"
+LOG_LEVEL_KEY: Final = "io.modelcontextprotocol/logLevel"
+SERVER_INFO_KEY: Final = "io.modelcontextprotocol/serverInfo"
+RELATED_TASK_KEY: Final = "io.modelcontextprotocol/related-task"
+TASK_ID_KEY: Final = "_task_id"
+TASKS_EXTENSION: Final = "io.modelcontextprotocol/tasks"
+
+VERSION_HEADER: Final = "mcp-protocol-version"
+METHOD_HEADER: Final = "mcp-method"
+NAME_HEADER: Final = "mcp-name"
+
+HANDSHAKE_REVISIONS: Final = ("2025-11-25", "2025-06-18", "2025-03-26")
+STATELESS_REVISIONS: Final = ("2026-07-28",)
+REVISIONS: Final = (*STATELESS_REVISIONS, *HANDSHAKE_REVISIONS)
+REVISION_WITHOUT_HEADER: Final = "2025-03-26"
+"""The revision of a request that names none: the header came with 2025-06-18."""
+
+LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+
+_NAME_FIELDS: Mapping[str, str] = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    "tasks/get": "taskId",
+    "tasks/update": "taskId",
+    "tasks/cancel": "taskId",
+}
+"""Where the value of the `Mcp-Name` header stands in the params, by method."""
+
+
+class Era(StrEnum):
+    """How a request says what it speaks."""
+
+    HANDSHAKE = "2025"
+    STATELESS = "2026"
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """A request's surroundings.
+
+    Attributes:
+        meta: The params' `_meta`.
+        capabilities: What the client can do; in the handshake era that is not known, so nothing.
+        progress_token: Under which the client wants progress; `None` when it wants none.
+        log_level: The least severe level the client wants to hear of; `None` when it wants none.
+    """
+
+    era: Era
+    revision: str
+    meta: JsonObject
+    capabilities: JsonObject
+    progress_token: str | int | None
+    log_level: str | None
+
+    @property
+    def speaks_tasks(self) -> bool:
+        """Whether the client has declared the tasks extension (2026 era)."""
+        extensions = self.capabilities.get("extensions")
+        return isinstance(extensions, Mapping) and TASKS_EXTENSION in extensions
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The first thing found wrong with a request's surroundings, as the fields of a JSON-RPC error."""
+
+    code: int
+    message: str
+    data: Json = None
+
+
+def classify(message: Request | Notification, headers: Mapping[str, str]) -> Envelope | Refusal:
+    """Make out a message's era and check what that era demands of its surroundings.
+
+    Args:
+        message: The message.
+        headers: HTTP headers, names in lower case.
+    """
+    meta = message.params.get("_meta", {})
+    if not isinstance(meta, Mapping):
+        return Refusal(INVALID_PARAMS, "Invalid params: `_meta` must be an object")
+    header = headers.get(VERSION_HEADER)
+    if _is_stateless(message.method, meta, header):
+        return _stateless(message, meta, headers)
+    if header is not None and header not in HANDSHAKE_REVISIONS:
+        return _unsupported(header)
+    return _envelope(Era.HANDSHAKE, header or REVISION_WITHOUT_HEADER, meta, {})
+
+
+def _is_stateless(method: str, meta: JsonObject, header: str | None) -> bool:
+    if VERSION_KEY in meta or method == "server/discover":
+        return True
+    return header in STATELESS_REVISIONS and method != "initialize"
+
+
+def _stateless(message: Request | Notification, meta: JsonObject, headers: Mapping[str, str]) -> Envelope | Refusal:
+    if isinstance(message, Notification):
+        # The revision defines no notifications from the client over HTTP, nor headers or `_meta` for them.
+        return Envelope(Era.STATELESS, STATELESS_REVISIONS[0], meta, {}, None, None)
+    revision, capabilities = meta.get(VERSION_KEY), meta.get(CAPABILITIES_KEY)
+    if not isinstance(revision, str):
+        return Refusal(INVALID_PARAMS, f"Invalid params: `_meta` needs {VERSION_KEY!r}, a string")
+    if not isinstance(capabilities, Mapping):
+        return Refusal(INVALID_PARAMS, f"Invalid params: `_meta` needs {CAPABILITIES_KEY!r}, an object")
+    mismatch = _header_mismatch(message, revision, headers)
+    if mismatch:
+        return Refusal(HEADER_MISMATCH, f"Header mismatch: {mismatch}")
+    if revision not in STATELESS_REVISIONS:
+        return _unsupported(revision)
+    return _envelope(Era.STATELESS, revision, meta, capabilities)
+
+
+def _header_mismatch(message: Request, revision: str, headers: Mapping[str, str]) -> str | None:
+    expected: list[tuple[str, Json]] = [(VERSION_HEADER, revision), (METHOD_HEADER, message.method)]
+    if message.method in _NAME_FIELDS:
+        expected.append((NAME_HEADER, message.params.get(_NAME_FIELDS[message.method])))
+    for header, value in expected:
+        if header not in headers:
+            return f"the header {header} is required"
+        sent = decode_header(headers[header]) if header == NAME_HEADER else headers[header]
+        if isinstance(value, str) and sent != value:
+            return f"the header {header} does not say what the body says"
+    return None
+
+
+def decode_header(value: str) -> str | None:
+    """A header's value, taken out of the `=?base64?…?=` sentinel where it stands in one; `None` for a broken one."""
+    if not (value.startswith("=?base64?") and value.endswith("?=") and len(value) > len("=?base64?")):
+        return value
+    try:
+        return binascii.a2b_base64(value[len("=?base64?") : -len("?=")], strict_mode=True).decode()
+    except ValueError:
+        return None
+
+
+def _envelope(era: Era, revision: str, meta: JsonObject, capabilities: JsonObject) -> Envelope | Refusal:
+    token, level = meta.get("progressToken"), meta.get(LOG_LEVEL_KEY)
+    if token is not None and (isinstance(token, bool) or not isinstance(token, str | int)):
+        return Refusal(INVALID_PARAMS, "Invalid params: `_meta.progressToken` must be a string or an integer")
+    if level is not None and level not in LOG_LEVELS:
+        return Refusal(INVALID_PARAMS, f"Invalid params: {LOG_LEVEL_KEY!r} must be one of {', '.join(LOG_LEVELS)}")
+    return Envelope(era, revision, meta, capabilities, token, str(level) if level is not None else None)
+
+
+def _unsupported(revision: str) -> Refusal:
+    data: Json = {"supported": list(REVISIONS), "requested": revision}
+    return Refusal(UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version", data)

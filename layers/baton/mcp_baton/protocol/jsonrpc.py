@@ -1,0 +1,151 @@
+"""JSON-RPC 2.0 messages as MCP uses them: parsing what a client posts, building what it gets.
+
+MCP basic/index, Messages. Pure.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mcp_baton.exceptions import ProtocolError
+from mcp_baton.protocol.codes import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
+from mcp_baton.protocol.json import Json, JsonObject, loads
+
+MAX_DEPTH = 64
+"""Levels of nesting that a body may have (contract section 8)."""
+
+type RequestId = str | int
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A call that wants an answer."""
+
+    id: RequestId
+    method: str
+    params: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """A message that wants none."""
+
+    method: str
+    params: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A client's answer to a request of the server's (revisions up to 2025-11-25)."""
+
+    id: RequestId
+    result: JsonObject | None
+    error: JsonObject | None
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """A message that is not JSON-RPC.
+
+    Attributes:
+        id: The message's id where it could be made out.
+        error: What to answer.
+    """
+
+    id: RequestId | None
+    error: ProtocolError
+
+
+type Message = Request | Notification | Response | Malformed
+
+
+def parse_body(body: bytes) -> Message | list[Message]:
+    """The message in a body, or the batch's messages.
+
+    Raises:
+        ProtocolError: the body is not JSON in UTF-8 (`-32700`), or too deep or an empty batch (`-32600`).
+    """
+    try:
+        value = loads(body.decode())
+    except ValueError as error:
+        raise ProtocolError(PARSE_ERROR, "Parse error: the body is not JSON in UTF-8") from error
+    if _is_deeper_than(value, MAX_DEPTH, body):
+        raise ProtocolError(INVALID_REQUEST, f"Invalid request: the body is nested deeper than {MAX_DEPTH} levels")
+    if isinstance(value, list):
+        if not value:
+            raise ProtocolError(INVALID_REQUEST, "Invalid request: the batch is empty")
+        return [parse_message(item) for item in value]
+    return parse_message(value)
+
+
+def parse_message(value: Json) -> Message:
+    """One message; `Malformed` for what is none."""
+    if not isinstance(value, Mapping):
+        return _malformed(None, "a message is a JSON object")
+    known_id = _as_id(value.get("id"))
+    if value.get("jsonrpc") != "2.0":
+        return _malformed(known_id, '`jsonrpc` must be "2.0"')
+    if "method" not in value and ("result" in value or "error" in value):
+        return _parse_response(value, known_id)
+    method, params = value.get("method"), value.get("params", {})
+    if not isinstance(method, str):
+        return _malformed(known_id, "`method` must be a string")
+    if "id" in value and known_id is None:
+        return _malformed(None, "`id` must be a string or an integer")
+    if not isinstance(params, Mapping):
+        return Malformed(known_id, ProtocolError(INVALID_PARAMS, "Invalid params: `params` must be an object"))
+    return Notification(method, params) if known_id is None else Request(known_id, method, params)
+
+
+def _parse_response(value: JsonObject, message_id: RequestId | None) -> Message:
+    result, error = value.get("result"), value.get("error")
+    if message_id is None:
+        return _malformed(None, "a response needs the `id` of the request that it answers")
+    if isinstance(result, Mapping) and error is None:
+        return Response(message_id, result, None)
+    if isinstance(error, Mapping) and result is None:
+        return Response(message_id, None, error)
+    return _malformed(message_id, "a response has either a `result` or an `error`, and it is an object")
+
+
+def _malformed(message_id: RequestId | None, cause: str) -> Malformed:
+    return Malformed(message_id, ProtocolError(INVALID_REQUEST, f"Invalid request: {cause}"))
+
+
+def _as_id(value: Json) -> RequestId | None:
+    return value if isinstance(value, str | int) and not isinstance(value, bool) else None
+
+
+def _is_deeper_than(value: Json, levels: int, body: bytes) -> bool:
+    """Whether a value is nested deeper. Few brackets cannot nest deep, which spares most bodies the walk."""
+    if body.count(b"[") + body.count(b"{") <= levels:
+        return False
+    layer: list[Json] = [value]
+    for _ in range(levels + 1):
+        layer = [child for item in layer for child in _children(item)]
+        if not layer:
+            return False
+    return True
+
+
+def _children(value: Json) -> Sequence[Json]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else ()
+
+
+def result_message(request_id: RequestId, result: JsonObject) -> dict[str, Json]:
+    """A successful answer."""
+    return {"jsonrpc": "2.0", "id": request_id, "result": result}
+
+
+def error_message(request_id: RequestId | None, error: ProtocolError) -> dict[str, Json]:
+    """An error answer; `id` is `null` where the request's could not be made out."""
+    body: dict[str, Json] = {"code": error.code, "message": error.message}
+    if error.data is not None:
+        body["data"] = error.data
+    return {"jsonrpc": "2.0", "id": request_id, "error": body}
+
+
+def notification_message(method: str, params: JsonObject) -> dict[str, Json]:
+    """A notification to the client."""
+    return {"jsonrpc": "2.0", "method": method, "params": params}

@@ -1,0 +1,103 @@
+"""One MCP request that is being answered: what was asked, by whom, and what can be used to answer it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mcp_baton.exceptions import ProtocolError
+from mcp_baton.protocol.codes import INVALID_PARAMS
+from mcp_baton.protocol.envelope import RELATED_TASK_KEY, TASK_ID_KEY, Envelope, Era
+from mcp_baton.protocol.http import Exchange
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.protocol.jsonrpc import Request
+from mcp_baton.server.calls import Caller
+from mcp_baton.server.reply import Reply
+from mcp_baton.server.server import Server
+from mcp_baton.settings import Settings
+from mcp_baton.tasks.store import TaskStore
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request.
+
+    Attributes:
+        owner: The authenticated identity; `None` for a caller without one, who has no tasks.
+        store: Where tasks are kept; `None` where there is no store.
+    """
+
+    server: Server
+    store: TaskStore | None
+    settings: Settings
+    request: Request
+    envelope: Envelope
+    owner: str | None
+    exchange: Exchange
+    reply: Reply
+
+    @property
+    def params(self) -> JsonObject:
+        """The request's params."""
+        return self.request.params
+
+    @property
+    def stateless(self) -> bool:
+        """Whether the request is of the 2026 era."""
+        return self.envelope.era is Era.STATELESS
+
+    @property
+    def caller(self) -> Caller:
+        """Calls the server's functions on behalf of this request."""
+        return Caller(self.exchange, self.envelope, self.reply, self.owner, self.settings.write_reserve_ms)
+
+    def text(self, name: str) -> str:
+        """A param that must be a string.
+
+        Raises:
+            ProtocolError: it is missing or is none.
+        """
+        value = self.params.get(name)
+        if not isinstance(value, str):
+            raise ProtocolError(INVALID_PARAMS, f"Invalid params: `{name}` must be a string")
+        return value
+
+    def object(self, name: str) -> JsonObject:
+        """A param that is an object where it is given.
+
+        Raises:
+            ProtocolError: it is something else.
+        """
+        value = self.params.get(name)
+        if value is None:
+            return {}
+        if not isinstance(value, Mapping):
+            raise ProtocolError(INVALID_PARAMS, f"Invalid params: `{name}` must be an object")
+        return value
+
+    def bound_task(self) -> str | None:
+        """The task that the request names: by `_meta._task_id`, or by the standard related-task key (section 5).
+
+        Raises:
+            ProtocolError: it names none in a way that cannot be meant, or two.
+        """
+        meta = self.envelope.meta
+        own = _task_id(meta.get(TASK_ID_KEY), f"_meta.{TASK_ID_KEY}")
+        related = meta.get(RELATED_TASK_KEY)
+        if related is None:
+            return own
+        if not isinstance(related, Mapping):
+            raise ProtocolError(INVALID_PARAMS, f"Invalid params: `_meta['{RELATED_TASK_KEY}']` must be an object")
+        standard = _task_id(related.get("taskId", ""), f"_meta['{RELATED_TASK_KEY}'].taskId")
+        if own is not None and own != standard:
+            raise ProtocolError(
+                INVALID_PARAMS,
+                f"Invalid params: `_meta` names two tasks; keep one of {TASK_ID_KEY!r} and {RELATED_TASK_KEY!r}",
+            )
+        return standard
+
+
+def _task_id(value: Json, field: str) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value:
+        raise ProtocolError(INVALID_PARAMS, f"Invalid params: `{field}` must be a string, the id of a task")
+    return value

@@ -1,0 +1,204 @@
+"""Calling what users wrote: tools, resources and prompts, each beside the request's thread, each with its `Context`."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mcp_baton.exceptions import ProtocolError, ToolError
+from mcp_baton.protocol.envelope import Envelope
+from mcp_baton.protocol.http import Exchange
+from mcp_baton.protocol.json import Json, JsonObject, dumps
+from mcp_baton.server.beside import Mailbox, Raised, Returned, TimedOut, run_beside
+from mcp_baton.server.context import Context, Scope
+from mcp_baton.server.functions import Prompt, Resource, Tool
+from mcp_baton.server.reply import Reply
+from mcp_baton.server.schema import InvalidArguments
+from mcp_baton.server.signature import Signature
+from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.workflow.run import Failed, FetchedResource, Outcome, ResourceUnavailable, Succeeded
+
+logger = logging.getLogger(__name__)
+
+TIMED_OUT = "timed out"
+
+type ProgressMap = Callable[[float, float | None], tuple[float, float | None]]
+
+
+class Unreadable(Exception):
+    """A resource or a prompt whose function failed; its text may be shown to the client."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Calls functions on behalf of one request.
+
+    Attributes:
+        write_reserve_ms: Time kept back from every call for writing to the store, milliseconds.
+    """
+
+    exchange: Exchange
+    envelope: Envelope
+    reply: Reply
+    owner: str | None
+    write_reserve_ms: int
+
+    def call_tool(
+        self,
+        tool: Tool,
+        arguments: JsonObject,
+        variables: TaskVariables | None = None,
+        *,
+        progress: ProgressMap | None = None,
+        stay: bool = False,
+    ) -> Outcome:
+        """Call a tool. Whatever goes wrong in it is an outcome, never an exception.
+
+        Args:
+            tool: The tool.
+            arguments: Its arguments, not yet validated.
+            variables: The bound task's variables, for `Context.task`.
+            progress: How the tool's own progress becomes the request's.
+            stay: Let the tool finish even when the client has gone.
+
+        Raises:
+            Deserted: the client went away, and `stay` is false.
+        """
+        try:
+            bound = tool.input.bind(arguments)
+        except InvalidArguments as error:
+            return Failed(f"Invalid arguments for tool {tool.name}: {error}")
+        ended = self._run(tool.function, tool.signature, bound, variables, progress, stay=stay)
+        if isinstance(ended, str):
+            return Failed(ended)
+        if isinstance(ended, Raised):
+            return Failed(_told(ended.error, f"tool {tool.name}"))
+        try:
+            value = tool.value(ended.value)
+        except ValueError as error:
+            logger.exception("tool %s returned what it must not", tool.name)
+            return Failed(str(error))
+        return Succeeded(value)
+
+    def read(self, resource: Resource, uri: str, arguments: Mapping[str, str]) -> FetchedResource:
+        """Read a resource.
+
+        Raises:
+            ResourceUnavailable: its function failed.
+        """
+        try:
+            bound = resource.input.bind(arguments)
+        except InvalidArguments as error:
+            raise ResourceUnavailable(f"{uri}: {error}") from error
+        ended = self._run(resource.function, resource.signature, bound, None, None, stay=True)
+        if isinstance(ended, str):
+            raise ResourceUnavailable(ended)
+        if isinstance(ended, Raised):
+            raise ResourceUnavailable(_told(ended.error, f"resource {uri}"))
+        return contents_of(uri, resource.mime_type, ended.value)
+
+    def messages(self, prompt: Prompt, arguments: JsonObject) -> list[Json]:
+        """A prompt's messages.
+
+        Raises:
+            Unreadable: its function failed.
+        """
+        bound = prompt.input.bind(arguments)
+        ended = self._run(prompt.function, prompt.signature, bound, None, None, stay=False)
+        if isinstance(ended, str):
+            raise Unreadable(ended)
+        if isinstance(ended, Raised):
+            raise Unreadable(_told(ended.error, f"prompt {prompt.name}"))
+        return messages_of(ended.value)
+
+    def left_ms(self) -> int | None:
+        """Milliseconds until the write reserve begins; `None` where nothing stops the function."""
+        remaining = self.exchange.remaining_ms()
+        return None if remaining is None else remaining - self.write_reserve_ms
+
+    def _run(
+        self,
+        function: Callable[..., object],
+        signature: Signature,
+        bound: dict[str, Any],
+        variables: TaskVariables | None,
+        progress: ProgressMap | None,
+        *,
+        stay: bool,
+    ) -> Returned | Raised | str:
+        mailbox = Mailbox()
+        scope = Scope(
+            request_id=self.exchange.request_id,
+            owner=self.owner,
+            envelope=self.envelope,
+            remaining_ms=self.exchange.remaining_ms,
+            emit=mailbox.notify,
+            variables=variables,
+            progress=progress,
+        )
+        if signature.context:
+            bound = bound | {signature.context: Context(scope)}
+        try:
+            return run_beside(
+                function, bound, mailbox, self.reply, is_async=signature.is_async, left_s=self._left_s, stay=stay
+            )
+        except TimedOut:
+            return TIMED_OUT
+        finally:
+            scope.abandoned = True
+
+    def _left_s(self) -> float | None:
+        left = self.left_ms()
+        return None if left is None else left / 1000
+
+
+def _told(error: BaseException, what: str) -> str:
+    """What the client is told of an exception: its text, which is its author's. The log has the traceback."""
+    if not isinstance(error, ToolError):
+        logger.error("%s raised", what, exc_info=error)
+    return str(error) or type(error).__name__
+
+
+def contents_of(uri: str, mime_type: str | None, returned: object) -> FetchedResource:
+    """What a resource's function returned, as one content: text, bytes as base64, or anything else as JSON text.
+
+    Raises:
+        ResourceUnavailable: it cannot be written as JSON.
+    """
+    if isinstance(returned, str):
+        return FetchedResource(uri, mime_type or "text/plain", text=returned)
+    if isinstance(returned, bytes | bytearray):
+        import binascii
+
+        blob = binascii.b2a_base64(returned, newline=False).decode()
+        return FetchedResource(uri, mime_type or "application/octet-stream", blob=blob)
+    from mcp_baton.server.schema import to_json
+
+    try:
+        return FetchedResource(uri, mime_type or "application/json", text=dumps(to_json(returned)))
+    except ValueError as error:
+        raise ResourceUnavailable(f"{uri}: {error}") from error
+
+
+def messages_of(returned: object) -> list[Json]:
+    """What a prompt's function returned, as `PromptMessage`s: texts are the user's.
+
+    Raises:
+        ProtocolError: it is neither text nor messages.
+    """
+    items = returned if isinstance(returned, Sequence) and not isinstance(returned, str) else [returned]
+    return [_message(item) for item in items]
+
+
+def _message(item: object) -> Json:
+    from mcp_baton.protocol.codes import INTERNAL_ERROR
+    from mcp_baton.server.schema import to_json
+
+    if isinstance(item, str):
+        return {"role": "user", "content": {"type": "text", "text": item}}
+    made = to_json(item)
+    if isinstance(made, Mapping) and isinstance(made.get("content"), str):
+        made = {**made, "content": {"type": "text", "text": made["content"]}}
+    if not isinstance(made, Mapping) or not isinstance(made.get("content"), Mapping) or "role" not in made:
+        raise ProtocolError(INTERNAL_ERROR, "the prompt did not return a text or messages with `role` and `content`")
+    return made

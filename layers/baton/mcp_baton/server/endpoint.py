@@ -1,0 +1,185 @@
+"""The MCP endpoint: an HTTP request in, its answer out (contract section 8).
+
+Every request stands alone: nothing is kept between two but what the task store holds.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from mcp_baton.exceptions import ProtocolError
+from mcp_baton.protocol.codes import HTTP_STATUS, INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND
+from mcp_baton.protocol.envelope import REVISION_WITHOUT_HEADER, SERVER_INFO_KEY, Envelope, Era, Refusal, classify
+from mcp_baton.protocol.http import Exchange, HttpRequest, HttpResponse
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.protocol.jsonrpc import (
+    Malformed,
+    Message,
+    Notification,
+    Request,
+    RequestId,
+    Response,
+    error_message,
+    parse_body,
+    result_message,
+)
+from mcp_baton.server import catalog, prompt_calls, resource_reads, task_methods, tool_calls
+from mcp_baton.server.beside import Deserted
+from mcp_baton.server.call import Call
+from mcp_baton.server.reply import Reply, whole
+from mcp_baton.server.server import Server
+from mcp_baton.settings import Settings
+from mcp_baton.tasks.store import TaskStore
+
+logger = logging.getLogger(__name__)
+
+PATH: Final = "/mcp"
+
+type Method = Callable[[Call], JsonObject]
+
+_BOTH: Mapping[str, Method] = {
+    "tools/list": catalog.list_tools,
+    "tools/call": tool_calls.call_tool,
+    "prompts/list": catalog.list_prompts,
+    "prompts/get": prompt_calls.get_prompt,
+    "resources/list": catalog.list_resources,
+    "resources/templates/list": catalog.list_resource_templates,
+    "resources/read": resource_reads.read_resource,
+    "tasks/get": task_methods.get_task,
+    "tasks/cancel": task_methods.cancel_task,
+}
+METHODS: Mapping[Era, Mapping[str, Method]] = MappingProxyType(
+    {
+        Era.HANDSHAKE: {
+            **_BOTH,
+            "initialize": catalog.initialize,
+            "ping": catalog.ping,
+            "tasks/list": task_methods.list_tasks,
+            "tasks/result": task_methods.task_result,
+        },
+        Era.STATELESS: {
+            **_BOTH,
+            "server/discover": catalog.discover,
+            "tasks/update": task_methods.update_task,
+        },
+    }
+)
+"""The methods of each era."""
+
+
+class Endpoint:
+    """Answers MCP requests. Implements `protocol.http.Application`.
+
+    Args:
+        server: What is published.
+        store: Where tasks are kept; `None` where there is no store: workflows then run without tasks.
+        settings: The operator's choices.
+    """
+
+    def __init__(self, server: Server, *, store: TaskStore | None, settings: Settings) -> None:
+        self._server = server
+        self._store = store
+        self._settings = settings
+
+    def __call__(self, request: HttpRequest, exchange: Exchange) -> HttpResponse | None:
+        """Answer one HTTP request."""
+        refused = self._refuse(request)
+        if refused:
+            return refused
+        try:
+            message = parse_body(request.body)
+        except ProtocolError as error:
+            return whole(HTTP_STATUS[error.code], error_message(None, error))
+        if isinstance(message, list):
+            return self._answer_batch(message, request, exchange)
+        return self._answer(message, request, exchange)
+
+    def _refuse(self, request: HttpRequest) -> HttpResponse | None:
+        """What is wrong with a request before its body is read."""
+        if request.path.rstrip("/") != PATH:
+            return _refusal(404, f"Not found: the MCP endpoint is {PATH}")
+        origin = request.headers.get("origin")
+        if origin is not None and origin not in self._settings.allowed_origins:
+            return _refusal(403, "Forbidden: this origin is not on the server's allow-list")
+        if request.method != "POST":
+            refused = _refusal(405, "Method not allowed: use POST")
+            return HttpResponse(405, {**refused.headers, "Allow": "POST"}, refused.body)
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            return _refusal(415, "Unsupported media type: send application/json")
+        if len(request.body) > self._settings.max_body_bytes:
+            return _refusal(413, f"Content too large: at most {self._settings.max_body_bytes} bytes")
+        return None
+
+    def _answer_batch(self, messages: list[Message], request: HttpRequest, exchange: Exchange) -> HttpResponse:
+        """A batch, which revision 2025-03-26 alone has; answered whole, in order."""
+        revision = request.headers.get("mcp-protocol-version", REVISION_WITHOUT_HEADER)
+        if revision != REVISION_WITHOUT_HEADER:
+            return _refusal(400, f"Invalid request: revision {revision} has no batches; send each message by itself")
+        answers = [self._answer(message, request, exchange, in_batch=True) for message in messages]
+        bodies = [answer.body for answer in answers if answer is not None and answer.body]
+        if not bodies:
+            return HttpResponse(202)
+        return HttpResponse(200, {"Content-Type": "application/json"}, b"[" + b",".join(bodies) + b"]")
+
+    def _answer(
+        self, message: Message, request: HttpRequest, exchange: Exchange, *, in_batch: bool = False
+    ) -> HttpResponse | None:
+        if isinstance(message, Malformed):
+            return whole(HTTP_STATUS[message.error.code], error_message(message.id, message.error))
+        if isinstance(message, Response):
+            return HttpResponse(202)
+        envelope = classify(message, request.headers)
+        if isinstance(envelope, Refusal):
+            error = ProtocolError(envelope.code, envelope.message, envelope.data)
+            known = message.id if isinstance(message, Request) else None
+            return whole(HTTP_STATUS[error.code], error_message(known, error))
+        if isinstance(message, Notification):
+            return HttpResponse(202)
+        return self._serve(message, envelope, request.owner, exchange, in_batch=in_batch)
+
+    def _serve(
+        self, request: Request, envelope: Envelope, owner: str | None, exchange: Exchange, *, in_batch: bool
+    ) -> HttpResponse | None:
+        streams = (envelope.progress_token is not None or envelope.log_level is not None) and not in_batch
+        reply = Reply(exchange, streams=streams)
+        call = Call(self._server, self._store, self._settings, request, envelope, owner, exchange, reply)
+        try:
+            result = self._dispatch(call)
+        except ProtocolError as error:
+            return reply.error(_status(envelope, error), error_message(request.id, error))
+        except Deserted:
+            return None
+        except Exception:
+            logger.exception("request %s: %s failed", exchange.request_id, request.method)
+            return reply.error(200, _internal_error(request.id, exchange.request_id))
+        return reply.result(result_message(request.id, _finished(call, result)))
+
+    def _dispatch(self, call: Call) -> JsonObject:
+        method = METHODS[call.envelope.era].get(call.request.method)
+        if method is None:
+            raise ProtocolError(METHOD_NOT_FOUND, f"Method not found: {call.request.method}")
+        return method(call)
+
+
+def _finished(call: Call, result: JsonObject) -> JsonObject:
+    """A result in the form of its era: the 2026 era names its type and the server (MCP 2026-07-28, basic/index)."""
+    if not call.stateless:
+        return result
+    meta = result.get("_meta")
+    own = meta if isinstance(meta, Mapping) else {}
+    return {"resultType": "complete", **result, "_meta": {**own, SERVER_INFO_KEY: catalog.server_info(call)}}
+
+
+def _status(envelope: Envelope, error: ProtocolError) -> int:
+    """The 2026 era wants HTTP statuses that fit; clients of the handshake era take a status for a transport's fault."""
+    return HTTP_STATUS.get(error.code, 200) if envelope.era is Era.STATELESS else 200
+
+
+def _internal_error(request_id: RequestId, correlation_id: str) -> dict[str, Json]:
+    data: Json = {"correlationId": correlation_id}
+    return error_message(request_id, ProtocolError(INTERNAL_ERROR, "Internal error", data))
+
+
+def _refusal(status: int, message: str) -> HttpResponse:
+    return whole(status, error_message(None, ProtocolError(INVALID_REQUEST, message)))

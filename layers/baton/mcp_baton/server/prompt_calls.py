@@ -1,0 +1,125 @@
+"""`prompts/get`: a function's messages, or a workflow that runs as far as it can (contract sections 3 and 5)."""
+
+import logging
+
+from mcp_baton.exceptions import ProtocolError, StoreError, TaskNotFound
+from mcp_baton.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
+from mcp_baton.protocol.envelope import TASK_ID_KEY
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server.arguments import check_arguments, stored_arguments
+from mcp_baton.server.call import Call
+from mcp_baton.server.calls import Unreadable
+from mcp_baton.server.functions import Prompt
+from mcp_baton.server.host import ServerHost
+from mcp_baton.server.task_meta import run_meta
+from mcp_baton.tasks.record import TaskRecord, steps_of
+from mcp_baton.workflow.definition import Workflow
+from mcp_baton.workflow.engine import Engine, Invocation
+from mcp_baton.workflow.run import RunRecord
+from mcp_baton.workflow.trace import Message, messages
+
+logger = logging.getLogger(__name__)
+
+
+def get_prompt(call: Call) -> JsonObject:
+    """Get a prompt; run it when it is a workflow.
+
+    Raises:
+        ProtocolError: an unknown prompt, arguments that are missing, unknown or do not convert, or a task that this
+            workflow cannot go on with. Nothing was run, and no task created.
+    """
+    name = call.text("name")
+    if name in call.server.workflows:
+        return _run_workflow(call, call.server.workflows[name])
+    if name in call.server.prompts:
+        return _get_messages(call, call.server.prompts[name])
+    raise ProtocolError(INVALID_PARAMS, f"Unknown prompt: {name}")
+
+
+def _get_messages(call: Call, prompt: Prompt) -> JsonObject:
+    _, converted = check_arguments(prompt.arguments, call.object("arguments"))
+    try:
+        made = call.caller.messages(prompt, converted)
+    except Unreadable as error:
+        raise ProtocolError(INTERNAL_ERROR, f"The prompt {prompt.name!r} failed: {error}") from error
+    return _result(prompt.description, made)
+
+
+def _run_workflow(call: Call, workflow: Workflow) -> JsonObject:
+    host = ServerHost(call)
+    engine = Engine(host, call.store)
+    task_id = call.bound_task()
+    if task_id is None:
+        run = engine.start(workflow, _invocation(call, workflow, call.object("arguments")))
+    else:
+        task = _resumable(call, workflow, task_id)
+        given = stored_arguments(task.arguments, call.object("arguments"))
+        run = engine.resume(workflow, _invocation(call, workflow, given), task)
+    return _render(call, run, host)
+
+
+def _invocation(call: Call, workflow: Workflow, given: JsonObject) -> Invocation:
+    texts, converted = check_arguments(workflow.arguments, given)
+    return Invocation(texts, converted, call.owner, _requested_ttl(call))
+
+
+def _requested_ttl(call: Call) -> int | None:
+    """`task.ttl`, milliseconds (2025-11-25, basic/utilities/tasks); the store cuts it at its maximum."""
+    ttl = call.object("task").get("ttl")
+    if ttl is None:
+        return None
+    if not isinstance(ttl, int) or isinstance(ttl, bool) or ttl <= 0:
+        raise ProtocolError(INVALID_PARAMS, "Invalid params: `task.ttl` must be a number of milliseconds above 0")
+    return ttl
+
+
+def _resumable(call: Call, workflow: Workflow, task_id: str) -> TaskRecord:
+    """The live task of this very workflow that the request wants to go on with."""
+    if call.store is None or call.owner is None:
+        raise ProtocolError(INVALID_PARAMS, "Unknown task")
+    try:
+        task = call.store.get(call.owner, task_id)
+    except TaskNotFound as error:
+        raise ProtocolError(INVALID_PARAMS, "Unknown task") from error
+    except StoreError as error:
+        # Without the stored state a resume would run completed steps again, so nothing is run.
+        logger.exception("task %s: it could not be read, so it was not resumed", task_id)
+        message = "The task store is not available; nothing was run. Send the same request again."
+        raise ProtocolError(INTERNAL_ERROR, message) from error
+    if task.workflow != workflow.name:
+        raise ProtocolError(INVALID_PARAMS, f"Invalid params: `_meta.{TASK_ID_KEY}` is not a task of this workflow")
+    if task.status.terminal:
+        raise ProtocolError(INVALID_PARAMS, f"The task is {task.status.value}; there is nothing to go on with")
+    _refuse_drift(workflow, task)
+    return task
+
+
+def _refuse_drift(workflow: Workflow, task: TaskRecord) -> None:
+    """A task goes on only with the definition that it was started with (contract section 11)."""
+    if task.definition == workflow.fingerprint:
+        return
+    stored = dict(zip((step["name"] for step in steps_of(task)), (task.definition or "").split(), strict=False))
+    current = {step.name: step.fingerprint for step in workflow.steps}
+    changed = [name for name in {**stored, **current} if stored.get(name) != current.get(name)]
+    what = f"these steps differ: {', '.join(changed)}" if changed else "its steps are in another order"
+    raise ProtocolError(INVALID_PARAMS, f"The workflow has changed since the task was started; {what}")
+
+
+def _render(call: Call, run: RunRecord, host: ServerHost) -> JsonObject:
+    made = _result(run.workflow.description, [_message(item) for item in messages(run, host, host.describe)])
+    meta = run_meta(call, run)
+    return made | {"_meta": meta} if meta else made
+
+
+def _result(description: str, made: list[Json]) -> dict[str, Json]:
+    result: dict[str, Json] = {"messages": made}
+    return {"description": description} | result if description else result
+
+
+def _message(message: Message) -> Json:
+    if message.blob is None:
+        return {"role": message.role, "content": {"type": "text", "text": message.text}}
+    resource: dict[str, Json] = {"uri": message.blob.uri, "blob": message.blob.blob}
+    if message.blob.mime_type:
+        resource["mimeType"] = message.blob.mime_type
+    return {"role": message.role, "content": {"type": "resource", "resource": resource}}

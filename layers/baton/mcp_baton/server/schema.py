@@ -1,0 +1,229 @@
+"""Input and output schemas from signatures, through pydantic, made at their first use.
+
+Importing pydantic is most of a cold start, so calls with plain arguments (`str`, `int`, `float`, `bool`, `dict`,
+`list` and nothing that needs converting) are checked by hand; everything else goes to pydantic.
+"""
+
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from mcp_baton.protocol.json import Json
+from mcp_baton.server.signature import NO_ANNOTATION, Signature
+from mcp_baton.workflow.pause import InvalidField
+from mcp_baton.workflow.run import Mismatch
+from mcp_baton.workflow.sources import copy_json
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter, ValidationError
+
+_PLAIN = (str, int, float, bool, dict, list)
+
+
+class InvalidArguments(Exception):
+    """Arguments that do not satisfy a schema."""
+
+    def __init__(self, mismatch: Mismatch) -> None:
+        super().__init__(explain(mismatch))
+        self.mismatch = mismatch
+
+
+def explain(mismatch: Mismatch) -> str:
+    """A mismatch in words: every field, and what is wrong with it."""
+    missing = [f"{name}: required, but missing" for name in mismatch.missing]
+    return "; ".join(missing + [f"{item.field}: {item.problem}" for item in mismatch.invalid])
+
+
+class InputSchema:
+    """The schema of a function's arguments. Unknown arguments are refused: a silent typo costs more than an error.
+
+    Args:
+        name: What the function is called.
+        signature: Its signature.
+    """
+
+    def __init__(self, name: str, signature: Signature) -> None:
+        self._name = name
+        self._signature = signature
+
+    @cached_property
+    def json_schema(self) -> dict[str, Any]:
+        """JSON Schema 2020-12 of the arguments' object."""
+        schema = self._adapter.json_schema(schema_generator=_schema_generator())
+        properties = schema.get("properties", {})
+        ordered = {item.name: properties[item.name] for item in self._signature.parameters}
+        return {key: value for key, value in schema.items() if key != "title"} | {"properties": ordered}
+
+    def bind(self, arguments: Mapping[str, Json]) -> dict[str, Any]:
+        """The function's keyword arguments, converted to their types, defaults left to the function where possible.
+
+        Raises:
+            InvalidArguments: they do not satisfy the schema.
+        """
+        if self._is_plainly_valid(arguments):
+            return {name: copy_json(value) for name, value in arguments.items()}
+        from pydantic import ValidationError
+
+        try:
+            bound = self._adapter.validate_python(dict(arguments))
+        except ValidationError as error:
+            raise InvalidArguments(_mismatch(error)) from error
+        return {parameter.name: getattr(bound, parameter.name) for parameter in self._signature.parameters}
+
+    def _is_plainly_valid(self, arguments: Mapping[str, Json]) -> bool:
+        types = self._plain_types
+        if types is None or not self._signature.required <= arguments.keys() <= types.keys():
+            return False
+        return all(type(value) is types[name] for name, value in arguments.items())
+
+    @cached_property
+    def _plain_types(self) -> dict[str, type] | None:
+        """Each parameter's type, when all of them are plain and none has a default that pydantic must fill in."""
+        parameters = self._signature.parameters
+        if all(_is_plain(item.annotation) and not hasattr(item.default, "is_required") for item in parameters):
+            return {parameter.name: parameter.annotation for parameter in parameters}
+        return None
+
+    @cached_property
+    def _adapter(self) -> "TypeAdapter[Any]":
+        from pydantic import ConfigDict, Field, TypeAdapter
+        from pydantic.dataclasses import dataclass
+
+        members: dict[str, Any] = {"__annotations__": {}, "__module__": __name__}
+        for parameter in self._signature.parameters:
+            members["__annotations__"][parameter.name] = parameter.annotation
+            if hasattr(parameter.default, "is_required"):
+                members[parameter.name] = parameter.default
+            elif parameter.default is not NO_ANNOTATION:
+                members[parameter.name] = Field(default=parameter.default)
+        made = type(f"{self._name}_arguments", (), members)
+        config = ConfigDict(extra="forbid", arbitrary_types_allowed=False)
+        return TypeAdapter(dataclass(made, config=config, kw_only=True))
+
+
+class OutputSchema:
+    """The schema of a function's value. MCP wants an object at the root, so any other type is wrapped in `result`.
+
+    Args:
+        name: What the function is called.
+        returns: Its return annotation.
+    """
+
+    def __init__(self, name: str, returns: Any) -> None:
+        self._name = name
+        self._returns = returns
+
+    @cached_property
+    def wraps(self) -> bool:
+        """Whether structured content is `{"result": value}`."""
+        return self._returns is not dict and self._plain_schema.get("type") != "object"
+
+    @cached_property
+    def json_schema(self) -> dict[str, Any]:
+        """JSON Schema 2020-12 of the structured content."""
+        if not self.wraps:
+            return {key: value for key, value in self._plain_schema.items() if key != "title"}
+        inner = dict(self._plain_schema)
+        definitions = inner.pop("$defs", None)
+        schema = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
+        return schema | ({"$defs": definitions} if definitions else {})
+
+    def value(self, returned: object) -> Json:
+        """A returned object as JSON, after it has been held against the declared type.
+
+        Raises:
+            ValueError: it is not what the function says it returns, or not JSON.
+        """
+        if type(returned) is self._returns and _is_plain(self._returns):
+            return to_json(returned)
+        from pydantic import ValidationError
+
+        try:
+            validated = self._adapter.validate_python(returned)
+        except ValidationError as error:
+            problem = explain(_mismatch(error))
+            raise ValueError(f"the tool's value is not what it declares: {problem}") from error
+        return to_json(self._adapter.dump_python(validated, mode="json", by_alias=True))
+
+    @cached_property
+    def _plain_schema(self) -> dict[str, Any]:
+        return self._adapter.json_schema(mode="serialization", schema_generator=_schema_generator())
+
+    @cached_property
+    def _adapter(self) -> "TypeAdapter[Any]":
+        from pydantic import TypeAdapter
+
+        return TypeAdapter(self._returns)
+
+
+def _is_plain(annotation: object) -> bool:
+    return any(annotation is plain for plain in _PLAIN)
+
+
+def to_json(value: object) -> Json:
+    """Any Python value as JSON: models and dataclasses dumped, tuples as lists; `NaN` and infinities become `null`.
+
+    Raises:
+        ValueError: something in it cannot be written as JSON.
+    """
+    try:
+        text = json.dumps(value, default=_dump_special)
+        made: Json = json.loads(text, parse_constant=lambda _: None)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"the value is not JSON: {error}") from error
+    return made
+
+
+def convert(value: Json, target: Any) -> Json:
+    """A prompt argument's string converted to its type, as JSON. A string that is JSON may stand for its value.
+
+    Raises:
+        ValueError: it does not convert; says why.
+    """
+    if target is str and isinstance(value, str):
+        return value
+    from pydantic import TypeAdapter, ValidationError
+
+    adapter = TypeAdapter(target)
+    try:
+        return to_json(adapter.dump_python(adapter.validate_python(value), mode="json"))
+    except ValidationError as error:
+        first = error
+    try:
+        return to_json(adapter.dump_python(adapter.validate_json(value if isinstance(value, str) else ""), mode="json"))
+    except ValidationError:
+        raise ValueError(explain(_mismatch(first))) from first
+
+
+def _dump_special(value: object) -> object:
+    from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+    try:
+        return to_jsonable_python(value)
+    except PydanticSerializationError as error:
+        raise TypeError(str(error)) from error
+
+
+def _mismatch(error: "ValidationError") -> Mismatch:
+    missing: list[str] = []
+    invalid: list[InvalidField] = []
+    for item in error.errors(include_url=False, include_context=False, include_input=False):
+        field = ".".join(str(part) for part in item["loc"]) or "value"
+        if item["type"] == "missing" and len(item["loc"]) == 1:
+            missing.append(field)
+        else:
+            invalid.append(InvalidField(field, item["msg"]))
+    return Mismatch(tuple(missing), tuple(invalid))
+
+
+def _schema_generator() -> Any:
+    from pydantic.json_schema import GenerateJsonSchema
+
+    class Untitled(GenerateJsonSchema):
+        """Leaves out the titles that pydantic makes of names: they repeat the name and cost the model tokens."""
+
+        def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - pydantic's signature
+            return False
+
+    return Untitled

@@ -1,0 +1,103 @@
+"""Everything an operator can set, read from the environment once, in a composition root (contract section 9).
+
+| variable | meaning | default |
+|---|---|---|
+| `BATON_TABLE` | the DynamoDB table of the tasks; without one workflows run without tasks | none |
+| `BATON_ALLOW_ANONYMOUS` | `on`: a caller without an identity owns tasks as `anonymous` | `off` |
+| `BATON_STREAMING` | `off`: answers are whole, never streamed; so they are where `AWS_SAM_LOCAL` is set | `on` |
+| `BATON_DEFAULT_TTL_MS` | a task's lifetime when the client asks for none | 3600000 (1 h) |
+| `BATON_MAX_TTL_MS` | the longest lifetime that a client gets | 86400000 (24 h) |
+| `BATON_MAX_TASKS_PER_OWNER` | live tasks that one owner may have | unlimited |
+| `BATON_WRITE_RESERVE_MS` | the function's time that is kept back for writing a run's batch | 5000 |
+| `BATON_ALLOWED_ORIGINS` | origins whose pages may call, comma-separated: `https://app.example.com` | none |
+| `BATON_MAX_BODY_BYTES` | the largest request body | 6000000 |
+
+A variable that is empty or blank counts as not set, as templates pass optional parameters on that way.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mcp_baton.exceptions import SettingsError
+
+SWITCH = {"on": True, "true": True, "1": True, "yes": True, "off": False, "false": False, "0": False, "no": False}
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/?#@,]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings. The module's table says what each means; times in milliseconds."""
+
+    table: str | None = None
+    allow_anonymous: bool = False
+    streaming: bool = True
+    default_ttl_ms: int = 3_600_000
+    max_ttl_ms: int = 86_400_000
+    max_tasks_per_owner: int | None = None
+    write_reserve_ms: int = 5_000
+    allowed_origins: frozenset[str] = frozenset()
+    # Lambda takes events of 6 MB (6,291,556 bytes): this much body, and room for headers and request context. A body
+    # that grows in the event (base64, escaped quotes) is refused by API Gateway before it gets here.
+    max_body_bytes: int = 6_000_000
+
+    @classmethod
+    def from_environment(cls, env: Mapping[str, str]) -> "Settings":
+        """Read the settings. Nothing else in Baton reads the environment.
+
+        Raises:
+            SettingsError: a value cannot be used; names the variable, the value and the remedy.
+        """
+        default = cls()
+        settings = cls(
+            table=_text(env, "BATON_TABLE"),
+            allow_anonymous=_switch(env, "BATON_ALLOW_ANONYMOUS", default.allow_anonymous),
+            streaming=_switch(env, "BATON_STREAMING", default.streaming) and _text(env, "AWS_SAM_LOCAL") is None,
+            default_ttl_ms=_number(env, "BATON_DEFAULT_TTL_MS", default.default_ttl_ms),
+            max_ttl_ms=_number(env, "BATON_MAX_TTL_MS", default.max_ttl_ms),
+            max_tasks_per_owner=_number(env, "BATON_MAX_TASKS_PER_OWNER", default.max_tasks_per_owner),
+            write_reserve_ms=_number(env, "BATON_WRITE_RESERVE_MS", default.write_reserve_ms),
+            allowed_origins=_origins(env, "BATON_ALLOWED_ORIGINS"),
+            max_body_bytes=_number(env, "BATON_MAX_BODY_BYTES", default.max_body_bytes),
+        )
+        if settings.default_ttl_ms > settings.max_ttl_ms:
+            raise SettingsError(
+                f"BATON_DEFAULT_TTL_MS={settings.default_ttl_ms} is more than BATON_MAX_TTL_MS={settings.max_ttl_ms}: "
+                "lower the first or raise the second"
+            )
+        return settings
+
+
+def _text(env: Mapping[str, str], name: str) -> str | None:
+    return env.get(name, "").strip() or None
+
+
+def _switch(env: Mapping[str, str], name: str, default: bool) -> bool:
+    text = _text(env, name)
+    if text is None:
+        return default
+    if text.lower() not in SWITCH:
+        raise SettingsError(f"{name}={text!r} is not a switch: set it to one of {', '.join(SWITCH)}")
+    return SWITCH[text.lower()]
+
+
+def _number[Default: (int, int | None)](env: Mapping[str, str], name: str, default: Default) -> int | Default:
+    text = _text(env, name)
+    if text is None:
+        return default
+    # `int` alone would take signs, underscores and other scripts' digits, which here are mistakes.
+    if not re.fullmatch(r"[0-9]{1,15}", text) or int(text) == 0:
+        raise SettingsError(f"{name}={text!r} is not a number: set it to a whole number from 1 on, in digits")
+    return int(text)
+
+
+def _origins(env: Mapping[str, str], name: str) -> frozenset[str]:
+    # Browsers send origins in lower case.
+    origins = [item.strip().lower() for item in (_text(env, name) or "").split(",") if item.strip()]
+    for origin in origins:
+        if not _ORIGIN.fullmatch(origin):
+            raise SettingsError(
+                f"{name}: {origin!r} is not an origin: write scheme://host or scheme://host:port, without a path, "
+                "and name each one (there is no wildcard)"
+            )
+    return frozenset(origins)

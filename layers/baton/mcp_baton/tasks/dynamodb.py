@@ -1,0 +1,225 @@
+"""The task store in DynamoDB: one item a task, one conditional write a change (contract section 7)."""
+
+import time
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NoReturn
+
+from mcp_baton.exceptions import Conflict, StoreError, TaskFinished, TaskNotFound
+from mcp_baton.protocol.json import JsonObject
+from mcp_baton.tasks.attributes import Item, item_size
+from mcp_baton.tasks.changes import Changes, fitted, plan, without_largest
+from mcp_baton.tasks.expressions import Update, finish_update, record_update
+from mcp_baton.tasks.ids import is_task_id, new_task_id, new_token
+from mcp_baton.tasks.items import (
+    LISTED,
+    TASK_PREFIX,
+    Limits,
+    encode_object,
+    expired,
+    key_of,
+    new_item,
+    partition,
+    sort_key,
+    to_record,
+)
+from mcp_baton.tasks.record import LIVE, NewTask, TaskPage, TaskRecord, TaskStatus
+from mcp_baton.tasks.store import Batch, Recorded
+from mcp_baton.tasks.table import ConditionFailed, ItemTooLarge, TaskTable
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_dynamodb.type_defs import QueryInputTypeDef
+
+
+def system_ms() -> int:
+    """The time now, epoch milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+class DynamoDBTaskStore:
+    """A `TaskStore` in one DynamoDB table with `pk`, `sk` and, as its TTL attribute, `expires_at`.
+
+    Args:
+        table: The table's name.
+        connect: Makes the client; called at most once, at the first request, so that a cold start does not pay for
+            what it does not use.
+        limits: What owners may have and how large a task may grow.
+        now_ms: The clock, epoch milliseconds.
+        new_id: Makes a task id for the time that it is given, epoch milliseconds.
+    """
+
+    def __init__(
+        self,
+        table: str,
+        connect: "Callable[[], DynamoDBClient]",
+        *,
+        limits: Limits | None = None,
+        now_ms: Callable[[], int] = system_ms,
+        new_id: Callable[[int], str] = new_task_id,
+    ) -> None:
+        self._table = TaskTable(table, connect)
+        self._limits = limits or Limits()
+        self._now_ms = now_ms
+        self._new_id = new_id
+
+    def create(self, task: NewTask) -> TaskRecord:
+        """Create a `working` task: one `PutItem`, after one `Query` where the number of tasks is limited.
+
+        Two creations at the same moment may both pass that count: the limit is a brake, not a quota.
+        """
+        now_ms, token = self._now_ms(), new_token()
+        item = new_item(task, self._new_id(now_ms), now_ms, self._limits)
+        item["writes"] = {"M": {token: {"N": str(now_ms)}}}
+        if item_size(item) > self._limits.item_bytes:
+            raise StoreError(f"the task is too large: {item_size(item)} bytes")
+        self._check_count(task.owner, now_ms)
+        try:
+            self._table.put(item, token)
+        except ConditionFailed as error:
+            raise StoreError("the new task's id is taken") from error
+        except ItemTooLarge as error:
+            raise StoreError(f"the task is too large: {item_size(item)} bytes") from error
+        return to_record(task.owner, item)
+
+    def get(self, owner: str, task_id: str) -> TaskRecord:
+        """Read one task: one `GetItem`, strongly consistent."""
+        item = self._table.get(self._key(owner, task_id))
+        if item is None or expired(item, self._now_ms()):
+            raise TaskNotFound
+        return to_record(owner, item)
+
+    def list(self, owner: str, cursor: str | None = None) -> TaskPage:
+        """One page of the owner's tasks, newest first: one `Query`."""
+        request = self._query(owner, "#e>:now", {":now": {"N": str(self._now_ms() // 1000)}})
+        names = {f"#{place}": name for place, name in enumerate(LISTED)}
+        request["ExpressionAttributeNames"] = {"#e": "expires_at", **names}
+        request["ProjectionExpression"] = ",".join(names)
+        request["ScanIndexForward"] = False
+        request["Limit"] = self._limits.page_size
+        if cursor is not None:
+            request["ExclusiveStartKey"] = {"pk": partition(owner), "sk": sort_key(from_cursor(cursor))}
+        page = self._table.query(request)
+        last = page.get("LastEvaluatedKey")
+        return TaskPage(
+            tasks=tuple(to_record(owner, item) for item in page["Items"]),
+            cursor=None if last is None else to_cursor(last["sk"]["S"].removeprefix(TASK_PREFIX)),
+        )
+
+    def record(self, task: TaskRecord, batch: Batch) -> Recorded:
+        """Write a batch: one `UpdateItem`.
+
+        The item's size is computed beforehand from what was read. Writers who came in between may have made it
+        larger: then DynamoDB refuses, and the next largest value of this batch gives way.
+        """
+        stored = stored_item(task)
+        limits = self._limits
+        changes: Changes | None = fitted(stored, plan(stored, batch, limits.compress_over_bytes), limits.item_bytes)
+        while changes is not None:
+            try:
+                item = self._record(task, stored, changes)
+            except ItemTooLarge:
+                changes = without_largest(changes)
+            else:
+                return Recorded(to_record(task.owner, item), changes.oversized)
+        raise StoreError("the task's item is full: DynamoDB takes 409,600 bytes, and no value is left to replace")
+
+    def cancel(self, owner: str, task_id: str) -> TaskRecord:
+        """Move a live task to `cancelled`: one `UpdateItem`."""
+        return self._finish(owner, task_id, finish_update(self._now_ms(), new_token(), TaskStatus.CANCELLED))
+
+    def complete(self, owner: str, task_id: str, result: JsonObject) -> TaskRecord:
+        """Move a live task to `completed`: one `UpdateItem`."""
+        encoded = encode_object("result", result, self._limits.compress_over_bytes)
+        return self._finish(owner, task_id, finish_update(self._now_ms(), new_token(), TaskStatus.COMPLETED, encoded))
+
+    def _finish(self, owner: str, task_id: str, update: Update) -> TaskRecord:
+        try:
+            return to_record(owner, self._write(owner, task_id, update))
+        except ItemTooLarge as error:
+            raise StoreError("the result does not fit into the task's item") from error
+
+    def _record(self, task: TaskRecord, stored: Item, changes: Changes) -> Item:
+        return self._write(task.owner, task.task_id, record_update(stored, changes, self._now_ms(), new_token()))
+
+    def _write(self, owner: str, task_id: str, update: Update) -> Item:
+        try:
+            return self._table.update(self._key(owner, task_id), update)
+        except ConditionFailed as failure:
+            self._refuse(owner, failure)
+
+    def _refuse(self, owner: str, failure: ConditionFailed) -> NoReturn:
+        if failure.item is None or expired(failure.item, self._now_ms()):
+            raise TaskNotFound from failure
+        current = to_record(owner, failure.item)
+        if current.status.terminal:
+            raise TaskFinished(current) from failure
+        raise Conflict(current) from failure
+
+    def _key(self, owner: str, task_id: str) -> Item:
+        if not is_task_id(task_id):
+            raise TaskNotFound
+        return key_of(owner, task_id)
+
+    def _check_count(self, owner: str, now_ms: int) -> None:
+        allowed = self._limits.max_tasks_per_owner
+        if allowed is None:
+            return
+        live = {f":{place}": status for place, status in enumerate(sorted(LIVE))}
+        condition = f"#e>:now AND #s IN ({','.join(live)})"
+        values: Item = {":now": {"N": str(now_ms // 1000)}, **{k: {"S": status} for k, status in live.items()}}
+        request = self._query(owner, condition, values)
+        request["ExpressionAttributeNames"] = {"#e": "expires_at", "#s": "status"}
+        request["Select"] = "COUNT"
+        if self._count(request, allowed) >= allowed:
+            raise StoreError(f"the owner has {allowed} live tasks, which is as many as are allowed")
+
+    def _count(self, request: "QueryInputTypeDef", enough: int) -> int:
+        count = 0
+        while count < enough:
+            page = self._table.query(request)
+            count += page["Count"]
+            if "LastEvaluatedKey" not in page:
+                break
+            request["ExclusiveStartKey"] = page["LastEvaluatedKey"]
+        return count
+
+    def _query(self, owner: str, condition: str, values: Item) -> "QueryInputTypeDef":
+        return {
+            "TableName": self._table.name,
+            "ConsistentRead": True,
+            "KeyConditionExpression": "pk=:owner AND begins_with(sk,:task)",
+            "FilterExpression": condition,
+            "ExpressionAttributeValues": {":owner": partition(owner), ":task": {"S": TASK_PREFIX}, **values},
+        }
+
+
+def stored_item(task: TaskRecord) -> Item:
+    """The item that a task was read from.
+
+    Raises:
+        ValueError: it was read by a listing, which leaves out the values, or by another store.
+    """
+    if not isinstance(task.source, dict) or "variables" not in task.source:
+        raise ValueError("a task must be read before it can be written against")
+    return task.source
+
+
+def to_cursor(task_id: str) -> str:
+    """The cursor of the page that follows this task."""
+    return urlsafe_b64encode(task_id.encode()).decode().rstrip("=")
+
+
+def from_cursor(cursor: str) -> str:
+    """The task that a cursor stands for. It names no owner: in another's hands it is a place in that owner's list.
+
+    Raises:
+        ValueError: it is not a cursor of this store.
+    """
+    try:
+        task_id = urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode("ascii")
+    except ValueError as error:
+        raise ValueError("not a cursor of this list") from error
+    if not is_task_id(task_id) or to_cursor(task_id) != cursor:
+        raise ValueError("not a cursor of this list")
+    return task_id

@@ -1,0 +1,49 @@
+"""Writing against a task that others write to at the same time: decide, try, and decide again on what won."""
+
+import random
+import time
+from collections.abc import Callable
+
+from mcp_baton.exceptions import Conflict
+from mcp_baton.tasks.record import TaskRecord
+from mcp_baton.tasks.store import Batch, Recorded, TaskStore
+
+FIRST_BACKOFF_S = 0.005
+LONGEST_BACKOFF_S = 0.1
+
+
+def record_decided(
+    store: TaskStore,
+    task: TaskRecord,
+    decide: Callable[[TaskRecord], Batch],
+    *,
+    attempts: int,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Recorded:
+    """Write what `decide` makes of the task; after a lost race, what it makes of the state that won.
+
+    A lost race means that somebody else got on, and statuses only move forward, so as many attempts as others can
+    change the task are enough. Waits with full jitter between them, at most `LONGEST_BACKOFF_S`.
+
+    Args:
+        store: Where to write.
+        task: The task as last read.
+        decide: Pure: from the task as it stands to what should be written.
+        attempts: How often to try, at least once.
+        sleep: Takes seconds.
+
+    Raises:
+        Conflict: every attempt lost its race; nothing was written.
+        StoreError: as `TaskStore.record`.
+    """
+    longest = FIRST_BACKOFF_S
+    for attempt in range(1, attempts + 1):
+        try:
+            return store.record(task, decide(task))
+        except Conflict as conflict:
+            if attempt == attempts:
+                raise
+            task = conflict.current
+        sleep(random.uniform(0, longest))
+        longest = min(longest * 2, LONGEST_BACKOFF_S)
+    raise ValueError("attempts must be at least 1")

@@ -1,0 +1,137 @@
+"""The DynamoDB requests that a task store makes, with the failures it must tell apart (contract section 7)."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from mcp_baton.exceptions import StoreUnavailable
+from mcp_baton.tasks.attributes import Item
+from mcp_baton.tasks.expressions import Update
+from mcp_baton.tasks.items import members
+
+if TYPE_CHECKING:
+    from botocore.exceptions import ClientError
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_dynamodb.type_defs import QueryInputTypeDef, QueryOutputTypeDef
+
+TOO_LARGE = "maximum allowed size"
+
+
+class ConditionFailed(Exception):
+    """A conditional write was refused.
+
+    Args:
+        item: The item as it stands; `None` when there is none.
+    """
+
+    def __init__(self, item: Item | None) -> None:
+        super().__init__("the condition of a write does not hold")
+        self.item = item
+
+
+class ItemTooLarge(Exception):
+    """The item would have outgrown what DynamoDB takes. Nothing was written."""
+
+
+class TaskTable:
+    """One table, reached through a client that is made when it is first needed.
+
+    Args:
+        name: The table's name.
+        connect: Makes the client; called once, whichever thread comes first.
+    """
+
+    def __init__(self, name: str, connect: "Callable[[], DynamoDBClient]") -> None:
+        self.name = name
+        self._connect = connect
+        self._client: DynamoDBClient | None = None
+        self._connecting = Lock()
+
+    def put(self, item: Item, token: str) -> None:
+        """Write a new item.
+
+        Raises:
+            ConditionFailed: there is one with this key already.
+            ItemTooLarge: it is too large.
+        """
+        with self._client_errors() as client:
+            try:
+                client.put_item(
+                    TableName=self.name,
+                    Item=item,
+                    ConditionExpression="attribute_not_exists(pk)",
+                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                )
+                return
+            except client.exceptions.ConditionalCheckFailedException as error:
+                failure = error
+        self._landed({"pk": item["pk"], "sk": item["sk"]}, failure, token)
+
+    def update(self, key: Item, update: Update) -> Item:
+        """Make one conditional write and return the item after it.
+
+        botocore repeats a request whose answer was lost. Where the first one had landed, the second fails the
+        condition that the first made untrue: the token in the item tells that apart from a lost race.
+
+        Raises:
+            ConditionFailed: a condition does not hold.
+            ItemTooLarge: the item would become too large.
+        """
+        expression, condition = update.expression(), update.condition()
+        with self._client_errors() as client:
+            try:
+                answer = client.update_item(
+                    TableName=self.name,
+                    Key=key,
+                    UpdateExpression=expression,
+                    ConditionExpression=condition,
+                    ExpressionAttributeNames=update.names,
+                    ExpressionAttributeValues=update.values,
+                    ReturnValues="ALL_NEW",
+                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                )
+                return answer["Attributes"]
+            except client.exceptions.ConditionalCheckFailedException as error:
+                failure = error
+        return self._landed(key, failure, update.token)
+
+    def get(self, key: Item) -> Item | None:
+        """Read one item, strongly consistent."""
+        with self._client_errors() as client:
+            return client.get_item(TableName=self.name, Key=key, ConsistentRead=True).get("Item")
+
+    def query(self, request: "QueryInputTypeDef") -> "QueryOutputTypeDef":
+        """Read one page of a query."""
+        with self._client_errors() as client:
+            return client.query(**request)
+
+    def _landed(self, key: Item, failure: "ClientError", token: str) -> Item:
+        # Not every engine returns the item that a condition failed on (dynalite does not).
+        refused: Mapping[str, Any] = failure.response
+        item = refused.get("Item") or self.get(key)
+        if item is not None and token in members(item, "writes"):
+            return item
+        raise ConditionFailed(item) from failure
+
+    @contextmanager
+    def _client_errors(self) -> "Iterator[DynamoDBClient]":
+        from botocore.exceptions import BotoCoreError, ClientError
+        from botocore.parsers import ResponseParserError
+
+        try:
+            yield self._connected()
+        except ClientError as error:
+            code, message = error.response["Error"]["Code"], error.response["Error"]["Message"]
+            if code == "ValidationException" and TOO_LARGE in message:
+                raise ItemTooLarge from error
+            raise StoreUnavailable(f"DynamoDB refused: {code}: {message}") from error
+        except (BotoCoreError, ResponseParserError) as error:
+            raise StoreUnavailable(f"DynamoDB did not answer: {type(error).__name__}: {error}") from error
+
+    def _connected(self) -> "DynamoDBClient":
+        if self._client is None:
+            with self._connecting:
+                if self._client is None:
+                    self._client = self._connect()
+        return self._client

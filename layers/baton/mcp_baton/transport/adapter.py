@@ -1,0 +1,143 @@
+"""The Lambda handler: an event in, an answer out, whole or streamed. Knows HTTP and Lambda, nothing of MCP."""
+
+import logging
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from mcp_baton.protocol.http import Application, ClientGone, HttpRequest, HttpResponse, StreamSink
+from mcp_baton.protocol.json import dumps
+from mcp_baton.transport.events import Incoming, parse_event
+from mcp_baton.transport.owner import resolve_owner
+from mcp_baton.transport.stream import StreamOpener, stream_opener
+
+logger = logging.getLogger(__name__)
+
+
+class OwnerResolver(Protocol):
+    """Who a request belongs to, by what its sender vouches for."""
+
+    def __call__(self, request_context: Mapping[str, object], *, allow_anonymous: bool) -> str | None:
+        """The identity; `None` when there is none."""
+
+
+class LambdaAdapter:
+    """An application as a Lambda handler (contract section 9).
+
+    Args:
+        app: Answers the requests.
+        allow_anonymous: Whether a request without an identity belongs to the owner `"anonymous"`.
+        streaming: Whether a stream may be used where the caller of the handler offers one (`stream_opener`). Without
+            one the same answer is returned whole.
+        owner: Resolves the owner of a request.
+    """
+
+    def __init__(
+        self, app: Application, *, allow_anonymous: bool, streaming: bool, owner: OwnerResolver = resolve_owner
+    ) -> None:
+        self._app = app
+        self._allow_anonymous = allow_anonymous
+        self._streaming = streaming
+        self._owner = owner
+
+    def __call__(self, event: object, context: object) -> dict[str, Any]:
+        """Answer one event; an empty answer after a stream, whose caller ignores it.
+
+        Raises:
+            EventError: the event is not an HTTP request.
+        """
+        incoming = parse_event(event)
+        opener = stream_opener.get() if self._streaming else None
+        invocation = Invocation(_request_id(context, incoming), _clock(context), opener)
+        response = self._respond(incoming, invocation)
+        return {} if response is None else incoming.answer(response)
+
+    def _respond(self, incoming: Incoming, invocation: "Invocation") -> HttpResponse | None:
+        if incoming.body is None:
+            return _problem(400, "the body is not valid base64 or UTF-8", invocation.request_id)
+        owner = self._owner(incoming.request_context, allow_anonymous=self._allow_anonymous)
+        request = HttpRequest(incoming.method, incoming.path, incoming.headers, incoming.body, owner)
+        try:
+            return invocation.settle(self._app(request, invocation))
+        except ClientGone:
+            logger.info("request %s: the client went away before its answer was complete", invocation.request_id)
+            return None
+        except Exception:
+            logger.exception("request %s failed", invocation.request_id)
+            return None if invocation.streamed else _problem(500, "internal error", invocation.request_id)
+
+
+class Invocation:
+    """One request's surroundings (`Exchange`), and what has become of its answer."""
+
+    __slots__ = ("_clock", "_collected", "_opener", "request_id", "streamed")
+
+    def __init__(self, request_id: str, clock: Callable[[], int] | None, opener: StreamOpener | None) -> None:
+        self.request_id = request_id
+        self.streamed = False
+        self._clock = clock
+        self._opener = opener
+        self._collected: _Collected | None = None
+
+    def remaining_ms(self) -> int | None:
+        """Milliseconds until the function is stopped; `None` when nothing stops it."""
+        return None if self._clock is None else self._clock()
+
+    def open_stream(self, status: int, headers: Mapping[str, str]) -> StreamSink:
+        """Begin the answer, on the wire where there is a stream, otherwise in memory.
+
+        Raises:
+            RuntimeError: it has begun already.
+        """
+        if self.streamed or self._collected is not None:
+            raise RuntimeError("the answer's stream is open already")
+        if self._opener is None:
+            self._collected = _Collected(status, headers)
+            return self._collected
+        sink = self._opener(status, headers)
+        self.streamed = True
+        return sink
+
+    def settle(self, response: HttpResponse | None) -> HttpResponse | None:
+        """What is left to return: the whole answer, or `None` when it was streamed.
+
+        Raises:
+            RuntimeError: the application answered twice, or not at all.
+        """
+        opened = self.streamed or self._collected is not None
+        if opened == (response is not None):
+            raise RuntimeError("an application must either return a response or open a stream")
+        return response if self._collected is None else self._collected.response()
+
+
+class _Collected:
+    """A stream nobody can take, collected into a whole answer."""
+
+    __slots__ = ("_body", "_headers", "_status")
+
+    def __init__(self, status: int, headers: Mapping[str, str]) -> None:
+        self._status = status
+        self._headers = headers
+        self._body = bytearray()
+
+    def write(self, data: bytes) -> None:
+        self._body += data
+
+    def response(self) -> HttpResponse:
+        return HttpResponse(self._status, self._headers, bytes(self._body))
+
+
+def _request_id(context: object, incoming: Incoming) -> str:
+    """Lambda's id of the invocation, which its own log lines carry; else API Gateway's id of the request."""
+    candidates = (getattr(context, "aws_request_id", None), incoming.request_context.get("requestId"))
+    return next((found for found in candidates if isinstance(found, str) and found), None) or str(uuid.uuid4())
+
+
+def _clock(context: object) -> Callable[[], int] | None:
+    clock = getattr(context, "get_remaining_time_in_millis", None)
+    return clock if callable(clock) else None
+
+
+def _problem(status: int, error: str, request_id: str) -> HttpResponse:
+    body = dumps({"error": error, "requestId": request_id}).encode()
+    return HttpResponse(status, {"Content-Type": "application/json"}, body)

@@ -1,0 +1,83 @@
+"""What a run writes, decided against the task as it stands. Pure, so that it can be decided again after a lost race."""
+
+from collections.abc import Mapping, Sequence
+
+from mcp_baton.protocol.json import Json
+from mcp_baton.tasks.record import StepStatus, TaskRecord, pause_of, steps_of
+from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepWrite
+from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.workflow.pause import PauseReason, step_named_by
+from mcp_baton.workflow.run import Failed, Outcome, StepTrace, Succeeded
+
+
+def status_of(outcome: Outcome) -> StepStatus:
+    """The status that an outcome gives its step."""
+    return StepStatus.COMPLETED if isinstance(outcome, Succeeded) else StepStatus.FAILED
+
+
+def stored_result(outcome: Outcome) -> Json:
+    """The value of `_workflow.result.<step>`."""
+    return outcome.value if isinstance(outcome, Succeeded) else {"error": outcome.error}
+
+
+def run_batch(
+    task: TaskRecord,
+    traces: Sequence[StepTrace],
+    pause: PauseReason | None,
+    variables: TaskVariables,
+    *,
+    finished: bool,
+) -> Batch:
+    """The batch of a run, or of the part of it that has not been written yet.
+
+    A step that a continuation has completed in the meantime keeps that status: a failure of ours is dropped, together
+    with the pause that it caused; a success of ours overwrites the result.
+
+    Args:
+        task: The task as it stands.
+        traces: The steps that ran and have not been written.
+        pause: Why the run stopped; `None` for a finished run or a checkpoint.
+        variables: What tools changed.
+        finished: Every step is settled: the task becomes `completed` in the same write.
+    """
+    statuses = {step["name"]: StepStatus(step["status"]) for step in steps_of(task)}
+    writes = tuple(_writes(traces, statuses))
+    after = statuses | {write.name: write.status for write in writes}
+    return Batch(
+        steps=writes,
+        pause=_pause_write(task, pause, after, finished=finished),
+        variables=variables.changed,
+        removed=variables.removed,
+        result=run_result(after) if finished and all(status.settled for status in after.values()) else None,
+    )
+
+
+def run_result(statuses: Mapping[str, StepStatus]) -> dict[str, Json]:
+    """The completed task's result."""
+    done = sum(status is StepStatus.COMPLETED for status in statuses.values())
+    return {"completed": True, "steps_completed": done}
+
+
+def _writes(traces: Sequence[StepTrace], statuses: Mapping[str, StepStatus]) -> list[StepWrite]:
+    places = {name: index for index, name in enumerate(statuses)}
+    writes = []
+    for trace in traces:
+        name, stored, status = trace.step.name, statuses[trace.step.name], status_of(trace.outcome)
+        if isinstance(trace.outcome, Failed) and stored is StepStatus.COMPLETED:
+            continue
+        writes.append(StepWrite(places[name], name, stored, status, stored_result(trace.outcome)))
+    return writes
+
+
+def _pause_write(
+    task: TaskRecord, pause: PauseReason | None, after: Mapping[str, StepStatus], *, finished: bool
+) -> PauseWrite:
+    if pause and after[pause.step] is not StepStatus.COMPLETED:
+        return SetPause(pause.to_json())
+    stored = pause_of(task)
+    if stored is None:
+        return None
+    named = step_named_by(stored)
+    if finished or (named is not None and after.get(named) is StepStatus.COMPLETED):
+        return ClearPause(stored)
+    return None

@@ -1,0 +1,245 @@
+"""The engine: runs a workflow's steps in order as far as it can, then writes everything it has learnt at once.
+
+Decisions are pure functions (`decide`, `run_batch`); the effects are here and few: create the task, fetch, call,
+announce, write. Contract section 3; resuming is section 5.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import cast
+
+from mcp_baton.exceptions import StoreError, TaskFinished
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.tasks.record import (
+    PROGRESS,
+    RESULT_PREFIX,
+    NewTask,
+    StepStatus,
+    TaskRecord,
+    is_oversized,
+    steps_of,
+)
+from mcp_baton.tasks.recording import record_decided
+from mcp_baton.tasks.store import Recorded, TaskStore
+from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.workflow.batch import run_batch, status_of
+from mcp_baton.workflow.decide import Ready, decide
+from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.handoff import preview_arguments
+from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, ToolFailed
+from mcp_baton.workflow.resolve import Known
+from mcp_baton.workflow.run import (
+    Failed,
+    FetchedResource,
+    Host,
+    Outcome,
+    ResourceUnavailable,
+    RunRecord,
+    StepTrace,
+    Succeeded,
+)
+
+logger = logging.getLogger(__name__)
+
+WRITE_ATTEMPTS = 10
+"""How often a run tries to write: each lost race means that a continuation got in between."""
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """How a workflow is invoked.
+
+    Attributes:
+        texts: The prompt arguments as the client sent them; for a resume, those of the first call with the new ones.
+        arguments: The same, converted to their types, as JSON.
+        owner: Whose task it is to be; `None` for a caller who can have none.
+        ttl_ms: The lifetime the client asked for.
+    """
+
+    texts: Mapping[str, str]
+    arguments: Mapping[str, Json]
+    owner: str | None = None
+    ttl_ms: int | None = None
+
+
+@dataclass(slots=True)
+class _Run:
+    """A run under way: what is known, and what has not been written yet."""
+
+    workflow: Workflow
+    invocation: Invocation
+    task: TaskRecord | None
+    variables: TaskVariables
+    statuses: dict[str, StepStatus]
+    outputs: dict[str, Json] = field(default_factory=dict)
+    traces: list[StepTrace] = field(default_factory=list)
+    written: int = 0
+    oversized: set[str] = field(default_factory=set)
+    persisted: bool = True
+
+    @property
+    def known(self) -> Known:
+        return Known(self.invocation.texts, self.invocation.arguments, self.statuses, self.outputs, self.variables)
+
+
+class Engine:
+    """Runs workflows for one request.
+
+    Args:
+        host: The server's tools, resources, clock and the client's ear.
+        store: Where tasks are kept; `None` where there is no store.
+    """
+
+    def __init__(self, host: Host, store: TaskStore | None) -> None:
+        self._host = host
+        self._store = store
+
+    def start(self, workflow: Workflow, invocation: Invocation) -> RunRecord:
+        """Run a workflow from its first step, as a new task if it is durable and the store takes one."""
+        task = self._create(workflow, invocation) if workflow.durable else None
+        statuses = {step.name: StepStatus.PENDING for step in workflow.steps}
+        return self._finish(_Run(workflow, invocation, task, TaskVariables(task.variables if task else {}), statuses))
+
+    def resume(self, workflow: Workflow, invocation: Invocation, task: TaskRecord) -> RunRecord:
+        """Go on from a task's stored state: settled steps are not run again, their results bind.
+
+        The caller has made sure that the task is live and was started with this definition.
+        """
+        statuses = {step["name"]: StepStatus(step["status"]) for step in steps_of(task)}
+        run = _Run(workflow, invocation, task, TaskVariables(task.variables), statuses)
+        for step in workflow.steps:
+            if statuses[step.name] is StepStatus.COMPLETED:
+                self._replay(run, step)
+        run.written = len(run.traces)
+        return self._finish(run)
+
+    def _create(self, workflow: Workflow, invocation: Invocation) -> TaskRecord | None:
+        if self._store is None or invocation.owner is None:
+            cause = "there is no task store" if self._store is None else "the caller has no identity"
+            logger.warning("workflow %s runs without a task: %s", workflow.name, cause)
+            return None
+        progress = workflow.progress([StepStatus.PENDING] * len(workflow.steps))
+        new = NewTask(
+            owner=invocation.owner,
+            variables={PROGRESS: cast("JsonObject", progress)},
+            workflow=workflow.name,
+            definition=workflow.fingerprint,
+            arguments=dict(invocation.texts),
+            ttl_ms=invocation.ttl_ms,
+        )
+        try:
+            return self._store.create(new)
+        except StoreError:
+            logger.exception("workflow %s runs without a task: it could not be created", workflow.name)
+            return None
+
+    def _replay(self, run: _Run, step: Step) -> None:
+        value = run.variables.get(f"{RESULT_PREFIX}{step.name}")
+        if not is_oversized(value):
+            run.outputs[step.name] = value
+        arguments = preview_arguments(step, run.workflow, run.known, self._host) if step.tool else None
+        run.traces.append(StepTrace(step, arguments, (), Succeeded(value), replayed=True))
+
+    def _finish(self, run: _Run) -> RunRecord:
+        pause = self._advance(run)
+        self._write(run, pause, finished=pause is None)
+        places = {step.name: place for place, step in enumerate(run.workflow.steps)}
+        return RunRecord(
+            workflow=run.workflow,
+            known=Known(run.invocation.texts, run.invocation.arguments, run.statuses, run.outputs, dict(run.variables)),
+            traces=tuple(sorted(run.traces, key=lambda trace: places[trace.step.name])),
+            pause=pause,
+            task=run.task,
+            persisted=run.persisted,
+            oversized=tuple(sorted(run.oversized)),
+        )
+
+    def _advance(self, run: _Run) -> PauseReason | None:
+        for number, step in enumerate(run.workflow.steps, 1):
+            if run.statuses[step.name].settled:
+                continue
+            pause = self._begin_safely(run, number, step)
+            if pause:
+                return pause
+            if step.checkpoint:
+                self._write(run, None, finished=False)
+        return None
+
+    def _begin_safely(self, run: _Run, number: int, step: Step) -> PauseReason | None:
+        """No stop is ever silent: even a fault of Baton's own leaves a pause reason, and the batch is still written."""
+        try:
+            return self._begin(run, number, step)
+        except Exception:
+            logger.exception("workflow %s: step %s broke", run.workflow.name, step.name)
+            return self._failed(
+                run, step, None, (), "internal error; the server's log has the details", step.tool or ""
+            )
+
+    def _begin(self, run: _Run, number: int, step: Step) -> PauseReason | None:
+        if not self._host.may_start():
+            return DeadlineExceeded(step.name, step.tool or "")
+        self._host.announce(number, len(run.workflow.steps), step.name)
+        decision = decide(step, run.workflow, run.known, self._host)
+        if not isinstance(decision, Ready):
+            return decision
+        return self._perform(run, step, decision)
+
+    def _perform(self, run: _Run, step: Step, ready: Ready) -> PauseReason | None:
+        try:
+            resources = tuple(content for uri in ready.uris for content in self._host.read(uri))
+        except ResourceUnavailable as error:
+            return self._failed(run, step, None, (), str(error), "")
+        if step.tool is None or ready.arguments is None:
+            self._settle(run, StepTrace(step, None, resources, Succeeded(None)))
+            return None
+        outcome = self._host.call(step.tool, ready.arguments, run.variables if run.task else None)
+        if isinstance(outcome, Failed):
+            return self._failed(run, step, ready.arguments, resources, outcome.error, step.tool)
+        self._settle(run, StepTrace(step, ready.arguments, resources, outcome))
+        return None
+
+    def _failed(
+        self,
+        run: _Run,
+        step: Step,
+        arguments: Mapping[str, Json] | None,
+        resources: tuple[FetchedResource, ...],
+        error: str,
+        tool: str,
+    ) -> PauseReason:
+        self._settle(run, StepTrace(step, arguments, resources, Failed(error)))
+        return ToolFailed(step.name, error, step.retryable, tool)
+
+    def _settle(self, run: _Run, trace: StepTrace) -> None:
+        outcome: Outcome = trace.outcome
+        run.statuses[trace.step.name] = status_of(outcome)
+        if isinstance(outcome, Succeeded):
+            run.outputs[trace.step.name] = outcome.value
+        run.traces.append(trace)
+
+    def _write(self, run: _Run, pause: PauseReason | None, *, finished: bool) -> None:
+        """Write what has not been written. A failure costs durability, never the reply (section 3, step 6)."""
+        if run.task is None or self._store is None:
+            return
+        unwritten = run.traces[run.written :]
+        try:
+            recorded = record_decided(
+                self._store,
+                run.task,
+                lambda task: run_batch(task, unwritten, pause, run.variables, finished=finished),
+                attempts=WRITE_ATTEMPTS,
+            )
+        except StoreError as error:
+            logger.exception("task %s: the run could not be written", run.task.task_id)
+            run.persisted = False
+            if isinstance(error, TaskFinished):
+                run.task = error.current
+        else:
+            self._written(run, recorded)
+
+    def _written(self, run: _Run, recorded: Recorded) -> None:
+        run.task = recorded.task
+        run.written = len(run.traces)
+        run.persisted = True
+        run.oversized.update(recorded.oversized)

@@ -1,0 +1,106 @@
+"""Pause reasons: the typed record of why execution stopped (contract section 3)."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mcp_baton.protocol.json import Json, JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class UnresolvableParams:
+    """An argument has no value: a path that the output lacks, a task variable that nobody set."""
+
+    type: ClassVar[str] = "unresolvableParams"
+    step: str
+    missing_param: str
+    suggested_tool: str
+
+    def to_json(self) -> JsonObject:
+        """The wire form."""
+        return _blocked(self, {"missingParam": self.missing_param})
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidField:
+    """A field that does not satisfy the tool's input schema, and why."""
+
+    field: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaMismatch:
+    """The resolved arguments do not satisfy the tool's input schema."""
+
+    type: ClassVar[str] = "schemaMismatch"
+    step: str
+    missing_fields: tuple[str, ...]
+    invalid_fields: tuple[InvalidField, ...]
+    suggested_tool: str
+
+    def to_json(self) -> JsonObject:
+        """The wire form."""
+        invalid: list[Json] = [{"field": item.field, "problem": item.problem} for item in self.invalid_fields]
+        return _blocked(self, {"missingFields": list(self.missing_fields), "invalidFields": invalid})
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFailed:
+    """The tool reported an error, raised or timed out, or a resource could not be fetched. The step is `failed`."""
+
+    type: ClassVar[str] = "toolError"
+    step: str
+    error: str
+    retryable: bool
+    suggested_tool: str
+
+    def to_json(self) -> JsonObject:
+        """The wire form."""
+        return {
+            "type": self.type,
+            "failedStep": self.step,
+            "error": self.error,
+            "retryable": self.retryable,
+            "suggestedTool": self.suggested_tool,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class UnresolvedDependency:
+    """An argument's producing step has failed or was skipped, or its output was not kept."""
+
+    type: ClassVar[str] = "unresolvedDependency"
+    step: str
+    missing_output: str
+    producing_step: str
+    suggested_tool: str
+
+    def to_json(self) -> JsonObject:
+        """The wire form."""
+        return _blocked(self, {"missingOutput": self.missing_output, "producingStep": self.producing_step})
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlineExceeded:
+    """Too little of the function's time is left to start the step."""
+
+    type: ClassVar[str] = "deadlineExceeded"
+    step: str
+    suggested_tool: str
+
+    def to_json(self) -> JsonObject:
+        """The wire form."""
+        return _blocked(self, {})
+
+
+type PauseReason = UnresolvableParams | SchemaMismatch | ToolFailed | UnresolvedDependency | DeadlineExceeded
+
+
+def _blocked(reason: PauseReason, fields: JsonObject) -> JsonObject:
+    return {"type": reason.type, "blockedStep": reason.step, **fields, "suggestedTool": reason.suggested_tool}
+
+
+def step_named_by(reason: JsonObject) -> str | None:
+    """The step that a stored pause reason names."""
+    name = reason.get("failedStep", reason.get("blockedStep"))
+    return name if isinstance(name, str) else None

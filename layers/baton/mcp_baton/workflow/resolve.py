@@ -1,0 +1,132 @@
+"""Resolving data sources against what is known so far. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mcp_baton.protocol.json import Json
+from mcp_baton.tasks.record import StepStatus
+from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.pause import PauseReason, UnresolvableParams, UnresolvedDependency
+from mcp_baton.workflow.sources import (
+    Constant,
+    Found,
+    PromptArg,
+    Source,
+    StepOutput,
+    TaskVariable,
+    as_text,
+    copy_json,
+    fill,
+    fill_json,
+    lookup,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What data sources can draw on.
+
+    Attributes:
+        texts: Prompt arguments as the client sent them, for texts.
+        arguments: The same, converted to their types, as JSON.
+        statuses: Each step's status, by step name.
+        outputs: The values of completed steps, by step name; a completed step whose value was not kept is missing.
+        variables: The task's variables, those that tools of this run have set included.
+    """
+
+    texts: Mapping[str, str]
+    arguments: Mapping[str, Json]
+    statuses: Mapping[str, StepStatus]
+    outputs: Mapping[str, Json]
+    variables: Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class NotGiven:
+    """An optional prompt argument that the client left out."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoOutput:
+    """The producing step has no output (yet)."""
+
+    step: Step
+    path: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class NoField:
+    """The path leads nowhere in the output that there is."""
+
+    step: Step
+    path: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class NoVariable:
+    """No such task variable, or no such field in it."""
+
+    name: str
+
+
+type Resolution = Found | NotGiven | NoOutput | NoField | NoVariable
+
+
+def resolve(source: Source, workflow: Workflow, known: Known) -> Resolution:
+    """What a data source yields now. A value that is found shares no container with what is known."""
+    match source:
+        case PromptArg(name):
+            return Found(copy_json(known.arguments[name])) if name in known.arguments else NotGiven(name)
+        case Constant(value):
+            return Found(fill_json(value, known.texts))
+        case StepOutput(binding, path):
+            return _resolve_output(workflow.bound(binding), path, known)
+        case _:
+            return _resolve_variable(source, known)
+
+
+def _resolve_variable(source: TaskVariable, known: Known) -> Resolution:
+    found = lookup(known.variables[source.name], source.path) if source.name in known.variables else None
+    return Found(copy_json(found.value)) if found else NoVariable(source.name)
+
+
+def _resolve_output(step: Step, path: str | None, known: Known) -> Resolution:
+    if known.statuses[step.name] is not StepStatus.COMPLETED or step.name not in known.outputs:
+        return NoOutput(step, path)
+    value = lookup(known.outputs[step.name], path)
+    return Found(copy_json(value.value)) if value else NoField(step, path)
+
+
+def resolve_arguments(step: Step, workflow: Workflow, known: Known) -> dict[str, Json] | PauseReason:
+    """A step's arguments, or why they cannot be had. An absent prompt argument is left out: the schema judges that."""
+    return _resolve_all(step.arguments, step, workflow, known, step.tool or "")
+
+
+def resolve_uris(step: Step, workflow: Workflow, known: Known) -> list[str] | PauseReason:
+    """The URIs of a step's resources, or why they cannot be had."""
+    values = _resolve_all(step.template_bindings, step, workflow, known, step.tool or "")
+    if not isinstance(values, dict):
+        return values
+    for name in step.template_bindings.keys() - values.keys():
+        return UnresolvableParams(step.name, name, step.tool or "")
+    texts = {**known.texts, **{name: as_text(value) for name, value in values.items()}}
+    return [fill(uri, texts) for uri in step.resources]
+
+
+def _resolve_all(
+    sources: Mapping[str, Source], step: Step, workflow: Workflow, known: Known, tool: str
+) -> dict[str, Json] | PauseReason:
+    resolved: dict[str, Json] = {}
+    for name, source in sources.items():
+        match resolve(source, workflow, known):
+            case Found(value):
+                resolved[name] = value
+            case NotGiven():
+                continue
+            case NoOutput(producer):
+                return UnresolvedDependency(step.name, producer.binding, producer.name, tool)
+            case NoField() | NoVariable():
+                return UnresolvableParams(step.name, name, tool)
+    return resolved

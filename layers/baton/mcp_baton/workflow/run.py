@@ -1,0 +1,125 @@
+"""The record of a run: what happened, as data. The prompt's messages are one rendering of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.tasks.record import StepStatus, TaskRecord
+from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.pause import InvalidField, PauseReason
+from mcp_baton.workflow.resolve import Known
+
+
+@dataclass(frozen=True, slots=True)
+class Succeeded:
+    """A tool's value, as JSON; `None` for a step that only fetched resources."""
+
+    value: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The tool reported an error, raised, or timed out."""
+
+    error: str
+
+
+type Outcome = Succeeded | Failed
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """How arguments fail to satisfy a tool's input schema."""
+
+    missing: tuple[str, ...] = ()
+    invalid: tuple[InvalidField, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedResource:
+    """One content of a resource: text, or base64 of its bytes."""
+
+    uri: str
+    mime_type: str | None
+    text: str | None = None
+    blob: str | None = None
+
+
+class ResourceUnavailable(Exception):
+    """A resource could not be fetched; says why in words for the client."""
+
+
+class Host(Protocol):
+    """What the engine needs of the server that it runs in: its tools, its resources, its clock and the client's ear."""
+
+    def required(self, tool: str) -> frozenset[str]:
+        """The names of the arguments that a tool cannot do without."""
+
+    def describe(self, tool: str) -> str:
+        """What a tool does, in one line."""
+
+    def mismatch(self, tool: str, arguments: JsonObject) -> Mismatch | None:
+        """How the arguments fail to satisfy the tool's whole input schema; `None` when they do satisfy it."""
+
+    def call(self, tool: str, arguments: JsonObject, variables: TaskVariables | None) -> Outcome:
+        """Call a tool; abandon it when only the write reserve of the function's time is left."""
+
+    def read(self, uri: str) -> Sequence[FetchedResource]:
+        """Fetch a resource.
+
+        Raises:
+            ResourceUnavailable: there is no such resource, or reading it failed.
+        """
+
+    def announce(self, begun: int, total: int, step: str) -> None:
+        """Tell the client that the step with this number is about to run."""
+
+    def may_start(self) -> bool:
+        """Whether enough of the function's time is left to start a step."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepTrace:
+    """What happened to one step.
+
+    Attributes:
+        arguments: The resolved arguments of the call that was made; `None` where none was made.
+        resources: What was fetched for it.
+        outcome: How it ended.
+        replayed: It was completed by an earlier call; this run only shows it.
+    """
+
+    step: Step
+    arguments: JsonObject | None
+    resources: tuple[FetchedResource, ...]
+    outcome: Outcome
+    replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """A run that has ended: completed, or paused for a reason.
+
+    Attributes:
+        known: Arguments, statuses, outputs and variables at its end.
+        traces: The steps that ran, in order; of a resumed run also those that had been completed before.
+        pause: Why it stopped; `None` when it completed.
+        task: The task as the store holds it; `None` for a run without one.
+        persisted: Whether the store holds what this record says.
+        oversized: Names of task variables whose values did not fit into the store.
+    """
+
+    workflow: Workflow
+    known: Known
+    traces: tuple[StepTrace, ...]
+    pause: PauseReason | None
+    task: TaskRecord | None
+    persisted: bool = True
+    oversized: tuple[str, ...] = ()
+
+    @property
+    def statuses(self) -> Mapping[str, StepStatus]:
+        """Each step's status, by name, in order."""
+        return self.known.statuses

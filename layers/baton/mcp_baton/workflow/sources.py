@@ -1,0 +1,135 @@
+"""Data sources: where a step's argument gets its value (contract section 2)."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from mcp_baton.protocol.json import Json, dumps
+
+_PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class PromptArg:
+    """The value of a prompt argument."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A fixed value; in its strings `{arg}` stands for a prompt argument's value."""
+
+    value: Json
+
+
+@dataclass(frozen=True, slots=True)
+class StepOutput:
+    """An earlier step's output, or the field of it that a dotted path leads to."""
+
+    binding: str
+    path: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskVariable:
+    """A task variable, or the field of it that a dotted path leads to."""
+
+    name: str
+    path: str | None = None
+
+
+type Source = PromptArg | Constant | StepOutput | TaskVariable
+
+
+def prompt_arg(name: str) -> PromptArg:
+    """The value of the prompt argument `name`, converted to the argument's type."""
+    return PromptArg(name)
+
+
+def constant(value: Json) -> Constant:
+    """A fixed JSON value. In its strings `{arg}` is replaced by the prompt argument's value, as the client sent it; an
+    unknown `{name}` stays as it is."""
+    return Constant(copy_json(value))
+
+
+def step_output(binding: str, path: str | None = None) -> StepOutput:
+    """The output of the earlier step bound to `binding`, or one field of it.
+
+    Args:
+        binding: The step's binding: its own name unless it was given another.
+        path: Dotted, list indices as numbers: `"lines.0.total"`. An object key wins over an index.
+    """
+    return StepOutput(binding, path)
+
+
+def task_variable(name: str, path: str | None = None) -> TaskVariable:
+    """A task variable that a tool has set through `Context.task`, or one field of it (path as in `step_output`)."""
+    return TaskVariable(name, path)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A value that is there; `null` is one."""
+
+    value: Json
+
+
+def lookup(value: Json, path: str | None) -> Found | None:
+    """Follow a dotted path into a JSON value; `None` where it leads nowhere."""
+    for key in path.split(".") if path else ():
+        if isinstance(value, Mapping):
+            if key not in value:
+                return None
+            value = value[key]
+        elif isinstance(value, Sequence) and not isinstance(value, str) and _is_index(key, len(value)):
+            value = value[int(key)]
+        else:
+            return None
+    return Found(value)
+
+
+def _is_index(key: str, length: int) -> bool:
+    return key.isascii() and key.isdigit() and len(key) < 10 and int(key) < length
+
+
+def fill(text: str, values: Mapping[str, str]) -> str:
+    """Replace each `{name}` that `values` knows; leave the others as they are."""
+    return _PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), text)
+
+
+def placeholders(text: str) -> frozenset[str]:
+    """The names that stand in braces in a text."""
+    return frozenset(_PLACEHOLDER.findall(text))
+
+
+def fill_json(value: Json, values: Mapping[str, str]) -> Json:
+    """`fill` for every string inside a JSON value. The result shares nothing with `value`."""
+    return _rebuild(value, lambda text: fill(text, values))
+
+
+def copy_json(value: Json) -> Json:
+    """A copy of a JSON value that shares no container with it, so that a tool may change what it was given."""
+    return _rebuild(value, lambda text: text)
+
+
+def _rebuild(value: Json, on_text: Callable[[str], str]) -> Json:
+    if isinstance(value, str):
+        return on_text(value)
+    if isinstance(value, Mapping):
+        return {key: _rebuild(item, on_text) for key, item in value.items()}
+    if isinstance(value, Sequence):
+        return [_rebuild(item, on_text) for item in value]
+    return value
+
+
+def as_text(value: Json) -> str:
+    """A value as it stands in a text or a URI: strings bare, everything else as JSON."""
+    if isinstance(value, str):
+        return value
+    return dumps(value)
+
+
+def sources_in(arguments: Mapping[str, Source]) -> list[StepOutput]:
+    """The sources among these that refer to another step's output."""
+    return [source for source in arguments.values() if isinstance(source, StepOutput)]

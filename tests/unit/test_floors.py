@@ -1,0 +1,258 @@
+"""The floors of the package: what each may import, when, and where the environment is read (docs: CONTRIBUTING.md)."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "layers" / "baton" / "mcp_baton"
+MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
+
+FLOORS = {
+    "protocol": ("protocol",),
+    "tasks": ("tasks", "protocol.json"),
+    "workflow": ("workflow", "tasks", "protocol.json"),
+    "server": ("server", "workflow", "tasks", "protocol"),
+    "transport": ("transport", "protocol.http", "protocol.json"),
+}
+"""What a floor may import of the package, besides what all share."""
+
+SHARED = ("exceptions", "settings")
+ROOTS = ("__init__.py", "aws.py", "local/*")
+"""Where the floors are put together. They may import any of them."""
+
+AWS_SDK = frozenset({"boto3", "botocore", "moto"})
+AWS_SDK_USERS = ("tasks/dynamodb*.py", "tasks/table.py", "aws.py", "local/*")
+NETWORK = frozenset({"http", "httpx", "requests", "socket", "ssl", "urllib", "urllib3"})
+NETWORK_FREE = ("protocol/*", "tasks/*", "workflow/*", "server/*")
+HARMLESS = frozenset({"http", "http.HTTPStatus", "urllib.parse", "urllib.parse.unquote"})
+SLOW = ("asyncio", "boto3", "botocore", "http.client", "moto", "pydantic")
+"""Imports that a cold start would pay for: only inside the functions that need them."""
+
+ENVIRONMENT_READERS = ("settings.py", "aws.py", "local/*", "transport/runtime/__main__.py")
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """One import: the module's whole name, and whether the module that holds it is imported without it."""
+
+    name: str
+    deferred: bool
+    for_types: bool
+
+
+def matches(module: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatch(module, pattern) for pattern in patterns)
+
+
+def within(name: str, packages: tuple[str, ...] | frozenset[str]) -> bool:
+    """Whether a dotted name is one of these packages or lies in one."""
+    return any(name == package or name.startswith(f"{package}.") for package in packages)
+
+
+def only_for_types(node: ast.AST, child: ast.AST) -> bool:
+    """Whether a child is in the body of `if TYPE_CHECKING:`; its `else` is not."""
+    if not isinstance(node, ast.If) or ast.unparse(node.test) not in {"TYPE_CHECKING", "typing.TYPE_CHECKING"}:
+        return False
+    return child in node.body
+
+
+def imports(tree: ast.AST, module: str, deferred: bool = False, for_types: bool = False) -> Iterator[Import]:
+    """Every import under a node; of `from a import b` both `a` and `a.b`, since `b` may be a module."""
+    deferred = deferred or isinstance(tree, ast.FunctionDef | ast.AsyncFunctionDef)
+    for node in ast.iter_child_nodes(tree):
+        typed = for_types or only_for_types(tree, node)
+        for name in names(node, module):
+            yield Import(name, deferred, typed)
+        yield from imports(node, module, deferred, typed)
+
+
+def names(node: ast.AST, module: str) -> list[str]:
+    match node:
+        case ast.Import():
+            return [alias.name for alias in node.names]
+        case ast.ImportFrom():
+            source = absolute(node, module)
+            return [source, *(f"{source}.{alias.name}" for alias in node.names)]
+        case _:
+            return []
+
+
+def absolute(node: ast.ImportFrom, module: str) -> str:
+    """The imported module's whole name, a relative one resolved from the importing module's place."""
+    parents = ("mcp_baton", *module.split("/")[:-1])
+    return ".".join((*parents[: len(parents) - node.level + 1], node.module or "")) if node.level else node.module or ""
+
+
+def upward(module: str, found: list[Import]) -> Iterator[str]:
+    """Imports of another floor that this one must not know."""
+    if matches(module, ROOTS) or module.removesuffix(".py") in SHARED:
+        return
+    floor = module.split("/", maxsplit=1)[0]
+    if floor not in FLOORS:
+        yield "stands on no floor: give it one, or a rule of its own in this test"
+        return
+    allowed = tuple(f"mcp_baton.{name}" for name in (*FLOORS[floor], *SHARED))
+    for item in found:
+        package_itself = item.name in {"mcp_baton", *(f"mcp_baton.{name.split('.')[0]}" for name in FLOORS[floor])}
+        if within(item.name, ("mcp_baton",)) and not (within(item.name, allowed) or package_itself):
+            yield f"{floor} must not know {item.name}"
+
+
+def shared_on_floors(module: str, found: list[Import]) -> Iterator[str]:
+    """What all floors share lies under them: it may name their types, no more."""
+    if module.removesuffix(".py") in SHARED:
+        allowed = tuple(f"mcp_baton.{name}" for name in (*SHARED, "protocol"))
+        for item in found:
+            if item.name.startswith("mcp_baton.") and not (item.for_types or within(item.name, allowed)):
+                yield f"imports {item.name} from above"
+
+
+def concrete_store(module: str, found: list[Import]) -> Iterator[str]:
+    """Only the composition roots choose a store; everyone else is given one."""
+    if not matches(module, AWS_SDK_USERS):
+        for item in found:
+            if item.name.startswith("mcp_baton.tasks.dynamodb"):
+                yield f"chooses its own store: {item.name}"
+
+
+def aws_sdk(module: str, found: list[Import]) -> Iterator[str]:
+    if not matches(module, AWS_SDK_USERS):
+        for item in found:
+            if within(item.name, AWS_SDK):
+                yield f"talks to AWS itself: {item.name}"
+
+
+def network(module: str, found: list[Import]) -> Iterator[str]:
+    if matches(module, NETWORK_FREE) and not matches(module, AWS_SDK_USERS):
+        for item in found:
+            if within(item.name, NETWORK) and item.name not in HARMLESS:
+                yield f"opens the network: {item.name}"
+
+
+def slow(module: str, found: list[Import]) -> Iterator[str]:
+    if not matches(module, ("local/*",)):
+        for item in found:
+            if within(item.name, SLOW) and not (item.deferred or item.for_types):
+                yield f"imports {item.name} while it is imported itself"
+
+
+def environment(module: str, tree: ast.AST) -> Iterator[str]:
+    if matches(module, ENVIRONMENT_READERS):
+        return
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id="os"), attr="environ" | "getenv" | "environb" | "putenv"):
+                yield f"reads the environment: line {node.lineno}"
+            case ast.ImportFrom(module="os") if {"environ", "getenv"} & {alias.name for alias in node.names}:
+                yield f"reads the environment: line {node.lineno}"
+
+
+def violations(module: str, source: str) -> list[str]:
+    """Every rule that a module breaks, in words."""
+    tree = ast.parse(source)
+    found = list(imports(tree, module))
+    rules = (upward, shared_on_floors, concrete_store, aws_sdk, network, slow)
+    return [*(text for rule in rules for text in rule(module, found)), *environment(module, tree)]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_knows_only_the_floors_under_it(module: str) -> None:
+    assert violations(module, (PACKAGE / module).read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("protocol/json.py", "from mcp_baton.tasks.record import TaskRecord"),
+        ("protocol/json.py", "from mcp_baton import server"),
+        ("protocol/json.py", "from ..tasks import record"),
+        ("protocol/json.py", "import socket"),
+        ("tasks/record.py", "from mcp_baton.protocol import http"),
+        ("tasks/record.py", "import mcp_baton.workflow.engine"),
+        ("tasks/record.py", "def f():\n    import boto3"),
+        ("tasks/dynamodb.py", "import boto3"),
+        ("tasks/dynamodb.py", "from botocore.exceptions import ClientError"),
+        ("workflow/engine.py", "def f():\n    from mcp_baton.server.app import Server"),
+        ("workflow/engine.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import mcp_baton.server.app"),
+        ("workflow/engine.py", "from mcp_baton.protocol.jsonrpc import Request"),
+        ("workflow/engine.py", "from mcp_baton.tasks.dynamodb import DynamoDbTaskStore"),
+        ("workflow/engine.py", "def f():\n    import http.client"),
+        ("server/app.py", "import pydantic"),
+        ("server/app.py", "from pydantic import BaseModel"),
+        ("server/app.py", "class A:\n    import asyncio"),
+        ("server/app.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    pass\nelse:\n    import asyncio"),
+        ("server/app.py", "from mcp_baton.transport.lambda_event import read"),
+        ("server/app.py", "import os\n\ndef f():\n    return os.environ['A']"),
+        ("server/app.py", "from os import getenv"),
+        ("transport/proxy.py", "from mcp_baton.protocol.versions import LATEST"),
+        ("transport/proxy.py", "from mcp_baton.server.app import Server"),
+        ("transport/proxy.py", "from http import client"),
+        ("exceptions.py", "from mcp_baton.server.app import Server"),
+        ("aws.py", "import boto3"),
+        ("misc.py", "pass"),
+    ],
+)
+def test_a_broken_rule_is_noticed(module: str, source: str) -> None:
+    assert violations(module, source)
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("protocol/rpc.py", "from http import HTTPStatus"),
+        ("tasks/dynamodb.py", "def f():\n    import boto3"),
+        ("tasks/dynamodb.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import botocore.client"),
+        ("workflow/engine.py", "from mcp_baton.protocol import json\nfrom mcp_baton.tasks import record"),
+        ("server/app.py", "from mcp_baton.protocol.http import HttpRequest"),
+        ("transport/proxy.py", "from mcp_baton.protocol.http import HttpRequest\nfrom mcp_baton import exceptions"),
+        ("local/cli.py", "import asyncio, os\nprint(os.environ)"),
+        ("aws.py", "import mcp_baton.tasks.dynamodb, mcp_baton.transport.proxy, mcp_baton.server.app"),
+        ("settings.py", "import os\nprint(os.environ)"),
+    ],
+)
+def test_what_the_rules_allow_is_not_reported(module: str, source: str) -> None:
+    assert violations(module, source) == []
+
+
+IMPORT_AND_REPORT = """
+import importlib, sys
+sys.path.insert(0, sys.argv[1])
+modules, slow = sys.argv[2].split(), sys.argv[3].split()
+before = {name for name in slow if name in sys.modules}
+for module in modules:
+    importlib.import_module(module)
+    for name in slow:
+        if name in sys.modules and name not in before:
+            sys.exit(f"{module} imports {name}")
+"""
+
+
+def import_fresh(path: Path, modules: list[str]) -> str:
+    """Import modules in an interpreter of their own and name the first one that brings a slow module along."""
+    command = [sys.executable, "-I", "-c", IMPORT_AND_REPORT, str(path), " ".join(modules), " ".join(SLOW)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60).stderr.strip()
+
+
+def dotted(module: str) -> str:
+    return ".".join(("mcp_baton", *module.removesuffix(".py").split("/"))).removesuffix(".__init__")
+
+
+def test_importing_the_runtime_imports_nothing_slow() -> None:
+    runtime = [dotted(module) for module in MODULES if not module.startswith("local/") and "__main__" not in module]
+
+    assert "mcp_baton" in runtime
+    assert import_fresh(PACKAGE.parent, runtime) == ""
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_a_slow_import_is_noticed_however_it_came(name: str, tmp_path: Path) -> None:
+    (tmp_path / "innocent.py").write_text("import deep\n")
+    (tmp_path / "deep.py").write_text(f"import importlib\nimportlib.import_module('{name}')\n")
+
+    assert import_fresh(tmp_path, ["innocent"]).startswith("innocent imports ")

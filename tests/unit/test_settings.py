@@ -1,0 +1,79 @@
+"""Settings from the environment."""
+
+from dataclasses import replace
+
+import pytest
+
+from mcp_baton.exceptions import SettingsError
+from mcp_baton.settings import Settings
+
+DEFAULT = Settings()
+
+
+@pytest.mark.parametrize(
+    ("env", "expected"),
+    [
+        ({}, DEFAULT),
+        ({"BATON_TABLE": "tasks"}, replace(DEFAULT, table="tasks")),
+        ({"BATON_TABLE": "  "}, DEFAULT),
+        ({"BATON_ALLOW_ANONYMOUS": "on"}, replace(DEFAULT, allow_anonymous=True)),
+        ({"BATON_ALLOW_ANONYMOUS": "True"}, replace(DEFAULT, allow_anonymous=True)),
+        ({"BATON_ALLOW_ANONYMOUS": "0"}, DEFAULT),
+        ({"BATON_ALLOW_ANONYMOUS": ""}, DEFAULT),
+        ({"BATON_STREAMING": "off"}, replace(DEFAULT, streaming=False)),
+        ({"BATON_STREAMING": "ON"}, DEFAULT),
+        ({"AWS_SAM_LOCAL": "true"}, replace(DEFAULT, streaming=False)),
+        ({"AWS_SAM_LOCAL": "true", "BATON_STREAMING": "on"}, replace(DEFAULT, streaming=False)),
+        ({"AWS_SAM_LOCAL": ""}, DEFAULT),
+        ({"BATON_DEFAULT_TTL_MS": "60000"}, replace(DEFAULT, default_ttl_ms=60_000)),
+        ({"BATON_MAX_TTL_MS": "3600000"}, replace(DEFAULT, max_ttl_ms=3_600_000)),
+        ({"BATON_MAX_TASKS_PER_OWNER": "5"}, replace(DEFAULT, max_tasks_per_owner=5)),
+        ({"BATON_MAX_TASKS_PER_OWNER": ""}, DEFAULT),
+        ({"BATON_WRITE_RESERVE_MS": " 2500 "}, replace(DEFAULT, write_reserve_ms=2_500)),
+        ({"BATON_MAX_BODY_BYTES": "1024"}, replace(DEFAULT, max_body_bytes=1024)),
+        (
+            {"BATON_ALLOWED_ORIGINS": "https://App.example.com, http://localhost:6274,"},
+            replace(DEFAULT, allowed_origins=frozenset({"https://app.example.com", "http://localhost:6274"})),
+        ),
+        ({"BATON_ALLOWED_ORIGINS": " , "}, DEFAULT),
+        ({"PATH": "/bin", "TABLE": "other"}, DEFAULT),
+    ],
+)
+def test_every_variable_sets_what_it_says(env: dict[str, str], expected: Settings) -> None:
+    assert Settings.from_environment(env) == expected
+
+
+@pytest.mark.parametrize(
+    ("env", "remedy"),
+    [
+        ({"BATON_ALLOW_ANONYMOUS": "maybe"}, "set it to one of"),
+        ({"BATON_STREAMING": "2"}, "set it to one of"),
+        ({"BATON_DEFAULT_TTL_MS": "1h"}, "whole number"),
+        ({"BATON_MAX_TTL_MS": "-1"}, "whole number"),
+        ({"BATON_MAX_TASKS_PER_OWNER": "0"}, "whole number"),
+        ({"BATON_WRITE_RESERVE_MS": "1_000"}, "whole number"),
+        ({"BATON_MAX_BODY_BYTES": "1e6"}, "whole number"),
+        ({"BATON_MAX_BODY_BYTES": "٣"}, "whole number"),
+        ({"BATON_ALLOWED_ORIGINS": "*"}, "no wildcard"),
+        ({"BATON_ALLOWED_ORIGINS": "https://ok.example,https://example.com/"}, "without a path"),
+        ({"BATON_ALLOWED_ORIGINS": "example.com"}, "scheme://host"),
+        ({"BATON_DEFAULT_TTL_MS": "90000000"}, "raise the second"),
+    ],
+)
+def test_a_bad_value_names_the_variable_the_value_and_the_remedy(env: dict[str, str], remedy: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        Settings.from_environment(env)
+    [(name, value)] = env.items()
+    assert name in str(caught.value)
+    assert value.rpartition(",")[2] in str(caught.value)
+    assert remedy in str(caught.value)
+
+
+def test_the_defaults_are_those_of_the_contract() -> None:
+    assert (DEFAULT.default_ttl_ms, DEFAULT.max_ttl_ms) == (3_600_000, 86_400_000)
+    assert (DEFAULT.table, DEFAULT.allow_anonymous, DEFAULT.max_tasks_per_owner) == (None, False, None)
+    assert (DEFAULT.streaming, DEFAULT.write_reserve_ms, DEFAULT.allowed_origins) == (True, 5_000, frozenset())
+
+
+def test_the_largest_body_leaves_room_in_lambdas_event() -> None:
+    assert DEFAULT.max_body_bytes < 6_291_556 - 64 * 1024

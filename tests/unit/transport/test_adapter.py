@@ -1,0 +1,259 @@
+"""The Lambda handler around an application."""
+
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from mcp_baton.exceptions import EventError
+from mcp_baton.protocol.http import Application, ClientGone, Exchange, HttpRequest, HttpResponse, StreamSink
+from mcp_baton.transport.adapter import LambdaAdapter
+from mcp_baton.transport.stream import stream_opener
+
+REST: dict[str, Any] = {
+    "resource": "/mcp",
+    "path": "/mcp",
+    "httpMethod": "POST",
+    "headers": {"Content-Type": "application/json", "X-User": "mallory"},
+    "requestContext": {"requestId": "gateway-id", "authorizer": {"claims": {"sub": "kim"}}},
+    "body": "{}",
+    "isBase64Encoded": False,
+}
+HTTP_API: dict[str, Any] = {
+    "version": "2.0",
+    "routeKey": "$default",
+    "rawPath": "/mcp",
+    "headers": {},
+    "requestContext": {"http": {"method": "POST"}, "stage": "$default", "requestId": "gateway-id"},
+    "body": "{}",
+}
+
+
+@dataclass
+class LambdaContext:
+    aws_request_id: str = "lambda-id"
+    remaining: int = 1234
+
+    def get_remaining_time_in_millis(self) -> int:
+        return self.remaining
+
+
+@dataclass
+class Wire:
+    """A stream that somebody can take; `gone` makes every write fail."""
+
+    gone: bool = False
+    heads: list[tuple[int, Mapping[str, str]]] = field(default_factory=list)
+    data: bytes = b""
+
+    def open(self, status: int, headers: Mapping[str, str]) -> StreamSink:
+        self.heads.append((status, headers))
+        return self
+
+    def write(self, data: bytes) -> None:
+        if self.gone:
+            raise ClientGone
+        self.data += data
+
+
+@contextmanager
+def listening(wire: Wire) -> Iterator[Wire]:
+    token = stream_opener.set(wire.open)
+    try:
+        yield wire
+    finally:
+        stream_opener.reset(token)
+
+
+def adapt(app: Application, *, allow_anonymous: bool = False, streaming: bool = True) -> LambdaAdapter:
+    return LambdaAdapter(app, allow_anonymous=allow_anonymous, streaming=streaming)
+
+
+def streams(request: HttpRequest, exchange: Exchange) -> None:
+    sink = exchange.open_stream(200, {"Content-Type": "text/event-stream"})
+    sink.write(b"data: 1\n\n")
+    sink.write(b"data: 2\n\n")
+
+
+def fails(request: HttpRequest, exchange: Exchange) -> HttpResponse | None:
+    raise LookupError("the secret cause")
+
+
+def fails_in_its_stream(request: HttpRequest, exchange: Exchange) -> HttpResponse | None:
+    exchange.open_stream(200, {}).write(b"begun")
+    raise LookupError("the secret cause")
+
+
+def answering(record: Callable[[HttpRequest, Exchange], object]) -> Application:
+    def app(request: HttpRequest, exchange: Exchange) -> HttpResponse:
+        record(request, exchange)
+        return HttpResponse(204)
+
+    return app
+
+
+def test_the_application_gets_the_request_and_its_owner() -> None:
+    seen: list[HttpRequest] = []
+    adapt(answering(lambda request, _: seen.append(request)))(REST, LambdaContext())
+    headers = {"content-type": "application/json", "x-user": "mallory"}
+    assert seen == [HttpRequest("POST", "/mcp", headers, b"{}", "kim")]
+
+
+@pytest.mark.parametrize(("allowed", "owner"), [(True, "anonymous"), (False, None)])
+def test_a_caller_without_identity_is_anonymous_only_where_allowed(allowed: bool, owner: str | None) -> None:
+    seen: list[str | None] = []
+    adapt(answering(lambda request, _: seen.append(request.owner)), allow_anonymous=allowed)(HTTP_API, None)
+    assert seen == [owner]
+
+
+@pytest.mark.parametrize("event", [REST, HTTP_API])
+def test_a_whole_answer_is_a_proxy_response(event: dict[str, Any]) -> None:
+    answer = adapt(lambda _request, _exchange: HttpResponse(202, {"X": "y"}, b"done"))(event, LambdaContext())
+    assert answer == {"statusCode": 202, "headers": {"X": "y"}, "body": "done", "isBase64Encoded": False}
+
+
+def test_a_stream_goes_to_whoever_takes_it_and_the_return_value_is_empty() -> None:
+    with listening(Wire()) as wire:
+        assert adapt(streams)(REST, LambdaContext()) == {}
+    assert wire.heads == [(200, {"Content-Type": "text/event-stream"})]
+    assert wire.data == b"data: 1\n\ndata: 2\n\n"
+
+
+def test_a_stream_that_nobody_takes_is_the_same_body_whole() -> None:
+    answer = adapt(streams)(REST, LambdaContext())
+    assert (answer["statusCode"], answer["body"]) == (200, "data: 1\n\ndata: 2\n\n")
+    assert answer["headers"] == {"Content-Type": "text/event-stream"}
+
+
+def test_with_streaming_off_a_stream_is_whole_even_where_one_is_open() -> None:
+    with listening(Wire()) as wire:
+        answer = adapt(streams, streaming=False)(REST, LambdaContext())
+    assert answer["body"] == "data: 1\n\ndata: 2\n\n"
+    assert wire.heads == []
+
+
+def test_a_whole_answer_leaves_the_stream_alone() -> None:
+    with listening(Wire()) as wire:
+        answer = adapt(lambda _request, _exchange: HttpResponse(200, {}, b"whole"))(REST, LambdaContext())
+    assert (answer["body"], wire.heads) == ("whole", [])
+
+
+@pytest.mark.parametrize(
+    ("context", "request_id", "remaining"),
+    [(LambdaContext(), "lambda-id", 1234), (None, "gateway-id", None), (LambdaContext(""), "gateway-id", 1234)],
+)
+def test_the_exchange_tells_the_invocations_id_and_time(
+    context: object, request_id: str, remaining: int | None
+) -> None:
+    seen: list[tuple[str, int | None]] = []
+    adapt(answering(lambda _, exchange: seen.append((exchange.request_id, exchange.remaining_ms()))))(REST, context)
+    assert seen == [(request_id, remaining)]
+
+
+def test_the_remaining_time_is_asked_for_anew_each_time() -> None:
+    context = LambdaContext()
+    seen: list[int | None] = []
+
+    def app(request: HttpRequest, exchange: Exchange) -> HttpResponse:
+        seen.append(exchange.remaining_ms())
+        context.remaining = 5
+        seen.append(exchange.remaining_ms())
+        return HttpResponse(204)
+
+    adapt(app)(REST, context)
+    assert seen == [1234, 5]
+
+
+def test_without_any_id_each_request_gets_one_of_its_own() -> None:
+    seen: list[str] = []
+    event = {"httpMethod": "POST", "path": "/mcp"}
+    handler = adapt(answering(lambda _, exchange: seen.append(exchange.request_id)))
+    handler(event, None)
+    handler(event, None)
+    assert all(seen)
+    assert len(set(seen)) == 2
+
+
+@pytest.mark.parametrize("event", [REST, HTTP_API])
+def test_a_broken_body_is_a_bad_request_that_never_reaches_the_application(event: dict[str, Any]) -> None:
+    answer = adapt(fails)(event | {"body": "%%%", "isBase64Encoded": True}, LambdaContext())
+    assert answer["statusCode"] == 400
+    assert json.loads(answer["body"])["requestId"] == "lambda-id"
+
+
+def test_an_event_that_is_not_http_is_raised() -> None:
+    with pytest.raises(EventError):
+        adapt(fails)({"Records": []}, LambdaContext())
+
+
+def test_an_unexpected_exception_is_logged_and_answered_without_internals(caplog: pytest.LogCaptureFixture) -> None:
+    answer = adapt(fails)(REST, LambdaContext())
+    assert answer["statusCode"] == 500
+    assert answer["headers"]["Content-Type"] == "application/json"
+    assert json.loads(answer["body"]) == {"error": "internal error", "requestId": "lambda-id"}
+    [record] = caplog.records
+    assert record.levelno == logging.ERROR
+    assert "lambda-id" in record.getMessage()
+    assert record.exc_info is not None
+    assert record.exc_info[0] is LookupError
+
+
+def test_after_a_stream_has_begun_an_exception_is_logged_and_the_stream_ends(caplog: pytest.LogCaptureFixture) -> None:
+    with listening(Wire()) as wire:
+        assert adapt(fails_in_its_stream)(REST, LambdaContext()) == {}
+    assert wire.data == b"begun"
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+
+
+def test_a_stream_that_nobody_took_can_still_become_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    answer = adapt(fails_in_its_stream)(REST, LambdaContext())
+    assert answer["statusCode"] == 500
+    assert "begun" not in answer["body"]
+
+
+def test_a_client_that_went_away_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    with listening(Wire(gone=True)):
+        assert adapt(streams)(REST, LambdaContext()) == {}
+    assert [record.levelno for record in caplog.records] == [logging.INFO]
+
+
+def never_answers(request: HttpRequest, exchange: Exchange) -> HttpResponse | None:
+    return None
+
+
+def answers_twice(request: HttpRequest, exchange: Exchange) -> HttpResponse | None:
+    exchange.open_stream(200, {})
+    return HttpResponse(200)
+
+
+def opens_twice(request: HttpRequest, exchange: Exchange) -> HttpResponse | None:
+    exchange.open_stream(200, {})
+    exchange.open_stream(200, {})
+    return None
+
+
+@pytest.mark.parametrize("app", [never_answers, answers_twice, opens_twice])
+def test_an_application_that_answers_never_or_twice_has_failed(
+    app: Application, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert adapt(app)(REST, LambdaContext())["statusCode"] == 500
+    with listening(Wire()) as wire:
+        adapt(app)(REST, LambdaContext())
+    assert len(wire.heads) <= 1
+    assert [record.levelno for record in caplog.records] == [logging.ERROR] * 2
+
+
+def test_the_owner_resolver_can_be_replaced() -> None:
+    seen: list[str | None] = []
+
+    def owner(request_context: Mapping[str, object], *, allow_anonymous: bool) -> str | None:
+        return f"{request_context['requestId']}/{allow_anonymous}"
+
+    app = answering(lambda request, _: seen.append(request.owner))
+    LambdaAdapter(app, allow_anonymous=False, streaming=True, owner=owner)(REST, LambdaContext())
+    assert seen == ["gateway-id/False"]

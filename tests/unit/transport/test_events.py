@@ -1,0 +1,225 @@
+"""Reading proxy events, and answering in their shape."""
+
+import base64
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_baton.exceptions import EventError
+from mcp_baton.protocol.http import HttpResponse
+from mcp_baton.transport.events import Incoming, parse_event
+
+REST: dict[str, Any] = {
+    "resource": "/mcp",
+    "path": "/mcp",
+    "httpMethod": "POST",
+    "headers": {"Accept": "text/event-stream", "Content-Type": "application/json", "Host": "a1b2c3.execute-api.eu"},
+    "multiValueHeaders": {
+        "Accept": ["application/json", "text/event-stream"],
+        "Content-Type": ["application/json"],
+        "Host": ["a1b2c3.execute-api.eu"],
+    },
+    "queryStringParameters": None,
+    "pathParameters": None,
+    "stageVariables": None,
+    "requestContext": {
+        "accountId": "123456789012",
+        "apiId": "a1b2c3",
+        "domainName": "a1b2c3.execute-api.eu",
+        "httpMethod": "POST",
+        "identity": {"sourceIp": "192.0.2.7", "userArn": None, "apiKeyId": None},
+        "path": "/prod/mcp",
+        "requestId": "f4f8c9d1-rest",
+        "resourcePath": "/mcp",
+        "stage": "prod",
+    },
+    "body": '{"jsonrpc":"2.0","id":1,"method":"ping"}',
+    "isBase64Encoded": False,
+}
+HTTP_API: dict[str, Any] = {
+    "version": "2.0",
+    "routeKey": "$default",
+    "rawPath": "/prod/mcp",
+    "rawQueryString": "",
+    "cookies": ["theme=dark", "lang=de"],
+    "headers": {"accept": "application/json,text/event-stream", "content-type": "application/json"},
+    "requestContext": {
+        "accountId": "123456789012",
+        "apiId": "d4e5f6",
+        "http": {"method": "POST", "path": "/prod/mcp", "protocol": "HTTP/1.1", "sourceIp": "192.0.2.7"},
+        "requestId": "JKJaXmPLvHcESHA=",
+        "routeKey": "$default",
+        "stage": "prod",
+    },
+    "body": '{"jsonrpc":"2.0","id":1,"method":"ping"}',
+    "isBase64Encoded": False,
+}
+FUNCTION_URL: dict[str, Any] = {
+    **HTTP_API,
+    "rawPath": "/mcp",
+    "requestContext": {**HTTP_API["requestContext"], "stage": "$default", "domainName": "xyz.lambda-url.eu.on.aws"},
+}
+
+
+def http_api(*, stage: str = "prod", **members: Any) -> Incoming:
+    return parse_event(HTTP_API | {"requestContext": HTTP_API["requestContext"] | {"stage": stage}} | members)
+
+
+@pytest.mark.parametrize("event", [REST, HTTP_API, FUNCTION_URL], ids=["rest", "http api", "function url"])
+def test_every_kind_of_event_tells_the_same_request(event: dict[str, Any]) -> None:
+    incoming = parse_event(event)
+    assert (incoming.method, incoming.path) == ("POST", "/mcp")
+    assert incoming.body == b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+    assert incoming.headers["content-type"] == "application/json"
+    assert incoming.headers["accept"].replace(" ", "") == "application/json,text/event-stream"
+    assert incoming.request_context == event["requestContext"]
+
+
+@pytest.mark.parametrize("event", [REST, HTTP_API])
+def test_base64_bodies_are_decoded(event: dict[str, Any]) -> None:
+    encoded = base64.b64encode(b"\xff\x00raw").decode()
+    assert parse_event(event | {"body": encoded, "isBase64Encoded": True}).body == b"\xff\x00raw"
+
+
+@pytest.mark.parametrize("event", [REST, HTTP_API])
+@pytest.mark.parametrize(
+    ("body", "encoded"), [("%%%", True), ("Zm9v\n", True), ("ü", True), ("YQ", True), ("\ud800", False)]
+)
+def test_a_body_that_is_not_what_the_event_says_is_none(event: dict[str, Any], body: str, encoded: bool) -> None:
+    assert parse_event(event | {"body": body, "isBase64Encoded": encoded}).body is None
+
+
+@pytest.mark.parametrize("event", [REST, HTTP_API])
+def test_a_missing_body_is_empty(event: dict[str, Any]) -> None:
+    without = {name: value for name, value in event.items() if name != "body"}
+    assert parse_event(without).body == b""
+    assert parse_event(event | {"body": None}).body == b""
+
+
+def test_repeated_headers_are_joined_and_win_over_the_single_ones() -> None:
+    event = REST | {"headers": {"X-A": "last", "X-B": "only here"}, "multiValueHeaders": {"x-a": ["first", "last"]}}
+    assert parse_event(event).headers == {"x-a": "first, last", "x-b": "only here"}
+
+
+@pytest.mark.parametrize("members", [{"headers": None, "multiValueHeaders": None}, {"headers": {"X": None}}])
+def test_null_headers_are_no_headers(members: dict[str, Any]) -> None:
+    assert parse_event({"httpMethod": "GET", "path": "/mcp"} | members).headers == {}
+
+
+def test_header_names_of_any_case_are_lowered() -> None:
+    event = REST | {"headers": {"CONTENT-TYPE": "a", "mcp-Protocol-VERSION": "b"}, "multiValueHeaders": None}
+    assert parse_event(event).headers == {"content-type": "a", "mcp-protocol-version": "b"}
+
+
+def test_cookies_of_format_2_become_one_header() -> None:
+    assert parse_event(HTTP_API).headers["cookie"] == "theme=dark; lang=de"
+    assert "cookie" not in http_api(cookies=[]).headers
+
+
+@pytest.mark.parametrize(
+    ("members", "path"),
+    [
+        ({"resource": "/mcp", "path": "/orders/mcp"}, "/mcp"),
+        ({"resource": "/{proxy+}", "path": "/mcp"}, "/mcp"),
+        ({"resource": "$default", "path": "/mcp"}, "/mcp"),
+        ({"resource": None, "path": "/mcp"}, "/mcp"),
+        ({"resource": "/", "path": "/orders"}, "/"),
+    ],
+)
+def test_a_rest_path_is_without_the_custom_domains_base_path(members: dict[str, Any], path: str) -> None:
+    assert parse_event(REST | members).path == path
+
+
+@pytest.mark.parametrize(
+    ("stage", "raw", "route", "path"),
+    [
+        ("prod", "/prod/mcp", "$default", "/mcp"),
+        ("prod", "/prod", "$default", "/"),
+        ("prod", "/production/mcp", "$default", "/production/mcp"),
+        ("prod", "/mcp", "$default", "/mcp"),
+        ("$default", "/$default/mcp", "$default", "/$default/mcp"),
+        ("prod", "/prod/mcp", "ANY /{proxy+}", "/mcp"),
+        ("mcp", "/mcp", "POST /mcp", "/mcp"),
+        ("prod", "/orders/mcp", "POST /mcp", "/mcp"),
+    ],
+)
+def test_a_format_2_path_is_without_its_stage(stage: str, raw: str, route: str, path: str) -> None:
+    assert http_api(stage=stage, rawPath=raw, routeKey=route).path == path
+
+
+@pytest.mark.parametrize(
+    ("event", "culprit"),
+    [
+        ({"Records": [{"eventSource": "aws:sqs"}]}, "Records"),
+        ({}, "none"),
+        ([], "list"),
+        (None, "NoneType"),
+        ({"httpMethod": "POST"}, "path"),
+        ({"httpMethod": None, "path": "/mcp"}, "httpMethod"),
+        ({"version": "2.0", "rawPath": "/mcp"}, "method"),
+        (REST | {"headers": {"X": 1}, "multiValueHeaders": None}, "X"),
+        (REST | {"multiValueHeaders": {"X": ["a", 1]}}, "X"),
+        (REST | {"headers": "X: a"}, "headers"),
+        (REST | {"body": {"jsonrpc": "2.0"}}, "body"),
+        (HTTP_API | {"cookies": [1]}, "cookie"),
+        (HTTP_API | {"requestContext": {"http": []}}, "http"),
+    ],
+)
+def test_what_is_not_such_an_event_is_refused_by_name(event: object, culprit: str) -> None:
+    with pytest.raises(EventError, match=culprit) as caught:
+        parse_event(event)
+    assert "API Gateway" in str(caught.value)
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+MEMBERS = sorted({*REST, *HTTP_API})
+
+
+@given(st.dictionaries(st.sampled_from(MEMBERS), ANYTHING, max_size=4), st.sampled_from([{}, REST, HTTP_API]))
+def test_no_event_raises_anything_but_an_event_error(members: dict[str, Any], base: dict[str, Any]) -> None:
+    try:
+        incoming = parse_event(base | members)
+    except EventError:
+        return
+    assert isinstance(incoming.method, str)
+    assert isinstance(incoming.path, str)
+    assert incoming.body is None or isinstance(incoming.body, bytes)
+    assert all(isinstance(part, str) for pair in incoming.headers.items() for part in pair)
+
+
+@given(ANYTHING)
+def test_no_json_at_all_raises_anything_but_an_event_error(event: object) -> None:
+    with pytest.raises(EventError):
+        parse_event(event)
+
+
+@pytest.mark.parametrize("event", [REST, HTTP_API])
+def test_text_is_answered_as_text(event: dict[str, Any]) -> None:
+    answer = parse_event(event).answer(HttpResponse(202, {"Content-Type": "text/plain"}, "grün".encode()))
+    assert answer == {
+        "statusCode": 202,
+        "headers": {"Content-Type": "text/plain"},
+        "body": "grün",
+        "isBase64Encoded": False,
+    }
+
+
+@pytest.mark.parametrize("event", [REST, HTTP_API])
+@given(body=st.binary())
+def test_every_answer_carries_its_exact_bytes(event: dict[str, Any], body: bytes) -> None:
+    answer = parse_event(event).answer(HttpResponse(200, {}, body))
+    encoded = answer["isBase64Encoded"]
+    assert (base64.b64decode(answer["body"]) if encoded else answer["body"].encode()) == body
+
+
+def test_format_2_answers_take_cookies_apart() -> None:
+    response = HttpResponse(200, {"Set-Cookie": "a=1", "X": "y"})
+    assert parse_event(HTTP_API).answer(response)["cookies"] == ["a=1"]
+    assert parse_event(HTTP_API).answer(response)["headers"] == {"X": "y"}
+    assert parse_event(REST).answer(response)["headers"] == {"Set-Cookie": "a=1", "X": "y"}
