@@ -221,7 +221,7 @@ def messages_of(returned: object) -> list[Json]:
 def _message(item: object) -> Json:
     if isinstance(item, Message):
         return item.to_json()
-    if isinstance(item, str | CONTENT_TYPES):
+    if isinstance(item, (str, *CONTENT_TYPES)):
         return Message("user", item).to_json()
     made = to_json(item)
     if isinstance(made, Mapping) and isinstance(made.get("content"), str):
