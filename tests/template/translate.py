@@ -1,7 +1,8 @@
 """Translates SAM templates as CloudFormation would, offline. Run by the tests, with the interpreter of tests/sam.
 
-Standard input: `{"template": TEXT, "content": {LOGICAL_ID: NAME}, "parameters": [{…}, …]}`. Standard output: one translated
-template for each set of parameters. `content` names what packaged functions and layers hold, as a hash in S3 would.
+Standard input: `{"template": TEXT, "content": {LOGICAL_ID: NAME}, "parameters": [{…}, …]}`. Standard output: one
+translated template for each set of parameters. `content` names what packaged functions and layers hold, as a hash in
+S3 would.
 """
 
 import json
