@@ -1,9 +1,9 @@
-"""The real Lambda handler, driven as API Gateway drives it, and the table behind it, looked into as an operator would."""
+"""The real Lambda handler, driven as API Gateway drives it, and the table behind it, seen as an operator sees it."""
 
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal
 
 from mcp_baton.aws import LambdaContext
 from mcp_baton.protocol.envelope import (
@@ -264,19 +264,3 @@ class Clock:
     def __call__(self) -> int:
         """Milliseconds until the function is stopped."""
         return self.ms
-
-
-@dataclass(slots=True)
-class Calls:
-    """Which tools were called, in order, and how often."""
-
-    made: list[str] = field(default_factory=list)
-
-    def note(self, tool: str) -> None:
-        """Take down one call."""
-        self.made.append(tool)
-
-
-def fail(error: Exception) -> NoReturn:
-    """Raise, where only an expression can stand."""
-    raise error

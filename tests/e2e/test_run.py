@@ -80,8 +80,12 @@ CONVERSATION = [
     ("user", "I want to refund an order.\n\nArguments:\n- order_id: A-17"),
     (
         "assistant",
-        "Here is the plan:\n\n1. fetch_order: Fetch one order.\n2. Read docs://{topic}\n"
-        "3. refund: Refund an amount.\n4. send_mail: Send a mail.",
+        """Here is the plan:
+
+1. fetch_order: Fetch one order.
+2. Read docs://{topic}
+3. refund: Refund an amount.
+4. send_mail: Send a mail.""",
     ),
     ("assistant", 'Calling fetch_order with {"order_id": "A-17"}'),
     ("user", f"Result from fetch_order: {json.dumps(FETCHED, separators=(',', ':'))}"),
@@ -217,8 +221,12 @@ def test_prompt_arguments_are_converted_to_their_types_for_tools_and_stay_texts_
     def echo(amount: float, tags: list[str], text: str) -> list[Any]:
         return [amount, tags, text]
 
-    arguments = {"amount": prompt_arg("amount"), "tags": prompt_arg("tags"), "text": constant("{amount} EUR")}
-    step = Step("only", tool="echo", arguments=arguments, guidance="Not above {amount}.")
+    step = Step(
+        "only",
+        tool="echo",
+        arguments={"amount": prompt_arg("amount"), "tags": prompt_arg("tags"), "text": constant("{amount} EUR")},
+        guidance="Not above {amount}.",
+    )
     declared = [Argument("amount", "EUR", required=True, type=float), Argument("tags", "Tags", type=list[str])]
     server.add_workflow(Workflow(name="flow", description="echo", arguments=declared, steps=[step]))
     client = make_client(server)
