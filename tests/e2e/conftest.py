@@ -54,9 +54,10 @@ class MakeClient(Protocol):
         owner: str | None = "alice",
         era: Era = "2025",
         remaining_ms: Callable[[], int] = ...,
+        table_name: str | None = None,
         **settings: Any,
     ) -> Client:
-        """A client of it; `settings` are the operator's."""
+        """A client of it; `settings` are the operator's, and a `table_name` is another table than the test's own."""
 
 
 @pytest.fixture(scope="session")
@@ -104,10 +105,12 @@ def make_client(table: Table) -> MakeClient:
         owner: str | None = "alice",
         era: Era = "2025",
         remaining_ms: Callable[[], int] = lambda: 30_000,
+        table_name: str | None = None,
         **settings: Any,
     ) -> Client:
-        chosen = Settings(table=table.name, **settings)
-        store = dynamodb_store(table.name, chosen, connect=lambda: table.client)
+        name = table_name or table.name
+        chosen = Settings(table=name, **settings)
+        store = dynamodb_store(name, chosen, connect=lambda: table.client)
         return Client(handler(server, settings=chosen, store=store), owner, era, remaining_ms)
 
     return make

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from mcp_baton import ToolError
 from mcp_baton.aws import LambdaContext
 from mcp_baton.protocol.envelope import (
     CAPABILITIES_KEY,
@@ -201,8 +202,8 @@ class Client:
         if self.era == "2025":
             return {"MCP-Protocol-Version": "2025-11-25"}
         headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method}
-        name = params.get(NAMED_IN_HEADER.get(method, "taskId"))
-        return {**headers, "Mcp-Name": name} if isinstance(name, str) else headers
+        named_by = NAMED_IN_HEADER.get(method, "taskId")
+        return {**headers, "Mcp-Name": str(params[named_by])} if named_by in params else headers
 
 
 def naming(task: str | None, meta: JsonDict | None = None) -> JsonDict:
@@ -264,3 +265,28 @@ class Clock:
     def __call__(self) -> int:
         """Milliseconds until the function is stopped."""
         return self.ms
+
+
+@dataclass(slots=True)
+class Script:
+    """What a server's tools do as the test goes along.
+
+    Attributes:
+        called: The tools that were called, in order.
+        errors: Tools that fail, and with what.
+    """
+
+    called: list[str] = field(default_factory=list)
+    errors: dict[str, str] = field(default_factory=dict)
+
+    def play[Value](self, tool: str, value: Value) -> Value:
+        """Note a call, and fail if it is to fail."""
+        self.called.append(tool)
+        if tool in self.errors:
+            raise ToolError(self.errors[tool])
+        return value
+
+    def take(self) -> list[str]:
+        """The calls since the last look."""
+        taken, self.called = self.called, []
+        return taken
