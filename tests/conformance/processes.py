@@ -18,6 +18,7 @@ from mcp_baton.local.httpd import Function, LocalServer
 from mcp_baton.local.loader import load
 from mcp_baton.settings import Settings
 
+FIXTURE = Path(__file__).parent / "server.py"
 TABLE = "conformance"
 TIMEOUT_S = 60.0
 
@@ -37,14 +38,29 @@ class OneRequest(Connection):
 
 
 class ProcessPerRequest(ForkingMixIn, LocalServer):
-    """Serves a function, each request in a fork of this process."""
+    """Serves the fixture, each request in a fork of this process.
+
+    Args:
+        dynamodb: The URL of the DynamoDB in which the processes meet.
+    """
 
     max_children = 64
     block_on_close = False
 
-    def __init__(self, function: Function) -> None:
-        super().__init__("127.0.0.1", 0, function)
+    def __init__(self, dynamodb: str) -> None:
+        server = load(str(FIXTURE), Server)
+        super().__init__("127.0.0.1", 0, function(server, dynamodb, frozenset()))
         self.RequestHandlerClass = OneRequest
+        self.origin = f"http://127.0.0.1:{self.server_port}"
+        self.function = function(server, dynamodb, frozenset({self.origin}))
+
+
+def function(server: Server, dynamodb: str, origins: frozenset[str]) -> Function:
+    """A server as a function that pages of these origins may call."""
+    settings = Settings(table=TABLE, allow_anonymous=True, allowed_origins=origins)
+    # A connection must not be shared over a fork: each process makes a client of its own.
+    store = dynamodb_store(TABLE, settings, connect=lambda: http_client(dynamodb))
+    return Function(handler(server, settings=settings, store=store), TIMEOUT_S)
 
 
 def main(dynamodb: str) -> None:
@@ -52,12 +68,8 @@ def main(dynamodb: str) -> None:
     client = http_client(dynamodb)
     create_table(client, TABLE)
     client.close()
-    settings = Settings(table=TABLE, allow_anonymous=True)
-    # A connection must not be shared over a fork: each process makes a client of its own.
-    store = dynamodb_store(TABLE, settings, connect=lambda: http_client(dynamodb))
-    server = load(str(Path(__file__).parent / "server.py"), Server)
-    local = ProcessPerRequest(Function(handler(server, settings=settings, store=store), TIMEOUT_S))
-    sys.stdout.write(f"Baton is listening on http://127.0.0.1:{local.server_port}/mcp\n")
+    local = ProcessPerRequest(dynamodb)
+    sys.stdout.write(f"Baton is listening on {local.origin}/mcp\n")
     sys.stdout.flush()
     local.serve_forever(poll_interval=0.1)
 
