@@ -1,5 +1,5 @@
-"""The official conformance suite, run against the fixture server behind `baton serve`: both requirement sets, with no
-list of failures to expect."""
+"""The official conformance suite, run against the fixture server: both requirement sets, with no list of failures to
+expect."""
 
 import json
 import os
@@ -7,7 +7,8 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -104,11 +105,9 @@ def node() -> Path:
     pytest.skip(missing)
 
 
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of the fixture server, a process of its own."""
-    log = tmp_path_factory.mktemp("serve") / "log"
-    command: list[str | Path] = [Path(sys.executable).parent / "baton", "serve", HERE / "server.py", "--port", "0"]
+@contextmanager
+def served(command: Sequence[str | Path], log: Path) -> Iterator[str]:
+    """The address of the fixture server, a process of its own while this lasts."""
     with (
         log.open("wb") as errors,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
@@ -131,15 +130,41 @@ def announced(process: "subprocess.Popen[str]", log: Path) -> str:
     return ready["url"]
 
 
-@pytest.fixture(scope="module", params=SCENARIOS)
-def run(request: pytest.FixtureRequest, node: Path, url: str, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Each requirement set in turn, run once."""
-    revision: str = request.param
+@pytest.fixture(scope="module")
+def one_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of `baton serve`, which answers every request in one process."""
+    command = [Path(sys.executable).parent / "baton", "serve", HERE / "server.py", "--port", "0"]
+    with served(list(map(str, command)), tmp_path_factory.mktemp("serve") / "log") as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def process_per_request(ministack_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server that answers each request in a process of its own."""
+    command = [sys.executable, str(HERE / "processes.py"), ministack_url]
+    with served(command, tmp_path_factory.mktemp("processes") / "log") as url:
+        yield url
+
+
+@pytest.fixture(
+    scope="module",
+    params=[("2025-11-25", "one_process"), ("2025-11-25", "process_per_request"), ("2026-07-28", "one_process")],
+    ids="-".join,
+)
+def run(request: pytest.FixtureRequest, node: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Each requirement set in turn, run once. In the older era a client's answer is a request of its own: so that set
+    also runs where the process which waits for the answer cannot be the one that gets it."""
+    revision, server = request.param
+    url: str = request.getfixturevalue(server)
     results = tmp_path_factory.mktemp(revision)
-    command: list[str | Path] = [node, SUITE, "server", "--url", url, "--requirements", revision, "-o", results]
     # The exit code tells of the scored scenarios alone.
     done = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=DONE_WITHIN_S, check=False
+        [str(node), str(SUITE), "server", "--url", url, "--requirements", revision, "--output-dir", str(results)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=DONE_WITHIN_S,
+        check=False,
     )
     scenarios = frozenset(match["scenario"] for match in SUMMARY.finditer(done.stdout))
     return Run(revision, scenarios, checks_in(results), done.stdout)
