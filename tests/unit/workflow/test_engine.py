@@ -17,6 +17,7 @@ import pytest
 from mcp_baton.exceptions import StoreError, StoreUnavailable
 from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.tasks.answers import AnswerStore
 from mcp_baton.tasks.dynamodb import DynamoDBTaskStore
 from mcp_baton.tasks.items import Limits
 from mcp_baton.tasks.record import NewTask, StepStatus, TaskPage, TaskRecord, TaskStatus, pause_of, steps_of
@@ -93,6 +94,10 @@ class RecordingStore:
         self._failing = dict(failing or {})
         self.batches: list[Batch] = []
         self.requests = 0
+
+    @property
+    def answers(self) -> AnswerStore:
+        raise NotImplementedError
 
     def create(self, task: NewTask) -> TaskRecord:
         self._request("create")
