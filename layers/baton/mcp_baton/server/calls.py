@@ -6,23 +6,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcp_baton.exceptions import ProtocolError, ToolError
+from mcp_baton.protocol.codes import INTERNAL_ERROR
 from mcp_baton.protocol.envelope import Envelope
 from mcp_baton.protocol.http import Exchange
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.server.beside import Mailbox, Raised, Returned, TimedOut, run_beside
-from mcp_baton.server.context import Context, Scope
+from mcp_baton.server.context import Context, ProgressMap, Scope
 from mcp_baton.server.functions import Prompt, Resource, Tool
 from mcp_baton.server.reply import Reply
 from mcp_baton.server.schema import InvalidArguments
 from mcp_baton.server.signature import Signature
+from mcp_baton.server.values import to_json
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.run import Failed, FetchedResource, Outcome, ResourceUnavailable, Succeeded
 
 logger = logging.getLogger(__name__)
 
 TIMED_OUT = "timed out"
-
-type ProgressMap = Callable[[float, float | None], tuple[float, float | None]]
 
 
 class Unreadable(Exception):
@@ -75,13 +75,22 @@ class Caller:
             return Failed(_told(ended.error, f"tool {tool.name}"))
         try:
             value = tool.value(ended.value)
-        except ValueError as error:
+        except Exception as error:
+            # Whatever it is: the declared type can bring validators of its own.
             logger.exception("tool %s returned what it must not", tool.name)
-            return Failed(str(error))
+            return Failed(str(error) or type(error).__name__)
         return Succeeded(value)
 
-    def read(self, resource: Resource, uri: str, arguments: Mapping[str, str]) -> FetchedResource:
+    def read(
+        self, resource: Resource, uri: str, arguments: Mapping[str, str], *, progress: ProgressMap | None = None
+    ) -> FetchedResource:
         """Read a resource.
+
+        Args:
+            resource: The resource.
+            uri: The URI that it was asked for by.
+            arguments: Its function's arguments.
+            progress: How the resource's own progress becomes the request's.
 
         Raises:
             ResourceUnavailable: its function failed.
@@ -90,7 +99,7 @@ class Caller:
             bound = resource.input.bind(arguments)
         except InvalidArguments as error:
             raise ResourceUnavailable(f"{uri}: {error}") from error
-        ended = self._run(resource.function, resource.signature, bound, None, None, stay=True)
+        ended = self._run(resource.function, resource.signature, bound, None, progress, stay=True)
         if isinstance(ended, str):
             raise ResourceUnavailable(ended)
         if isinstance(ended, Raised):
@@ -101,6 +110,7 @@ class Caller:
         """A prompt's messages.
 
         Raises:
+            InvalidArguments: the arguments do not satisfy its schema.
             Unreadable: its function failed.
         """
         bound = prompt.input.bind(arguments)
@@ -143,6 +153,8 @@ class Caller:
                 function, bound, mailbox, self.reply, is_async=signature.is_async, left_s=self._left_s, stay=stay
             )
         except TimedOut:
+            if variables is not None:
+                variables.close()
             return TIMED_OUT
         finally:
             scope.abandoned = True
@@ -172,8 +184,6 @@ def contents_of(uri: str, mime_type: str | None, returned: object) -> FetchedRes
 
         blob = binascii.b2a_base64(returned, newline=False).decode()
         return FetchedResource(uri, mime_type or "application/octet-stream", blob=blob)
-    from mcp_baton.server.schema import to_json
-
     try:
         return FetchedResource(uri, mime_type or "application/json", text=dumps(to_json(returned)))
     except ValueError as error:
@@ -191,9 +201,6 @@ def messages_of(returned: object) -> list[Json]:
 
 
 def _message(item: object) -> Json:
-    from mcp_baton.protocol.codes import INTERNAL_ERROR
-    from mcp_baton.server.schema import to_json
-
     if isinstance(item, str):
         return {"role": "user", "content": {"type": "text", "text": item}}
     made = to_json(item)

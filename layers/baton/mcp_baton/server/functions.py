@@ -1,5 +1,6 @@
 """What a server publishes: functions registered as tools, resources and prompts."""
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -7,9 +8,10 @@ from typing import Any
 
 from mcp_baton.exceptions import RegistrationError
 from mcp_baton.protocol.json import Json
-from mcp_baton.server.schema import InputSchema, OutputSchema, to_json
+from mcp_baton.server.schema import InputSchema, OutputSchema
 from mcp_baton.server.signature import NO_ANNOTATION, Signature, read_signature
 from mcp_baton.server.uri_template import match, variables_of
+from mcp_baton.server.values import to_json
 from mcp_baton.workflow.definition import Argument
 
 _SCHEMALESS = (NO_ANNOTATION, None, type(None), Any)
@@ -140,7 +142,7 @@ class Prompt:
         self.description = documented(function, description)
         self.signature = read_signature(function, f"prompt {name!r}")
         self.arguments = tuple(
-            Argument(parameter.name, _described(parameter.annotation), parameter.required, parameter.annotation)
+            Argument(parameter.published, parameter.description, parameter.required, parameter.annotation)
             for parameter in self.signature.parameters
         )
         self.input = InputSchema(name, self.signature)
@@ -150,6 +152,8 @@ def documented(function: Callable[..., object], description: str | None) -> str:
     """The description that was given, else the function's own docstring."""
     if description is not None:
         return description
+    while isinstance(function, functools.partial):
+        function = function.func
     own = function.__doc__ if inspect.isroutine(function) else type(function).__call__.__doc__
     return inspect.cleandoc(own) if own else ""
 
@@ -179,12 +183,3 @@ def _definition_of_argument(argument: Argument) -> Mapping[str, Json]:
     if argument.description:
         shown["description"] = argument.description
     return shown | {"required": argument.required}
-
-
-def _described(annotation: Any) -> str:
-    """The `Field(description=…)` or plain text in an `Annotated` type."""
-    for note in getattr(annotation, "__metadata__", ()):
-        text = note if isinstance(note, str) else getattr(note, "description", None)
-        if isinstance(text, str):
-            return text
-    return ""
