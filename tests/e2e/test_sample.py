@@ -27,9 +27,7 @@ print(*(name for name in sys.argv[2:] if name in sys.modules))
 def context() -> Context:
     """The context of a call that nobody listens to."""
     envelope, nobody = Envelope(Era.HANDSHAKE, "2025-11-25", {}, {}, None, None), Nobody("nobody is there")
-    return Context(
-        Scope("request", None, envelope, lambda: None, lambda _method, _params: None, Nobody("nobody is there"))
-    )
+    return Context(Scope("request", None, envelope, lambda: None, lambda _method, _params: None, nobody))
 
 
 def test_importing_the_sample_defines_it_and_does_nothing_slow() -> None:

@@ -7,6 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 type Json = str | int | float | bool | Sequence[Json] | Mapping[str, Json] | None
 type JsonObject = Mapping[str, Json]
 
+MAX_LEVELS = 500
+"""Levels of nesting that a value which somebody's code made may have: what can be walked in Python's 1000 frames."""
+
 
 def dumps(value: object) -> str:
     """Compact JSON text. Unicode stays readable, except lone surrogates, which UTF-8 cannot carry.

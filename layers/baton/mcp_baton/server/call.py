@@ -124,7 +124,7 @@ class Call:
             return own
         if not isinstance(related, Mapping):
             raise ProtocolError(INVALID_PARAMS, f"Invalid params: `_meta['{RELATED_TASK_KEY}']` must be an object")
-        standard = _task_id(related.get("taskId", ""), f"_meta['{RELATED_TASK_KEY}'].taskId")
+        standard = _task_id(related.get("taskId") or "", f"_meta['{RELATED_TASK_KEY}'].taskId")
         if own is not None and own != standard:
             raise ProtocolError(
                 INVALID_PARAMS,

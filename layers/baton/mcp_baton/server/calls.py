@@ -16,11 +16,12 @@ from mcp_baton.server.asking import Asker, InputRequired
 from mcp_baton.server.beside import Mailbox, Raised, Returned, TimedOut, run_beside
 from mcp_baton.server.completions import Completion, suggestions
 from mcp_baton.server.content import CONTENT_TYPES, Message, base64_of
-from mcp_baton.server.context import Context, Scope
+from mcp_baton.server.context import Context, ProgressMap, Scope
 from mcp_baton.server.functions import Prompt, Resource, Tool
 from mcp_baton.server.reply import Reply
-from mcp_baton.server.schema import InvalidArguments, to_json
+from mcp_baton.server.schema import InvalidArguments
 from mcp_baton.server.signature import NO_ANNOTATION, Signature
+from mcp_baton.server.values import to_json
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.run import Failed, FetchedResource, Outcome, ResourceUnavailable
 
@@ -30,8 +31,6 @@ TIMED_OUT = "timed out"
 
 type Asking = Callable[[Mailbox, Callable[[], bool]], Asker]
 """From a running function's mailbox, and whether somebody waits for it, to what answers its questions."""
-
-type ProgressMap = Callable[[float, float | None], tuple[float, float | None]]
 
 
 class Unreadable(Exception):
@@ -88,12 +87,21 @@ class Caller:
             return Failed(_told(ended.error, f"tool {tool.name}"))
         try:
             return tool.outcome(ended.value)
-        except ValueError as error:
+        except Exception as error:
+            # Whatever it is: the declared type can bring validators of its own.
             logger.exception("tool %s returned what it must not", tool.name)
-            return Failed(str(error))
+            return Failed(str(error) or type(error).__name__)
 
-    def read(self, resource: Resource, uri: str, arguments: Mapping[str, str]) -> FetchedResource:
+    def read(
+        self, resource: Resource, uri: str, arguments: Mapping[str, str], *, progress: ProgressMap | None = None
+    ) -> FetchedResource:
         """Read a resource.
+
+        Args:
+            resource: The resource.
+            uri: The URI that it was asked for by.
+            arguments: Its function's arguments.
+            progress: How the resource's own progress becomes the request's.
 
         Raises:
             ResourceUnavailable: its function failed.
@@ -102,7 +110,7 @@ class Caller:
             bound = resource.input.bind(arguments)
         except InvalidArguments as error:
             raise ResourceUnavailable(f"{uri}: {error}") from error
-        ended = self._run(resource.function, resource.signature, bound, None, None, stay=True)
+        ended = self._run(resource.function, resource.signature, bound, None, progress, stay=True)
         if isinstance(ended, str):
             raise ResourceUnavailable(ended)
         if isinstance(ended, Raised):
@@ -113,6 +121,7 @@ class Caller:
         """A prompt's messages.
 
         Raises:
+            InvalidArguments: the arguments do not satisfy its schema.
             Unreadable: its function failed.
         """
         bound = prompt.input.bind(arguments)
@@ -173,6 +182,8 @@ class Caller:
                 function, bound, mailbox, self.reply, is_async=signature.is_async, left_s=self._left_s, stay=stay
             )
         except TimedOut:
+            if variables is not None:
+                variables.close()
             return TIMED_OUT
         finally:
             scope.abandoned = True

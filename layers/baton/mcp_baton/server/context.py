@@ -25,6 +25,10 @@ type Emit = Callable[[str, dict[str, Json]], None]
 """Sends a notification: method and params."""
 
 
+type ProgressMap = Callable[[float, float | None], tuple[float, float | None] | None]
+"""How a function's own progress and total become the request's; `None` for what must not be reported."""
+
+
 class Done:
     """What a plain call returns: nothing, though it may be awaited, so that tools can be written either way."""
 
@@ -58,7 +62,7 @@ class Scope:
     emit: Emit
     asker: Asker
     variables: TaskVariables | None = None
-    progress: Callable[[float, float | None], tuple[float, float | None]] | None = None
+    progress: ProgressMap | None = None
     abandoned: bool = False
     reported: float = field(default=float("-inf"))
 
@@ -106,21 +110,25 @@ class Context:
             progress: Grows with each call; a report that does not is left out, as MCP wants it.
             total: What `progress` will be at the end, where that is known.
             message: What is being done, for a person.
+
+        Raises:
+            ValueError, TypeError: something of it is not JSON.
         """
         self._check()
         scope = self._scope
         token = scope.envelope.progress_token
-        if token is None or progress <= scope.reported:
+        if token is None or not progress > scope.reported:
             return DONE
         scope.reported = progress
-        shown, of = scope.progress(progress, total) if scope.progress else (progress, total)
-        params: dict[str, Json] = {"progressToken": token, "progress": shown}
-        if of is not None:
-            params["total"] = of
+        shown = scope.progress(progress, total) if scope.progress else (progress, total)
+        if shown is None:
+            return DONE
+        params: dict[str, Json] = {"progressToken": token, "progress": shown[0]}
+        if shown[1] is not None:
+            params["total"] = shown[1]
         if message is not None:
             params["message"] = message
-        scope.emit("notifications/progress", params)
-        return DONE
+        return self._say("notifications/progress", params)
 
     def log(self, level: str, message: Json, *, logger: str | None = None) -> Done:
         """Send the client a log message, if it asked for messages of this level.
@@ -131,7 +139,7 @@ class Context:
             logger: The name of what is speaking.
 
         Raises:
-            ValueError: an unknown level, or a message that is not JSON.
+            ValueError, TypeError: an unknown level, or a message that is not JSON.
         """
         self._check()
         if level not in LOG_LEVELS:
@@ -143,8 +151,7 @@ class Context:
         params: dict[str, Json] = {"level": level, "data": message}
         if logger is not None:
             params["logger"] = logger
-        self._scope.emit("notifications/message", params)
-        return DONE
+        return self._say("notifications/message", params)
 
     def debug(self, message: Json) -> Done:
         """`log("debug", …)`."""
@@ -215,6 +222,12 @@ class Context:
         """Whether the client can be asked: `elicitation`, `elicitation.url`, `sampling`, `roots`. In the handshake era
         that cannot be known, and the answer is yes."""
         return supports(self._scope.envelope, capability)
+
+    def _say(self, method: str, params: dict[str, Json]) -> Done:
+        # Tried here, where the author of the tool hears of what is not JSON; the request's thread could only give up.
+        dumps(params)
+        self._scope.emit(method, params)
+        return DONE
 
     def _check(self) -> None:
         if self._scope.abandoned:

@@ -1,5 +1,6 @@
 """What a server publishes: functions registered as tools, resources and prompts."""
 
+import functools
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -11,9 +12,10 @@ from mcp_baton.exceptions import RegistrationError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.content import explicit_content, mentions_content
 from mcp_baton.server.param_headers import Header, mirrored
-from mcp_baton.server.schema import InputSchema, OutputSchema, to_json
+from mcp_baton.server.schema import InputSchema, OutputSchema
 from mcp_baton.server.signature import NO_ANNOTATION, Signature, read_signature
 from mcp_baton.server.uri_template import match, variables_of
+from mcp_baton.server.values import to_json
 from mcp_baton.workflow.definition import Argument
 from mcp_baton.workflow.run import Succeeded
 from mcp_baton.workflow.sources import as_text
@@ -201,7 +203,7 @@ class Prompt:
         self.labels = labels.of(function)
         self.signature = read_signature(function, f"prompt {name!r}")
         self.arguments = tuple(
-            Argument(parameter.name, _described(parameter.annotation), parameter.required, parameter.annotation)
+            Argument(parameter.published, parameter.description, parameter.required, parameter.annotation)
             for parameter in self.signature.parameters
         )
         self.input = InputSchema(name, self.signature)
@@ -211,6 +213,8 @@ def documented(function: Callable[..., object], description: str | None) -> str:
     """The description that was given, else the function's own docstring."""
     if description is not None:
         return description
+    while isinstance(function, functools.partial):
+        function = function.func
     own = function.__doc__ if inspect.isroutine(function) else type(function).__call__.__doc__
     return inspect.cleandoc(own) if own else ""
 
@@ -235,12 +239,3 @@ def _definition_of_argument(argument: Argument) -> Mapping[str, Json]:
 
 def _is_marked(annotation: Any) -> bool:
     return any(isinstance(note, Header) for note in getattr(annotation, "__metadata__", ()))
-
-
-def _described(annotation: Any) -> str:
-    """The `Field(description=…)` or plain text in an `Annotated` type."""
-    for note in getattr(annotation, "__metadata__", ()):
-        text = note if isinstance(note, str) else getattr(note, "description", None)
-        if isinstance(text, str):
-            return text
-    return ""

@@ -23,6 +23,7 @@ class ServerHost:
         self._caller = call.caller(in_workflow=True)
         self._begun = 0
         self._total = 0
+        self._shown = 0.0
 
     def required(self, tool: str) -> frozenset[str]:
         """The names of the arguments that a tool cannot do without."""
@@ -59,11 +60,11 @@ class ServerHost:
         if found is None:
             raise ResourceUnavailable(f"there is no resource {uri}")
         resource, arguments = found
-        return [self._caller.read(resource, uri, arguments)]
+        return [self._caller.read(resource, uri, arguments, progress=self._within_step)]
 
     def announce(self, begun: int, total: int, step: str) -> None:
         """Send `notifications/progress`, when the client asked for it."""
-        self._begun, self._total = begun, total
+        self._begun, self._total, self._shown = begun, total, float(begun)
         token = self._call.envelope.progress_token
         if token is None:
             return
@@ -75,11 +76,18 @@ class ServerHost:
         left = self._caller.left_ms()
         return left is None or left > START_MARGIN_MS
 
-    def _within_step(self, progress: float, total: float | None) -> tuple[float, float | None]:
-        """A tool's progress as a fraction of its step, so that the request's progress only ever grows."""
+    def _within_step(self, progress: float, total: float | None) -> tuple[float, float | None] | None:
+        """A function's progress as a fraction of its step; `None` unless the request's progress grows by it.
+
+        A step may call several functions, and one may change its mind about its total (MCP basic/utilities/progress:
+        the value must increase with each notification).
+        """
         of = total if total is not None and total > 0 else progress + 1
         fraction = min(max(progress / of, 0.0), 1.0) * 0.99 if of > 0 else 0.0
-        return self._begun + fraction, self._total
+        if not self._begun + fraction > self._shown:
+            return None
+        self._shown = self._begun + fraction
+        return self._shown, self._total
 
 
 def find_resource(server: Server, uri: str) -> tuple[Resource, dict[str, str]] | None:
