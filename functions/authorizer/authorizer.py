@@ -30,7 +30,7 @@ class Authorizer:
         self._scopes = scopes
         self._public_url = public_url
 
-    def __call__(self, event: Mapping[str, Any], context: object) -> dict[str, Any]:
+    def __call__(self, event: Mapping[str, Any], _context: object) -> dict[str, Any]:
         """Let the call through with the token's owner, or refuse it. Without the issuer's keys it raises: a 500."""
         try:
             claims = self._verifier.verify(bearer_token(event))
