@@ -14,13 +14,17 @@ SAM := SAM_CLI_TELEMETRY=0 ARCHITECTURE=$(ARCHITECTURE) UV=$(if $(filter uv,$(UV
 
 .PHONY: help
 help: ## Print this list
-	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: $(filter .tools/%,$(UV)) tests/conformance/node_modules/.package-lock.json ## Install everything that the other targets need, here in this folder
-	$(UV) sync --frozen
-	$(UV) sync --project tests/ministack --frozen
-	$(UV) sync --project tests/sam --frozen
+setup: $(filter .tools/%,$(UV)) ## Install what the project itself needs, here in this folder
+	@$(UV) sync --frozen --quiet
+
+.PHONY: setup-tests
+setup-tests: setup tests/conformance/node_modules/.package-lock.json ## Install what only its tests need: engines, SAM, the conformance suite
+	$(UV) sync --frozen --project tests/ministack
+	$(UV) sync --frozen --project tests/sam
+	$(UV) sync --frozen --project tests/runtime/rie
 
 # npm writes this file last. It comes with its Node from the environment beside the suite, so that no machine has to have them.
 tests/conformance/node_modules/.package-lock.json: tests/conformance/package-lock.json tests/conformance/uv.lock | $(filter .tools/%,$(UV))
@@ -40,11 +44,11 @@ serve: setup ## Serve the sample application on this machine (ARGS="--port 8080"
 	$(RUN) baton serve functions/mcp/app.py $(ARGS)
 
 .PHONY: test
-test: setup ## Run the tests (ARGS="-k continuation")
+test: setup-tests ## Run the tests (ARGS="-k continuation")
 	$(RUN) pytest $(ARGS)
 
 .PHONY: check
-check: setup ## Check format, lint, types, the locks and the template
+check: setup-tests ## Check format, lint, types, the locks and the template
 	$(UV) lock --check
 	$(EXPORT_LAYER) | diff - layers/baton/requirements.txt
 	$(EXPORT_AUTHORIZER) | diff - functions/authorizer/requirements.txt
@@ -67,7 +71,7 @@ lock: $(filter .tools/%,$(UV)) ## Lock newer versions of what the project depend
 	$(EXPORT_AUTHORIZER) >functions/authorizer/requirements.txt
 
 .PHONY: build
-build: setup ## Build what is deployed, into .aws-sam (ARCHITECTURE=x86_64)
+build: setup-tests ## Build what is deployed, into .aws-sam (ARCHITECTURE=x86_64)
 	$(SAM) build --parameter-overrides Architecture=$(ARCHITECTURE)
 
 .PHONY: deploy
@@ -81,5 +85,5 @@ format: setup ## Put the code into the house's format, and mend what lint can
 
 .PHONY: clean
 clean: ## Remove everything that was installed or built here
-	rm -rf .venv .tools .aws-sam dist .mypy_cache .pytest_cache .ruff_cache .hypothesis tests/*/.venv tests/*/node_modules
+	rm -rf .venv .tools .aws-sam dist .mypy_cache .pytest_cache .ruff_cache .hypothesis tests/*/.venv tests/*/*/.venv tests/*/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
