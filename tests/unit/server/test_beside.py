@@ -4,6 +4,7 @@ import asyncio
 import contextvars
 import sys
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -43,12 +44,14 @@ def run(
     mailbox: Mailbox | None = None,
     ear: Ear | None = None,
     is_async: bool = False,
-    left_s: Callable[[], float | None] = lambda: PATIENCE_S,
+    left_s: Callable[[], float | None] | None = None,
     stay: bool = False,
     **arguments: Any,
 ) -> Returned | Raised:
+    until = time.monotonic() + PATIENCE_S
+    left = left_s or (lambda: until - time.monotonic())
     return run_beside(
-        function, arguments, mailbox or Mailbox(), ear or Ear(), is_async=is_async, left_s=left_s, stay=stay
+        function, arguments, mailbox or Mailbox(), ear or Ear(), is_async=is_async, left_s=left, stay=stay
     )
 
 
