@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from queue import SimpleQueue
 from threading import Event
 from typing import Any
@@ -198,8 +199,10 @@ class Stuck:
             self.raised = error
             raise
         finally:
-            if variables is not None:
-                variables["late"] = True
+            # Kept from before, and closed with the context.
+            with suppress(Abandoned):
+                if variables is not None:
+                    variables["late"] = True
             self.ended.set()
         return "late"
 
