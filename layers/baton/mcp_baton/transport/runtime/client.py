@@ -1,0 +1,123 @@
+"""AWS's runtime interface client, with one ability more: to stream an answer while the handler runs.
+
+`awslambdaric.bootstrap.run` does everything else as it always does: logging, SnapStart hooks, the handler's import,
+errors, the polling for invocations.
+"""
+
+import logging
+import signal
+from functools import partial
+from typing import Any
+
+from awslambdaric.lambda_runtime_client import InvocationRequest, LambdaRuntimeClient
+from awslambdaric.lambda_runtime_marshaller import LambdaMarshaller
+
+from mcp_baton.protocol.http import ClientGone
+from mcp_baton.transport.runtime.connection import RuntimeConnection
+from mcp_baton.transport.runtime.errors import error_trailers
+from mcp_baton.transport.runtime.stream import AnswerRefused, Headers, ResponseStream
+from mcp_baton.transport.stream import stream_opener
+
+_logger = logging.getLogger(__name__)
+
+
+class StreamingRuntimeClient(LambdaRuntimeClient):
+    """A runtime client whose handler finds `stream_opener` set.
+
+    Once a handler has opened the stream its return value is ignored.
+
+    Args:
+        address: `host:port` of the Runtime API.
+    """
+
+    use_thread_for_polling_next: bool
+
+    def __init__(self, address: str) -> None:
+        # Polling from a thread of its own, as AWS's runtime does, doubles what a warm invocation costs.
+        super().__init__(address, use_thread_for_polling_next=False)
+        self.marshaller = _Marshaller(self)
+        self._connection = RuntimeConnection(address)
+        self._invocation: Any = None
+        self._stream: ResponseStream | None = None
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether the present invocation's answer is a stream."""
+        return self._stream is not None
+
+    def wait_next_invocation(self) -> InvocationRequest:
+        """The next invocation, whose handler may open a stream."""
+        self._poll_interruptibly_if_handled()
+        invocation = super().wait_next_invocation()
+        self._invocation = invocation
+        self._stream = None
+        stream_opener.set(partial(self._open_stream, invocation))
+        return invocation
+
+    def post_invocation_result(
+        self, invoke_id: str, result_data: Any, content_type: str = "application/json", invocation_id: str | None = None
+    ) -> None:
+        """Post the handler's return value, or end the stream that it opened."""
+        stream = self._end_invocation()
+        if stream is None:
+            super().post_invocation_result(invoke_id, result_data, content_type, invocation_id)
+            return
+        try:
+            stream.end()
+        except ClientGone as gone:
+            _logger.info("invocation %s: %s", invoke_id, gone)
+        except AnswerRefused:
+            _logger.exception("invocation %s", invoke_id)
+
+    def post_invocation_error(
+        self, invoke_id: str, error_response_data: str, xray_fault: str, invocation_id: str | None = None
+    ) -> None:
+        """Post the handler's error, as trailers if a stream is open. Never raises: that would end the process."""
+        stream = self._end_invocation()
+        try:
+            if stream is None:
+                super().post_invocation_error(invoke_id, error_response_data, xray_fault, invocation_id)
+            else:
+                stream.end(error_trailers(error_response_data))
+        except ClientGone as gone:
+            _logger.info("invocation %s: %s", invoke_id, gone)
+        except Exception:
+            self._connection.drop()  # or a half-written answer would be continued by the next one
+            _logger.exception("invocation %s: its error could not be posted", invoke_id)
+
+    def _open_stream(self, invocation: InvocationRequest, status: int, headers: Headers) -> ResponseStream:
+        if self._invocation is not invocation:
+            raise ClientGone("the invocation has ended")
+        if self._stream is not None:
+            raise RuntimeError("an invocation has one answer, and its stream is open already")
+        self._stream = ResponseStream.begin(
+            self._connection, invocation.invoke_id, invocation.invocation_id, status, headers
+        )
+        return self._stream
+
+    def _end_invocation(self) -> ResponseStream | None:
+        stream_opener.set(None)
+        self._invocation = None
+        return self._stream
+
+    def _poll_interruptibly_if_handled(self) -> None:
+        """Poll from a thread after all where the function handles SIGTERM: Python runs no handler inside a C call."""
+        if not self.use_thread_for_polling_next and callable(signal.getsignal(signal.SIGTERM)):
+            from concurrent.futures import ThreadPoolExecutor
+
+            self.ThreadPoolExecutor = ThreadPoolExecutor
+            self.use_thread_for_polling_next = True
+
+
+class _Marshaller(LambdaMarshaller):
+    """Leaves the return value alone when the answer is a stream: what JSON cannot carry is no error then."""
+
+    def __init__(self, client: StreamingRuntimeClient) -> None:
+        super().__init__()
+        self._client = client
+
+    def marshal_response(self, response: object) -> tuple[str | bytes, str]:
+        if self._client.is_streaming:
+            return b"", "application/octet-stream"
+        marshalled: tuple[str | bytes, str] = super().marshal_response(response)
+        return marshalled

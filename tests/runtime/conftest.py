@@ -1,0 +1,97 @@
+"""A fake Runtime API, and functions that run against it in processes of their own."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.delivery import PATIENCE_S
+from tests.runtime.fake_runtime_api import FakeRuntimeApi
+
+LAYER = Path(__file__).parents[2] / "layers" / "baton"
+FUNCTIONS = Path(__file__).parent / "functions"
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A running function.
+
+    Attributes:
+        process: The bootstrap.
+        log: What it prints.
+    """
+
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def stop(self) -> int:
+        """Send SIGTERM; the exit status."""
+        self.process.terminate()
+        return self.process.wait(PATIENCE_S)
+
+
+type Start = Callable[..., Function]
+"""`start(handler, **environment)`; `command` replaces the ordinary one."""
+
+
+@pytest.fixture
+def api() -> Iterator[FakeRuntimeApi]:
+    api = FakeRuntimeApi()
+    yield api
+    api.close()
+
+
+@pytest.fixture
+def start(api: FakeRuntimeApi, tmp_path: Path) -> Iterator[Start]:
+    """Starts functions; they are stopped, and their logs shown, when the test ends."""
+    with ExitStack() as functions:
+
+        def start_function(handler: str, command: list[str] | None = None, **environment: str) -> Function:
+            variables = {"AWS_LAMBDA_RUNTIME_API": api.address, "_HANDLER": handler, **environment}
+            log = tmp_path / f"{handler}.log"
+            return functions.enter_context(_running(command or streaming_command(), variables, log))
+
+        yield start_function
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Path:
+    """A named pipe: a handler that opens it waits until the test opens it too."""
+    path = tmp_path / "gate"
+    os.mkfifo(path)
+    return path
+
+
+@pytest.fixture
+def wrapper(tmp_path: Path) -> Path:
+    """The exec wrapper in a layer as it is on Lambda: the wrapper at the top, packages under `python/`."""
+    layer = tmp_path / "opt"
+    (layer / "python").mkdir(parents=True)
+    (layer / "python" / "mcp_baton").symlink_to(LAYER / "mcp_baton")
+    wrapper = layer / "baton-runtime"
+    wrapper.symlink_to(LAYER / "baton-runtime")
+    return wrapper
+
+
+def streaming_command() -> list[str]:
+    """How the exec wrapper starts the runtime, but for the path."""
+    return [sys.executable, "-P", "-W", "error", "-m", "mcp_baton.transport.runtime"]
+
+
+@contextmanager
+def _running(command: list[str], variables: dict[str, str], log: Path) -> Iterator[Function]:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "BATON_"))}
+    environment = {**inherited, "PYTHONPATH": str(FUNCTIONS), **variables}
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT)
+    try:
+        yield Function(process, log)
+    finally:
+        process.kill()
+        process.wait(PATIENCE_S)
+        sys.stdout.write(log.read_text())

@@ -1,0 +1,167 @@
+"""A Lambda Runtime API of our own, for tests and benchmarks: hands out events and keeps what comes back, to the byte.
+
+It reads requests itself, so that chunks and trailers are seen as they were sent, and it can be told to hang up, to
+refuse, or to close a kept connection. One thread a connection; `127.0.0.1` only.
+"""
+
+import itertools
+import json
+import queue
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from tests.runtime.delivery import Delivery, Reaction
+
+
+@dataclass(frozen=True, slots=True)
+class _Invocation:
+    request_id: str
+    event: bytes
+    headers: Mapping[str, str]
+    reaction: Reaction
+    delivery: Delivery
+
+
+class FakeRuntimeApi:
+    """The Runtime API on a port of its own.
+
+    Attributes:
+        address: `host:port`, for `AWS_LAMBDA_RUNTIME_API`.
+        reports: What else was asked or told (`init/error`, `restore/next`, `restore/error`), as `(path, body)`.
+        polled: Set when an invocation is asked for.
+    """
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = "{}:{}".format(*self._listener.getsockname())
+        self.reports: queue.Queue[tuple[str, bytes]] = queue.Queue()
+        self.polled = threading.Event()
+        self._pending: queue.Queue[_Invocation | None] = queue.Queue()
+        self._running: dict[str, _Invocation] = {}
+        self._numbers = itertools.count(1)
+        self._connections: set[socket.socket] = set()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def invoke(
+        self, event: object, reaction: Reaction | None = None, headers: Mapping[str, str] | None = None
+    ) -> Delivery:
+        """Hand this event to whoever polls next. `headers` are added to the invocation's own."""
+        delivery = Delivery()
+        request_id = f"00000000-0000-4000-8000-{next(self._numbers):012}"
+        text = json.dumps(event).encode()
+        self._pending.put(_Invocation(request_id, text, headers or {}, reaction or Reaction(), delivery))
+        return delivery
+
+    def close(self) -> None:
+        """Stop listening, and close every connection."""
+        self._pending.put(None)
+        for open_socket in (self._listener, *self._connections):
+            with suppress(OSError):
+                open_socket.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _accept(self) -> None:
+        for number in itertools.count(1):
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._connections.add(connection)
+            threading.Thread(target=self._serve, args=(connection, number), daemon=True).start()
+
+    def _serve(self, connection: socket.socket, number: int) -> None:
+        with connection, connection.makefile("rb") as stream, suppress(ConnectionError):
+            while line := stream.readline():
+                method, path, _ = line.decode().split(" ")
+                fields = _read_fields(stream)
+                if path.endswith("/invocation/next"):
+                    stay = self._give(connection)
+                elif "/invocation/" in path:
+                    stay = self._take(connection, number, path, fields, stream)
+                else:
+                    self.reports.put((path, b"".join(_read_body(stream, fields))))
+                    stay = _reply(connection, 200 if method == "GET" else 202)
+                if not stay:
+                    break
+        self._connections.discard(connection)
+
+    def _give(self, connection: socket.socket) -> bool:
+        self.polled.set()
+        invocation = self._pending.get()
+        if invocation is None:
+            return False
+        self._running[invocation.request_id] = invocation
+        fields = {
+            "Lambda-Runtime-Aws-Request-Id": invocation.request_id,
+            "Lambda-Runtime-Deadline-Ms": str(int(time.time() * 1000) + 60_000),
+            "Lambda-Runtime-Invoked-Function-Arn": "arn:aws:lambda:eu-west-1:123456789012:function:test",
+            "Content-Type": "application/json",
+            **invocation.headers,
+        }
+        return _reply(connection, 200, invocation.event, fields)
+
+    def _take(
+        self, connection: socket.socket, number: int, path: str, fields: dict[str, str], stream: BinaryIO
+    ) -> bool:
+        *_, request_id, kind = path.split("/")
+        invocation = self._running[request_id]
+        delivery, reaction = invocation.delivery, invocation.reaction
+        delivery.begin(kind, fields, number)
+        try:
+            for chunk in _read_body(stream, fields):
+                delivery.add(chunk)
+                if len(delivery.chunks) == reaction.after_chunks:
+                    return _interrupt(connection, reaction)
+            trailers = _read_fields(stream) if _is_chunked(fields) else {}
+            stay = not reaction.hang_up and _reply(connection, reaction.status, fields=reaction.headers)
+            delivery.finish(trailers)
+            if reaction.then_close:
+                connection.shutdown(socket.SHUT_RDWR)
+            return stay
+        finally:
+            delivery.close()
+
+
+def _read_fields(stream: BinaryIO) -> dict[str, str]:
+    fields = {}
+    while line := stream.readline().decode("latin-1").strip():
+        name, _, value = line.partition(":")
+        fields[name.strip().lower()] = value.strip()
+    return fields
+
+
+def _read_body(stream: BinaryIO, fields: Mapping[str, str]) -> Iterator[bytes]:
+    if not _is_chunked(fields):
+        if length := int(fields.get("content-length", "0")):
+            yield stream.read(length)
+        return
+    while size := int(stream.readline() or b"0", 16):
+        chunk = stream.read(size)
+        if stream.readline() != b"\r\n":
+            raise ConnectionError("a chunk is not as long as it says")
+        yield chunk
+
+
+def _is_chunked(fields: Mapping[str, str]) -> bool:
+    return fields.get("transfer-encoding") == "chunked"
+
+
+def _interrupt(connection: socket.socket, reaction: Reaction) -> bool:
+    """React in the middle of an answer; the rest of it is not read."""
+    if not reaction.hang_up:
+        _reply(connection, reaction.status)
+    connection.shutdown(socket.SHUT_WR)
+    return False
+
+
+def _reply(connection: socket.socket, status: int, body: bytes = b"", fields: Mapping[str, str] | None = None) -> bool:
+    lines = [f"{name}: {value}\r\n" for name, value in (fields or {}).items()]
+    head = f"HTTP/1.1 {status} -\r\nContent-Length: {len(body)}\r\n{''.join(lines)}\r\n"
+    connection.sendall(head.encode() + body)
+    return True

@@ -1,0 +1,87 @@
+"""The same runtime under AWS's own runtime interface emulator, which judges every request by the real state machine.
+
+It takes streamed answers and hands them out whole, prelude and all; it drops trailers.
+"""
+
+import json
+import os
+import platform
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.runtime.conftest import FUNCTIONS, Start
+from tests.runtime.delivery import PATIENCE_S
+
+_ARCHITECTURE = {"x86_64": "x86_64", "aarch64": "arm64"}
+_GET_IT = "uv sync --project tests/runtime/rie"
+
+type Invoke = Any
+"""`invoke(handler, *events)`: the bytes that each event was answered with."""
+
+
+@pytest.fixture(scope="module")
+def emulator() -> Path:
+    """The emulator's binary. Its absence is a failure in CI."""
+    name = f"aws-lambda-rie-{_ARCHITECTURE.get(platform.machine(), platform.machine())}"
+    found = sorted(
+        (Path(__file__).parent / "rie" / ".venv").glob(f"lib/python*/site-packages/samcli/local/rapid/{name}")
+    )
+    if sys.platform != "linux" or not found:
+        reason = f"AWS's runtime interface emulator ({name}, Linux) is not here; get it with `{_GET_IT}`"
+        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
+    found[0].chmod(0o755)
+    return found[0]
+
+
+@pytest.fixture
+def invoke(emulator: Path, wrapper: Path, start: Start) -> Iterator[Invoke]:
+    """Invokes a handler under the emulator, through the exec wrapper."""
+    with httpx.Client(timeout=PATIENCE_S, transport=httpx.HTTPTransport(retries=10)) as client:
+
+        def invoke_all(handler: str, *events: object, **environment: str) -> list[bytes]:
+            runtime_api, address = _free_address(), _free_address()
+            command = [str(emulator), "--runtime-api-address", runtime_api]
+            command += ["--runtime-interface-emulator-address", address]
+            command += [str(wrapper), sys.executable, "/var/runtime/bootstrap.py"]
+            start(handler, command, LAMBDA_TASK_ROOT=str(FUNCTIONS), **environment)
+            url = f"http://{address}/2015-03-31/functions/function/invocations"
+            return [client.post(url, json=event).content for event in events]
+
+        yield invoke_all
+
+
+def test_the_emulator_takes_streamed_answers_one_after_the_other(invoke: Invoke) -> None:
+    events = [{"headers": {"X-Number": str(number)}, "parts": ["one ", str(number)]} for number in range(5)]
+    answers = invoke("plain.streamed", *events)
+    for number, answer in enumerate(answers):
+        prelude, body = answer.split(b"\0" * 8)
+        assert json.loads(prelude) == {"statusCode": 200, "headers": {"X-Number": str(number)}}
+        assert body == b"one %d" % number
+
+
+def test_the_emulator_takes_whole_and_streamed_answers_in_turns(invoke: Invoke) -> None:
+    whole, streamed, again = invoke(
+        "plain.large", {"whole": True, "size": 3}, {"count": 2, "size": 500_000}, {"whole": True, "size": 4}
+    )
+    assert (json.loads(whole), json.loads(again)) == ("xxx", "xxxx")
+    assert streamed.split(b"\0" * 8, 1)[1] == b"\0" * 500_000 + b"\1" * 500_000
+
+
+def test_the_emulator_goes_on_after_errors_before_and_within_a_stream(invoke: Invoke) -> None:
+    within, before, within_again = invoke(
+        "plain.failing", {"parts": ["half"], "message": "a"}, {"message": "b"}, {"parts": ["h"], "message": "c" * 9_000}
+    )
+    assert within.endswith(b"\0half")
+    assert json.loads(before)["errorMessage"] == "b"
+    assert within_again.endswith(b"\0h")
+
+
+def _free_address() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return f"127.0.0.1:{server.getsockname()[1]}"

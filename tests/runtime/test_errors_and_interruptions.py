@@ -1,0 +1,103 @@
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.runtime.conftest import Start
+from tests.runtime.delivery import PATIENCE_S, Delivery, Reaction
+from tests.runtime.fake_runtime_api import FakeRuntimeApi
+
+ERROR_TYPE = "lambda-runtime-function-error-type"
+ERROR_BODY = "lambda-runtime-function-error-body"
+
+
+def test_an_error_before_a_stream_is_an_ordinary_error(api: FakeRuntimeApi, start: Start) -> None:
+    start("plain.failing")
+    answer = api.invoke({"message": "no such order"}).wait()
+    error: Any = answer.json()
+    assert answer.kind == "error"
+    assert (error["errorType"], error["errorMessage"]) == ("ValueError", "no such order")
+
+
+def test_an_error_within_a_stream_ends_it_with_trailers(api: FakeRuntimeApi, start: Start) -> None:
+    function = start("plain.failing")
+    answer = api.invoke({"parts": ["half an"], "message": "no such order"}).wait()
+    error = _error_of(answer)
+    assert (answer.kind, answer.whole, answer.streamed) == ("response", True, b"half an")
+    assert answer.trailers[ERROR_TYPE] == "ValueError"
+    assert (error["errorType"], error["errorMessage"]) == ("ValueError", "no such order")
+    assert error["requestId"] == "00000000-0000-4000-8000-000000000001"
+    assert "raise ValueError(message)" in error["stackTrace"][-1]
+    assert b"no such order" in function.log.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("message", "depth"), [("ö" * 100_000, 0), ('"\\\n' * 5_000, 0), ("deep", 500), ("both" * 9_000, 500)]
+)
+def test_a_large_error_is_cut_to_a_small_trailer_block_of_whole_json(
+    api: FakeRuntimeApi, start: Start, message: str, depth: int
+) -> None:
+    start("plain.failing")
+    answer = api.invoke({"parts": ["half"], "message": message, "depth": depth}).wait()
+    error = _error_of(answer)
+    assert sum(len(name) + len(value) + 4 for name, value in answer.trailers.items()) < 3_072
+    assert message.startswith(error["errorMessage"].rstrip("…"))
+    assert len(error["errorMessage"]) == len(message) or error["errorMessage"].endswith("…")
+    assert depth == 0 or error["stackTrace"] == [] or "raise ValueError" in error["stackTrace"][-1]
+
+
+def test_the_connection_is_kept_after_an_error_within_a_stream(api: FakeRuntimeApi, start: Start) -> None:
+    start("plain.failing")
+    first = api.invoke({"parts": ["a"], "message": "one"}).wait()
+    second = api.invoke({"parts": ["b"], "message": "two"}).wait()
+    assert first.connection == second.connection
+    assert _error_of(second)["errorMessage"] == "two"
+
+
+@pytest.mark.parametrize("reaction", [Reaction(after_chunks=2, hang_up=True), Reaction(after_chunks=2, status=413)])
+@pytest.mark.parametrize("raised", [False, True])
+def test_a_client_that_goes_away_is_told_to_the_handler_and_the_next_invocation_is_served(
+    api: FakeRuntimeApi, start: Start, gate: Path, reaction: Reaction, raised: bool
+) -> None:
+    start("plain.interrupted")
+    answer = api.invoke({"parts": ["a", "b"], "gate": str(gate), "raise": raised}, reaction).wait()
+    gate.write_bytes(b"")
+    assert not answer.whole
+    assert api.invoke({}).wait().json() == ["client gone"]
+    streamed = api.invoke({"parts": ["c", "d"]}).wait()
+    assert (streamed.streamed, streamed.connection != answer.connection) == (b"cd", True)
+
+
+@pytest.mark.parametrize("reaction", [Reaction(hang_up=True), Reaction(status=403)])
+def test_an_answer_that_is_not_acknowledged_does_not_stop_the_runtime(
+    api: FakeRuntimeApi, start: Start, reaction: Reaction
+) -> None:
+    function = start("plain.streamed")
+    api.invoke({"parts": ["a"]}, reaction).wait()
+    assert api.invoke({"parts": ["b"]}).wait().streamed == b"b"
+    assert function.process.poll() is None
+    assert (b"status 403" in function.log.read_bytes()) == (reaction.status == 403)
+
+
+def test_an_error_that_cannot_be_posted_does_not_stop_the_runtime(api: FakeRuntimeApi, start: Start) -> None:
+    function = start("plain.failing")
+    api.invoke({"message": "one"}, Reaction(status=500)).wait()
+    api.invoke({"message": "two", "parts": ["a"]}, Reaction(status=500)).wait()
+    error: Any = api.invoke({"message": "three"}).wait().json()
+    assert error["errorMessage"] == "three"
+    assert b"could not be posted" in function.log.read_bytes()
+
+
+def test_a_function_that_cannot_be_imported_is_an_init_error(api: FakeRuntimeApi, start: Start) -> None:
+    function = start("broken.handler")
+    path, body = api.reports.get(timeout=PATIENCE_S)
+    assert path == "/2018-06-01/runtime/init/error"
+    assert json.loads(body)["errorMessage"] == "no table is configured"
+    assert function.process.wait(PATIENCE_S) == 1
+
+
+def _error_of(answer: Delivery) -> dict[str, Any]:
+    error: dict[str, Any] = json.loads(base64.b64decode(answer.trailers[ERROR_BODY], validate=True))
+    return error

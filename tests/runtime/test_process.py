@@ -1,0 +1,71 @@
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.runtime.conftest import FUNCTIONS, LAYER, Start
+from tests.runtime.delivery import PATIENCE_S
+from tests.runtime.fake_runtime_api import FakeRuntimeApi
+
+
+def test_a_module_of_the_runtime_exists_once_and_http_client_not_at_all(api: FakeRuntimeApi, start: Start) -> None:
+    start("plain.inspected")
+    seen: Any = api.invoke({}).wait().json()
+    assert seen["same_class"]
+    assert seen["http"] == []
+    assert (seen["threads"], seen["threaded_polling"]) == (1, False)
+
+
+def test_sigterm_stops_a_waiting_function_at_once(api: FakeRuntimeApi, start: Start) -> None:
+    function = start("plain.streamed")
+    api.invoke({"parts": ["a"]}).wait()
+    assert function.stop() == -signal.SIGTERM
+
+
+def test_a_function_that_handles_sigterm_is_told_although_it_waits(
+    api: FakeRuntimeApi, start: Start, tmp_path: Path
+) -> None:
+    stopped = tmp_path / "stopped"
+    function = start("signalled.handler", STOPPED_FILE=str(stopped))
+    api.invoke({}).wait()
+    api.polled.clear()
+    api.invoke({}).wait()
+    assert api.polled.wait(PATIENCE_S)
+    assert function.stop() == 0
+    assert stopped.read_text() == "SIGTERM"
+
+
+def test_snapstart_hooks_run_before_the_first_stream(api: FakeRuntimeApi, start: Start) -> None:
+    start("restored.handler", AWS_LAMBDA_INITIALIZATION_TYPE="snap-start")
+    assert api.invoke({}).wait().streamed == b"before snapshot, after restore"
+    assert api.reports.get_nowait() == ("/2018-06-01/runtime/restore/next", b"")
+
+
+def test_the_wrapper_starts_the_same_interpreter_with_its_options_on_the_streaming_runtime(
+    api: FakeRuntimeApi, start: Start, wrapper: Path
+) -> None:
+    task_root = {"LAMBDA_TASK_ROOT": str(FUNCTIONS), "LAMBDA_RUNTIME_DIR": "/var/runtime", "PYTHONPATH": "/usr/own"}
+    start("plain.inspected", [str(wrapper), sys.executable, "-X", "dev", "/var/runtime/bootstrap.py"], **task_root)
+    seen: Any = api.invoke({}).wait().json()
+    layer = wrapper.parent / "python"
+    packages = layer / "lib" / Path(sys.executable).name / "site-packages"
+    assert seen["path"][:5] == [str(FUNCTIONS), str(packages), str(layer), "/usr/own", "/var/runtime"]
+    assert seen["flags"] == [True, True]
+
+
+@pytest.mark.parametrize(
+    "variable", [{"BATON_STREAMING": "off"}, {"AWS_SAM_LOCAL": "true"}, {"AWS_LAMBDA_MAX_CONCURRENCY": "8"}]
+)
+def test_the_wrapper_steps_aside_where_nothing_takes_a_stream(
+    start: Start, wrapper: Path, variable: dict[str, str]
+) -> None:
+    function = start("plain.whole", [str(wrapper), "/bin/echo", "bootstrap.py"], **variable)
+    assert function.process.wait(PATIENCE_S) == 0
+    assert function.log.read_text() == "bootstrap.py\n"
+
+
+def test_the_wrapper_may_be_run() -> None:
+    assert os.access(LAYER / "baton-runtime", os.X_OK)

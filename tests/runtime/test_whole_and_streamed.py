@@ -1,0 +1,118 @@
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.conftest import Start
+from tests.runtime.delivery import Reaction
+from tests.runtime.fake_runtime_api import FakeRuntimeApi
+
+
+def test_a_handler_that_opens_no_stream_answers_whole(api: FakeRuntimeApi, start: Start) -> None:
+    start("plain.whole")
+    answer = api.invoke({"name": "Zoë"}).wait()
+    assert answer.kind == "response"
+    assert answer.json() == {
+        "event": {"name": "Zoë"},
+        "can_stream": True,
+        "request_id": "00000000-0000-4000-8000-000000000001",
+    }
+    assert "lambda-runtime-function-response-mode" not in answer.headers
+
+
+def test_a_streamed_answer_has_the_form_that_api_gateway_wants(api: FakeRuntimeApi, start: Start) -> None:
+    start("plain.streamed")
+    event = {"status": 207, "headers": {"Content-Type": "text/event-stream"}, "parts": ["one ", "", "two"]}
+    answer = api.invoke(event).wait()
+    assert (answer.kind, answer.whole) == ("response", True)
+    assert answer.headers["content-type"] == "application/vnd.awslambda.http-integration-response"
+    assert answer.headers["lambda-runtime-function-response-mode"] == "streaming"
+    assert answer.headers["transfer-encoding"] == "chunked"
+    assert answer.headers["trailer"] == "Lambda-Runtime-Function-Error-Type, Lambda-Runtime-Function-Error-Body"
+    assert answer.prelude == {"statusCode": 207, "headers": {"Content-Type": "text/event-stream"}}
+    assert answer.chunks[1:] == [b"one ", b"two"]
+    assert answer.trailers == {}
+
+
+def test_headers_with_several_values_and_cookies_have_places_of_their_own(api: FakeRuntimeApi, start: Start) -> None:
+    start("plain.streamed")
+    headers = {"X-One": "1", "Link": ["<a>; rel=next", "<b>; rel=last"], "Set-Cookie": ["a=1", "b=2"]}
+    answer = api.invoke({"headers": headers, "parts": [""]}).wait()
+    assert answer.prelude == {
+        "statusCode": 200,
+        "headers": {"X-One": "1"},
+        "multiValueHeaders": {"Link": ["<a>; rel=next", "<b>; rel=last"]},
+        "cookies": ["a=1", "b=2"],
+    }
+
+
+def test_a_part_is_delivered_while_the_handler_still_runs(api: FakeRuntimeApi, start: Start, gate: Path) -> None:
+    start("plain.streamed")
+    answer = api.invoke({"parts": ["first", "last"], "gate": str(gate)})
+    assert answer.wait_chunks(2)[1:] == [b"first"]
+    gate.write_bytes(b"")
+    assert answer.wait().streamed == b"firstlast"
+
+
+def test_the_return_value_is_ignored_after_a_stream_even_if_it_is_not_json(api: FakeRuntimeApi, start: Start) -> None:
+    function = start("plain.streamed")
+    answer = api.invoke({"parts": ["done"]}).wait()
+    assert answer.whole
+    assert answer.trailers == {}
+    assert b"ERROR" not in function.log.read_bytes()
+
+
+def test_many_invocations_whole_and_streamed_use_the_same_two_connections(api: FakeRuntimeApi, start: Start) -> None:
+    start("plain.large")
+    expected = {"whole": set[int](), "streamed": set[int]()}
+    for number in range(40):
+        whole = api.invoke({"whole": True, "size": number}).wait()
+        assert whole.json() == "x" * number
+        streamed = api.invoke({"count": 3, "size": number + 1}).wait()
+        assert streamed.streamed == b"".join(bytes([piece]) * (number + 1) for piece in range(3))
+        expected["whole"].add(whole.connection)
+        expected["streamed"].add(streamed.connection)
+    assert len(expected["streamed"]) == 1
+    assert not expected["streamed"] & expected["whole"]
+
+
+def test_large_answers_arrive_to_the_byte(api: FakeRuntimeApi, start: Start) -> None:
+    start("plain.large")
+    answer = api.invoke({"count": 12, "size": 1_000_003}).wait()
+    assert answer.streamed == b"".join(bytes([piece]) * 1_000_003 for piece in range(12))
+
+
+def test_a_large_event_reaches_a_handler_that_streams(api: FakeRuntimeApi, start: Start) -> None:
+    start("plain.streamed")
+    part = "ü" * 3_000_000
+    assert api.invoke({"parts": [part]}).wait().streamed == part.encode()
+
+
+def test_an_invocation_id_is_given_back_so_that_answers_cannot_be_crossed(api: FakeRuntimeApi, start: Start) -> None:
+    start("plain.streamed")
+    with_id = api.invoke({"parts": ["a"]}, headers={"Lambda-Runtime-Invocation-Id": "b1946ac9"}).wait()
+    without = api.invoke({"parts": ["a"]}).wait()
+    assert with_id.headers["lambda-runtime-invocation-id"] == "b1946ac9"
+    assert "lambda-runtime-invocation-id" not in without.headers
+
+
+def test_a_second_stream_is_refused(api: FakeRuntimeApi, start: Start) -> None:
+    start("plain.twice")
+    assert api.invoke({}).wait().streamed == b"RuntimeError"
+
+
+def test_nothing_of_an_ended_invocation_can_reach_the_next(api: FakeRuntimeApi, start: Start) -> None:
+    start("plain.lingering")
+    api.invoke({}).wait()
+    assert api.invoke({}).wait().streamed == b"mine ClientGone ClientGone"
+
+
+@pytest.mark.parametrize("reaction", [Reaction(then_close=True), Reaction(headers={"Connection": "close"})])
+def test_a_connection_that_was_closed_between_invocations_is_opened_again(
+    api: FakeRuntimeApi, start: Start, reaction: Reaction
+) -> None:
+    start("plain.streamed")
+    first = api.invoke({"parts": ["a"]}, reaction).wait()
+    second = api.invoke({"parts": ["b"]}).wait()
+    third = api.invoke({"parts": ["c"]}).wait()
+    assert [answer.streamed for answer in (first, second, third)] == [b"a", b"b", b"c"]
+    assert first.connection != second.connection == third.connection
