@@ -18,7 +18,7 @@ from mcp_baton import Server, Step, ToolError, Workflow, constant
 from mcp_baton.tasks.attributes import Item
 from tests.e2e.conftest import Engine, MakeClient
 from tests.e2e.race_worker import STEPS, call_together, steps_server
-from tests.e2e.support import BOUND_S, Answer, Client, Clock, Table
+from tests.e2e.support import BOUND_S, Answer, Client, Clock, Table, begin
 
 ROUNDS = 20
 FEWER_ROUNDS = 6
@@ -42,15 +42,6 @@ def together(pool: ThreadPoolExecutor, calls: Sequence[Callable[[], Answer]]) ->
         return call()
 
     return list(pool.map(make, calls))
-
-
-def begin(client: Client, clock: Clock, workflow: str = "flow") -> str:
-    """A task of which no step has run: there was no time for the first."""
-    clock.ms = 0
-    answer = client.get_prompt(workflow)
-    clock.ms = 30_000
-    assert set(answer.statuses) == {"pending"}
-    return answer.task_id
 
 
 def step_statuses(item: Item) -> list[str]:
