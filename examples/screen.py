@@ -74,6 +74,8 @@ class Screen:
 
     def _rows(self, rows: Iterable[tuple[Text, Text]]) -> None:
         grid = Table.grid(padding=(0, 2))
+        grid.add_column(no_wrap=True)
+        grid.add_column(overflow="fold")  # A JSON text has long words, of which none may be lost.
         for row in rows:
             grid.add_row(*row)
         self._console.print(grid)

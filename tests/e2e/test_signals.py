@@ -18,7 +18,9 @@ BOUND_S = 60
 
 SERVER = """
 import logging
+import signal
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from mcp_baton.local.httpd import Function, LocalServer
@@ -35,6 +37,9 @@ def gate():
 def app(request, exchange):
     if request.path == "/leave-a-thread":
         ThreadPoolExecutor(1).submit(gate)
+        return HttpResponse(200)
+    if request.path == "/take-the-signal":
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
         return HttpResponse(200)
     sink = exchange.open_stream(200, {})
     sink.write(b"first")
@@ -132,4 +137,10 @@ def test_a_thread_that_a_request_left_behind_does_not_keep_the_server(running: R
     with closing(running.request("/leave-a-thread")) as client:
         assert client.getresponse().status == 200
     running.send(signal.SIGTERM)
+    assert running.exit_code() == 0
+
+
+def test_a_signal_that_reaches_another_thread_than_the_waiting_one_is_taken(running: Running) -> None:
+    with closing(running.request("/take-the-signal")) as client:
+        assert client.getresponse().status == 200
     assert running.exit_code() == 0

@@ -17,7 +17,7 @@ from mcp_baton.tasks.record import (
     StepStatus,
     TaskRecord,
     TaskStatus,
-    step_statuses,
+    steps_of,
     timestamp,
 )
 from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite, TaskStore
@@ -41,9 +41,7 @@ def done(index: int, result: object = None) -> StepWrite:
 
 
 def statuses(task: TaskRecord) -> list[str]:
-    progress = task.variables[PROGRESS]
-    assert isinstance(progress, dict)
-    return [step["status"] for step in step_statuses(progress)]
+    return [step["status"] for step in steps_of(task)]
 
 
 def finish(store: TaskStore, task: TaskRecord, how: str) -> TaskRecord:

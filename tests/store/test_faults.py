@@ -25,6 +25,7 @@ from mcp_baton.tasks.store import Batch, StepWrite, TaskStore
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
+
     from tests.store.conftest import Engine, Requests
 
 PENDING, COMPLETED = StepStatus.PENDING, StepStatus.COMPLETED

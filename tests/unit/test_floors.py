@@ -30,7 +30,7 @@ AWS_SDK = frozenset({"boto3", "botocore", "moto"})
 AWS_SDK_USERS = ("tasks/dynamodb*.py", "tasks/table.py", "aws.py", "local/*")
 NETWORK = frozenset({"http", "httpx", "requests", "socket", "ssl", "urllib", "urllib3"})
 NETWORK_FREE = ("protocol/*", "tasks/*", "workflow/*", "server/*")
-HARMLESS = frozenset({"http", "http.HTTPStatus", "urllib.parse", "urllib.parse.unquote"})
+HARMLESS = frozenset({"http", "http.HTTPStatus", *(f"urllib.parse{name}" for name in ("", ".quote", ".unquote"))})
 SLOW = ("asyncio", "boto3", "botocore", "http.client", "moto", "pydantic")
 """Imports that a cold start would pay for: only inside the functions that need them."""
 

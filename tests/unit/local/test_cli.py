@@ -16,6 +16,7 @@ from mcp_baton.local.cli import main
         (["serve", "app.py", "--port", "http"], "'http' is not a port"),
         (["serve", "app.py", "--dynamodb", "localhost:8000"], "neither 'embedded' nor a URL"),
         (["serve", "app.py", "--dynamodb", "ftp://localhost"], "neither 'embedded' nor a URL"),
+        (["serve", "app.py", "--table", "my tasks"], "not a table's name"),
         (["serve", "app.py", "--owner-header", "X User"], "not the name of a header"),
         (["serve", "app.py", "--owner-header", ""], "not the name of a header"),
         (["serve", "app.py", "--timeout", "0"], "not a time in seconds"),

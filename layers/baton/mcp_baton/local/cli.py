@@ -65,7 +65,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="embedded|URL",
         help="where the tasks are kept: in this process, gone when it ends, or a DynamoDB's URL (default: %(default)s)",
     )
-    serve.add_argument("--table", default="baton", help="the table, created if missing (default: %(default)s)")
+    serve.add_argument(
+        "--table", type=_table, default="baton", help="the table, created if missing (default: %(default)s)"
+    )
     serve.add_argument(
         "--owner-header",
         type=_header,
@@ -91,6 +93,12 @@ def _port(text: str) -> int:
 def _database(text: str) -> str:
     if text != "embedded" and not re.fullmatch(r"https?://[^\s/?#]+/?", text):
         raise argparse.ArgumentTypeError(f"{text!r} is neither 'embedded' nor a URL such as http://127.0.0.1:8001")
+    return text
+
+
+def _table(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_.-]{3,255}", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a table's name: use 3 to 255 of A-Z a-z 0-9 _ . -")
     return text
 
 

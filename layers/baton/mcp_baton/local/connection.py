@@ -40,7 +40,6 @@ class Connection(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     server_version = "Baton"
-    sys_version = ""
     disable_nagle_algorithm = True
     timeout = 75
     server: "LocalServer"
@@ -96,9 +95,14 @@ class Connection(BaseHTTPRequestHandler):
         self._refuse(Refused(code, message or self.responses.get(code, ("refused", ""))[0]))
 
     @override
-    def log_message(self, format: str, *args: Any) -> None:
-        """Log a request that was answered."""
-        logger.info(format, *args)
+    def version_string(self) -> str:
+        """The `Server` header."""
+        return self.server_version
+
+    @override
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        """Log a request with the status of its answer. The line is the client's: control characters are escaped."""
+        logger.info("%r %d", self.requestline, code)
 
     def _serve(self) -> None:
         with self.server.in_flight():

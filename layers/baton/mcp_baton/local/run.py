@@ -7,9 +7,10 @@ command. Both stop accepting connections and give the requests that are being an
 import logging
 import os
 import signal
+import socket
 import threading
-from collections.abc import Callable
-from queue import SimpleQueue
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from mcp_baton.local.httpd import LocalServer
 
@@ -29,14 +30,11 @@ def run(server: LocalServer, ready: Callable[[], None]) -> int:
     Returns:
         The exit code. The process should end with it at once (`end_by_force`).
     """
-    signals: SimpleQueue[int] = SimpleQueue()  # Unlike an `Event`, it may be written to from within a signal handler.
-    for number in EXIT_CODES:
-        signal.signal(number, lambda received, _frame: signals.put(received))
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, name="accept", daemon=True).start()
-    ready()
-    received = signal.Signals(signals.get())
-    for number in EXIT_CODES:
-        signal.signal(number, signal.SIG_DFL)  # A second signal ends the process at once.
+    with _signals_taken() as taken:
+        serve_forever = threading.Thread(target=server.serve_forever, args=(0.1,), name="accept", daemon=True)
+        serve_forever.start()
+        ready()
+        received = _next(taken)
     logger.info("%s: stopping", received.name)
     _stop(server)
     return EXIT_CODES[received]
@@ -50,6 +48,34 @@ def end_by_force(code: int) -> None:
     timer = threading.Timer(GRACE_S, os._exit, [code])
     timer.daemon = True
     timer.start()
+
+
+@contextmanager
+def _signals_taken() -> Iterator[socket.socket]:
+    """Both signals' numbers arrive at this socket, one byte each; afterwards they end the process at once.
+
+    Waiting for them at a lock, an event or a queue would not do: the handler of a signal that comes just before the
+    wait begins would run when the wait is over, that is, never. A byte in a socket is there before the wait, too.
+    """
+    receiver, sender = socket.socketpair()
+    sender.setblocking(False)
+    with receiver, sender:
+        signal.set_wakeup_fd(sender.fileno())
+        for number in EXIT_CODES:
+            signal.signal(number, lambda _number, _frame: None)
+        try:
+            yield receiver
+        finally:
+            signal.set_wakeup_fd(-1)
+            for number in EXIT_CODES:
+                signal.signal(number, signal.SIG_DFL)
+
+
+def _next(taken: socket.socket) -> signal.Signals:
+    while True:
+        number = taken.recv(1)[0]
+        if number in EXIT_CODES:  # Other signals that the served file listens to come this way as well.
+            return signal.Signals(number)
 
 
 def _stop(server: LocalServer) -> None:

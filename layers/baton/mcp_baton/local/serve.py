@@ -1,5 +1,6 @@
 """`baton serve`: the composition root of the local server (contract section 10)."""
 
+import errno
 import logging
 import os
 import sys
@@ -88,8 +89,9 @@ def _bind(options: Options, function: Function) -> LocalServer:
     try:
         return LocalServer(options.host, options.port, function)
     except OSError as error:
+        remedy = ": --port 0 takes a free one" if error.errno == errno.EADDRINUSE else ""
         reason = error.strerror or str(error)
-        raise ServeError(f"cannot listen on {options.host} port {options.port}: {reason}. Try --port 0") from error
+        raise ServeError(f"cannot listen on {options.host} port {options.port}: {reason}{remedy}") from error
 
 
 def _announce(host: str, port: int) -> None:

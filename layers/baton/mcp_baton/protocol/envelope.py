@@ -5,6 +5,7 @@ handshake revisions 2025-11-25, basic/transports (Protocol Version Header).
 """
 
 import binascii
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -44,6 +45,8 @@ _NAME_FIELDS: Mapping[str, str] = {
     "tasks/cancel": "taskId",
 }
 """Where the value of the `Mcp-Name` header stands in the params, by method."""
+
+_SENTINEL: Final = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
 
 
 class Era(StrEnum):
@@ -143,10 +146,11 @@ def _header_mismatch(message: Request, revision: str, headers: Mapping[str, str]
 
 def decode_header(value: str) -> str | None:
     """A header's value, taken out of the `=?base64?…?=` sentinel where it stands in one; `None` for a broken one."""
-    if not (value.startswith("=?base64?") and value.endswith("?=") and len(value) > len("=?base64?")):
+    sentinel = _SENTINEL.fullmatch(value)
+    if sentinel is None:
         return value
     try:
-        return binascii.a2b_base64(value[len("=?base64?") : -len("?=")], strict_mode=True).decode()
+        return binascii.a2b_base64(sentinel[1], strict_mode=True).decode()
     except ValueError:
         return None
 

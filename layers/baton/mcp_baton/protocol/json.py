@@ -1,7 +1,8 @@
 """JSON values: their type, and the one way Baton writes and reads them."""
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 
 type Json = str | int | float | bool | Sequence[Json] | Mapping[str, Json] | None
 type JsonObject = Mapping[str, Json]
@@ -38,10 +39,11 @@ def loads(text: str | bytes) -> Json:
     """The value of a JSON text.
 
     Raises:
-        ValueError: the text is not JSON (RFC 8259; `NaN` and the infinities are not), or is nested too deep.
+        ValueError: the text is not JSON (RFC 8259; `NaN` and the infinities are not), is nested too deep, or holds a
+            number that is too large for a float.
     """
     try:
-        value: Json = json.loads(text, parse_constant=_refuse_constant)
+        value: Json = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
     except RecursionError as error:
         raise ValueError("nested too deep") from error
     return value
@@ -49,3 +51,31 @@ def loads(text: str | bytes) -> Json:
 
 def _refuse_constant(name: str) -> object:
     raise ValueError(f"{name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    # Python reads 1e999 as infinity, which could not be written again.
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text} is too large for a number")
+    return number
+
+
+def is_deeper_than(value: Json, levels: int) -> bool:
+    """Whether lists and objects are nested in more levels than these. Does not recurse."""
+    layer: list[Json] = [value] if _is_container(value) else []
+    for _ in range(levels):
+        layer = [child for item in layer for child in _children(item) if _is_container(child)]
+        if not layer:
+            return False
+    return bool(layer)
+
+
+def _is_container(value: Json) -> bool:
+    return isinstance(value, dict | list)
+
+
+def _children(value: Json) -> Iterable[Json]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()

@@ -3,12 +3,12 @@
 MCP basic/index, Messages. Pure.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.codes import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
-from mcp_baton.protocol.json import Json, JsonObject, loads
+from mcp_baton.protocol.json import Json, JsonObject, is_deeper_than, loads
 
 MAX_DEPTH = 64
 """Levels of nesting that a body may have (contract section 8)."""
@@ -68,7 +68,8 @@ def parse_body(body: bytes) -> Message | list[Message]:
         value = loads(body.decode())
     except ValueError as error:
         raise ProtocolError(PARSE_ERROR, "Parse error: the body is not JSON in UTF-8") from error
-    if _is_deeper_than(value, MAX_DEPTH, body):
+    # A body of few brackets cannot nest deep, which spares most bodies the walk.
+    if body.count(b"[") + body.count(b"{") > MAX_DEPTH and is_deeper_than(value, MAX_DEPTH):
         raise ProtocolError(INVALID_REQUEST, f"Invalid request: the body is nested deeper than {MAX_DEPTH} levels")
     if isinstance(value, list):
         if not value:
@@ -113,24 +114,6 @@ def _malformed(message_id: RequestId | None, cause: str) -> Malformed:
 
 def _as_id(value: Json) -> RequestId | None:
     return value if isinstance(value, str | int) and not isinstance(value, bool) else None
-
-
-def _is_deeper_than(value: Json, levels: int, body: bytes) -> bool:
-    """Whether a value is nested deeper. Few brackets cannot nest deep, which spares most bodies the walk."""
-    if body.count(b"[") + body.count(b"{") <= levels:
-        return False
-    layer: list[Json] = [value]
-    for _ in range(levels + 1):
-        layer = [child for item in layer for child in _children(item)]
-        if not layer:
-            return False
-    return True
-
-
-def _children(value: Json) -> Sequence[Json]:
-    if isinstance(value, dict):
-        return list(value.values())
-    return value if isinstance(value, list) else ()
 
 
 def result_message(request_id: RequestId, result: JsonObject) -> dict[str, Json]:

@@ -9,7 +9,7 @@ from typing import Any, cast
 from mcp_baton.exceptions import WorkflowError
 from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.tasks.record import SCHEMA_VERSION, Progress, StepProgress, StepStatus
-from mcp_baton.workflow.sources import Constant, PromptArg, Source, StepOutput, placeholders, sources_in
+from mcp_baton.workflow.sources import Constant, PromptArg, Source, StepOutput, TaskVariable, placeholders, sources_in
 
 MAX_STEPS = 100
 """Steps that one workflow may have: what one `UpdateExpression` of 4 KB surely holds."""
@@ -59,6 +59,8 @@ class Step:
     checkpoint: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
+        if isinstance(self.resources, str):
+            raise TypeError(f"step {self.name!r}: resources is a list of URIs; write resources=[{self.resources!r}]")
         _freeze(
             self,
             arguments=MappingProxyType(dict(self.arguments or {})),
@@ -186,12 +188,27 @@ def _step_faults(step: Step, parameters: Mapping[str, frozenset[str]], arguments
     else:
         for name in step.arguments.keys() - parameters[step.tool]:
             yield f"the tool {step.tool!r} has no parameter {name!r}"
-    for source in (*step.arguments.values(), *step.template_bindings.values()):
-        if isinstance(source, PromptArg) and source.name not in arguments:
-            yield f"prompt_arg({source.name!r}) names no argument of the workflow"
+    for name, source in (*step.arguments.items(), *step.template_bindings.items()):
+        yield from _source_faults(name, source, arguments)
     for name in {name for uri in step.resources for name in placeholders(uri)} - arguments:
         if name not in step.template_bindings:
             yield f"the resource placeholder {{{name}}} has no template binding"
+
+
+def _source_faults(name: str, source: object, arguments: frozenset[str]) -> Iterator[str]:
+    match source:
+        case PromptArg(argument):
+            if argument not in arguments:
+                yield f"prompt_arg({argument!r}) names no argument of the workflow"
+        case Constant(value):
+            try:
+                dumps(value)
+            except (TypeError, ValueError) as error:
+                yield f"the constant for {name!r} is not JSON: {error}"
+        case StepOutput() | TaskVariable():
+            pass
+        case _:
+            yield f"{name!r} is given {source!r}, which is no data source; write constant({source!r})"
 
 
 def _reference_faults(workflow: Workflow, step: Step, before: set[str]) -> Iterator[str]:

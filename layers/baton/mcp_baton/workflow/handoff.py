@@ -13,8 +13,8 @@ from mcp_baton.workflow.pause import (
     UnresolvableParams,
     UnresolvedDependency,
 )
-from mcp_baton.workflow.resolve import Known, NoField, NoOutput, NotGiven, NoVariable, resolve
-from mcp_baton.workflow.sources import Found, Source, as_text, fill
+from mcp_baton.workflow.resolve import Known, NoField, NoOutput, NotGiven, NoVariable, needed_in_uris, resolve
+from mcp_baton.workflow.sources import Found, PromptArg, as_text, fill, fill_uri
 
 
 class Requirements(Protocol):
@@ -100,14 +100,14 @@ def preview_arguments(step: Step, workflow: Workflow, known: Known, tools: Requi
 
 def preview_uris(step: Step, workflow: Workflow, known: Known) -> list[str]:
     """The URIs of a step's resources as far as they are known, with placeholders in them."""
-    texts = dict(known.texts)
-    texts.update({name: _preview(source, workflow, known) for name, source in step.template_bindings.items()})
-    return [fill(uri, texts) for uri in step.resources]
-
-
-def _preview(source: Source, workflow: Workflow, known: Known) -> str:
-    resolution = resolve(source, workflow, known)
-    return as_text(resolution.value) if isinstance(resolution, Found) else _placeholder(resolution)
+    texts, notes = dict(known.texts), {}
+    for name in needed_in_uris(step):
+        resolution = resolve(step.template_bindings.get(name, PromptArg(name)), workflow, known)
+        if isinstance(resolution, Found):
+            texts[name] = as_text(resolution.value) if name in step.template_bindings else known.texts[name]
+        else:
+            notes[name] = _placeholder(resolution)
+    return [fill_uri(uri, texts, notes) for uri in step.resources]
 
 
 def _placeholder(missing: NotGiven | NoOutput | NoField | NoVariable) -> str:

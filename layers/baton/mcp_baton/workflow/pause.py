@@ -5,6 +5,15 @@ from typing import ClassVar
 
 from mcp_baton.protocol.json import Json, JsonObject
 
+MAX_TEXT = 4_000
+"""Characters of a text in a stored reason. The reason is never dropped for want of room, so it must not take much."""
+
+MAX_FIELDS = 20
+"""Invalid fields in a stored reason: enough to see what is wrong."""
+
+MAX_FIELD_TEXT = 500
+"""Characters of an invalid field's path, and of what is wrong with it."""
+
 
 @dataclass(frozen=True, slots=True)
 class UnresolvableParams:
@@ -40,7 +49,10 @@ class SchemaMismatch:
 
     def to_json(self) -> JsonObject:
         """The wire form."""
-        invalid: list[Json] = [{"field": item.field, "problem": item.problem} for item in self.invalid_fields]
+        invalid: list[Json] = [
+            {"field": item.field[:MAX_FIELD_TEXT], "problem": item.problem[:MAX_FIELD_TEXT]}
+            for item in self.invalid_fields[:MAX_FIELDS]
+        ]
         return _blocked(self, {"missingFields": list(self.missing_fields), "invalidFields": invalid})
 
 
@@ -59,7 +71,7 @@ class ToolFailed:
         return {
             "type": self.type,
             "failedStep": self.step,
-            "error": self.error,
+            "error": self.error if len(self.error) <= MAX_TEXT else f"{self.error[:MAX_TEXT]} …",
             "retryable": self.retryable,
             "suggestedTool": self.suggested_tool,
         }

@@ -16,9 +16,10 @@ from mcp_baton.workflow.sources import (
     TaskVariable,
     as_text,
     copy_json,
-    fill,
     fill_json,
+    fill_uri,
     lookup,
+    placeholders,
 )
 
 
@@ -109,10 +110,17 @@ def resolve_uris(step: Step, workflow: Workflow, known: Known) -> list[str] | Pa
     values = _resolve_all(step.template_bindings, step, workflow, known, step.tool or "")
     if not isinstance(values, dict):
         return values
-    for name in step.template_bindings.keys() - values.keys():
-        return UnresolvableParams(step.name, name, step.tool or "")
-    texts = {**known.texts, **{name: as_text(value) for name, value in values.items()}}
-    return [fill(uri, texts) for uri in step.resources]
+    texts = {name: text for name, text in known.texts.items() if name not in step.template_bindings}
+    texts.update({name: as_text(value) for name, value in values.items()})
+    for name in needed_in_uris(step):
+        if name not in texts:
+            return UnresolvableParams(step.name, name, step.tool or "")
+    return [fill_uri(uri, texts) for uri in step.resources]
+
+
+def needed_in_uris(step: Step) -> list[str]:
+    """The names for which a step's URIs need a value, in a fixed order."""
+    return sorted({name for uri in step.resources for name in placeholders(uri)})
 
 
 def _resolve_all(

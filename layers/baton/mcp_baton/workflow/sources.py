@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from urllib.parse import quote
 
 from mcp_baton.protocol.json import Json, dumps
 
@@ -96,6 +97,28 @@ def _is_index(key: str, length: int) -> bool:
 def fill(text: str, values: Mapping[str, str]) -> str:
     """Replace each `{name}` that `values` knows; leave the others as they are."""
     return _PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), text)
+
+
+def fill_uri(uri: str, values: Mapping[str, str], notes: Mapping[str, str] | None = None) -> str:
+    """`fill` for a URI: values are percent-encoded, so that each reaches its template whole (RFC 6570, 3.2.2).
+
+    A value that begins the URI is put in as it is: it stands for the scheme and what follows.
+
+    Args:
+        uri: A URI with `{name}`s.
+        values: The values by name.
+        notes: Texts for a reader, put in as they are.
+    """
+    return _PLACEHOLDER.sub(lambda match: _in_uri(match, values, notes or {}), uri)
+
+
+def _in_uri(match: re.Match[str], values: Mapping[str, str], notes: Mapping[str, str]) -> str:
+    name = match[1]
+    if name in notes:
+        return notes[name]
+    if name not in values:
+        return match[0]
+    return values[name] if match.start() == 0 else quote(values[name], safe="", errors="replace")
 
 
 def placeholders(text: str) -> frozenset[str]:

@@ -1,0 +1,125 @@
+"""The handler over every engine."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pytest
+
+from mcp_baton import Server
+from mcp_baton.aws import dynamodb_store, handler
+from mcp_baton.local.dynamodb import create_table, embedded_client, http_client
+from mcp_baton.settings import Settings
+from tests.e2e.support import Client, Era, Table
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+TABLES = count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """A DynamoDB; `url` is `None` for the one in this process."""
+
+    client: "DynamoDBClient"
+    url: str | None = None
+
+
+@dataclass(slots=True)
+class Requests:
+    """The names of the requests that were sent to DynamoDB, in order."""
+
+    sent: list[str] = field(default_factory=list)
+
+    def note(self, event_name: str, **_: object) -> None:
+        """Take down one request."""
+        self.sent.append(event_name.rpartition(".")[2])
+
+    def take(self) -> list[str]:
+        """The requests since the last look."""
+        taken, self.sent = self.sent, []
+        return taken
+
+
+class MakeClient(Protocol):
+    """Puts a server behind the real handler, over the test's table."""
+
+    def __call__(
+        self,
+        server: Server,
+        *,
+        owner: str | None = "alice",
+        era: Era = "2025",
+        remaining_ms: Callable[[], int] = ...,
+        table_name: str | None = None,
+        **settings: Any,
+    ) -> Client:
+        """A client of it; `settings` are the operator's, and a `table_name` is another table than the test's own."""
+
+
+@pytest.fixture(scope="session")
+def embedded_engine() -> Iterator[Engine]:
+    """moto in this process."""
+    with closing(embedded_client()) as client:
+        yield Engine(client)
+
+
+@pytest.fixture(scope="session")
+def ministack_engine(ministack_url: str) -> Iterator[Engine]:
+    """MiniStack over HTTP."""
+    with closing(http_client(ministack_url)) as client:
+        yield Engine(client, ministack_url)
+
+
+@pytest.fixture(params=["embedded", "ministack"])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    """Each engine in turn."""
+    chosen: Engine = request.getfixturevalue(f"{request.param}_engine")
+    return chosen
+
+
+@pytest.fixture(params=["2025", "2026"])
+def era(request: pytest.FixtureRequest) -> Era:
+    """Each era in turn."""
+    return "2025" if request.param == "2025" else "2026"
+
+
+@pytest.fixture
+def table(engine: Engine) -> Table:
+    """A table of the test's own, empty."""
+    name = f"e2e-{next(TABLES)}"
+    create_table(engine.client, name)
+    return Table(engine.client, name)
+
+
+@pytest.fixture
+def make_client(table: Table) -> MakeClient:
+    """Makes clients of servers over the test's table."""
+
+    def make(
+        server: Server,
+        *,
+        owner: str | None = "alice",
+        era: Era = "2025",
+        remaining_ms: Callable[[], int] = lambda: 30_000,
+        table_name: str | None = None,
+        **settings: Any,
+    ) -> Client:
+        name = table_name or table.name
+        chosen = Settings(table=name, **settings)
+        store = dynamodb_store(name, chosen, connect=lambda: table.client)
+        return Client(handler(server, settings=chosen, store=store), owner, era, remaining_ms)
+
+    return make
+
+
+@pytest.fixture
+def requests(engine: Engine, table: Table) -> Iterator[Requests]:
+    """What is sent from here on, repetitions included; not the making of the table."""
+    noted = Requests()
+    engine.client.meta.events.register("before-send.dynamodb", noted.note)
+    yield noted
+    engine.client.meta.events.unregister("before-send.dynamodb", noted.note)

@@ -1,0 +1,88 @@
+"""What the README and the pages beside it claim, where a test can tell."""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_baton import Server
+from mcp_baton.aws import dynamodb_store, handler
+from mcp_baton.local.dynamodb import create_table, embedded_client
+from mcp_baton.local.loader import load
+from mcp_baton.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+PAGES = [ROOT / "README.md", ROOT / "events" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """One invocation with half a minute left."""
+
+    aws_request_id: str = "0a2b7f2e-52d0-4a58-8a7e-1f2d3c4b5a69"
+
+    def get_remaining_time_in_millis(self) -> int:
+        return 30_000
+
+
+def block(language: str) -> str:
+    """The README's first code block in this language."""
+    found = re.search(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def get_prompt(server: Server, name: str, arguments: dict[str, str]) -> Any:
+    """The result of `prompts/get` through the real handler, as an anonymous caller."""
+    client = embedded_client()
+    create_table(client, "tasks")
+    settings = Settings(allow_anonymous=True)
+    lambda_handler = handler(server, settings=settings, store=dynamodb_store("tasks", settings, lambda: client))
+    params = {"name": name, "arguments": arguments}
+    event = {
+        "httpMethod": "POST",
+        "path": "/mcp",
+        "headers": {"Content-Type": "application/json"},
+        "body": json.dumps({"jsonrpc": "2.0", "id": 1, "method": "prompts/get", "params": params}),
+    }
+    return json.loads(lambda_handler(event, Context())["body"])["result"]
+
+
+def test_the_server_in_twenty_lines_pauses_with_the_handoff_that_is_shown(tmp_path: Path) -> None:
+    code = block("python")
+    file = tmp_path / "readme_server.py"
+    file.write_text(code)
+
+    prompt = get_prompt(load(str(file), Server), "borrow", {"title": "Gathering Moss"})
+
+    assert len([line for line in code.splitlines() if line]) <= 20
+    assert prompt["messages"][-1]["content"]["text"] == block("text").rstrip("\n")
+    assert prompt["_meta"]["pause_reason"]["missingFields"] == ["reader"]
+    assert [step["status"] for step in prompt["_meta"]["steps"]] == ["completed", "pending"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_to_a_file(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", page.read_text())
+    local = [link for link in links if "://" not in link]
+
+    assert [link for link in local if not (page.parent / link).exists()] == []
+
+
+def test_the_commands_that_are_named_are_targets_of_the_makefile() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+    assert set(re.findall(r"(?:^|`)make ([a-z-]+)", README, re.MULTILINE)) <= targets
+
+
+def test_the_parameters_that_are_named_are_the_templates() -> None:
+    template = (ROOT / "template.yaml").read_text()
+    rows = re.findall(r"^\| (`[A-Z][A-Za-z]+`(?:, `[A-Z][A-Za-z]+`)*) \|", README, re.MULTILINE)
+    named = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+
+    assert named
+    assert [name for name in named if f"\n  {name}:\n    Type: " not in template] == []

@@ -1,0 +1,191 @@
+"""What the store costs: exactly these requests, counted on the way to DynamoDB (contract section 7)."""
+
+import pytest
+
+from mcp_baton import Server, Step, ToolError, Workflow
+from mcp_baton.tasks.ids import new_task_id
+from tests.e2e.conftest import MakeClient, Requests
+from tests.e2e.support import Client, Era, Table
+
+RUN = ["PutItem", "UpdateItem"]
+LONG = "a step with quite a long name, such as people give who want to be understood, number "
+
+
+def flows_server() -> Server:
+    server = Server("s")
+
+    @server.tool
+    def work(text: str = "done") -> str:
+        return text
+
+    @server.tool
+    def fails() -> None:
+        raise ToolError("no")
+
+    @server.resource("docs://a")
+    def docs() -> str:
+        return "a"
+
+    @server.prompt
+    def greeting() -> str:
+        return "Hello"
+
+    def add(name: str, *steps: Step, durable: bool = True) -> None:
+        server.add_workflow(Workflow(name=name, description="work", steps=steps, durable=durable))
+
+    add("done", Step("one", tool="work"), Step("two", resources=["docs://a"]), Step("three", tool="work"))
+    add("paused", Step("one", tool="work"), Step("two", tool="fails"), Step("three", tool="work"))
+    add("plain", Step("one", tool="work"), durable=False)
+    add("long", *[Step(f"{LONG}{number}", tool="work") for number in range(60)])
+    add("long_paused", *[Step(f"{LONG}{number}", tool="work") for number in range(59)], Step("x", tool="fails"))
+    add("longest", *[Step(f"{LONG}{number}", tool="work") for number in range(100)])
+    add(
+        "checkpoints",
+        Step("one", tool="work", checkpoint=True),
+        Step("two", tool="work"),
+        Step("three", tool="work", checkpoint=True),
+        Step("four", tool="work"),
+    )
+    return server
+
+
+def paused(make_client: MakeClient, requests: Requests, era: Era = "2025") -> tuple[Client, str]:
+    client = make_client(flows_server(), era=era)
+    task = client.get_prompt("paused").task_id
+    requests.take()
+    return client, task
+
+
+@pytest.mark.parametrize("workflow", ["done", "paused", "long", "long_paused", "longest"])
+def test_a_run_is_one_put_and_one_update(make_client: MakeClient, requests: Requests, era: Era, workflow: str) -> None:
+    client = make_client(flows_server(), era=era)
+    answer = client.get_prompt(workflow)
+    assert requests.take() == RUN
+    assert client.variables(answer.task_id)["_workflow.progress"]["steps"][0]["status"] == "completed"
+    assert answer.meta.get("persisted") is None
+    assert set(answer.statuses[:-1]) <= {"completed", "failed"}
+
+
+def test_every_step_of_a_long_run_is_kept_by_its_one_update(make_client: MakeClient) -> None:
+    client = make_client(flows_server())
+    variables = client.variables(client.get_prompt("long").task_id)
+    assert len(variables["_workflow.progress"]["steps"]) == 60
+    assert all(step["status"] == "completed" for step in variables["_workflow.progress"]["steps"])
+    assert [variables[f"_workflow.result.{LONG}{number}"] for number in range(60)] == ["done"] * 60
+
+
+def test_a_checkpoint_is_one_update_more(make_client: MakeClient, requests: Requests) -> None:
+    make_client(flows_server()).get_prompt("checkpoints")
+    assert requests.take() == ["PutItem", "UpdateItem", "UpdateItem", "UpdateItem"]
+
+
+def test_a_checkpoint_is_written_right_after_its_step(make_client: MakeClient, table: Table) -> None:
+    server, seen = Server("s"), []
+
+    @server.tool
+    def look() -> str:
+        [item] = table.items
+        steps = item["variables"]["M"]["_workflow.progress"]["M"]["steps"]["L"]
+        seen.append([step["M"]["status"]["S"] for step in steps])
+        return "seen"
+
+    steps = [Step("one", tool="look", checkpoint=True), Step("two", tool="look"), Step("three", tool="look")]
+    server.add_workflow(Workflow(name="flow", description="look", steps=steps))
+    make_client(server).get_prompt("flow")
+    assert seen == [["pending"] * 3, ["completed", "pending", "pending"], ["completed", "pending", "pending"]]
+
+
+@pytest.mark.parametrize("workflow", ["plain"])
+def test_a_workflow_that_is_not_durable_costs_nothing(
+    make_client: MakeClient, requests: Requests, workflow: str
+) -> None:
+    make_client(flows_server()).get_prompt(workflow)
+    assert requests.take() == []
+
+
+@pytest.mark.parametrize("tool", ["work", "fails"])
+def test_a_continuation_is_one_get_and_one_update(
+    make_client: MakeClient, requests: Requests, era: Era, tool: str
+) -> None:
+    client, task = paused(make_client, requests, era)
+    assert client.call_tool(tool, task=task).meta["recorded"] is True
+    assert requests.take() == ["GetItem", "UpdateItem"]
+
+
+def test_a_continuation_of_a_long_workflow_is_one_get_and_one_update(
+    make_client: MakeClient, requests: Requests
+) -> None:
+    client = make_client(flows_server())
+    task = client.get_prompt("long_paused").task_id
+    requests.take()
+    assert client.call_tool("work", {"text": "again"}, task=task).meta["recorded"] is True
+    assert requests.take() == ["GetItem", "UpdateItem"]
+
+
+def test_a_call_that_cannot_be_recorded_is_one_get(make_client: MakeClient, requests: Requests) -> None:
+    client, task = paused(make_client, requests)
+    client.call_tool("work", task=new_task_id(0))
+    client.as_owner("bob").call_tool("work", task=task)
+    assert requests.take() == ["GetItem", "GetItem"]
+    client.call_tool("work", task="no id at all")
+    assert requests.take() == []
+
+
+def test_a_resume_is_one_get_and_one_update(make_client: MakeClient, requests: Requests, era: Era) -> None:
+    client, task = paused(make_client, requests, era)
+    client.get_prompt("paused", task=task)
+    assert requests.take() == ["GetItem", "UpdateItem"]
+    client.call_tool("fails", task=task)
+    requests.take()
+    client.get_prompt("done", task=task)
+    assert requests.take() == ["GetItem"]
+
+
+def test_tasks_get_result_and_update_are_one_get(make_client: MakeClient, requests: Requests) -> None:
+    client, task = paused(make_client, requests)
+    client.task("get", task)
+    client.task("result", task)
+    client.in_era("2026").task("get", task)
+    client.in_era("2026").task("update", task, inputResponses={})
+    assert requests.take() == ["GetItem"] * 4
+
+
+def test_tasks_cancel_is_one_update_whatever_becomes_of_it(
+    make_client: MakeClient, requests: Requests, era: Era
+) -> None:
+    client, task = paused(make_client, requests, era)
+    client.task("cancel", task)
+    assert requests.take() == ["UpdateItem"]
+    client.task("cancel", task)
+    assert requests.take() == ["UpdateItem"]
+    task = client.get_prompt("paused").task_id
+    requests.take()
+    client.task("cancel", task, result={})
+    assert requests.take() == ["UpdateItem"]
+
+
+def test_tasks_list_is_one_query_a_page(make_client: MakeClient, requests: Requests) -> None:
+    client = make_client(flows_server())
+    for _ in range(51):
+        client.get_prompt("done")
+    requests.take()
+    cursor = client.request("tasks/list").result["nextCursor"]
+    assert requests.take() == ["Query"]
+    client.request("tasks/list", {"cursor": cursor})
+    assert requests.take() == ["Query"]
+
+
+def test_a_limit_of_tasks_costs_one_query_a_creation(make_client: MakeClient, requests: Requests) -> None:
+    make_client(flows_server(), max_tasks_per_owner=3).get_prompt("done")
+    assert requests.take() == ["Query", *RUN]
+
+
+def test_what_needs_no_task_asks_nothing(make_client: MakeClient, requests: Requests, era: Era) -> None:
+    client = make_client(flows_server(), era=era)
+    for method in ("tools/list", "prompts/list", "resources/list", "resources/templates/list"):
+        assert client.request(method).status == 200
+    client.call_tool("work")
+    client.get_prompt("greeting")
+    client.request("resources/read", {"uri": "docs://a"})
+    assert client.get_prompt("done", {"unknown": "x"}).error["code"] == -32602
+    assert requests.take() == []

@@ -1,0 +1,279 @@
+"""`tasks/*` of workflow tasks, in both eras (contract section 6)."""
+
+import re
+from typing import Any
+
+import pytest
+
+from mcp_baton import Server, Step, ToolError, Workflow
+from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION
+from mcp_baton.tasks.ids import new_task_id
+from tests.e2e.conftest import MakeClient
+from tests.e2e.support import Answer, Client, Era, Table, related
+
+NOBODYS = new_task_id(0)
+TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+METHODS = {
+    "2025": ["get", "result", "cancel"],
+    "2026": ["get", "update", "cancel"],
+}
+
+
+def flow_server() -> Server:
+    server = Server("s")
+
+    @server.tool
+    def work() -> int:
+        return 1
+
+    @server.tool
+    def fails() -> None:
+        raise ToolError("no")
+
+    steps = [Step("one", tool="work"), Step("two", tool="fails")]
+    server.add_workflow(Workflow(name="done", description="work", steps=steps[:1]))
+    server.add_workflow(Workflow(name="paused", description="work", steps=steps))
+    return server
+
+
+def begin(make_client: MakeClient, era: Era, workflow: str = "paused") -> tuple[Client, str]:
+    client = make_client(flow_server(), era=era)
+    return client, client.get_prompt(workflow).task_id
+
+
+def ask(client: Client, method: str, task: str) -> Answer:
+    return client.task(method, task, **({"inputResponses": {}} if method == "update" else {}))
+
+
+@pytest.mark.parametrize(("workflow", "status"), [("paused", "working"), ("done", "completed")])
+def test_tasks_get_shows_the_task_in_the_words_of_2025(make_client: MakeClient, workflow: str, status: str) -> None:
+    client, task = begin(make_client, "2025", workflow)
+    result = client.task("get", task).result
+    created, updated = result.pop("createdAt"), result.pop("lastUpdatedAt")
+    assert TIMESTAMP.fullmatch(created)
+    assert TIMESTAMP.fullmatch(updated)
+    assert created <= updated
+    assert {**result, "_meta": None} == {
+        "taskId": task,
+        "status": status,
+        "ttl": 3_600_000,
+        "pollInterval": 5_000,
+        "_meta": None,
+    }
+
+
+@pytest.mark.parametrize(("workflow", "status"), [("paused", "working"), ("done", "completed")])
+def test_tasks_get_shows_the_task_in_the_words_of_2026_with_its_result_inlined(
+    make_client: MakeClient, workflow: str, status: str
+) -> None:
+    client, task = begin(make_client, "2026", workflow)
+    result = client.task("get", task).result
+    assert TIMESTAMP.fullmatch(result.pop("createdAt"))
+    assert TIMESTAMP.fullmatch(result.pop("lastUpdatedAt"))
+    expected = {"resultType": "complete", "taskId": task, "status": status, "ttlMs": 3_600_000, "pollIntervalMs": 5_000}
+    if workflow == "done":
+        expected["result"] = {"completed": True, "steps_completed": 1}
+    assert {**result, "_meta": None} == {**expected, "_meta": None}
+
+
+def test_tasks_get_gives_every_variable_in_meta(make_client: MakeClient, era: Era) -> None:
+    client, task = begin(make_client, era)
+    assert client.task("get", task).meta == {
+        "_workflow.progress": {
+            "goal": "paused: work",
+            "steps": [
+                {"name": "one", "tool": "work", "status": "completed"},
+                {"name": "two", "tool": "fails", "status": "failed"},
+            ],
+            "schemaVersion": 1,
+        },
+        "_workflow.result.one": 1,
+        "_workflow.result.two": {"error": "no"},
+        "_workflow.pause_reason": {
+            "type": "toolError",
+            "failedStep": "two",
+            "error": "no",
+            "retryable": False,
+            "suggestedTool": "fails",
+        },
+    }
+
+
+def test_tasks_result_of_a_paused_workflow_is_refused_at_once_with_its_progress(make_client: MakeClient) -> None:
+    client, task = begin(make_client, "2025")
+    answer = client.task("result", task)
+    assert answer.refusal == (200, -32600)
+    assert answer.error["data"] == {"status": "working", "progress": client.variables(task)["_workflow.progress"]}
+
+
+def test_tasks_result_of_a_completed_workflow_is_the_tasks_result(make_client: MakeClient) -> None:
+    client, task = begin(make_client, "2025", "done")
+    result = client.task("result", task).result
+    assert result == {"result": {"completed": True, "steps_completed": 1}, "_meta": related("2025", task)}
+
+
+def test_tasks_cancel_cancels_and_returns_the_task_in_2025(make_client: MakeClient) -> None:
+    client, task = begin(make_client, "2025")
+    result = client.task("cancel", task).result
+    assert (result["taskId"], result["status"]) == (task, "cancelled")
+    assert client.task("get", task).result["status"] == "cancelled"
+
+
+def test_tasks_cancel_is_acknowledged_with_nothing_in_2026(make_client: MakeClient) -> None:
+    client, task = begin(make_client, "2026")
+    answer = client.task("cancel", task)
+    assert {**answer.result, "_meta": None} == {"resultType": "complete", "_meta": None}
+    assert answer.meta == {}
+    assert client.task("get", task).result["status"] == "cancelled"
+
+
+def test_tasks_cancel_with_a_result_completes_the_task_with_it(make_client: MakeClient, era: Era) -> None:
+    client, task = begin(make_client, era)
+    given = {"answer": 42.0, "notes": [None, ""]}
+    result = client.task("cancel", task, result=given).result
+    assert result.get("status") == ("completed" if era == "2025" else None)
+    assert client.in_era("2025").task("result", task).result["result"] == given
+    shown = client.in_era("2026").task("get", task).result
+    assert (shown["status"], shown["result"]) == ("completed", given)
+
+
+def test_completing_a_task_leaves_its_variables_as_they_were(make_client: MakeClient, era: Era) -> None:
+    client, task = begin(make_client, era)
+    before = client.variables(task)
+    client.task("cancel", task, result={})
+    assert client.variables(task) == before
+
+
+@pytest.mark.parametrize("result", [None, "done", 5, [], True])
+def test_a_result_that_is_no_object_is_refused(make_client: MakeClient, era: Era, table: Table, result: Any) -> None:
+    client, task = begin(make_client, era)
+    answer = client.task("cancel", task, result=result)
+    assert answer.refusal == (200 if era == "2025" else 400, -32602)
+    assert table.statuses == ["working"]
+
+
+@pytest.mark.parametrize("first", [{}, {"result": {"kept": True}}])
+@pytest.mark.parametrize("second", [{}, {"result": {"kept": False}}])
+def test_a_terminal_task_is_never_left(
+    make_client: MakeClient, era: Era, table: Table, first: dict[str, Any], second: dict[str, Any]
+) -> None:
+    client, task = begin(make_client, era)
+    client.task("cancel", task, **first)
+    before = table.item(task)
+    answer = client.task("cancel", task, **second)
+    if era == "2025":
+        assert answer.refusal == (200, -32602)
+    else:
+        assert {**answer.result, "_meta": None} == {"resultType": "complete", "_meta": None}
+    assert table.item(task) == before
+
+
+def test_tasks_list_is_the_owners_newest_first(make_client: MakeClient) -> None:
+    client = make_client(flow_server())
+    made = [client.get_prompt(workflow).task_id for workflow in ("done", "paused", "done")]
+    client.as_owner("bob").get_prompt("done")
+    result = client.request("tasks/list").result
+    assert [(task["taskId"], task["status"]) for task in result["tasks"]] == [
+        (made[2], "completed"),
+        (made[1], "working"),
+        (made[0], "completed"),
+    ]
+    assert "nextCursor" not in result
+    shown = client.task("get", made[1]).result
+    del shown["_meta"]
+    assert result["tasks"][1] == shown
+
+
+def test_tasks_list_goes_on_from_its_cursor_and_no_task_is_left_out_or_repeated(make_client: MakeClient) -> None:
+    client = make_client(flow_server())
+    made = [client.get_prompt("done").task_id for _ in range(53)]
+    first = client.request("tasks/list").result
+    second = client.request("tasks/list", {"cursor": first["nextCursor"]}).result
+    assert [task["taskId"] for page in (first, second) for task in page["tasks"]] == made[::-1]
+    assert len(first["tasks"]) == 50
+    assert "nextCursor" not in second
+
+
+@pytest.mark.parametrize("cursor", ["nonsense", "", 5, {"a": 1}, NOBODYS])
+def test_a_cursor_that_no_list_gave_out_is_refused(make_client: MakeClient, cursor: Any) -> None:
+    assert make_client(flow_server()).request("tasks/list", {"cursor": cursor}).refusal == (200, -32602)
+
+
+def test_an_owner_without_tasks_has_an_empty_list(make_client: MakeClient) -> None:
+    client, _ = begin(make_client, "2025")
+    assert client.as_owner("carol").request("tasks/list").result == {"tasks": []}
+    assert client.as_owner(None).request("tasks/list").result == {"tasks": []}
+
+
+def test_expired_tasks_are_not_listed(make_client: MakeClient, table: Table) -> None:
+    client, task = begin(make_client, "2025")
+    kept = client.get_prompt("done").task_id
+    table.expire(task)
+    assert [item["taskId"] for item in client.request("tasks/list").result["tasks"]] == [kept]
+
+
+def test_tasks_update_acknowledges_and_changes_nothing(make_client: MakeClient, table: Table) -> None:
+    client, task = begin(make_client, "2026")
+    before = table.item(task)
+    answer = client.task("update", task, inputResponses={"unknown": {"action": "accept"}})
+    assert {**answer.result, "_meta": None} == {"resultType": "complete", "_meta": None}
+    assert table.item(task) == before
+
+
+def test_tasks_update_wants_the_responses_as_an_object(make_client: MakeClient) -> None:
+    client, task = begin(make_client, "2026")
+    assert client.task("update", task, inputResponses=[]).refusal == (400, -32602)
+
+
+@pytest.mark.parametrize(
+    ("asked_in", "method", "status"),
+    [("2025", "tasks/update", 200), ("2026", "tasks/list", 404), ("2026", "tasks/result", 404)],
+)
+def test_a_method_of_the_other_era_is_unknown(make_client: MakeClient, asked_in: Era, method: str, status: int) -> None:
+    client, task = begin(make_client, asked_in)
+    assert client.request(method, {"taskId": task}).refusal == (status, -32601)
+
+
+def test_unknown_expired_and_foreign_tasks_get_one_and_the_same_answer(
+    make_client: MakeClient, era: Era, table: Table
+) -> None:
+    client, expired = begin(make_client, era)
+    foreign = client.as_owner("bob").get_prompt("paused").task_id
+    table.expire(expired)
+    for method in METHODS[era]:
+        answers = [ask(client, method, task) for task in (NOBODYS, expired, foreign, "no id at all", "")]
+        assert {answer.body for answer in answers} == {answers[0].body}
+        assert answers[0].refusal == (200 if era == "2025" else 400, -32602)
+
+
+@pytest.mark.parametrize("task_id", [None, 5, ["x"], {}])
+def test_a_task_id_that_is_no_string_is_refused(make_client: MakeClient, era: Era, task_id: Any) -> None:
+    client = make_client(flow_server(), era=era)
+    for method in METHODS[era]:
+        answer = client.request(f"tasks/{method}", {"taskId": task_id, "inputResponses": {}})
+        assert answer.refusal == (200 if era == "2025" else 400, -32602)
+
+
+def test_a_client_of_2026_that_did_not_declare_the_extension_is_told_to(make_client: MakeClient) -> None:
+    client, task = begin(make_client, "2026")
+    for method in METHODS["2026"]:
+        params = {"taskId": task, "inputResponses": {}}
+        answer = client.request(f"tasks/{method}", params, {CAPABILITIES_KEY: {}})
+        assert answer.refusal == (400, -32021)
+        assert answer.error["data"] == {"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}}
+
+
+def test_what_the_server_can_do_with_tasks_is_advertised_in_each_eras_words(make_client: MakeClient) -> None:
+    client = make_client(flow_server())
+    handshake = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+    shaken = client.request("initialize", handshake).result["capabilities"]
+    assert shaken["tasks"]["list"] == {}
+    assert shaken["tasks"]["cancel"] == {}
+    discovered = client.in_era("2026").request("server/discover").result["capabilities"]
+    assert TASKS_EXTENSION in discovered["extensions"]
+
+
+def test_a_store_that_is_not_there_is_an_error_of_its_own(make_client: MakeClient, era: Era) -> None:
+    client = make_client(flow_server(), era=era, table_name="nowhere")
+    for method in METHODS[era]:
+        assert ask(client, method, NOBODYS).error["code"] == -32603

@@ -1,0 +1,332 @@
+"""What happens while a step runs, and when the function's time runs out (contract section 3)."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from queue import SimpleQueue
+from threading import Event
+from typing import Any
+
+import pytest
+
+from mcp_baton import Context, Server, Step, Workflow
+from mcp_baton.exceptions import Abandoned
+from mcp_baton.protocol.http import ClientGone
+from mcp_baton.transport.stream import stream_opener
+from tests.e2e.conftest import MakeClient
+from tests.e2e.support import BOUND_S, Answer, Client, Clock, Era, JsonDict, Table, events_in
+
+RESERVE_MS = 5_000
+LISTENING = {"progressToken": "t"}
+
+
+class Sink:
+    """The client's end of a stream: each message can be had as soon as it was written."""
+
+    def __init__(self) -> None:
+        self._messages: SimpleQueue[JsonDict] = SimpleQueue()
+
+    def open(self, status: int, headers: Mapping[str, str]) -> "Sink":
+        """Begin the answer."""
+        assert status == 200
+        assert headers["Content-Type"] == "text/event-stream"
+        return self
+
+    def write(self, data: bytes) -> None:
+        """Take what was sent."""
+        for message in events_in(data.decode()):
+            self._messages.put(message)
+
+    def next(self) -> JsonDict:
+        """The next message, as soon as it is there."""
+        return self._messages.get(timeout=BOUND_S)
+
+    def next_told(self) -> JsonDict:
+        """The params of the next message, a notification."""
+        params: JsonDict = self.next()["params"]
+        return params
+
+
+class Gone(Sink):
+    """A client that closes the connection at the first message."""
+
+    def write(self, data: bytes) -> None:
+        """Nobody is there."""
+        raise ClientGone(f"{len(data)} bytes were not sent")
+
+
+@pytest.fixture
+def streaming() -> Iterator[Callable[[Sink, Callable[[], Answer]], "Future[Answer]"]]:
+    """Sends a request whose answer goes to a sink, and does not wait for it."""
+    with ThreadPoolExecutor(1) as pool:
+
+        def send(sink: Sink, request: Callable[[], Answer]) -> "Future[Answer]":
+            def streamed() -> Answer:
+                stream_opener.set(sink.open)
+                return request()
+
+            return pool.submit(streamed)
+
+        yield send
+
+
+type Streaming = Callable[[Sink, Callable[[], Answer]], Future[Answer]]
+
+
+def one_step(server: Server, tool: str) -> None:
+    server.add_workflow(
+        Workflow(name="flow", description="work", steps=[Step("slow", tool=tool), Step("next", tool=tool)])
+    )
+
+
+def test_a_step_is_announced_while_it_runs(make_client: MakeClient, era: Era, streaming: Streaming) -> None:
+    seen = [Event(), Event()]
+    gates, server, sink = iter(seen), Server("s"), Sink()
+
+    @server.tool
+    def work() -> None:
+        # Without the client's having seen the announcement the step does not end.
+        assert next(gates).wait(BOUND_S)
+
+    one_step(server, "work")
+    client = make_client(server, era=era)
+    answer = streaming(sink, lambda: client.get_prompt("flow", meta=LISTENING))
+    for event, message in zip(seen, ["Step 1/2: slow", "Step 2/2: next"], strict=True):
+        assert sink.next_told()["message"] == message
+        event.set()
+    assert sink.next()["result"]["_meta"]["task_status"] == "completed"
+    assert answer.result(BOUND_S).body == ""
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_tools_progress_arrives_while_it_runs(
+    make_client: MakeClient, era: Era, streaming: Streaming, is_async: bool
+) -> None:
+    seen, server, sink = Event(), Server("s"), Sink()
+
+    def work(ctx: Context) -> bool:
+        ctx.report_progress(1, 2, "half way")
+        return seen.wait(BOUND_S)
+
+    async def work_async(ctx: Context) -> bool:
+        await ctx.report_progress(1, 2, "half way")
+        return await asyncio.to_thread(seen.wait, BOUND_S)
+
+    server.tool(name="work")(work_async if is_async else work)
+    client = make_client(server, era=era)
+    streaming(sink, lambda: client.call_tool("work", meta=LISTENING))
+    assert sink.next_told() == {"progressToken": "t", "progress": 1, "total": 2, "message": "half way"}
+    seen.set()
+    assert sink.next()["result"]["structuredContent"] == {"result": True}
+
+
+def test_a_client_that_goes_away_does_not_stop_a_run(
+    make_client: MakeClient, streaming: Streaming, table: Table
+) -> None:
+    server = Server("s")
+
+    @server.tool
+    def work() -> int:
+        return 1
+
+    one_step(server, "work")
+    client = make_client(server)
+    streaming(Gone(), lambda: client.get_prompt("flow", meta=LISTENING)).result(BOUND_S)
+    assert table.statuses == ["completed"]
+
+
+def test_a_client_that_goes_away_has_its_continuation_recorded(
+    make_client: MakeClient, streaming: Streaming, table: Table
+) -> None:
+    server, broken = Server("s"), Event()
+
+    @server.tool
+    def work(ctx: Context) -> int:
+        ctx.report_progress(1)
+        return 1 // (not broken.is_set())
+
+    one_step(server, "work")
+    client = make_client(server)
+    broken.set()
+    task = client.get_prompt("flow").task_id
+    broken.clear()
+    streaming(Gone(), lambda: client.call_tool("work", task=task, meta=LISTENING)).result(BOUND_S)
+    assert client.variables(task)["_workflow.result.slow"] == 1
+
+
+def test_without_time_to_start_not_even_the_first_step_is_run(make_client: MakeClient, era: Era, table: Table) -> None:
+    server = Server("s")
+
+    @server.tool
+    def work() -> None:
+        raise AssertionError("it must not be called")
+
+    one_step(server, "work")
+    answer = make_client(server, era=era, remaining_ms=lambda: 700, write_reserve_ms=700).get_prompt("flow")
+    assert answer.meta["pause_reason"] == {
+        "type": "deadlineExceeded",
+        "blockedStep": "slow",
+        "suggestedTool": "work",
+    }
+    assert answer.statuses == ["pending", "pending"]
+    assert table.statuses == ["working"]
+
+
+class Stuck:
+    """A tool that the function's time runs out on: what it did afterwards, once it was let go."""
+
+    def __init__(self, clock: Clock, act: Callable[[Context], object]) -> None:
+        self._clock = clock
+        self._act = act
+        self.let_go = Event()
+        self.ended = Event()
+        self.raised: BaseException | None = None
+        self.runs_out = True
+
+    def run(self, ctx: Context) -> str:
+        """Let the time run out, wait to be let go, then do something with the context."""
+        if not self.runs_out:
+            return "in time"
+        variables = ctx.task
+        self._clock.ms = RESERVE_MS
+        # A word to the client makes the request's thread look at the clock.
+        ctx.report_progress(1)
+        assert self.let_go.wait(BOUND_S)
+        try:
+            self._act(ctx)
+        except BaseException as error:
+            self.raised = error
+            raise
+        finally:
+            if variables is not None:
+                variables["late"] = True
+            self.ended.set()
+        return "late"
+
+
+def stuck_client(
+    make_client: MakeClient, era: Era, act: Callable[[Context], object] = lambda _: None
+) -> tuple[Client, Clock, Stuck]:
+    server, clock = Server("s"), Clock()
+    stuck = Stuck(clock, act)
+
+    @server.tool
+    def work(ctx: Context) -> str:
+        return stuck.run(ctx)
+
+    one_step(server, "work")
+    return make_client(server, era=era, remaining_ms=clock), clock, stuck
+
+
+TIMED_OUT = {
+    "type": "toolError",
+    "failedStep": "slow",
+    "error": "timed out",
+    "retryable": False,
+    "suggestedTool": "work",
+}
+
+
+def test_a_tool_that_is_still_running_when_the_write_reserve_begins_is_abandoned(
+    make_client: MakeClient, era: Era
+) -> None:
+    client, _, stuck = stuck_client(make_client, era)
+    answer = client.get_prompt("flow", meta=LISTENING)
+    assert not stuck.ended.is_set()
+    assert answer.meta["pause_reason"] == TIMED_OUT
+    assert answer.statuses == ["failed", "pending"]
+    variables = client.variables(answer.task_id)
+    assert variables["_workflow.pause_reason"] == TIMED_OUT
+    assert variables["_workflow.result.slow"] == {"error": "timed out"}
+    stuck.let_go.set()
+    assert stuck.ended.wait(BOUND_S)
+
+
+def test_what_an_abandoned_tool_returns_and_sets_is_discarded(make_client: MakeClient, table: Table) -> None:
+    client, clock, stuck = stuck_client(make_client, "2025")
+    task = client.get_prompt("flow", meta=LISTENING).task_id
+    before = table.item(task)
+    stuck.let_go.set()
+    assert stuck.ended.wait(BOUND_S)
+    assert table.item(task) == before
+    clock.ms, stuck.runs_out = 30_000, False
+    answer = client.get_prompt("flow", task=task)
+    assert answer.meta["task_status"] == "completed"
+    variables = client.variables(task)
+    assert variables["_workflow.result.slow"] == "in time"
+    assert "late" not in variables
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda ctx: ctx.report_progress(2),
+        lambda ctx: ctx.log("info", "still here"),
+        lambda ctx: ctx.remaining_ms(),
+        lambda ctx: ctx.task,
+    ],
+    ids=["report_progress", "log", "remaining_ms", "task"],
+)
+def test_an_abandoned_tool_is_stopped_at_the_next_use_of_its_context(
+    make_client: MakeClient, act: Callable[[Context], Any]
+) -> None:
+    client, _, stuck = stuck_client(make_client, "2025", act)
+    client.get_prompt("flow", meta=LISTENING)
+    assert stuck.raised is None
+    stuck.let_go.set()
+    assert stuck.ended.wait(BOUND_S)
+    assert isinstance(stuck.raised, Abandoned)
+
+
+def test_a_continuation_whose_tool_does_not_end_is_recorded_as_timed_out(make_client: MakeClient, era: Era) -> None:
+    client, clock, stuck = stuck_client(make_client, era)
+    clock.ms = 0
+    task = client.get_prompt("flow").task_id
+    clock.ms = 30_000
+    answer = client.call_tool("work", task=task, meta=LISTENING)
+    assert answer.result["isError"] is True
+    assert answer.result["content"] == [{"type": "text", "text": "timed out"}]
+    assert answer.meta["recorded"] is True
+    assert answer.meta["pause_reason"] == TIMED_OUT
+    stuck.let_go.set()
+    assert stuck.ended.wait(BOUND_S)
+
+
+def test_a_tool_that_says_nothing_is_abandoned_too(make_client: MakeClient) -> None:
+    server, let_go, started = Server("s"), Event(), Event()
+
+    def remaining() -> int:
+        """Once the tool runs: 20 ms more than the reserve, then 10, then nothing."""
+        return next(reads) if started.is_set() else 30_000
+
+    reads = iter([RESERVE_MS + 20, RESERVE_MS + 10, *[RESERVE_MS] * 100])
+
+    @server.tool
+    def work(ctx: Context) -> None:
+        started.set()
+        ctx.report_progress(1)
+        let_go.wait(BOUND_S)
+
+    one_step(server, "work")
+    answer = make_client(server, remaining_ms=remaining).get_prompt("flow", meta=LISTENING)
+    assert answer.meta["pause_reason"] == TIMED_OUT
+    let_go.set()
+
+
+def test_an_abandoned_coroutine_is_cancelled(make_client: MakeClient, era: Era) -> None:
+    server, clock, cancelled = Server("s"), Clock(), Event()
+
+    @server.tool
+    async def work(ctx: Context) -> None:
+        clock.ms = RESERVE_MS
+        await ctx.report_progress(1)
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    one_step(server, "work")
+    answer = make_client(server, era=era, remaining_ms=clock).get_prompt("flow", meta=LISTENING)
+    assert answer.meta["pause_reason"] == TIMED_OUT
+    assert cancelled.wait(BOUND_S)

@@ -1,0 +1,203 @@
+"""A request's era, revision, capabilities and wishes, made out from the request alone."""
+
+import base64
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_baton.protocol.codes import HEADER_MISMATCH, HTTP_STATUS, INVALID_PARAMS, UNSUPPORTED_PROTOCOL_VERSION
+from mcp_baton.protocol.envelope import (
+    CAPABILITIES_KEY,
+    HANDSHAKE_REVISIONS,
+    LOG_LEVEL_KEY,
+    REVISIONS,
+    TASKS_EXTENSION,
+    VERSION_KEY,
+    Envelope,
+    Era,
+    Refusal,
+    classify,
+    decode_header,
+)
+from mcp_baton.protocol.jsonrpc import Notification, Request
+
+STATELESS = "2026-07-28"
+META: dict[str, Any] = {VERSION_KEY: STATELESS, CAPABILITIES_KEY: {}}
+
+
+def request(method: str = "tools/list", meta: Any = None, **params: Any) -> Request:
+    return Request(1, method, params if meta is None else {**params, "_meta": meta})
+
+
+def headers(method: str = "tools/list", version: str = STATELESS, **more: str) -> dict[str, str]:
+    return {"mcp-protocol-version": version, "mcp-method": method, **{k.replace("_", "-"): v for k, v in more.items()}}
+
+
+def accepted(message: Request | Notification, sent: dict[str, str]) -> Envelope:
+    envelope = classify(message, sent)
+    assert isinstance(envelope, Envelope), envelope
+    return envelope
+
+
+def refused(message: Request | Notification, sent: dict[str, str]) -> Refusal:
+    refusal = classify(message, sent)
+    assert isinstance(refusal, Refusal), refusal
+    return refusal
+
+
+@pytest.mark.parametrize("revision", HANDSHAKE_REVISIONS)
+def test_a_handshake_request_is_of_the_revision_in_its_header(revision: str) -> None:
+    envelope = accepted(request(), {"mcp-protocol-version": revision})
+
+    assert (envelope.era, envelope.revision, envelope.capabilities) == (Era.HANDSHAKE, revision, {})
+
+
+@pytest.mark.parametrize("method", ["tools/list", "initialize", "ping"])
+def test_a_request_that_names_no_revision_is_of_the_oldest(method: str) -> None:
+    envelope = accepted(request(method), {})
+
+    assert (envelope.era, envelope.revision) == (Era.HANDSHAKE, "2025-03-26")
+
+
+def test_a_stateless_request_says_everything_itself() -> None:
+    meta = {**META, CAPABILITIES_KEY: {"extensions": {TASKS_EXTENSION: {}}}, "progressToken": "p"}
+
+    envelope = accepted(request(meta=meta | {LOG_LEVEL_KEY: "warning"}), headers())
+
+    assert (envelope.era, envelope.revision) == (Era.STATELESS, STATELESS)
+    assert (envelope.progress_token, envelope.log_level, envelope.speaks_tasks) == ("p", "warning", True)
+
+
+@pytest.mark.parametrize(
+    "capabilities", [{}, {"extensions": {}}, {"extensions": [TASKS_EXTENSION]}, {"extensions": None}]
+)
+def test_a_client_speaks_tasks_only_when_it_declares_the_extension(capabilities: Any) -> None:
+    assert not accepted(request(meta={**META, CAPABILITIES_KEY: capabilities}), headers()).speaks_tasks
+
+
+def test_an_unknown_revision_in_the_header_is_refused_with_those_that_are_known() -> None:
+    refusal = refused(request(), {"mcp-protocol-version": "2024-11-05"})
+
+    assert refusal.code == UNSUPPORTED_PROTOCOL_VERSION
+    assert refusal.data == {"supported": list(REVISIONS), "requested": "2024-11-05"}
+
+
+@pytest.mark.parametrize("revision", ["1999-01-01", "2025-11-25", ""])
+def test_an_unknown_revision_in_the_meta_is_refused_with_those_that_are_known(revision: str) -> None:
+    refusal = refused(request(meta={**META, VERSION_KEY: revision}), headers(version=revision))
+
+    assert refusal.code == UNSUPPORTED_PROTOCOL_VERSION
+    assert refusal.data == {"supported": list(REVISIONS), "requested": revision}
+
+
+@pytest.mark.parametrize(
+    ("meta", "sent"),
+    [
+        pytest.param(None, headers(), id="the header alone says 2026"),
+        pytest.param({CAPABILITIES_KEY: {}}, headers(), id="no version"),
+        pytest.param({VERSION_KEY: STATELESS}, headers(), id="no capabilities"),
+        pytest.param({**META, VERSION_KEY: 2026}, headers(), id="version is a number"),
+        pytest.param({**META, CAPABILITIES_KEY: []}, headers(), id="capabilities are a list"),
+        pytest.param({**META, CAPABILITIES_KEY: None}, headers(), id="capabilities are null"),
+        pytest.param({**META, "progressToken": True}, headers(), id="progress token is a boolean"),
+        pytest.param({**META, "progressToken": 1.5}, headers(), id="progress token is a fraction"),
+        pytest.param({**META, "progressToken": {}}, headers(), id="progress token is an object"),
+        pytest.param({**META, LOG_LEVEL_KEY: "loud"}, headers(), id="unknown log level"),
+        pytest.param({**META, LOG_LEVEL_KEY: ["info"]}, headers(), id="log level is a list"),
+        pytest.param([], {}, id="meta is a list"),
+        pytest.param("x", {}, id="meta is a string"),
+        pytest.param({"progressToken": False}, {}, id="2025: progress token is a boolean"),
+        pytest.param({LOG_LEVEL_KEY: 3}, {}, id="2025: log level is a number"),
+    ],
+)
+def test_surroundings_of_the_wrong_form_are_invalid_params(meta: Any, sent: dict[str, str]) -> None:
+    assert refused(request(meta=meta), sent).code == INVALID_PARAMS
+
+
+def test_discovery_is_stateless_by_its_name() -> None:
+    assert refused(request("server/discover"), {}).code == INVALID_PARAMS
+    assert accepted(request("server/discover", META), headers("server/discover")).era is Era.STATELESS
+
+
+def test_initialize_belongs_to_the_handshake_whatever_the_header_says() -> None:
+    assert refused(request("initialize"), headers("initialize")).code == UNSUPPORTED_PROTOCOL_VERSION
+
+
+CALL = request("tools/call", META, name="refund")
+CALL_HEADERS = headers("tools/call", mcp_name="refund")
+
+
+@pytest.mark.parametrize(
+    ("message", "sent"),
+    [
+        pytest.param(CALL, {k: v for k, v in CALL_HEADERS.items() if k != "mcp-protocol-version"}, id="no version"),
+        pytest.param(CALL, {k: v for k, v in CALL_HEADERS.items() if k != "mcp-method"}, id="no method"),
+        pytest.param(CALL, {k: v for k, v in CALL_HEADERS.items() if k != "mcp-name"}, id="no name"),
+        pytest.param(CALL, CALL_HEADERS | {"mcp-protocol-version": "2025-11-25"}, id="another version"),
+        pytest.param(CALL, CALL_HEADERS | {"mcp-method": "tools/list"}, id="another method"),
+        pytest.param(CALL, CALL_HEADERS | {"mcp-method": "Tools/Call"}, id="another case"),
+        pytest.param(CALL, CALL_HEADERS | {"mcp-name": "cancel"}, id="another name"),
+        pytest.param(CALL, CALL_HEADERS | {"mcp-name": "=?base64?!!?="}, id="broken base64"),
+        pytest.param(CALL, CALL_HEADERS | {"mcp-name": "=?base64?/w==?="}, id="base64 of what is not UTF-8"),
+    ],
+)
+def test_headers_that_do_not_say_what_the_body_says_are_refused(message: Request, sent: dict[str, str]) -> None:
+    assert refused(message, sent).code == HEADER_MISMATCH
+
+
+@pytest.mark.parametrize(
+    ("method", "field"),
+    [
+        ("tools/call", "name"),
+        ("prompts/get", "name"),
+        ("resources/read", "uri"),
+        ("tasks/get", "taskId"),
+        ("tasks/update", "taskId"),
+        ("tasks/cancel", "taskId"),
+    ],
+)
+def test_the_name_header_stands_for_the_field_of_its_method(method: str, field: str) -> None:
+    message = request(method, META, **{field: "x"})
+
+    assert accepted(message, headers(method, mcp_name="x")).era is Era.STATELESS
+    assert refused(message, headers(method, mcp_name="y")).code == HEADER_MISMATCH
+
+
+def test_a_missing_name_is_left_to_the_method_to_refuse() -> None:
+    assert accepted(request("tools/call", META), headers("tools/call", mcp_name="x")).era is Era.STATELESS
+
+
+@given(st.text())
+def test_any_name_can_be_sent_in_base64(name: str) -> None:
+    sent = "=?base64?" + base64.b64encode(name.encode()).decode() + "?="
+
+    assert decode_header(sent) == name
+    assert accepted(request("tools/call", META, name=name), headers("tools/call", mcp_name=sent))
+
+
+@pytest.mark.parametrize("value", ["", "refund", "=?base64?", "=?base64?=", "?=", "=?base64?abc", "=?BASE64?YQ==?="])
+def test_what_stands_in_no_sentinel_is_taken_as_it_is(value: str) -> None:
+    assert decode_header(value) == value
+
+
+@pytest.mark.parametrize("meta", [{}, META, {VERSION_KEY: STATELESS}])
+def test_a_notification_needs_no_headers(meta: dict[str, Any]) -> None:
+    assert accepted(Notification("notifications/cancelled", {"_meta": meta}), {}).progress_token is None
+
+
+def test_a_notification_of_an_unknown_revision_is_refused() -> None:
+    refusal = refused(Notification("notifications/initialized", {}), {"mcp-protocol-version": "1"})
+
+    assert refusal.code == UNSUPPORTED_PROTOCOL_VERSION
+
+
+@pytest.mark.parametrize("token", ["", "t", 0, 7, 2**70])
+def test_a_progress_token_is_a_string_or_an_integer(token: str | int) -> None:
+    assert accepted(request(meta={"progressToken": token}), {}).progress_token == token
+
+
+@pytest.mark.parametrize("code", [HEADER_MISMATCH, INVALID_PARAMS, UNSUPPORTED_PROTOCOL_VERSION])
+def test_every_refusal_has_the_http_status_of_a_bad_request(code: int) -> None:
+    assert HTTP_STATUS[code] == 400

@@ -1,0 +1,102 @@
+"""JSON exactly as it came: written and read without a digit lost."""
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_baton.protocol.json import dumps, dumps_spaced, is_deeper_than, loads
+
+TEXT = st.text(st.characters(codec=None))
+"""Every string that Python has, lone surrogates included."""
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def same(left: object, right: object) -> bool:
+    """Equal in value and in type at every level: `1`, `1.0` and `True` are three different values."""
+    return repr(left) == repr(right)
+
+
+@given(VALUES)
+def test_a_value_that_is_written_and_read_is_the_same_in_value_and_type(value: object) -> None:
+    assert same(loads(dumps(value)), value)
+    assert same(loads(dumps(value).encode()), value)
+    assert same(loads(dumps_spaced(value)), value)
+
+
+@pytest.mark.parametrize("value", [2**60 + 1, -(2**200), 10**400, 30.0, -0.0, 1e-320, 0.1 + 0.2, "", [], {}, None])
+def test_values_that_other_writers_bend_survive(value: object) -> None:
+    assert same(loads(dumps({"value": [value]})), {"value": [value]})
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("write", [dumps, dumps_spaced])
+def test_what_json_has_no_word_for_is_not_written(write: object, number: float) -> None:
+    assert callable(write)
+    with pytest.raises(ValueError, match="JSON compliant"):
+        write({"deep": [number]})
+
+
+@pytest.mark.parametrize("text", ["NaN", "[Infinity]", '{"a":-Infinity}', "nan"])
+def test_what_json_has_no_word_for_is_not_read(text: str) -> None:
+    with pytest.raises(ValueError, match=r"not JSON|Expecting value"):
+        loads(text)
+
+
+@pytest.mark.parametrize("text", ["1e999", "-1e999", '{"amount": [1e400]}'])
+def test_a_number_too_large_for_a_float_is_refused_rather_than_made_infinite(text: str) -> None:
+    with pytest.raises(ValueError, match="1e"):
+        loads(text)
+
+
+def test_something_that_is_not_json_is_not_written() -> None:
+    with pytest.raises(TypeError):
+        dumps({"set": {1}})
+
+
+def test_text_is_written_as_people_read_it() -> None:
+    assert dumps({"a": ["é", 1, None]}) == '{"a":["é",1,null]}'
+    assert dumps_spaced({"a": ["é", 1, None]}) == '{"a": ["é", 1, null]}'
+
+
+def test_lone_surrogates_are_escaped_so_that_utf8_can_carry_the_text() -> None:
+    assert dumps("é\ud800").encode() == b'"\\u00e9\\ud800"'
+
+
+def nested(levels: int, innermost: object = None) -> object:
+    value = innermost
+    for level in range(levels):
+        value = [value] if level % 2 else {"in": value}
+    return value
+
+
+@pytest.mark.parametrize("text", ["[" * 200_000, '{"a":' * 200_000, "[" * 200_000 + "]" * 200_000])
+def test_a_text_nested_too_deep_for_python_is_a_value_error(text: str) -> None:
+    with pytest.raises(ValueError, match=r"nested too deep|Expecting"):
+        loads(text)
+
+
+def test_a_value_nested_too_deep_for_python_is_a_value_error() -> None:
+    with pytest.raises(ValueError, match="nested too deep"):
+        dumps(nested(200_000))
+
+
+@pytest.mark.parametrize("innermost", [None, [], {}, "text", [[]]])
+def test_levels_are_counted_in_containers(innermost: object) -> None:
+    inside = 0 if not isinstance(innermost, list | dict) else 2 if innermost else 1
+    value = loads(json.dumps(nested(30, innermost)))
+
+    assert not is_deeper_than(value, 30 + inside)
+    assert is_deeper_than(value, 29 + inside)
+
+
+def test_a_wide_value_is_not_deep() -> None:
+    assert not is_deeper_than([[] for _ in range(1000)], 2)
+    assert is_deeper_than([*([] for _ in range(1000)), [[]]], 2)
+    assert not is_deeper_than("[[[[", 0)

@@ -1,0 +1,217 @@
+"""JSON-RPC messages: what a client posts, and what it gets."""
+
+import json
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_baton.exceptions import ProtocolError
+from mcp_baton.protocol.codes import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
+from mcp_baton.protocol.jsonrpc import (
+    MAX_DEPTH,
+    Malformed,
+    Notification,
+    Request,
+    Response,
+    error_message,
+    notification_message,
+    parse_body,
+    parse_message,
+    result_message,
+)
+
+PING: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+
+
+def parse(value: object) -> object:
+    return parse_body(json.dumps(value).encode())
+
+
+def refused(body: bytes) -> ProtocolError:
+    with pytest.raises(ProtocolError) as caught:
+        parse_body(body)
+    return caught.value
+
+
+@pytest.mark.parametrize("request_id", [1, 0, -7, 2**70, "", "a-1", "ü"])
+def test_a_request_keeps_its_id_as_it_is(request_id: str | int) -> None:
+    assert parse({**PING, "id": request_id}) == Request(request_id, "ping", {})
+
+
+def test_params_are_kept_as_they_are() -> None:
+    params = {"a": [1, 2.0, None, True, 2**60], "_meta": {"x": "é"}}
+
+    message = parse({**PING, "params": params})
+
+    assert isinstance(message, Request)
+    assert repr(message.params) == repr(params)
+
+
+def test_a_message_without_an_id_is_a_notification() -> None:
+    message = parse({"jsonrpc": "2.0", "method": "notifications/initialized", "params": {"a": 1}})
+
+    assert message == Notification("notifications/initialized", {"a": 1})
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        pytest.param({"result": {"a": 1}}, Response(7, {"a": 1}, None), id="result"),
+        pytest.param({"result": {}, "error": None}, Response(7, {}, None), id="result beside a null error"),
+        pytest.param({"error": {"code": 1}}, Response(7, None, {"code": 1}), id="error"),
+    ],
+)
+def test_a_clients_answer_is_told_from_a_request(fields: dict[str, Any], expected: Response) -> None:
+    assert parse({"jsonrpc": "2.0", "id": 7, **fields}) == expected
+
+
+@pytest.mark.parametrize(
+    ("message", "known_id", "code"),
+    [
+        pytest.param(None, None, INVALID_REQUEST, id="null"),
+        pytest.param("ping", None, INVALID_REQUEST, id="a string"),
+        pytest.param(7, None, INVALID_REQUEST, id="a number"),
+        pytest.param({}, None, INVALID_REQUEST, id="an empty object"),
+        pytest.param({"id": 1, "method": "ping"}, 1, INVALID_REQUEST, id="no jsonrpc"),
+        pytest.param({**PING, "jsonrpc": "1.0"}, 1, INVALID_REQUEST, id="another jsonrpc"),
+        pytest.param({**PING, "jsonrpc": 2.0}, 1, INVALID_REQUEST, id="jsonrpc as a number"),
+        pytest.param({"jsonrpc": "2.0", "id": 1}, 1, INVALID_REQUEST, id="no method"),
+        pytest.param({**PING, "method": 5}, 1, INVALID_REQUEST, id="method is no string"),
+        pytest.param({**PING, "method": None}, 1, INVALID_REQUEST, id="method is null"),
+        pytest.param({**PING, "id": None}, None, INVALID_REQUEST, id="id is null"),
+        pytest.param({**PING, "id": True}, None, INVALID_REQUEST, id="id is a boolean"),
+        pytest.param({**PING, "id": 1.5}, None, INVALID_REQUEST, id="id is a fraction"),
+        pytest.param({**PING, "id": [1]}, None, INVALID_REQUEST, id="id is a list"),
+        pytest.param({**PING, "params": []}, 1, INVALID_PARAMS, id="params is a list"),
+        pytest.param({**PING, "params": None}, 1, INVALID_PARAMS, id="params is null"),
+        pytest.param({**PING, "params": "x"}, 1, INVALID_PARAMS, id="params is a string"),
+        pytest.param({"jsonrpc": "2.0", "result": {}}, None, INVALID_REQUEST, id="an answer to nothing"),
+        pytest.param({"jsonrpc": "2.0", "id": 1, "result": 5}, 1, INVALID_REQUEST, id="result is no object"),
+        pytest.param({"jsonrpc": "2.0", "id": 1, "error": "x"}, 1, INVALID_REQUEST, id="error is no object"),
+        pytest.param({"jsonrpc": "2.0", "id": 1, "result": {}, "error": {}}, 1, INVALID_REQUEST, id="both"),
+    ],
+)
+def test_a_malformed_message_is_refused_under_its_id_where_that_is_known(
+    message: object, known_id: int | None, code: int
+) -> None:
+    malformed = parse(message)
+
+    assert isinstance(malformed, Malformed)
+    assert (malformed.id, malformed.error.code) == (known_id, code)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"   ", id="blanks"),
+        pytest.param(b"{", id="cut off"),
+        pytest.param(b"{'a': 1}", id="python"),
+        pytest.param(b'{"a": 1} {"b": 2}', id="two values"),
+        pytest.param(b'{"a": NaN}', id="NaN"),
+        pytest.param(b'{"a": 1e999}', id="a number beyond floats"),
+        pytest.param(b'{"a": ' + b"9" * 5000 + b"}", id="a number of 5000 digits"),
+        pytest.param(b'{"a": "\xff"}', id="not UTF-8"),
+        pytest.param(b'{"a": "\xed\xa0\x80"}', id="a surrogate in UTF-8"),
+        pytest.param('{"a": 1}'.encode("utf-16"), id="UTF-16"),
+        pytest.param(b"[" * 100_000, id="too deep to read"),
+    ],
+)
+def test_a_body_that_is_not_json_in_utf8_is_a_parse_error(body: bytes) -> None:
+    assert refused(body).code == PARSE_ERROR
+
+
+def test_escaped_lone_surrogates_are_json_and_come_back_as_they_were() -> None:
+    message = parse_body(b'{"jsonrpc":"2.0","id":"\\ud800","method":"ping"}')
+
+    assert message == Request("\ud800", "ping", {})
+
+
+def deep_body(levels: int, innermost: str) -> bytes:
+    """A request whose body has `levels` levels of containers."""
+    inside = {"1": 0, "[]": 1}.get(innermost, 2)
+    nested = "[" * (levels - 2 - inside) + innermost + "]" * (levels - 2 - inside)
+    return b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":' + nested.encode() + b"}}"
+
+
+@pytest.mark.parametrize("innermost", ["1", "[]", '[[], ["x"]]'])
+def test_a_body_may_have_64_levels_and_not_one_more(innermost: str) -> None:
+    assert isinstance(parse_body(deep_body(MAX_DEPTH, innermost)), Request)
+    error = refused(deep_body(MAX_DEPTH + 1, innermost))
+    assert (error.code, "64" in error.message) == (INVALID_REQUEST, True)
+
+
+def test_brackets_inside_strings_are_no_levels() -> None:
+    assert isinstance(parse({**PING, "params": {"text": "[{" * 500}}), Request)
+
+
+def test_a_batch_is_a_list_of_messages_each_judged_by_itself() -> None:
+    messages = parse([PING, 5, {"jsonrpc": "2.0", "method": "notifications/x"}])
+
+    assert isinstance(messages, list)
+    assert [type(message) for message in messages] == [Request, Malformed, Notification]
+
+
+def test_a_batch_in_a_batch_is_malformed() -> None:
+    messages = parse([[PING]])
+
+    assert isinstance(messages, list)
+    assert isinstance(messages[0], Malformed)
+
+
+def test_an_empty_batch_is_refused() -> None:
+    assert refused(b"[]").code == INVALID_REQUEST
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+FIELDS = st.fixed_dictionaries(
+    {},
+    optional={
+        "jsonrpc": st.just("2.0") | JSON,
+        "id": JSON,
+        "method": st.just("ping") | JSON,
+        "params": JSON,
+        "result": JSON,
+        "error": JSON,
+    },
+)
+
+
+@given(FIELDS | JSON)
+def test_every_json_value_is_judged_and_none_raises(value: Any) -> None:
+    message = parse_message(value)
+
+    assert isinstance(message, Request | Notification | Response | Malformed)
+    if isinstance(message, Malformed):
+        assert message.error.code in {INVALID_REQUEST, INVALID_PARAMS}
+
+
+@given(st.binary(max_size=40))
+def test_every_body_is_parsed_or_refused(body: bytes) -> None:
+    with suppress(ProtocolError):
+        parse_body(body)
+
+
+def test_answers_have_the_forms_of_json_rpc() -> None:
+    assert result_message("a", {"b": 1}) == {"jsonrpc": "2.0", "id": "a", "result": {"b": 1}}
+    assert notification_message("m", {"b": 1}) == {"jsonrpc": "2.0", "method": "m", "params": {"b": 1}}
+    assert error_message(None, ProtocolError(-32600, "no")) == {
+        "jsonrpc": "2.0",
+        "id": None,
+        "error": {"code": -32600, "message": "no"},
+    }
+
+
+@pytest.mark.parametrize("data", [{}, [], 0, "", False])
+def test_an_errors_data_is_sent_unless_there_is_none(data: Any) -> None:
+    error = error_message(1, ProtocolError(-32602, "no", data))["error"]
+
+    assert isinstance(error, dict)
+    assert error["data"] == data

@@ -1,0 +1,125 @@
+"""The composition root: what a handler is made of, and when."""
+
+import json
+import logging
+import os
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from mcp_baton import Server, Step, Workflow
+from mcp_baton.aws import ATTEMPTS, CONNECT_TIMEOUT_S, READ_TIMEOUT_S, dynamodb_client, dynamodb_store, handler
+from mcp_baton.exceptions import SettingsError
+from mcp_baton.local.dynamodb import create_table, embedded_client
+from mcp_baton.settings import Settings
+from mcp_baton.tasks.record import NewTask
+
+MAX_BACKOFF_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class LambdaContext:
+    aws_request_id: str = "id-1"
+
+    def get_remaining_time_in_millis(self) -> int:
+        return 60_000
+
+
+@pytest.fixture
+def server() -> Server:
+    """One tool, and one durable workflow of one step."""
+    made = Server("counter", version="1.0.0")
+
+    @made.tool
+    def count() -> int:
+        """Count."""
+        return 1
+
+    made.add_workflow(Workflow(name="counting", description="count", steps=[Step("count", tool="count")]))
+    return made
+
+
+def post(method: str, **params: Any) -> dict[str, Any]:
+    return {
+        "httpMethod": "POST",
+        "path": "/mcp",
+        "headers": {"Content-Type": "application/json"},
+        "requestContext": {"authorizer": {"claims": {"sub": "kim"}}},
+        "body": json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}),
+    }
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_without_a_table_workflows_run_without_tasks_and_the_first_request_says_so(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    lambda_handler = handler(server, settings=Settings())
+    assert warnings(caplog) == []
+    for _ in range(2):
+        answer = lambda_handler(post("prompts/get", name="counting"), LambdaContext())
+        assert "_meta" not in json.loads(answer["body"])["result"]
+    [warning] = [text for text in warnings(caplog) if "BATON_TABLE" in text]
+    assert "Set it" in warning
+
+
+def test_with_a_store_workflows_have_tasks_and_nothing_is_warned_of(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = embedded_client()
+    create_table(client, "tasks")
+    settings = Settings(table="tasks")
+    lambda_handler = handler(server, settings=settings, store=dynamodb_store("tasks", settings, lambda: client))
+    answer = lambda_handler(post("prompts/get", name="counting"), LambdaContext())
+    assert json.loads(answer["body"])["result"]["_meta"]["task_status"] == "completed"
+    assert warnings(caplog) == []
+
+
+def test_the_settings_come_from_the_environment(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BATON_MAX_BODY_BYTES", "10")
+    monkeypatch.delenv("BATON_TABLE", raising=False)
+    assert handler(server)(post("ping"), LambdaContext())["statusCode"] == 413
+
+
+def test_a_bad_environment_is_told_when_the_handler_is_made(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BATON_STREAMING", "perhaps")
+    with pytest.raises(SettingsError, match="BATON_STREAMING"):
+        handler(server)
+
+
+def test_a_table_makes_a_store_whose_client_waits_for_the_first_request(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = embedded_client()
+    create_table(client, "tasks")
+    with patch("mcp_baton.aws.dynamodb_client", return_value=client) as connect:
+        lambda_handler = handler(server, settings=Settings(table="tasks"))
+        lambda_handler(post("tools/list"), LambdaContext())
+        assert connect.call_count == 0
+        answer = lambda_handler(post("prompts/get", name="counting"), LambdaContext())
+        assert connect.call_count == 1
+    assert json.loads(answer["body"])["result"]["_meta"]["task_status"] == "completed"
+
+
+def test_the_settings_limit_the_stores_tasks() -> None:
+    client = embedded_client()
+    create_table(client, "tasks")
+    settings = Settings(default_ttl_ms=5_000, max_ttl_ms=9_000)
+    store = dynamodb_store("tasks", settings, lambda: client)
+    assert store.create(NewTask("kim", {})).ttl_ms == 5_000
+    assert store.create(NewTask("kim", {}, ttl_ms=60_000)).ttl_ms == 9_000
+
+
+def test_a_dynamodb_that_hangs_leaves_time_within_the_write_reserve() -> None:
+    environment = {"AWS_DEFAULT_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"}
+    with patch.dict(os.environ, environment):
+        config: Any = dynamodb_client().meta.config
+    assert (config.connect_timeout, config.read_timeout) == (CONNECT_TIMEOUT_S, READ_TIMEOUT_S)
+    assert (config.retries["mode"], config.retries["total_max_attempts"]) == ("standard", ATTEMPTS)
+    assert config.tcp_keepalive is True
+    slowest_s = ATTEMPTS * max(CONNECT_TIMEOUT_S, READ_TIMEOUT_S) + (ATTEMPTS - 1) * MAX_BACKOFF_S
+    assert slowest_s * 1000 < Settings().write_reserve_ms

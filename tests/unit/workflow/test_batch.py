@@ -1,0 +1,165 @@
+"""What a run writes, decided against the task as it stands."""
+
+from collections.abc import Mapping
+from typing import cast
+
+import pytest
+
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, StepStatus, TaskRecord, TaskStatus
+from mcp_baton.tasks.store import ClearPause, PauseWrite, SetPause, StepWrite
+from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.workflow.batch import run_batch
+from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, ToolFailed
+from mcp_baton.workflow.run import Failed, Outcome, StepTrace, Succeeded
+
+PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
+WORKFLOW = Workflow(name="w", description="d", steps=[Step(name, tool=f"do_{name}") for name in "abc"])
+FAILED_B = ToolFailed("b", "boom", False, "do_b")
+LATE_B = DeadlineExceeded("b", "do_b")
+LATE_C = DeadlineExceeded("c", "do_c")
+
+
+def task(*statuses: StepStatus, pause: PauseReason | None = None) -> TaskRecord:
+    variables: dict[str, Json] = {PROGRESS: cast("JsonObject", WORKFLOW.progress(statuses))}
+    if pause:
+        variables[PAUSE_REASON] = pause.to_json()
+    return TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, 1, variables)
+
+
+def traces(**outcomes: Outcome) -> list[StepTrace]:
+    return [StepTrace(step, {}, (), outcomes[step.name]) for step in WORKFLOW.steps if step.name in outcomes]
+
+
+def nothing() -> TaskVariables:
+    return TaskVariables({})
+
+
+def test_a_finished_run_completes_the_task_in_the_same_write() -> None:
+    ran = traces(a=Succeeded(1), b=Succeeded(None), c=Succeeded({"x": 2}))
+
+    batch = run_batch(task(PENDING, PENDING, PENDING), ran, None, nothing(), finished=True)
+
+    assert batch.steps == (
+        StepWrite(0, "a", PENDING, COMPLETED, 1),
+        StepWrite(1, "b", PENDING, COMPLETED, None),
+        StepWrite(2, "c", PENDING, COMPLETED, {"x": 2}),
+    )
+    assert (batch.pause, batch.result) == (None, {"completed": True, "steps_completed": 3})
+
+
+def test_a_paused_run_writes_what_ran_and_why_it_stopped() -> None:
+    ran = traces(a=Succeeded(1), b=Failed("boom"))
+
+    batch = run_batch(task(PENDING, PENDING, PENDING), ran, FAILED_B, nothing(), finished=False)
+
+    assert batch.steps == (
+        StepWrite(0, "a", PENDING, COMPLETED, 1),
+        StepWrite(1, "b", PENDING, FAILED, {"error": "boom"}),
+    )
+    assert (batch.pause, batch.result) == (SetPause(FAILED_B.to_json()), None)
+
+
+def test_the_changed_and_removed_variables_go_along() -> None:
+    variables = TaskVariables({"gone": 1, "kept": 2})
+    variables["new"] = [3]
+    del variables["gone"]
+
+    batch = run_batch(task(PENDING, PENDING, PENDING), (), LATE_B, variables, finished=False)
+
+    assert (batch.variables, batch.removed) == ({"new": [3]}, frozenset({"gone"}))
+
+
+@pytest.mark.parametrize(
+    ("stored", "outcome", "written"),
+    [
+        pytest.param(COMPLETED, Failed("boom"), None, id="a failure never takes a completed step back"),
+        pytest.param(COMPLETED, Succeeded(2), StepWrite(1, "b", COMPLETED, COMPLETED, 2), id="the last result wins"),
+        pytest.param(FAILED, Failed("boom"), StepWrite(1, "b", FAILED, FAILED, {"error": "boom"}), id="failed again"),
+        pytest.param(FAILED, Succeeded(2), StepWrite(1, "b", FAILED, COMPLETED, 2), id="a retry that succeeded"),
+        pytest.param(PENDING, Failed("boom"), StepWrite(1, "b", PENDING, FAILED, {"error": "boom"}), id="failed"),
+    ],
+)
+def test_a_lost_race_is_decided_on_the_state_that_won(
+    stored: StepStatus, outcome: Outcome, written: StepWrite | None
+) -> None:
+    pause = FAILED_B if isinstance(outcome, Failed) else None
+
+    batch = run_batch(task(COMPLETED, stored, PENDING), traces(b=outcome), pause, nothing(), finished=False)
+
+    assert batch.steps == ((written,) if written else ())
+
+
+@pytest.mark.parametrize(
+    ("statuses", "stored", "pause", "finished", "written"),
+    [
+        pytest.param((COMPLETED, PENDING, PENDING), None, LATE_B, False, SetPause(LATE_B.to_json()), id="a new reason"),
+        pytest.param((COMPLETED, FAILED, PENDING), FAILED_B, LATE_B, False, SetPause(LATE_B.to_json()), id="replaced"),
+        pytest.param((COMPLETED, COMPLETED, PENDING), None, LATE_B, False, None, id="the blocked step was completed"),
+        pytest.param(
+            (COMPLETED, COMPLETED, PENDING),
+            LATE_C,
+            LATE_B,
+            False,
+            None,
+            id="the blocked step was completed, and somebody else is blocked",
+        ),
+        pytest.param(
+            (COMPLETED, COMPLETED, PENDING),
+            FAILED_B,
+            LATE_B,
+            False,
+            ClearPause(FAILED_B.to_json()),
+            id="what is stored is over, too",
+        ),
+        pytest.param((COMPLETED, PENDING, PENDING), LATE_C, None, False, None, id="another's reason stays"),
+        pytest.param(
+            (COMPLETED, COMPLETED, PENDING),
+            FAILED_B,
+            None,
+            False,
+            ClearPause(FAILED_B.to_json()),
+            id="a checkpoint after the step that was blocked",
+        ),
+        pytest.param(
+            (COMPLETED, COMPLETED, COMPLETED), LATE_C, None, True, ClearPause(LATE_C.to_json()), id="a finished run"
+        ),
+        pytest.param((COMPLETED, COMPLETED, COMPLETED), None, None, True, None, id="nothing to clear"),
+    ],
+)
+def test_the_pause_reason_follows_the_state_that_is_written(
+    statuses: tuple[StepStatus, ...],
+    stored: PauseReason | None,
+    pause: PauseReason | None,
+    finished: bool,
+    written: PauseWrite,
+) -> None:
+    batch = run_batch(task(*statuses, pause=stored), (), pause, nothing(), finished=finished)
+
+    assert batch.pause == written
+
+
+def test_a_reason_that_names_no_step_is_cleared_by_a_finished_run_alone() -> None:
+    odd = task(COMPLETED, COMPLETED, COMPLETED)
+    odd = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, 1, {**odd.variables, PAUSE_REASON: {"type": "?"}})
+
+    assert run_batch(odd, (), None, nothing(), finished=False).pause is None
+    assert run_batch(odd, (), None, nothing(), finished=True).pause == ClearPause({"type": "?"})
+
+
+@pytest.mark.parametrize(
+    ("statuses", "ran", "result"),
+    [
+        ((PENDING, PENDING, PENDING), {"a": Succeeded(1), "b": Succeeded(1), "c": Succeeded(1)}, 3),
+        ((COMPLETED, SKIPPED, PENDING), {"c": Succeeded(1)}, 2),
+        ((COMPLETED, PENDING, PENDING), {"c": Succeeded(1)}, None),
+        ((COMPLETED, FAILED, PENDING), {"c": Succeeded(1)}, None),
+    ],
+)
+def test_a_task_is_complete_when_every_step_is_settled_and_skipped_ones_do_not_count(
+    statuses: tuple[StepStatus, ...], ran: Mapping[str, Outcome], result: int | None
+) -> None:
+    batch = run_batch(task(*statuses), traces(**ran), None, nothing(), finished=True)
+
+    assert batch.result == (None if result is None else {"completed": True, "steps_completed": result})

@@ -1,0 +1,254 @@
+"""Whether a step can run, with what, or why not: decided without doing anything."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.tasks.record import StepStatus
+from mcp_baton.workflow.decide import Ready, decide
+from mcp_baton.workflow.definition import Argument, Step, Workflow
+from mcp_baton.workflow.pause import (
+    DeadlineExceeded,
+    InvalidField,
+    SchemaMismatch,
+    ToolFailed,
+    UnresolvableParams,
+    UnresolvedDependency,
+    step_named_by,
+)
+from mcp_baton.workflow.resolve import Known
+from mcp_baton.workflow.run import Mismatch
+from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output, task_variable
+
+ORDER: dict[str, Json] = {"id": "A-17", "total": 30.0, "note": None, "lines": [{"sku": "x"}], "topic": "a/b"}
+
+
+@dataclass(frozen=True)
+class FixedSchemas:
+    """Tools whose schemas say one and the same of all arguments."""
+
+    verdict: Mismatch | None = None
+
+    def mismatch(self, _tool: str, _arguments: JsonObject) -> Mismatch | None:
+        return self.verdict
+
+
+def decided(
+    step: Step,
+    *,
+    status: StepStatus = StepStatus.COMPLETED,
+    outputs: Mapping[str, Json] | None = None,
+    given: Mapping[str, str] | None = None,
+    variables: Mapping[str, Json] | None = None,
+    verdict: Mismatch | None = None,
+) -> object:
+    """What is decided for a step after `fetch`, whose output is bound to `order`."""
+    fetch = Step("fetch", tool="fetch_order", binding="order")
+    workflow = Workflow(
+        name="w", description="d", arguments=[Argument("id"), Argument("amount", type=float)], steps=[fetch, step]
+    )
+    texts = {"id": "7"} if given is None else given
+    known = Known(
+        texts=texts,
+        arguments={name: float(text) if name == "amount" else text for name, text in texts.items()},
+        statuses={"fetch": status, step.name: StepStatus.PENDING},
+        outputs={"fetch": ORDER} if outputs is None else outputs,
+        variables=variables or {},
+    )
+    return decide(step, workflow, known, FixedSchemas(verdict))
+
+
+def call(**arguments: Source) -> Step:
+    return Step("next", tool="refund", arguments=arguments)
+
+
+@pytest.mark.parametrize(
+    ("source", "value"),
+    [
+        (prompt_arg("id"), "7"),
+        (constant("for {id}, {amount}"), "for 7, {amount}"),
+        (constant([1, {"a": "{id}"}]), [1, {"a": "7"}]),
+        (constant(None), None),
+        (step_output("order"), ORDER),
+        (step_output("order", "total"), 30.0),
+        (step_output("order", "lines.0.sku"), "x"),
+        (step_output("order", "note"), None),
+        (task_variable("seen"), {"at": [1]}),
+        (task_variable("seen", "at.0"), 1),
+        (task_variable("nothing"), None),
+    ],
+)
+def test_every_source_yields_its_value(source: Source, value: Json) -> None:
+    variables: dict[str, Json] = {"seen": {"at": [1]}, "nothing": None}
+
+    assert decided(call(a=source), variables=variables) == Ready((), {"a": value})
+
+
+def test_prompt_arguments_are_values_as_arguments_and_the_clients_text_in_strings() -> None:
+    decision = decided(call(a=prompt_arg("amount"), b=constant("{amount}")), given={"amount": "30.00"})
+
+    assert decision == Ready((), {"a": 30.0, "b": "30.00"})
+
+
+def test_arguments_share_nothing_with_what_is_known() -> None:
+    decision = decided(call(a=step_output("order"), b=step_output("order", "lines")))
+
+    assert isinstance(decision, Ready)
+    arguments: Any = decision.arguments
+    arguments["a"]["lines"].append("changed")
+    arguments["b"][0]["sku"] = "changed"
+    assert ORDER["lines"] == [{"sku": "x"}]
+
+
+def test_an_absent_prompt_argument_is_left_out_for_the_schema_to_judge() -> None:
+    assert decided(call(a=prompt_arg("id"), b=constant(1)), given={}) == Ready((), {"b": 1})
+
+
+@pytest.mark.parametrize(
+    ("source", "variables"),
+    [
+        pytest.param(step_output("order", "nothing"), {}, id="a path that the output lacks"),
+        pytest.param(step_output("order", "lines.1"), {}, id="an index beyond the list"),
+        pytest.param(task_variable("seen"), {}, id="a variable that nobody set"),
+        pytest.param(task_variable("seen", "x"), {"seen": {}}, id="a path that the variable lacks"),
+    ],
+)
+def test_an_argument_without_a_value_is_unresolvable(source: Source, variables: Mapping[str, Json]) -> None:
+    assert decided(call(fine=constant(1), a=source), variables=variables) == UnresolvableParams("next", "a", "refund")
+
+
+@pytest.mark.parametrize("status", [StepStatus.FAILED, StepStatus.SKIPPED, StepStatus.PENDING])
+@pytest.mark.parametrize("path", [None, "total"])
+def test_an_output_that_does_not_exist_is_an_unresolved_dependency(status: StepStatus, path: str | None) -> None:
+    decision = decided(call(a=step_output("order", path)), status=status)
+
+    assert decision == UnresolvedDependency("next", "order", "fetch", "refund")
+
+
+def test_an_output_that_was_not_kept_is_an_unresolved_dependency() -> None:
+    assert decided(call(a=step_output("order")), outputs={}) == UnresolvedDependency("next", "order", "fetch", "refund")
+
+
+def test_arguments_that_do_not_satisfy_the_schema_are_a_mismatch() -> None:
+    verdict = Mismatch(("a", "b"), (InvalidField("c.0", "too small"),))
+
+    assert decided(call(c=constant([1])), verdict=verdict) == SchemaMismatch(
+        "next", ("a", "b"), (InvalidField("c.0", "too small"),), "refund"
+    )
+
+
+def test_a_resource_only_step_needs_no_schema() -> None:
+    step = Step("next", resources=["docs://faq", "docs://{id}"])
+
+    assert decided(step, verdict=Mismatch(("a",))) == Ready(("docs://faq", "docs://7"), None)
+
+
+def test_a_steps_templates_are_bound_and_win_over_prompt_arguments() -> None:
+    step = Step("next", resources=["docs://{id}/{n}"], template_bindings={"id": constant("x y"), "n": constant(3)})
+
+    assert decided(step) == Ready(("docs://x%20y/3",), None)
+
+
+def test_a_value_in_a_uri_reaches_one_segment_of_it_whatever_it_holds() -> None:
+    step = Step("next", resources=["docs://{topic}"], template_bindings={"topic": step_output("order", "topic")})
+
+    assert decided(step) == Ready(("docs://a%2Fb",), None)
+
+
+@pytest.mark.parametrize(
+    ("step", "reason"),
+    [
+        pytest.param(
+            Step("next", resources=["docs://{t}"], template_bindings={"t": step_output("order", "nothing")}),
+            UnresolvableParams("next", "t", ""),
+            id="a path that the output lacks",
+        ),
+        pytest.param(
+            Step("next", resources=["docs://{t}"], template_bindings={"t": prompt_arg("amount")}),
+            UnresolvableParams("next", "t", ""),
+            id="a bound prompt argument that was not given",
+        ),
+        pytest.param(
+            Step("next", resources=["docs://{amount}"]),
+            UnresolvableParams("next", "amount", ""),
+            id="a prompt argument that was not given",
+        ),
+        pytest.param(
+            Step("next", tool="refund", resources=["docs://{amount}"]),
+            UnresolvableParams("next", "amount", "refund"),
+            id="the resource of a tool step",
+        ),
+    ],
+)
+def test_a_uri_with_a_hole_is_unresolvable(step: Step, reason: UnresolvableParams) -> None:
+    assert decided(step) == reason
+
+
+def test_a_template_whose_producer_failed_is_an_unresolved_dependency() -> None:
+    step = Step("next", resources=["docs://{t}"], template_bindings={"t": step_output("order")})
+
+    assert decided(step, status=StepStatus.FAILED) == UnresolvedDependency("next", "order", "fetch", "")
+
+
+@pytest.mark.parametrize(
+    ("reason", "wire"),
+    [
+        (
+            UnresolvableParams("s", "p", "t"),
+            {"type": "unresolvableParams", "blockedStep": "s", "missingParam": "p", "suggestedTool": "t"},
+        ),
+        (
+            SchemaMismatch("s", ("a",), (InvalidField("b", "bad"),), "t"),
+            {
+                "type": "schemaMismatch",
+                "blockedStep": "s",
+                "missingFields": ["a"],
+                "invalidFields": [{"field": "b", "problem": "bad"}],
+                "suggestedTool": "t",
+            },
+        ),
+        (
+            ToolFailed("s", "e", True, ""),
+            {"type": "toolError", "failedStep": "s", "error": "e", "retryable": True, "suggestedTool": ""},
+        ),
+        (
+            UnresolvedDependency("s", "out", "by", "t"),
+            {
+                "type": "unresolvedDependency",
+                "blockedStep": "s",
+                "missingOutput": "out",
+                "producingStep": "by",
+                "suggestedTool": "t",
+            },
+        ),
+        (DeadlineExceeded("s", "t"), {"type": "deadlineExceeded", "blockedStep": "s", "suggestedTool": "t"}),
+    ],
+)
+def test_a_pause_reason_has_its_fields_on_the_wire_and_names_its_step(reason: Any, wire: JsonObject) -> None:
+    assert reason.to_json() == wire
+    assert step_named_by(wire) == "s"
+
+
+@pytest.mark.parametrize("stored", [{}, {"type": "toolError"}, {"failedStep": 7}, {"blockedStep": None}])
+def test_a_stored_reason_that_names_no_step_names_none(stored: JsonObject) -> None:
+    assert step_named_by(stored) is None
+
+
+def test_a_reason_never_grows_with_what_the_tool_said() -> None:
+    reason = ToolFailed("s", "x" * 1_000_000, True, "t")
+
+    stored = reason.to_json()["error"]
+    assert isinstance(stored, str)
+    assert stored.startswith("xxxx")
+    assert len(stored) < 5_000
+
+
+def test_a_reason_never_grows_with_what_was_wrong() -> None:
+    fields = tuple(InvalidField("f" * 10_000, "p" * 10_000) for _ in range(1_000))
+
+    stored = SchemaMismatch("s", (), fields, "t").to_json()
+
+    assert len(repr(stored)) < 100_000

@@ -1,0 +1,609 @@
+"""The engine: steps run in order, everything is written at once, and no stop is silent.
+
+The host is a script, as the engine sees a server only through that port; the store is the real one on the embedded
+engine, with faults put in front of it where it could not be made to fail by itself.
+"""
+
+import dataclasses
+import logging
+import random
+import string
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from mcp_baton.exceptions import StoreError, StoreUnavailable
+from mcp_baton.local.dynamodb import create_table, embedded_client
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.tasks.dynamodb import DynamoDBTaskStore
+from mcp_baton.tasks.items import Limits
+from mcp_baton.tasks.record import NewTask, StepStatus, TaskPage, TaskRecord, TaskStatus, pause_of, steps_of
+from mcp_baton.tasks.store import Batch, Recorded, TaskStore
+from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.workflow.continuation import continuation_batch
+from mcp_baton.workflow.definition import Argument, Step, Workflow
+from mcp_baton.workflow.engine import Engine, Invocation
+from mcp_baton.workflow.pause import DeadlineExceeded, InvalidField, SchemaMismatch, ToolFailed, UnresolvedDependency
+from mcp_baton.workflow.run import (
+    Failed,
+    FetchedResource,
+    Mismatch,
+    Outcome,
+    ResourceUnavailable,
+    RunRecord,
+    Succeeded,
+)
+from mcp_baton.workflow.sources import prompt_arg, step_output, task_variable
+
+PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
+OWNER = "kim"
+
+type Behaviour = Callable[[JsonObject, TaskVariables | None], Outcome]
+
+
+@dataclass
+class ScriptedHost:
+    """A server whose tools do what the test says, and which remembers all that was asked of it."""
+
+    tools: dict[str, Behaviour] = field(default_factory=dict)
+    resources: dict[str, str] = field(default_factory=dict)
+    mismatches: dict[str, Mismatch] = field(default_factory=dict)
+    starts: int = 1000
+    log: list[str] = field(default_factory=list)
+
+    def required(self, _tool: str) -> frozenset[str]:
+        return frozenset()
+
+    def describe(self, tool: str) -> str:
+        return f"Does {tool}."
+
+    def mismatch(self, tool: str, _arguments: JsonObject) -> Mismatch | None:
+        return self.mismatches.get(tool)
+
+    def call(self, tool: str, arguments: JsonObject, variables: TaskVariables | None) -> Outcome:
+        self.log.append(f"call {tool} {dict(arguments)}")
+        return self.tools[tool](arguments, variables) if tool in self.tools else Succeeded({"from": tool})
+
+    def read(self, uri: str) -> Sequence[FetchedResource]:
+        self.log.append(f"read {uri}")
+        if uri not in self.resources:
+            raise ResourceUnavailable(f"there is no resource {uri}")
+        return [FetchedResource(uri, "text/plain", text=self.resources[uri])]
+
+    def announce(self, begun: int, total: int, step: str) -> None:
+        self.log.append(f"announce {begun}/{total} {step}")
+
+    def may_start(self) -> bool:
+        self.starts -= 1
+        return self.starts >= 0
+
+    @property
+    def calls(self) -> list[str]:
+        return [entry for entry in self.log if entry.startswith("call")]
+
+
+class RecordingStore:
+    """A store that notes each request in the host's log, and fails at those that it is told to."""
+
+    def __init__(self, store: TaskStore, host: ScriptedHost, failing: Mapping[int, Exception] | None = None) -> None:
+        self._store = store
+        self._host = host
+        self._failing = dict(failing or {})
+        self.batches: list[Batch] = []
+        self.requests = 0
+
+    def create(self, task: NewTask) -> TaskRecord:
+        self._request("create")
+        return self._store.create(task)
+
+    def get(self, owner: str, task_id: str) -> TaskRecord:
+        self._request("get")
+        return self._store.get(owner, task_id)
+
+    def list(self, owner: str, cursor: str | None = None) -> TaskPage:
+        self._request("list")
+        return self._store.list(owner, cursor)
+
+    def record(self, task: TaskRecord, batch: Batch) -> Recorded:
+        self.batches.append(batch)
+        self._request("record")
+        return self._store.record(task, batch)
+
+    def cancel(self, owner: str, task_id: str) -> TaskRecord:
+        self._request("cancel")
+        return self._store.cancel(owner, task_id)
+
+    def complete(self, owner: str, task_id: str, result: JsonObject) -> TaskRecord:
+        self._request("complete")
+        return self._store.complete(owner, task_id, result)
+
+    def _request(self, verb: str) -> None:
+        self.requests += 1
+        self._host.log.append(verb)
+        if self.requests in self._failing:
+            raise self._failing[self.requests]
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    made = embedded_client()
+    create_table(made, "tasks")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def store(client: Any) -> DynamoDBTaskStore:
+    return DynamoDBTaskStore("tasks", lambda: client, limits=Limits(item_bytes=400_000))
+
+
+def workflow(*steps: Step, durable: bool = True) -> Workflow:
+    return Workflow(
+        name="w",
+        description="do it",
+        arguments=[Argument("id"), Argument("amount", type=float)],
+        steps=steps,
+        durable=durable,
+    )
+
+
+THREE = workflow(
+    Step("a", tool="make", arguments={"id": prompt_arg("id")}),
+    Step("b", tool="change", arguments={"it": step_output("a")}),
+    Step("c", tool="finish", arguments={"it": step_output("b", "from")}),
+)
+INVOCATION = Invocation({"id": "7"}, {"id": "7"}, OWNER)
+
+
+def fail(error: str) -> Behaviour:
+    return lambda _arguments, _variables: Failed(error)
+
+
+def give(value: Json) -> Behaviour:
+    return lambda _arguments, _variables: Succeeded(value)
+
+
+def stored(store: TaskStore, run: RunRecord) -> TaskRecord:
+    assert run.task is not None
+    return store.get(OWNER, run.task.task_id)
+
+
+def statuses(task: TaskRecord) -> list[str]:
+    return [step["status"] for step in steps_of(task)]
+
+
+def test_a_run_is_one_create_the_steps_in_order_and_one_write(store: DynamoDBTaskStore) -> None:
+    host = ScriptedHost()
+
+    run = Engine(host, RecordingStore(store, host)).start(THREE, INVOCATION)
+
+    assert host.log == [
+        "create",
+        "announce 1/3 a",
+        "call make {'id': '7'}",
+        "announce 2/3 b",
+        "call change {'it': {'from': 'make'}}",
+        "announce 3/3 c",
+        "call finish {'it': 'change'}",
+        "record",
+    ]
+    task = stored(store, run)
+    assert (run.pause, run.persisted, run.task) == (None, True, task)
+    assert (task.status, task.result) == (TaskStatus.COMPLETED, {"completed": True, "steps_completed": 3})
+    assert statuses(task) == ["completed"] * 3
+    assert task.variables["_workflow.result.b"] == {"from": "change"}
+    assert "_workflow.pause_reason" not in task.variables
+
+
+def test_a_task_is_created_working_with_every_step_pending(store: DynamoDBTaskStore) -> None:
+    created: list[TaskRecord] = []
+
+    class Watching(RecordingStore):
+        def create(self, task: NewTask) -> TaskRecord:
+            created.append(super().create(task))
+            return created[-1]
+
+    host = ScriptedHost()
+    Engine(host, Watching(store, host)).start(THREE, Invocation({"amount": "30.00"}, {"amount": 30.0}, OWNER, 60_000))
+
+    assert created[0].status is TaskStatus.WORKING
+    assert dict(created[0].variables) == {"_workflow.progress": THREE.progress([PENDING] * 3)}
+    assert (created[0].workflow, created[0].definition) == ("w", THREE.fingerprint)
+    assert (created[0].arguments, created[0].ttl_ms) == ({"amount": "30.00"}, 60_000)
+
+
+def test_a_tool_error_stops_the_run_and_leaves_later_steps_pending(store: DynamoDBTaskStore) -> None:
+    host = ScriptedHost({"change": fail("no route")})
+
+    run = Engine(host, store).start(THREE, INVOCATION)
+
+    task = stored(store, run)
+    assert run.pause == ToolFailed("b", "no route", False, "change")
+    assert (task.status, statuses(task)) == (TaskStatus.WORKING, ["completed", "failed", "pending"])
+    assert task.variables["_workflow.result.b"] == {"error": "no route"}
+    assert "_workflow.result.c" not in task.variables
+    assert pause_of(task) == run.pause.to_json()
+    assert host.calls == ["call make {'id': '7'}", "call change {'it': {'from': 'make'}}"]
+
+
+def test_a_step_that_is_blocked_stays_pending_and_is_not_called(store: DynamoDBTaskStore) -> None:
+    mismatch = Mismatch(("x",), (InvalidField("y", "bad"),))
+    host = ScriptedHost(mismatches={"change": mismatch})
+
+    run = Engine(host, store).start(THREE, INVOCATION)
+
+    assert run.pause == SchemaMismatch("b", ("x",), (InvalidField("y", "bad"),), "change")
+    assert statuses(stored(store, run)) == ["completed", "pending", "pending"]
+    assert len(host.calls) == 1
+    assert [trace.step.name for trace in run.traces] == ["a"]
+
+
+@pytest.mark.parametrize("starts", [0, 1, 2])
+def test_too_little_time_blocks_the_next_step_unannounced(store: DynamoDBTaskStore, starts: int) -> None:
+    host = ScriptedHost(starts=starts)
+
+    run = Engine(host, store).start(THREE, INVOCATION)
+
+    blocked = THREE.steps[starts]
+    assert run.pause == DeadlineExceeded(blocked.name, blocked.tool or "")
+    assert pause_of(stored(store, run)) == run.pause.to_json()
+    assert len([entry for entry in host.log if entry.startswith("announce")]) == starts
+
+
+def test_a_resource_only_step_completes_with_null_and_what_it_fetched(store: DynamoDBTaskStore) -> None:
+    host = ScriptedHost(resources={"docs://7": "seven", "docs://b": "b"})
+
+    run = Engine(host, store).start(workflow(Step("r", resources=["docs://{id}", "docs://b"])), INVOCATION)
+
+    task = stored(store, run)
+    assert [resource.text for resource in run.traces[0].resources] == ["seven", "b"]
+    assert task.variables["_workflow.result.r"] is None
+    assert statuses(task) == ["completed"]
+
+
+@pytest.mark.parametrize("tool", [None, "make"])
+def test_a_resource_that_cannot_be_fetched_fails_its_step(store: DynamoDBTaskStore, tool: str | None) -> None:
+    host = ScriptedHost()
+
+    run = Engine(host, store).start(workflow(Step("r", tool=tool, resources=["docs://x"])), INVOCATION)
+
+    assert run.pause == ToolFailed("r", "there is no resource docs://x", False, "")
+    assert statuses(stored(store, run)) == ["failed"]
+    assert host.calls == []
+
+
+def test_a_steps_resources_are_read_before_its_tool_is_called(store: DynamoDBTaskStore) -> None:
+    host = ScriptedHost(resources={"docs://x": "x"})
+
+    Engine(host, store).start(workflow(Step("r", tool="make", resources=["docs://x"])), INVOCATION)
+
+    assert host.log == ["announce 1/1 r", "read docs://x", "call make {}"]
+
+
+def test_a_checkpoint_is_written_right_after_its_step_and_the_rest_at_the_end(store: DynamoDBTaskStore) -> None:
+    host = ScriptedHost({"finish": fail("no")})
+    recording = RecordingStore(store, host)
+    steps = workflow(
+        Step("a", tool="make"), Step("b", tool="change", checkpoint=True), Step("c", tool="finish", checkpoint=True)
+    )
+
+    run = Engine(host, recording).start(steps, INVOCATION)
+
+    verbs = [entry for entry in host.log if not entry.startswith("announce")]
+    assert verbs == ["create", "call make {}", "call change {}", "record", "call finish {}", "record"]
+    assert [[write.name for write in batch.steps] for batch in recording.batches] == [["a", "b"], ["c"]]
+    assert statuses(stored(store, run)) == ["completed", "completed", "failed"]
+
+
+def test_a_checkpoint_that_was_lost_is_written_with_the_rest(store: DynamoDBTaskStore) -> None:
+    host = ScriptedHost()
+    recording = RecordingStore(store, host, {2: StoreUnavailable("down")})
+
+    run = Engine(host, recording).start(
+        workflow(Step("a", tool="make", checkpoint=True), Step("b", tool="b")), INVOCATION
+    )
+
+    assert (run.persisted, stored(store, run).status) == (True, TaskStatus.COMPLETED)
+    assert [[write.name for write in batch.steps] for batch in recording.batches] == [["a"], ["a", "b"]]
+
+
+BROKEN = [RuntimeError("secret detail"), KeyError("x"), ResourceUnavailable("odd"), RecursionError()]
+
+
+@pytest.mark.parametrize("error", BROKEN, ids=repr)
+@pytest.mark.parametrize("where", ["announce", "mismatch", "call", "read"])
+def test_a_fault_of_batons_own_leaves_a_reason_and_the_batch_is_written(
+    store: DynamoDBTaskStore, monkeypatch: pytest.MonkeyPatch, where: str, error: Exception
+) -> None:
+    def broken(*arguments: object) -> Any:
+        if where == "announce" and arguments[0] == 1:
+            return None
+        raise error
+
+    host = ScriptedHost(resources={"docs://x": "x"})
+    steps = workflow(Step("a", resources=["docs://x"]), Step("b", tool="make", resources=["docs://y"]))
+    if where != "read":
+        host.resources["docs://y"] = "y"
+        monkeypatch.setattr(host, where, broken)
+    else:
+        original = host.read
+        monkeypatch.setattr(host, "read", lambda uri: original(uri) if uri == "docs://x" else broken())
+
+    run = Engine(host, store).start(steps, INVOCATION)
+
+    task = stored(store, run)
+    assert isinstance(run.pause, ToolFailed)
+    assert (run.pause.step, "secret" in run.pause.error) == ("b", False)
+    assert statuses(task) == ["completed", "failed"]
+    assert pause_of(task) == run.pause.to_json()
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("down"), StoreError("full")])
+def test_a_store_that_takes_no_task_costs_the_task_and_nothing_else(
+    store: DynamoDBTaskStore, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    host = ScriptedHost()
+    recording = RecordingStore(store, host, {1: error})
+
+    with caplog.at_level(logging.ERROR):
+        run = Engine(host, recording).start(THREE, INVOCATION)
+
+    assert (run.task, run.pause, len(host.calls), recording.requests) == (None, None, 3, 1)
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("down"), StoreError("full")])
+def test_a_batch_that_cannot_be_written_costs_durability_and_never_the_reply(
+    store: DynamoDBTaskStore, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    host = ScriptedHost({"finish": fail("no")})
+
+    with caplog.at_level(logging.ERROR):
+        run = Engine(host, RecordingStore(store, host, {2: error})).start(THREE, INVOCATION)
+
+    task = stored(store, run)
+    assert (run.persisted, list(run.statuses.values())) == (False, [COMPLETED, COMPLETED, FAILED])
+    assert run.pause == ToolFailed("c", "no", False, "finish")
+    assert (task.status, statuses(task)) == (TaskStatus.WORKING, ["pending"] * 3)
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+
+@pytest.mark.parametrize(
+    ("definition", "owner", "has_store"),
+    [(workflow(*THREE.steps, durable=False), OWNER, True), (THREE, None, True), (THREE, OWNER, False)],
+    ids=["a plain workflow", "a caller without an identity", "no store"],
+)
+def test_without_a_task_the_steps_run_all_the_same(
+    store: DynamoDBTaskStore, definition: Workflow, owner: str | None, has_store: bool
+) -> None:
+    seen: list[TaskVariables | None] = []
+
+    def watch(_arguments: JsonObject, variables: TaskVariables | None) -> Outcome:
+        seen.append(variables)
+        return Succeeded({"from": "x"})
+
+    host = ScriptedHost({"make": watch})
+    recording = RecordingStore(store, host)
+
+    run = Engine(host, recording if has_store else None).start(definition, Invocation({"id": "7"}, {"id": "7"}, owner))
+
+    assert (run.task, run.pause, run.persisted) == (None, None, True)
+    assert (recording.requests, len(host.calls), seen) == (0, 3, [None])
+
+
+def test_what_a_tool_sets_is_seen_by_later_steps_and_written_with_the_batch(store: DynamoDBTaskStore) -> None:
+    def remember(_arguments: JsonObject, variables: TaskVariables | None) -> Outcome:
+        assert variables is not None
+        variables["seen"] = {"count": 1}
+        return Succeeded(None)
+
+    host = ScriptedHost({"make": remember})
+    steps = workflow(Step("a", tool="make"), Step("b", tool="b", arguments={"n": task_variable("seen", "count")}))
+
+    run = Engine(host, store).start(steps, INVOCATION)
+
+    assert host.calls[1] == "call b {'n': 1}"
+    assert stored(store, run).variables["seen"] == {"count": 1}
+    assert run.known.variables["seen"] == {"count": 1}
+
+
+def test_a_tool_that_changes_its_arguments_changes_no_result(store: DynamoDBTaskStore) -> None:
+    def spoil(arguments: JsonObject, _variables: TaskVariables | None) -> Outcome:
+        spoilt: Any = arguments["it"]
+        spoilt["from"] = "spoilt"
+        return Succeeded({"from": "b"})
+
+    run = Engine(ScriptedHost({"change": spoil}), store).start(THREE, INVOCATION)
+
+    assert stored(store, run).variables["_workflow.result.a"] == {"from": "make"}
+
+
+def noise(size: int) -> str:
+    """Text that does not compress well, the same each time."""
+    return "".join(random.Random(size).choices(string.printable, k=size))
+
+
+def test_one_large_result_costs_neither_the_others_nor_the_progress(store: DynamoDBTaskStore) -> None:
+    host = ScriptedHost({"make": give({"from": noise(700_000)}), "change": give({"from": "small"})})
+
+    run = Engine(host, store).start(THREE, INVOCATION)
+
+    task = stored(store, run)
+    assert run.oversized == ("_workflow.result.a",)
+    assert (run.persisted, task.status) == (True, TaskStatus.COMPLETED)
+    assert "exceeds the task's size limit" in str(task.variables["_workflow.result.a"])
+    assert task.variables["_workflow.result.b"] == {"from": "small"}
+    assert host.calls[2] == "call finish {'it': 'small'}"
+
+
+def test_a_large_error_costs_neither_the_reason_nor_the_progress(store: DynamoDBTaskStore) -> None:
+    run = Engine(ScriptedHost({"change": fail(noise(700_000))}), store).start(THREE, INVOCATION)
+
+    task = stored(store, run)
+    assert run.persisted
+    assert statuses(task) == ["completed", "failed", "pending"]
+    assert (pause_of(task) or {})["failedStep"] == "b"
+
+
+def paused(store: DynamoDBTaskStore, host: ScriptedHost, definition: Workflow = THREE) -> TaskRecord:
+    run = Engine(host, store).start(definition, INVOCATION)
+    assert run.pause
+    host.log.clear()
+    host.tools.clear()
+    host.starts = 1000
+    return stored(store, run)
+
+
+def test_a_resume_runs_what_is_left_and_binds_what_is_stored(store: DynamoDBTaskStore) -> None:
+    host = ScriptedHost({"make": give({"x": 2**60}), "change": fail("no")})
+    task = paused(store, host)
+
+    run = Engine(host, RecordingStore(store, host)).resume(THREE, INVOCATION, task)
+
+    assert host.log == [
+        "announce 2/3 b",
+        f"call change {{'it': {{'x': {2**60}}}}}",
+        "announce 3/3 c",
+        "call finish {'it': 'change'}",
+        "record",
+    ]
+    after = stored(store, run)
+    assert (after.status, after.result) == (TaskStatus.COMPLETED, {"completed": True, "steps_completed": 3})
+    assert pause_of(after) is None
+
+
+def test_a_resume_shows_completed_steps_with_their_arguments_and_stored_results(store: DynamoDBTaskStore) -> None:
+    host = ScriptedHost({"finish": fail("no")})
+    task = paused(store, host)
+    host.tools["finish"] = fail("again")
+
+    run = Engine(host, store).resume(THREE, INVOCATION, task)
+
+    assert [(trace.step.name, trace.replayed, trace.arguments) for trace in run.traces] == [
+        ("a", True, {"id": "7"}),
+        ("b", True, {"it": {"from": "make"}}),
+        ("c", False, {"it": "change"}),
+    ]
+    assert [trace.outcome for trace in run.traces] == [
+        Succeeded({"from": "make"}),
+        Succeeded({"from": "change"}),
+        Failed("again"),
+    ]
+    assert pause_of(stored(store, run)) == ToolFailed("c", "again", False, "finish").to_json()
+
+
+def test_a_resume_keeps_to_the_plans_order_when_a_later_step_was_completed_by_a_call(store: DynamoDBTaskStore) -> None:
+    host = ScriptedHost({"change": fail("no")})
+    task = paused(store, host)
+    task = store.record(
+        task, continuation_batch(task, "finish", Succeeded("done"), TaskVariables({}), lambda _: False)
+    ).task
+
+    run = Engine(host, store).resume(THREE, INVOCATION, task)
+
+    assert host.calls == ["call change {'it': {'from': 'make'}}"]
+    assert [trace.step.name for trace in run.traces] == ["a", "b", "c"]
+    assert stored(store, run).status is TaskStatus.COMPLETED
+
+
+def test_a_resume_of_a_task_with_every_step_completed_completes_it(store: DynamoDBTaskStore) -> None:
+    host = ScriptedHost({"finish": fail("no")})
+    task = paused(store, host)
+    task = store.record(task, continuation_batch(task, "finish", Succeeded(1), TaskVariables({}), lambda _: True)).task
+    assert task.status is TaskStatus.WORKING
+
+    run = Engine(host, store).resume(THREE, INVOCATION, task)
+
+    assert (host.calls, run.pause, stored(store, run).status) == ([], None, TaskStatus.COMPLETED)
+
+
+def with_status(task: TaskRecord, index: int, status: StepStatus) -> TaskRecord:
+    """The task as it would be read if one of its steps had another status."""
+    changed = [StepStatus(step["status"]) for step in steps_of(task)]
+    changed[index] = status
+    variables: dict[str, Any] = {**task.variables, "_workflow.progress": THREE.progress(changed)}
+    return dataclasses.replace(task, variables=variables)
+
+
+def test_a_dependency_on_a_skipped_step_is_unresolved(store: DynamoDBTaskStore) -> None:
+    host = ScriptedHost({"change": fail("no")})
+    task = with_status(paused(store, host), 1, SKIPPED)
+
+    run = Engine(host, store).resume(THREE, INVOCATION, task)
+
+    assert run.pause == UnresolvedDependency("c", "b", "b", "finish")
+    assert host.calls == []
+    assert [trace.step.name for trace in run.traces] == ["a"]
+
+
+def test_a_dependency_on_a_result_that_was_not_kept_is_unresolved(store: DynamoDBTaskStore) -> None:
+    host = ScriptedHost({"make": give({"from": noise(700_000)}), "change": fail("no")})
+    task = paused(store, host)
+
+    run = Engine(host, store).resume(THREE, INVOCATION, task)
+
+    assert run.pause == UnresolvedDependency("b", "a", "a", "change")
+    assert pause_of(stored(store, run)) == run.pause.to_json()
+
+
+def test_a_call_that_came_between_keeps_its_completed_step(store: DynamoDBTaskStore) -> None:
+    task_ids: list[str] = []
+
+    class Catching(RecordingStore):
+        def create(self, task: NewTask) -> TaskRecord:
+            made = super().create(task)
+            task_ids.append(made.task_id)
+            return made
+
+    def overtaken(_arguments: JsonObject, _variables: TaskVariables | None) -> Outcome:
+        task = store.get(OWNER, task_ids[0])
+        store.record(task, continuation_batch(task, "change", Succeeded("theirs"), TaskVariables({}), lambda _: True))
+        return Failed("ours")
+
+    host = ScriptedHost({"change": overtaken})
+    recording = Catching(store, host)
+
+    run = Engine(host, recording).start(THREE, INVOCATION)
+
+    task = stored(store, run)
+    assert statuses(task) == ["completed", "completed", "pending"]
+    assert task.variables["_workflow.result.b"] == "theirs"
+    assert pause_of(task) is None
+    assert run.persisted
+    assert len(recording.batches) == 2
+
+
+def test_a_task_that_was_cancelled_meanwhile_stays_cancelled(store: DynamoDBTaskStore) -> None:
+    task_ids: list[str] = []
+
+    class Catching(RecordingStore):
+        def create(self, task: NewTask) -> TaskRecord:
+            made = super().create(task)
+            task_ids.append(made.task_id)
+            return made
+
+    def cancelled(_arguments: JsonObject, _variables: TaskVariables | None) -> Outcome:
+        store.cancel(OWNER, task_ids[0])
+        return Succeeded({"from": "x"})
+
+    host = ScriptedHost({"make": cancelled})
+
+    run = Engine(host, Catching(store, host)).start(THREE, INVOCATION)
+
+    assert (run.persisted, run.pause) == (False, None)
+    assert run.task is not None
+    assert run.task.status is TaskStatus.CANCELLED
+    assert statuses(stored(store, run)) == ["pending"] * 3
+
+
+def test_deeply_nested_values_bind_and_are_kept(store: DynamoDBTaskStore) -> None:
+    value: Json = "leaf"
+    for _ in range(400):
+        value = {"in": [value]}
+
+    run = Engine(ScriptedHost({"make": give(value)}), store).start(THREE, INVOCATION)
+
+    assert run.pause is None
+    assert stored(store, run).variables["_workflow.result.a"] == value

@@ -1,0 +1,216 @@
+"""The handoff: what happened, and the calls that come next."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from mcp_baton.protocol.json import Json
+from mcp_baton.tasks.record import StepStatus
+from mcp_baton.workflow.definition import Argument, Step, Workflow
+from mcp_baton.workflow.handoff import handoff, preview_arguments, what_happened
+from mcp_baton.workflow.pause import (
+    DeadlineExceeded,
+    InvalidField,
+    PauseReason,
+    SchemaMismatch,
+    ToolFailed,
+    UnresolvableParams,
+    UnresolvedDependency,
+)
+from mcp_baton.workflow.resolve import Known
+from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output, task_variable
+
+PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
+FETCH = Step("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")}, binding="order")
+REFUND = Step(
+    "refund",
+    tool="refund",
+    retryable=True,
+    guidance="Refund no more than the order's total for {order_id}.",
+    arguments={"order_id": prompt_arg("order_id"), "amount": step_output("order", "lines.0.total")},
+)
+NOTIFY = Step(
+    "notify",
+    tool="send_mail",
+    arguments={"to": step_output("order", "email"), "text": constant("Refunded {order_id}")},
+)
+ARGUMENTS = [Argument("order_id", required=True), Argument("topic"), Argument("amount", type=float)]
+ORDER: Json = {"lines": [{"total": 30.0}], "email": "kim@example.com", "topic": "a b"}
+
+
+class Required:
+    """Tools that cannot do without these arguments."""
+
+    def __init__(self, *names: str) -> None:
+        self._names = frozenset(names)
+
+    def required(self, _tool: str) -> frozenset[str]:
+        """The same for every tool."""
+        return self._names
+
+
+def text(
+    steps: list[Step],
+    statuses: list[StepStatus],
+    pause: PauseReason,
+    *,
+    tools: Required | None = None,
+    variables: Mapping[str, Json] | None = None,
+) -> str:
+    workflow = Workflow(name="w", description="d", arguments=ARGUMENTS, steps=steps)
+    by_name = {step.name: status for step, status in zip(steps, statuses, strict=True)}
+    outputs = {name: ORDER for name, status in by_name.items() if status is COMPLETED}
+    known = Known({"order_id": "A-17"}, {"order_id": "A-17"}, by_name, outputs, variables or {})
+    return handoff(workflow, known, pause, tools or Required())
+
+
+def test_the_handoff_is_the_contracts() -> None:
+    pause = ToolFailed("refund", "connection timeout", True, "refund")
+
+    assert text([FETCH, REFUND, NOTIFY], [COMPLETED, FAILED, PENDING], pause) == (
+        "Step 'refund' failed: connection timeout. This step is retryable.\n"
+        "\n"
+        "To continue the workflow, make these tool calls:\n"
+        "\n"
+        '1. Call refund with {"order_id": "A-17", "amount": 30.0}\n'
+        "   Note: Refund no more than the order's total for A-17.\n"
+        "\n"
+        '2. Call send_mail with {"to": "kim@example.com", "text": "Refunded A-17"}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("pause", "told"),
+    [
+        (ToolFailed("s", "no route", True, "t"), "Step 's' failed: no route. This step is retryable."),
+        (
+            ToolFailed("s", "Declined!", False, "t"),
+            "Step 's' failed: Declined! This step is not retryable: correct the cause first.",
+        ),
+        (
+            UnresolvableParams("s", "amount", "t"),
+            "Step 's' could not start: no value was found for its argument 'amount'.",
+        ),
+        (
+            SchemaMismatch("s", ("a", "b"), (InvalidField("c.0", "too small"),), "t"),
+            (
+                "Step 's' could not start: its arguments do not satisfy the tool's input schema. "
+                "Missing: a, b. Invalid: c.0 (too small)."
+            ),
+        ),
+        (
+            UnresolvedDependency("s", "order", "fetch", "t"),
+            "Step 's' could not start: it needs the output 'order' of step 'fetch', which has none.",
+        ),
+        (
+            DeadlineExceeded("s", "t"),
+            "The server ran out of time before step 's'. Nothing failed; the remaining steps are yours.",
+        ),
+    ],
+)
+def test_every_pause_reason_has_its_own_words(pause: PauseReason, told: str) -> None:
+    assert what_happened(pause) == told
+    assert text([Step("s", tool="t")], [PENDING], pause).startswith(f"{told}\n\n")
+
+
+LATE = DeadlineExceeded("next", "do")
+
+
+@pytest.mark.parametrize(
+    ("status", "source", "shown"),
+    [
+        pytest.param(COMPLETED, constant("x"), '"x"', id="a value"),
+        pytest.param(COMPLETED, constant(None), "null", id="null"),
+        pytest.param(COMPLETED, constant("für"), '"für"', id="readable Unicode"),
+        pytest.param(FAILED, step_output("order"), '"<output from fetch_order>"', id="no output"),
+        pytest.param(PENDING, step_output("order"), '"<output from fetch_order>"', id="no output yet"),
+        pytest.param(SKIPPED, step_output("order"), '"<output from fetch_order>"', id="skipped"),
+        pytest.param(FAILED, step_output("order", "a.b"), "\"<field 'a.b' from fetch_order>\"", id="of no output"),
+        pytest.param(COMPLETED, step_output("order", "a.b"), "\"<field 'a.b' from fetch_order>\"", id="no such field"),
+        pytest.param(COMPLETED, task_variable("seen"), '"<task variable seen>"', id="no such variable"),
+        pytest.param(COMPLETED, prompt_arg("amount"), '"<prompt arg amount>"', id="a required prompt argument"),
+    ],
+)
+def test_an_argument_shows_its_value_or_a_placeholder(status: StepStatus, source: Source, shown: str) -> None:
+    step = Step("next", tool="do", arguments={"a": source})
+
+    assert f'Call do with {{"a": {shown}}}' in text([FETCH, step], [status, PENDING], LATE, tools=Required("a"))
+
+
+def test_a_producer_without_a_tool_is_called_by_its_name() -> None:
+    policy = Step("policy", resources=["docs://faq"])
+    step = Step("next", tool="do", arguments={"a": step_output("policy")})
+
+    assert '{"a": "<output from policy>"}' in text([policy, step], [FAILED, PENDING], LATE)
+
+
+def test_an_absent_optional_argument_that_the_tool_does_not_require_is_left_out() -> None:
+    step = Step("next", tool="do", arguments={"a": prompt_arg("amount"), "b": constant(1)})
+
+    assert 'Call do with {"b": 1}' in text([step], [PENDING], LATE)
+
+
+def test_what_the_tool_requires_and_no_source_gives_is_missing() -> None:
+    step = Step("next", tool="do", arguments={"b": constant(1)})
+
+    told = text([step], [PENDING], LATE, tools=Required("z", "b", "c"))
+
+    assert 'Call do with {"b": 1, "c": "<missing: c>", "z": "<missing: z>"}' in told
+
+
+def test_remaining_steps_come_in_order_without_those_that_are_settled() -> None:
+    steps = [Step(name, tool=f"do_{name}") for name in "abcde"]
+
+    told = text(steps, [COMPLETED, FAILED, SKIPPED, COMPLETED, PENDING], ToolFailed("b", "x", True, "do_b"))
+
+    assert [line for line in told.splitlines() if line[:1].isdigit()] == [
+        "1. Call do_b with {}",
+        "2. Call do_e with {}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("step", "lines"),
+    [
+        pytest.param(Step("r", resources=["docs://faq"]), ["1. Read the resource docs://faq"], id="one"),
+        pytest.param(
+            Step("r", resources=["docs://a", "docs://{order_id}"], guidance="Mind {order_id}."),
+            ["1. Read the resource docs://a", "   Read the resource docs://A-17", "   Note: Mind A-17."],
+            id="two and a note",
+        ),
+        pytest.param(
+            Step("r", resources=["docs://{t}"], template_bindings={"t": step_output("order", "topic")}),
+            ["1. Read the resource docs://a%20b"],
+            id="a bound value",
+        ),
+        pytest.param(
+            Step("r", resources=["docs://{t}"], template_bindings={"t": step_output("order", "x")}),
+            ["1. Read the resource docs://<field 'x' from fetch_order>"],
+            id="a field that is not there",
+        ),
+        pytest.param(
+            Step("r", resources=["docs://{topic}"]),
+            ["1. Read the resource docs://<prompt arg topic>"],
+            id="a prompt argument that was not given",
+        ),
+    ],
+)
+def test_a_remaining_resource_only_step_is_read(step: Step, lines: list[str]) -> None:
+    told = text([FETCH, step], [COMPLETED, PENDING], DeadlineExceeded("r", ""))
+
+    assert told.split("\n\n", 2)[2].splitlines() == lines
+
+
+def test_a_variable_that_a_tool_has_set_is_shown() -> None:
+    step = Step("next", tool="do", arguments={"a": task_variable("seen", "x")})
+
+    assert '{"a": 5}' in text([step], [PENDING], LATE, variables={"seen": {"x": 5}})
+
+
+def test_a_preview_shares_nothing_with_what_is_known() -> None:
+    output: Json = {"list": []}
+    step = Step("next", tool="do", arguments={"a": step_output("order")})
+    workflow = Workflow(name="w", description="d", steps=[FETCH, step])
+    known = Known({}, {}, {"fetch": COMPLETED, "next": PENDING}, {"fetch": output}, {})
+
+    assert preview_arguments(step, workflow, known, Required())["a"] is not output

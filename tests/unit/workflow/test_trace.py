@@ -1,0 +1,118 @@
+"""A run as the messages of a prompt, in their order."""
+
+import pytest
+
+from mcp_baton.protocol.json import Json
+from mcp_baton.tasks.record import StepStatus
+from mcp_baton.workflow.definition import Argument, Step, Workflow
+from mcp_baton.workflow.pause import DeadlineExceeded, ToolFailed
+from mcp_baton.workflow.resolve import Known
+from mcp_baton.workflow.run import Failed, FetchedResource, RunRecord, StepTrace, Succeeded
+from mcp_baton.workflow.trace import Message, messages
+
+PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
+FETCH = Step("fetch", tool="fetch_order", guidance="Look at {order_id} first.")
+POLICY = Step("policy", resources=["docs://{topic}", "docs://faq"], guidance="Read it all.")
+REFUND = Step("refund", tool="refund", resources=["docs://limits"], guidance="Mind {unknown}.")
+WORKFLOW = Workflow(
+    name="refund_order",
+    description="refund an order.",
+    arguments=[Argument("order_id"), Argument("topic"), Argument("amount", type=float)],
+    steps=[FETCH, POLICY, REFUND],
+)
+TEXT = FetchedResource("docs://shoes", "text/plain", text="All about shoes")
+BYTES = FetchedResource("docs://faq", "image/png", blob="iVBO")
+TOOLS = {"fetch_order": "Fetch one order.", "refund": ""}
+
+
+class Nothing:
+    """Tools that require nothing."""
+
+    def required(self, _tool: str) -> frozenset[str]:
+        """No names."""
+        return frozenset()
+
+
+def told(*traces: StepTrace, pause: DeadlineExceeded | ToolFailed | None = None, **texts: str) -> list[Message]:
+    statuses = dict.fromkeys(("fetch", "policy", "refund"), PENDING)
+    statuses |= {trace.step.name: FAILED if isinstance(trace.outcome, Failed) else COMPLETED for trace in traces}
+    known = Known(texts, dict(texts), statuses, {}, {})
+    return messages(RunRecord(WORKFLOW, known, traces, pause, None), Nothing(), TOOLS.__getitem__)
+
+
+def test_a_run_is_told_from_its_intent_to_its_last_result_in_order() -> None:
+    conversation = told(
+        StepTrace(FETCH, {"order_id": "A-17"}, (), Succeeded({"total": 30.0})),
+        StepTrace(POLICY, None, (TEXT, BYTES), Succeeded(None)),
+        StepTrace(REFUND, {}, (TEXT,), Succeeded(None)),
+        order_id="A-17",
+        amount="30.0",
+    )
+
+    assert conversation == [
+        Message("user", "I want to refund an order.\n\nArguments:\n- order_id: A-17\n- amount: 30.0"),
+        Message(
+            "assistant",
+            "Here is the plan:\n\n1. fetch_order: Fetch one order.\n2. Read docs://{topic}, docs://faq\n3. refund",
+        ),
+        Message("assistant", "Look at A-17 first."),
+        Message("assistant", 'Calling fetch_order with {"order_id": "A-17"}'),
+        Message("user", 'Result from fetch_order: {"total":30.0}'),
+        Message("assistant", "Read it all."),
+        Message("user", "Resource content from docs://shoes:\nAll about shoes"),
+        Message("user", "Resource content from docs://faq:", blob=BYTES),
+        Message("assistant", "Mind {unknown}."),
+        Message("user", "Resource content from docs://shoes:\nAll about shoes"),
+        Message("assistant", "Calling refund with {}"),
+        Message("user", "Result from refund: null"),
+    ]
+
+
+def test_without_arguments_the_intent_is_one_sentence() -> None:
+    assert told()[0] == Message("user", "I want to refund an order.")
+
+
+def test_a_failed_step_tells_its_error_and_the_handoff_comes_last() -> None:
+    pause = ToolFailed("fetch", "no route", True, "fetch_order")
+
+    conversation = told(StepTrace(FETCH, {}, (), Failed("no route")), pause=pause)
+
+    assert [message.role for message in conversation] == [
+        "user",
+        "assistant",
+        "assistant",
+        "assistant",
+        "user",
+        "assistant",
+    ]
+    assert conversation[4].text == "Error from fetch_order: no route"
+    assert conversation[5].text.startswith("Step 'fetch' failed: no route.")
+
+
+@pytest.mark.parametrize(("step", "name"), [(POLICY, "policy"), (REFUND, "refund")])
+def test_a_step_whose_resource_failed_announces_no_call(step: Step, name: str) -> None:
+    conversation = told(StepTrace(step, None, (), Failed("gone")))
+
+    assert [message.text for message in conversation[3:]] == [f"Error from {name}: gone"]
+
+
+def test_a_step_that_was_blocked_leaves_nothing_but_the_handoff() -> None:
+    conversation = told(pause=DeadlineExceeded("fetch", "fetch_order"))
+
+    assert len(conversation) == 3
+    assert conversation[2].role == "assistant"
+
+
+@pytest.mark.parametrize("value", ["bare text", {"a": 1}, None])
+def test_a_replayed_step_shows_its_call_and_stored_result_without_guidance(value: Json) -> None:
+    shown = "bare text" if value == "bare text" else '{"a":1}' if value else "null"
+
+    conversation = told(
+        StepTrace(FETCH, {"order_id": "A-17"}, (), Succeeded(value), replayed=True),
+        StepTrace(POLICY, None, (), Succeeded(None), replayed=True),
+    )
+
+    assert [message.text for message in conversation[2:]] == [
+        'Calling fetch_order with {"order_id": "A-17"}',
+        f"Result from fetch_order: {shown}",
+    ]
