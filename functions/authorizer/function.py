@@ -10,7 +10,6 @@
 | `PUBLIC_URL` | the URL before `/mcp` as clients see it; empty takes it from the request |
 """
 
-import logging
 import os
 from collections.abc import Mapping
 
@@ -36,5 +35,4 @@ def authorizer(env: Mapping[str, str]) -> Authorizer:
     return Authorizer(TokenVerifier(rules, keys), rules.scopes, env["PUBLIC_URL"])
 
 
-logging.getLogger().setLevel(logging.INFO)
 lambda_handler = authorizer(os.environ)
