@@ -24,7 +24,6 @@ setup: $(filter .tools/%,$(UV)) ## Install what the project itself needs, here i
 setup-tests: setup tests/conformance/node_modules/.package-lock.json ## Install what only its tests need: engines, SAM, the conformance suite
 	$(UV) sync --frozen --project tests/ministack
 	$(UV) sync --frozen --project tests/sam
-	$(UV) sync --frozen --project tests/runtime/rie
 
 # npm writes this file last. It comes with its Node from the environment beside the suite, so that no machine has to have them.
 tests/conformance/node_modules/.package-lock.json: tests/conformance/package-lock.json tests/conformance/uv.lock | $(filter .tools/%,$(UV))
