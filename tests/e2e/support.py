@@ -267,6 +267,15 @@ class Clock:
         return self.ms
 
 
+def begin(client: Client, clock: Clock, workflow: str = "flow") -> str:
+    """A task of which no step has run: there was no time for the first."""
+    clock.ms = 0
+    answer = client.get_prompt(workflow)
+    clock.ms = 30_000
+    assert set(answer.statuses) == {"pending"}
+    return answer.task_id
+
+
 @dataclass(slots=True)
 class Script:
     """What a server's tools do as the test goes along.

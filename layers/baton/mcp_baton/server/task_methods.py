@@ -3,9 +3,10 @@
 2025-11-25, basic/utilities/tasks; for the 2026 era the extension `io.modelcontextprotocol/tasks` (SEP-2663).
 """
 
+import logging
 from collections.abc import Callable, Mapping
 
-from mcp_baton.exceptions import ProtocolError, StoreError, TaskFinished, TaskNotFound
+from mcp_baton.exceptions import ProtocolError, StoreError, StoreUnavailable, TaskFinished, TaskNotFound
 from mcp_baton.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, MISSING_CLIENT_CAPABILITY
 from mcp_baton.protocol.envelope import TASKS_EXTENSION
 from mcp_baton.protocol.json import Json, JsonObject
@@ -13,6 +14,8 @@ from mcp_baton.server.call import Call
 from mcp_baton.server.task_meta import related_task
 from mcp_baton.tasks.record import PROGRESS, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import TaskStore
+
+logger = logging.getLogger(__name__)
 
 
 def get_task(call: Call) -> JsonObject:
@@ -110,5 +113,10 @@ def _from_store[T](call: Call, ask: Callable[[TaskStore, str], T]) -> T:
         raise ProtocolError(INVALID_PARAMS, "Unknown task") from error
     except TaskFinished:
         raise
+    except StoreUnavailable as error:
+        # What it says names tables, endpoints and roles: that is for the log, and an id to find it by for the client.
+        logger.exception("request %s: the task store is not available", call.exchange.request_id)
+        message = "The task store is not available. Send the same request again."
+        raise ProtocolError(INTERNAL_ERROR, message, {"correlationId": call.exchange.request_id}) from error
     except StoreError as error:
-        raise ProtocolError(INTERNAL_ERROR, f"The task store could not do this: {error}. Try again.") from error
+        raise ProtocolError(INTERNAL_ERROR, f"The task store could not do this: {error}") from error

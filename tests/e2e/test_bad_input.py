@@ -1,0 +1,390 @@
+"""Bad input: each a specific error, none a 500, nothing half done (contract section 8)."""
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from mcp_baton import Argument, Server, Step, Workflow, prompt_arg
+from mcp_baton.protocol.envelope import LOG_LEVEL_KEY, RELATED_TASK_KEY, TASK_ID_KEY, VERSION_KEY
+from mcp_baton.tasks.ids import new_task_id
+from tests.e2e.conftest import MakeClient
+from tests.e2e.support import Answer, Client, Era, Script, Table
+
+PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32700, -32600, -32601, -32602
+NOBODYS = new_task_id(0)
+OTHER = new_task_id(1)
+REVISIONS = ["2025-06-18", "2025-11-25", "2026-07-28"]
+
+
+@pytest.fixture
+def script() -> Script:
+    """What was called: in these tests nothing should be."""
+    return Script()
+
+
+@pytest.fixture
+def client(make_client: MakeClient, script: Script) -> Client:
+    """A client of a server with one of each."""
+    server = Server("s")
+
+    @server.tool
+    def work(amount: float) -> float:
+        return script.play("work", amount)
+
+    @server.resource("docs://{topic}")
+    def docs(topic: str) -> str:
+        return script.play("docs", topic)
+
+    @server.prompt
+    def greeting(name: str) -> str:
+        return script.play("greeting", name)
+
+    server.add_workflow(
+        Workflow(
+            name="flow",
+            description="work",
+            arguments=[Argument("amount", required=True, type=float), Argument("days", type=list[int])],
+            steps=[Step("only", tool="work", arguments={"amount": prompt_arg("amount")})],
+        )
+    )
+    return make_client(server, allowed_origins=frozenset({"https://good.example"}), max_body_bytes=10_000)
+
+
+@pytest.fixture
+def untouched(client: Client, script: Script, table: Table) -> Any:
+    """Afterwards nothing has been called and no task made."""
+    yield
+    assert script.called == []
+    assert table.items == []
+
+
+def message(method: str = "tools/list", **params: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+
+
+def wire_status(era: Era, status: int = 400) -> int:
+    """A client of the handshake era takes an HTTP status for a fault of the transport's."""
+    return 200 if era == "2025" else status
+
+
+@pytest.mark.usefixtures("untouched")
+@pytest.mark.parametrize(
+    ("name", "arguments", "named"),
+    [
+        ("nothing", {}, "nothing"),
+        ("", {}, ""),
+        ("flow", {}, "'amount'"),
+        ("flow", {"days": "[1]"}, "'amount'"),
+        ("flow", {"amount": "many"}, "'amount'"),
+        ("flow", {"amount": ""}, "'amount'"),
+        ("flow", {"amount": None}, "'amount'"),
+        ("flow", {"amount": "1", "days": "[1"}, "'days'"),
+        ("flow", {"amount": "1", "days": '["one"]'}, "'days'"),
+        ("flow", {"amount": "1", "colour": "red"}, "'colour'"),
+        ("greeting", {}, "'name'"),
+        ("greeting", {"name": "Kim", "age": "7"}, "'age'"),
+    ],
+)
+def test_an_unknown_prompt_or_argument_and_one_that_is_missing_or_does_not_convert_is_named(
+    client: Client, era: Era, name: str, arguments: dict[str, Any], named: str
+) -> None:
+    answer = client.in_era(era).get_prompt(name, arguments)
+    assert answer.refusal == (wire_status(era), INVALID_PARAMS)
+    assert named in answer.error["message"]
+
+
+@pytest.mark.usefixtures("untouched")
+def test_an_unknown_tool_is_named(client: Client, era: Era) -> None:
+    for task in (None, NOBODYS):
+        answer = client.in_era(era).call_tool("nothing", task=task)
+        assert answer.refusal == (wire_status(era), INVALID_PARAMS)
+        assert "nothing" in answer.error["message"]
+
+
+@pytest.mark.usefixtures("untouched")
+@pytest.mark.parametrize("arguments", [{}, {"amount": "many"}, {"amount": None}, {"amount": 1, "colour": "red"}])
+def test_arguments_that_a_tool_does_not_take_are_an_error_of_the_tools(
+    client: Client, era: Era, arguments: dict[str, Any]
+) -> None:
+    result = client.in_era(era).call_tool("work", arguments).result
+    assert result["isError"] is True
+    assert ("colour" if "colour" in arguments else "amount") in result["content"][0]["text"]
+
+
+@pytest.mark.usefixtures("untouched")
+@pytest.mark.parametrize("uri", ["docs://a/b", "nothing://a", "", "docs://"])
+def test_an_unknown_resource_is_named(client: Client, era: Era, uri: str) -> None:
+    answer = client.in_era(era).request("resources/read", {"uri": uri})
+    assert answer.refusal == ((200, -32002) if era == "2025" else (400, INVALID_PARAMS))
+    assert answer.error["data"] == {"uri": uri}
+
+
+@pytest.mark.usefixtures("untouched")
+@pytest.mark.parametrize("method", ["nothing", "tools", "tools/List", "", "prompts/run"])
+def test_an_unknown_method_is_no_method(client: Client, era: Era, method: str) -> None:
+    assert client.in_era(era).request(method).refusal == (wire_status(era, 404), METHOD_NOT_FOUND)
+
+
+@pytest.mark.usefixtures("untouched")
+@pytest.mark.parametrize(
+    "meta",
+    [
+        {TASK_ID_KEY: 5},
+        {TASK_ID_KEY: ""},
+        {TASK_ID_KEY: []},
+        {TASK_ID_KEY: {"taskId": NOBODYS}},
+        {TASK_ID_KEY: True},
+        {RELATED_TASK_KEY: NOBODYS},
+        {RELATED_TASK_KEY: {}},
+        {RELATED_TASK_KEY: {"taskId": 5}},
+        {RELATED_TASK_KEY: {"taskId": ""}},
+        {TASK_ID_KEY: NOBODYS, RELATED_TASK_KEY: {"taskId": OTHER}},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("tools/call", {"name": "work", "arguments": {"amount": 1.0}}),
+        ("prompts/get", {"name": "flow", "arguments": {"amount": "1"}}),
+    ],
+)
+def test_a_task_that_is_named_in_a_way_that_cannot_be_meant_is_refused_before_anything_is_run(
+    client: Client, era: Era, method: str, params: dict[str, Any], meta: dict[str, Any]
+) -> None:
+    answer = client.in_era(era).request(method, params, meta)
+    assert answer.refusal == (wire_status(era), INVALID_PARAMS)
+    assert "_meta" in answer.error["message"]
+
+
+@pytest.mark.usefixtures("untouched")
+@pytest.mark.parametrize("ttl", ["soon", 0, -1, 1.5, True, []])
+def test_a_lifetime_that_is_none_is_refused(client: Client, ttl: Any) -> None:
+    params = {"name": "flow", "arguments": {"amount": "1"}, "task": {"ttl": ttl}}
+    assert client.request("prompts/get", params).refusal == (200, INVALID_PARAMS)
+
+
+@pytest.mark.usefixtures("untouched")
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ("", PARSE_ERROR),
+        ("{", PARSE_ERROR),
+        ("{'jsonrpc': '2.0'}", PARSE_ERROR),
+        ('{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"x": NaN}}', PARSE_ERROR),
+        ('{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"x": 1e999}}', PARSE_ERROR),
+        ("null", INVALID_REQUEST),
+        ("5", INVALID_REQUEST),
+        ('"ping"', INVALID_REQUEST),
+        ("[]", INVALID_REQUEST),
+        ("{}", INVALID_REQUEST),
+        ('{"id": 1, "method": "ping"}', INVALID_REQUEST),
+        ('{"jsonrpc": "1.0", "id": 1, "method": "ping"}', INVALID_REQUEST),
+        ('{"jsonrpc": 2.0, "id": 1, "method": "ping"}', INVALID_REQUEST),
+        ('{"jsonrpc": "2.0", "id": 1}', INVALID_REQUEST),
+        ('{"jsonrpc": "2.0", "id": 1, "method": 5}', INVALID_REQUEST),
+        ('{"jsonrpc": "2.0", "id": 1, "method": null}', INVALID_REQUEST),
+        ('{"jsonrpc": "2.0", "id": null, "method": "ping"}', INVALID_REQUEST),
+        ('{"jsonrpc": "2.0", "id": true, "method": "ping"}', INVALID_REQUEST),
+        ('{"jsonrpc": "2.0", "id": 1.5, "method": "ping"}', INVALID_REQUEST),
+        ('{"jsonrpc": "2.0", "id": {}, "method": "ping"}', INVALID_REQUEST),
+        ('{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": []}', INVALID_PARAMS),
+        ('{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": "x"}', INVALID_PARAMS),
+        ('{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": null}', INVALID_PARAMS),
+        ('{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"_meta": 5}}', INVALID_PARAMS),
+        ('{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"_meta": {"progressToken": {}}}}', INVALID_PARAMS),
+        ('{"jsonrpc": "2.0", "result": {}}', INVALID_REQUEST),
+        ('{"jsonrpc": "2.0", "id": 1, "result": {}, "error": {"code": 1, "message": "x"}}', INVALID_REQUEST),
+        ('{"jsonrpc": "2.0", "id": 1, "result": 5}', INVALID_REQUEST),
+    ],
+)
+def test_what_is_not_json_rpc_is_refused(client: Client, body: str, code: int) -> None:
+    assert client.post(body).refusal == (400, code)
+
+
+@pytest.mark.usefixtures("untouched")
+def test_a_body_that_is_not_utf8_is_refused(client: Client) -> None:
+    broken = base64.b64encode(b'{"jsonrpc": "2.0", "id": "\xff"}').decode()
+    assert client.post(broken, isBase64Encoded=True).refusal == (400, PARSE_ERROR)
+
+
+@pytest.mark.usefixtures("untouched")
+def test_a_body_that_is_not_the_base64_that_the_event_says_is_refused(client: Client) -> None:
+    assert client.post("no base64!", isBase64Encoded=True).status == 400
+    assert client.post(None).refusal == (400, PARSE_ERROR)
+
+
+@pytest.mark.usefixtures("untouched")
+def test_the_id_of_a_refused_message_is_given_back_where_there_is_one(client: Client) -> None:
+    [answer] = client.post('{"jsonrpc": "1.0", "id": "mine", "method": "ping"}').messages
+    assert answer["id"] == "mine"
+    [answer] = client.post('{"jsonrpc": "2.0", "id": true, "method": "ping"}').messages
+    assert answer["id"] is None
+
+
+def deep(levels: int) -> str:
+    """A request whose body has this many levels, the outermost two being its own."""
+    value = "[" * (levels - 2) + "]" * (levels - 2)
+    return f'{{"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {{"x": {value}}}}}'
+
+
+@pytest.mark.usefixtures("untouched")
+@pytest.mark.parametrize("levels", [65, 100, 4_000])
+def test_a_body_deeper_than_64_levels_is_refused(client: Client, levels: int) -> None:
+    answer = client.post(deep(levels))
+    assert answer.status == 400
+    assert answer.error["code"] in {INVALID_REQUEST, PARSE_ERROR}
+
+
+@pytest.mark.usefixtures("untouched")
+def test_a_body_of_64_levels_is_answered(client: Client) -> None:
+    assert client.post(deep(64)).status == 200
+
+
+@pytest.mark.usefixtures("untouched")
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_a_batch_is_refused_by_every_revision_but_the_first(client: Client, revision: str) -> None:
+    batch = json.dumps([message(), message("prompts/get", name="flow", arguments={"amount": "1"})])
+    assert client.post(batch, {"MCP-Protocol-Version": revision}).refusal == (400, INVALID_REQUEST)
+
+
+def test_a_batch_of_the_first_revision_is_answered_message_by_message(client: Client, script: Script) -> None:
+    notification = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    bad = [{"jsonrpc": "2.0", "id": 2, "method": "nothing"}, 5, notification]
+    batch = json.dumps([message("tools/call", name="work", arguments={"amount": 1.0}), *bad])
+    answer = client.post(batch, {"MCP-Protocol-Version": "2025-03-26"})
+    first, second, third = json.loads(answer.body)
+    assert first["result"]["structuredContent"] == {"result": 1.0}
+    assert (second["id"], second["error"]["code"]) == (2, METHOD_NOT_FOUND)
+    assert (third["id"], third["error"]["code"]) == (None, INVALID_REQUEST)
+    assert script.take() == ["work"]
+
+
+@pytest.mark.usefixtures("untouched")
+def test_a_batch_of_nothing_but_notifications_is_accepted_without_a_word(client: Client) -> None:
+    notification = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    answer = client.post(json.dumps([notification, notification]))
+    assert (answer.status, answer.body) == (202, "")
+
+
+def run_message() -> str:
+    """A request that would run the workflow, if it got that far."""
+    return json.dumps(message("prompts/get", name="flow", arguments={"amount": "1"}))
+
+
+@pytest.mark.usefixtures("untouched")
+@pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", "", "application/json5"])
+def test_another_content_type_is_refused(client: Client, content_type: str) -> None:
+    assert client.post(run_message(), {"Content-Type": content_type}).status == 415
+
+
+@pytest.mark.parametrize("content_type", ["application/json; charset=utf-8", "Application/JSON"])
+def test_a_content_types_case_and_parameters_do_not_matter(client: Client, content_type: str) -> None:
+    assert client.post(run_message(), {"Content-Type": content_type}).status == 200
+
+
+@pytest.mark.usefixtures("untouched")
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "", "https://good.example.evil.example"])
+def test_an_origin_that_is_not_allowed_is_forbidden(client: Client, origin: str) -> None:
+    assert client.post(run_message(), {"Origin": origin}).status == 403
+
+
+def test_an_origin_that_is_allowed_is_answered(client: Client) -> None:
+    assert client.post(run_message(), {"origin": "https://good.example"}).status == 200
+
+
+@pytest.mark.usefixtures("untouched")
+@pytest.mark.parametrize("path", ["/", "/mcp/x", "/mcpx", "/MCP"])
+def test_another_path_is_not_found(client: Client, path: str) -> None:
+    assert client.post(run_message(), path=path, resource=path).status == 404
+
+
+@pytest.mark.usefixtures("untouched")
+@pytest.mark.parametrize("method", ["GET", "DELETE", "PUT", "HEAD", "PATCH"])
+def test_another_http_method_is_not_allowed(client: Client, method: str) -> None:
+    answer = client.post(run_message(), httpMethod=method)
+    assert answer.status == 405
+    assert answer.headers["Allow"] == "POST"
+
+
+@pytest.mark.usefixtures("untouched")
+def test_a_body_over_the_limit_is_too_large(client: Client) -> None:
+    assert client.post(run_message() + " " * 10_000).status == 413
+
+
+@pytest.mark.usefixtures("untouched")
+@pytest.mark.parametrize("revision", ["2024-11-05", "2099-01-01", "latest"])
+def test_a_revision_that_is_not_spoken_is_refused_with_those_that_are(client: Client, revision: str) -> None:
+    answer = client.post(run_message(), {"MCP-Protocol-Version": revision})
+    assert answer.refusal == (400, -32022)
+    assert set(REVISIONS) < set(answer.error["data"]["supported"])
+
+
+@pytest.mark.usefixtures("untouched")
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({"Mcp-Method": "tools/call"}, -32020),
+        ({"Mcp-Name": "other"}, -32020),
+        ({"MCP-Protocol-Version": "2025-11-25"}, -32020),
+    ],
+)
+def test_headers_of_2026_that_do_not_say_what_the_body_says_are_refused(
+    client: Client, headers: dict[str, str], code: int
+) -> None:
+    stateless = client.in_era("2026")
+    meta = {VERSION_KEY: "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+    params = {"name": "flow", "arguments": {"amount": "1"}, "_meta": meta}
+    right = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "prompts/get", "Mcp-Name": "flow"}
+    body = json.dumps(message("prompts/get", **params))
+    assert stateless.post(body, {**right, **headers}).refusal == (400, code)
+    without = {name: value for name, value in right.items() if name not in headers}
+    assert stateless.post(body, without).refusal == (400, code)
+
+
+@pytest.mark.usefixtures("untouched")
+def test_a_log_level_that_there_is_not_is_refused(client: Client) -> None:
+    answer = client.in_era("2026").get_prompt("flow", {"amount": "1"}, meta={LOG_LEVEL_KEY: "loud"})
+    assert answer.refusal == (400, INVALID_PARAMS)
+
+
+METHODS = [
+    "initialize",
+    "ping",
+    "server/discover",
+    "tools/list",
+    "tools/call",
+    "prompts/list",
+    "prompts/get",
+    "resources/list",
+    "resources/templates/list",
+    "resources/read",
+    "tasks/get",
+    "tasks/list",
+    "tasks/result",
+    "tasks/cancel",
+    "tasks/update",
+]
+NO_TEXT: list[Any] = [None, 5, [], {}, "\ud800", "x" * 999]
+NO_ARGUMENTS: list[Any] = [None, 5, [], "x", {"amount": {"a": []}, "name": {}}]
+STRANGE: list[dict[str, Any]] = [
+    {},
+    *[{key: value} for key in ("name", "uri", "taskId", "cursor") for value in NO_TEXT],
+    *[{"name": name, "arguments": value} for name in ("work", "flow", "greeting") for value in NO_ARGUMENTS],
+    {"protocolVersion": 5},
+    {"taskId": NOBODYS, "result": 5},
+    {"taskId": NOBODYS, "inputResponses": 5},
+    {"cursor": "MA=="},
+]
+
+
+@pytest.mark.usefixtures("untouched")
+@pytest.mark.parametrize("method", METHODS)
+def test_no_params_however_strange_are_an_internal_error(client: Client, era: Era, method: str) -> None:
+    for params in STRANGE:
+        answer: Answer = client.in_era(era).request(method, params)
+        assert answer.status in {200, 400, 404}, params
+        [message] = answer.messages
+        assert "result" in message or message["error"]["code"] != -32603, params

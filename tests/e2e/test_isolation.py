@@ -1,0 +1,98 @@
+"""Another owner sees nothing and changes nothing (contract sections 6 and 7)."""
+
+import pytest
+
+from mcp_baton import Context, Server, Step, ToolError, Workflow
+from mcp_baton.protocol.envelope import RELATED_TASK_KEY
+from mcp_baton.tasks.ids import new_task_id
+from tests.e2e.conftest import MakeClient
+from tests.e2e.support import Answer, Client, Era, Table
+
+NOBODYS = new_task_id(0)
+SECRET = "only alice may see this"
+
+
+def secret_server() -> Server:
+    server = Server("s")
+
+    @server.tool
+    def learn(ctx: Context) -> str:
+        if ctx.task is not None:
+            ctx.task["learnt"] = SECRET
+        return SECRET if ctx.owner == "alice" else "nothing"
+
+    @server.tool
+    def stop() -> None:
+        raise ToolError("here")
+
+    steps = [Step("first", tool="learn"), Step("second", tool="stop")]
+    server.add_workflow(Workflow(name="flow", description="learn", steps=steps))
+    return server
+
+
+def every_attempt(mallory: Client, task: str) -> list[Answer]:
+    """Everything that a client can do to a task that it knows the id of."""
+    return [
+        mallory.task("get", task),
+        mallory.task("result", task),
+        mallory.task("cancel", task),
+        mallory.task("cancel", task, result={"mine": True}),
+        mallory.task("update", task, inputResponses={"x": {}}),
+        mallory.call_tool("learn", task=task),
+        mallory.call_tool("stop", task=task),
+        mallory.call_tool("learn", meta={RELATED_TASK_KEY: {"taskId": task}}),
+        mallory.get_prompt("flow", task=task),
+        mallory.request("tasks/list"),
+    ]
+
+
+@pytest.mark.parametrize("other", ["bob", "alice ", "ALICE", "alice#TASK", None])
+def test_another_owner_sees_and_changes_nothing(
+    make_client: MakeClient, era: Era, table: Table, other: str | None
+) -> None:
+    alice = make_client(secret_server(), era=era)
+    task = alice.get_prompt("flow").task_id
+    before = table.items
+    mallory = alice.as_owner(other)
+    foreign, missing = every_attempt(mallory, task), every_attempt(mallory, NOBODYS)
+    assert table.items == before
+    for seen, unseen in zip(foreign, missing, strict=True):
+        assert seen.status == unseen.status
+        assert seen.body.replace(task, "ID") == unseen.body.replace(NOBODYS, "ID")
+        assert SECRET not in seen.body
+
+
+@pytest.mark.parametrize("other", ["bob", None])
+def test_another_owner_cannot_reach_a_finished_task_either(
+    make_client: MakeClient, era: Era, table: Table, other: str | None
+) -> None:
+    alice = make_client(secret_server(), era=era)
+    task = alice.get_prompt("flow").task_id
+    alice.task("cancel", task, result={"secret": SECRET})
+    before = table.items
+    mallory = alice.as_owner(other)
+    for seen, unseen in zip(every_attempt(mallory, task), every_attempt(mallory, NOBODYS), strict=True):
+        assert seen.body.replace(task, "ID") == unseen.body.replace(NOBODYS, "ID")
+    assert table.items == before
+
+
+def test_owners_lists_do_not_mix_and_a_cursor_is_worth_nothing_to_another(make_client: MakeClient) -> None:
+    alice = make_client(secret_server())
+    bob = alice.as_owner("bob")
+    hers = [alice.get_prompt("flow").task_id for _ in range(51)]
+    his = [bob.get_prompt("flow").task_id for _ in range(2)]
+    page = alice.request("tasks/list").result
+    assert [task["taskId"] for task in page["tasks"]] == hers[:0:-1]
+    assert [task["taskId"] for task in bob.request("tasks/list").result["tasks"]] == his[::-1]
+    assert bob.request("tasks/list", {"cursor": page["nextCursor"]}).result["tasks"] == []
+
+
+def test_an_identity_that_the_client_writes_itself_is_not_believed(make_client: MakeClient, table: Table) -> None:
+    alice = make_client(secret_server())
+    task = alice.get_prompt("flow").task_id
+    before = table.items
+    claims = {"sub": "alice", "owner": "alice", "X-Owner": "alice", "Authorization": "Bearer alice"}
+    body = f'{{"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {{"taskId": "{task}", "owner": "alice"}}}}'
+    answer = alice.as_owner("bob").post(body, claims, queryStringParameters={"sub": "alice"})
+    assert answer.refusal == (200, -32602)
+    assert table.items == before
