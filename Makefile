@@ -8,6 +8,9 @@ UV_VERSION := 0.13.8
 # `command -v uv` would find a pyenv shim that has no uv behind it: only a uv that answers counts.
 UV := $(shell uv --version >/dev/null 2>&1 && echo uv || echo .tools/uv/bin/uv)
 RUN := $(UV) run --frozen
+# A makefile build hears of the processor and of uv through the environment only.
+ARCHITECTURE ?= arm64
+SAM := SAM_CLI_TELEMETRY=0 ARCHITECTURE=$(ARCHITECTURE) UV=$(if $(filter uv,$(UV)),uv,$(CURDIR)/$(UV)) tests/sam/.venv/bin/sam
 
 .PHONY: help
 help: ## Print this list
@@ -16,7 +19,8 @@ help: ## Print this list
 .PHONY: setup
 setup: $(filter .tools/%,$(UV)) ## Install everything that the other targets need, here in this folder
 	$(UV) sync --frozen
-	$(if $(wildcard tests/ministack/uv.lock),$(UV) sync --project tests/ministack --frozen)
+	$(UV) sync --project tests/ministack --frozen
+	$(UV) sync --project tests/sam --frozen
 
 .tools/uv/bin/uv:
 	@.ci/get-uv $(UV_VERSION) .tools/uv
@@ -34,11 +38,35 @@ test: setup ## Run the tests (ARGS="-k continuation")
 	$(RUN) pytest $(ARGS)
 
 .PHONY: check
-check: setup ## Check format, lint, types and the lock file
+check: setup ## Check format, lint, types, the locks and the template
 	$(UV) lock --check
+	$(EXPORT_LAYER) | diff - layers/baton/requirements.txt
+	$(EXPORT_AUTHORIZER) | diff - functions/authorizer/requirements.txt
 	$(RUN) ruff format --check .
 	$(RUN) ruff check .
 	$(RUN) mypy
+	$(SAM) validate --lint --region us-east-1
+
+# What goes to AWS is what the lock says, hashes included.
+EXPORT := $(UV) export --frozen --quiet --no-emit-project --no-annotate --no-header --format requirements-txt
+EXPORT_LAYER := $(EXPORT) --no-dev --extra aws
+EXPORT_AUTHORIZER := $(EXPORT) --only-group authorizer
+
+.PHONY: lock
+lock: $(filter .tools/%,$(UV)) ## Lock newer versions of what the project depends on
+	$(UV) lock --upgrade
+	$(UV) lock --upgrade --project tests/ministack
+	$(UV) lock --upgrade --project tests/sam
+	$(EXPORT_LAYER) >layers/baton/requirements.txt
+	$(EXPORT_AUTHORIZER) >functions/authorizer/requirements.txt
+
+.PHONY: build
+build: setup ## Build what is deployed, into .aws-sam (ARCHITECTURE=x86_64)
+	$(SAM) build --parameter-overrides Architecture=$(ARCHITECTURE)
+
+.PHONY: deploy
+deploy: build ## Deploy it: needs AWS credentials (ARCHITECTURE=x86_64, ARGS="--guided")
+	$(SAM) deploy $(ARGS)
 
 .PHONY: format
 format: setup ## Put the code into the house's format, and mend what lint can
