@@ -14,11 +14,14 @@ SAM := SAM_CLI_TELEMETRY=0 ARCHITECTURE=$(ARCHITECTURE) UV=$(if $(filter uv,$(UV
 
 .PHONY: help
 help: ## Print this list
-	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: $(filter .tools/%,$(UV)) ## Install everything that the other targets need, here in this folder
-	$(UV) sync --frozen
+setup: $(filter .tools/%,$(UV)) ## Install what the project itself needs, here in this folder
+	@$(UV) sync --frozen --quiet
+
+.PHONY: setup-tests
+setup-tests: setup ## Install what only its tests need: an engine and SAM
 	$(UV) sync --project tests/ministack --frozen
 	$(UV) sync --project tests/sam --frozen
 
@@ -34,11 +37,11 @@ serve: setup ## Serve the sample application on this machine (ARGS="--port 8080"
 	$(RUN) baton serve functions/mcp/app.py $(ARGS)
 
 .PHONY: test
-test: setup ## Run the tests (ARGS="-k continuation")
+test: setup-tests ## Run the tests (ARGS="-k continuation")
 	$(RUN) pytest $(ARGS)
 
 .PHONY: check
-check: setup ## Check format, lint, types, the locks and the template
+check: setup-tests ## Check format, lint, types, the locks and the template
 	$(UV) lock --check
 	$(EXPORT_LAYER) | diff - layers/baton/requirements.txt
 	$(EXPORT_AUTHORIZER) | diff - functions/authorizer/requirements.txt
@@ -61,7 +64,7 @@ lock: $(filter .tools/%,$(UV)) ## Lock newer versions of what the project depend
 	$(EXPORT_AUTHORIZER) >functions/authorizer/requirements.txt
 
 .PHONY: build
-build: setup ## Build what is deployed, into .aws-sam (ARCHITECTURE=x86_64)
+build: setup-tests ## Build what is deployed, into .aws-sam (ARCHITECTURE=x86_64)
 	$(SAM) build --parameter-overrides Architecture=$(ARCHITECTURE)
 
 .PHONY: deploy
