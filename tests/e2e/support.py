@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Literal
 
 from mcp_baton import ToolError
@@ -307,3 +308,30 @@ class Script:
         """The calls since the last look."""
         taken, self.called = self.called, []
         return taken
+
+
+class Sink:
+    """The client's end of a stream: each message can be had as soon as it was written."""
+
+    def __init__(self) -> None:
+        self._messages: SimpleQueue[JsonDict] = SimpleQueue()
+
+    def open(self, status: int, headers: Mapping[str, str]) -> "Sink":
+        """Begin the answer."""
+        assert status == 200
+        assert headers["Content-Type"] == "text/event-stream"
+        return self
+
+    def write(self, data: bytes) -> None:
+        """Take what was sent."""
+        for message in events_in(data.decode()):
+            self._messages.put(message)
+
+    def next(self) -> JsonDict:
+        """The next message, as soon as it is there."""
+        return self._messages.get(timeout=BOUND_S)
+
+    def next_told(self) -> JsonDict:
+        """The params of the next message, a notification."""
+        params: JsonDict = self.next()["params"]
+        return params

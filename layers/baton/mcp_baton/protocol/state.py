@@ -76,8 +76,11 @@ class Seal:
 
 
 def binding_of(owner: str | None, method: str, name: str, arguments: JsonObject) -> str:
-    """What a state is bound to: the caller, and a digest of the request."""
-    return sha256(dumps([owner, method, name, arguments]).encode()).hexdigest()
+    """What a state is bound to: the caller, and a digest of the request.
+
+    A client may write the same arguments in another order when it sends the call again.
+    """
+    return sha256(dumps([owner, method, name, arguments], sort_keys=True).encode()).hexdigest()
 
 
 def _sign(key: bytes, payload: bytes) -> bytes:

@@ -204,13 +204,16 @@ def _accepted(answer: JsonObject, question: Question) -> JsonObject:
 
 
 def declares(capabilities: JsonObject, path: str) -> bool:
-    """Whether capabilities declare one. Elicitation that names no mode means forms."""
+    """Whether capabilities declare one. Elicitation that names no mode means forms, and one that names only another
+    mode does not (MCP client/elicitation, Capabilities)."""
     here: Json = capabilities
     for part in path.split("."):
         if not isinstance(here, Mapping) or part not in here:
             return False
         here = here[part]
-    return True
+    if not isinstance(here, Mapping):
+        return False
+    return path != "elicitation" or "form" in here or "url" not in here
 
 
 def _nested(path: list[str]) -> dict[str, Json]:

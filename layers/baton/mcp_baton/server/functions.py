@@ -237,5 +237,14 @@ def _definition_of_argument(argument: Argument) -> Mapping[str, Json]:
     return shown | {"required": argument.required}
 
 
-def _is_marked(annotation: Any) -> bool:
-    return any(isinstance(note, Header) for note in getattr(annotation, "__metadata__", ()))
+def _is_marked(annotation: Any, seen: frozenset[int] = frozenset()) -> bool:
+    """Whether a type is marked for a header, or a part of it is: there the mark is a mistake, and must be seen too."""
+    if id(annotation) in seen:
+        return False
+    fields = getattr(annotation, "model_fields", {}).values() if isinstance(annotation, type) else ()
+    notes = [*getattr(annotation, "__metadata__", ()), *(note for field in fields for note in field.metadata)]
+    parts = [getattr(annotation, "__origin__", None), *getattr(annotation, "__args__", ())]
+    parts += [field.annotation for field in fields]
+    return any(isinstance(note, Header) for note in notes) or any(
+        _is_marked(part, seen | {id(annotation)}) for part in parts
+    )

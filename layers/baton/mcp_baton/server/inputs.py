@@ -94,10 +94,12 @@ def url_elicitation(key: str, message: str, url: str) -> Question:
 
 
 def sampling(key: str, messages: Said | Sequence[Said], *, max_tokens: int = 1_000, **options: Json) -> Question:
-    """Ask the client's model. `options` are further params, e.g. `systemPrompt`, `temperature`, `modelPreferences`."""
+    """Ask the client's model. `options` are further params, e.g. `systemPrompt`, `temperature`, `modelPreferences`;
+    `tools` and `toolChoice` need a client that declares `sampling.tools`."""
     said = [messages] if isinstance(messages, str | Mapping) or not isinstance(messages, Sequence) else messages
     params: dict[str, Json] = {"messages": [_message(item) for item in said], "maxTokens": max_tokens, **options}
-    return Question(key, "sampling/createMessage", params, "sampling", sampled)
+    capability = "sampling.tools" if options.keys() & {"tools", "toolChoice"} else "sampling"
+    return Question(key, "sampling/createMessage", params, capability, sampled)
 
 
 def roots(key: str) -> Question:
@@ -127,7 +129,7 @@ def sampled(answer: JsonObject) -> Sampled:
     """
     content = answer.get("content")
     blocks = content if isinstance(content, list) else [content]
-    if not all(isinstance(item, Mapping) for item in blocks):
+    if not all(isinstance(item, Mapping) and _is_whole(item) for item in blocks):
         raise ToolError("The client's answer is not a sampling result.")
     stop = answer.get("stopReason")
     made = cast("Sequence[JsonObject]", blocks)
@@ -141,7 +143,7 @@ def listed_roots(answer: JsonObject) -> Roots:
         ToolError: it is none.
     """
     listed = answer.get("roots")
-    if not isinstance(listed, Sequence) or not all(isinstance(item, Mapping) and "uri" in item for item in listed):
+    if not isinstance(listed, list) or not all(isinstance(item, Mapping) and "uri" in item for item in listed):
         raise ToolError("The client's answer is not a list of roots.")
     items = cast("Sequence[JsonObject]", listed)
     return Roots(tuple(Root(str(item["uri"]), cast("str | None", item.get("name"))) for item in items))
@@ -172,6 +174,10 @@ def _typed(content: JsonObject, schema: type) -> object:
         raise ToolError(
             f"The client's answer does not fit the form: {error.error_count()} fields are wrong."
         ) from error
+
+
+def _is_whole(block: JsonObject) -> bool:
+    return block.get("type") != "text" or isinstance(block.get("text"), str)
 
 
 def _message(said: Said) -> Json:

@@ -15,7 +15,11 @@ from mcp_baton.protocol.json import Json, JsonObject
 KEYWORD: Final = "x-mcp-header"
 PREFIX: Final = "mcp-param-"
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_SENDABLE = re.compile(r"[\t\x20-\x7e]*")
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _PRIMITIVE = frozenset({"string", "integer", "boolean"})
+_DATA = frozenset({"default", "const", "enum", "examples"})
+_BY_NAME = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +42,19 @@ def mirrored(schema: Mapping[str, Any], what: str) -> dict[tuple[str, ...], str]
     Raises:
         RegistrationError: an annotation that clients would have to reject the tool for; names the property.
     """
+    if KEYWORD in schema or _is_astray(schema, reachable=True):
+        raise RegistrationError(
+            f"{what}: {KEYWORD!r} can only mark parameters, and properties of plain object parameters"
+        )
     found: dict[tuple[str, ...], str] = {}
     for path, node in _properties(schema):
-        name = node.get(KEYWORD)
-        if name is None:
+        if KEYWORD not in node:
             continue
+        name, kind = node[KEYWORD], node.get("type")
         where = f"{what}, parameter {'.'.join(path)!r}"
         if not isinstance(name, str) or not _TOKEN.fullmatch(name):
             raise RegistrationError(f"{where}: {name!r} cannot stand in a header's name")
-        if node.get("type") not in _PRIMITIVE:
+        if not isinstance(kind, str) or kind not in _PRIMITIVE:
             raise RegistrationError(f"{where}: only a string, an integer or a boolean can be mirrored into a header")
         if PREFIX + name.lower() in found.values():
             raise RegistrationError(f"{where}: another parameter is mirrored into the header {name!r}")
@@ -59,6 +67,23 @@ def _properties(schema: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterat
         if isinstance(node, Mapping):
             yield (*path, name), node
             yield from _properties(node, (*path, name))
+
+
+def _is_astray(node: Any, *, reachable: bool) -> bool:
+    """Whether a mark stands where no chain of `properties` leads from the root."""
+    if isinstance(node, list):
+        return any(_is_astray(item, reachable=False) for item in node)
+    if not isinstance(node, Mapping):
+        return False
+    if KEYWORD in node and not reachable:
+        return True
+    return any(_holds_stray(key, value, reachable) for key, value in node.items() if key not in _DATA)
+
+
+def _holds_stray(key: str, value: Any, reachable: bool) -> bool:
+    if key in _BY_NAME and isinstance(value, Mapping):
+        return any(_is_astray(item, reachable=reachable and key == "properties") for item in value.values())
+    return _is_astray(value, reachable=False)
 
 
 def header_mismatch(
@@ -78,6 +103,8 @@ def header_mismatch(
                 return f"the header {header} has no counterpart in the body"
         elif sent is None:
             return f"the header {header} is required"
+        elif not _SENDABLE.fullmatch(sent):
+            return f"the header {header} holds characters that must be sent as base64"
         elif not _same(decode_header(sent), value):
             return f"the header {header} does not say what the body says"
     return None
@@ -102,7 +129,4 @@ def _same(sent: str | None, value: Json) -> bool:
 
 
 def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
+    return float(text) if _NUMBER.fullmatch(text) else None

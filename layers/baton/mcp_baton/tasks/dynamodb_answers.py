@@ -6,7 +6,7 @@ from mcp_baton.exceptions import StoreError, TaskNotFound
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.attributes import Item, decode
 from mcp_baton.tasks.expressions import Update
-from mcp_baton.tasks.ids import new_token
+from mcp_baton.tasks.ids import is_question, new_token
 from mcp_baton.tasks.items import encode_object, expired, partition, system_ms
 from mcp_baton.tasks.table import ConditionFailed, ItemTooLarge, TaskTable
 
@@ -41,6 +41,8 @@ class DynamoDBAnswerStore:
 
     def answer(self, owner: str, question: str, answer: JsonObject) -> None:
         """Answer an open question, once: one conditional `UpdateItem`."""
+        if not is_question(question):
+            raise TaskNotFound
         update = Update(new_token())
         update.require(f"attribute_exists({update.name('pk')})")
         update.require(f"attribute_not_exists({update.name('answer')})")
