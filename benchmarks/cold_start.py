@@ -6,6 +6,7 @@ the process is made until its first answer is complete; a warm one from handing 
 """
 
 import argparse
+import os
 import platform
 import statistics
 import subprocess
@@ -20,8 +21,7 @@ from benchmarks import layers
 from benchmarks.contenders import CONTENDERS, FLOORS, Contender
 from benchmarks.fake_dynamodb import FakeDynamoDB
 from benchmarks.import_time import heaviest_imports
-from benchmarks.requests import Event
-from tests.runtime.delivery import Delivery
+from benchmarks.requests import Probe, WrongAnswer
 from tests.runtime.fake_runtime_api import FakeRuntimeApi
 
 type Figures = dict[tuple[str, str], list[float]]
@@ -52,37 +52,38 @@ def main() -> None:
 def _measure(rounds: int, warm: int) -> Figures:
     figures: Figures = defaultdict(list)
     for number in range(rounds):
-        for contender in CONTENDERS:
-            sys.stderr.write(f"\rround {number + 1}/{rounds} {contender.name:<32}")
+        first = number % len(CONTENDERS)  # so that nobody always follows the same one
+        for contender in CONTENDERS[first:] + CONTENDERS[:first]:
+            _show_progress(f"round {number + 1}/{rounds}: {contender.name}")
             _measure_once(contender, warm, figures)
-    sys.stderr.write("\r" + " " * 60 + "\r")
+    _show_progress("")
     return figures
+
+
+def _show_progress(text: str) -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r{text:<70}\r")
 
 
 def _measure_once(contender: Contender, warm: int, figures: Figures) -> None:
     with _runtime_api() as (api, dynamodb):
-        first = api.invoke(contender.first)
+        first = api.invoke(contender.first.event)
         began = time.perf_counter()
         with _running(contender, api, dynamodb):
-            figures[contender.name, _COLD].append(1000 * (_checked(contender, first).at - began))
-            for name, event in contender.warm.items():
-                figures[contender.name, name].append(_warm(contender, api, event, warm))
+            figures[contender.name, _COLD].append(1000 * (first.wait().at - began))
+            contender.first.check(first)
+            for name, probe in contender.warm.items():
+                figures[contender.name, name].append(_warm(api, probe, warm))
 
 
-def _warm(contender: Contender, api: FakeRuntimeApi, event: Event, count: int) -> float:
+def _warm(api: FakeRuntimeApi, probe: Probe, count: int) -> float:
     elapsed = []
     for _ in range(_SETTLE + count):
         began = time.perf_counter()
-        elapsed.append(1000 * (_checked(contender, api.invoke(event)).at - began))
+        answer = api.invoke(probe.event).wait()
+        elapsed.append(1000 * (answer.at - began))
+        probe.check(answer)
     return statistics.median(elapsed[_SETTLE:])
-
-
-def _checked(contender: Contender, delivery: Delivery) -> Delivery:
-    """The answer, once it is complete. A figure for a wrong answer is worth nothing."""
-    delivery.wait()
-    if delivery.kind != "response" or contender.expected not in delivery.body or b'"error"' in delivery.body:
-        raise RuntimeError(f"{contender.name} answered with {delivery.kind}: {delivery.body[:600]!r}")
-    return delivery
 
 
 @contextmanager
@@ -105,15 +106,15 @@ def _running(
         process = subprocess.Popen(
             contender.command(*options),
             env=contender.variables(api.address, dynamodb.url),
-            cwd=layers.LAYERS / "functions",
+            cwd=layers.LAYERS / contender.functions,
             stdout=output,
             stderr=output,
             text=True,
         )
     try:
         yield process
-    except TimeoutError as error:
-        raise RuntimeError(f"{contender.name} did not answer; it printed:\n{log.read_text()}") from error
+    except (TimeoutError, WrongAnswer) as error:
+        raise RuntimeError(f"{contender.name}: {error}; it printed:\n{log.read_text()}") from error
     finally:
         process.kill()
         process.wait()
@@ -135,9 +136,9 @@ def _print_imports() -> None:
     """The heaviest imports of the cold starts of Baton, by `-X importtime`."""
     for contender in (contender for contender in CONTENDERS if contender.streaming):
         with _runtime_api() as (api, dynamodb):
-            first = api.invoke(contender.first)
+            first = api.invoke(contender.first.event)
             with _running(contender, api, dynamodb, "-X", "importtime"):
-                _checked(contender, first)
+                contender.first.check(first.wait())
         print(f"{contender.name}\n")
         for line in heaviest_imports((layers.LAYERS / "function.log").read_text()):
             print(f"  {line}")
@@ -150,13 +151,7 @@ def _machine() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         cpu = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), cpu)
     version = subprocess.run([layers.interpreter(), "-V"], check=True, capture_output=True, text=True).stdout.strip()
-    return f"{platform.system()} {platform.machine()}, {cpu}, {_cores()} cores, {version}"
-
-
-def _cores() -> int:
-    import os
-
-    return len(os.sched_getaffinity(0))
+    return f"{platform.system()} {platform.machine()}, {cpu}, {os.cpu_count()} cores, {version}"
 
 
 if __name__ == "__main__":

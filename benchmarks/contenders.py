@@ -1,9 +1,9 @@
 """Who takes part in the benchmark, and how each is started: as Lambda starts it, in a process of its own."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from benchmarks.layers import LAYERS, interpreter
-from benchmarks.requests import Event, prompts_get, tools_call, tools_list
+from benchmarks.requests import Probe, fixed, prompts_get, streamed_call, tools_call, tools_list
 
 _COMMON = {
     "AWS_ACCESS_KEY_ID": "benchmark",
@@ -25,10 +25,10 @@ class Contender:
     Attributes:
         name: As it is printed.
         layer: The directory of packages that it runs on.
-        handler: `module.function`, in `benchmarks/functions`.
-        first: The event of the cold start.
-        warm: Events that are sent again and again afterwards, by what they are called.
-        expected: What every answer must contain.
+        handler: `module.function`.
+        first: The request of the cold start.
+        warm: Requests that are sent again and again afterwards, by what they are called.
+        functions: The directory of the function's own code.
         streaming: Whether it runs on Baton's streaming runtime.
         environment: More variables.
     """
@@ -36,9 +36,9 @@ class Contender:
     name: str
     layer: str
     handler: str
-    first: Event
-    warm: dict[str, Event]
-    expected: bytes
+    first: Probe
+    warm: dict[str, Probe]
+    functions: str = "functions"
     streaming: bool = False
     environment: dict[str, str] = field(default_factory=dict)
 
@@ -51,53 +51,53 @@ class Contender:
 
     def variables(self, runtime_api: str, dynamodb: str) -> dict[str, str]:
         """The environment of the function."""
-        packages, functions = str(LAYERS / self.layer / "python"), str(LAYERS / "functions")
-        path = functions if self.streaming else f"{functions}:{packages}"
-        where = {"LAMBDA_TASK_ROOT": functions} if self.streaming else {"PYTHONPATH": path}
+        packages, functions = str(LAYERS / self.layer / "python"), str(LAYERS / self.functions)
+        where = {"LAMBDA_TASK_ROOT": functions} if self.streaming else {"PYTHONPATH": f"{functions}:{packages}"}
         own = {"AWS_LAMBDA_RUNTIME_API": runtime_api, "AWS_ENDPOINT_URL_DYNAMODB": dynamodb, "_HANDLER": self.handler}
         return {**_COMMON, **own, **where, **self.environment}
 
 
+def _floor(name: str, layer: str, handler: str, **environment: str) -> Contender:
+    return Contender(name, layer, handler, fixed(), {"whole": fixed()}, environment=environment)
+
+
+def _peer(name: str, layer: str) -> Contender:
+    return Contender(name, layer, f"{layer}_peer.handler", tools_list(), {"tools/call whole": tools_call()})
+
+
+def _baton(name: str, first: Probe, warm: dict[str, Probe]) -> Contender:
+    return Contender(name, "baton", "baton_peer.handler", first, warm, streaming=True, environment=_BATON)
+
+
+def _sample(name: str, first: Probe) -> Contender:
+    handler = "app.lambda_handler"
+    return Contender(name, "baton", handler, first, {}, functions="sample", streaming=True, environment=_BATON)
+
+
 _BATON = {"BATON_TABLE": "tasks", "BATON_ALLOW_ANONYMOUS": "on"}
-_WHOLE = {"tools/call whole": tools_call()}
-_FLOOR = {"whole": tools_call()}
-_TOOLS = b"tools"
+_DURABLE = prompts_get("sum", start="1")
 
 CONTENDERS = (
-    Contender("bare floor", "floor", "bare.handler", tools_list(), _FLOOR, _TOOLS),
+    _floor("bare floor", "floor", "bare.handler"),
+    _floor("bare floor, polling as on AWS", "floor", "bare.handler", AWS_EXECUTION_ENV="AWS_Lambda_python3.13"),
+    _floor("dressed floor", "dressed", "dressed.handler"),
     Contender(
-        "bare floor, polled as on AWS",
-        "floor",
-        "bare.handler",
-        tools_list(),
-        _FLOOR,
-        _TOOLS,
-        environment={"AWS_EXECUTION_ENV": "AWS_Lambda_python3.13"},
-    ),
-    Contender("dressed floor", "dressed", "dressed.handler", tools_list(), _FLOOR, _TOOLS),
-    Contender("awslabs handler", "awslabs", "awslabs_peer.handler", tools_list(), _WHOLE, b"jsonrpc"),
-    Contender("official SDK, Mangum", "official", "official_peer.handler", tools_list(), _WHOLE, b"jsonrpc"),
-    Contender("FastMCP, Mangum", "fastmcp", "fastmcp_peer.handler", tools_list(), _WHOLE, b"jsonrpc"),
-    Contender(
-        "Baton tools/list",
+        "Baton's runtime, fixed answer",
         "baton",
-        "baton_peer.handler",
-        tools_list(),
-        {**_WHOLE, "tools/call streamed": tools_call(progress=True)},
-        b"jsonrpc",
+        "bare_streamed.handler",
+        replace(fixed(), streamed=True),
+        {"streamed": replace(fixed(), streamed=True)},
         streaming=True,
-        environment=_BATON,
     ),
-    Contender(
-        "Baton durable prompts/get",
-        "baton",
-        "baton_peer.handler",
-        prompts_get(),
-        {"prompts/get whole": prompts_get()},
-        b"task_id",
-        streaming=True,
-        environment=_BATON,
+    _peer("awslabs handler", "awslabs"),
+    _peer("official SDK, Mangum", "official"),
+    _peer("FastMCP, Mangum", "fastmcp"),
+    _baton(
+        "Baton, tools/list", tools_list(), {"tools/call whole": tools_call(), "tools/call streamed": streamed_call()}
     ),
+    _baton("Baton, durable prompts/get", _DURABLE, {"prompts/get whole": _DURABLE}),
+    _sample("Baton's sample, tools/list", tools_list()),
+    _sample("Baton's sample, durable prompts/get", prompts_get("refund_order", order_id="A-18")),
 )
 
 FLOORS = ("bare floor", "dressed floor")

@@ -8,8 +8,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PEERS = ROOT / "benchmarks" / "peers"
-FUNCTIONS = ROOT / "benchmarks" / "functions"
 LAYERS = ROOT / "benchmarks" / ".layers"
+CODE = {"functions": ROOT / "benchmarks" / "functions", "sample": ROOT / "functions" / "mcp"}
+"""The functions' own code."""
 GROUPS = ("floor", "dressed", "baton", "awslabs", "official", "fastmcp")
 
 
@@ -26,25 +27,23 @@ def build() -> None:
         shutil.rmtree(packages, ignore_errors=True)
         _install(group, packages)
     baton = LAYERS / "baton"
-    shutil.copytree(ROOT / "layers" / "baton" / "mcp_baton", baton / "python" / "mcp_baton")
-    shutil.copy2(ROOT / "layers" / "baton" / "baton-runtime", baton / "baton-runtime")
-    shutil.copytree(FUNCTIONS, LAYERS / "functions", dirs_exist_ok=True)
-    for directory in (*(LAYERS / group / "python" for group in GROUPS), LAYERS / "functions"):
+    sources = ROOT / "layers" / "baton"
+    _copy(sources / "mcp_baton", baton / "python" / "mcp_baton")
+    shutil.copy2(sources / "baton-runtime", baton / "baton-runtime")
+    for name, source in CODE.items():
+        shutil.rmtree(LAYERS / name, ignore_errors=True)
+        _copy(source, LAYERS / name)
+    for directory in (*(LAYERS / group / "python" for group in GROUPS), *(LAYERS / name for name in CODE)):
         _run(interpreter(), "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", str(directory))
 
 
+def _copy(source: Path, target: Path) -> None:
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+
+
 def _install(group: str, target: Path) -> None:
-    export = [
-        "uv",
-        "export",
-        "--quiet",
-        "--project",
-        str(PEERS),
-        "--frozen",
-        "--only-group",
-        group,
-        "--no-emit-project",
-    ]
+    group_only = ["--only-group", group, "--no-emit-project"]
+    export = ["uv", "export", "--quiet", "--project", str(PEERS), "--frozen", *group_only]
     requirements = target.parent / "requirements.txt"
     target.parent.mkdir(parents=True, exist_ok=True)
     requirements.write_text(_run(*export))

@@ -1,7 +1,10 @@
 """The requests of the benchmark, as the events that API Gateway's REST proxy integration sends."""
 
 import json
+from dataclasses import dataclass
 from typing import Any
+
+from tests.runtime.delivery import Delivery
 
 type Event = dict[str, Any]
 
@@ -14,17 +17,62 @@ _HEADERS = {
 }
 
 
-def tools_list() -> Event:
-    return _event("tools/list", {})
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A request, and how a right answer is recognised.
+
+    Attributes:
+        event: What the function is handed.
+        expected: Part of the answer's body.
+        streamed: Whether the answer must be a stream.
+    """
+
+    event: Event
+    expected: str
+    streamed: bool = False
+
+    def check(self, answer: Delivery) -> None:
+        """Raise unless the answer is right: a figure for a wrong answer is worth nothing."""
+        streamed = answer.headers.get("transfer-encoding") == "chunked"
+        body = answer.streamed.decode() if streamed else _whole_body(answer)
+        if streamed != self.streamed or self.expected not in body or "error" in body.replace("isError", ""):
+            raise WrongAnswer(f"{answer.kind}, streamed: {streamed}: {answer.body[:600]!r}")
 
 
-def tools_call(progress: bool = False) -> Event:
-    meta = {"_meta": {"progressToken": "t"}} if progress else {}
-    return _event("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}, **meta})
+class WrongAnswer(Exception):
+    """A function did not answer as it should."""
 
 
-def prompts_get() -> Event:
-    return _event("prompts/get", {"name": "sum", "arguments": {"start": "1"}})
+def fixed() -> Probe:
+    """What the floors are asked; they do not listen."""
+    return Probe(_event("tools/list", {}), "tools")
+
+
+def tools_list() -> Probe:
+    """The first request of most clients."""
+    return Probe(_event("tools/list", {}), "inputSchema")
+
+
+def tools_call() -> Probe:
+    """A call of `add`, answered whole."""
+    return Probe(_event("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}), "content")
+
+
+def streamed_call() -> Probe:
+    """A call of `add` by a client that wants progress."""
+    params = {"name": "add", "arguments": {"a": 1, "b": 2}, "_meta": {"progressToken": "t"}}
+    return Probe(_event("tools/call", params), "content", streamed=True)
+
+
+def prompts_get(name: str, **arguments: str) -> Probe:
+    """A durable workflow, run to its end."""
+    return Probe(_event("prompts/get", {"name": name, "arguments": arguments}), "task_id")
+
+
+def _whole_body(answer: Delivery) -> str:
+    if answer.kind != "response":
+        return "error"
+    return str(json.loads(answer.body)["body"])
 
 
 def _event(method: str, params: dict[str, Any]) -> Event:
