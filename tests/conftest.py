@@ -1,7 +1,79 @@
-"""What all tests share."""
+"""What all tests share: how hypothesis looks for examples, and the engines that several kinds of test run against."""
 
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from http.client import HTTPConnection
+from pathlib import Path
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 # A busy machine is slow at drawing examples; that is no finding. A failing example is printed with what reproduces it.
 settings.register_profile("baton", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("baton")
+
+MINISTACK = Path(__file__).parent / "ministack"
+READY_WITHIN_S = 60.0
+
+
+@pytest.fixture(scope="session")
+def ministack_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a DynamoDB in a process of its own: MiniStack, atomic, with DynamoDB's limits."""
+    command = MINISTACK / ".venv" / "bin" / "ministack"
+    if not command.exists():
+        missing = "MiniStack is not installed; `make test` does it: uv sync --project tests/ministack --frozen"
+        if os.environ.get("CI"):
+            pytest.fail(missing)
+        pytest.skip(missing)
+    directory = tmp_path_factory.mktemp("ministack")
+    port = free_port()
+    environment = {
+        "PATH": os.environ["PATH"],
+        "BIND_HOST": "127.0.0.1",
+        "GATEWAY_PORT": str(port),
+        "SERVICES": "dynamodb",
+        "LOG_LEVEL": "WARNING",
+        "TMPDIR": str(directory),
+        "HOME": str(directory),
+    }
+    log = directory / "log"
+    with (
+        log.open("wb") as output,
+        subprocess.Popen([command], env=environment, cwd=directory, stdout=output, stderr=output) as process,
+    ):
+        try:
+            wait_until_ready(port, process, log)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+
+
+def free_port() -> int:
+    """A loopback port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def wait_until_ready(port: int, process: "subprocess.Popen[bytes]", log: Path) -> None:
+    """Return once the process is ready; fail with its log when it ended or took too long."""
+    deadline = time.monotonic() + READY_WITHIN_S
+    while time.monotonic() < deadline and process.poll() is None:
+        if answers(port):
+            return
+        time.sleep(0.05)
+    pytest.fail(f"MiniStack did not become ready:\n{log.read_text(errors='replace')}")
+
+
+def answers(port: int) -> bool:
+    """Whether MiniStack on this port says that it is ready."""
+    with closing(HTTPConnection("127.0.0.1", port, timeout=5)) as connection:
+        try:
+            connection.request("GET", "/_ministack/ready")
+            return connection.getresponse().status == 200
+        except OSError:
+            return False

@@ -72,10 +72,10 @@ class Connection(BaseHTTPRequestHandler):
     def parse_request(self) -> bool:
         """Read the request's head; refuse what the base class lets through: HTTP/0.9 and lines that are no headers."""
         self._continue_expected = False
-        if not super().parse_request():
-            return False
-        if self.request_version == "HTTP/0.9":
+        if len(self.raw_requestline.split()) == 2:
             self.send_error(400, "the request line has no HTTP version")
+            return False
+        if not super().parse_request():
             return False
         if any(isinstance(defect, NO_HEADER) for defect in self.headers.defects):
             self.send_error(400, "a line among the headers is not a header")

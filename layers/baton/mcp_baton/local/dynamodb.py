@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING, Any
 from mcp_baton.exceptions import SettingsError
 
 if TYPE_CHECKING:
+    from botocore.config import Config
     from botocore.session import Session
     from mypy_boto3_dynamodb import DynamoDBClient
 
 REGION = "us-east-1"
 NOBODY = "local"
+CONNECTIONS = 64
 
 
 def embedded_client() -> "DynamoDBClient":
@@ -42,8 +44,8 @@ def embedded_client() -> "DynamoDBClient":
     return client
 
 
-def http_client(url: str) -> "DynamoDBClient":
-    """A client for a DynamoDB endpoint.
+def http_client(url: str, config: "Config | None" = None) -> "DynamoDBClient":
+    """A client for a DynamoDB endpoint; timeouts and retries are in its config.
 
     Credentials and region are the user's where there are any. An endpoint other than AWS's takes whatever it is
     given: without credentials it gets made-up ones, and no metadata service is asked for them.
@@ -57,16 +59,17 @@ def http_client(url: str) -> "DynamoDBClient":
             resolver.remove(provider)
         if session.get_credentials() is None:
             session.set_credentials(NOBODY, NOBODY)
-    return _client(session, url, session.get_config_variable("region") or REGION)
+    return _client(session, url, session.get_config_variable("region") or REGION, config)
 
 
-def _client(session: "Session", url: str, region: str) -> "DynamoDBClient":
+def _client(session: "Session", url: str, region: str, config: "Config | None" = None) -> "DynamoDBClient":
     import boto3
     from botocore.config import Config
 
-    config = Config(max_pool_connections=64)
+    pooled = Config(max_pool_connections=CONNECTIONS)
+    merged = pooled if config is None else pooled.merge(config)
     return boto3.Session(botocore_session=session).client(
-        "dynamodb", endpoint_url=url, region_name=region, config=config
+        "dynamodb", endpoint_url=url, region_name=region, config=merged
     )
 
 

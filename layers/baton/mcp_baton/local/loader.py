@@ -71,7 +71,7 @@ def _named[Kind](module: ModuleType, path: Path, attribute: str, kind: type[Kind
     found = getattr(module, attribute)
     if not isinstance(found, kind):
         raise LoadError(
-            f"{attribute!r} in {path.name} is a {type(found).__name__}, not a {kind.__name__}. "
+            f"{attribute!r} in {path.name} is of type {type(found).__name__}, not {kind.__name__}. "
             f"{_offer(module, path, kind)}"
         )
     return found

@@ -91,7 +91,7 @@ class TaskTable:
                     ReturnValues="ALL_NEW",
                     ReturnValuesOnConditionCheckFailure="ALL_OLD",
                 )
-                return answer["Attributes"]
+                return understood(answer, "Attributes")["Attributes"]
             except client.exceptions.ConditionalCheckFailedException as error:
                 failure = error
         return self._landed(key, failure, update.token)
@@ -104,7 +104,7 @@ class TaskTable:
     def query(self, request: "QueryInputTypeDef") -> "QueryOutputTypeDef":
         """Read one page of a query."""
         with self._client_errors() as client:
-            return client.query(**request)
+            return understood(client.query(**request), "Count")
 
     def _landed(self, key: Item, failure: "ClientError", token: str) -> Item:
         # Not every engine returns the item that a condition failed on (dynalite does not).
@@ -117,7 +117,6 @@ class TaskTable:
     @contextmanager
     def _client_errors(self) -> "Iterator[DynamoDBClient]":
         from botocore.exceptions import BotoCoreError, ClientError
-        from botocore.parsers import ResponseParserError
 
         try:
             yield self._connected()
@@ -126,7 +125,7 @@ class TaskTable:
             if code == "ValidationException" and TOO_LARGE in message:
                 raise ItemTooLarge from error
             raise StoreUnavailable(f"DynamoDB refused: {code}: {message}") from error
-        except (BotoCoreError, ResponseParserError) as error:
+        except BotoCoreError as error:
             raise StoreUnavailable(f"DynamoDB did not answer: {type(error).__name__}: {error}") from error
 
     def _connected(self) -> "DynamoDBClient":
@@ -135,3 +134,14 @@ class TaskTable:
                 if self._client is None:
                     self._client = self._connect()
         return self._client
+
+
+def understood[Answer: Mapping[str, Any]](answer: Answer, member: str) -> Answer:
+    """An answer that holds what DynamoDB always sends.
+
+    Raises:
+        StoreUnavailable: it does not. botocore reads a page that is not JSON, such as a proxy's, as an empty answer.
+    """
+    if member not in answer:
+        raise StoreUnavailable(f"the answer is not DynamoDB's: it has no {member!r}")
+    return answer

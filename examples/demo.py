@@ -1,0 +1,182 @@
+"""What `make demo` runs: two workflows over real HTTP, each of which pauses, is continued, and completes.
+
+It starts `baton serve functions/mcp/app.py`: the Lambda handler behind HTTP, its tasks in an embedded DynamoDB. This
+script plays the client and the client's model, and checks what it is told. Exit code 1: something was not as expected.
+"""
+
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from handoff import PlannedCall, Unfilled, filled, planned_calls
+from local_server import NotServing, serving
+from mcp_client import REVISION, McpClient, McpError
+from screen import Screen
+
+SAMPLE = Path(__file__).parents[1] / "functions" / "mcp" / "app.py"
+OWNER_HEADER = "X-Demo-User"
+USER, STRANGER = "kim@example.com", "mallory@example.com"
+INVALID_PARAMS = -32602
+
+type Json = dict[str, Any]
+
+
+class NotAsExpected(Exception):
+    """The server did something that the demo did not expect; says what."""
+
+
+def expect(condition: bool, message: str) -> None:
+    """Stop the demo unless the condition holds."""
+    if not condition:
+        raise NotAsExpected(message)
+
+
+class Demo:
+    """The story, told while it happens."""
+
+    def __init__(self, client: McpClient, stranger: McpClient, screen: Screen) -> None:
+        self._client = client
+        self._stranger = stranger
+        self._screen = screen
+
+    def introduce(self) -> None:
+        """The handshake, and what there is."""
+        hello = {"protocolVersion": REVISION, "capabilities": {}, "clientInfo": {"name": "demo", "version": "1"}}
+        server = self._client.request("initialize", hello)
+        info = server["serverInfo"]
+        self._screen.say(f"{info['title']} {info['version']}, MCP {server['protocolVersion']}")
+        for kind in ("tools", "prompts"):
+            entries = self._client.request(f"{kind}/list")[kind]
+            expect(len(entries) > 0, f"the server lists no {kind}")
+            self._screen.say(f"\n{kind}:")
+            self._screen.listing((f"  {entry['name']}", entry["description"]) for entry in entries)
+
+    def refund(self) -> None:
+        """A refund that needs an approval: a tool error, two continuations, completion by the client."""
+        screen = self._screen
+        screen.title("1 · A workflow prompt runs on the server until it cannot go on")
+        prompt = self._get_prompt("refund_order", {"arguments": {"order_id": "A-17"}})
+        screen.title("2 · What the client's model gets to read")
+        *trace, handoff = prompt["messages"]
+        for message in trace:
+            screen.message(message["role"], message["content"]["text"])
+        pause, task_id = self._paused(prompt, "toolError")
+        screen.handoff(handoff["content"]["text"])
+        screen.title("3 · The model goes on with ordinary tool calls that name the task")
+        calls = planned_calls(handoff["content"]["text"])
+        expect(
+            bool(calls) and calls[0].tool == pause["suggestedTool"], "the handoff does not begin with the failed step"
+        )
+        screen.say(f"The model asks its user: “{pause['error']}. May I?” A supervisor approves.\n", "italic")
+        results = self._continue(task_id, calls, {"approved_by": "supervisor@example.com"})
+        screen.title("4 · The client completes the task: tasks/cancel with a result")
+        params = {"taskId": task_id, "result": results[calls[0].tool]}
+        screen.request("tasks/cancel", params)
+        self._client.request("tasks/cancel", params)
+        self._show_task(task_id)
+        self._refuse_stranger(task_id)
+
+    def report(self) -> None:
+        """A pipeline that needs a text from the model: a schema mismatch, a continuation, the server does the rest."""
+        screen = self._screen
+        screen.title("5 · A longer workflow: progress arrives while a step runs")
+        prompt = self._get_prompt("monthly_report", {"arguments": {"month": "2026-09"}})
+        pause, task_id = self._paused(prompt, "schemaMismatch")
+        handoff = prompt["messages"][-1]["content"]["text"]
+        screen.handoff(handoff)
+        calls = planned_calls(handoff)
+        expect(bool(calls), "the handoff names no calls")
+        screen.title("6 · The model writes what only it can write, and lets the server do the rest")
+        figures = calls[0].arguments["figures"]
+        summary = f"September brought in EUR {figures['revenue']:.2f}. The {figures['best_seller']} sold best."
+        self._continue(task_id, calls[:1], dict.fromkeys(pause["missingFields"], summary))
+        resumed = self._get_prompt("monthly_report", {"_meta": {"_task_id": task_id}})
+        screen.steps(resumed["_meta"]["steps"])
+        self._show_task(task_id)
+
+    def _get_prompt(self, name: str, params: Json) -> Json:
+        params = {"name": name, **params}
+        self._screen.request("prompts/get", params)
+        stopwatch = self._screen.stopwatch()
+        prompt = self._client.request("prompts/get", params, stopwatch.progress)
+        expect(stopwatch.count > 0, "no progress was streamed")
+        return prompt
+
+    def _paused(self, prompt: Json, reason: str) -> tuple[Json, str]:
+        """The pause reason and the task id of a prompt that must have paused."""
+        meta = prompt.get("_meta", {})
+        pause = meta.get("pause_reason", {})
+        expect(pause.get("type") == reason, f"the workflow should have paused with {reason}, but _meta is {meta}")
+        self._screen.say("")
+        self._screen.steps(meta["steps"])
+        self._screen.request("pause_reason", pause)
+        self._screen.request("task_id", meta["task_id"])
+        return pause, meta["task_id"]
+
+    def _continue(self, task_id: str, calls: list[PlannedCall], decided: Json) -> Json:
+        """Make the calls that the handoff names, the first with what was decided; the results, by tool."""
+        results: Json = {}
+        for call in calls:
+            arguments = filled(call, results, {} if results else decided)
+            self._screen.request(
+                "tools/call", {"name": call.tool, "arguments": arguments, "_meta": {"_task_id": task_id}}
+            )
+            answer = self._client.call_tool(call.tool, arguments, task_id)
+            expect(not answer.get("isError"), f"{call.tool} failed: {answer['content']}")
+            expect(answer["_meta"]["recorded"] is True, f"the call was not recorded: {answer['_meta']}")
+            results[call.tool] = answer["structuredContent"]
+            self._screen.request("→ result", results[call.tool])
+            self._screen.steps(answer["_meta"]["steps"])
+            self._screen.say("")
+        return results
+
+    def _show_task(self, task_id: str) -> None:
+        """The task as DynamoDB holds it; it must be complete."""
+        task = self._client.request("tasks/get", {"taskId": task_id})
+        variables = task["_meta"]
+        steps = variables["_workflow.progress"]["steps"]
+        self._screen.say(f"\ntasks/get: {task['status']}, task variables:", "bold")
+        self._screen.variables(variables)
+        expect(task["status"] == "completed", f"the task is {task['status']}")
+        expect(all(step["status"] == "completed" for step in steps), f"not every step is completed: {steps}")
+        expect("_workflow.pause_reason" not in variables, "the pause reason outlived its pause")
+        result = self._client.request("tasks/result", {"taskId": task_id})["result"]
+        self._screen.request("tasks/result", result)
+
+    def _refuse_stranger(self, task_id: str) -> None:
+        try:
+            self._stranger.request("tasks/get", {"taskId": task_id})
+        except McpError as error:
+            expect(error.code == INVALID_PARAMS, f"another user was refused with {error}")
+            self._screen.say(f"\n{STRANGER} asks for the same task: {error}", "dim")
+        else:
+            raise NotAsExpected("another user could read the task")
+
+
+def main(target: Path) -> int:
+    """Tell the story with this file's server; the exit code."""
+    # An exit that unwinds, so that the server is stopped.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    screen = Screen()
+    try:
+        with serving(target, "--owner-header", OWNER_HEADER) as url:
+            screen.say(f"`baton serve {target.name}` is listening on {url}", "bold")
+            with McpClient(url, {OWNER_HEADER: USER}) as client, McpClient(url, {OWNER_HEADER: STRANGER}) as stranger:
+                demo = Demo(client, stranger, screen)
+                demo.introduce()
+                demo.refund()
+                demo.report()
+    except (NotAsExpected, NotServing, Unfilled, McpError, httpx.HTTPError) as error:
+        screen.say(f"\nThe demo failed: {error}", "bold red")
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    screen.say("\nBoth workflows are complete. Read functions/mcp/ to see how little they are.", "bold green")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]) if len(sys.argv) > 1 else SAMPLE))

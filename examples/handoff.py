@@ -1,0 +1,62 @@
+"""Reading a handoff as a model reads it: which calls it names, and what its placeholders stand for."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_CALL = re.compile(r"^\d+\. Call (?P<tool>\S+) with (?P<arguments>\{.*\})$(?:\n +Note: (?P<note>.*)$)?", re.MULTILINE)
+_OUTPUT = re.compile(r"<(?:field '(?P<path>[^']+)'|output) from (?P<tool>[^>]+)>")
+_OPEN = re.compile(r"<(?:missing: |prompt arg )(?P<name>[^>]+)>")
+
+
+class Unfilled(Exception):
+    """A placeholder that nothing is known for."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCall:
+    """A tool call that the handoff asks for. `note` is the workflow's guidance, empty where there is none."""
+
+    tool: str
+    arguments: dict[str, Any]
+    note: str
+
+
+def planned_calls(handoff: str) -> list[PlannedCall]:
+    """The tool calls in a handoff, in order."""
+    return [
+        PlannedCall(found["tool"], json.loads(found["arguments"]), found["note"] or "")
+        for found in _CALL.finditer(handoff)
+    ]
+
+
+def filled(call: PlannedCall, results: Mapping[str, Any], decided: Mapping[str, Any]) -> dict[str, Any]:
+    """A call's arguments without placeholders.
+
+    Args:
+        call: The call.
+        results: What tools have returned, by tool.
+        decided: What the model or its user has made up their mind about, by argument. Overrides what the call has.
+
+    Raises:
+        Unfilled: something is still unknown.
+    """
+    arguments = {name: _known(value, results) for name, value in call.arguments.items()} | dict(decided)
+    for name, value in arguments.items():
+        if isinstance(value, str) and _OPEN.fullmatch(value):
+            raise Unfilled(f"{call.tool} needs {name!r}, and nobody has said what it is")
+    return arguments
+
+
+def _known(value: Any, results: Mapping[str, Any]) -> Any:
+    found = _OUTPUT.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        return value
+    if found["tool"] not in results:
+        raise Unfilled(f"{found['tool']} has not been called yet")
+    known = results[found["tool"]]
+    for key in (found["path"] or "").split(".") if found["path"] else ():
+        known = known[int(key)] if isinstance(known, list) else known[key]
+    return known

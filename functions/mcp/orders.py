@@ -1,0 +1,123 @@
+"""Orders and refunds: three tools, the policy as a resource, a prompt and a workflow."""
+
+from dataclasses import dataclass
+
+from mcp_baton import Argument, Step, ToolError, Workflow, constant, prompt_arg, step_output
+from shop import server
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a customer bought. `total` is in EUR."""
+
+    order_id: str
+    email: str
+    item: str
+    category: str
+    total: float
+
+
+@dataclass(frozen=True)
+class Refund:
+    """Money on its way back. `amount` is in EUR."""
+
+    refund_id: str
+    amount: float
+    approved_by: str | None
+
+
+ORDERS = {
+    order.order_id: order
+    for order in (
+        Order("A-17", "kim@example.com", "Noise-cancelling headphones", "electronics", 240.0),
+        Order("A-18", "ada@example.com", "A field guide to mosses", "books", 24.5),
+        Order("A-19", "sam@example.com", "Folding desk", "furniture", 189.0),
+    )
+}
+
+LIMITS = {"books": 50.0, "electronics": 100.0, "furniture": 250.0}
+"""What may be refunded without an approval, by category, EUR."""
+
+
+@server.resource("policy://refunds", mime_type="text/markdown")
+def refund_policies() -> str:
+    """The refund policy for every category."""
+    return "\n".join(refund_policy(category) for category in LIMITS)
+
+
+@server.resource("policy://refunds/{category}", mime_type="text/markdown")
+def refund_policy(category: str) -> str:
+    """The refund policy for one category."""
+    if category not in LIMITS:
+        raise ToolError(f"there is no policy for {category!r}; there is one for {', '.join(LIMITS)}")
+    return (
+        f"# Refunds: {category}\n\n"
+        f"- Up to EUR {LIMITS[category]:.2f} without an approval.\n"
+        "- Above that a supervisor must approve, and is named in `approved_by`.\n"
+        "- Never more than the order's total.\n"
+    )
+
+
+@server.tool
+def fetch_order(order_id: str) -> Order:
+    """Fetch one order."""
+    if order_id not in ORDERS:
+        raise ToolError(f"there is no order {order_id!r}")
+    return ORDERS[order_id]
+
+
+@server.tool
+def issue_refund(order_id: str, amount: float | None = None, approved_by: str | None = None) -> Refund:
+    """Refund an order, wholly unless an amount is given. Above the policy's limit, `approved_by` names who approved."""
+    order = fetch_order(order_id)
+    refunded = order.total if amount is None else amount
+    limit = LIMITS[order.category]
+    if not 0 < refunded <= order.total:
+        raise ToolError(f"EUR {refunded:.2f} cannot be refunded: order {order_id} came to EUR {order.total:.2f}")
+    if refunded > limit and approved_by is None:
+        raise ToolError(
+            f"EUR {refunded:.2f} is above the EUR {limit:.2f} that {order.category} are refunded without an approval"
+        )
+    # The id follows from the order, as an idempotency key would: a call that is repeated pays once.
+    return Refund(f"R-{order_id}", refunded, approved_by)
+
+
+@server.prompt
+def apology(order_id: str, tone: str = "warm") -> str:
+    """Draft an apology to the customer of an order."""
+    order = fetch_order(order_id)
+    return f"Write a short, {tone} apology to {order.email} for the trouble with: {order.item} (order {order_id})."
+
+
+refund_order = Workflow(
+    name="refund_order",
+    title="Refund an order",
+    description="refund an order according to our policy",
+    arguments=[
+        Argument("order_id", "The order to refund, such as A-17", required=True),
+        Argument("amount", "Amount in EUR; the whole order when left out", type=float),
+    ],
+    steps=[
+        Step("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")}, binding="order"),
+        Step(
+            "policy",
+            resources=["policy://refunds/{category}"],
+            template_bindings={"category": step_output("order", "category")},
+        ),
+        Step(
+            "refund",
+            tool="issue_refund",
+            arguments={"order_id": prompt_arg("order_id"), "amount": prompt_arg("amount")},
+            guidance="Keep to the policy. Where it asks for an approval, ask a supervisor and pass `approved_by`.",
+        ),
+        Step(
+            "notify",
+            tool="send_message",
+            arguments={
+                "to": step_output("order", "email"),
+                "text": constant("Your refund for order {order_id} is on its way."),
+                "reference": step_output("refund", "refund_id"),
+            },
+        ),
+    ],
+)

@@ -1,0 +1,120 @@
+"""The monthly sales report: a small data pipeline that needs the model for one thing, the summary."""
+
+import time
+from dataclasses import dataclass
+
+from mcp_baton import Argument, Context, Step, ToolError, Workflow, constant, prompt_arg, step_output
+from shop import server
+
+PAGE_ROWS = 3
+PAGE_SECONDS = 0.25
+"""What fetching a page from a real warehouse would take."""
+
+WAREHOUSE = {
+    "2026-09": [
+        ("headphones", 12, 2880.0),
+        ("desk", 5, 945.0),
+        ("lamp", 31, 1239.69),
+        ("moss guide", 44, 1078.0),
+        ("desk", -1, -189.0),
+        ("keyboard", 18, 1602.0),
+        ("webcam", 9, 531.0),
+        ("monitor arm", 7, 623.0),
+        ("fern guide", 20, 390.0),
+        ("headphones", 8, 1920.0),
+    ]
+}
+"""Product, units and revenue in EUR, by month. A negative row is a return that was booked as a sale."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one product brought in, EUR."""
+
+    product: str
+    units: int
+    revenue: float
+
+
+@dataclass(frozen=True)
+class Figures:
+    """A month in numbers, EUR."""
+
+    revenue: float
+    units: int
+    best_seller: str
+    rejected: list[Row]
+
+
+@dataclass(frozen=True)
+class Report:
+    """A report that has been published."""
+
+    url: str
+    text: str
+
+
+@server.tool
+def extract_sales(month: str, ctx: Context) -> list[Row]:
+    """Fetch a month's sales from the warehouse."""
+    if month not in WAREHOUSE:
+        raise ToolError(f"there are no sales for {month!r}; there are for {', '.join(WAREHOUSE)}")
+    rows: list[Row] = []
+    while len(rows) < len(WAREHOUSE[month]):
+        time.sleep(PAGE_SECONDS)
+        rows += [Row(*row) for row in WAREHOUSE[month][len(rows) : len(rows) + PAGE_ROWS]]
+        ctx.report_progress(len(rows), len(WAREHOUSE[month]), f"{len(rows)} of {len(WAREHOUSE[month])} rows")
+    return rows
+
+
+@server.tool
+def validate_sales(rows: list[Row]) -> Figures:
+    """Set aside rows that cannot be sales, and add up the others."""
+    good = [row for row in rows if row.units > 0 and row.revenue > 0]
+    if len(good) < 0.8 * len(rows):
+        raise ToolError(f"only {len(good)} of {len(rows)} rows are sales: check the extract")
+    units: dict[str, int] = {}
+    for row in good:
+        units[row.product] = units.get(row.product, 0) + row.units
+    return Figures(
+        revenue=round(sum(row.revenue for row in good), 2),
+        units=sum(units.values()),
+        best_seller=max(units, key=lambda product: units[product]),
+        rejected=[row for row in rows if row not in good],
+    )
+
+
+@server.tool
+def publish_report(month: str, figures: Figures, summary: str) -> Report:
+    """Publish a month's report. `summary` is what a manager reads first."""
+    text = f"{summary.strip()}\n\nRevenue EUR {figures.revenue:.2f}, {figures.units} units."
+    return Report(f"https://reports.example.com/sales/{month}", text)
+
+
+monthly_report = Workflow(
+    name="monthly_report",
+    title="Monthly sales report",
+    description="publish the sales report of a month",
+    arguments=[Argument("month", "The month, such as 2026-09", required=True)],
+    steps=[
+        Step("extract", tool="extract_sales", arguments={"month": prompt_arg("month")}, binding="rows"),
+        Step("validate", tool="validate_sales", arguments={"rows": step_output("rows")}, binding="figures"),
+        # Nothing here yields `summary`, which the tool requires: the workflow pauses, and the model writes it.
+        Step(
+            "publish",
+            tool="publish_report",
+            arguments={"month": prompt_arg("month"), "figures": step_output("figures")},
+            binding="report",
+            guidance="Summarise {month} in two sentences: what it brought in, and what sold best.",
+        ),
+        Step(
+            "announce",
+            tool="send_message",
+            arguments={
+                "to": constant("managers@example.com"),
+                "text": constant("The sales report for {month} is out."),
+                "reference": step_output("report", "url"),
+            },
+        ),
+    ],
+)

@@ -1,0 +1,271 @@
+"""Every file in `events/` through the sample's own `lambda_handler`, over the embedded DynamoDB engine."""
+
+import importlib
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_baton.local.dynamodb import create_table, embedded_client
+
+ROOT = Path(__file__).parents[2]
+EVENTS = ROOT / "events"
+FUNCTION = ROOT / "functions" / "mcp"
+MODULES = ("app", "shop", "orders", "sales")
+FILES = sorted(path.stem for path in EVENTS.glob("*.json"))
+TOOLS = ["send_message", "fetch_order", "issue_refund", "extract_sales", "validate_sales", "publish_report"]
+PAUSED = ["completed", "completed", "failed", "pending"]
+
+type Handler = Callable[[dict[str, Any], object], dict[str, Any]]
+
+OUTCOMES: Mapping[str, Mapping[str, object]] = {
+    "initialize": {
+        "result/protocolVersion": "2025-11-25",
+        "result/serverInfo/name": "shop",
+        "result/capabilities/tasks": {"list": {}, "cancel": {}},
+    },
+    "initialized-notification": {"status": 202, "body": ""},
+    "discover-2026": {
+        "result/supportedVersions": ["2026-07-28"],
+        "result/capabilities/extensions": {"io.modelcontextprotocol~tasks": {}},
+        "result/resultType": "complete",
+    },
+    "tools-list": {"result/tools/*/name": TOOLS, "result/ttlMs": None},
+    "tools-list-2026": {"result/tools/*/name": TOOLS, "result/resultType": "complete", "result/cacheScope": "public"},
+    "prompts-list": {
+        "result/prompts/*/name": ["apology", "refund_order", "monthly_report"],
+        "result/prompts/1/arguments/*/required": [True, False],
+    },
+    "resources-templates-list": {"result/resourceTemplates/*/uriTemplate": ["policy://refunds/{category}"]},
+    "resources-read": {
+        "result/contents/*/mimeType": ["text/markdown"],
+        "result/contents/0/text": (
+            "# Refunds: electronics\n\n- Up to EUR 100.00 without an approval.\n"
+            "- Above that a supervisor must approve, and is named in `approved_by`.\n"
+            "- Never more than the order's total.\n"
+        ),
+    },
+    "tools-call": {
+        "result/structuredContent": {
+            "order_id": "A-17",
+            "email": "kim@example.com",
+            "item": "Noise-cancelling headphones",
+            "category": "electronics",
+            "total": 240.0,
+        },
+        "result/isError": None,
+    },
+    "tools-call-tool-error": {
+        "result/isError": True,
+        "result/content/*/text": [
+            "EUR 240.00 is above the EUR 100.00 that electronics are refunded without an approval"
+        ],
+        "result/_meta": None,
+    },
+    "prompts-get-apology": {
+        "result/messages/*/role": ["user"],
+        "result/messages/0/content/text": (
+            "Write a short, warm apology to ada@example.com for the trouble with: A field guide to mosses (order A-18)."
+        ),
+    },
+    "prompts-get-missing-argument": {
+        "status": 200,
+        "error/code": -32602,
+        "error/message": "Invalid params: the argument 'order_id' is required",
+    },
+    "prompts-get-refund-completes": {
+        "result/_meta/task_status": "completed",
+        "result/_meta/steps/*/status": ["completed"] * 4,
+        "result/_meta/pause_reason": None,
+    },
+    "prompts-get-refund-pauses": {
+        "progress": ["Step 1/4: fetch", "Step 2/4: policy", "Step 3/4: refund"],
+        "result/_meta/task_status": "working",
+        "result/_meta/steps/*/status": PAUSED,
+        "result/_meta/pause_reason/type": "toolError",
+        "result/_meta/pause_reason/suggestedTool": "issue_refund",
+    },
+    "prompts-get-report-pauses-2026": {
+        "progress": [
+            "Step 1/4: extract",
+            "3 of 10 rows",
+            "6 of 10 rows",
+            "9 of 10 rows",
+            "10 of 10 rows",
+            "Step 2/4: validate",
+            "Step 3/4: publish",
+        ],
+        "result/_meta/steps/*/status": ["completed", "completed", "pending", "pending"],
+        "result/_meta/pause_reason": {
+            "type": "schemaMismatch",
+            "blockedStep": "publish",
+            "missingFields": ["summary"],
+            "invalidFields": [],
+            "suggestedTool": "publish_report",
+        },
+        "result/_meta/io.modelcontextprotocol~related-task": None,
+    },
+    "tools-call-continuation": {
+        "result/structuredContent": {
+            "refund_id": "R-A-17",
+            "amount": 240.0,
+            "approved_by": "supervisor@example.com",
+        },
+        "result/_meta/recorded": True,
+        "result/_meta/task_status": "working",
+        "result/_meta/steps/*/status": ["completed", "completed", "completed", "pending"],
+        "result/_meta/pause_reason": None,
+    },
+    "prompts-get-resume": {
+        "result/_meta/steps/*/status": PAUSED,
+        "result/_meta/pause_reason/failedStep": "refund",
+        "result/messages/2/content/text": 'Calling fetch_order with {"order_id": "A-17"}',
+    },
+    "tasks-get": {
+        "result/status": "working",
+        "result/ttl": 3_600_000,
+        "result/_meta/_workflow.progress/steps/*/status": PAUSED,
+        "result/_meta/_workflow.result.fetch/total": 240.0,
+        "result/_meta/_workflow.pause_reason/type": "toolError",
+    },
+    "tasks-get-2026": {
+        "result/status": "working",
+        "result/ttlMs": 3_600_000,
+        "result/_meta/_workflow.progress/steps/*/status": PAUSED,
+    },
+    "tasks-list": {"result/tasks/*/status": ["working"], "result/nextCursor": None},
+    "tasks-result": {
+        "error/code": -32600,
+        "error/data/status": "working",
+        "error/data/progress/goal": "refund_order: refund an order according to our policy",
+    },
+    "tasks-cancel": {"result/status": "cancelled"},
+    "tasks-cancel-with-result": {"result/status": "completed"},
+    "http-api-v2-tools-call": {"result/structuredContent/item": "Folding desk"},
+    "base64-tools-call": {"result/structuredContent/text": "Größe 38 kommt zurück — danke!"},
+    "get-not-allowed": {"status": 405, "headers/Allow": "POST"},
+}
+"""By file: where in the answer, and what is there. `None` says that nothing is; `*` is every element of a list, and `~`
+stands for a slash in a name. The status is 200 where nothing else is said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """One invocation with half a minute left."""
+
+    aws_request_id: str = "5f1c3a2e-7f10-4a57-9d5b-0f6a3e3d2c11"
+
+    def get_remaining_time_in_millis(self) -> int:
+        return 30_000
+
+
+@pytest.fixture
+def lambda_handler(monkeypatch: pytest.MonkeyPatch) -> Iterator[Handler]:
+    """The sample's handler as Lambda makes it: `app.py` imported with the function's folder on the path."""
+    client = embedded_client()
+    create_table(client, "tasks")
+    monkeypatch.setenv("BATON_TABLE", "tasks")
+    monkeypatch.setattr("mcp_baton.aws.dynamodb_client", lambda: client)
+    monkeypatch.syspath_prepend(FUNCTION)
+    forget_sample()
+    yield importlib.import_module("app").lambda_handler
+    forget_sample()
+
+
+def forget_sample() -> None:
+    for name in MODULES:
+        sys.modules.pop(name, None)
+
+
+def run(handler: Handler, name: str, task_id: str = "") -> dict[str, Any]:
+    """Run one event; its answer: status, headers, body, and the final message's members."""
+    event = json.loads((EVENTS / f"{name}.json").read_text().replace("TASK_ID", task_id))
+    answer = handler(event, Context())
+    assert not answer["isBase64Encoded"]
+    messages = messages_in(answer["headers"].get("Content-Type"), answer["body"])
+    final = messages[-1] if messages else {}
+    return {
+        "status": answer["statusCode"],
+        "headers": answer["headers"],
+        "body": answer["body"],
+        "progress": [message["params"]["message"] for message in messages[:-1]],
+        **final,
+    }
+
+
+def messages_in(content_type: str | None, body: str) -> list[dict[str, Any]]:
+    """The JSON-RPC messages of an answer, streamed or whole."""
+    if content_type != "text/event-stream":
+        return [json.loads(body)] if body else []
+    return [json.loads(line.removeprefix("data: ")) for line in body.splitlines() if line.startswith("data: ")]
+
+
+def at(value: Any, path: str) -> Any:
+    """What stands at a path, `None` where nothing does."""
+    head, _, rest = path.partition("/")
+    if head == "*":
+        return [at(item, rest) for item in value]
+    if isinstance(value, list):
+        value = value[int(head)]
+    else:
+        value = value.get(head.replace("~", "/")) if isinstance(value, dict) else None
+    return at(value, rest) if rest else value
+
+
+def slashes(expected: object) -> object:
+    if isinstance(expected, dict):
+        return {key.replace("~", "/"): value for key, value in expected.items()}
+    return expected
+
+
+def paused_task(handler: Handler) -> str:
+    """The id of a refund that waits for an approval."""
+    task_id = at(run(handler, "prompts-get-refund-pauses"), "result/_meta/task_id")
+    assert isinstance(task_id, str)
+    return task_id
+
+
+def test_every_event_has_a_documented_outcome() -> None:
+    readme = (EVENTS / "README.md").read_text()
+
+    assert set(FILES) == OUTCOMES.keys()
+    assert [name for name in FILES if f"`{name}.json`" not in readme] == []
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_an_event_gives_its_documented_outcome(name: str, lambda_handler: Handler) -> None:
+    text = (EVENTS / f"{name}.json").read_text()
+    task_id = paused_task(lambda_handler) if "TASK_ID" in text or name == "tasks-list" else ""
+
+    answer = run(lambda_handler, name, task_id)
+
+    expected = {"status": 200, **OUTCOMES[name]}
+    assert {path: at(answer, path) for path in expected} == {path: slashes(value) for path, value in expected.items()}
+
+
+def test_the_continuation_and_a_resume_complete_the_refund(lambda_handler: Handler) -> None:
+    task_id = paused_task(lambda_handler)
+    run(lambda_handler, "tools-call-continuation", task_id)
+
+    resumed = run(lambda_handler, "prompts-get-resume", task_id)
+
+    assert at(resumed, "result/_meta/task_status") == "completed"
+    assert at(resumed, "result/_meta/steps/*/status") == ["completed"] * 4
+    assert at(run(lambda_handler, "tasks-result", task_id), "result/result") == {
+        "completed": True,
+        "steps_completed": 4,
+    }
+
+
+def test_an_event_names_nobody_real() -> None:
+    for name in FILES:
+        event = json.loads((EVENTS / f"{name}.json").read_text())
+        claims = at(event, "requestContext/authorizer/claims") or at(event, "requestContext/authorizer/jwt/claims")
+        assert claims["sub"] == "6f1d2c1e-0b52-4c43-9a55-3f1f0f7a9d21"
+        assert {value for key, value in event["headers"].items() if key.lower() == "authorization"} == {
+            "Bearer REDACTED"
+        }

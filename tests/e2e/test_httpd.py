@@ -1,0 +1,374 @@
+"""The local server over real sockets: whatever HTTP brings, in front of a small application."""
+
+import json
+import logging
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from http.client import HTTPConnection, HTTPResponse, IncompleteRead
+
+import pytest
+
+from mcp_baton.local import connection
+from mcp_baton.local.httpd import Function, LambdaHandler, LocalServer
+from mcp_baton.protocol.http import Application, ClientGone, Exchange, HttpRequest, HttpResponse
+from mcp_baton.transport.adapter import LambdaAdapter
+
+BOUND_S = 20  # Nothing here takes that long; it only keeps a failing test from waiting forever.
+
+type Serve = Callable[..., int]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Serves handlers until the test is over; gives the port of each."""
+    servers: list[LocalServer] = []
+
+    def start(handler: LambdaHandler, *, timeout_s: float = 60, owner_header: str | None = None) -> int:
+        server = LocalServer("127.0.0.1", 0, Function(handler, timeout_s, owner_header))
+        servers.append(server)
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        return server.server_port
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+        assert server.drain(BOUND_S) == 0
+
+
+def adapted(app: Application, *, allow_anonymous: bool = True) -> LambdaAdapter:
+    return LambdaAdapter(app, allow_anonymous=allow_anonymous, streaming=True)
+
+
+def echo(request: HttpRequest, exchange: Exchange) -> HttpResponse:
+    """Answer what was asked: method, path, owner in headers, the body as body."""
+    headers = {"X-Method": request.method, "X-Path": request.path, "X-Owner": str(request.owner)}
+    return HttpResponse(200, headers, request.body)
+
+
+def connect(port: int) -> HTTPConnection:
+    return HTTPConnection("127.0.0.1", port, timeout=BOUND_S)
+
+
+def ask(port: int, method: str = "POST", path: str = "/mcp", body: bytes = b"", **headers: str) -> HTTPResponse:
+    with closing(connect(port)) as client:
+        client.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
+        response = client.getresponse()
+        response.read()
+        return response
+
+
+def send_raw(port: int, data: bytes) -> bytes:
+    """Everything that comes back for these bytes until the server closes the connection."""
+    with socket.create_connection(("127.0.0.1", port), timeout=BOUND_S) as client:
+        client.sendall(data)
+        return b"".join(iter(lambda: client.recv(65536), b""))
+
+
+def test_a_request_reaches_the_application_and_its_answer_comes_back(serve: Serve) -> None:
+    with closing(connect(serve(adapted(echo)))) as client:
+        client.request("POST", "/mcp?x=1", b"\x00\xff\xfe", {"Content-Type": "application/octet-stream"})
+        response = client.getresponse()
+        assert (response.status, response.read()) == (200, b"\x00\xff\xfe")
+        assert (response.headers["X-Method"], response.headers["X-Path"]) == ("POST", "/mcp")
+
+
+def test_a_connection_is_kept_open_for_the_next_request(serve: Serve) -> None:
+    with closing(connect(serve(adapted(echo)))) as client:
+        client.connect()
+        local_port = client.sock.getsockname()[1]
+        for body in (b"one", b"two", b"three"):
+            client.request("POST", "/mcp", body)
+            assert client.getresponse().read() == body
+            assert client.sock.getsockname()[1] == local_port
+
+
+def test_a_stream_arrives_in_pieces_while_the_application_runs(serve: Serve) -> None:
+    seen = threading.Event()
+
+    def app(request: HttpRequest, exchange: Exchange) -> None:
+        sink = exchange.open_stream(200, {"Content-Type": "text/event-stream"})
+        sink.write(b"data: first\n\n")
+        assert seen.wait(BOUND_S)
+        sink.write(b"data: second\n\n")
+
+    with closing(connect(serve(adapted(app)))) as client:
+        client.request("POST", "/mcp", b"{}")
+        response = client.getresponse()
+        assert response.headers["Content-Type"] == "text/event-stream"
+        assert response.headers["Transfer-Encoding"] == "chunked"
+        assert response.read1() == b"data: first\n\n"
+        seen.set()
+        assert response.read() == b"data: second\n\n"
+        client.request("POST", "/mcp", b"{}")
+        assert client.getresponse().read() == b"data: first\n\ndata: second\n\n"
+
+
+def test_requests_overlap(serve: Serve) -> None:
+    together = threading.Barrier(12, timeout=BOUND_S)
+
+    def app(request: HttpRequest, exchange: Exchange) -> HttpResponse:
+        together.wait()
+        return HttpResponse(200, {}, request.body)
+
+    port = serve(adapted(app))
+
+    def call(number: int) -> bytes:
+        with closing(connect(port)) as client:
+            client.request("POST", "/mcp", b"%d" % number)
+            return client.getresponse().read()
+
+    with ThreadPoolExecutor(12) as pool:
+        assert list(pool.map(call, range(12))) == [b"%d" % number for number in range(12)]
+
+
+def test_each_invocation_has_its_own_deadline(serve: Serve) -> None:
+    def app(request: HttpRequest, exchange: Exchange) -> HttpResponse:
+        return HttpResponse(200, {"X-Remaining": str(exchange.remaining_ms()), "X-Id": exchange.request_id})
+
+    answers = [ask(serve(adapted(app), timeout_s=timeout)) for timeout in (30, 30, 0.001)]
+    remaining = [int(answer.headers["X-Remaining"]) for answer in answers]
+    assert 1 < remaining[0] <= 30_000
+    assert 1 < remaining[1] <= 30_000
+    assert remaining[2] <= 1
+    assert len({answer.headers["X-Id"] for answer in answers}) == 3
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE", "OPTIONS", "PUT", "PATCH", "PROPFIND"])
+def test_every_method_is_the_applications_to_answer(serve: Serve, method: str) -> None:
+    assert ask(serve(adapted(echo)), method).headers["X-Method"] == method
+
+
+def test_head_is_answered_without_a_body_and_the_connection_goes_on(serve: Serve) -> None:
+    def app(request: HttpRequest, exchange: Exchange) -> HttpResponse | None:
+        if request.path == "/whole":
+            return HttpResponse(405, {}, b"not here")
+        exchange.open_stream(200, {}).write(b"streamed")
+        return None
+
+    with closing(connect(serve(adapted(app)))) as client:
+        for method, path, body in [
+            ("HEAD", "/whole", b""),
+            ("HEAD", "/stream", b""),
+            ("POST", "/whole", b"not here"),
+            ("POST", "/stream", b"streamed"),
+        ]:
+            client.request(method, path)
+            assert client.getresponse().read() == body
+
+
+def test_a_bodiless_status_has_no_length_and_the_connection_goes_on(serve: Serve) -> None:
+    with closing(connect(serve(adapted(lambda _request, _exchange: HttpResponse(204))))) as client:
+        for _ in range(2):
+            client.request("POST", "/mcp")
+            response = client.getresponse()
+            assert (response.status, response.read()) == (204, b"")
+            assert "Content-Length" not in response.headers
+
+
+def test_a_chunked_request_body_is_taken(serve: Serve) -> None:
+    with closing(connect(serve(adapted(echo)))) as client:
+        for _ in range(2):
+            client.request("POST", "/mcp", iter([b"one,", b"two,", b"three"]), encode_chunked=True)
+            assert client.getresponse().read() == b"one,two,three"
+
+
+def test_an_http_1_0_client_gets_a_stream_until_the_connection_ends(serve: Serve) -> None:
+    def app(request: HttpRequest, exchange: Exchange) -> None:
+        sink = exchange.open_stream(200, {})
+        sink.write(b"one,")
+        sink.write(b"two")
+
+    answer = send_raw(serve(adapted(app)), b"POST /mcp HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert body == b"one,two"
+    assert b"Transfer-Encoding" not in head
+
+
+def test_the_owner_is_the_owner_headers_value_or_nobody(serve: Serve) -> None:
+    port = serve(adapted(echo, allow_anonymous=False), owner_header="X-User")
+    assert ask(port, x_user="kim").headers["X-Owner"] == "kim"
+    assert ask(port).headers["X-Owner"] == "None"
+    assert ask(port, x_other="kim").headers["X-Owner"] == "None"
+
+
+def test_without_an_owner_header_everyone_is_anonymous(serve: Serve) -> None:
+    assert ask(serve(adapted(echo)), x_user="kim", authorization="Bearer kim").headers["X-Owner"] == "anonymous"
+
+
+def test_a_client_that_hangs_up_in_its_stream_stops_the_application(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    gone = threading.Event()
+
+    def app(request: HttpRequest, exchange: Exchange) -> HttpResponse | None:
+        if request.method == "GET":
+            return HttpResponse(200, {}, b"still here")
+        sink = exchange.open_stream(200, {})
+        try:
+            while True:
+                sink.write(b"x" * 65536)
+        except ClientGone:
+            gone.set()
+            raise
+
+    port = serve(adapted(app))
+    with socket.create_connection(("127.0.0.1", port), timeout=BOUND_S) as client:
+        client.sendall(b"POST /mcp HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
+        assert client.recv(12) == b"HTTP/1.1 200"
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    assert gone.wait(BOUND_S)
+    assert ask(port, "GET").status == 200
+    assert [record for record in caplog.records if record.levelno > logging.INFO] == []
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    [
+        b"",
+        b"POST /mcp HT",
+        b"POST /mcp HTTP/1.1\r\nContent-Le",
+        b"POST /mcp HTTP/1.1\r\nContent-Length: 10\r\n\r\nhalf",
+        b"POST /mcp HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhal",
+    ],
+)
+def test_a_client_that_hangs_up_in_its_request_is_forgotten(
+    serve: Serve, beginning: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    port = serve(adapted(echo))
+    with socket.create_connection(("127.0.0.1", port), timeout=BOUND_S) as client:
+        client.sendall(beginning)
+        client.shutdown(socket.SHUT_WR)
+        while client.recv(65536):
+            pass
+    assert ask(port, body=b"next").status == 200
+    assert [record for record in caplog.records if record.levelno > logging.INFO] == []
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n", 400),
+        (b"POST\r\n\r\n", 400),
+        (b"GET /mcp\r\n", 400),
+        (b"POST /mcp HTTP/9.9\r\n\r\n", 505),
+        (b"POST /mcp NONSENSE\r\n\r\n", 400),
+        (b"POST /" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n", 414),
+        (b"POST /mcp HTTP/1.1\r\nX: " + b"a" * 70_000 + b"\r\n\r\n", 431),
+        (b"POST /mcp HTTP/1.1\r\n" + b"X: a\r\n" * 200 + b"\r\n", 431),
+        (b"POST /mcp HTTP/1.1\r\nno header at all\r\nContent-Length: 2\r\n\r\n{}", 400),
+        (b"POST /mcp HTTP/1.1\r\nContent-Length: many\r\n\r\n", 400),
+        (b"POST /mcp HTTP/1.1\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}", 400),
+        (b"POST /mcp HTTP/1.1\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+        (b"POST /mcp HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n", 501),
+        (b"POST /mcp HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
+        (b"POST /mcp HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n", 413),
+    ],
+)
+def test_malformed_http_is_refused_in_json_and_the_server_goes_on(
+    serve: Serve, request_bytes: bytes, status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    port = serve(adapted(echo))
+    head, _, body = send_raw(port, request_bytes).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 %d " % status)
+    assert b"Connection: close" in head
+    assert json.loads(body)["message"]
+    assert ask(port, body=b"next").status == 200
+    assert [record for record in caplog.records if record.levelno > logging.INFO] == []
+
+
+def test_a_body_over_the_limit_is_refused_although_it_is_sent_to_the_end(serve: Serve) -> None:
+    response = ask(serve(adapted(echo)), body=b"x" * (connection.GATEWAY_BODY_LIMIT + 1))
+    assert response.status == 413
+
+
+def test_a_chunked_body_is_refused_as_soon_as_it_is_over_the_limit(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "GATEWAY_BODY_LIMIT", 1000)
+    port = serve(adapted(echo))
+    with socket.create_connection(("127.0.0.1", port), timeout=BOUND_S) as client:
+        client.sendall(b"POST /mcp HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n")
+        client.sendall((b"258\r\n" + b"x" * 600 + b"\r\n") * 2)
+        assert client.recv(12) == b"HTTP/1.1 413"
+
+
+def test_a_client_that_waits_for_100_is_told_to_go_on_or_refused_before_it_sends(serve: Serve) -> None:
+    port = serve(adapted(echo))
+    request = b"POST /mcp HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", port), timeout=BOUND_S) as client:
+        client.sendall(request % 4)
+        assert client.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        client.sendall(b"body")
+        assert b"".join(iter(lambda: client.recv(65536), b"")).endswith(b"body")
+    assert send_raw(port, request % 99_999_999).startswith(b"HTTP/1.1 413 ")
+
+
+def test_pipelined_requests_are_answered_in_their_order(serve: Serve) -> None:
+    requests = b"".join(b"POST /mcp HTTP/1.1\r\nContent-Length: 1\r\n\r\n%d" % number for number in range(3))
+    last = b"POST /mcp HTTP/1.1\r\nContent-Length: 1\r\nConnection: close\r\n\r\n3"
+    answers = send_raw(serve(adapted(echo)), requests + last).split(b"HTTP/1.1 200 OK")
+    assert [answer[-1:] for answer in answers[1:]] == [b"0", b"1", b"2", b"3"]
+
+
+def test_an_application_that_fails_is_answered_by_the_handler(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    def app(request: HttpRequest, exchange: Exchange) -> HttpResponse:
+        raise LookupError("the secret cause")
+
+    assert ask(serve(adapted(app))).status == 500
+
+
+def broken_handler(event: object, context: object) -> dict[str, object]:
+    raise LookupError("the secret cause")
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [broken_handler, lambda _event, _context: {}, lambda _event, _context: {"statusCode": "many"}],
+    ids=["raises", "no status", "no number"],
+)
+def test_a_handler_that_fails_is_a_bad_gateway(
+    serve: Serve, handler: LambdaHandler, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert ask(serve(handler)).status == 502
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+
+
+def test_a_stream_whose_handler_fails_breaks_off(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    def app(request: HttpRequest, exchange: Exchange) -> None:
+        exchange.open_stream(200, {}).write(b"begun")
+
+    whole = adapted(app)
+
+    def handler(event: dict[str, object], context: object) -> dict[str, object]:
+        whole(event, context)
+        raise LookupError("after the stream")
+
+    with closing(connect(serve(handler))) as client:
+        client.request("POST", "/mcp")
+        response = client.getresponse()
+        with pytest.raises(IncompleteRead) as caught:
+            response.read()
+        assert caught.value.partial == b"begun"
+
+
+def test_the_answers_own_framing_headers_give_way_to_the_servers(serve: Serve) -> None:
+    def app(request: HttpRequest, exchange: Exchange) -> HttpResponse:
+        return HttpResponse(200, {"content-length": "999", "Transfer-Encoding": "chunked", "X": "y"}, b"four")
+
+    with closing(connect(serve(adapted(app)))) as client:
+        client.request("POST", "/mcp")
+        response = client.getresponse()
+        assert (response.read(), response.headers["X"]) == (b"four", "y")
+        assert response.headers.get_all("Content-Length") == ["4"]
+
+
+def test_a_port_in_use_is_an_os_error(serve: Serve) -> None:
+    port = serve(adapted(echo))
+    with pytest.raises(OSError, match="in use"):
+        LocalServer("127.0.0.1", port, Function(adapted(echo), 60))

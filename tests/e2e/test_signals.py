@@ -1,0 +1,135 @@
+"""Ending the local server: a process of its own, real signals."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from http.client import HTTPConnection, IncompleteRead
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+BOUND_S = 60
+
+SERVER = """
+import logging
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+from mcp_baton.local.httpd import Function, LocalServer
+from mcp_baton.local.run import end_by_force, run
+from mcp_baton.protocol.http import HttpResponse
+from mcp_baton.transport.adapter import LambdaAdapter
+
+
+def gate():
+    with open(sys.argv[1]) as pipe:
+        pipe.read()
+
+
+def app(request, exchange):
+    if request.path == "/leave-a-thread":
+        ThreadPoolExecutor(1).submit(gate)
+        return HttpResponse(200)
+    sink = exchange.open_stream(200, {})
+    sink.write(b"first")
+    gate()
+    sink.write(b"second")
+
+
+logging.basicConfig(level=logging.INFO)
+server = LocalServer("127.0.0.1", 0, Function(LambdaAdapter(app, allow_anonymous=True, streaming=True), 60))
+code = run(server, lambda: print(server.server_port, flush=True))
+end_by_force(code)
+sys.exit(code)
+"""
+
+
+class Running:
+    """A server process whose requests wait until the gate (a named pipe) is opened."""
+
+    def __init__(self, process: subprocess.Popen[str], gate: Path) -> None:
+        self.process = process
+        self.gate = gate
+        self.port = int(output(process.stdout).readline())
+
+    def request(self, path: str) -> HTTPConnection:
+        client = HTTPConnection("127.0.0.1", self.port, timeout=BOUND_S)
+        client.request("POST", path)
+        return client
+
+    def send(self, number: signal.Signals) -> None:
+        """Send the signal, and wait until it has been taken."""
+        self.process.send_signal(number)
+        for line in output(self.process.stderr):
+            if f"{number.name}: stopping" in line:
+                return
+        raise AssertionError(f"the process ended without a word of {number.name}")
+
+    def exit_code(self) -> int:
+        return self.process.wait(BOUND_S)
+
+
+def output(pipe: IO[str] | None) -> IO[str]:
+    if pipe is None:
+        raise AssertionError("the process has no pipes")
+    return pipe
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    """A server process that does not outlive the test, however the test ends."""
+    script, gate = tmp_path / "server.py", tmp_path / "gate"
+    script.write_text(SERVER)
+    os.mkfifo(gate)
+    with ExitStack() as stack:
+        command = [sys.executable, str(script), str(gate)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        stack.enter_context(process)
+        stack.callback(process.kill)
+        watchdog = threading.Timer(BOUND_S, process.kill)
+        watchdog.start()
+        stack.callback(watchdog.cancel)
+        yield Running(process, gate)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_an_idle_server_ends_with_the_signals_exit_code(running: Running, number: signal.Signals, code: int) -> None:
+    with socket.create_connection(("127.0.0.1", running.port), timeout=BOUND_S):
+        running.send(number)
+        assert running.exit_code() == code
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", running.port), timeout=BOUND_S)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_an_open_request_is_answered_to_its_end(running: Running, number: signal.Signals, code: int) -> None:
+    with closing(running.request("/mcp")) as client:
+        response = client.getresponse()
+        assert response.read1() == b"first"
+        running.send(number)
+        running.gate.write_text("")
+        assert response.read() == b"second"
+    assert running.exit_code() == code
+
+
+def test_a_request_that_never_ends_does_not_keep_the_server(running: Running) -> None:
+    with closing(running.request("/mcp")) as client:
+        response = client.getresponse()
+        assert response.read1() == b"first"
+        running.send(signal.SIGTERM)
+        assert running.exit_code() == 0
+        with pytest.raises((IncompleteRead, ConnectionError)):
+            response.read()
+
+
+def test_a_thread_that_a_request_left_behind_does_not_keep_the_server(running: Running) -> None:
+    with closing(running.request("/leave-a-thread")) as client:
+        assert client.getresponse().status == 200
+    running.send(signal.SIGTERM)
+    assert running.exit_code() == 0

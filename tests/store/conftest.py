@@ -1,0 +1,131 @@
+"""The task store over every engine, with a clock that the tests turn."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mcp_baton.local.dynamodb import create_table, embedded_client, http_client
+from mcp_baton.protocol.json import Json
+from mcp_baton.tasks.dynamodb import DynamoDBTaskStore
+from mcp_baton.tasks.record import PROGRESS, NewTask, TaskRecord
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+TABLE = "tasks"
+OWNERS = count(1)
+
+
+@dataclass(slots=True)
+class Clock:
+    """A clock that stands still until it is moved. It shows 2096, so that no engine's own TTL gets ahead of a test."""
+
+    ms: int = 4_000_000_000_000
+
+    def __call__(self) -> int:
+        """The time, epoch milliseconds."""
+        return self.ms
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """A DynamoDB with the task table, and how further clients of it are made."""
+
+    name: str
+    client: "DynamoDBClient"
+    url: str | None = None
+
+
+@dataclass(slots=True)
+class Requests:
+    """The names of the requests that were sent, in order."""
+
+    sent: list[str] = field(default_factory=list)
+
+    def note(self, event_name: str, **_: object) -> None:
+        """Take down one request."""
+        self.sent.append(event_name.rpartition(".")[2])
+
+
+@pytest.fixture(scope="session")
+def embedded_engine() -> Iterator[Engine]:
+    """moto in this process."""
+    with closing(embedded_client()) as client:
+        create_table(client, TABLE)
+        yield Engine("embedded", client)
+
+
+@pytest.fixture(scope="session")
+def ministack_engine(ministack_url: str) -> Iterator[Engine]:
+    """MiniStack over HTTP."""
+    with closing(http_client(ministack_url)) as client:
+        create_table(client, TABLE)
+        yield Engine("ministack", client, ministack_url)
+
+
+@pytest.fixture(params=["embedded", "ministack"])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    """Each engine in turn."""
+    chosen: Engine = request.getfixturevalue(f"{request.param}_engine")
+    return chosen
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """The clock of the stores of this test."""
+    return Clock()
+
+
+@pytest.fixture
+def owner() -> str:
+    """An owner whom no other test has."""
+    return f"owner-{next(OWNERS)}"
+
+
+@pytest.fixture
+def stores(engine: Engine, clock: Clock) -> Callable[..., DynamoDBTaskStore]:
+    """Makes stores on the engine; keyword arguments go to the constructor."""
+
+    def make(**options: Any) -> DynamoDBTaskStore:
+        return DynamoDBTaskStore(TABLE, lambda: engine.client, now_ms=clock, **options)
+
+    return make
+
+
+@pytest.fixture
+def store(stores: Callable[..., DynamoDBTaskStore]) -> DynamoDBTaskStore:
+    """A store with the default limits."""
+    return stores()
+
+
+@pytest.fixture
+def begin(store: DynamoDBTaskStore, owner: str) -> Callable[..., TaskRecord]:
+    """Creates a task with that many pending steps, named `s0`, `s1` and so on."""
+
+    def create(steps: int = 1, **options: Any) -> TaskRecord:
+        listed: list[Json] = [{"name": f"s{index}", "tool": "work", "status": "pending"} for index in range(steps)]
+        progress: Json = {"goal": "flow: do the work", "steps": listed, "schemaVersion": 1}
+        return store.create(NewTask(owner, {PROGRESS: progress}, **options))
+
+    return create
+
+
+@pytest.fixture
+def requests(engine: Engine) -> Iterator[Requests]:
+    """What is sent from here on, repetitions included."""
+    noted = Requests()
+    engine.client.meta.events.register("before-send.dynamodb", noted.note)
+    yield noted
+    engine.client.meta.events.unregister("before-send.dynamodb", noted.note)
+
+
+@pytest.fixture
+def threads() -> Iterator[ThreadPoolExecutor]:
+    """Sixteen threads."""
+    with ThreadPoolExecutor(16) as pool:
+        yield pool

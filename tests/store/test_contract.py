@@ -1,0 +1,400 @@
+"""What every method of a task store does, over every engine (contract sections 6 and 7)."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mcp_baton.exceptions import Conflict, StoreError, TaskFinished, TaskNotFound
+from mcp_baton.protocol.json import JsonObject
+from mcp_baton.tasks.dynamodb import DynamoDBTaskStore
+from mcp_baton.tasks.ids import new_task_id
+from mcp_baton.tasks.items import Limits
+from mcp_baton.tasks.record import (
+    PAUSE_REASON,
+    PROGRESS,
+    NewTask,
+    StepStatus,
+    TaskRecord,
+    TaskStatus,
+    steps_of,
+    timestamp,
+)
+from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite, TaskStore
+
+if TYPE_CHECKING:
+    from tests.store.conftest import Clock, Requests
+
+PENDING, COMPLETED, FAILED = StepStatus.PENDING, StepStatus.COMPLETED, StepStatus.FAILED
+PAUSE: JsonObject = {
+    "type": "toolError",
+    "failedStep": "s1",
+    "error": "timeout",
+    "retryable": True,
+    "suggestedTool": "work",
+}
+NOBODYS = new_task_id(0)
+
+
+def done(index: int, result: object = None) -> StepWrite:
+    return StepWrite(index, f"s{index}", PENDING, COMPLETED, {"value": str(result)})
+
+
+def statuses(task: TaskRecord) -> list[str]:
+    return [step["status"] for step in steps_of(task)]
+
+
+def finish(store: TaskStore, task: TaskRecord, how: str) -> TaskRecord:
+    match how:
+        case "cancel":
+            return store.cancel(task.owner, task.task_id)
+        case "complete":
+            return store.complete(task.owner, task.task_id, {"by": "client"})
+        case _:
+            return store.record(task, Batch(result={"by": "engine"})).task
+
+
+def test_a_created_task_is_read_back_as_it_was_created(
+    store: DynamoDBTaskStore, owner: str, clock: "Clock", begin: Callable[..., TaskRecord]
+) -> None:
+    created = begin(2, workflow="flow", definition="hash", arguments={"amount": "30.0"})
+    assert store.get(owner, created.task_id) == created
+    assert created.status is TaskStatus.WORKING
+    assert created.created_at == created.updated_at == timestamp(clock.ms)
+    assert (created.workflow, created.definition, created.arguments) == ("flow", "hash", {"amount": "30.0"})
+    assert created.version == 1
+    assert created.result is None
+    assert statuses(created) == ["pending", "pending"]
+
+
+@pytest.mark.parametrize("name", ['"quoted"', "Zoë 🎉", "lone \ud800 half", "with#hash and space", ""])
+def test_owner_and_workflow_names_may_hold_any_text(store: DynamoDBTaskStore, owner: str, name: str) -> None:
+    created = store.create(NewTask(name + owner, {f"v{name}": name}, workflow=name))
+    read = store.get(name + owner, created.task_id)
+    assert (read.owner, read.workflow, dict(read.variables)) == (name + owner, name, {f"v{name}": name})
+
+
+@pytest.mark.parametrize(
+    ("asked", "granted"), [(None, 3_600_000), (0, 1), (-5, 1), (1, 1), (60_000, 60_000), (10**12, 86_400_000)]
+)
+def test_a_lifetime_is_cut_to_what_is_allowed(
+    begin: Callable[..., TaskRecord], asked: int | None, granted: int
+) -> None:
+    assert begin(ttl_ms=asked).ttl_ms == granted
+
+
+def test_a_task_is_gone_when_its_lifetime_is_over(
+    store: DynamoDBTaskStore, owner: str, clock: "Clock", begin: Callable[..., TaskRecord]
+) -> None:
+    task = begin(ttl_ms=1500)
+    clock.ms += 1999
+    assert store.get(owner, task.task_id).task_id == task.task_id
+    clock.ms += 1
+    with pytest.raises(TaskNotFound):
+        store.get(owner, task.task_id)
+    with pytest.raises(TaskNotFound):
+        store.record(task, Batch(steps=(done(0),)))
+    with pytest.raises(TaskNotFound):
+        store.cancel(owner, task.task_id)
+    with pytest.raises(TaskNotFound):
+        store.complete(owner, task.task_id, {})
+    assert store.list(owner).tasks == ()
+
+
+def test_a_terminal_task_expires_too(
+    store: DynamoDBTaskStore, owner: str, clock: "Clock", begin: Callable[..., TaskRecord]
+) -> None:
+    task = store.cancel(owner, begin(ttl_ms=1000).task_id)
+    clock.ms += 1000
+    with pytest.raises(TaskNotFound):
+        store.cancel(owner, task.task_id)
+
+
+def test_writes_keep_the_lifetime(
+    store: DynamoDBTaskStore, owner: str, clock: "Clock", begin: Callable[..., TaskRecord]
+) -> None:
+    task = begin(ttl_ms=10_000)
+    clock.ms += 9_000
+    written = store.record(task, Batch(steps=(done(0),))).task
+    assert (written.ttl_ms, written.created_at) == (10_000, task.created_at)
+    assert written.updated_at == timestamp(clock.ms)
+    clock.ms += 1_000
+    with pytest.raises(TaskNotFound):
+        store.get(owner, task.task_id)
+
+
+@pytest.mark.parametrize("task_id", [NOBODYS, "", "no such task", "x" * 5000, "\ud800", NOBODYS.upper() + "u"])
+def test_an_unknown_task_is_not_found(store: DynamoDBTaskStore, owner: str, task_id: str) -> None:
+    with pytest.raises(TaskNotFound):
+        store.get(owner, task_id)
+    with pytest.raises(TaskNotFound):
+        store.cancel(owner, task_id)
+    with pytest.raises(TaskNotFound):
+        store.complete(owner, task_id, {})
+
+
+def test_another_owner_sees_nothing_and_changes_nothing(
+    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord]
+) -> None:
+    task = begin()
+    foreign = store.create(NewTask(owner + "-other", {}))
+    with pytest.raises(TaskNotFound):
+        store.get(foreign.owner, task.task_id)
+    with pytest.raises(TaskNotFound):
+        store.cancel(foreign.owner, task.task_id)
+    with pytest.raises(TaskNotFound):
+        store.complete(foreign.owner, task.task_id, {})
+    assert [listed.task_id for listed in store.list(foreign.owner).tasks] == [foreign.task_id]
+    assert store.get(owner, task.task_id) == task
+
+
+def test_an_owner_whose_name_begins_like_anothers_has_tasks_of_its_own(store: DynamoDBTaskStore, owner: str) -> None:
+    store.create(NewTask(owner + "#TASK#", {}))
+    assert store.list(owner).tasks == ()
+
+
+def test_a_batch_is_written_as_a_whole(store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord]) -> None:
+    task = begin(3)
+    failed = StepWrite(1, "s1", PENDING, FAILED, {"error": "timeout"})
+    batch = Batch(steps=(done(0), failed), pause=SetPause(PAUSE), variables={"note": [1, 2.0]})
+    recorded = store.record(task, batch)
+    assert recorded.oversized == ()
+    assert recorded.task == store.get(owner, task.task_id)
+    assert statuses(recorded.task) == ["completed", "failed", "pending"]
+    assert recorded.task.version == 2
+    assert {name: value for name, value in recorded.task.variables.items() if name != PROGRESS} == {
+        "_workflow.result.s0": {"value": "None"},
+        "_workflow.result.s1": {"error": "timeout"},
+        PAUSE_REASON: PAUSE,
+        "note": [1, 2.0],
+    }
+
+
+def test_a_batch_with_a_result_completes_the_task(
+    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord]
+) -> None:
+    result = {"completed": True, "steps_completed": 1}
+    written = store.record(begin(), Batch(steps=(done(0),), result=result)).task
+    assert (written.status, written.result) == (TaskStatus.COMPLETED, result)
+    assert store.get(owner, written.task_id) == written
+
+
+def test_variables_are_removed(store: DynamoDBTaskStore, begin: Callable[..., TaskRecord]) -> None:
+    task = store.record(begin(), Batch(variables={"a": 1, "b": 2, "c": 3})).task
+    left = store.record(task, Batch(variables={"c": 4}, removed=frozenset({"a", "c", "never was"}))).task
+    assert {name: value for name, value in left.variables.items() if name != PROGRESS} == {"b": 2, "c": 4}
+
+
+def test_a_step_that_is_not_as_expected_is_a_conflict_that_shows_the_winner(
+    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord]
+) -> None:
+    task = begin(2)
+    winner = store.record(task, Batch(steps=(done(0, "first"),))).task
+    with pytest.raises(Conflict) as conflict:
+        store.record(task, Batch(steps=(done(1), done(0, "second")), variables={"stray": 1}))
+    assert conflict.value.current == winner == store.get(owner, task.task_id)
+
+
+def test_what_a_conflict_reports_can_be_written_against(
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord]
+) -> None:
+    task = begin(2)
+    store.record(task, Batch(steps=(done(0),), variables={"large": "x" * 20_000}))
+    with pytest.raises(Conflict) as conflict:
+        store.record(task, Batch(steps=(done(0),)))
+    written = store.record(conflict.value.current, Batch(steps=(done(1),))).task
+    assert statuses(written) == ["completed", "completed"]
+    assert written.variables["large"] == "x" * 20_000
+
+
+def test_a_result_alone_is_overwritten_while_the_status_stands(
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord]
+) -> None:
+    task = store.record(begin(), Batch(steps=(done(0, "old"),))).task
+    again = StepWrite(0, "s0", COMPLETED, COMPLETED, {"value": "new"})
+    written = store.record(task, Batch(steps=(again,))).task
+    assert written.variables["_workflow.result.s0"] == {"value": "new"}
+    assert statuses(written) == ["completed"]
+
+
+def test_a_stale_writer_of_another_step_does_not_conflict(
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord]
+) -> None:
+    task = begin(2)
+    store.record(task, Batch(steps=(done(0),)))
+    assert statuses(store.record(task, Batch(steps=(done(1),))).task) == ["completed", "completed"]
+
+
+def test_a_pause_is_cleared_by_whoever_knows_it(store: DynamoDBTaskStore, begin: Callable[..., TaskRecord]) -> None:
+    task = store.record(begin(), Batch(pause=SetPause({"b": 1.5, "a": ["é", None], "c": {"e": 1, "d": 2}}))).task
+    cleared = store.record(task, Batch(pause=ClearPause({"a": ["é", None], "b": 1.5, "c": {"d": 2, "e": 1}}))).task
+    assert PAUSE_REASON not in cleared.variables
+
+
+def test_a_pause_that_is_somebody_elses_is_not_cleared(
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord]
+) -> None:
+    paused = store.record(begin(), Batch(pause=SetPause(PAUSE))).task
+    other = store.record(paused, Batch(pause=SetPause({**PAUSE, "error": "another"}))).task
+    with pytest.raises(Conflict) as conflict:
+        store.record(paused, Batch(steps=(done(0),), pause=ClearPause(PAUSE)))
+    assert conflict.value.current == other
+
+
+def test_a_pause_that_is_gone_is_not_cleared_again(store: DynamoDBTaskStore, begin: Callable[..., TaskRecord]) -> None:
+    with pytest.raises(Conflict):
+        store.record(begin(), Batch(pause=ClearPause(PAUSE)))
+
+
+@pytest.mark.parametrize("first", ["cancel", "complete", "record"])
+@pytest.mark.parametrize("second", ["cancel", "complete", "record"])
+def test_nothing_leaves_a_terminal_state(
+    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], first: str, second: str
+) -> None:
+    task = begin()
+    over = finish(store, task, first)
+    assert over.status.terminal
+    with pytest.raises(TaskFinished) as finished:
+        finish(store, task, second)
+    assert finished.value.current == over == store.get(owner, task.task_id)
+
+
+def test_cancelling_keeps_what_was_recorded(store: DynamoDBTaskStore, begin: Callable[..., TaskRecord]) -> None:
+    task = store.record(begin(), Batch(steps=(done(0),))).task
+    cancelled = store.cancel(task.owner, task.task_id)
+    assert (cancelled.status, cancelled.result) == (TaskStatus.CANCELLED, None)
+    assert cancelled.variables == task.variables
+
+
+def test_completing_stores_the_clients_result(
+    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord]
+) -> None:
+    completed = store.complete(owner, begin().task_id, {"total": 30.0})
+    assert (completed.status, completed.result) == (TaskStatus.COMPLETED, {"total": 30.0})
+
+
+def test_tasks_are_listed_newest_first_in_pages(
+    stores: Callable[..., DynamoDBTaskStore], owner: str, clock: "Clock", requests: "Requests"
+) -> None:
+    store = stores(limits=Limits(page_size=2))
+    created = []
+    for _ in range(5):
+        clock.ms += 1
+        created.append(store.create(NewTask(owner, {"large": "x" * 1000}, workflow="flow")))
+    requests.sent.clear()
+    listed: list[TaskRecord] = []
+    cursor, pages = None, 0
+    while pages == 0 or cursor is not None:
+        page = store.list(owner, cursor)
+        listed += page.tasks
+        cursor, pages = page.cursor, pages + 1
+    assert [task.task_id for task in listed] == [task.task_id for task in reversed(created)]
+    assert requests.sent == ["Query"] * pages
+    assert all((dict(task.variables), task.workflow) == ({}, "flow") for task in listed)
+
+
+def test_a_list_that_fits_on_one_page_has_no_cursor(
+    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord]
+) -> None:
+    assert store.list(owner).cursor is None
+    begin()
+    assert store.list(owner).cursor is None
+
+
+def test_a_cursor_reaches_no_other_owner(stores: Callable[..., DynamoDBTaskStore], owner: str, clock: "Clock") -> None:
+    store = stores(limits=Limits(page_size=1))
+    other = owner + "-other"
+    mine = store.create(NewTask(owner, {}))
+    for _ in range(2):
+        clock.ms += 1
+        store.create(NewTask(other, {}))
+    cursor = store.list(other).cursor
+    assert cursor is not None
+    assert [task.task_id for task in store.list(owner, cursor).tasks] == [mine.task_id]
+
+
+@pytest.mark.parametrize("cursor", ["", "garbled", "AAAA", "é", "====", "MDAw\n", "x" * 3000, "\ud800"])
+def test_a_cursor_that_is_not_ours_is_refused(
+    store: DynamoDBTaskStore, owner: str, cursor: str, requests: "Requests"
+) -> None:
+    with pytest.raises(ValueError, match="cursor"):
+        store.list(owner, cursor)
+    assert requests.sent == []
+
+
+def test_a_listed_task_cannot_be_written_against(
+    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord]
+) -> None:
+    begin()
+    with pytest.raises(ValueError, match="read"):
+        store.record(store.list(owner).tasks[0], Batch(steps=(done(0),)))
+
+
+def test_an_owner_has_no_more_live_tasks_than_allowed(
+    stores: Callable[..., DynamoDBTaskStore], owner: str, clock: "Clock"
+) -> None:
+    store = stores(limits=Limits(max_tasks_per_owner=2))
+    store.create(NewTask(owner, {}, ttl_ms=1000))
+    second = store.create(NewTask(owner, {}))
+    with pytest.raises(StoreError):
+        store.create(NewTask(owner, {}))
+    store.create(NewTask(owner + "-other", {}))
+    store.cancel(owner, second.task_id)
+    store.create(NewTask(owner, {}))
+    with pytest.raises(StoreError):
+        store.create(NewTask(owner, {}))
+    clock.ms += 1000
+    store.create(NewTask(owner, {}))
+
+
+def test_live_tasks_are_counted_over_more_than_one_page(
+    stores: Callable[..., DynamoDBTaskStore], owner: str, requests: "Requests"
+) -> None:
+    store = stores(limits=Limits(max_tasks_per_owner=8, compress_over_bytes=10**9))
+    for _ in range(8):
+        store.create(NewTask(owner, {"large": "x" * 300_000}))
+    requests.sent.clear()
+    with pytest.raises(StoreError):
+        store.create(NewTask(owner, {}))
+    assert set(requests.sent) == {"Query"}
+    assert len(requests.sent) > 1
+
+
+def test_an_id_that_is_taken_is_refused_and_the_first_task_stands(
+    stores: Callable[..., DynamoDBTaskStore], owner: str
+) -> None:
+    store = stores(new_id=lambda _: NOBODYS)
+    first = store.create(NewTask(owner, {"first": True}))
+    with pytest.raises(StoreError):
+        store.create(NewTask(owner, {"first": False}))
+    assert store.get(owner, NOBODYS) == first
+
+
+def test_a_name_too_long_for_a_key_is_an_error_of_its_own(store: DynamoDBTaskStore, requests: "Requests") -> None:
+    with pytest.raises(StoreError, match="longer"):
+        store.create(NewTask("é" * 2000, {}))
+    assert requests.sent == []
+
+
+def test_each_method_is_one_request(
+    stores: Callable[..., DynamoDBTaskStore], owner: str, requests: "Requests", begin: Callable[..., TaskRecord]
+) -> None:
+    store = stores()
+    task = begin(2)
+    assert requests.sent == ["PutItem"]
+    store.get(owner, task.task_id)
+    store.record(task, Batch(steps=(done(0),), pause=SetPause(PAUSE)))
+    with pytest.raises(Conflict):
+        store.record(task, Batch(steps=(done(0),)))
+    store.list(owner)
+    store.cancel(owner, task.task_id)
+    with pytest.raises(TaskFinished):
+        store.complete(owner, task.task_id, {})
+    assert requests.sent[1:] == ["GetItem", "UpdateItem", "UpdateItem", "Query", "UpdateItem", "UpdateItem"]
+
+
+def test_a_limit_of_tasks_costs_one_query(
+    stores: Callable[..., DynamoDBTaskStore], owner: str, requests: "Requests"
+) -> None:
+    stores(limits=Limits(max_tasks_per_owner=5)).create(NewTask(owner, {}))
+    assert requests.sent == ["Query", "PutItem"]

@@ -1,0 +1,157 @@
+"""Many writers at once: nothing that was reported as written is lost (contract sections 5.6 and 7)."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from threading import Barrier
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mcp_baton.exceptions import Conflict, TaskFinished
+from mcp_baton.tasks.dynamodb import DynamoDBTaskStore
+from mcp_baton.tasks.record import PROGRESS, StepStatus, TaskRecord
+from mcp_baton.tasks.store import Batch, StepWrite
+
+if TYPE_CHECKING:
+    from tests.store.conftest import Engine
+
+    type Writer = subprocess.Popen[str]
+
+ROUNDS = 20
+WRITERS = 16
+PROCESSES = 4
+PENDING, COMPLETED, FAILED = StepStatus.PENDING, StepStatus.COMPLETED, StepStatus.FAILED
+
+
+def at_once[T](threads: ThreadPoolExecutor, calls: list[Callable[[], T]]) -> list[T | Exception]:
+    """Run the calls at the same moment; what each returned or raised."""
+    barrier = Barrier(len(calls))
+
+    def run(call: Callable[[], T]) -> T | Exception:
+        barrier.wait(60)
+        try:
+            return call()
+        except (Conflict, TaskFinished) as error:
+            return error
+
+    return list(threads.map(run, calls))
+
+
+def recording(store: DynamoDBTaskStore, task: TaskRecord, write: StepWrite) -> Callable[[], TaskRecord]:
+    return lambda: store.record(task, Batch(steps=(write,))).task
+
+
+def statuses(task: TaskRecord) -> list[str]:
+    progress = task.variables[PROGRESS]
+    assert isinstance(progress, dict)
+    return [step["status"] for step in progress["steps"]]
+
+
+def test_sixteen_writers_of_sixteen_steps_all_stand(
+    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], threads: ThreadPoolExecutor
+) -> None:
+    for _ in range(ROUNDS):
+        task = begin(WRITERS)
+        writes = [StepWrite(index, f"s{index}", PENDING, COMPLETED, {"by": index}) for index in range(WRITERS)]
+        outcomes = at_once(threads, [recording(store, task, write) for write in writes])
+        assert not [outcome for outcome in outcomes if isinstance(outcome, Exception)]
+        after = store.get(owner, task.task_id)
+        assert statuses(after) == ["completed"] * WRITERS
+        assert [after.variables[f"_workflow.result.s{index}"] for index in range(WRITERS)] == [
+            {"by": index} for index in range(WRITERS)
+        ]
+        assert after.version == 1 + WRITERS
+
+
+def test_of_many_writers_of_one_step_exactly_one_wins(
+    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], threads: ThreadPoolExecutor
+) -> None:
+    for _ in range(ROUNDS):
+        task = begin(1)
+        writes = [StepWrite(0, "s0", PENDING, COMPLETED, {"by": writer}) for writer in range(WRITERS)]
+        outcomes = at_once(threads, [recording(store, task, write) for write in writes])
+        winners = [outcome for outcome in outcomes if isinstance(outcome, TaskRecord)]
+        losers = [outcome for outcome in outcomes if isinstance(outcome, Conflict)]
+        assert (len(winners), len(losers)) == (1, WRITERS - 1)
+        after = store.get(owner, task.task_id)
+        assert winners == [after]
+        assert all(loser.current == after for loser in losers)
+
+
+def test_every_expected_status_is_left_once(
+    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], threads: ThreadPoolExecutor
+) -> None:
+    ways = [(PENDING, FAILED), (FAILED, COMPLETED)]
+    for _ in range(ROUNDS):
+        task = begin(1)
+        writes = [StepWrite(0, "s0", *ways[writer % 2], {"by": writer}) for writer in range(8)]
+        outcomes = at_once(threads, [recording(store, task, write) for write in writes])
+        won = [write for write, outcome in zip(writes, outcomes, strict=True) if isinstance(outcome, TaskRecord)]
+        after = store.get(owner, task.task_id)
+        assert sorted(write.expected for write in won) in (["pending"], ["failed", "pending"])
+        assert statuses(after) == ["completed" if len(won) == 2 else "failed"]
+        assert after.version == 1 + len(won)
+
+
+def test_a_task_is_ended_once_and_nothing_is_written_after_it(
+    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], threads: ThreadPoolExecutor
+) -> None:
+    for _ in range(ROUNDS):
+        task = begin(WRITERS - 2)
+        writes = [StepWrite(index, f"s{index}", PENDING, COMPLETED, index) for index in range(WRITERS - 2)]
+        calls = [recording(store, task, write) for write in writes]
+        calls.insert(5, partial(store.cancel, owner, task.task_id))
+        calls.insert(9, partial(store.complete, owner, task.task_id, {"by": "client"}))
+        outcomes = at_once(threads, calls)
+        written = [outcome for outcome in outcomes if isinstance(outcome, TaskRecord)]
+        ended = [outcome for outcome in written if outcome.status.terminal]
+        after = store.get(owner, task.task_id)
+        assert ended == [after]
+        assert after.version == 1 + len(written)
+        assert statuses(after).count("completed") == len(written) - 1
+        assert all(isinstance(outcome, TaskFinished) for outcome in outcomes if isinstance(outcome, Exception))
+
+
+@pytest.fixture
+def writers(ministack_engine: "Engine") -> "Iterator[list[Writer]]":
+    """Processes that write to the engine what they are told, four steps at once each."""
+    command = [sys.executable, str(Path(__file__).parent / "writer.py"), str(ministack_engine.url)]
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+            for _ in range(PROCESSES)
+        ]
+
+
+@pytest.mark.parametrize("engine", ["ministack"], indirect=True)
+def test_writers_in_several_processes_all_stand(
+    writers: "list[Writer]", store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord]
+) -> None:
+    for _ in range(ROUNDS):
+        task = begin(WRITERS)
+        for place, writer in enumerate(writers):
+            steps = list(range(place, WRITERS, PROCESSES))
+            tell(writer, {"owner": owner, "task_id": task.task_id, "steps": steps})
+        assert [listen(writer) for writer in writers] == ["written"] * PROCESSES
+        after = store.get(owner, task.task_id)
+        assert statuses(after) == ["completed"] * WRITERS
+        assert [after.variables[f"_workflow.result.s{index}"] for index in range(WRITERS)] == [
+            {"by": index} for index in range(WRITERS)
+        ]
+
+
+def tell(writer: "Writer", order: dict[str, object]) -> None:
+    assert writer.stdin is not None
+    writer.stdin.write(json.dumps(order) + "\n")
+    writer.stdin.flush()
+
+
+def listen(writer: "Writer") -> str:
+    assert writer.stdout is not None
+    return writer.stdout.readline().strip()

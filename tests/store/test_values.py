@@ -1,0 +1,149 @@
+"""JSON values survive the store exactly, in every place that holds one (contract section 7)."""
+
+import json
+import random
+from collections.abc import Callable
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mcp_baton.exceptions import Conflict, StoreError, TaskFinished
+from mcp_baton.protocol.json import Json
+from mcp_baton.tasks.dynamodb import DynamoDBTaskStore
+from mcp_baton.tasks.items import Limits
+from mcp_baton.tasks.record import PAUSE_REASON, NewTask, StepStatus, TaskRecord
+from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite
+
+PENDING, COMPLETED = StepStatus.PENDING, StepStatus.COMPLETED
+
+
+def nested(depth: int) -> Json:
+    value: Json = []
+    for level in range(depth):
+        value = [value] if level % 2 else {"": value}
+    return value
+
+
+def noise(characters: int) -> str:
+    return "".join(random.Random(7).choices("0123456789abcdefghijklmnopqrstuvwxyz\u00e9\u4e00", k=characters))
+
+
+EXACT: list[Json] = [
+    30.0,
+    -0.0,
+    0.1 + 0.2,
+    1e308,
+    5e-324,
+    2**60,
+    -(2**63),
+    10**50,
+    True,
+    False,
+    None,
+    "",
+    [],
+    {},
+    {"": None, "a.b": [[], {}, ""]},
+    "lone \ud800 surrogate",
+    {"\udfff": "\ud83c"},
+    "NUL \x00, separator \u2028, emoji 🎉, noncharacter \uffff",
+    '"quoted"',
+    nested(200),
+]
+
+texts = st.text(st.characters(exclude_categories=()), max_size=20)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
+    max_leaves=12,
+)
+variable_names = st.text(st.characters(exclude_categories=()), min_size=1, max_size=20)
+
+
+def same(left: object, right: object) -> bool:
+    """Equal in value and in kind: 30 is not 30.0, 1 is not true, 0.0 is not -0.0."""
+    return repr(left) == repr(right)
+
+
+@pytest.mark.parametrize("value", EXACT, ids=range(len(EXACT)))
+def test_a_value_comes_back_exactly_from_every_place(
+    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], value: Json
+) -> None:
+    task = begin(arguments={"argument": value})
+    step = StepWrite(0, "s0", PENDING, COMPLETED, value)
+    store.record(task, Batch(steps=(step,), variables={"variable": value}, result={"result": value}))
+    read = store.get(owner, task.task_id)
+    assert same(read.arguments, {"argument": value})
+    assert same(read.variables["variable"], value)
+    assert same(read.variables["_workflow.result.s0"], value)
+    assert same(read.result, {"result": value})
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.dictionaries(variable_names.filter(lambda name: not name.startswith("_workflow.")), json_values, max_size=4))
+def test_any_json_comes_back_exactly(store: DynamoDBTaskStore, owner: str, variables: dict[str, Json]) -> None:
+    task = store.create(NewTask(owner, variables))
+    assert same(sorted(store.get(owner, task.task_id).variables.items()), sorted(variables.items()))
+    written = store.record(task, Batch(variables=variables)).task
+    assert same(sorted(written.variables.items()), sorted(variables.items()))
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.dictionaries(texts, json_values, max_size=4))
+def test_any_pause_reason_is_known_again(store: DynamoDBTaskStore, owner: str, reason: dict[str, Json]) -> None:
+    task = store.record(store.create(NewTask(owner, {})), Batch(pause=SetPause(reason))).task
+    stored = task.variables[PAUSE_REASON]
+    assert isinstance(stored, dict)
+    assert json.dumps(stored, sort_keys=True) == json.dumps(reason, sort_keys=True)
+    cleared = store.record(task, Batch(pause=ClearPause(dict(reversed(stored.items()))))).task
+    assert PAUSE_REASON not in cleared.variables
+
+
+@pytest.mark.parametrize("text", ["a" * 50_000, noise(50_000), "é" * 8_192, noise(8_190)])
+def test_large_values_come_back_exactly_however_they_compress(store: DynamoDBTaskStore, owner: str, text: str) -> None:
+    task = store.create(NewTask(owner, {"large": text}, arguments={"large": [text]}))
+    read = store.get(owner, task.task_id)
+    assert (read.variables["large"], read.arguments) == (text, {"large": [text]})
+
+
+def test_compression_begins_above_the_threshold(stores: Callable[..., DynamoDBTaskStore], owner: str) -> None:
+    store = stores(limits=Limits(compress_over_bytes=100))
+    task = store.create(NewTask(owner, {"at": "x" * 98, "over": "x" * 99}))
+    assert isinstance(task.source, dict)
+    stored = task.source["variables"]["M"]
+    assert (list(stored["at"]), list(stored["over"])) == (["S"], ["B"])
+
+
+def test_a_conflict_and_a_finished_task_carry_compressed_values(
+    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord]
+) -> None:
+    task = begin()
+    step = StepWrite(0, "s0", PENDING, COMPLETED, "x" * 20_000)
+    store.record(task, Batch(steps=(step,)))
+    with pytest.raises(Conflict) as conflict:
+        store.record(task, Batch(steps=(step,)))
+    assert conflict.value.current.variables["_workflow.result.s0"] == "x" * 20_000
+    store.complete(owner, task.task_id, {"large": "y" * 20_000})
+    with pytest.raises(TaskFinished) as finished:
+        store.cancel(owner, task.task_id)
+    assert finished.value.current.result == {"large": "y" * 20_000}
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), [float("-inf")]])
+def test_what_is_not_json_is_refused_before_anything_is_written(
+    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], value: Json
+) -> None:
+    task = begin()
+    with pytest.raises(StoreError, match="variable"):
+        store.record(task, Batch(variables={"variable": value}))
+    with pytest.raises(StoreError, match="result"):
+        store.complete(owner, task.task_id, {"value": value})
+    assert store.get(owner, task.task_id) == task
+
+
+def test_progress_and_variables_can_be_read_in_the_console(begin: Callable[..., TaskRecord]) -> None:
+    source = begin().source
+    assert isinstance(source, dict)
+    step = source["variables"]["M"]["_workflow.progress"]["M"]["steps"]["L"][0]["M"]
+    assert step == {"name": {"S": "s0"}, "tool": {"S": "work"}, "status": {"S": "pending"}}

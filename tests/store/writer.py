@@ -1,0 +1,34 @@
+"""A process that completes steps: started by test_races.py with an endpoint, told by lines of JSON what to write."""
+
+import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from mcp_baton.local.dynamodb import http_client
+from mcp_baton.tasks.dynamodb import DynamoDBTaskStore
+from mcp_baton.tasks.record import StepStatus, TaskRecord
+from mcp_baton.tasks.store import Batch, StepWrite
+
+
+def complete(store: DynamoDBTaskStore, task: TaskRecord, step: int) -> None:
+    """Complete one step as its only writer."""
+    write = StepWrite(step, f"s{step}", StepStatus.PENDING, StepStatus.COMPLETED, {"by": step})
+    store.record(task, Batch(steps=(write,)))
+
+
+def main(url: str) -> None:
+    """Carry out the orders on standard input, each line's steps at once; say `written` after each."""
+    client = http_client(url)
+    store = DynamoDBTaskStore("tasks", lambda: client)
+    with ThreadPoolExecutor(4) as threads:
+        for line in sys.stdin:
+            order = json.loads(line)
+            task = store.get(order["owner"], order["task_id"])
+            list(threads.map(partial(complete, store, task), order["steps"]))
+            sys.stdout.write("written\n")
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,145 @@
+"""What CloudFormation makes of a template and its parameters, as far as that can be known without AWS."""
+
+import re
+from collections.abc import Iterator, Mapping
+from graphlib import TopologicalSorter
+from typing import Any
+
+PSEUDO = {
+    "AWS::AccountId": "123456789012",
+    "AWS::Partition": "aws",
+    "AWS::Region": "eu-central-1",
+    "AWS::StackName": "baton",
+    "AWS::URLSuffix": "amazonaws.com",
+}
+NO_VALUE = {"Ref": "AWS::NoValue"}
+
+
+class Stack:
+    """A translated template with its conditions decided and its parameters put in.
+
+    References to resources stay what they are: `{"Ref": …}`, `{"Fn::GetAtt": […]}`, and `${Resource}` in text.
+    """
+
+    def __init__(self, template: Mapping[str, Any], parameters: Mapping[str, str]) -> None:
+        self._template = template
+        declared = template["Parameters"]
+        if unknown := parameters.keys() - declared.keys():
+            raise ValueError(f"the template has no parameters {unknown}")
+        self.parameters = {name: parameters.get(name, str(entry.get("Default"))) for name, entry in declared.items()}
+        self.resources = {name: self._value(body) for name, body in self._existing(template["Resources"])}
+        self.outputs = {name: self._value(body["Value"]) for name, body in self._existing(template["Outputs"])}
+
+    def of_type(self, kind: str) -> list[Any]:
+        """The properties of every resource of a type."""
+        return [body["Properties"] for body in self.resources.values() if body["Type"] == kind]
+
+    def one(self, kind: str) -> Any:
+        """The properties of the only resource of a type."""
+        [properties] = self.of_type(kind)
+        return properties
+
+    def dangling(self) -> set[str]:
+        """What is referred to, but is not there."""
+        return set(references([self.resources, self.outputs])) - self.resources.keys()
+
+    def order(self) -> list[str]:
+        """The resources in an order in which they can be created.
+
+        Raises:
+            graphlib.CycleError: there is none.
+        """
+        graph = {name: set(references(body)) & self.resources.keys() for name, body in self.resources.items()}
+        return list(TopologicalSorter(graph).static_order())
+
+    def _existing(self, entries: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+        for name, body in entries.items():
+            if "Condition" not in body or self._condition(body["Condition"]):
+                yield name, body
+
+    def _condition(self, name: str) -> bool:
+        return self._holds(self._template["Conditions"][name])
+
+    def _holds(self, test: Mapping[str, Any]) -> bool:
+        match dict(test):
+            case {"Condition": name}:
+                return self._condition(name)
+            case {"Fn::Equals": [left, right]}:
+                return bool(self._value(left) == self._value(right))
+            case {"Fn::Not": [inner]}:
+                return not self._holds(inner)
+            case {"Fn::Or": tests}:
+                return any(self._holds(inner) for inner in tests)
+            case _:
+                raise ValueError(f"unknown condition {test}")
+
+    def _value(self, value: Any) -> Any:
+        match value:
+            case {"Fn::If": [condition, yes, no]}:
+                return self._value(yes if self._condition(condition) else no)
+            case {"Ref": str(name)} if name in self.parameters:
+                return self._parameter(name)
+            case {"Ref": str(name)} if name in PSEUDO:
+                return PSEUDO[name]
+            case {"Fn::Sub": [text, local]}:
+                return self._substitute(text, self._value(local))
+            case {"Fn::Sub": text}:
+                return self._substitute(text, {})
+            case {"Fn::Join": [separator, parts]}:
+                return separator.join(self._value(parts))
+            case {"Fn::Select": [index, {"Fn::Split": [separator, text]}]}:
+                return self._value(text).split(separator)[int(index)]
+            case _:
+                return self._inside(value)
+
+    def _inside(self, value: Any) -> Any:
+        match value:
+            case dict():
+                return {key: self._value(item) for key, item in value.items() if not self._absent(item)}
+            case list():
+                return [self._value(item) for item in value if not self._absent(item)]
+            case _:
+                return value
+
+    def _absent(self, value: Any) -> bool:
+        """Whether a value comes to `AWS::NoValue`, which removes its property."""
+        while isinstance(value, dict) and "Fn::If" in value:
+            condition, yes, no = value["Fn::If"]
+            value = yes if self._condition(condition) else no
+        return bool(value == NO_VALUE)
+
+    def _parameter(self, name: str) -> Any:
+        value = self.parameters[name]
+        return value.split(",") if self._template["Parameters"][name]["Type"] == "CommaDelimitedList" else value
+
+    def _substitute(self, text: str, local: Mapping[str, Any]) -> str:
+        known = self.parameters | PSEUDO
+
+        def replacement(found: re.Match[str]) -> str:
+            name = found[1]
+            match local.get(name, known.get(name)):
+                case None:
+                    return found[0]
+                case {"Ref": resource}:
+                    return f"${{{resource}}}"
+                case value:
+                    return str(value)
+
+        return re.sub(r"\$\{([^!}]+)\}", replacement, text)
+
+
+def references(value: Any) -> Iterator[str]:
+    """The logical names that a value refers to."""
+    match value:
+        case {"Ref": str(name)} | {"Fn::GetAtt": [str(name), *_]}:
+            yield name
+        case dict():
+            depends = value.get("DependsOn", [])
+            yield from [depends] if isinstance(depends, str) else depends
+            for item in value.values():
+                yield from references(item)
+        case list():
+            for item in value:
+                yield from references(item)
+        case str():
+            yield from (name.split(".")[0] for name in re.findall(r"\$\{([A-Za-z0-9.]+)\}", value))

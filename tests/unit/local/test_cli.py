@@ -1,0 +1,52 @@
+"""The command line, as far as it is read before anything is served."""
+
+import pytest
+
+from mcp_baton.local.cli import main
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ([], "required"),
+        (["serve"], "PATH[:ATTR]"),
+        (["fly", "app.py"], "fly"),
+        (["serve", "app.py", "--port", "65536"], "'65536' is not a port"),
+        (["serve", "app.py", "--port", "-1"], "'-1' is not a port"),
+        (["serve", "app.py", "--port", "http"], "'http' is not a port"),
+        (["serve", "app.py", "--dynamodb", "localhost:8000"], "neither 'embedded' nor a URL"),
+        (["serve", "app.py", "--dynamodb", "ftp://localhost"], "neither 'embedded' nor a URL"),
+        (["serve", "app.py", "--owner-header", "X User"], "not the name of a header"),
+        (["serve", "app.py", "--owner-header", ""], "not the name of a header"),
+        (["serve", "app.py", "--timeout", "0"], "not a time in seconds"),
+        (["serve", "app.py", "--timeout", "inf"], "not a time in seconds"),
+        (["serve", "app.py", "--timeout", "soon"], "not a time in seconds"),
+    ],
+)
+def test_arguments_that_make_no_sense_end_with_code_2_and_say_why(
+    arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    captured = capsys.readouterr()
+    assert caught.value.code == 2
+    assert complaint in captured.err
+    assert captured.out == ""
+
+
+def test_help_tells_every_option_and_its_default(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["serve", "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert caught.value.code == 0
+    for option in (
+        "--port",
+        "--host",
+        "--dynamodb embedded|URL",
+        "--table",
+        "--owner-header NAME",
+        "--timeout SECONDS",
+    ):
+        assert option in text
+    for default in ("127.0.0.1", "embedded", "8000", "300"):
+        assert f"(default: {default})" in text

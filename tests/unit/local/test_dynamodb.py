@@ -1,0 +1,147 @@
+"""The embedded engine: alone, atomic, and without a network, credentials or configuration."""
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+from moto import mock_aws
+
+from mcp_baton.exceptions import SettingsError
+from mcp_baton.local.dynamodb import create_table, embedded_client, http_client
+
+pytestmark = pytest.mark.disable_socket
+
+
+@pytest.fixture
+def broken_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An AWS configuration that no client can be made with."""
+    file = tmp_path / "config"
+    file.write_text("[not an ini file")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(file))
+    monkeypatch.setenv("AWS_PROFILE", "no-such-profile")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+
+
+@pytest.mark.usefixtures("broken_configuration")
+def test_the_engine_needs_no_network_and_no_configuration() -> None:
+    client = embedded_client()
+    create_table(client, "tasks")
+    assert client.list_tables()["TableNames"] == ["tasks"]
+
+
+def test_engines_share_nothing() -> None:
+    first, second = embedded_client(), embedded_client()
+    create_table(first, "tasks")
+    assert second.list_tables()["TableNames"] == []
+
+
+def test_the_users_own_mocks_and_clients_are_left_alone() -> None:
+    client = embedded_client()
+    create_table(client, "tasks")
+    with mock_aws():
+        other = boto3.client("dynamodb", "us-east-1")
+        assert other.list_tables()["TableNames"] == []
+        create_table(other, "others")
+        assert client.list_tables()["TableNames"] == ["tasks"]
+    assert client.list_tables()["TableNames"] == ["tasks"]
+
+
+def test_a_table_is_created_once_on_demand_with_a_ttl() -> None:
+    client = embedded_client()
+    create_table(client, "tasks")
+    client.put_item(TableName="tasks", Item={"pk": {"S": "a"}, "sk": {"S": "b"}})
+    create_table(client, "tasks")
+    assert client.scan(TableName="tasks")["Count"] == 1
+    assert client.describe_table(TableName="tasks")["Table"]["BillingModeSummary"]["BillingMode"] == "PAY_PER_REQUEST"
+    ttl = client.describe_time_to_live(TableName="tasks")["TimeToLiveDescription"]
+    assert (ttl["AttributeName"], ttl["TimeToLiveStatus"]) == ("expires_at", "ENABLED")
+
+
+def test_without_moto_the_error_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "mcp_baton.local.embedded", raising=False)
+    monkeypatch.setitem(sys.modules, "moto.core.botocore_stubber", None)
+    with pytest.raises(SettingsError, match=r"mcp-baton\[local\]"):
+        embedded_client()
+
+
+def test_an_expression_as_long_as_dynamodb_takes_is_understood() -> None:
+    client = embedded_client()
+    create_table(client, "tasks")
+    key = {"pk": {"S": "a"}, "sk": {"S": "b"}}
+    names = [f"{first}{second}" for first in "qxyz" for second in "0123456789abcdefghijklmnopqrstuvwxyz" * 5]
+    clauses = [f"{name}{place}=:0" for place, name in enumerate(names)]
+    expression = "SET " + ",".join(clauses)[:4080].rpartition(",")[0]
+    assert expression.count(",") > 400
+    limit = sys.getrecursionlimit()
+    client.update_item(
+        TableName="tasks", Key=key, UpdateExpression=expression, ExpressionAttributeValues={":0": {"S": ""}}
+    )
+    assert len(client.get_item(TableName="tasks", Key=key)["Item"]) == 2 + expression.count("=")
+    assert sys.getrecursionlimit() == limit
+
+
+def test_no_update_is_lost_however_many_threads_write() -> None:
+    client = embedded_client()
+    create_table(client, "tasks")
+    key = {"pk": {"S": "a"}, "sk": {"S": "b"}}
+    client.put_item(TableName="tasks", Item={**key, "count": {"N": "0"}})
+
+    def increase(_: int) -> int:
+        for attempts in range(1, 10_000):
+            count = client.get_item(TableName="tasks", Key=key)["Item"]["count"]["N"]
+            try:
+                client.update_item(
+                    TableName="tasks",
+                    Key=key,
+                    UpdateExpression="SET #c=:next",
+                    ConditionExpression="#c=:seen",
+                    ExpressionAttributeNames={"#c": "count"},
+                    ExpressionAttributeValues={":seen": {"N": count}, ":next": {"N": str(int(count) + 1)}},
+                )
+            except client.exceptions.ConditionalCheckFailedException:
+                continue
+            return attempts
+        raise AssertionError("never written")
+
+    with ThreadPoolExecutor(16) as threads:
+        list(threads.map(increase, range(160)))
+    assert client.get_item(TableName="tasks", Key=key)["Item"]["count"]["N"] == "160"
+
+
+def test_an_update_over_the_item_limit_is_refused_and_undone() -> None:
+    client = embedded_client()
+    create_table(client, "tasks")
+    key = {"pk": {"S": "a"}, "sk": {"S": "b"}}
+    client.put_item(TableName="tasks", Item={**key, "map": {"M": {}}})
+
+    def grow(size: int) -> None:
+        client.update_item(
+            TableName="tasks",
+            Key=key,
+            UpdateExpression="SET #m.a=:a,b=:b",
+            ExpressionAttributeNames={"#m": "map"},
+            ExpressionAttributeValues={":a": {"B": b"x" * size}, ":b": {"S": ""}},
+        )
+
+    overhead = len("pkaskbmap") + 3 + 1 + len("a") + len("b")
+    with pytest.raises(ClientError, match="maximum allowed size"):
+        grow(409_600 - overhead + 1)
+    assert client.get_item(TableName="tasks", Key=key)["Item"] == {**key, "map": {"M": {}}}
+    grow(409_600 - overhead)
+
+
+@pytest.mark.usefixtures("broken_configuration")
+def test_a_local_endpoint_gets_made_up_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_PROFILE")
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    client = http_client("http://127.0.0.1:8000")
+    assert client.meta.endpoint_url == "http://127.0.0.1:8000"
+    assert client.meta.region_name == "us-east-1"
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    assert http_client("http://127.0.0.1:8000").meta.region_name == "eu-west-1"

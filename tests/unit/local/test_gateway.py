@@ -1,0 +1,79 @@
+"""Proxy events made of HTTP requests: what the handler's own parser makes of them is what was sent."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_baton.local.gateway import InvocationContext, WireRequest, proxy_event
+from mcp_baton.transport.events import parse_event
+from mcp_baton.transport.owner import resolve_owner
+
+
+def event(
+    target: str = "/mcp",
+    headers: Sequence[tuple[str, str]] = (),
+    body: bytes = b"",
+    owner_header: str | None = None,
+) -> dict[str, Any]:
+    request = WireRequest("POST", target, headers, body, "127.0.0.1")
+    return proxy_event(request, request_id="id-1", owner_header=owner_header)
+
+
+def owner(headers: Sequence[tuple[str, str]], *, allow_anonymous: bool = False) -> str | None:
+    context = event(headers=headers, owner_header="X-User")["requestContext"]
+    return resolve_owner(context, allow_anonymous=allow_anonymous)
+
+
+@given(st.binary())
+def test_every_body_arrives_as_it_was_sent(body: bytes) -> None:
+    assert parse_event(event(body=body)).body == body
+
+
+@pytest.mark.parametrize(
+    ("target", "path"),
+    [
+        ("/mcp", "/mcp"),
+        ("/mcp?a=1&a=2&b=", "/mcp"),
+        ("http://localhost:8000/mcp?a=1", "/mcp"),
+        ("http://localhost:8000", "/"),
+        ("*", "*"),
+        ("/a%20b", "/a%20b"),
+    ],
+)
+def test_the_path_is_the_targets(target: str, path: str) -> None:
+    assert parse_event(event(target)).path == path
+
+
+def test_the_query_is_there_once_and_whole() -> None:
+    made = event("/mcp?a=1&a=2&b=")
+    assert made["queryStringParameters"] == {"a": "2", "b": ""}
+    assert made["multiValueQueryStringParameters"] == {"a": ["1", "2"], "b": [""]}
+
+
+def test_repeated_headers_of_any_case_are_joined_and_the_connections_own_left_out() -> None:
+    headers = [("Accept", "a"), ("accept", "b"), ("Transfer-Encoding", "chunked"), ("Connection", "close")]
+    assert parse_event(event(headers=headers)).headers == {"accept": "a, b"}
+
+
+def test_the_owner_headers_value_is_what_an_authorizer_would_have_found() -> None:
+    assert owner([("x-USER", "kim")]) == "kim"
+
+
+@pytest.mark.parametrize("headers", [[], [("X-User", "")], [("X-User", "kim"), ("x-user", "mallory")]])
+def test_without_one_value_of_the_owner_header_there_is_no_owner(headers: list[tuple[str, str]]) -> None:
+    assert owner(headers) is None
+
+
+def test_without_an_owner_header_nobody_can_name_an_owner() -> None:
+    made = event(headers=[("X-User", "kim"), ("Authorization", "Bearer kim")])
+    assert resolve_owner(made["requestContext"], allow_anonymous=True) == "anonymous"
+
+
+def test_each_invocation_has_its_own_id_and_its_time_runs_out() -> None:
+    one, other = InvocationContext(30), InvocationContext(0)
+    assert one.aws_request_id != other.aws_request_id
+    assert 0 < one.get_remaining_time_in_millis() <= 30_000
+    assert other.get_remaining_time_in_millis() == 0

@@ -1,0 +1,144 @@
+"""Finding what to serve in a Python file."""
+
+import sys
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from mcp_baton.local.loader import LoadError, load, split_target
+
+
+@pytest.fixture(autouse=True)
+def own_modules() -> Iterator[None]:
+    """Take back what loading does to the interpreter."""
+    path, modules = list(sys.path), set(sys.modules)
+    yield
+    sys.path[:] = path
+    for name in set(sys.modules) - modules:
+        del sys.modules[name]
+
+
+def write(folder: Path, text: str, name: str = "orders_app.py") -> Path:
+    path = folder / name
+    path.write_text(f"from fractions import Fraction\n{text}\n")
+    return path
+
+
+def refusal(target: object) -> str:
+    with pytest.raises(LoadError) as caught:
+        load(str(target), Fraction)
+    return str(caught.value)
+
+
+def test_the_only_one_in_a_file_is_found(tmp_path: Path) -> None:
+    assert load(str(write(tmp_path, "server = Fraction(1, 2)")), Fraction) == Fraction(1, 2)
+
+
+def test_one_object_under_two_names_is_one(tmp_path: Path) -> None:
+    assert load(str(write(tmp_path, "server = app = Fraction(1, 2)")), Fraction) == Fraction(1, 2)
+
+
+def test_a_named_one_is_taken_among_several(tmp_path: Path) -> None:
+    path = write(tmp_path, "one = Fraction(1)\ntwo = Fraction(2)")
+    assert load(f"{path}:two", Fraction) == 2
+
+
+def test_a_file_may_import_its_neighbours(tmp_path: Path) -> None:
+    write(tmp_path, "half = Fraction(1, 2)", "orders_neighbour.py")
+    assert load(str(write(tmp_path, "from orders_neighbour import half")), Fraction) == Fraction(1, 2)
+
+
+def test_neighbours_come_before_everything_else_on_the_path(tmp_path: Path) -> None:
+    load(str(write(tmp_path, "server = Fraction(1)")), Fraction)
+    assert sys.path[0] == str(tmp_path)
+
+
+def test_the_module_can_be_imported_by_its_name_while_it_runs(tmp_path: Path) -> None:
+    text = "import sys\nserver = Fraction(1)\nassert sys.modules[__name__].server is server"
+    assert load(str(write(tmp_path, text)), Fraction) == 1
+
+
+@pytest.mark.parametrize("name", ["my-server.py", "v1.2.py", "with space.py"])
+def test_a_file_need_not_have_a_modules_name(tmp_path: Path, name: str) -> None:
+    assert load(str(write(tmp_path, "server = Fraction(1)", name)), Fraction) == 1
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    assert "no such file" in refusal(tmp_path / "absent.py")
+    assert "absent.py" in refusal(f"{tmp_path / 'absent.py'}:server")
+
+
+def test_a_directory_is_no_file(tmp_path: Path) -> None:
+    assert "is a directory" in refusal(tmp_path)
+
+
+def test_a_file_that_is_not_python_is_refused(tmp_path: Path) -> None:
+    assert "not a Python file" in refusal(write(tmp_path, "", "notes.txt"))
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("import no_such_module_anywhere", "ModuleNotFoundError"),
+        ("def broken(:", "SyntaxError"),
+        ("raise SystemExit(3)", "SystemExit"),
+        ("1 / 0", "ZeroDivisionError"),
+    ],
+)
+def test_a_file_that_cannot_be_imported_shows_its_own_traceback(tmp_path: Path, text: str, cause: str) -> None:
+    message = refusal(write(tmp_path, text))
+    assert cause in message
+    assert 'orders_app.py", line 2' in message
+    assert "loader.py" not in message
+    assert "orders_app" not in sys.modules
+
+
+def test_a_file_that_would_hide_a_loaded_module_is_to_be_renamed(tmp_path: Path) -> None:
+    assert "rename the file" in refusal(write(tmp_path, "server = Fraction(1)", "fractions.py"))
+    assert sys.modules["fractions"].Fraction is Fraction
+
+
+def test_a_file_without_one_says_so(tmp_path: Path) -> None:
+    assert "holds no Fraction" in refusal(write(tmp_path, "server = 1"))
+
+
+def test_of_several_one_is_to_be_chosen(tmp_path: Path) -> None:
+    path = write(tmp_path, "one = Fraction(1)\ntwo = Fraction(2)")
+    assert f"holds one, two: choose one, as in {path}:one" in refusal(path)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "complaint"),
+    [("absent", "has no 'absent'"), ("other", "'other' in orders_app.py is of type int, not Fraction")],
+)
+def test_an_attribute_that_is_missing_or_something_else_is_named(
+    tmp_path: Path, attribute: str, complaint: str
+) -> None:
+    message = refusal(f"{write(tmp_path, 'one = Fraction(1)\nother = 5')}:{attribute}")
+    assert complaint in message
+    assert "holds one: choose one" in message
+
+
+@pytest.mark.parametrize(
+    ("target", "path", "attribute"),
+    [
+        ("app.py", "app.py", None),
+        ("app.py:server", "app.py", "server"),
+        ("folder/app.py:server", "folder/app.py", "server"),
+        (r"C:\app.py", r"C:\app.py", None),
+        (r"C:\app.py:server", r"C:\app.py", "server"),
+        ("a:b.py", "a:b.py", None),
+        ("a:b.py:server", "a:b.py", "server"),
+        (":server", ":server", None),
+        ("app.py:", "app.py:", None),
+    ],
+)
+def test_a_colon_may_belong_to_the_path(target: str, path: str, attribute: str | None) -> None:
+    assert split_target(target) == (Path(path), attribute)
+
+
+def test_a_file_whose_name_ends_like_an_attribute_is_a_file(tmp_path: Path) -> None:
+    path = write(tmp_path, "", "app:server")
+    assert split_target(str(path)) == (path, None)
