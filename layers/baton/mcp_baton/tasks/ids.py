@@ -7,6 +7,9 @@ TIME_BITS = 48
 RANDOM_BITS = 122
 LENGTH = (TIME_BITS + RANDOM_BITS) // 5
 RANDOM_BYTES = (RANDOM_BITS + 7) // 8
+QUESTION_PREFIX = "baton-"
+QUESTION_BYTES = 16
+QUESTION_LENGTH = len(QUESTION_PREFIX) + 2 * QUESTION_BYTES
 
 
 def new_task_id(now_ms: int) -> str:
@@ -35,4 +38,10 @@ def new_token() -> str:
 
 def new_question() -> str:
     """An id for a question to a client, which nobody can guess."""
-    return f"baton-{os.urandom(16).hex()}"
+    return f"{QUESTION_PREFIX}{os.urandom(QUESTION_BYTES).hex()}"
+
+
+def is_question(text: str) -> bool:
+    """Whether this could be a question's id; what could not never has to reach the table, whose keys are limited."""
+    digits = text.removeprefix(QUESTION_PREFIX)
+    return len(text) == QUESTION_LENGTH and text != digits and all(digit in "0123456789abcdef" for digit in digits)
