@@ -1,6 +1,7 @@
 """The real handler over a table in this process, for rude clients."""
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import pytest
@@ -16,21 +17,38 @@ MAX_BODY_BYTES = 200_000
 ORIGIN = "https://good.example"
 
 
+TABLES = itertools.count(1)
+
+type MakeRude = Callable[[int], Rude]
+
+
 @pytest.fixture(scope="session")
-def whole_session() -> Iterator[Rude]:
-    """One server and one table for all examples: what one request leaves behind, the next must bear."""
+def make_rude() -> Iterator[MakeRude]:
+    """Makes rude clients of servers with a table and a limit of its own for bodies."""
     with closing(embedded_client()) as client:
-        create_table(client, "rude")
-        settings = Settings(table="rude", max_body_bytes=MAX_BODY_BYTES, allowed_origins=frozenset({ORIGIN}))
-        store = dynamodb_store("rude", settings, connect=lambda: client)
-        rude = Rude(Client(handler(server, settings=settings, store=store)), Table(client, "rude"))
-        client.meta.events.register("before-send.dynamodb", rude.note)
-        yield rude
+
+        def make(max_body_bytes: int) -> Rude:
+            table = f"rude-{next(TABLES)}"
+            create_table(client, table)
+            chosen = Settings(table=table, max_body_bytes=max_body_bytes, allowed_origins=frozenset({ORIGIN}))
+            store = dynamodb_store(table, chosen, connect=lambda: client)
+            rude = Rude(Client(handler(server, settings=chosen, store=store)), Table(client, table))
+            client.meta.events.register("before-send.dynamodb", rude.note)
+            return rude
+
+        yield make
 
 
 @pytest.fixture(scope="module")
-def rude(whole_session: Rude) -> Iterator[Rude]:
-    """The rude client; after each module's requests a normal one works."""
-    whole_session.still_works()
-    yield whole_session
-    whole_session.still_works()
+def rude(make_rude: MakeRude) -> Iterator[Rude]:
+    """A rude client; what one of its requests leaves behind, the next must bear. In the end a normal one works."""
+    made = make_rude(MAX_BODY_BYTES)
+    made.still_works()
+    yield made
+    made.still_works()
+
+
+@pytest.fixture
+def large(make_rude: MakeRude) -> Rude:
+    """A rude client that may send as much as in the cloud."""
+    return make_rude(Settings().max_body_bytes)

@@ -85,6 +85,12 @@ def docs(topic: str, rest: str) -> dict[str, str]:
     return {"topic": topic, "rest": rest}
 
 
+@server.resource("tree://{+root}/{+branch}/leaf")
+def tree(root: str, branch: str) -> str:
+    """A template that can be matched in many ways."""
+    return f"{root} {branch}"
+
+
 @server.prompt
 def greeting(name: str, times: int = 1) -> str:
     """Greet somebody."""

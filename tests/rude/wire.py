@@ -42,6 +42,10 @@ class Rude:
         if operation in {"PutItem", "UpdateItem", "DeleteItem"}:
             self.written.append(operation)
 
+    def settle(self) -> None:
+        """Take what the test itself has put into the table for granted."""
+        self.kept = count(self.table)
+
     def post(self, body: str | None, headers: Mapping[str, str] | None = None, **changes: Any) -> Answer:
         """Post a body that may be anything."""
         return self._checked(lambda: self.client.post(body, headers, **changes))
