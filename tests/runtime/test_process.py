@@ -16,6 +16,11 @@ def test_a_module_of_the_runtime_exists_once_and_http_client_not_at_all(api: Fak
     seen: Any = api.invoke({}).wait().json()
     assert seen["same_class"]
     assert seen["http"] == []
+
+
+def test_polling_needs_no_thread_although_awss_own_runtime_would_take_one(api: FakeRuntimeApi, start: Start) -> None:
+    start("plain.inspected", AWS_EXECUTION_ENV="AWS_Lambda_python3.13")
+    seen: Any = api.invoke({}).wait().json()
     assert (seen["threads"], seen["threaded_polling"]) == (1, False)
 
 

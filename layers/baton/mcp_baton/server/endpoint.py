@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from mcp_baton.exceptions import ProtocolError, StoreError, TaskNotFound
+from mcp_baton.exceptions import ProtocolError, StoreError, TaskNotFound, TooLarge
 from mcp_baton.protocol.codes import HTTP_STATUS, INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND
 from mcp_baton.protocol.envelope import REVISION_WITHOUT_HEADER, SERVER_INFO_KEY, Envelope, Era, Refusal, classify
 from mcp_baton.protocol.http import Exchange, HttpRequest, HttpResponse
@@ -33,6 +33,7 @@ from mcp_baton.server.call import Call
 from mcp_baton.server.reply import Reply, whole
 from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
+from mcp_baton.tasks.ids import is_question
 from mcp_baton.tasks.store import TaskStore
 
 logger = logging.getLogger(__name__)
@@ -201,13 +202,15 @@ class Endpoint:
 
     def _take_answer(self, response: Response, owner: str | None) -> HttpResponse:
         """A client's answer to a question that another invocation waits for (revisions up to 2025-11-25)."""
-        if self._store is None or owner is None or not isinstance(response.id, str):
+        if self._store is None or owner is None or not is_question(str(response.id)):
             return _refusal(400, "Invalid request: nobody has asked this")
         answer: dict[str, Json] = {"result": response.result} if response.error is None else {"error": response.error}
         try:
-            self._store.answers.answer(owner, response.id, answer)
+            self._store.answers.answer(owner, str(response.id), answer)
         except TaskNotFound:
             return _refusal(400, "Invalid request: nobody has asked this, or the answer is there already")
+        except TooLarge:
+            return _refusal(413, "The answer is too large to be stored")
         except StoreError:
             logger.exception("an answer could not be stored")
             return _refusal(503, "The answer could not be stored; send it again")

@@ -14,6 +14,10 @@ from mcp_baton.workflow.run import Failed, FetchedResource, Mismatch, Outcome, R
 START_MARGIN_MS = 1_000
 """Time beyond the write reserve without which no step is started, milliseconds."""
 
+MAX_URI = 8_000
+"""Characters of a URI that is looked up: RFC 9110 asks for so many octets. A template with several `{+name}` takes a
+time that grows with the square of the length to find out that a longer one is not its own."""
+
 
 class ServerHost:
     """Implements `workflow.run.Host` for one request."""
@@ -92,6 +96,8 @@ class ServerHost:
 
 def find_resource(server: Server, uri: str) -> tuple[Resource, dict[str, str]] | None:
     """The resource at a URI and its function's arguments; one with that very URI before any template."""
+    if len(uri) > MAX_URI:
+        return None
     exact = server.resources.get(uri)
     if exact is not None and not exact.is_template:
         return exact, {}

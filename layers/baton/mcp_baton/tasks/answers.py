@@ -30,6 +30,7 @@ class AnswerStore(Protocol):
 
         Raises:
             TaskNotFound: there is no such question of this owner's, or it is answered or closed.
+            TooLarge: the answer does not fit.
             StoreError: the answer could not be stored.
         """
 

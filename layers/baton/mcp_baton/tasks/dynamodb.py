@@ -4,7 +4,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
-from mcp_baton.exceptions import Conflict, StoreError, TaskFinished, TaskNotFound
+from mcp_baton.exceptions import Conflict, StoreError, TaskFinished, TaskNotFound, TooLarge
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.attributes import Item, item_size
 from mcp_baton.tasks.changes import Changes, fitted, plan, without_largest
@@ -139,7 +139,7 @@ class DynamoDBTaskStore:
         try:
             return to_record(owner, self._write(owner, task_id, update))
         except ItemTooLarge as error:
-            raise StoreError("the result does not fit into the task's item") from error
+            raise TooLarge("the result does not fit into the task's item") from error
 
     def _record(self, task: TaskRecord, stored: Item, changes: Changes) -> Item:
         return self._write(task.owner, task.task_id, record_update(stored, changes, self._now_ms(), new_token()))

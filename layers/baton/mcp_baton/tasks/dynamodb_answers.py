@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from mcp_baton.exceptions import StoreError, TaskNotFound
+from mcp_baton.exceptions import StoreError, TaskNotFound, TooLarge
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.attributes import Item, decode
 from mcp_baton.tasks.expressions import Update
@@ -54,7 +54,7 @@ class DynamoDBAnswerStore:
         except ConditionFailed as error:
             raise TaskNotFound from error
         except ItemTooLarge as error:
-            raise StoreError("the answer is too large: DynamoDB takes 409,600 bytes") from error
+            raise TooLarge("the answer is too large: DynamoDB takes 409,600 bytes") from error
 
     def answered(self, owner: str, question: str) -> JsonObject | None:
         """The answer when there is one: one `GetItem`, strongly consistent."""

@@ -142,5 +142,5 @@ class TaskStore(Protocol):
         Raises:
             TaskFinished: it is terminal already.
             TaskNotFound: missing, expired or another owner's.
-            StoreError: the result does not fit.
+            TooLarge: the result does not fit.
         """
