@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from mcp_baton.settings import Settings
+from mcp_baton.settings import KEY_CHARACTERS, Settings
 from tests.template.cloudformation import Stack
 from tests.template.conftest import MakeStack
 
@@ -26,7 +26,13 @@ def test_the_function_may_read_and_write_its_own_table_and_never_scan_it(default
     [tasks, *others] = [statement for statement in statements(default) if "dynamodb" in str(statement)]
 
     assert others == []
-    assert tasks["Action"] == ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem"]
+    assert tasks["Action"] == [
+        "dynamodb:DeleteItem",
+        "dynamodb:GetItem",
+        "dynamodb:PutItem",
+        "dynamodb:Query",
+        "dynamodb:UpdateItem",
+    ]
     assert tasks["Resource"] == {"Fn::GetAtt": ["TaskTable", "Arn"]}
 
 
@@ -80,7 +86,16 @@ def test_the_bucket_is_there_when_asked_for_private_and_emptied(stack: MakeStack
 def test_settings_take_what_the_template_gives_and_come_to_their_own_defaults(default: Stack) -> None:
     environment: Mapping[str, str] = {**function(default)["Environment"]["Variables"], "BATON_TABLE": "tasks"}
 
-    assert Settings.from_environment(environment) == Settings(table="tasks")
+    given = Settings.from_environment(environment)
+    assert given == Settings(table="tasks", state_key=given.state_key)
+
+
+def test_the_key_that_signs_request_states_is_a_secret_made_for_the_stack(default: Stack) -> None:
+    secret = default.one("AWS::SecretsManager::Secret")
+
+    assert secret["GenerateSecretString"]["PasswordLength"] >= KEY_CHARACTERS
+    signed_with = function(default)["Environment"]["Variables"]["BATON_STATE_KEY"]
+    assert signed_with == "{{resolve:secretsmanager:${StateKey}}}"
 
 
 def test_logs_do_not_stay_for_ever(stack: MakeStack) -> None:
