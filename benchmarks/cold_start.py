@@ -122,7 +122,7 @@ def _running(
 
 def _print_figures(figures: Figures, rounds: int) -> None:
     medians = {key: statistics.median(values) for key, values in figures.items()}
-    print(f"{_machine()}; medians of {rounds} rounds, interleaved\n")
+    print(f"{machine()}; medians of {rounds} rounds, interleaved\n")
     print(f"| function | measure | ms | min | max | {' | '.join(f'of the {floor}' for floor in FLOORS)} |")
     print("|---|---|---:|---:|---:|" + "---:|" * len(FLOORS))
     for (name, measure), milliseconds in medians.items():
@@ -145,7 +145,8 @@ def _print_imports() -> None:
         print()
 
 
-def _machine() -> str:
+def machine() -> str:
+    """What the figures were measured on."""
     cpu = "unknown CPU"
     with suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text().splitlines()

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from benchmarks.layers import LAYERS, interpreter
 from benchmarks.requests import Probe, fixed, prompts_get, streamed_call, tools_call, tools_list
 
-_COMMON = {
+COMMON = {
     "AWS_ACCESS_KEY_ID": "benchmark",
     "AWS_SECRET_ACCESS_KEY": "benchmark",
     "AWS_DEFAULT_REGION": "eu-west-1",
@@ -55,7 +55,7 @@ class Contender:
         packages, functions = str(LAYERS / self.layer / "python"), str(LAYERS / self.functions)
         where = {"LAMBDA_TASK_ROOT": functions} if self.streaming else {"PYTHONPATH": f"{functions}:{packages}"}
         own = {"AWS_LAMBDA_RUNTIME_API": runtime_api, "AWS_ENDPOINT_URL_DYNAMODB": dynamodb, "_HANDLER": self.handler}
-        return {**_COMMON, **own, **where, **self.environment}
+        return {**COMMON, **own, **where, **self.environment}
 
 
 def _floor(name: str, layer: str, handler: str, **environment: str) -> Contender:

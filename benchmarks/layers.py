@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -20,20 +21,21 @@ def interpreter() -> str:
     return str(base if base.exists() else sys.executable)
 
 
-def build() -> None:
-    """Build every layer from the lock, Baton's from the sources as they are now."""
-    for group in GROUPS:
+def build(groups: Collection[str] = GROUPS) -> None:
+    """Build these layers from the lock, and Baton's code and the functions' in any case, as they are now."""
+    for group in groups:
         packages = LAYERS / group / "python"
         shutil.rmtree(packages, ignore_errors=True)
         _install(group, packages)
     baton = LAYERS / "baton"
     sources = ROOT / "layers" / "baton"
+    shutil.rmtree(baton / "python" / "mcp_baton", ignore_errors=True)
     _copy(sources / "mcp_baton", baton / "python" / "mcp_baton")
     shutil.copy2(sources / "baton-runtime", baton / "baton-runtime")
     for name, source in CODE.items():
         shutil.rmtree(LAYERS / name, ignore_errors=True)
         _copy(source, LAYERS / name)
-    for directory in (*(LAYERS / group / "python" for group in GROUPS), *(LAYERS / name for name in CODE)):
+    for directory in (*(LAYERS / group / "python" for group in {*groups, "baton"}), *(LAYERS / name for name in CODE)):
         _run(interpreter(), "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", str(directory))
 
 

@@ -58,15 +58,20 @@ def tools_call() -> Probe:
     return Probe(_event("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}), "content")
 
 
+def echo_call() -> Probe:
+    """A call of `echo`, answered whole."""
+    return Probe(_event("tools/call", {"name": "echo", "arguments": {"text": "Hello"}}), "Hello")
+
+
 def streamed_call() -> Probe:
     """A call of `add` by a client that wants progress."""
     params = {"name": "add", "arguments": {"a": 1, "b": 2}, "_meta": {"progressToken": "t"}}
     return Probe(_event("tools/call", params), "content", streamed=True)
 
 
-def prompts_get(name: str, **arguments: str) -> Probe:
-    """A durable workflow, run to its end."""
-    return Probe(_event("prompts/get", {"name": name, "arguments": arguments}), "task_id")
+def prompts_get(name: str, *, expected: str = "task_id", **arguments: str) -> Probe:
+    """A prompt; by what is expected a durable workflow, run to its end."""
+    return Probe(_event("prompts/get", {"name": name, "arguments": arguments}), expected)
 
 
 def _whole_body(answer: Delivery) -> str:

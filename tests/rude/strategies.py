@@ -12,7 +12,7 @@ from mcp_baton.protocol.envelope import (
     TASK_ID_KEY,
     VERSION_KEY,
 )
-from tests.rude.requests import NOBODYS, Params
+from tests.rude.valid import NOBODYS, Params
 
 MEMBERS = ["jsonrpc", "id", "method", "params", "result", "error", "name", "arguments", "uri", "cursor", "taskId"]
 META = [VERSION_KEY, CAPABILITIES_KEY, LOG_LEVEL_KEY, RELATED_TASK_KEY, TASK_ID_KEY, "progressToken"]

@@ -13,7 +13,7 @@ from mcp_baton.server.host import MAX_URI
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.ids import new_question
 from tests.e2e.support import Era
-from tests.rude.requests import ERAS
+from tests.rude.valid import ERAS
 from tests.rude.wire import Rude
 
 INVALID_REQUEST, INVALID_PARAMS = -32600, -32602
@@ -68,3 +68,11 @@ def test_a_uri_of_many_slashes_does_not_keep_a_template_busy(rude: Rude, era: Er
     for length in (MAX_URI, 190_000):
         answer = rude.request(era, method, {"uri": "tree://" + "/" * (length - len("tree://"))})
         assert answer.error["code"] in {INVALID_PARAMS, -32002, -32601}
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_of_very_many_invalid_arguments_only_the_number_is_told(rude: Rude, era: Era) -> None:
+    params = {"name": "order", "arguments": {"to": "kim@example", "lines": [{}] * 40_000}}
+    result = rude.request(era, "tools/call", params).result
+    assert result["isError"] is True
+    assert "80000 fields" in result["content"][0]["text"]

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION, VERSION_KEY
 from tests.e2e.support import Era
-from tests.rude.requests import ERAS, VALID, Params
 from tests.rude.strategies import HEADER_TEXTS, METAS, VALUES, broken_bodies, wrong_envelopes, wrong_params
+from tests.rude.valid import ERAS, VALID, Params
 from tests.rude.wire import Rude, check_id
 
 EXAMPLES = 120

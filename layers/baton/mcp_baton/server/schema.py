@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+MAX_ERRORS = 1_000
+"""As many of pydantic's errors are looked at. Each takes a kilobyte, and a body of megabytes can hold a million."""
+
 _PLAIN = (str, int, float, bool, dict, list)
 
 
@@ -177,6 +180,8 @@ def _is_plain(annotation: object) -> bool:
 
 def mismatch_of(error: "ValidationError") -> Mismatch:
     """What pydantic found wrong, as a mismatch; of many invalid fields the first."""
+    if error.error_count() > MAX_ERRORS:
+        return Mismatch(invalid=(InvalidField("value", f"{error.error_count()} fields are missing or invalid"),))
     missing: list[str] = []
     invalid: list[InvalidField] = []
     for item in error.errors(include_url=False, include_context=False, include_input=False):
