@@ -166,13 +166,19 @@ class Client:
             return Answer(200, {}, "")
         return Answer(response["statusCode"], response["headers"], response["body"])
 
-    def request(self, method: str, params: JsonDict | None = None, meta: JsonDict | None = None) -> Answer:
-        """Send a request in the client's era."""
+    def request(
+        self,
+        method: str,
+        params: JsonDict | None = None,
+        meta: JsonDict | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """Send a request in the client's era; `headers` are more than those that the era wants."""
         sent = {**(params or {})}
         if meta or self.era == "2026":
             sent["_meta"] = {**self._own_meta(), **(meta or {})}
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": sent})
-        return self.post(body, self._headers(method, sent))
+        return self.post(body, {**self._headers(method, sent), **(headers or {})})
 
     def get_prompt(
         self, name: str, arguments: JsonDict | None = None, *, task: str | None = None, meta: JsonDict | None = None

@@ -145,7 +145,7 @@ class Caller:
             raise Unreadable(ended)
         if isinstance(ended, Raised):
             raise Unreadable(_told(ended.error, completion.what))
-        if not isinstance(ended.value, Iterable):
+        if isinstance(ended.value, str) or not isinstance(ended.value, Iterable):
             raise Unreadable(f"{completion.what} did not return suggestions")
         return suggestions(str(suggestion) for suggestion in ended.value)
 

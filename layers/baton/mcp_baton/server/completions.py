@@ -1,7 +1,7 @@
 """Completion of prompt arguments and of resource templates' variables (MCP server/utilities/completion)."""
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,8 +12,8 @@ from mcp_baton.protocol.json import Json, JsonObject
 MAX_VALUES: Final = 100
 """Suggestions in one answer, as MCP has it."""
 
-type Completer = Callable[..., Iterable[str]]
-"""Takes the text so far and, optionally, the arguments that are known; returns suggestions, the best first."""
+type Completer = Callable[..., Iterable[str] | Awaitable[Iterable[str]]]
+"""A `def` or an `async def`: takes the text so far and, optionally, what is known; returns suggestions, best first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,10 @@ class ServerHost:
         if found is None:
             raise ResourceUnavailable(f"there is no resource {uri}")
         resource, arguments = found
-        return [self._caller.read(resource, uri, arguments, progress=self._within_step)]
+        try:
+            return [self._caller.read(resource, uri, arguments, progress=self._within_step)]
+        except ProtocolError as error:
+            raise ResourceUnavailable(error.message) from error
 
     def announce(self, begun: int, total: int, step: str) -> None:
         """Send `notifications/progress`, when the client asked for it."""

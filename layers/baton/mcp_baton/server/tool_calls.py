@@ -1,7 +1,7 @@
 """`tools/call`: a plain call, or a continuation of a task (contract section 5)."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from mcp_baton.exceptions import Conflict, ProtocolError, StoreError, TaskFinished, TaskNotFound
 from mcp_baton.protocol.codes import HEADER_MISMATCH, INVALID_PARAMS
@@ -62,7 +62,9 @@ def _continue(call: Call, tool: Tool, arguments: JsonObject, task_id: str) -> Js
     variables = TaskVariables(found.variables if isinstance(found, TaskRecord) else {})
     outcome = call.caller().call_tool(tool, arguments, variables if live else None, stay=live)
     meta = found if isinstance(found, dict) else _record(call, found, tool, outcome, variables)
-    return result_of(tool, outcome) | {"_meta": meta}
+    result = result_of(tool, outcome)
+    own = result.get("_meta")
+    return result | {"_meta": {**own, **meta} if isinstance(own, Mapping) else meta}
 
 
 def _find(call: Call, task_id: str) -> TaskRecord | dict[str, Json]:
