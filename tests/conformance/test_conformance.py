@@ -6,20 +6,18 @@ import os
 import re
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from tests.serving import served
+
 HERE = Path(__file__).parent
 SUITE = HERE / "node_modules/@modelcontextprotocol/conformance/dist/index.js"
-READY = re.compile(r"Baton is listening on (?P<url>\S+)")
 RESULTS = re.compile(r"server-(?P<scenario>.+)-\d{4}-\d\d-\d\dT[\d-]+Z")
 SUMMARY = re.compile(r"^[✓✗] (?P<scenario>\S+): \d+ passed, \d+ failed$", re.MULTILINE)
-READY_WITHIN_S = 60.0
 DONE_WITHIN_S = 600.0
 
 SCENARIOS = {"2025-11-25": 33, "2026-07-28": 50}
@@ -103,31 +101,6 @@ def node() -> Path:
     if os.environ.get("CI"):
         pytest.fail(missing)
     pytest.skip(missing)
-
-
-@contextmanager
-def served(command: Sequence[str | Path], log: Path) -> Iterator[str]:
-    """The address of the fixture server, a process of its own while this lasts."""
-    with (
-        log.open("wb") as errors,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
-    ):
-        try:
-            yield announced(process, log)
-        finally:
-            process.terminate()
-
-
-def announced(process: "subprocess.Popen[str]", log: Path) -> str:
-    """The address that the server says it listens on; fails with its log when it says nothing in time."""
-    timer = threading.Timer(READY_WITHIN_S, process.kill)
-    timer.start()
-    line = process.stdout.readline() if process.stdout else ""
-    timer.cancel()
-    ready = READY.match(line)
-    if ready is None:
-        pytest.fail(f"baton serve did not become ready:\n{line}{log.read_text(errors='replace')}")
-    return ready["url"]
 
 
 @pytest.fixture(scope="module")
