@@ -1,8 +1,10 @@
-"""The twin of AWS that the tests deploy to: MiniStack, taught the one thing of the template's that it does not know.
+"""The twin of AWS that the tests deploy to: MiniStack, taught what the template uses and it does not know.
 
-MiniStack answers 500 to a REST API's Lambda integration in streaming mode. Here such an integration finds its function,
-and the function's streamed answer (prelude, eight NUL bytes, body) becomes the API's. It comes whole, at its end: that
-it flows on AWS is what `tests/runtime` shows of the runtime, and `tests/template` of the integration.
+- A REST API's Lambda integration in streaming mode, to which MiniStack answers 500. The function's streamed answer
+  (prelude, eight NUL bytes, body) becomes the API's, and comes whole, at its end: that it flows on AWS is what
+  `tests/runtime` shows of the runtime, and `tests/template` of the integration.
+- Which API key a request came with, which API Gateway tells the function.
+- Gateway responses that stand in an API's definition.
 
 A process of its own: `python twin.py`, with MiniStack's own variables (`GATEWAY_PORT`, `LAMBDA_EXECUTOR=docker`).
 """
@@ -19,10 +21,6 @@ PRELUDE_END = bytes(8)
 
 type ProxyAnswer = tuple[dict[str, Any] | None, str | None]
 """A proxy response or what went wrong."""
-
-
-class NotStreamed(Exception):
-    """A function behind a streaming integration answered in another form, which AWS refuses."""
 
 
 def teach_streaming() -> None:
@@ -56,6 +54,36 @@ def streamed_answer(answer: bytes) -> dict[str, Any]:
     return {"statusCode": prelude["statusCode"], "multiValueHeaders": headers, "body": body.decode()}
 
 
+def teach_api_keys() -> None:
+    """Have requests to methods that need an API key tell the function which one they came with."""
+    event_of = apigateway_v1._build_lambda_event_v1
+
+    def event_with_key(*request: Any, **more: Any) -> dict[str, Any]:
+        _, _, _, resource, _, method, headers, *_ = request
+        event: dict[str, Any] = event_of(*request, **more)
+        if resource["resourceMethods"].get(method, {}).get("apiKeyRequired"):
+            key = apigateway_v1._resolve_api_key(headers["x-api-key"])
+            event["requestContext"]["identity"].update(apiKeyId=key["id"], apiKey=key["value"])
+        return event
+
+    apigateway_v1._build_lambda_event_v1 = event_with_key
+
+
+def teach_gateway_responses() -> None:
+    """Have the import of an API's definition keep its gateway responses."""
+    import_api = apigateway_v1._import_rest_api
+
+    def import_with_responses(spec: dict[str, Any], *more: Any) -> str:
+        api_id: str = import_api(spec, *more)
+        for kind, response in (spec.get("x-amazon-apigateway-gateway-responses") or {}).items():
+            apigateway_v1._put_gateway_response(api_id, kind, response)
+        return api_id
+
+    apigateway_v1._import_rest_api = import_with_responses
+
+
 if __name__ == "__main__":
     teach_streaming()
+    teach_api_keys()
+    teach_gateway_responses()
     sys.exit(app.main())
