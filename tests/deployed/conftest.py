@@ -8,6 +8,7 @@ import pytest
 
 from tests.deployed.deployment import Stack, Twin, running_twin, sam
 from tests.deployed.image import ensure_runtime_image
+from tests.deployed.issuer import Issuer, running_issuer
 from tests.deployed.machine import architecture, docker_client, emulator
 
 
@@ -26,9 +27,15 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def twin(tmp_path_factory: pytest.TempPathFactory, image: str) -> Iterator[Twin]:
+def issuer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Issuer]:
+    with running_issuer(tmp_path_factory.mktemp("issuer")) as issuer:
+        yield issuer
+
+
+@pytest.fixture(scope="session")
+def twin(tmp_path_factory: pytest.TempPathFactory, image: str, issuer: Issuer) -> Iterator[Twin]:
     log = tmp_path_factory.mktemp("twin") / "twin.log"
-    with running_twin(log) as twin:
+    with running_twin(log, issuer.docker_flags) as twin:
         yield twin
     sys.stdout.write(log.read_text()[-20_000:])
 

@@ -1,8 +1,11 @@
-"""The sample application's conversation, held with the official MCP client."""
+"""The sample application's conversation, held with the official MCP client; and single requests without one."""
 
+import urllib.request
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
+from urllib.error import HTTPError
 
 import httpx2
 from mcp import Client
@@ -11,6 +14,8 @@ from mcp_types import ProgressNotification, Request, Result
 
 TIMEOUT_S = 120
 """More than any cold start takes; it only keeps a failing test from waiting forever."""
+TOOLS_LIST = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}'
+JSON = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 APPROVED = {"order_id": "A-17", "approved_by": "supervisor@example.com"}
 
 
@@ -103,6 +108,27 @@ async def paused_refund(talk: Talk) -> str:
     assert '1. Call issue_refund with {"order_id": "A-17"}' in handoff
     task_id: str = meta["task_id"]
     return task_id
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAnswer:
+    """An answer as it came. Header names in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: str
+
+
+def ask(url: str, headers: Mapping[str, str], body: bytes | None = TOOLS_LIST) -> HttpAnswer:
+    """Send one request: a `POST`, or a `GET` where there is no body."""
+    request = urllib.request.Request(url, body, {**JSON, **headers})
+    try:
+        response = urllib.request.urlopen(request, timeout=TIMEOUT_S)
+    except HTTPError as error:
+        response = error
+    with response:
+        named = {name.lower(): value for name, value in response.headers.items()}
+        return HttpAnswer(response.status, named, response.read().decode())
 
 
 def statuses(meta: Mapping[str, Any]) -> list[str]:

@@ -92,14 +92,14 @@ class Stack:
 
 
 @contextmanager
-def running_twin(log: Path) -> Iterator[Twin]:
-    """A twin on a port of its own; its containers go when it goes.
+def running_twin(log: Path, docker_flags: str = "") -> Iterator[Twin]:
+    """A twin on a port of its own; its containers, started with these flags of `docker run`, go when it goes.
 
     Raises:
         TwinFailed: it does not get ready.
     """
     port = free_port()
-    own = {"GATEWAY_PORT": str(port), "LAMBDA_EXECUTOR": "docker", "IOT_MTLS_ENABLED": "0"}
+    own = {"GATEWAY_PORT": str(port), "LAMBDA_EXECUTOR": "docker", "LAMBDA_DOCKER_FLAGS": docker_flags, "IOT_MTLS_ENABLED": "0"}
     command = [sys.executable, str(Path(__file__).with_name("twin.py"))]
     with log.open("wb") as output:
         process = subprocess.Popen(command, env=environment(**own), stdout=output, stderr=subprocess.STDOUT)

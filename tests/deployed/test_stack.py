@@ -1,44 +1,29 @@
 """What the deployment made of the template."""
 
 import json
-import urllib.request
-from urllib.error import HTTPError
 
 import pytest
 
+from tests.deployed.conversation import ask
 from tests.deployed.deployment import Stack
-
-TOOLS_LIST = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}'
-JSON = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
-
-
-def ask(url: str, headers: dict[str, str], body: bytes | None = TOOLS_LIST) -> tuple[int, str]:
-    """The status and the body of the answer."""
-    request = urllib.request.Request(url, body, {**JSON, **headers})
-    try:
-        with urllib.request.urlopen(request, timeout=120) as response:
-            return response.status, response.read().decode()
-    except HTTPError as error:
-        return error.code, error.read().decode()
-
 
 def test_an_unknown_path_is_not_found_and_never_reaches_the_function(stack: Stack, keys: tuple[str, str]) -> None:
     url = stack.endpoint.replace("/mcp", "/nowhere")
-    status, body = ask(url, {**stack.headers, "x-api-key": keys[0]})
-    assert (status, json.loads(body)["message"]) == (404, "not found: the endpoint is POST /mcp")
+    answer = ask(url, {**stack.headers, "x-api-key": keys[0]})
+    assert (answer.status, json.loads(answer.body)["message"]) == (404, "not found: the endpoint is POST /mcp")
 
 
 @pytest.mark.parametrize("headers", [{}, {"x-api-key": "wrong"}])
 def test_a_caller_without_a_key_is_told_what_is_needed(stack: Stack, headers: dict[str, str]) -> None:
-    status, body = ask(stack.endpoint, {**stack.headers, **headers})
-    assert (status, json.loads(body)["message"]) == (403, "a valid API key is needed: x-api-key: ...")
+    answer = ask(stack.endpoint, {**stack.headers, **headers})
+    assert (answer.status, json.loads(answer.body)["message"]) == (403, "a valid API key is needed: x-api-key: ...")
 
 
 def test_other_methods_are_the_functions_to_refuse(stack: Stack, keys: tuple[str, str]) -> None:
-    assert ask(stack.endpoint, {**stack.headers, "x-api-key": keys[0]}, None)[0] == 405
+    assert ask(stack.endpoint, {**stack.headers, "x-api-key": keys[0]}, None).status == 405
 
 
-def test_the_table_is_on_demand_encrypted_recoverable_and_forgets_expired_tasks(stack: Stack) -> None:
+def test_the_table_is_on_demand_recoverable_and_forgets_expired_tasks(stack: Stack) -> None:
     dynamodb = stack.twin.client("dynamodb")
     name = stack.outputs["TaskTableName"]
     table = dynamodb.describe_table(TableName=name)["Table"]
@@ -46,7 +31,6 @@ def test_the_table_is_on_demand_encrypted_recoverable_and_forgets_expired_tasks(
     backups = dynamodb.describe_continuous_backups(TableName=name)["ContinuousBackupsDescription"]
     assert table["BillingModeSummary"]["BillingMode"] == "PAY_PER_REQUEST"
     assert [(key["AttributeName"], key["KeyType"]) for key in table["KeySchema"]] == [("pk", "HASH"), ("sk", "RANGE")]
-    assert table["SSEDescription"]["Status"] == "ENABLED"
     assert (lifetime["TimeToLiveStatus"], lifetime["AttributeName"]) == ("ENABLED", "expires_at")
     assert backups["PointInTimeRecoveryDescription"]["PointInTimeRecoveryStatus"] == "ENABLED"
 
