@@ -1,16 +1,15 @@
 """The sample application's conversation, held with the official MCP client; and single requests without one."""
 
-import urllib.request
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
-from urllib.error import HTTPError
 
 import httpx2
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import ProgressNotification, Request, Result
+from mcp_types import ProgressNotification, Request
+from pydantic import TypeAdapter
 
 TIMEOUT_S = 120
 """More than any cold start takes; it only keeps a failing test from waiting forever."""
@@ -19,8 +18,8 @@ JSON = {"Content-Type": "application/json", "Accept": "application/json, text/ev
 APPROVED = {"order_id": "A-17", "approved_by": "supervisor@example.com"}
 
 
-class Answer(Result, extra="allow"):
-    """A result of any shape."""
+RESULT = TypeAdapter(dict[str, Any])
+"""A result of any shape."""
 
 
 class Talk:
@@ -54,8 +53,8 @@ class Talk:
     async def task(self, method: str, task_id: str, **params: Any) -> dict[str, Any]:
         """Ask for a task: `get`, `cancel` or `result`."""
         request = Request[dict[str, Any], str](method=f"tasks/{method}", params={"taskId": task_id, **params})
-        result = await self.client.session.send_request(request, Answer)
-        return result.model_dump(by_alias=True)
+        result: dict[str, Any] = await self.client.session.send_request(request, RESULT)
+        return result
 
 
 @asynccontextmanager
@@ -121,14 +120,9 @@ class HttpAnswer:
 
 def ask(url: str, headers: Mapping[str, str], body: bytes | None = TOOLS_LIST) -> HttpAnswer:
     """Send one request: a `POST`, or a `GET` where there is no body."""
-    request = urllib.request.Request(url, body, {**JSON, **headers})
-    try:
-        response = urllib.request.urlopen(request, timeout=TIMEOUT_S)
-    except HTTPError as error:
-        response = error
-    with response:
-        named = {name.lower(): value for name, value in response.headers.items()}
-        return HttpAnswer(response.status, named, response.read().decode())
+    method = "GET" if body is None else "POST"
+    response = httpx2.request(method, url, content=body, headers={**JSON, **headers}, timeout=TIMEOUT_S)
+    return HttpAnswer(response.status_code, dict(response.headers), response.text)
 
 
 def statuses(meta: Mapping[str, Any]) -> list[str]:

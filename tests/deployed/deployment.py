@@ -3,16 +3,15 @@
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
 from urllib.parse import urlsplit
 
 import boto3
+import httpx2
 
 from tests.deployed.machine import CREDENTIALS, REGION, ROOT, SAM_ENVIRONMENT, architecture, environment, free_port
 
@@ -44,7 +43,9 @@ class Twin:
     def client(self, service: str) -> Any:
         """A client of one of its services."""
         key, secret = CREDENTIALS["AWS_ACCESS_KEY_ID"], CREDENTIALS["AWS_SECRET_ACCESS_KEY"]
-        return boto3.client(
+        # Typed for services by their names; which one it is, is known where it is used.
+        make: Any = boto3.client
+        return make(
             service, endpoint_url=self.url, region_name=REGION, aws_access_key_id=key, aws_secret_access_key=secret
         )
 
@@ -99,7 +100,12 @@ def running_twin(log: Path, docker_flags: str = "") -> Iterator[Twin]:
         TwinFailed: it does not get ready.
     """
     port = free_port()
-    own = {"GATEWAY_PORT": str(port), "LAMBDA_EXECUTOR": "docker", "LAMBDA_DOCKER_FLAGS": docker_flags, "IOT_MTLS_ENABLED": "0"}
+    own = {
+        "GATEWAY_PORT": str(port),
+        "LAMBDA_EXECUTOR": "docker",
+        "LAMBDA_DOCKER_FLAGS": docker_flags,
+        "IOT_MTLS_ENABLED": "0",
+    }
     command = [sys.executable, str(Path(__file__).with_name("twin.py"))]
     with log.open("wb") as output:
         process = subprocess.Popen(command, env=environment(**own), stdout=output, stderr=subprocess.STDOUT)
@@ -136,8 +142,8 @@ def _await_ready(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
     stop = time.monotonic() + READY_WITHIN_S
     while time.monotonic() < stop and process.poll() is None:
         try:
-            with urllib.request.urlopen(f"{url}/_ministack/health", timeout=5):
+            if httpx2.get(f"{url}/_ministack/health").is_success:
                 return
-        except (URLError, ConnectionError):
+        except httpx2.TransportError:
             time.sleep(0.1)
     raise TwinFailed(log.read_text())

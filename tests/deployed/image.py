@@ -25,8 +25,10 @@ TOOLS = ("bash", "sh", "env", "mv", "chmod", "mkdir", "cat", "ls", "rm")
 """What the exec wrapper runs on, and what `sam local` calls while it adds the emulator to an image."""
 BESIDE_LIBC = re.compile(r"lib(c|m|rt|dl|util|pthread|resolv|anl|nss_files|nss_dns|gcc_s|stdc\+\+|z)\.so\.[0-9]+")
 """Shared libraries that compiled packages of a function or a layer may name, as AWS's image has them."""
-PACKAGES = ("awslambdaric", "simplejson", "snapshot_restore_py.py", "boto3", "botocore", "s3transfer", "jmespath")
-PACKAGES += ("dateutil", "six.py", "urllib3")
+PACKAGES = (
+    *("awslambdaric", "simplejson", "snapshot_restore_py.py"),
+    *("boto3", "botocore", "s3transfer", "jmespath", "dateutil", "six.py", "urllib3"),
+)
 LEFT_OUT = re.compile(r"(^|/)(test|tests|__pycache__|site-packages|idlelib|tkinter|ensurepip|lib2to3)(/|$)|\.a$")
 SITE = Path(os.__file__).parent
 STAND_IN = "baton.stand-in"
@@ -35,7 +37,8 @@ BOOTSTRAP = b"""\
 import os
 import sys
 
-sys.path[:0] = [os.environ["LAMBDA_TASK_ROOT"], "/opt/python/lib/python3.13/site-packages", "/opt/python", "/var/runtime"]
+packages = ["/opt/python/lib/python3.13/site-packages", "/opt/python", "/var/runtime"]
+sys.path[:0] = [os.environ["LAMBDA_TASK_ROOT"], *packages]
 
 from awslambdaric import bootstrap
 from awslambdaric.lambda_runtime_client import LambdaRuntimeClient
@@ -56,9 +59,9 @@ export _HANDLER=$1
 exec /usr/local/bin/aws-lambda-rie /var/runtime/bootstrap
 """
 SETTINGS = [
-    "ENV LAMBDA_TASK_ROOT=/var/task LAMBDA_RUNTIME_DIR=/var/runtime LANG=C.UTF-8"
-    " PATH=/var/lang/bin:/usr/local/bin:/usr/bin:/bin:/opt/bin"
-    " LD_LIBRARY_PATH=/var/lang/lib:/var/runtime/lib:/var/task/lib:/opt/lib",
+    "ENV LAMBDA_TASK_ROOT=/var/task LAMBDA_RUNTIME_DIR=/var/runtime LANG=C.UTF-8",
+    "ENV PATH=/var/lang/bin:/usr/local/bin:/usr/bin:/bin:/opt/bin",
+    "ENV LD_LIBRARY_PATH=/var/lang/lib:/var/runtime/lib:/var/task/lib:/opt/lib",
     "WORKDIR /var/task",
     'ENTRYPOINT ["/lambda-entrypoint.sh"]',
     f"LABEL {STAND_IN}=true",
@@ -117,7 +120,7 @@ def _fill(archive: tarfile.TarFile, emulator: Path) -> None:
 
 
 def _libraries(binaries: list[Path]) -> set[Path]:
-    """The shared libraries of these, loader and the C library's companions included, under the names they are loaded by."""
+    """The shared libraries of these by the names they are loaded by, with the loader and the C library's companions."""
     loaded = {Path(name) for binary in binaries for name in _loaded_by(binary)}
     folders = {library.parent for library in loaded if library.name == "libc.so.6"}
     return loaded | {file for folder in folders for file in folder.iterdir() if BESIDE_LIBC.fullmatch(file.name)}

@@ -53,7 +53,7 @@ class Issuer:
     def document(self, path: str) -> dict[str, Any] | None:
         """What the issuer publishes at this path."""
         public: dict[str, Any] = jwt.get_algorithm_by_name("RS256").to_jwk(self._key.public_key(), as_dict=True)
-        published = {
+        published: dict[str, dict[str, Any]] = {
             "/.well-known/openid-configuration": {"issuer": self.url, "jwks_uri": f"{self.url}/keys"},
             "/keys": {"keys": [{**public, "kid": KEY_ID, "alg": "RS256", "use": "sig"}]},
         }
@@ -79,7 +79,7 @@ def running_issuer(folder: Path) -> Iterator[Issuer]:
 class _Answers(BaseHTTPRequestHandler):
     issuer: Issuer
 
-    def do_GET(self) -> None:  # noqa: N802
+    def do_GET(self) -> None:
         document = self.issuer.document(self.path)
         body = json.dumps(document).encode()
         self.send_response(404 if document is None else 200)
@@ -89,7 +89,7 @@ class _Answers(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     @override
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+    def log_message(self, format: str, *args: Any) -> None:
         """Say nothing."""
 
 
@@ -107,9 +107,7 @@ def _certificate(folder: Path) -> Path:
         .not_valid_after(now + datetime.timedelta(days=1))
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .add_extension(
-            x509.KeyUsage(
-                digital_signature=True, key_cert_sign=True, encipher_only=False, decipher_only=False, **uses
-            ),
+            x509.KeyUsage(digital_signature=True, key_cert_sign=True, encipher_only=False, decipher_only=False, **uses),
             critical=True,
         )
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)

@@ -1,4 +1,4 @@
-"""The sample's whole conversation with the deployed function, through the API's URL, by every way of saying who calls."""
+"""The sample's whole conversation with the deployed function, through the API's URL, each way of saying who calls."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -7,6 +7,7 @@ import pytest
 from tests.deployed.conversation import ask
 from tests.deployed.deployment import Stack
 
+
 def test_an_unknown_path_is_not_found_and_never_reaches_the_function(stack: Stack, keys: tuple[str, str]) -> None:
     url = stack.endpoint.replace("/mcp", "/nowhere")
     answer = ask(url, {**stack.headers, "x-api-key": keys[0]})
@@ -60,9 +61,7 @@ def test_the_alarms_watch_this_stacks_function_queue_and_metrics(stack: Stack) -
 
 def test_the_functions_asynchronous_work_ends_in_the_dead_letter_queue(stack: Stack) -> None:
     aws_lambda = stack.twin.client("lambda")
-    settings = aws_lambda.get_function_event_invoke_config(
-        FunctionName=stack.outputs["FunctionName"], Qualifier="live"
-    )
+    settings = aws_lambda.get_function_event_invoke_config(FunctionName=stack.outputs["FunctionName"], Qualifier="live")
     queue = stack.outputs["DeadLetterQueueUrl"].rsplit("/", 1)[1]
     assert settings["DestinationConfig"]["OnFailure"]["Destination"].endswith(f":{queue}")
     assert (settings["MaximumRetryAttempts"], settings["MaximumEventAgeInSeconds"]) == (2, 3600)

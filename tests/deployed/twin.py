@@ -13,8 +13,9 @@ import json
 import sys
 from typing import Any
 
-from ministack import app
 from ministack.services import apigateway_v1
+
+from ministack import app
 
 STREAMING_SUFFIX = "/response-streaming-invocations"
 PRELUDE_END = bytes(8)
@@ -30,14 +31,16 @@ def teach_streaming() -> None:
     def function_reference(uri: str) -> str:
         if uri.endswith(STREAMING_SUFFIX):
             uri = f"{uri.removesuffix(STREAMING_SUFFIX)}/invocations"
-        return reference_in(uri)
+        reference: str = reference_in(uri)
+        return reference
 
     def proxy_answer(result: dict[str, Any]) -> ProxyAnswer:
         body = result.get("body")
         answer = body.encode("utf-8", "surrogateescape") if isinstance(body, str) else body
         if isinstance(answer, bytes) and PRELUDE_END in answer:
             return streamed_answer(answer), None
-        return shaped(result)
+        whole: ProxyAnswer = shaped(result)
+        return whole
 
     apigateway_v1._extract_lambda_ref_from_integration_uri = function_reference
     apigateway_v1._lambda_proxy_response = proxy_answer
