@@ -6,6 +6,7 @@ handshake era the question goes out on the call's stream and the call waits for 
 takes: they meet in the store.
 """
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ from mcp_baton.protocol.envelope import Envelope, Era
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.state import ForgedState, Seal, binding_of
 from mcp_baton.tasks.answers import AnswerStore, wait_for_answer
+
+logger = logging.getLogger(__name__)
 
 QUESTION_TTL_S = 3_600
 
@@ -186,9 +189,17 @@ class Meeting:
         return identifier
 
     def _wait(self, identifier: str) -> JsonObject:
-        answer = wait_for_answer(self.store, self.owner, identifier, waiting=self._check)
-        self.store.close(self.owner, identifier)
-        return answer
+        try:
+            return wait_for_answer(self.store, self.owner, identifier, waiting=self._check)
+        finally:
+            self._close(identifier)
+
+    def _close(self, identifier: str) -> None:
+        """Take no answer any more, whether one came or nobody waits. A question that stays open ends by itself."""
+        try:
+            self.store.close(self.owner, identifier)
+        except StoreError:
+            logger.warning("the question %s could not be closed", identifier, exc_info=True)
 
     def _check(self) -> None:
         if not self.waited_for():

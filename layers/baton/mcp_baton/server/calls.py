@@ -1,7 +1,6 @@
 """Calling what users wrote: tools, resources and prompts, each beside the request's thread, each with its `Context`."""
 
 import functools
-import inspect
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from mcp_baton.server.context import Context, ProgressMap, Scope
 from mcp_baton.server.functions import Prompt, Resource, Tool
 from mcp_baton.server.reply import Reply
 from mcp_baton.server.schema import InvalidArguments
-from mcp_baton.server.signature import NO_ANNOTATION, Signature
+from mcp_baton.server.signature import NO_ANNOTATION, Signature, is_async
 from mcp_baton.server.values import to_json
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.run import Failed, FetchedResource, Outcome, ResourceUnavailable
@@ -139,7 +138,7 @@ class Caller:
             Unreadable: the function failed.
         """
         arguments = (value, known) if completion.wants_arguments else (value,)
-        signature = Signature((), None, NO_ANNOTATION, inspect.iscoroutinefunction(completion.function))
+        signature = Signature((), None, NO_ANNOTATION, is_async(completion.function))
         ended = self._run(functools.partial(completion.function, *arguments), signature, {}, None, None, stay=False)
         if isinstance(ended, str):
             raise Unreadable(ended)

@@ -108,7 +108,7 @@ def read_signature(function: Callable[..., object], what: str) -> Signature:
             context = name
         else:
             parameters.append(Parameter(name, annotation, parameter.default))
-    return Signature(tuple(parameters), context, hints.get("return", NO_ANNOTATION), _is_async(function))
+    return Signature(tuple(parameters), context, hints.get("return", NO_ANNOTATION), is_async(function))
 
 
 def _type_hints(function: Callable[..., object], what: str) -> dict[str, typing.Any]:
@@ -140,5 +140,6 @@ def _is_context(annotation: object) -> bool:
     return isinstance(annotation, type) and issubclass(annotation, Context)
 
 
-def _is_async(function: Callable[..., object]) -> bool:
+def is_async(function: Callable[..., object]) -> bool:
+    """Whether calling it makes a coroutine, of an object with an asynchronous `__call__` too."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - asks whether `__call__` is async
