@@ -19,7 +19,7 @@ def dumps(value: object) -> str:
         TypeError: the value holds something that is not JSON.
     """
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text = _COMPACT.encode(value)
     except RecursionError as error:
         raise ValueError("nested too deep for JSON") from error
     try:
@@ -46,7 +46,7 @@ def loads(text: str | bytes) -> Json:
             number that is too large for a float.
     """
     try:
-        value: Json = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+        value: Json = _STRICT.decode(text if isinstance(text, str) else text.decode())
     except RecursionError as error:
         raise ValueError("nested too deep") from error
     return value
@@ -62,6 +62,11 @@ def _finite(text: str) -> float:
     if math.isinf(number):
         raise ValueError(f"{text} is too large for a number")
     return number
+
+
+# `json.dumps` and `json.loads` make one of these anew for each call that is not of the plainest kind.
+_COMPACT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_STRICT = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
 
 
 def is_deeper_than(value: Json, levels: int) -> bool:
