@@ -171,12 +171,14 @@ def test_a_tool_that_still_waits_at_the_deadline_is_abandoned(make_client: MakeC
     client = make_client(server, remaining_ms=clock, write_reserve_ms=RESERVE_MS)
     sink = Deadline(clock)
     streaming(sink, lambda: client.call_tool("who"))
-    assert sink.next()["method"] == "elicitation/create"
+    question = sink.next()
+    assert question["method"] == "elicitation/create"
     message = sink.next()
 
     assert (message["result"]["isError"], text_of(message)) == (True, "timed out")
     assert over.wait(BOUND_S)
     assert raised == [Abandoned]
+    assert respond(client, question, result=ACCEPTED).refusal == (400, -32600)
 
 
 def test_a_step_of_a_workflow_may_ask(make_client: MakeClient, streaming: Streaming) -> None:

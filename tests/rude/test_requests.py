@@ -15,7 +15,7 @@ from tests.rude.strategies import HEADER_TEXTS, METAS, VALUES, broken_bodies, wr
 from tests.rude.valid import ERAS, VALID, Params
 from tests.rude.wire import Rude, check_id
 
-EXAMPLES = 120
+EXAMPLES = 90
 HEADERS = [
     "MCP-Protocol-Version",
     "Mcp-Method",

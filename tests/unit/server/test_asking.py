@@ -272,10 +272,17 @@ def test_a_client_that_refuses_is_the_tools_failure(answer: JsonObject, told: st
         meeting(Notebook(), lambda *_: answer).ask((THOUGHT,))
 
 
-@pytest.mark.parametrize("broken", ["ask", "answered", "close"])
+@pytest.mark.parametrize("broken", ["ask", "answered"])
 def test_a_store_that_is_down_is_the_tools_failure(broken: str) -> None:
     with pytest.raises(ToolError, match="store"):
         meeting(Notebook(broken=broken), lambda *_: {"result": {}}).ask((NAME,))
+
+
+def test_an_answer_that_came_is_used_though_its_question_cannot_be_closed(caplog: pytest.LogCaptureFixture) -> None:
+    accepted: JsonObject = {"action": "accept", "content": {"name": "Kim"}}
+
+    assert meeting(Notebook(broken="close"), lambda *_: {"result": accepted}).ask((NAME,)) == [accepted]
+    assert "could not be closed" in caplog.text
 
 
 def test_nobody_waits_for_an_answer_when_nobody_waits_for_the_tool() -> None:

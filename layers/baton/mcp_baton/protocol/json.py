@@ -23,7 +23,7 @@ def dumps(value: object, *, sort_keys: bool = False) -> str:
         TypeError: the value holds something that is not JSON.
     """
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=sort_keys)
+        text = (_SORTED if sort_keys else _COMPACT).encode(value)
     except RecursionError as error:
         raise ValueError("nested too deep for JSON") from error
     try:
@@ -50,7 +50,7 @@ def loads(text: str | bytes) -> Json:
             number that is too large for a float.
     """
     try:
-        value: Json = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+        value: Json = _STRICT.decode(text if isinstance(text, str) else text.decode())
     except RecursionError as error:
         raise ValueError("nested too deep") from error
     return value
@@ -66,6 +66,12 @@ def _finite(text: str) -> float:
     if math.isinf(number):
         raise ValueError(f"{text} is too large for a number")
     return number
+
+
+# `json.dumps` and `json.loads` make one of these anew for each call that is not of the plainest kind.
+_COMPACT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_SORTED = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True)
+_STRICT = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
 
 
 def is_deeper_than(value: Json, levels: int) -> bool:

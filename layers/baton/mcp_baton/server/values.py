@@ -11,6 +11,8 @@ def to_json(value: object) -> Json:
     Raises:
         ValueError: something in it cannot be written as JSON.
     """
+    if type(value) is str:
+        return value
     try:
         text = json.dumps(value, default=_dump_special)
         made: Json = json.loads(text, parse_constant=lambda _: None)

@@ -67,10 +67,13 @@ def http_api_answer(response: HttpResponse) -> dict[str, Any]:
 
 
 def _rest(event: Mapping[str, object]) -> Incoming:
+    # API Gateway sends every header in both; what `multiValueHeaders` has need not be read twice.
+    several = _mapping(event, "multiValueHeaders")
+    single = {name: value for name, value in _mapping(event, "headers").items() if several.get(name) is None}
     return Incoming(
         method=_text(event, "httpMethod"),
         path=_rest_path(event),
-        headers={**_joined(_mapping(event, "headers")), **_joined(_mapping(event, "multiValueHeaders"))},
+        headers={**_joined(single), **_joined(several)},
         body=_body(event),
         request_context=_mapping(event, "requestContext"),
         answer=rest_answer,
