@@ -251,6 +251,10 @@ class Table:
             ExpressionAttributeValues={":status": {"S": status}},
         )
 
+    def delete(self, task_id: str, owner: str = "alice") -> None:
+        """Take a task away, as DynamoDB does some time after its lifetime is over."""
+        self.client.delete_item(TableName=self.name, Key=key_of(owner, task_id))
+
     def expire(self, task_id: str, owner: str = "alice") -> None:
         """Let a task's lifetime be over; as in DynamoDB, the item stays for a while."""
         self.replace({**self.item(task_id, owner), "expires_at": {"N": "1"}})
@@ -283,14 +287,18 @@ class Script:
     Attributes:
         called: The tools that were called, in order.
         errors: Tools that fail, and with what.
+        meanwhile: What happens, once, while a tool runs.
     """
 
     called: list[str] = field(default_factory=list)
     errors: dict[str, str] = field(default_factory=dict)
+    meanwhile: dict[str, Callable[[], object]] = field(default_factory=dict)
 
     def play[Value](self, tool: str, value: Value) -> Value:
-        """Note a call, and fail if it is to fail."""
+        """Note a call, let happen what is to happen, and fail if it is to fail."""
         self.called.append(tool)
+        if tool in self.meanwhile:
+            self.meanwhile.pop(tool)()
         if tool in self.errors:
             raise ToolError(self.errors[tool])
         return value

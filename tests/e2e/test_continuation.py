@@ -1,5 +1,6 @@
 """`tools/call` with a task: the call is made as ever, and recorded where it fits (contract section 5)."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,12 +14,17 @@ from tests.e2e.support import Answer, Client, Era, Table, related
 NOBODYS = new_task_id(0)
 
 
-def letters_server() -> Server:
-    """Steps `a1`, `b1`, `a2` with the tools `a`, `b`, `a`; each fails when its text is `fail`."""
+def letters_server(meanwhile: dict[str, Callable[[], object]] | None = None) -> Server:
+    """Steps `a1`, `b1`, `a2` with the tools `a`, `b`, `a`; each fails when its text is `fail`.
+
+    What is to happen `meanwhile` happens, once, while a tool is called with that text.
+    """
     server = Server("letters")
 
     def say(text: str) -> str:
         """Say a text."""
+        if meanwhile and text in meanwhile:
+            meanwhile.pop(text)()
         if text == "fail":
             raise ToolError("cannot say that")
         return text
@@ -201,6 +207,60 @@ def test_a_task_is_named_by_either_key_or_by_both_alike(make_client: MakeClient,
     standard = {RELATED_TASK_KEY: {"taskId": task}}
     for meta in ({TASK_ID_KEY: task}, standard, {TASK_ID_KEY: task, **standard}):
         assert client.call_tool("b", {"text": "x"}, meta=meta).meta["recorded"] is True
+
+
+def test_a_step_that_another_call_takes_meanwhile_is_left_to_it(make_client: MakeClient) -> None:
+    meanwhile: dict[str, Callable[[], object]] = {}
+    client = make_client(letters_server(meanwhile))
+    task = client.get_prompt("flow").task_id
+    meanwhile["outer"] = lambda: say(client, task, "a:inner")
+    [answer] = say(client, task, "a:outer")
+    assert answer.meta["recorded"] is True
+    assert results(client, task) == {"a1": "inner", "a2": "outer"}
+    assert statuses(client, task) == ["completed", "pending", "completed"]
+
+
+def test_a_pause_that_another_call_causes_meanwhile_is_left_alone(make_client: MakeClient) -> None:
+    meanwhile: dict[str, Callable[[], object]] = {}
+    client = make_client(letters_server(meanwhile))
+    task = client.get_prompt("flow").task_id
+    meanwhile["outer"] = lambda: say(client, task, "b:fail")
+    [answer] = say(client, task, "a:outer")
+    assert answer.statuses == ["completed", "failed", "pending"]
+    assert answer.meta["pause_reason"]["failedStep"] == "b1"
+    assert client.variables(task)["_workflow.pause_reason"]["failedStep"] == "b1"
+
+
+@pytest.mark.parametrize("how", ["cancelled", "completed"])
+def test_a_task_that_ends_meanwhile_stays_as_it_ended(
+    make_client: MakeClient, era: Era, table: Table, how: str
+) -> None:
+    meanwhile: dict[str, Callable[[], object]] = {}
+    client = make_client(letters_server(meanwhile), era=era)
+    task = client.get_prompt("flow").task_id
+    ended: list[Any] = []
+
+    def end() -> None:
+        client.task("cancel", task, **({"result": {}} if how == "completed" else {}))
+        ended.append(table.item(task))
+
+    meanwhile["outer"] = end
+    [answer] = say(client, task, "b:outer")
+    assert answer.result["content"] == [{"type": "text", "text": "outer"}]
+    assert (answer.meta["recorded"], answer.meta["task_status"]) == (False, how)
+    assert [table.item(task)] == ended
+
+
+@pytest.mark.parametrize("how", ["expires", "vanishes"])
+def test_a_task_that_is_gone_meanwhile_is_unknown(make_client: MakeClient, table: Table, how: str) -> None:
+    meanwhile: dict[str, Callable[[], object]] = {}
+    client = make_client(letters_server(meanwhile))
+    task = client.get_prompt("flow").task_id
+    meanwhile["outer"] = lambda: table.expire(task) if how == "expires" else table.delete(task)
+    [answer] = say(client, task, "b:outer")
+    [unknown] = say(client, NOBODYS, "b:outer")
+    assert answer.body.replace(task, "ID") == unknown.body.replace(NOBODYS, "ID")
+    assert table.items == [] or table.item(task)["version"] == {"N": "2"}
 
 
 @pytest.mark.parametrize("how", ["cancelled", "completed"])

@@ -21,7 +21,7 @@ from tests.e2e.race_worker import STEPS, call_together, steps_server
 from tests.e2e.support import BOUND_S, Answer, Client, Clock, Table, begin
 
 ROUNDS = 20
-FEWER_ROUNDS = 6
+FEWER_ROUNDS = 5
 PROCESSES = 4
 ROOT = Path(__file__).parents[2]
 

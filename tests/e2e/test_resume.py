@@ -259,6 +259,25 @@ def test_a_step_that_an_operator_skipped_is_not_run_and_does_not_count(make_clie
     assert "_workflow.pause_reason" not in client.variables(task)
 
 
+def test_a_step_that_a_call_completes_while_the_resume_fails_at_it_stays_completed(make_client: MakeClient) -> None:
+    script = Script(errors={"refund": "no"})
+    client = make_client(orders_server(script))
+    task = client.get_prompt("refund_order", {"order_id": "A-17"}).task_id
+
+    def beside() -> None:
+        script.errors = {}
+        assert client.call_tool("refund", {"order_id": "by", "amount": 1.0}, task=task).meta["recorded"] is True
+        script.errors = {"refund": "no"}
+
+    script.meanwhile["refund"] = beside
+    answer = client.get_prompt("refund_order", task=task)
+    assert answer.statuses == ["completed", "completed", "pending"]
+    assert "pause_reason" not in answer.meta
+    variables = client.variables(task)
+    assert variables["_workflow.result.refund"] == "by: 1.0"
+    assert "_workflow.pause_reason" not in variables
+
+
 def test_a_task_may_be_named_by_the_standard_key(make_client: MakeClient, era: Era) -> None:
     script = Script(errors={"refund": "no"})
     client = make_client(orders_server(script), era=era)

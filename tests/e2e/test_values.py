@@ -4,8 +4,6 @@ import base64
 import random
 from typing import Any
 
-import pytest
-
 from mcp_baton import Argument, Context, Server, Step, ToolError, Workflow, prompt_arg, step_output
 from mcp_baton.protocol.json import dumps
 from tests.e2e.conftest import MakeClient
@@ -78,35 +76,54 @@ def same(one: Any, other: Any) -> bool:
     return repr(one) == repr(other)
 
 
-@pytest.mark.parametrize("value", EXACT, ids=lambda value: ascii(value)[:20])
-def test_a_value_survives_from_tool_to_task_and_to_the_next_tool(make_client: MakeClient, era: Era, value: Any) -> None:
-    client = make_client(returning(value), era=era)
-    task = client.get_prompt("flow").task_id
-    variables = client.variables(task)
-    assert same(variables["_workflow.result.s0"], value)
-    assert same(variables["_workflow.result.echo"], value)
+def results(variables: dict[str, Any]) -> list[Any]:
+    """The results of the steps `s0`, `s1`, …"""
+    return [variables[f"_workflow.result.s{place}"] for place in range(len(EXACT))]
 
 
-@pytest.mark.parametrize("value", EXACT, ids=lambda value: ascii(value)[:20])
-def test_a_value_survives_a_continuation_a_completion_and_a_variable(make_client: MakeClient, value: Any) -> None:
-    server = returning(value)
+def test_a_value_survives_from_tool_to_task_in_a_run(make_client: MakeClient, era: Era) -> None:
+    client = make_client(returning(*EXACT), era=era)
+    variables = client.variables(client.get_prompt("flow").task_id)
+    for kept, value in zip(results(variables), EXACT, strict=True):
+        assert same(kept, value)
+
+
+def test_a_value_survives_from_one_tool_to_the_next(make_client: MakeClient) -> None:
+    client = make_client(returning(EXACT))
+    variables = client.variables(client.get_prompt("flow").task_id)
+    assert same(variables["_workflow.result.echo"], EXACT)
+
+
+def test_a_value_survives_from_tool_to_task_in_a_continuation(make_client: MakeClient) -> None:
+    client = make_client(returning(*EXACT), remaining_ms=(clock := Clock()))
+    task = begin(client, clock)
+    assert all(client.call_tool(f"t{place}", task=task).meta["recorded"] for place in range(len(EXACT)))
+    for kept, value in zip(results(client.variables(task)), EXACT, strict=True):
+        assert same(kept, value)
+
+
+def test_a_value_survives_in_a_variable_that_a_tool_sets(make_client: MakeClient) -> None:
+    server = returning("")
 
     @server.tool
     def keep(ctx: Context) -> bool:
         assert ctx.task is not None
         before = ctx.task.get("kept", "nothing")
-        ctx.task["kept"] = value
-        return same(before, value)
+        ctx.task["kept"] = EXACT
+        return same(before, EXACT)
 
     client = make_client(server, remaining_ms=(clock := Clock()))
     task = begin(client, clock)
-    client.call_tool("t0", task=task)
     assert [client.call_tool("keep", task=task).result["content"][0]["text"] for _ in "ab"] == ["false", "true"]
-    variables = client.variables(task)
-    assert same(variables["_workflow.result.s0"], value)
-    assert same(variables["kept"], value)
-    client.task("cancel", task, result={"value": value})
-    assert same(client.task("result", task).result["result"], {"value": value})
+    assert same(client.variables(task)["kept"], EXACT)
+
+
+def test_a_value_survives_in_the_result_that_a_client_completes_with(make_client: MakeClient, era: Era) -> None:
+    client = make_client(returning(""), era=era, remaining_ms=(clock := Clock()))
+    task = begin(client, clock)
+    client.task("cancel", task, result={"values": EXACT})
+    assert same(client.in_era("2025").task("result", task).result["result"], {"values": EXACT})
+    assert same(client.in_era("2026").task("get", task).result["result"], {"values": EXACT})
 
 
 def test_a_value_that_was_stored_binds_in_a_resume_exactly(make_client: MakeClient) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mcp_baton.protocol.json import Json
+from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server import beside
 from mcp_baton.server.beside import Deserted, Mailbox, Raised, Returned, TimedOut, run_beside
 
@@ -24,6 +24,7 @@ class Ear:
     """A client that hears what is said, and does what the test wants when it does."""
 
     heard: list[tuple[str, dict[str, Json]]] = field(default_factory=list)
+    asked: list[tuple[str, str, JsonObject]] = field(default_factory=list)
     quiet: int = 0
     gone: bool = False
     on_notify: Callable[[], None] = lambda: None
@@ -32,6 +33,9 @@ class Ear:
     def notify(self, method: str, params: dict[str, Json]) -> None:
         self.heard.append((method, params))
         self.on_notify()
+
+    def request(self, identifier: str, method: str, params: JsonObject) -> None:
+        self.asked.append((identifier, method, params))
 
     def keep_alive(self) -> None:
         self.quiet += 1

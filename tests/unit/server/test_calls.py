@@ -17,9 +17,12 @@ from mcp_baton.protocol.envelope import RELATED_TASK_KEY, Envelope, Era
 from mcp_baton.protocol.http import StreamSink
 from mcp_baton.protocol.json import Json
 from mcp_baton.protocol.jsonrpc import Request
+from mcp_baton.protocol.state import Seal
+from mcp_baton.server.asking import Nobody
+from mcp_baton.server.beside import Mailbox
 from mcp_baton.server.call import Call
 from mcp_baton.server.calls import Caller, Unreadable, messages_of
-from mcp_baton.server.functions import Prompt, Resource, Tool
+from mcp_baton.server.functions import Labels, Prompt, Resource, Tool
 from mcp_baton.server.host import ServerHost, find_resource
 from mcp_baton.server.prompt_calls import get_prompt
 from mcp_baton.server.reply import Reply
@@ -37,6 +40,7 @@ class Line:
     left_ms: Callable[[], int | None] = lambda: None
     sent: list[bytes] = field(default_factory=list)
     request_id: str = "r-1"
+    can_stream: bool = True
 
     def remaining_ms(self) -> int | None:
         return self.left_ms()
@@ -59,13 +63,17 @@ class Line:
 ENVELOPE = Envelope(Era.STATELESS, "2026-07-28", {}, {}, "t", None)
 
 
+def nobody(_mailbox: Mailbox, _waited_for: Callable[[], bool]) -> Nobody:
+    return Nobody("this is a test")
+
+
 def caller(line: Line | None = None, reserve_ms: int = 5_000) -> Caller:
     exchange = line or Line()
-    return Caller(exchange, ENVELOPE, Reply(exchange, streams=True), "kim", reserve_ms)
+    return Caller(exchange, ENVELOPE, Reply(exchange, streams=True), "kim", reserve_ms, nobody)
 
 
 def called(function: Callable[..., object], **arguments: Json) -> Outcome:
-    return caller().call_tool(Tool(function, "do", None, None), arguments)
+    return caller().call_tool(Tool(function, "do", Labels()), arguments)
 
 
 def returning(value: object, annotation: Any = Any) -> Callable[[], object]:
@@ -167,7 +175,7 @@ def test_a_tool_gets_its_context_and_its_tasks_variables() -> None:
         return [ctx.owner, ctx.request_id]
 
     variables = TaskVariables({})
-    outcome = caller().call_tool(Tool(do, "do", None, None), {"name": "x"}, variables)
+    outcome = caller().call_tool(Tool(do, "do", Labels()), {"name": "x"}, variables)
 
     assert outcome == Succeeded(["kim", "r-1"])
     assert variables.changed == {"seen": "x"}
@@ -192,7 +200,7 @@ def test_a_tool_whose_time_is_over_times_out_and_can_change_nothing_more() -> No
 
     variables = TaskVariables({})
     line = Line(left_ms=lambda: 5_000 if started.is_set() else 5_010)
-    outcome = caller(line).call_tool(Tool(slow, "slow", None, None), {}, variables)
+    outcome = caller(line).call_tool(Tool(slow, "slow", Labels()), {}, variables)
     release.set()
 
     assert outcome == Failed("timed out")
@@ -218,7 +226,7 @@ def test_the_write_reserve_is_kept_back() -> None:
 
 
 def resource(function: Callable[..., object], uri: str = "docs://x", mime_type: str | None = None) -> Resource:
-    return Resource(uri, function, "docs", None, None, mime_type)
+    return Resource(uri, function, "docs", Labels(), mime_type)
 
 
 @pytest.mark.parametrize(
@@ -276,7 +284,7 @@ HELLO = {"role": "user", "content": {"type": "text", "text": "hello"}}
 )
 def test_a_prompt_yields_texts_or_messages(returned: object, messages: list[Json]) -> None:
     assert messages_of(returned) == messages
-    assert caller().messages(Prompt(returning(returned), "p", None, None), {}) == messages
+    assert caller().messages(Prompt(returning(returned), "p", Labels()), {}) == messages
 
 
 @pytest.mark.parametrize(
@@ -289,7 +297,7 @@ def test_a_prompt_that_yields_something_else_is_a_protocol_error(returned: objec
 
 def test_a_prompt_that_raises_is_unreadable() -> None:
     with pytest.raises(Unreadable, match="broken"):
-        caller().messages(Prompt(raising(RuntimeError("broken")), "p", None, None), {})
+        caller().messages(Prompt(raising(RuntimeError("broken")), "p", Labels()), {})
 
 
 def call(
@@ -302,7 +310,18 @@ def call(
     exchange = line or Line()
     envelope = Envelope(Era.STATELESS, "2026-07-28", meta or {}, {}, "t", None)
     reply = Reply(exchange, streams=True)
-    return Call(server, None, Settings(), Request(1, method, params), envelope, "kim", exchange, reply)
+    return Call(
+        server=server,
+        store=None,
+        settings=Settings(),
+        request=Request(1, method, params),
+        envelope=envelope,
+        owner="kim",
+        exchange=exchange,
+        reply=reply,
+        seal=Seal(b"k" * 32),
+        headers={},
+    )
 
 
 @pytest.fixture
@@ -431,5 +450,5 @@ def test_asynchronous_tools_report_while_they_run() -> None:
         await ctx.report_progress(2)
         return 3
 
-    assert caller(line).call_tool(Tool(do, "do", None, None), {}) == Succeeded(3)
+    assert caller(line).call_tool(Tool(do, "do", Labels()), {}) == Succeeded(3)
     assert line.progress == [1, 2]

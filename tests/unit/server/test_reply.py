@@ -17,6 +17,7 @@ class Line:
     opened: list[tuple[int, Mapping[str, str]]] = field(default_factory=list)
     sent: list[bytes] = field(default_factory=list)
     request_id: str = "r-1"
+    can_stream: bool = True
 
     def remaining_ms(self) -> int | None:
         return None

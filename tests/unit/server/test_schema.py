@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from pydantic import AfterValidator, BaseModel, Field, ValidationError
 
 from mcp_baton import Context
-from mcp_baton.server.functions import Tool
+from mcp_baton.server.functions import Labels, Tool
 from mcp_baton.server.schema import InvalidArguments
 from mcp_baton.server.values import to_json
-from mcp_baton.workflow.run import Mismatch
+from mcp_baton.workflow.run import Mismatch, Succeeded
 
 
 class Line(BaseModel):
@@ -61,7 +61,7 @@ NO_TAGS: Any = Field(default_factory=list, max_length=3)
 
 
 def tool(function: Callable[..., object]) -> Tool:
-    return Tool(function, "do", None, None)
+    return Tool(function, "do", Labels())
 
 
 def refused(function: Callable[..., object], arguments: dict[str, Any]) -> Mismatch:
@@ -371,10 +371,10 @@ def test_a_value_is_dumped_and_wrapped_unless_it_is_an_object(
     made = returning(annotation)
     assert made.output is not None
 
-    dumped = made.value(returned)
+    dumped = made.outcome(returned)
     result = made.result(dumped)
 
-    assert repr(dumped) == repr(value)
+    assert repr(dumped.value) == repr(value)
     assert result["structuredContent"] == (structured if structured is not None else {"result": value})
     assert made.output.json_schema["type"] == "object"
     assert "title" not in made.output.json_schema
@@ -403,8 +403,8 @@ def test_a_function_that_declares_nothing_has_no_output_schema(annotation: Any) 
 
     assert made.output is None
     assert "outputSchema" not in made.definition
-    assert made.result({"a": 1}) == {"content": [{"type": "text", "text": '{"a":1}'}]}
-    assert made.result(None) == {"content": []}
+    assert made.result(Succeeded({"a": 1})) == {"content": [{"type": "text", "text": '{"a":1}'}]}
+    assert made.result(Succeeded(None)) == {"content": []}
 
 
 @pytest.mark.parametrize(
@@ -413,7 +413,7 @@ def test_a_function_that_declares_nothing_has_no_output_schema(annotation: Any) 
 )
 def test_a_value_that_is_not_what_is_declared_is_refused(annotation: Any, returned: object) -> None:
     with pytest.raises(ValueError, match=r"."):
-        returning(annotation).value(returned)
+        returning(annotation).outcome(returned)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from pydantic import Field
 
 from mcp_baton import Argument, Context, RegistrationError, Server, Step, Workflow, WorkflowError
-from mcp_baton.server.functions import Tool, definition_of_prompt
+from mcp_baton.server.functions import Labels, Tool, definition_of_prompt
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def test_a_tool_is_published_with_and_without_parentheses_and_returned_unchanged
     assert server.tool(name="other", title="Another", description="Else.")(bare) is bare
 
     assert [tool.definition.get("name") for tool in server.tools.values()] == ["bare", "called", "other"]
-    assert [tool.description for tool in server.tools.values()] == ["Fetch one order.", "Wait.", "Else."]
+    assert [tool.labels.description for tool in server.tools.values()] == ["Fetch one order.", "Wait.", "Else."]
     assert [tool.signature.is_async for tool in server.tools.values()] == [False, True, False]
     assert server.tools["other"].definition["title"] == "Another"
 
@@ -106,16 +106,16 @@ async def sell_later(count: int, sku: str) -> int:
     ],
 )
 def test_whatever_can_be_called_can_be_a_tool(function: Any, description: str, is_async: bool) -> None:
-    tool = Tool(function, "sell", None, None)
+    tool = Tool(function, "sell", Labels())
 
-    assert (tool.description, tool.signature.is_async) == (description, is_async)
+    assert (tool.labels.description, tool.signature.is_async) == (description, is_async)
     assert tool.input.json_schema["properties"] == {"sku": {"type": "string"}}
     assert tool.input.json_schema["required"] == ["sku"]
     assert tool.input.bind({"sku": "abc"})["sku"] == "abc"
 
 
 def test_a_partials_keyword_is_an_optional_argument() -> None:
-    tool = Tool(functools.partial(sell, sku="abc"), "sell", None, None)
+    tool = Tool(functools.partial(sell, sku="abc"), "sell", Labels())
 
     assert tool.signature.required == {"count"}
     assert tool.input.json_schema["properties"]["sku"] == {"default": "abc", "type": "string"}
@@ -227,7 +227,7 @@ def test_resources_are_shown_by_what_they_stand_for(server: Server) -> None:
 
 
 def test_a_prompts_arguments_come_from_its_signature(server: Server) -> None:
-    @server.prompt
+    @server.prompt(title="Ask")
     def ask(
         ctx: Context,
         name: Annotated[str, Field(description="Whom to ask")],
@@ -240,7 +240,7 @@ def test_a_prompts_arguments_come_from_its_signature(server: Server) -> None:
 
     made = server.prompts["ask"]
 
-    assert definition_of_prompt("ask", "Ask", made.description, made.arguments) == {
+    assert definition_of_prompt("ask", made.labels, made.arguments) == {
         "name": "ask",
         "title": "Ask",
         "description": "Ask somebody.",

@@ -75,7 +75,11 @@ def test_names_of_the_engine_and_names_that_are_none_are_refused(name: str) -> N
     assert (variables.changed, variables.removed) == ({}, frozenset())
 
 
-@pytest.mark.parametrize("value", [math.nan, {"a": [math.inf]}, {1, 2}, object(), b"x", {("a",): 1}], ids=repr)
+@pytest.mark.parametrize(
+    "value",
+    [math.nan, {"a": [math.inf]}, {1, 2}, object(), b"x", {("a",): 1}],
+    ids=["NaN", "infinity", "set", "object", "bytes", "tuple as a key"],
+)
 def test_a_value_that_is_not_json_is_refused_by_name(value: Any) -> None:
     variables = TaskVariables({})
 

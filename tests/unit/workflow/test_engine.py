@@ -311,6 +311,31 @@ def test_a_checkpoint_that_was_lost_is_written_with_the_rest(store: DynamoDBTask
     assert [[write.name for write in batch.steps] for batch in recording.batches] == [["a"], ["a", "b"]]
 
 
+def test_what_a_checkpoint_has_written_is_not_written_again(store: DynamoDBTaskStore) -> None:
+    """A continuation may have changed the variable by the time of the next write."""
+    recording: RecordingStore
+
+    def set_color(_arguments: JsonObject, variables: TaskVariables | None) -> Outcome:
+        assert variables is not None
+        variables["color"] = "red"
+        return Succeeded(None)
+
+    def change_meanwhile(_arguments: JsonObject, variables: TaskVariables | None) -> Outcome:
+        assert variables is not None
+        assert variables["color"] == "red"
+        store.record(store.get(OWNER, recording.created[0].task_id), Batch(variables={"color": "blue"}))
+        return Succeeded(None)
+
+    host = ScriptedHost({"set": set_color, "meanwhile": change_meanwhile})
+    recording = RecordingStore(store, host)
+    steps = workflow(Step("a", tool="set", checkpoint=True), Step("b", tool="meanwhile"))
+
+    run = Engine(host, recording).start(steps, INVOCATION)
+
+    assert run.persisted
+    assert stored(store, run).variables["color"] == "blue"
+
+
 BROKEN = [RuntimeError("secret detail"), KeyError("x"), ResourceUnavailable("odd"), RecursionError()]
 
 
