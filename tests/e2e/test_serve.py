@@ -19,6 +19,9 @@ from botocore.awsrequest import AWSPreparedRequest
 from botocore.compat import HTTPHeaders
 
 from mcp_baton.local.embedded import EmbeddedEngine
+from mcp_baton.protocol.envelope import REVISION_WITHOUT_HEADER
+from mcp_baton.protocol.jsonrpc import Request
+from tests.wire.tap import TAP, paired
 
 BOUND_S = 60
 SERVED = f"{Path(__file__).with_name('served.py')}:server"
@@ -39,7 +42,9 @@ class Baton:
     def call(self, method: str, headers: dict[str, str] | None = None, **params: Any) -> Any:
         """A request's result."""
         message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        return self.client.post("/mcp", json=message, headers=headers).raise_for_status().json()["result"]
+        answer: dict[str, Any] = self.client.post("/mcp", json=message, headers=headers).raise_for_status().json()
+        TAP.judge(paired(answer, Request(1, method, params), REVISION_WITHOUT_HEADER))
+        return answer["result"]
 
     def tool(self, name: str, headers: dict[str, str] | None = None) -> Any:
         """The structured value of a tool without arguments."""
