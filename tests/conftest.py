@@ -12,12 +12,34 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.wire.tap import TAP
+
 # A busy machine is slow at drawing examples; that is no finding. A failing example is printed with what reproduces it.
 settings.register_profile("baton", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("baton")
 
 MINISTACK = Path(__file__).parent / "ministack"
 READY_WITHIN_S = 60.0
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtestloop(session: pytest.Session) -> Iterator[None]:
+    """While tests run, every message of a server in this process is held against the official definitions."""
+    with pytest.MonkeyPatch.context() as patch:
+        TAP.install(patch)
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Fail a test during which, or during whose setup, a message was not what its revision says."""
+    try:
+        result = yield
+    finally:
+        wrong = TAP.take()
+    if wrong:
+        pytest.fail("the server sent what is not MCP:\n" + "\n\n".join(wrong), pytrace=False)
+    return result
 
 
 @pytest.fixture(scope="session")

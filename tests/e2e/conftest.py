@@ -1,6 +1,7 @@
 """The handler over every engine."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import count
@@ -12,12 +13,15 @@ from mcp_baton import Server
 from mcp_baton.aws import dynamodb_store, handler
 from mcp_baton.local.dynamodb import create_table, embedded_client, http_client
 from mcp_baton.settings import Settings
-from tests.e2e.support import Client, Era, Table
+from mcp_baton.transport.stream import stream_opener
+from tests.e2e.support import Answer, Client, Era, Sink, Table
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 TABLES = count(1)
+
+type Streaming = Callable[[Sink, Callable[[], Answer]], Future[Answer]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,3 +127,18 @@ def requests(engine: Engine, table: Table) -> Iterator[Requests]:
     engine.client.meta.events.register("before-send.dynamodb", noted.note)
     yield noted
     engine.client.meta.events.unregister("before-send.dynamodb", noted.note)
+
+
+@pytest.fixture
+def streaming() -> Iterator[Streaming]:
+    """Sends a request whose answer goes to a sink, and does not wait for it."""
+    with ThreadPoolExecutor(4) as pool:
+
+        def send(sink: Sink, request: Callable[[], Answer]) -> Future[Answer]:
+            def streamed() -> Answer:
+                stream_opener.set(sink.open)
+                return request()
+
+            return pool.submit(streamed)
+
+        yield send

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Literal
 
 from mcp_baton import ToolError
@@ -165,13 +166,19 @@ class Client:
             return Answer(200, {}, "")
         return Answer(response["statusCode"], response["headers"], response["body"])
 
-    def request(self, method: str, params: JsonDict | None = None, meta: JsonDict | None = None) -> Answer:
-        """Send a request in the client's era."""
+    def request(
+        self,
+        method: str,
+        params: JsonDict | None = None,
+        meta: JsonDict | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """Send a request in the client's era; `headers` are more than those that the era wants."""
         sent = {**(params or {})}
         if meta or self.era == "2026":
             sent["_meta"] = {**self._own_meta(), **(meta or {})}
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": sent})
-        return self.post(body, self._headers(method, sent))
+        return self.post(body, {**self._headers(method, sent), **(headers or {})})
 
     def get_prompt(
         self, name: str, arguments: JsonDict | None = None, *, task: str | None = None, meta: JsonDict | None = None
@@ -307,3 +314,30 @@ class Script:
         """The calls since the last look."""
         taken, self.called = self.called, []
         return taken
+
+
+class Sink:
+    """The client's end of a stream: each message can be had as soon as it was written."""
+
+    def __init__(self) -> None:
+        self._messages: SimpleQueue[JsonDict] = SimpleQueue()
+
+    def open(self, status: int, headers: Mapping[str, str]) -> "Sink":
+        """Begin the answer."""
+        assert status == 200
+        assert headers["Content-Type"] == "text/event-stream"
+        return self
+
+    def write(self, data: bytes) -> None:
+        """Take what was sent."""
+        for message in events_in(data.decode()):
+            self._messages.put(message)
+
+    def next(self) -> JsonDict:
+        """The next message, as soon as it is there."""
+        return self._messages.get(timeout=BOUND_S)
+
+    def next_told(self) -> JsonDict:
+        """The params of the next message, a notification."""
+        params: JsonDict = self.next()["params"]
+        return params

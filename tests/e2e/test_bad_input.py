@@ -142,7 +142,18 @@ def test_an_unknown_method_is_no_method(client: Client, era: Era, method: str) -
         {RELATED_TASK_KEY: {"taskId": ""}},
         {TASK_ID_KEY: NOBODYS, RELATED_TASK_KEY: {"taskId": OTHER}},
     ],
-    ids=str,
+    ids=[
+        "number",
+        "empty",
+        "list",
+        "object",
+        "switch",
+        "related text",
+        "related empty",
+        "related number",
+        "related empty id",
+        "two tasks",
+    ],
 )
 @pytest.mark.parametrize(
     ("method", "params"),

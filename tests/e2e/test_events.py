@@ -30,7 +30,7 @@ OUTCOMES: Mapping[str, Mapping[str, object]] = {
     },
     "initialized-notification": {"status": 202, "body": ""},
     "discover-2026": {
-        "result/supportedVersions": ["2026-07-28"],
+        "result/supportedVersions": ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"],
         "result/capabilities/extensions": {"io.modelcontextprotocol~tasks": {}},
         "result/resultType": "complete",
     },

@@ -339,22 +339,20 @@ def test_a_handler_that_fails_is_a_bad_gateway(
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
 
 
-def test_a_stream_whose_handler_fails_breaks_off(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stream_whose_application_fails_breaks_off_and_is_logged_once(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
     def app(request: HttpRequest, exchange: Exchange) -> None:
         exchange.open_stream(200, {}).write(b"begun")
+        raise LookupError("after the stream began")
 
-    whole = adapted(app)
-
-    def handler(event: dict[str, object], context: object) -> dict[str, object]:
-        whole(event, context)
-        raise LookupError("after the stream")
-
-    with closing(connect(serve(handler))) as client:
+    with closing(connect(serve(adapted(app)))) as client:
         client.request("POST", "/mcp")
         response = client.getresponse()
         with pytest.raises(IncompleteRead) as caught:
             response.read()
         assert caught.value.partial == b"begun"
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
 
 
 def test_the_answers_own_framing_headers_give_way_to_the_servers(serve: Serve) -> None:

@@ -29,9 +29,9 @@ class Context:
         return 30_000
 
 
-def block(language: str) -> str:
-    """The README's first code block in this language."""
-    found = re.search(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+def block(language: str, page: str = README) -> str:
+    """A page's first code block in this language; the README's unless another is given."""
+    found = re.search(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert found is not None
     return found[1]
 
@@ -63,6 +63,19 @@ def test_the_server_in_twenty_lines_pauses_with_the_handoff_that_is_shown(tmp_pa
     assert prompt["messages"][-1]["content"]["text"] == block("text").rstrip("\n")
     assert prompt["_meta"]["pause_reason"]["missingFields"] == ["reader"]
     assert [step["status"] for step in prompt["_meta"]["steps"]] == ["completed", "pending"]
+
+
+def test_the_server_on_the_page_about_tools_registers_what_it_shows(tmp_path: Path) -> None:
+    file = tmp_path / "tools_server.py"
+    file.write_text(block("python", (ROOT / "docs" / "tools.md").read_text()))
+
+    server = load(str(file), Server)
+
+    assert list(server.tools) == ["refund", "chart"]
+    assert server.tools["refund"].definition["annotations"] == {"destructiveHint": True}
+    assert server.tools["chart"].mirrored == {("region",): "mcp-param-region"}
+    assert list(server.completions) == [("docs://{topic}", "topic")]
+    assert get_prompt(server, "greeting", {"name": "Kim"})["messages"][1]["role"] == "assistant"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

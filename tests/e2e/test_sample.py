@@ -10,6 +10,7 @@ import orders
 import sales
 from mcp_baton import Context, ToolError
 from mcp_baton.protocol.envelope import Envelope, Era
+from mcp_baton.server.asking import Nobody
 from mcp_baton.server.context import Scope
 
 FUNCTION = Path(__file__).parents[2] / "functions" / "mcp"
@@ -25,8 +26,8 @@ print(*(name for name in sys.argv[2:] if name in sys.modules))
 @pytest.fixture
 def context() -> Context:
     """The context of a call that nobody listens to."""
-    envelope = Envelope(Era.HANDSHAKE, "2025-11-25", {}, {}, None, None)
-    return Context(Scope("request", None, envelope, lambda: None, lambda _method, _params: None))
+    envelope, nobody = Envelope(Era.HANDSHAKE, "2025-11-25", {}, {}, None, None), Nobody("nobody is there")
+    return Context(Scope("request", None, envelope, lambda: None, lambda _method, _params: None, nobody))
 
 
 def test_importing_the_sample_defines_it_and_does_nothing_slow() -> None:

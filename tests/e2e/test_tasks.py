@@ -194,7 +194,9 @@ def test_tasks_list_goes_on_from_its_cursor_and_no_task_is_left_out_or_repeated(
     assert "nextCursor" not in second
 
 
-@pytest.mark.parametrize("cursor", ["nonsense", "", 5, {"a": 1}, NOBODYS])
+@pytest.mark.parametrize(
+    "cursor", ["nonsense", "", 5, {"a": 1}, NOBODYS], ids=["text", "empty", "number", "object", "a task's id"]
+)
 def test_a_cursor_that_no_list_gave_out_is_refused(make_client: MakeClient, cursor: Any) -> None:
     assert make_client(flow_server()).request("tasks/list", {"cursor": cursor}).refusal == (200, -32602)
 

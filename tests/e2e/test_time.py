@@ -1,9 +1,8 @@
 """What happens while a step runs, and when the function's time runs out (contract section 3)."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from queue import SimpleQueue
+from collections.abc import Callable
+from contextlib import suppress
 from threading import Event
 from typing import Any
 
@@ -12,39 +11,11 @@ import pytest
 from mcp_baton import Context, Server, Step, Workflow
 from mcp_baton.exceptions import Abandoned
 from mcp_baton.protocol.http import ClientGone
-from mcp_baton.transport.stream import stream_opener
-from tests.e2e.conftest import MakeClient
-from tests.e2e.support import BOUND_S, Answer, Client, Clock, Era, JsonDict, Table, events_in
+from tests.e2e.conftest import MakeClient, Streaming
+from tests.e2e.support import BOUND_S, Client, Clock, Era, Sink, Table
 
 RESERVE_MS = 5_000
 LISTENING = {"progressToken": "t"}
-
-
-class Sink:
-    """The client's end of a stream: each message can be had as soon as it was written."""
-
-    def __init__(self) -> None:
-        self._messages: SimpleQueue[JsonDict] = SimpleQueue()
-
-    def open(self, status: int, headers: Mapping[str, str]) -> "Sink":
-        """Begin the answer."""
-        assert status == 200
-        assert headers["Content-Type"] == "text/event-stream"
-        return self
-
-    def write(self, data: bytes) -> None:
-        """Take what was sent."""
-        for message in events_in(data.decode()):
-            self._messages.put(message)
-
-    def next(self) -> JsonDict:
-        """The next message, as soon as it is there."""
-        return self._messages.get(timeout=BOUND_S)
-
-    def next_told(self) -> JsonDict:
-        """The params of the next message, a notification."""
-        params: JsonDict = self.next()["params"]
-        return params
 
 
 class Gone(Sink):
@@ -53,24 +24,6 @@ class Gone(Sink):
     def write(self, data: bytes) -> None:
         """Nobody is there."""
         raise ClientGone(f"{len(data)} bytes were not sent")
-
-
-@pytest.fixture
-def streaming() -> Iterator[Callable[[Sink, Callable[[], Answer]], "Future[Answer]"]]:
-    """Sends a request whose answer goes to a sink, and does not wait for it."""
-    with ThreadPoolExecutor(1) as pool:
-
-        def send(sink: Sink, request: Callable[[], Answer]) -> "Future[Answer]":
-            def streamed() -> Answer:
-                stream_opener.set(sink.open)
-                return request()
-
-            return pool.submit(streamed)
-
-        yield send
-
-
-type Streaming = Callable[[Sink, Callable[[], Answer]], Future[Answer]]
 
 
 def one_step(server: Server, tool: str) -> None:
@@ -198,8 +151,10 @@ class Stuck:
             self.raised = error
             raise
         finally:
-            if variables is not None:
-                variables["late"] = True
+            # Kept from before, and closed with the context.
+            with suppress(Abandoned):
+                if variables is not None:
+                    variables["late"] = True
             self.ended.set()
         return "late"
 

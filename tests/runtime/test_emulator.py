@@ -19,7 +19,7 @@ from tests.runtime.conftest import FUNCTIONS, Start
 from tests.runtime.delivery import PATIENCE_S
 
 _ARCHITECTURE = {"x86_64": "x86_64", "aarch64": "arm64"}
-_GET_IT = "uv sync --project tests/runtime/rie"
+_GET_IT = "uv sync --project tests/sam --frozen"
 
 type Invoke = Any
 """`invoke(handler, *events)`: the bytes that each event was answered with."""
@@ -30,7 +30,7 @@ def emulator() -> Path:
     """The emulator's binary. Its absence is a failure in CI."""
     name = f"aws-lambda-rie-{_ARCHITECTURE.get(platform.machine(), platform.machine())}"
     found = sorted(
-        (Path(__file__).parent / "rie" / ".venv").glob(f"lib/python*/site-packages/samcli/local/rapid/{name}")
+        (Path(__file__).parents[1] / "sam" / ".venv").glob(f"lib/python*/site-packages/samcli/local/rapid/{name}")
     )
     if sys.platform != "linux" or not found:
         reason = f"AWS's runtime interface emulator ({name}, Linux) is not here; get it with `{_GET_IT}`"

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from mcp_baton.settings import SWITCH, Settings
 from tests.runtime.conftest import FUNCTIONS, LAYER, Start
 from tests.runtime.delivery import PATIENCE_S
 from tests.runtime.fake_runtime_api import FakeRuntimeApi
@@ -16,6 +17,11 @@ def test_a_module_of_the_runtime_exists_once_and_http_client_not_at_all(api: Fak
     seen: Any = api.invoke({}).wait().json()
     assert seen["same_class"]
     assert seen["http"] == []
+
+
+def test_polling_needs_no_thread_although_awss_own_runtime_would_take_one(api: FakeRuntimeApi, start: Start) -> None:
+    start("plain.inspected", AWS_EXECUTION_ENV="AWS_Lambda_python3.13")
+    seen: Any = api.invoke({}).wait().json()
     assert (seen["threads"], seen["threaded_polling"]) == (1, False)
 
 
@@ -57,7 +63,12 @@ def test_the_wrapper_starts_the_same_interpreter_with_its_options_on_the_streami
 
 
 @pytest.mark.parametrize(
-    "variable", [{"BATON_STREAMING": "off"}, {"AWS_SAM_LOCAL": "true"}, {"AWS_LAMBDA_MAX_CONCURRENCY": "8"}]
+    "variable",
+    [
+        *({"BATON_STREAMING": value} for value in ("off", "OFF", " off ", "false", "0", "No")),
+        {"AWS_SAM_LOCAL": "true"},
+        {"AWS_LAMBDA_MAX_CONCURRENCY": "8"},
+    ],
 )
 def test_the_wrapper_steps_aside_where_nothing_takes_a_stream(
     start: Start, wrapper: Path, variable: dict[str, str]
@@ -65,6 +76,14 @@ def test_the_wrapper_steps_aside_where_nothing_takes_a_stream(
     function = start("plain.whole", [str(wrapper), "/bin/echo", "bootstrap.py"], **variable)
     assert function.process.wait(PATIENCE_S) == 0
     assert function.log.read_text() == "bootstrap.py\n"
+
+
+@pytest.mark.parametrize("switch", [*SWITCH, *(f" {word.upper()} " for word in SWITCH), "", "  "])
+def test_the_wrapper_and_the_settings_read_the_switch_alike(start: Start, wrapper: Path, switch: str) -> None:
+    aside = start("plain.whole", [str(wrapper), "/bin/echo", "bootstrap.py"], BATON_STREAMING=switch)
+    aside.process.wait(PATIENCE_S)
+    stepped_aside = aside.log.read_text() == "bootstrap.py\n"
+    assert stepped_aside is not Settings.from_environment({"BATON_STREAMING": switch}).streaming
 
 
 def test_the_wrapper_may_be_run() -> None:

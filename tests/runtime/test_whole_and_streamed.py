@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,6 +32,77 @@ def test_a_streamed_answer_has_the_form_that_api_gateway_wants(api: FakeRuntimeA
     assert answer.prelude == {"statusCode": 207, "headers": {"Content-Type": "text/event-stream"}}
     assert answer.chunks[1:] == [b"one ", b"two"]
     assert answer.trailers == {}
+
+
+def test_a_proxy_response_is_streamed_since_a_streaming_integration_takes_nothing_else(
+    api: FakeRuntimeApi, start: Start
+) -> None:
+    start("plain.returned")
+    headers = {"Content-Type": "application/json", "X-Retry": 3}
+    answer = api.invoke({"statusCode": 202, "headers": headers, "body": '{"ä": 1}', "isBase64Encoded": False}).wait()
+    assert (answer.kind, answer.whole) == ("response", True)
+    assert answer.headers["content-type"] == "application/vnd.awslambda.http-integration-response"
+    assert answer.headers["lambda-runtime-function-response-mode"] == "streaming"
+    assert answer.prelude == {"statusCode": 202, "headers": {"Content-Type": "application/json", "X-Retry": "3"}}
+    assert answer.streamed == '{"ä": 1}'.encode()
+    assert answer.trailers == {}
+
+
+def test_a_proxy_response_keeps_its_bytes_its_cookies_and_its_repeated_headers(
+    api: FakeRuntimeApi, start: Start
+) -> None:
+    start("plain.returned")
+    several = {"link": ["<a>", "<b>"], "X-Two": ["2"]}
+    returned = {
+        "statusCode": 200,
+        "headers": {"Link": "<a>", "X-One": "1"},
+        "multiValueHeaders": several,
+        "cookies": ["a=1", "b=2"],
+        "body": "AP/+",
+        "isBase64Encoded": True,
+    }
+    answer = api.invoke(returned).wait()
+    assert answer.prelude == {
+        "statusCode": 200,
+        "headers": {"X-One": "1"},
+        "multiValueHeaders": several,
+        "cookies": ["a=1", "b=2"],
+    }
+    assert answer.streamed == b"\x00\xff\xfe"
+
+
+def test_a_proxy_response_without_a_body_has_none(api: FakeRuntimeApi, start: Start) -> None:
+    start("plain.returned")
+    answer = api.invoke({"statusCode": 204}).wait()
+    assert (answer.prelude, answer.streamed) == ({"statusCode": 204, "headers": {}}, b"")
+
+
+@pytest.mark.parametrize("value", [None, "done", 7, [1], {}, {"batchItemFailures": []}, {"statusCode": "done"}])
+def test_any_other_return_value_is_posted_as_it_is(api: FakeRuntimeApi, start: Start, value: object) -> None:
+    start("plain.returned")
+    answer = api.invoke(value).wait()
+    assert (answer.kind, answer.json()) == ("response", value)
+    assert "lambda-runtime-function-response-mode" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    "member",
+    [{"body": {}}, {"body": "%", "isBase64Encoded": True}, {"headers": ["a"]}, {"multiValueHeaders": {"A": "b"}}],
+)
+def test_a_proxy_response_that_cannot_be_sent_is_the_functions_error(
+    api: FakeRuntimeApi, start: Start, member: dict[str, object]
+) -> None:
+    start("plain.returned")
+    answer = api.invoke({"statusCode": 200, **member}).wait()
+    error: Any = answer.json()
+    assert (answer.kind, error["errorType"]) == ("error", "MalformedProxyResponse")
+
+
+def test_a_client_that_leaves_a_proxy_response_does_not_stop_the_runtime(api: FakeRuntimeApi, start: Start) -> None:
+    function = start("plain.returned")
+    api.invoke({"statusCode": 200, "body": "a"}, Reaction(after_chunks=1, hang_up=True)).wait()
+    assert api.invoke({"statusCode": 200, "body": "b"}).wait().streamed == b"b"
+    assert b"ERROR" not in function.log.read_bytes()
 
 
 def test_headers_with_several_values_and_cookies_have_places_of_their_own(api: FakeRuntimeApi, start: Start) -> None:

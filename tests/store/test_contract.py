@@ -123,7 +123,11 @@ def test_writes_keep_the_lifetime(
         store.get(owner, task.task_id)
 
 
-@pytest.mark.parametrize("task_id", [NOBODYS, "", "no such task", "x" * 5000, "\ud800", NOBODYS.upper() + "u"])
+@pytest.mark.parametrize(
+    "task_id",
+    [NOBODYS, "", "no such task", "x" * 5000, "\ud800", NOBODYS.upper() + "u"],
+    ids=["nobody's", "empty", "text", "long", "lone surrogate", "another alphabet"],
+)
 def test_an_unknown_task_is_not_found(store: DynamoDBTaskStore, owner: str, task_id: str) -> None:
     with pytest.raises(TaskNotFound):
         store.get(owner, task_id)

@@ -87,8 +87,10 @@ class Stack:
                 return self._substitute(text, {})
             case {"Fn::Join": [separator, parts]}:
                 return separator.join(self._value(parts))
-            case {"Fn::Select": [index, {"Fn::Split": [separator, text]}]}:
-                return self._value(text).split(separator)[int(index)]
+            case {"Fn::Select": [index, parts]}:
+                return self._value(parts)[int(index)]
+            case {"Fn::Split": [separator, text]}:
+                return self._value(text).split(separator)
             case _:
                 return self._inside(value)
 
@@ -120,7 +122,7 @@ class Stack:
             match local.get(name, known.get(name)):
                 case None:
                     return found[0]
-                case {"Ref": resource}:
+                case {"Ref": resource} | {"Fn::GetAtt": [resource, *_]}:
                     return f"${{{resource}}}"
                 case value:
                     return str(value)

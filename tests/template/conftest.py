@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,27 @@ from tests.template.cloudformation import Stack
 ROOT = Path(__file__).parents[2]
 SAM = ROOT / "tests" / "sam" / ".venv" / "bin"
 
-type Translate = Callable[..., list[Any]]
-"""`translate(parameters, …, text=…, content=…)`: the template translated once for each set of parameters."""
+type Translate = Callable[..., Any]
+"""`translate(text=…, content=…, Auth="IAM", …)`: the template as CloudFormation would translate it."""
 
 type MakeStack = Callable[..., Stack]
 """`stack(Auth="IAM", …)`: the template's resources with these parameters, the others at their defaults."""
+
+MODES: Mapping[str, Mapping[str, str]] = {
+    "NONE": {"Auth": "NONE"},
+    "API_KEY": {"Auth": "API_KEY"},
+    "IAM": {"Auth": "IAM"},
+    "COGNITO": {
+        "Auth": "COGNITO",
+        "CognitoUserPoolArn": "arn:aws:cognito-idp:eu-west-1:123456789012:userpool/eu-west-1_Ab1",
+    },
+    "JWT": {
+        "Auth": "JWT",
+        "JwtIssuer": "https://issuer.example.com/",
+        "JwtAudiences": "https://mcp.example.com/mcp,other",
+    },
+}
+"""For each way to say who may call: the parameters that it needs."""
 
 
 @pytest.fixture(scope="session")
@@ -26,30 +42,45 @@ def source() -> str:
 
 
 @pytest.fixture(scope="session")
-def translate(source: str) -> Translate:
-    def translated(
-        *parameters: Mapping[str, str], text: str = source, content: Mapping[str, str] | None = None
-    ) -> list[Any]:
-        order: dict[str, object] = {"template": text, "content": content or {}, "parameters": parameters}
-        done = subprocess.run(
-            [SAM / "python", "-W", "ignore", Path(__file__).with_name("translate.py")],
-            input=json.dumps(order),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
-        assert done.returncode == 0, done.stderr
-        templates: list[Any] = json.loads(done.stdout)
-        return templates
+def translate(source: str) -> Iterator[Translate]:
+    command: list[str | Path] = [SAM / "python", "-W", "ignore", Path(__file__).with_name("translate.py")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as translator:
+        assert translator.stdin
+        assert translator.stdout
+        orders, answers = translator.stdin, translator.stdout
 
-    return translated
+        def translated(text: str = source, content: Mapping[str, str] | None = None, **parameters: str) -> Any:
+            order = {"template": text, "content": content or {}, "parameters": parameters}
+            orders.write(json.dumps(order) + "\n")
+            orders.flush()
+            answer = answers.readline()
+            assert answer, "the translator ended; its last words are above"
+            return json.loads(answer)
+
+        yield translated
 
 
 @pytest.fixture(scope="session")
-def stack(translate: Translate) -> MakeStack:
+def translation(translate: Translate) -> Any:
+    """The translation, which is the same for all parameters: conditions stay in it."""
+    return translate()
+
+
+@pytest.fixture(scope="session")
+def stack(translation: Any) -> MakeStack:
     def make(**parameters: str) -> Stack:
-        [template] = translate(parameters)
-        return Stack(template, parameters)
+        return Stack(translation, parameters)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def default(stack: MakeStack) -> Stack:
+    """The stack of somebody who changed nothing."""
+    return stack()
+
+
+@pytest.fixture(scope="session")
+def modes(stack: MakeStack) -> Mapping[str, Stack]:
+    """A stack for each way to say who may call."""
+    return {name: stack(**parameters) for name, parameters in MODES.items()}

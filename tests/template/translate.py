@@ -1,10 +1,10 @@
 """Translates SAM templates as CloudFormation would, offline. Run by the tests, with the interpreter of tests/sam.
 
-Standard input: `{"template": TEXT, "content": {LOGICAL_ID: NAME}, "parameters": [{…}, …]}`. Standard output: one
-translated template for each set of parameters. `content` names what packaged functions and layers hold, as a hash in
-S3 would.
+Each line of standard input is `{"template": TEXT, "content": {LOGICAL_ID: NAME}, "parameters": {…}}`, and is answered
+by a line with the translated template. `content` names what packaged functions and layers hold, as a hash in S3 would.
 """
 
+import importlib
 import json
 import os
 import sys
@@ -21,11 +21,14 @@ class NoManagedPolicies:
         return {}
 
 
+def module(name: str) -> Any:
+    """A module of the translator, which only this script's interpreter has."""
+    return importlib.import_module(name)
+
+
 def packaged(text: str, content: dict[str, str]) -> dict[str, Any]:
     """The template as `sam package` would leave it: code and layers are in a bucket."""
-    from samtranslator.yaml_helper import yaml_parse
-
-    template: dict[str, Any] = yaml_parse(text)
+    template: dict[str, Any] = module("samtranslator.yaml_helper").yaml_parse(text)
     for logical_id, resource in template["Resources"].items():
         for name in set(PACKAGED) & resource.get("Properties", {}).keys():
             resource["Properties"][name] = f"s3://artifacts/{content.get(logical_id, logical_id)}"
@@ -33,16 +36,14 @@ def packaged(text: str, content: dict[str, str]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Translate what standard input holds."""
+    """Translate what standard input asks for, until it ends."""
     os.environ.setdefault("AWS_DEFAULT_REGION", "eu-central-1")
-    from samtranslator.translator.transform import transform
-
-    order = json.load(sys.stdin)
-    templates = [
-        transform(packaged(order["template"], order["content"]), parameters, NoManagedPolicies())
-        for parameters in order["parameters"]
-    ]
-    json.dump(templates, sys.stdout)
+    transform = module("samtranslator.translator.transform").transform
+    for line in sys.stdin:
+        order = json.loads(line)
+        template = packaged(order["template"], order["content"])
+        sys.stdout.write(json.dumps(transform(template, order["parameters"], NoManagedPolicies())) + "\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

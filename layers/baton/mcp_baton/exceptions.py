@@ -13,6 +13,7 @@ Exception
         ├── Conflict           a lost race; carries the state that won
         ├── TaskNotFound       missing, expired or another owner's: one and the same
         ├── TaskFinished       the task is in a terminal state; carries it
+        ├── TooLarge           what should be stored does not fit, and never will
         └── StoreUnavailable   the store did not answer, or refused
 BaseException
 └── Abandoned                  internal: raised by `Context` in a tool whose caller has gone on
@@ -112,6 +113,10 @@ class TaskFinished(StoreError):
     def __init__(self, current: "TaskRecord") -> None:
         super().__init__(f"the task is {current.status}")
         self.current = current
+
+
+class TooLarge(StoreError):
+    """What should be stored is larger than the store takes. Nothing was written; trying again does not help."""
 
 
 class StoreUnavailable(StoreError):

@@ -11,17 +11,21 @@
 | `BATON_WRITE_RESERVE_MS` | the function's time that is kept back for writing a run's batch | 5000 |
 | `BATON_ALLOWED_ORIGINS` | origins whose pages may call, comma-separated: `https://app.example.com` | none |
 | `BATON_MAX_BODY_BYTES` | the largest request body | 6000000 |
+| `BATON_LISTEN_MS` | how long a `subscriptions/listen` stream is kept open | 60000 |
+| `BATON_STATE_KEY` | signs what travels through the client; 32 characters or more | made anew in each process |
+| `BATON_STATE_KEY_PREVIOUS` | the key before the last rotation, still accepted | none |
 
 A variable that is empty or blank counts as not set, as templates pass optional parameters on that way.
 """
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mcp_baton.exceptions import SettingsError
 
 SWITCH = {"on": True, "true": True, "1": True, "yes": True, "off": False, "false": False, "0": False, "no": False}
+KEY_CHARACTERS = 32
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/?#@,]+")
 
 
@@ -40,6 +44,11 @@ class Settings:
     # Lambda takes events of 6 MB (6,291,556 bytes): this much body, and room for headers and request context. A body
     # that grows in the event (base64, escaped quotes) is refused by API Gateway before it gets here.
     max_body_bytes: int = 6_000_000
+    listen_ms: int = 60_000
+    # A local server lets pages of this machine in, and keeps out names that were made to point at it (DNS rebinding).
+    local_only: bool = False
+    state_key: bytes | None = field(default=None, repr=False)
+    previous_state_key: bytes | None = field(default=None, repr=False)
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> "Settings":
@@ -59,6 +68,9 @@ class Settings:
             write_reserve_ms=_number(env, "BATON_WRITE_RESERVE_MS", default.write_reserve_ms),
             allowed_origins=_origins(env, "BATON_ALLOWED_ORIGINS"),
             max_body_bytes=_number(env, "BATON_MAX_BODY_BYTES", default.max_body_bytes),
+            listen_ms=_number(env, "BATON_LISTEN_MS", default.listen_ms),
+            state_key=_key(env, "BATON_STATE_KEY"),
+            previous_state_key=_key(env, "BATON_STATE_KEY_PREVIOUS"),
         )
         if settings.default_ttl_ms > settings.max_ttl_ms:
             raise SettingsError(
@@ -70,6 +82,13 @@ class Settings:
 
 def _text(env: Mapping[str, str], name: str) -> str | None:
     return env.get(name, "").strip() or None
+
+
+def _key(env: Mapping[str, str], name: str) -> bytes | None:
+    text = _text(env, name)
+    if text is not None and len(text) < KEY_CHARACTERS:
+        raise SettingsError(f"{name} is too short to sign with: give it {KEY_CHARACTERS} random characters or more")
+    return None if text is None else text.encode()
 
 
 def _switch(env: Mapping[str, str], name: str, default: bool) -> bool:

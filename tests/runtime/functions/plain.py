@@ -21,6 +21,11 @@ def whole(event: Event, context: Any) -> Event:
     return {"event": event, "can_stream": stream_opener.get() is not None, "request_id": context.aws_request_id}
 
 
+def returned(event: Event, context: Any) -> object:
+    """Answer with the event."""
+    return event
+
+
 def streamed(event: Event, context: Any) -> object:
     """Stream `parts`, waiting for `gate` to be opened before the last; return what JSON cannot carry."""
     sink = _open(event)

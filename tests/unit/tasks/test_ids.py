@@ -3,7 +3,17 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_baton.tasks.ids import ALPHABET, LENGTH, RANDOM_BITS, encode, is_task_id, new_task_id, new_token
+from mcp_baton.tasks.ids import (
+    ALPHABET,
+    LENGTH,
+    RANDOM_BITS,
+    encode,
+    is_question,
+    is_task_id,
+    new_question,
+    new_task_id,
+    new_token,
+)
 
 times = st.integers(0, 2**48 - 1)
 
@@ -44,3 +54,19 @@ def test_what_is_no_id_is_told_apart() -> None:
 
 def test_tokens_differ() -> None:
     assert len({new_token() for _ in range(1000)}) == 1000
+
+
+def test_a_questions_id_is_told_from_what_is_none() -> None:
+    good = new_question()
+    assert is_question(good)
+    for bad in (
+        "",
+        good[:-1],
+        good + "0",
+        good.upper(),
+        good[6:],
+        "x" * 6 + good[6:],
+        good[:-1] + "g",
+        good[:-1] + "\n",
+    ):
+        assert not is_question(bad)

@@ -202,11 +202,13 @@ def test_an_unexpected_exception_is_logged_and_answered_without_internals(caplog
     assert record.exc_info[0] is LookupError
 
 
-def test_after_a_stream_has_begun_an_exception_is_logged_and_the_stream_ends(caplog: pytest.LogCaptureFixture) -> None:
-    with listening(Wire()) as wire:
-        assert adapt(fails_in_its_stream)(REST, LambdaContext()) == {}
+def test_after_a_stream_has_begun_an_exception_is_left_to_whoever_took_the_stream_to_log_and_to_break_it_off(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with listening(Wire()) as wire, pytest.raises(LookupError, match="the secret cause"):
+        adapt(fails_in_its_stream)(REST, LambdaContext())
     assert wire.data == b"begun"
-    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+    assert caplog.records == []
 
 
 def test_a_stream_that_nobody_took_can_still_become_an_error(caplog: pytest.LogCaptureFixture) -> None:
@@ -242,10 +244,22 @@ def test_an_application_that_answers_never_or_twice_has_failed(
     app: Application, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert adapt(app)(REST, LambdaContext())["statusCode"] == 500
-    with listening(Wire()) as wire:
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+
+
+@pytest.mark.parametrize("app", [answers_twice, opens_twice])
+def test_an_application_that_answers_twice_has_its_one_stream_broken_off(app: Application) -> None:
+    with listening(Wire()) as wire, pytest.raises(RuntimeError):
         adapt(app)(REST, LambdaContext())
-    assert len(wire.heads) <= 1
-    assert [record.levelno for record in caplog.records] == [logging.ERROR] * 2
+    assert len(wire.heads) == 1
+
+
+def test_an_application_that_never_answers_has_failed_even_where_it_could_stream(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with listening(Wire()) as wire:
+        assert adapt(never_answers)(REST, LambdaContext())["statusCode"] == 500
+    assert wire.heads == []
 
 
 def test_the_owner_resolver_can_be_replaced() -> None:

@@ -17,6 +17,7 @@ import pytest
 from mcp_baton.exceptions import StoreError, StoreUnavailable
 from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.tasks.answers import AnswerStore
 from mcp_baton.tasks.dynamodb import DynamoDBTaskStore
 from mcp_baton.tasks.items import Limits
 from mcp_baton.tasks.record import NewTask, StepStatus, TaskPage, TaskRecord, TaskStatus, pause_of, steps_of
@@ -91,12 +92,18 @@ class RecordingStore:
         self._store = store
         self._host = host
         self._failing = dict(failing or {})
+        self.created: list[TaskRecord] = []
         self.batches: list[Batch] = []
         self.requests = 0
 
+    @property
+    def answers(self) -> AnswerStore:
+        raise NotImplementedError
+
     def create(self, task: NewTask) -> TaskRecord:
         self._request("create")
-        return self._store.create(task)
+        self.created.append(self._store.create(task))
+        return self.created[-1]
 
     def get(self, owner: str, task_id: str) -> TaskRecord:
         self._request("get")
@@ -198,16 +205,11 @@ def test_a_run_is_one_create_the_steps_in_order_and_one_write(store: DynamoDBTas
 
 
 def test_a_task_is_created_working_with_every_step_pending(store: DynamoDBTaskStore) -> None:
-    created: list[TaskRecord] = []
-
-    class Watching(RecordingStore):
-        def create(self, task: NewTask) -> TaskRecord:
-            created.append(super().create(task))
-            return created[-1]
-
     host = ScriptedHost()
-    Engine(host, Watching(store, host)).start(THREE, Invocation({"amount": "30.00"}, {"amount": 30.0}, OWNER, 60_000))
+    recording = RecordingStore(store, host)
+    Engine(host, recording).start(THREE, Invocation({"amount": "30.00"}, {"amount": 30.0}, OWNER, 60_000))
 
+    created = recording.created
     assert created[0].status is TaskStatus.WORKING
     assert dict(created[0].variables) == {"_workflow.progress": THREE.progress([PENDING] * 3)}
     assert (created[0].workflow, created[0].definition) == ("w", THREE.fingerprint)
@@ -307,6 +309,31 @@ def test_a_checkpoint_that_was_lost_is_written_with_the_rest(store: DynamoDBTask
 
     assert (run.persisted, stored(store, run).status) == (True, TaskStatus.COMPLETED)
     assert [[write.name for write in batch.steps] for batch in recording.batches] == [["a"], ["a", "b"]]
+
+
+def test_what_a_checkpoint_has_written_is_not_written_again(store: DynamoDBTaskStore) -> None:
+    """A continuation may have changed the variable by the time of the next write."""
+    recording: RecordingStore
+
+    def set_color(_arguments: JsonObject, variables: TaskVariables | None) -> Outcome:
+        assert variables is not None
+        variables["color"] = "red"
+        return Succeeded(None)
+
+    def change_meanwhile(_arguments: JsonObject, variables: TaskVariables | None) -> Outcome:
+        assert variables is not None
+        assert variables["color"] == "red"
+        store.record(store.get(OWNER, recording.created[0].task_id), Batch(variables={"color": "blue"}))
+        return Succeeded(None)
+
+    host = ScriptedHost({"set": set_color, "meanwhile": change_meanwhile})
+    recording = RecordingStore(store, host)
+    steps = workflow(Step("a", tool="set", checkpoint=True), Step("b", tool="meanwhile"))
+
+    run = Engine(host, recording).start(steps, INVOCATION)
+
+    assert run.persisted
+    assert stored(store, run).variables["color"] == "blue"
 
 
 BROKEN = [RuntimeError("secret detail"), KeyError("x"), ResourceUnavailable("odd"), RecursionError()]
@@ -549,21 +576,13 @@ def test_a_dependency_on_a_result_that_was_not_kept_is_unresolved(store: DynamoD
 
 
 def test_a_call_that_came_between_keeps_its_completed_step(store: DynamoDBTaskStore) -> None:
-    task_ids: list[str] = []
-
-    class Catching(RecordingStore):
-        def create(self, task: NewTask) -> TaskRecord:
-            made = super().create(task)
-            task_ids.append(made.task_id)
-            return made
-
     def overtaken(_arguments: JsonObject, _variables: TaskVariables | None) -> Outcome:
-        task = store.get(OWNER, task_ids[0])
+        task = store.get(OWNER, recording.created[0].task_id)
         store.record(task, continuation_batch(task, "change", Succeeded("theirs"), TaskVariables({}), lambda _: True))
         return Failed("ours")
 
     host = ScriptedHost({"change": overtaken})
-    recording = Catching(store, host)
+    recording = RecordingStore(store, host)
 
     run = Engine(host, recording).start(THREE, INVOCATION)
 
@@ -576,21 +595,15 @@ def test_a_call_that_came_between_keeps_its_completed_step(store: DynamoDBTaskSt
 
 
 def test_a_task_that_was_cancelled_meanwhile_stays_cancelled(store: DynamoDBTaskStore) -> None:
-    task_ids: list[str] = []
-
-    class Catching(RecordingStore):
-        def create(self, task: NewTask) -> TaskRecord:
-            made = super().create(task)
-            task_ids.append(made.task_id)
-            return made
-
     def cancelled(_arguments: JsonObject, _variables: TaskVariables | None) -> Outcome:
-        store.cancel(OWNER, task_ids[0])
+        store.cancel(OWNER, recording.created[0].task_id)
         return Succeeded({"from": "x"})
 
     host = ScriptedHost({"make": cancelled})
 
-    run = Engine(host, Catching(store, host)).start(THREE, INVOCATION)
+    recording = RecordingStore(store, host)
+
+    run = Engine(host, recording).start(THREE, INVOCATION)
 
     assert (run.persisted, run.pause) == (False, None)
     assert run.task is not None

@@ -60,7 +60,7 @@ def serve(options: Options) -> int:
         ServeError: the database or the address cannot be used.
     """
     environment = Settings.from_environment(os.environ)
-    settings = replace(environment, table=options.table, allow_anonymous=options.owner_header is None)
+    settings = replace(environment, table=options.table, allow_anonymous=options.owner_header is None, local_only=True)
     server = load(options.target, Server)
     client = _database(options.dynamodb, options.table)
     lambda_handler = handler(

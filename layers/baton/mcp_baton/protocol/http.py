@@ -60,6 +60,10 @@ class Exchange(Protocol):
     def request_id(self) -> str:
         """The invocation's id, for logs and for error messages that a client can quote."""
 
+    @property
+    def can_stream(self) -> bool:
+        """Whether a stream reaches the client as it is written; otherwise it is collected and sent whole."""
+
     def remaining_ms(self) -> int | None:
         """Milliseconds until the function is stopped; `None` when nothing stops it."""
 

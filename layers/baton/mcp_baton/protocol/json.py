@@ -7,22 +7,29 @@ from collections.abc import Iterable, Mapping, Sequence
 type Json = str | int | float | bool | Sequence[Json] | Mapping[str, Json] | None
 type JsonObject = Mapping[str, Json]
 
+MAX_LEVELS = 500
+"""Levels of nesting that a value which somebody's code made may have: what can be walked in Python's 1000 frames."""
 
-def dumps(value: object) -> str:
+
+def dumps(value: object, *, sort_keys: bool = False) -> str:
     """Compact JSON text. Unicode stays readable, except lone surrogates, which UTF-8 cannot carry.
+
+    Args:
+        value: Anything that JSON has a word for.
+        sort_keys: Write objects that are equal alike, whatever the order of their keys.
 
     Raises:
         ValueError: the value holds `NaN` or an infinity, which JSON has no word for, or is nested too deep.
         TypeError: the value holds something that is not JSON.
     """
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=sort_keys)
     except RecursionError as error:
         raise ValueError("nested too deep for JSON") from error
     try:
         text.encode()
     except UnicodeEncodeError:
-        return json.dumps(value, allow_nan=False, separators=(",", ":"))
+        return json.dumps(value, allow_nan=False, separators=(",", ":"), sort_keys=sort_keys)
     return text
 
 

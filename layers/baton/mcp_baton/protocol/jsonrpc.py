@@ -13,6 +13,9 @@ from mcp_baton.protocol.json import Json, JsonObject, is_deeper_than, loads
 MAX_DEPTH = 64
 """Levels of nesting that a body may have (contract section 8)."""
 
+MAX_BATCH = 100
+"""Messages that a batch may have: each is answered, so that a body of a few megabytes could ask for gigabytes."""
+
 type RequestId = str | int
 
 
@@ -62,7 +65,8 @@ def parse_body(body: bytes) -> Message | list[Message]:
     """The message in a body, or the batch's messages.
 
     Raises:
-        ProtocolError: the body is not JSON in UTF-8 (`-32700`), or too deep or an empty batch (`-32600`).
+        ProtocolError: the body is not JSON in UTF-8 (`-32700`), or too deep, or a batch that is empty or too long
+            (`-32600`).
     """
     try:
         value = loads(body.decode())
@@ -74,6 +78,8 @@ def parse_body(body: bytes) -> Message | list[Message]:
     if isinstance(value, list):
         if not value:
             raise ProtocolError(INVALID_REQUEST, "Invalid request: the batch is empty")
+        if len(value) > MAX_BATCH:
+            raise ProtocolError(INVALID_REQUEST, f"Invalid request: a batch has {MAX_BATCH} messages at most")
         return [parse_message(item) for item in value]
     return parse_message(value)
 
@@ -127,6 +133,11 @@ def error_message(request_id: RequestId | None, error: ProtocolError) -> dict[st
     if error.data is not None:
         body["data"] = error.data
     return {"jsonrpc": "2.0", "id": request_id, "error": body}
+
+
+def request_message(identifier: RequestId, method: str, params: JsonObject) -> dict[str, Json]:
+    """A request to the client (revisions up to 2025-11-25)."""
+    return {"jsonrpc": "2.0", "id": identifier, "method": method, "params": params}
 
 
 def notification_message(method: str, params: JsonObject) -> dict[str, Json]:

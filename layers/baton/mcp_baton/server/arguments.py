@@ -1,13 +1,17 @@
 """Prompt arguments: strings from the client, checked and converted before anything else happens (section 2)."""
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.codes import INVALID_PARAMS
-from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.schema import convert
+from mcp_baton.protocol.json import Json, JsonObject, dumps, loads
+from mcp_baton.server.schema import explain, mismatch_of
 from mcp_baton.workflow.definition import Argument
 from mcp_baton.workflow.sources import as_text
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 
 def check_arguments(declared: Sequence[Argument], given: JsonObject) -> tuple[dict[str, str], dict[str, Json]]:
@@ -41,3 +45,29 @@ def _convert(argument: Argument, value: Json) -> Json:
     except ValueError as error:
         message = f"Invalid params: the argument {argument.name!r} does not convert: {error}"
         raise ProtocolError(INVALID_PARAMS, message) from error
+
+
+def convert(value: Json, target: Any) -> Json:
+    """A prompt argument's string converted to its type, as JSON. A string that is JSON may stand for its value.
+
+    Raises:
+        ValueError: it does not convert; says why.
+    """
+    if target is str and isinstance(value, str):
+        return value
+    from pydantic import TypeAdapter, ValidationError
+
+    adapter = TypeAdapter(target)
+    try:
+        return _dumped(adapter, adapter.validate_python(value))
+    except ValidationError as error:
+        first = error
+    try:
+        return _dumped(adapter, adapter.validate_json(value if isinstance(value, str) else ""))
+    except ValidationError:
+        raise ValueError(explain(mismatch_of(first))) from first
+
+
+def _dumped(adapter: "TypeAdapter[Any]", validated: object) -> Json:
+    # `dumps` refuses NaN and the infinities, which a tool would otherwise get as null.
+    return loads(dumps(adapter.dump_python(validated, mode="json")))

@@ -5,6 +5,7 @@ gives up on the function when its time is over. A `def` runs in a worker thread,
 process (so that clients which tools share, bound to that loop, work from call to call).
 """
 
+import logging
 import queue
 import threading
 from collections.abc import Callable, Coroutine
@@ -13,10 +14,12 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mcp_baton.protocol.json import Json
+from mcp_baton.protocol.json import Json, JsonObject
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
+
+logger = logging.getLogger(__name__)
 
 KEEP_ALIVE_S = 15.0
 """A quiet stream says something at least this often (contract section 8)."""
@@ -35,6 +38,9 @@ class Listener(Protocol):
 
     def notify(self, method: str, params: dict[str, Json]) -> None:
         """Deliver one notification."""
+
+    def request(self, identifier: str, method: str, params: JsonObject) -> None:
+        """Deliver a question to the client."""
 
     def keep_alive(self) -> None:
         """Say that there is nothing to say."""
@@ -64,7 +70,14 @@ class Raised:
     error: BaseException
 
 
-type _Mail = _Said | Returned | Raised
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    identifier: str
+    method: str
+    params: JsonObject
+
+
+type _Mail = _Said | _Asked | Returned | Raised
 
 
 class Mailbox:
@@ -76,6 +89,10 @@ class Mailbox:
     def notify(self, method: str, params: dict[str, Json]) -> None:
         """Say something to the client. From any thread."""
         self._mail.put(_Said(method, params))
+
+    def request(self, identifier: str, method: str, params: JsonObject) -> None:
+        """Ask the client something. From any thread."""
+        self._mail.put(_Asked(identifier, method, params))
 
     def returned(self, value: object) -> None:
         """The function returned."""
@@ -133,6 +150,8 @@ def run_beside(
                 listener.keep_alive()
             case _Said(method, params):
                 listener.notify(method, params)
+            case _Asked(identifier, method, params):
+                listener.request(identifier, method, params)
             case Returned() | Raised():
                 return mail
 
@@ -202,10 +221,11 @@ def _start_coroutine(
             if not isinstance(coroutine, Coroutine):
                 raise TypeError(f"{function!r} was expected to be asynchronous")
             mailbox.returned(await coroutine)
-        except BaseException as error:
+        except asyncio.CancelledError as error:
             mailbox.raised(error)
-            if not isinstance(error, Exception):
-                raise
+            raise
+        except BaseException as error:  # noqa: BLE001 - raised further, `SystemExit` would end the loop for all tools
+            mailbox.raised(error)
 
     future = asyncio.run_coroutine_threadsafe(run(), _loops.running())
     return lambda: _cancel(future)
@@ -228,8 +248,17 @@ class _Loops:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                threading.Thread(target=self._loop.run_forever, name="baton-loop", daemon=True).start()
+                threading.Thread(target=_run_on, args=(self._loop,), name="baton-loop", daemon=True).start()
             return self._loop
+
+
+def _run_on(loop: "AbstractEventLoop") -> None:
+    """Run a loop whatever its tasks do: one that a tool left behind may raise `SystemExit`, or stop the loop."""
+    while True:
+        try:
+            loop.run_forever()
+        except BaseException:
+            logger.exception("a task of an asynchronous tool ended the event loop; it goes on")
 
 
 _loops = _Loops()

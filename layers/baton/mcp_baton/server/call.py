@@ -1,7 +1,8 @@
 """One MCP request that is being answered: what was asked, by whom, and what can be used to answer it."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.codes import INVALID_PARAMS
@@ -9,10 +10,14 @@ from mcp_baton.protocol.envelope import RELATED_TASK_KEY, TASK_ID_KEY, Envelope,
 from mcp_baton.protocol.http import Exchange
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import Request
-from mcp_baton.server.calls import Caller
+from mcp_baton.protocol.state import Seal
+from mcp_baton.server.asking import Asker, Meeting, Nobody, open_rounds
+from mcp_baton.server.beside import Mailbox
+from mcp_baton.server.calls import Asking, Caller
 from mcp_baton.server.reply import Reply
 from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
+from mcp_baton.tasks.ids import new_question
 from mcp_baton.tasks.store import TaskStore
 
 
@@ -23,6 +28,9 @@ class Call:
     Attributes:
         owner: The authenticated identity; `None` for a caller without one, who has no tasks.
         store: Where tasks are kept; `None` where there is no store.
+        seal: Signs what travels through the client.
+        headers: HTTP headers, names in lower case.
+        begun_s: When it began, on the monotonic clock.
     """
 
     server: Server
@@ -33,6 +41,9 @@ class Call:
     owner: str | None
     exchange: Exchange
     reply: Reply
+    seal: Seal
+    headers: Mapping[str, str]
+    begun_s: float = field(default_factory=time.monotonic)
 
     @property
     def params(self) -> JsonObject:
@@ -44,10 +55,37 @@ class Call:
         """Whether the request is of the 2026 era."""
         return self.envelope.era is Era.STATELESS
 
-    @property
-    def caller(self) -> Caller:
-        """Calls the server's functions on behalf of this request."""
-        return Caller(self.exchange, self.envelope, self.reply, self.owner, self.settings.write_reserve_ms)
+    def caller(self, *, in_workflow: bool = False) -> Caller:
+        """What calls the server's functions on behalf of this request.
+
+        Raises:
+            ProtocolError: the request continues earlier rounds in a way that cannot be.
+        """
+        asking = self._asking(in_workflow=in_workflow)
+        return Caller(self.exchange, self.envelope, self.reply, self.owner, self.settings.write_reserve_ms, asking)
+
+    def _asking(self, *, in_workflow: bool) -> Asking:
+        if not self.stateless:
+            return self._meeting
+        if in_workflow:
+            # A workflow that ran again from its start would make its calls again.
+            return lambda _mailbox, _waited_for: Nobody("a step of a workflow cannot wait: call the tool by itself")
+        params, capabilities = self.params, self.envelope.capabilities
+        rounds = open_rounds(self.seal, self.owner, self.request.method, params, capabilities)
+        return lambda _mailbox, _waited_for: rounds
+
+    def _meeting(self, mailbox: Mailbox, waited_for: Callable[[], bool]) -> Asker:
+        if self.store is None:
+            return Nobody("there is no store where the answer could arrive")
+        if self.owner is None:
+            return Nobody("the caller has no identity")
+        if not self.reply.may_ask:
+            return Nobody("the client does not take a stream")
+        return Meeting(self.store.answers, self.owner, mailbox.request, new_question, waited_for)
+
+    def elapsed_s(self) -> float:
+        """Seconds since the request came in."""
+        return time.monotonic() - self.begun_s
 
     def text(self, name: str) -> str:
         """A param that must be a string.
@@ -86,7 +124,7 @@ class Call:
             return own
         if not isinstance(related, Mapping):
             raise ProtocolError(INVALID_PARAMS, f"Invalid params: `_meta['{RELATED_TASK_KEY}']` must be an object")
-        standard = _task_id(related.get("taskId", ""), f"_meta['{RELATED_TASK_KEY}'].taskId")
+        standard = _task_id(related.get("taskId") or "", f"_meta['{RELATED_TASK_KEY}'].taskId")
         if own is not None and own != standard:
             raise ProtocolError(
                 INVALID_PARAMS,

@@ -1,28 +1,35 @@
 """Calling what users wrote: tools, resources and prompts, each beside the request's thread, each with its `Context`."""
 
+import functools
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from mcp_baton.exceptions import ProtocolError, ToolError
+from mcp_baton.protocol.codes import INTERNAL_ERROR
 from mcp_baton.protocol.envelope import Envelope
 from mcp_baton.protocol.http import Exchange
 from mcp_baton.protocol.json import Json, JsonObject, dumps
+from mcp_baton.server.asking import Asker, InputRequired
 from mcp_baton.server.beside import Mailbox, Raised, Returned, TimedOut, run_beside
-from mcp_baton.server.context import Context, Scope
+from mcp_baton.server.completions import Completion, suggestions
+from mcp_baton.server.content import CONTENT_TYPES, Message, base64_of
+from mcp_baton.server.context import Context, ProgressMap, Scope
 from mcp_baton.server.functions import Prompt, Resource, Tool
 from mcp_baton.server.reply import Reply
 from mcp_baton.server.schema import InvalidArguments
-from mcp_baton.server.signature import Signature
+from mcp_baton.server.signature import NO_ANNOTATION, Signature, is_async
+from mcp_baton.server.values import to_json
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.workflow.run import Failed, FetchedResource, Outcome, ResourceUnavailable, Succeeded
+from mcp_baton.workflow.run import Failed, FetchedResource, Outcome, ResourceUnavailable
 
 logger = logging.getLogger(__name__)
 
 TIMED_OUT = "timed out"
 
-type ProgressMap = Callable[[float, float | None], tuple[float, float | None]]
+type Asking = Callable[[Mailbox, Callable[[], bool]], Asker]
+"""From a running function's mailbox, and whether somebody waits for it, to what answers its questions."""
 
 
 class Unreadable(Exception):
@@ -35,6 +42,7 @@ class Caller:
 
     Attributes:
         write_reserve_ms: Time kept back from every call for writing to the store, milliseconds.
+        asking: Makes what a function's questions to the client go through.
     """
 
     exchange: Exchange
@@ -42,6 +50,7 @@ class Caller:
     reply: Reply
     owner: str | None
     write_reserve_ms: int
+    asking: Asking
 
     def call_tool(
         self,
@@ -52,7 +61,7 @@ class Caller:
         progress: ProgressMap | None = None,
         stay: bool = False,
     ) -> Outcome:
-        """Call a tool. Whatever goes wrong in it is an outcome, never an exception.
+        """Call a tool. Whatever goes wrong in it is an outcome, and only what ends the request is an exception.
 
         Args:
             tool: The tool.
@@ -63,6 +72,8 @@ class Caller:
 
         Raises:
             Deserted: the client went away, and `stay` is false.
+            InputRequired: the client must answer first.
+            ProtocolError: the tool wants the request answered with it.
         """
         try:
             bound = tool.input.bind(arguments)
@@ -74,14 +85,22 @@ class Caller:
         if isinstance(ended, Raised):
             return Failed(_told(ended.error, f"tool {tool.name}"))
         try:
-            value = tool.value(ended.value)
-        except ValueError as error:
+            return tool.outcome(ended.value)
+        except Exception as error:
+            # Whatever it is: the declared type can bring validators of its own.
             logger.exception("tool %s returned what it must not", tool.name)
-            return Failed(str(error))
-        return Succeeded(value)
+            return Failed(str(error) or type(error).__name__)
 
-    def read(self, resource: Resource, uri: str, arguments: Mapping[str, str]) -> FetchedResource:
+    def read(
+        self, resource: Resource, uri: str, arguments: Mapping[str, str], *, progress: ProgressMap | None = None
+    ) -> FetchedResource:
         """Read a resource.
+
+        Args:
+            resource: The resource.
+            uri: The URI that it was asked for by.
+            arguments: Its function's arguments.
+            progress: How the resource's own progress becomes the request's.
 
         Raises:
             ResourceUnavailable: its function failed.
@@ -90,7 +109,7 @@ class Caller:
             bound = resource.input.bind(arguments)
         except InvalidArguments as error:
             raise ResourceUnavailable(f"{uri}: {error}") from error
-        ended = self._run(resource.function, resource.signature, bound, None, None, stay=True)
+        ended = self._run(resource.function, resource.signature, bound, None, progress, stay=True)
         if isinstance(ended, str):
             raise ResourceUnavailable(ended)
         if isinstance(ended, Raised):
@@ -101,6 +120,7 @@ class Caller:
         """A prompt's messages.
 
         Raises:
+            InvalidArguments: the arguments do not satisfy its schema.
             Unreadable: its function failed.
         """
         bound = prompt.input.bind(arguments)
@@ -110,6 +130,23 @@ class Caller:
         if isinstance(ended, Raised):
             raise Unreadable(_told(ended.error, f"prompt {prompt.name}"))
         return messages_of(ended.value)
+
+    def suggestions(self, completion: Completion, value: str, known: dict[str, Any]) -> JsonObject:
+        """Suggestions for an argument.
+
+        Raises:
+            Unreadable: the function failed.
+        """
+        arguments = (value, known) if completion.wants_arguments else (value,)
+        signature = Signature((), None, NO_ANNOTATION, is_async(completion.function))
+        ended = self._run(functools.partial(completion.function, *arguments), signature, {}, None, None, stay=False)
+        if isinstance(ended, str):
+            raise Unreadable(ended)
+        if isinstance(ended, Raised):
+            raise Unreadable(_told(ended.error, completion.what))
+        if isinstance(ended.value, str) or not isinstance(ended.value, Iterable):
+            raise Unreadable(f"{completion.what} did not return suggestions")
+        return suggestions(str(suggestion) for suggestion in ended.value)
 
     def left_ms(self) -> int | None:
         """Milliseconds until the write reserve begins; `None` where nothing stops the function."""
@@ -133,19 +170,25 @@ class Caller:
             envelope=self.envelope,
             remaining_ms=self.exchange.remaining_ms,
             emit=mailbox.notify,
+            asker=self.asking(mailbox, lambda: not scope.abandoned),
             variables=variables,
             progress=progress,
         )
         if signature.context:
             bound = bound | {signature.context: Context(scope)}
         try:
-            return run_beside(
+            ended = run_beside(
                 function, bound, mailbox, self.reply, is_async=signature.is_async, left_s=self._left_s, stay=stay
             )
         except TimedOut:
+            if variables is not None:
+                variables.close()
             return TIMED_OUT
         finally:
             scope.abandoned = True
+        if isinstance(ended, Raised) and isinstance(ended.error, InputRequired | ProtocolError):
+            raise ended.error
+        return ended
 
     def _left_s(self) -> float | None:
         left = self.left_ms()
@@ -168,12 +211,7 @@ def contents_of(uri: str, mime_type: str | None, returned: object) -> FetchedRes
     if isinstance(returned, str):
         return FetchedResource(uri, mime_type or "text/plain", text=returned)
     if isinstance(returned, bytes | bytearray):
-        import binascii
-
-        blob = binascii.b2a_base64(returned, newline=False).decode()
-        return FetchedResource(uri, mime_type or "application/octet-stream", blob=blob)
-    from mcp_baton.server.schema import to_json
-
+        return FetchedResource(uri, mime_type or "application/octet-stream", blob=base64_of(bytes(returned)))
     try:
         return FetchedResource(uri, mime_type or "application/json", text=dumps(to_json(returned)))
     except ValueError as error:
@@ -191,14 +229,13 @@ def messages_of(returned: object) -> list[Json]:
 
 
 def _message(item: object) -> Json:
-    from mcp_baton.protocol.codes import INTERNAL_ERROR
-    from mcp_baton.server.schema import to_json
-
-    if isinstance(item, str):
-        return {"role": "user", "content": {"type": "text", "text": item}}
+    if isinstance(item, Message):
+        return item.to_json()
+    if isinstance(item, (str, *CONTENT_TYPES)):
+        return Message("user", item).to_json()
     made = to_json(item)
     if isinstance(made, Mapping) and isinstance(made.get("content"), str):
         made = {**made, "content": {"type": "text", "text": made["content"]}}
     if not isinstance(made, Mapping) or not isinstance(made.get("content"), Mapping) or "role" not in made:
-        raise ProtocolError(INTERNAL_ERROR, "the prompt did not return a text or messages with `role` and `content`")
+        raise ProtocolError(INTERNAL_ERROR, "the prompt did not return text, content or messages")
     return made

@@ -9,11 +9,10 @@ from typing import Final
 
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.codes import INVALID_PARAMS
-from mcp_baton.protocol.envelope import HANDSHAKE_REVISIONS, STATELESS_REVISIONS, TASKS_EXTENSION
+from mcp_baton.protocol.envelope import HANDSHAKE_REVISIONS, REVISIONS, TASKS_EXTENSION
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.call import Call
-from mcp_baton.server.functions import Prompt, definition_of_prompt
-from mcp_baton.workflow.definition import Workflow
+from mcp_baton.server.functions import Labels, definition_of_prompt
 
 PAGE_SIZE: Final = 200
 """Entries on one page of a list."""
@@ -37,7 +36,7 @@ def initialize(call: Call) -> JsonObject:
 def discover(call: Call) -> JsonObject:
     """The stateless counterpart of the handshake."""
     made: dict[str, Json] = {
-        "supportedVersions": list(STATELESS_REVISIONS),
+        "supportedVersions": list(REVISIONS),
         "capabilities": capabilities(call),
     }
     return cacheable(_with_instructions(call, made))
@@ -55,8 +54,11 @@ def list_tools(call: Call) -> JsonObject:
 
 def list_prompts(call: Call) -> JsonObject:
     """The prompts, then the workflows, each in the order of their registration."""
-    published: list[Prompt | Workflow] = [*call.server.prompts.values(), *call.server.workflows.values()]
-    shown = [definition_of_prompt(item.name, item.title, item.description, tuple(item.arguments)) for item in published]
+    server = call.server
+    shown = [definition_of_prompt(item.name, item.labels, item.arguments) for item in server.prompts.values()]
+    for workflow in server.workflows.values():
+        labels = Labels(title=workflow.title, description=workflow.description)
+        shown.append(definition_of_prompt(workflow.name, labels, workflow.arguments))
     return _page(call, "prompts", shown)
 
 
@@ -82,6 +84,8 @@ def capabilities(call: Call) -> dict[str, Json]:
         made["prompts"] = {}
     if server.resources:
         made["resources"] = {}
+    if server.completions:
+        made["completions"] = {}
     if call.store is not None:
         if call.stateless:
             made["extensions"] = {TASKS_EXTENSION: {}}
@@ -93,9 +97,9 @@ def capabilities(call: Call) -> dict[str, Json]:
 def server_info(call: Call) -> dict[str, Json]:
     """Name and version, as MCP's `Implementation`."""
     made: dict[str, Json] = {"name": call.server.name, "version": call.server.version}
-    if call.server.title:
-        made["title"] = call.server.title
-    return made
+    server = call.server
+    optional: dict[str, Json] = {"title": server.title, "websiteUrl": server.website_url, "icons": list(server.icons)}
+    return made | {name: value for name, value in optional.items() if value}
 
 
 def cacheable(result: dict[str, Json]) -> dict[str, Json]:

@@ -1,15 +1,32 @@
 """`Context`: what a tool can ask of, and say to, the request that it runs in (contract section 2)."""
 
-from collections.abc import Callable, Generator, MutableMapping
+from collections.abc import Callable, Generator, MutableMapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from mcp_baton.exceptions import Abandoned
-from mcp_baton.protocol.envelope import LOG_LEVELS, Envelope
+from mcp_baton.protocol.envelope import LOG_LEVELS, Envelope, Era
 from mcp_baton.protocol.json import Json, dumps
+from mcp_baton.server.asking import Asker, Question, supports
+from mcp_baton.server.inputs import (
+    Elicited,
+    Roots,
+    Said,
+    Sampled,
+    Schema,
+    elicitation,
+    roots,
+    sampling,
+    url_elicitation,
+)
 from mcp_baton.tasks.variables import TaskVariables
 
 type Emit = Callable[[str, dict[str, Json]], None]
 """Sends a notification: method and params."""
+
+
+type ProgressMap = Callable[[float, float | None], tuple[float, float | None] | None]
+"""How a function's own progress and total become the request's; `None` for what must not be reported."""
 
 
 class Done:
@@ -24,6 +41,8 @@ class Done:
 
 DONE = Done()
 
+HANDSHAKE_LOG_LEVEL = "info"
+
 
 @dataclass(slots=True)
 class Scope:
@@ -32,6 +51,7 @@ class Scope:
     Attributes:
         emit: Sends a notification to the client while the tool runs.
         progress: How a tool's own progress becomes the request's; `None` where nobody wants progress.
+        asker: Gets answers from the client.
         abandoned: Nobody waits for the tool any more.
     """
 
@@ -40,10 +60,16 @@ class Scope:
     envelope: Envelope
     remaining_ms: Callable[[], int | None]
     emit: Emit
+    asker: Asker
     variables: TaskVariables | None = None
-    progress: Callable[[float, float | None], tuple[float, float | None]] | None = None
+    progress: ProgressMap | None = None
     abandoned: bool = False
     reported: float = field(default=float("-inf"))
+
+
+def _wanted_level(envelope: Envelope) -> str | None:
+    """The least severe level to send. In the handshake era no request names one: then a server decides, says MCP."""
+    return envelope.log_level or (HANDSHAKE_LOG_LEVEL if envelope.era is Era.HANDSHAKE else None)
 
 
 class Context:
@@ -84,21 +110,25 @@ class Context:
             progress: Grows with each call; a report that does not is left out, as MCP wants it.
             total: What `progress` will be at the end, where that is known.
             message: What is being done, for a person.
+
+        Raises:
+            ValueError, TypeError: something of it is not JSON.
         """
         self._check()
         scope = self._scope
         token = scope.envelope.progress_token
-        if token is None or progress <= scope.reported:
+        if token is None or not progress > scope.reported:
             return DONE
         scope.reported = progress
-        shown, of = scope.progress(progress, total) if scope.progress else (progress, total)
-        params: dict[str, Json] = {"progressToken": token, "progress": shown}
-        if of is not None:
-            params["total"] = of
+        shown = scope.progress(progress, total) if scope.progress else (progress, total)
+        if shown is None:
+            return DONE
+        params: dict[str, Json] = {"progressToken": token, "progress": shown[0]}
+        if shown[1] is not None:
+            params["total"] = shown[1]
         if message is not None:
             params["message"] = message
-        scope.emit("notifications/progress", params)
-        return DONE
+        return self._say("notifications/progress", params)
 
     def log(self, level: str, message: Json, *, logger: str | None = None) -> Done:
         """Send the client a log message, if it asked for messages of this level.
@@ -109,20 +139,19 @@ class Context:
             logger: The name of what is speaking.
 
         Raises:
-            ValueError: an unknown level, or a message that is not JSON.
+            ValueError, TypeError: an unknown level, or a message that is not JSON.
         """
         self._check()
         if level not in LOG_LEVELS:
             raise ValueError(f"log level {level!r}: use one of {', '.join(LOG_LEVELS)}")
         dumps(message)
-        wanted = self._scope.envelope.log_level
+        wanted = _wanted_level(self._scope.envelope)
         if wanted is None or LOG_LEVELS.index(level) < LOG_LEVELS.index(wanted):
             return DONE
         params: dict[str, Json] = {"level": level, "data": message}
         if logger is not None:
             params["logger"] = logger
-        self._scope.emit("notifications/message", params)
-        return DONE
+        return self._say("notifications/message", params)
 
     def debug(self, message: Json) -> Done:
         """`log("debug", …)`."""
@@ -139,6 +168,66 @@ class Context:
     def error(self, message: Json) -> Done:
         """`log("error", …)`."""
         return self.log("error", message)
+
+    def elicit(self, key: str, message: str, schema: Schema) -> Elicited:
+        """Ask the person at the client to fill in a form.
+
+        In the 2026 era the function runs again from its start once there is an answer, and this very call then returns
+        it: what comes before it happens again.
+
+        Args:
+            key: Names the question within this call, and stays the same from run to run.
+            message: What to tell the person.
+            schema: A JSON Schema of flat primitive fields, or a type that pydantic makes one of.
+
+        Raises:
+            ToolError: nobody can be asked, or the answer does not fit.
+        """
+        answer: Elicited = self.ask(elicitation(key, message, schema))[0]
+        return answer
+
+    def elicit_url(self, key: str, message: str, url: str) -> Elicited:
+        """Ask the person at the client to go to a page, for what must not pass through the client. As `elicit`."""
+        answer: Elicited = self.ask(url_elicitation(key, message, url))[0]
+        return answer
+
+    def sample(self, key: str, messages: Said | Sequence[Said], *, max_tokens: int = 1_000, **options: Json) -> Sampled:
+        """Ask the client's model. As `elicit`.
+
+        Args:
+            key: Names the question within this call.
+            messages: Text, content, a `Message`, or a list of those.
+            max_tokens: As many tokens may the answer have.
+            options: Further params of `sampling/createMessage`, e.g. `systemPrompt`, `temperature`.
+        """
+        answer: Sampled = self.ask(sampling(key, messages, max_tokens=max_tokens, **options))[0]
+        return answer
+
+    def list_roots(self, key: str) -> Roots:
+        """Ask for the folders that the client lets the server work on. As `elicit`."""
+        answer: Roots = self.ask(roots(key))[0]
+        return answer
+
+    def ask(self, *questions: Question) -> list[Any]:
+        """Ask several things in one round: `ctx.ask(elicitation(...), sampling(...), roots(...))`.
+
+        Returns:
+            The answers, in the order of the questions: `Elicited`, `Sampled`, `Roots`.
+        """
+        self._check()
+        answers = self._scope.asker.ask(questions)
+        return [question.read(answer) for question, answer in zip(questions, answers, strict=True)]
+
+    def client_supports(self, capability: str) -> bool:
+        """Whether the client can be asked: `elicitation`, `elicitation.url`, `sampling`, `roots`. In the handshake era
+        that cannot be known, and the answer is yes."""
+        return supports(self._scope.envelope, capability)
+
+    def _say(self, method: str, params: dict[str, Json]) -> Done:
+        # Tried here, where the author of the tool hears of what is not JSON; the request's thread could only give up.
+        dumps(params)
+        self._scope.emit(method, params)
+        return DONE
 
     def _check(self) -> None:
         if self._scope.abandoned:

@@ -4,11 +4,12 @@ Every request stands alone: nothing is kept between two but what the task store 
 """
 
 import logging
+import os
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from mcp_baton.exceptions import ProtocolError
+from mcp_baton.exceptions import ProtocolError, StoreError, TaskNotFound, TooLarge
 from mcp_baton.protocol.codes import HTTP_STATUS, INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND
 from mcp_baton.protocol.envelope import REVISION_WITHOUT_HEADER, SERVER_INFO_KEY, Envelope, Era, Refusal, classify
 from mcp_baton.protocol.http import Exchange, HttpRequest, HttpResponse
@@ -24,17 +25,21 @@ from mcp_baton.protocol.jsonrpc import (
     parse_body,
     result_message,
 )
-from mcp_baton.server import catalog, prompt_calls, resource_reads, task_methods, tool_calls
+from mcp_baton.protocol.state import Seal
+from mcp_baton.server import catalog, listening, prompt_calls, resource_reads, small_methods, task_methods, tool_calls
+from mcp_baton.server.asking import InputRequired
 from mcp_baton.server.beside import Deserted
 from mcp_baton.server.call import Call
 from mcp_baton.server.reply import Reply, whole
 from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
+from mcp_baton.tasks.ids import is_question
 from mcp_baton.tasks.store import TaskStore
 
 logger = logging.getLogger(__name__)
 
 PATH: Final = "/mcp"
+LOCAL_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 type Method = Callable[[Call], JsonObject]
 
@@ -46,6 +51,7 @@ _BOTH: Mapping[str, Method] = {
     "resources/list": catalog.list_resources,
     "resources/templates/list": catalog.list_resource_templates,
     "resources/read": resource_reads.read_resource,
+    "completion/complete": small_methods.complete,
     "tasks/get": task_methods.get_task,
     "tasks/cancel": task_methods.cancel_task,
 }
@@ -55,12 +61,16 @@ METHODS: Mapping[Era, Mapping[str, Method]] = MappingProxyType(
             **_BOTH,
             "initialize": catalog.initialize,
             "ping": catalog.ping,
+            "logging/setLevel": small_methods.set_log_level,
+            "resources/subscribe": small_methods.subscribe,
+            "resources/unsubscribe": small_methods.subscribe,
             "tasks/list": task_methods.list_tasks,
             "tasks/result": task_methods.task_result,
         },
         Era.STATELESS: {
             **_BOTH,
             "server/discover": catalog.discover,
+            "subscriptions/listen": listening.listen,
             "tasks/update": task_methods.update_task,
         },
     }
@@ -81,6 +91,8 @@ class Endpoint:
         self._server = server
         self._store = store
         self._settings = settings
+        self._seal = seal_of(settings)
+        self._warned = False
 
     def __call__(self, request: HttpRequest, exchange: Exchange) -> HttpResponse | None:
         """Answer one HTTP request."""
@@ -99,9 +111,8 @@ class Endpoint:
         """What is wrong with a request before its body is read."""
         if request.path.rstrip("/") != PATH:
             return _refusal(404, f"Not found: the MCP endpoint is {PATH}")
-        origin = request.headers.get("origin")
-        if origin is not None and origin not in self._settings.allowed_origins:
-            return _refusal(403, "Forbidden: this origin is not on the server's allow-list")
+        if not self._trusts(request.headers):
+            return _refusal(403, "Forbidden: this origin or host is not on the server's allow-list")
         if request.method != "POST":
             refused = _refusal(405, "Method not allowed: use POST")
             return HttpResponse(405, {**refused.headers, "Allow": "POST"}, refused.body)
@@ -110,6 +121,16 @@ class Endpoint:
         if len(request.body) > self._settings.max_body_bytes:
             return _refusal(413, f"Content too large: at most {self._settings.max_body_bytes} bytes")
         return None
+
+    def _trusts(self, headers: Mapping[str, str]) -> bool:
+        """Whether a page that sends this request may: no `Origin`, no page (MCP basic/transports, Security)."""
+        local = self._settings.local_only
+        if local and not is_local(headers.get("host", "localhost")):
+            return False
+        origin = headers.get("origin")
+        if origin is None or origin in self._settings.allowed_origins:
+            return True
+        return local and is_local(origin.partition("://")[2])
 
     def _answer_batch(self, messages: list[Message], request: HttpRequest, exchange: Exchange) -> HttpResponse:
         """A batch, which revision 2025-03-26 alone has; answered whole, in order."""
@@ -128,7 +149,7 @@ class Endpoint:
         if isinstance(message, Malformed):
             return whole(HTTP_STATUS[message.error.code], error_message(message.id, message.error))
         if isinstance(message, Response):
-            return HttpResponse(202)
+            return self._take_answer(message, request.owner)
         envelope = classify(message, request.headers)
         if isinstance(envelope, Refusal):
             error = ProtocolError(envelope.code, envelope.message, envelope.data)
@@ -136,30 +157,88 @@ class Endpoint:
             return whole(HTTP_STATUS[error.code], error_message(known, error))
         if isinstance(message, Notification):
             return HttpResponse(202)
-        return self._serve(message, envelope, request.owner, exchange, in_batch=in_batch)
+        return self._serve(message, envelope, request, exchange, in_batch=in_batch)
 
     def _serve(
-        self, request: Request, envelope: Envelope, owner: str | None, exchange: Exchange, *, in_batch: bool
+        self, message: Request, envelope: Envelope, request: HttpRequest, exchange: Exchange, *, in_batch: bool
     ) -> HttpResponse | None:
-        streams = (envelope.progress_token is not None or envelope.log_level is not None) and not in_batch
-        reply = Reply(exchange, streams=streams)
-        call = Call(self._server, self._store, self._settings, request, envelope, owner, exchange, reply)
+        wanted = envelope.progress_token is not None or envelope.log_level is not None
+        streams = (wanted or message.method == "subscriptions/listen") and not in_batch
+        may_stream = envelope.era is Era.HANDSHAKE and _takes_stream(request) and not in_batch
+        reply = Reply(exchange, streams=streams, may_stream=may_stream)
+        call = Call(
+            server=self._server,
+            store=self._store,
+            settings=self._settings,
+            request=message,
+            envelope=envelope,
+            owner=request.owner,
+            exchange=exchange,
+            reply=reply,
+            seal=self._seal,
+            headers=request.headers,
+        )
         try:
             result = self._dispatch(call)
         except ProtocolError as error:
-            return reply.error(_status(envelope, error), error_message(request.id, error))
+            return reply.error(_status(envelope, error), error_message(message.id, error))
         except Deserted:
             return None
+        except InputRequired as required:
+            self._warn_of_made_key()
+            result = required.result
         except Exception:
-            logger.exception("request %s: %s failed", exchange.request_id, request.method)
-            return reply.error(200, _internal_error(request.id, exchange.request_id))
-        return reply.result(result_message(request.id, _finished(call, result)))
+            logger.exception("request %s: %s failed", exchange.request_id, message.method)
+            return reply.error(200, _internal_error(message.id, exchange.request_id))
+        return reply.result(result_message(message.id, _finished(call, result)))
+
+    def _warn_of_made_key(self) -> None:
+        if self._settings.state_key is None and not self._warned:
+            self._warned = True
+            logger.warning(
+                "BATON_STATE_KEY is not set: a round that reaches another process than the one before will be refused. "
+                "Set it to 32 random characters or more."
+            )
+
+    def _take_answer(self, response: Response, owner: str | None) -> HttpResponse:
+        """A client's answer to a question that another invocation waits for (revisions up to 2025-11-25)."""
+        if self._store is None or owner is None or not is_question(str(response.id)):
+            return _refusal(400, "Invalid request: nobody has asked this")
+        answer: dict[str, Json] = {"result": response.result} if response.error is None else {"error": response.error}
+        try:
+            self._store.answers.answer(owner, str(response.id), answer)
+        except TaskNotFound:
+            return _refusal(400, "Invalid request: nobody has asked this, or the answer is there already")
+        except TooLarge:
+            return _refusal(413, "The answer is too large to be stored")
+        except StoreError:
+            logger.exception("an answer could not be stored")
+            return _refusal(503, "The answer could not be stored; send it again")
+        return HttpResponse(202)
 
     def _dispatch(self, call: Call) -> JsonObject:
         method = METHODS[call.envelope.era].get(call.request.method)
         if method is None:
             raise ProtocolError(METHOD_NOT_FOUND, f"Method not found: {call.request.method}")
         return method(call)
+
+
+def seal_of(settings: Settings) -> Seal:
+    """What signs this server's states. A key made here is good for one process, so only for a server of one's own."""
+    if settings.state_key is not None:
+        return Seal(settings.state_key, settings.previous_state_key)
+    return Seal(os.urandom(32))
+
+
+def is_local(authority: str) -> bool:
+    """Whether `host[:port]` is this machine by a name that nobody else can give out."""
+    host = authority.rpartition(":")[0] if authority.rpartition(":")[2].isdigit() else authority
+    return host in LOCAL_HOSTS
+
+
+def _takes_stream(request: HttpRequest) -> bool:
+    accepted = request.headers.get("accept", "*/*")
+    return "text/event-stream" in accepted or "*/*" in accepted
 
 
 def _finished(call: Call, result: JsonObject) -> JsonObject:

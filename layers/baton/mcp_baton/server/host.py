@@ -2,16 +2,21 @@
 
 from collections.abc import Sequence
 
+from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.call import Call
 from mcp_baton.server.functions import Resource
 from mcp_baton.server.schema import InvalidArguments
 from mcp_baton.server.server import Server
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.workflow.run import FetchedResource, Mismatch, Outcome, ResourceUnavailable
+from mcp_baton.workflow.run import Failed, FetchedResource, Mismatch, Outcome, ResourceUnavailable
 
 START_MARGIN_MS = 1_000
 """Time beyond the write reserve without which no step is started, milliseconds."""
+
+MAX_URI = 8_000
+"""Characters of a URI that is looked up: RFC 9110 asks for so many octets. A template with several `{+name}` takes a
+time that grows with the square of the length to find out that a longer one is not its own."""
 
 
 class ServerHost:
@@ -19,9 +24,10 @@ class ServerHost:
 
     def __init__(self, call: Call) -> None:
         self._call = call
-        self._caller = call.caller
+        self._caller = call.caller(in_workflow=True)
         self._begun = 0
         self._total = 0
+        self._shown = 0.0
 
     def required(self, tool: str) -> frozenset[str]:
         """The names of the arguments that a tool cannot do without."""
@@ -41,9 +47,12 @@ class ServerHost:
 
     def call(self, tool: str, arguments: JsonObject, variables: TaskVariables | None) -> Outcome:
         """Call a tool. It is not given up when the client goes away: what it did is recorded with the task."""
-        return self._caller.call_tool(
-            self._call.server.tools[tool], arguments, variables, progress=self._within_step, stay=True
-        )
+        try:
+            return self._caller.call_tool(
+                self._call.server.tools[tool], arguments, variables, progress=self._within_step, stay=True
+            )
+        except ProtocolError as error:
+            return Failed(error.message)
 
     def read(self, uri: str) -> Sequence[FetchedResource]:
         """Fetch a resource of this server.
@@ -55,11 +64,14 @@ class ServerHost:
         if found is None:
             raise ResourceUnavailable(f"there is no resource {uri}")
         resource, arguments = found
-        return [self._caller.read(resource, uri, arguments)]
+        try:
+            return [self._caller.read(resource, uri, arguments, progress=self._within_step)]
+        except ProtocolError as error:
+            raise ResourceUnavailable(error.message) from error
 
     def announce(self, begun: int, total: int, step: str) -> None:
         """Send `notifications/progress`, when the client asked for it."""
-        self._begun, self._total = begun, total
+        self._begun, self._total, self._shown = begun, total, float(begun)
         token = self._call.envelope.progress_token
         if token is None:
             return
@@ -71,15 +83,24 @@ class ServerHost:
         left = self._caller.left_ms()
         return left is None or left > START_MARGIN_MS
 
-    def _within_step(self, progress: float, total: float | None) -> tuple[float, float | None]:
-        """A tool's progress as a fraction of its step, so that the request's progress only ever grows."""
+    def _within_step(self, progress: float, total: float | None) -> tuple[float, float | None] | None:
+        """A function's progress as a fraction of its step; `None` unless the request's progress grows by it.
+
+        A step may call several functions, and one may change its mind about its total (MCP basic/utilities/progress:
+        the value must increase with each notification).
+        """
         of = total if total is not None and total > 0 else progress + 1
         fraction = min(max(progress / of, 0.0), 1.0) * 0.99 if of > 0 else 0.0
-        return self._begun + fraction, self._total
+        if not self._begun + fraction > self._shown:
+            return None
+        self._shown = self._begun + fraction
+        return self._shown, self._total
 
 
 def find_resource(server: Server, uri: str) -> tuple[Resource, dict[str, str]] | None:
     """The resource at a URI and its function's arguments; one with that very URI before any template."""
+    if len(uri) > MAX_URI:
+        return None
     exact = server.resources.get(uri)
     if exact is not None and not exact.is_template:
         return exact, {}

@@ -11,6 +11,7 @@ from mcp_baton.server.call import Call
 from mcp_baton.server.calls import Unreadable
 from mcp_baton.server.functions import Prompt
 from mcp_baton.server.host import ServerHost
+from mcp_baton.server.schema import InvalidArguments
 from mcp_baton.server.task_meta import run_meta
 from mcp_baton.tasks.record import TaskRecord, steps_of
 from mcp_baton.workflow.definition import Workflow
@@ -39,10 +40,12 @@ def get_prompt(call: Call) -> JsonObject:
 def _get_messages(call: Call, prompt: Prompt) -> JsonObject:
     _, converted = check_arguments(prompt.arguments, call.object("arguments"))
     try:
-        made = call.caller.messages(prompt, converted)
+        made = call.caller().messages(prompt, converted)
+    except InvalidArguments as error:
+        raise ProtocolError(INVALID_PARAMS, f"Invalid params: {error}") from error
     except Unreadable as error:
         raise ProtocolError(INTERNAL_ERROR, f"The prompt {prompt.name!r} failed: {error}") from error
-    return _result(prompt.description, made)
+    return _result(prompt.labels.description or "", made)
 
 
 def _run_workflow(call: Call, workflow: Workflow) -> JsonObject:

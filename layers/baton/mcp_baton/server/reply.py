@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from mcp_baton.protocol.http import ClientGone, Exchange, HttpResponse, StreamSink
-from mcp_baton.protocol.json import Json, dumps
-from mcp_baton.protocol.jsonrpc import notification_message
+from mcp_baton.protocol.json import Json, JsonObject, dumps
+from mcp_baton.protocol.jsonrpc import notification_message, request_message
 
 logger = logging.getLogger(__name__)
 
@@ -30,13 +30,21 @@ class Reply:
     Args:
         exchange: Where a stream can be opened.
         streams: Whether the client wants to hear of what happens before the result.
+        may_stream: Whether a stream may begin all the same, when the server has something to say: logs and questions in
+            the handshake era, where no request says that it wants them.
     """
 
-    def __init__(self, exchange: Exchange, *, streams: bool) -> None:
+    def __init__(self, exchange: Exchange, *, streams: bool, may_stream: bool = False) -> None:
         self._exchange = exchange
         self._streams = streams
+        self._may_stream = may_stream
         self._sink: StreamSink | None = None
         self._gone = False
+
+    @property
+    def may_ask(self) -> bool:
+        """Whether a question can be sent to the client while its call runs."""
+        return self._may_stream and self._exchange.can_stream
 
     @property
     def gone(self) -> bool:
@@ -45,17 +53,21 @@ class Reply:
 
     def notify(self, method: str, params: dict[str, Json]) -> None:
         """Send a notification, if the client listens to any."""
-        if self._streams:
+        if self._streams or self._may_stream:
             self._write(_event(notification_message(method, params)))
+
+    def request(self, identifier: str, method: str, params: JsonObject) -> None:
+        """Send a request to the client (revisions up to 2025-11-25)."""
+        self._write(_event(request_message(identifier, method, params)))
 
     def keep_alive(self) -> None:
         """Send a comment line, so that nobody on the way takes the quiet for the end."""
-        if self._streams:
+        if self._streams or self._sink is not None:
             self._write(b": keep-alive\n\n")
 
     def result(self, message: Mapping[str, Json]) -> HttpResponse | None:
         """Send the result: on the stream if the client wants one, else whole."""
-        if not self._streams:
+        if not self._streams and self._sink is None:
             return whole(200, message)
         self._write(_event(message))
         return None

@@ -20,7 +20,7 @@ def read_resource(call: Call) -> JsonObject:
         code = INVALID_PARAMS if call.stateless else RESOURCE_NOT_FOUND
         raise ProtocolError(code, f"Unknown resource: {uri}", {"uri": uri})
     try:
-        contents = call.caller.read(found[0], uri, found[1])
+        contents = call.caller().read(found[0], uri, found[1])
     except ResourceUnavailable as error:
         raise ProtocolError(INTERNAL_ERROR, f"Reading {uri} failed: {error}") from error
     made: dict[str, Json] = {"contents": [shown(contents)]}

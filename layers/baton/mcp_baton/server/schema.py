@@ -4,19 +4,25 @@ Importing pydantic is most of a cold start, so calls with plain arguments (`str`
 `list` and nothing that needs converting) are checked by hand; everything else goes to pydantic.
 """
 
-import json
+import logging
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mcp_baton.protocol.json import Json
-from mcp_baton.server.signature import NO_ANNOTATION, Signature
-from mcp_baton.workflow.pause import InvalidField
+from mcp_baton.server.signature import NO_ANNOTATION, Signature, is_field
+from mcp_baton.server.values import to_json
+from mcp_baton.workflow.pause import MAX_FIELDS, InvalidField
 from mcp_baton.workflow.run import Mismatch
 from mcp_baton.workflow.sources import copy_json
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
+
+logger = logging.getLogger(__name__)
+
+MAX_ERRORS = 1_000
+"""As many of pydantic's errors are looked at. Each takes a kilobyte, and a body of megabytes can hold a million."""
 
 _PLAIN = (str, int, float, bool, dict, list)
 
@@ -50,10 +56,11 @@ class InputSchema:
     @cached_property
     def json_schema(self) -> dict[str, Any]:
         """JSON Schema 2020-12 of the arguments' object."""
-        schema = self._adapter.json_schema(schema_generator=_schema_generator())
+        schema = _untitled(self._adapter.json_schema(schema_generator=_schema_generator()))
         properties = schema.get("properties", {})
-        ordered = {item.name: properties[item.name] for item in self._signature.parameters}
-        return {key: value for key, value in schema.items() if key != "title"} | {"properties": ordered}
+        return schema | {
+            "properties": {item.published: properties[item.published] for item in self._signature.parameters}
+        }
 
     def bind(self, arguments: Mapping[str, Json]) -> dict[str, Any]:
         """The function's keyword arguments, converted to their types, defaults left to the function where possible.
@@ -68,8 +75,17 @@ class InputSchema:
         try:
             bound = self._adapter.validate_python(dict(arguments))
         except ValidationError as error:
-            raise InvalidArguments(_mismatch(error)) from error
+            raise InvalidArguments(mismatch_of(error)) from error
+        except Exception as error:
+            # A validator of the user's own: pydantic lets through whatever is no `ValueError`.
+            logger.exception("%s: checking its arguments raised", self._name)
+            raise InvalidArguments(Mismatch(invalid=(InvalidField("arguments", str(error)),))) from error
         return {parameter.name: getattr(bound, parameter.name) for parameter in self._signature.parameters}
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every parameter is of a plain type, so that calls can be checked without pydantic."""
+        return self._plain_types is not None
 
     def _is_plainly_valid(self, arguments: Mapping[str, Json]) -> bool:
         types = self._plain_types
@@ -81,7 +97,7 @@ class InputSchema:
     def _plain_types(self) -> dict[str, type] | None:
         """Each parameter's type, when all of them are plain and none has a default that pydantic must fill in."""
         parameters = self._signature.parameters
-        if all(_is_plain(item.annotation) and not hasattr(item.default, "is_required") for item in parameters):
+        if all(_is_plain(item.annotation) and not is_field(item.default) for item in parameters):
             return {parameter.name: parameter.annotation for parameter in parameters}
         return None
 
@@ -93,7 +109,7 @@ class InputSchema:
         members: dict[str, Any] = {"__annotations__": {}, "__module__": __name__}
         for parameter in self._signature.parameters:
             members["__annotations__"][parameter.name] = parameter.annotation
-            if hasattr(parameter.default, "is_required"):
+            if is_field(parameter.default):
                 members[parameter.name] = parameter.default
             elif parameter.default is not NO_ANNOTATION:
                 members[parameter.name] = Field(default=parameter.default)
@@ -123,7 +139,7 @@ class OutputSchema:
     def json_schema(self) -> dict[str, Any]:
         """JSON Schema 2020-12 of the structured content."""
         if not self.wraps:
-            return {key: value for key, value in self._plain_schema.items() if key != "title"}
+            return self._plain_schema
         inner = dict(self._plain_schema)
         definitions = inner.pop("$defs", None)
         schema = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
@@ -142,13 +158,14 @@ class OutputSchema:
         try:
             validated = self._adapter.validate_python(returned)
         except ValidationError as error:
-            problem = explain(_mismatch(error))
+            problem = explain(mismatch_of(error))
             raise ValueError(f"the tool's value is not what it declares: {problem}") from error
         return to_json(self._adapter.dump_python(validated, mode="json", by_alias=True))
 
     @cached_property
     def _plain_schema(self) -> dict[str, Any]:
-        return self._adapter.json_schema(mode="serialization", schema_generator=_schema_generator())
+        schema = self._adapter.json_schema(mode="serialization", schema_generator=_schema_generator())
+        return _untitled(_with_root(schema))
 
     @cached_property
     def _adapter(self) -> "TypeAdapter[Any]":
@@ -161,51 +178,10 @@ def _is_plain(annotation: object) -> bool:
     return any(annotation is plain for plain in _PLAIN)
 
 
-def to_json(value: object) -> Json:
-    """Any Python value as JSON: models and dataclasses dumped, tuples as lists; `NaN` and infinities become `null`.
-
-    Raises:
-        ValueError: something in it cannot be written as JSON.
-    """
-    try:
-        text = json.dumps(value, default=_dump_special)
-        made: Json = json.loads(text, parse_constant=lambda _: None)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"the value is not JSON: {error}") from error
-    return made
-
-
-def convert(value: Json, target: Any) -> Json:
-    """A prompt argument's string converted to its type, as JSON. A string that is JSON may stand for its value.
-
-    Raises:
-        ValueError: it does not convert; says why.
-    """
-    if target is str and isinstance(value, str):
-        return value
-    from pydantic import TypeAdapter, ValidationError
-
-    adapter = TypeAdapter(target)
-    try:
-        return to_json(adapter.dump_python(adapter.validate_python(value), mode="json"))
-    except ValidationError as error:
-        first = error
-    try:
-        return to_json(adapter.dump_python(adapter.validate_json(value if isinstance(value, str) else ""), mode="json"))
-    except ValidationError:
-        raise ValueError(explain(_mismatch(first))) from first
-
-
-def _dump_special(value: object) -> object:
-    from pydantic_core import PydanticSerializationError, to_jsonable_python
-
-    try:
-        return to_jsonable_python(value)
-    except PydanticSerializationError as error:
-        raise TypeError(str(error)) from error
-
-
-def _mismatch(error: "ValidationError") -> Mismatch:
+def mismatch_of(error: "ValidationError") -> Mismatch:
+    """What pydantic found wrong, as a mismatch; of many invalid fields the first."""
+    if error.error_count() > MAX_ERRORS:
+        return Mismatch(invalid=(InvalidField("value", f"{error.error_count()} fields are missing or invalid"),))
     missing: list[str] = []
     invalid: list[InvalidField] = []
     for item in error.errors(include_url=False, include_context=False, include_input=False):
@@ -214,7 +190,26 @@ def _mismatch(error: "ValidationError") -> Mismatch:
             missing.append(field)
         else:
             invalid.append(InvalidField(field, item["msg"]))
-    return Mismatch(tuple(missing), tuple(invalid))
+    return Mismatch(tuple(missing), tuple(invalid[:MAX_FIELDS]))
+
+
+def _with_root(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema whose root is written out: pydantic makes a mere reference of a type that contains itself."""
+    if "$ref" not in schema:
+        return schema
+    return {**schema["$defs"][schema["$ref"].removeprefix("#/$defs/")], "$defs": schema["$defs"]}
+
+
+def _untitled(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema without the titles that only repeat the names of its types."""
+    made = {key: value for key, value in schema.items() if key != "title"}
+    if "$defs" in made:
+        definitions = made["$defs"].items()
+        made["$defs"] = {
+            name: {key: value for key, value in definition.items() if key != "title" or value != name}
+            for name, definition in definitions
+        }
+    return made
 
 
 def _schema_generator() -> Any:

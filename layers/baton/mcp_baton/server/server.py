@@ -1,11 +1,28 @@
 """`Server`: what users write against; a registry of tools, resources, prompts and workflows (contract section 2)."""
 
-from collections.abc import Callable
-from typing import Any, Protocol, overload
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypedDict, Unpack, overload
 
 from mcp_baton.exceptions import RegistrationError, WorkflowError
-from mcp_baton.server.functions import Prompt, Resource, Tool
+from mcp_baton.protocol.json import JsonObject
+from mcp_baton.server.completions import Completer, Completion
+from mcp_baton.server.functions import Labels, Prompt, Resource, Tool
 from mcp_baton.workflow.definition import Workflow, check
+
+
+class PromptLabels(TypedDict, total=False):
+    """What can be said of a prompt: see `Labels`."""
+
+    title: str
+    description: str
+    icons: Sequence[JsonObject]
+    meta: JsonObject
+
+
+class AllLabels(PromptLabels, total=False):
+    """What can be said of a tool or a resource: see `Labels`."""
+
+    annotations: JsonObject
 
 
 class Registrar(Protocol):
@@ -23,45 +40,65 @@ class Server:
         version: Its version, for the client to show.
         title: A name for people.
         instructions: What a model should know before it uses the server.
+        website_url: Where people can read about it.
+        icons: MCP `Icon` objects.
     """
 
     def __init__(
-        self, name: str, *, version: str = "0.0.0", title: str | None = None, instructions: str | None = None
+        self,
+        name: str,
+        *,
+        version: str = "0.0.0",
+        title: str | None = None,
+        instructions: str | None = None,
+        website_url: str | None = None,
+        icons: Sequence[JsonObject] = (),
     ) -> None:
         self.name = name
         self.version = version
         self.title = title
         self.instructions = instructions
+        self.website_url = website_url
+        self.icons = tuple(icons)
         self.tools: dict[str, Tool] = {}
         self.resources: dict[str, Resource] = {}
         self.prompts: dict[str, Prompt] = {}
         self.workflows: dict[str, Workflow] = {}
+        self.completions: dict[tuple[str, str], Completion] = {}
 
     @overload
     def tool[F: Callable[..., object]](self, function: F, /) -> F: ...
     @overload
     def tool(
-        self, *, name: str | None = None, title: str | None = None, description: str | None = None
+        self, *, name: str | None = None, input_schema: JsonObject | None = None, **labels: Unpack[AllLabels]
     ) -> Registrar: ...
     def tool(
         self,
         function: Any = None,
         *,
         name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
+        input_schema: JsonObject | None = None,
+        **labels: Unpack[AllLabels],
     ) -> Any:
         """Publish a function as a tool; with or without parentheses, on `def` and `async def`.
 
         Its description is the docstring, its schemas come from the signature; a parameter annotated `Context` is filled
-        in and is not part of them.
+        in and is not part of them. It may return anything that can be written as JSON, content (`Image`, `Audio`,
+        `EmbeddedResource`, `ResourceLink`, `Text`), a list of both, or a `ToolResult`.
+
+        Args:
+            function: The function, where the decorator stands without parentheses.
+            name: How it is called; the function's name unless given.
+            input_schema: Published in the place of the schema that the signature makes. Calls are still held against
+                the signature.
+            labels: What is shown of it: see `Labels`.
 
         Raises:
-            RegistrationError: the name is taken, or the signature has no schema.
+            RegistrationError: the name is taken or not one that MCP allows, or the signature has no schema.
         """
 
         def register[F: Callable[..., object]](function: F, /) -> F:
-            tool = Tool(function, name or _name_of(function), title, description)
+            tool = Tool(function, name or _name_of(function), Labels(**labels), input_schema)
             _refuse_taken("tool", tool.name, tool.name in self.tools)
             self.tools[tool.name] = tool
             return function
@@ -69,13 +106,7 @@ class Server:
         return register if function is None else register(function)
 
     def resource(
-        self,
-        uri: str,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        mime_type: str | None = None,
+        self, uri: str, *, name: str | None = None, mime_type: str | None = None, **labels: Unpack[AllLabels]
     ) -> Registrar:
         """Publish a function as the resource at `uri`, or at every URI of the template `uri`.
 
@@ -87,8 +118,7 @@ class Server:
 
         def register[F: Callable[..., object]](function: F, /) -> F:
             _refuse_taken("resource", uri, uri in self.resources)
-            made = Resource(uri, function, name or _name_of(function), title, description, mime_type)
-            self.resources[uri] = made
+            self.resources[uri] = Resource(uri, function, name or _name_of(function), Labels(**labels), mime_type)
             return function
 
         return register
@@ -96,17 +126,8 @@ class Server:
     @overload
     def prompt[F: Callable[..., object]](self, function: F, /) -> F: ...
     @overload
-    def prompt(
-        self, *, name: str | None = None, title: str | None = None, description: str | None = None
-    ) -> Registrar: ...
-    def prompt(
-        self,
-        function: Any = None,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-    ) -> Any:
+    def prompt(self, *, name: str | None = None, **labels: Unpack[PromptLabels]) -> Registrar: ...
+    def prompt(self, function: Any = None, *, name: str | None = None, **labels: Unpack[PromptLabels]) -> Any:
         """Publish a function as a prompt; with or without parentheses, on `def` and `async def`.
 
         Raises:
@@ -114,12 +135,35 @@ class Server:
         """
 
         def register[F: Callable[..., object]](function: F, /) -> F:
-            prompt = Prompt(function, name or _name_of(function), title, description)
+            prompt = Prompt(function, name or _name_of(function), Labels(**labels))
             _refuse_taken("prompt", prompt.name, prompt.name in self.prompts or prompt.name in self.workflows)
             self.prompts[prompt.name] = prompt
             return function
 
         return register if function is None else register(function)
+
+    def completion(self, of: str, argument: str) -> Callable[[Completer], Completer]:
+        """Publish a function that completes an argument: `@server.completion("docs://{topic}", "topic")`.
+
+        The function takes what has been typed so far and, if it likes, the arguments that are already known; it
+        returns suggestions, the best first.
+
+        Args:
+            of: The name of a prompt or workflow, or the URI template of a resource. It must have been registered.
+            argument: The name of its argument.
+
+        Raises:
+            RegistrationError: there is no such argument, or its completion is taken.
+        """
+        if argument not in self.arguments_of(of):
+            raise RegistrationError(f"completion of {of!r}: it has no argument {argument!r}; register it first")
+
+        def register(function: Completer) -> Completer:
+            _refuse_taken("completion", f"{of} {argument}", (of, argument) in self.completions)
+            self.completions[of, argument] = Completion(function, f"completion of {of!r} {argument!r}")
+            return function
+
+        return register
 
     def add_workflow(self, workflow: Workflow) -> Workflow:
         """Publish a workflow as a prompt of the same name. Its tools must have been registered.
@@ -132,6 +176,13 @@ class Server:
         check(workflow, {name: tool.signature.names for name, tool in self.tools.items()})
         self.workflows[workflow.name] = workflow
         return workflow
+
+    def arguments_of(self, of: str) -> frozenset[str]:
+        """The names of the arguments of a prompt or workflow, or of the variables of a resource's template."""
+        if of in self.resources:
+            return frozenset(self.resources[of].variables)
+        published = self.prompts.get(of) or self.workflows.get(of)
+        return frozenset(argument.name for argument in published.arguments) if published else frozenset()
 
 
 def _name_of(function: Callable[..., object]) -> str:

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import types
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,10 +27,34 @@ class Parameter:
     default: typing.Any
 
     @property
+    def published(self) -> str:
+        """The name that the caller uses: the alias where a pydantic `Field` gives one."""
+        aliases = (getattr(note, "alias", None) for note in self._notes)
+        return next((alias for alias in aliases if isinstance(alias, str)), self.name)
+
+    @property
     def required(self) -> bool:
         """Whether the caller must fill it in."""
-        is_required = getattr(self.default, "is_required", None)
-        return is_required() is True if callable(is_required) else self.default is NO_ANNOTATION
+        if self.default is not NO_ANNOTATION and not is_field(self.default):
+            return False
+        return all(note.is_required() for note in self._notes if is_field(note))
+
+    @property
+    def description(self) -> str:
+        """The `Field(description=…)` or plain text that stands with it."""
+        texts = (note if isinstance(note, str) else getattr(note, "description", None) for note in self._notes)
+        return next((text for text in texts if isinstance(text, str)), "")
+
+    @property
+    def _notes(self) -> tuple[typing.Any, ...]:
+        """A `Field` as its default, and what stands in its `Annotated` type."""
+        annotated = getattr(self.annotation, "__metadata__", ())
+        return (self.default, *annotated) if is_field(self.default) else annotated
+
+
+def is_field(note: object) -> bool:
+    """Whether something is what pydantic's `Field(…)` makes. Told without importing pydantic."""
+    return hasattr(note, "is_required")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +76,12 @@ class Signature:
     @property
     def names(self) -> frozenset[str]:
         """The names of the parameters that the caller fills in."""
-        return frozenset(parameter.name for parameter in self.parameters)
+        return frozenset(parameter.published for parameter in self.parameters)
 
     @property
     def required(self) -> frozenset[str]:
         """The names of those that the caller must fill in."""
-        return frozenset(parameter.name for parameter in self.parameters if parameter.required)
+        return frozenset(parameter.published for parameter in self.parameters if parameter.required)
 
 
 def read_signature(function: Callable[..., object], what: str) -> Signature:
@@ -76,10 +101,14 @@ def read_signature(function: Callable[..., object], what: str) -> Signature:
         _check_kind(parameter, what)
         annotation = hints.get(name, typing.Any)
         if _is_context(annotation):
+            if context is not None:
+                raise RegistrationError(
+                    f"{what}: both {context!r} and {name!r} take the Context; one of them is enough"
+                )
             context = name
         else:
             parameters.append(Parameter(name, annotation, parameter.default))
-    return Signature(tuple(parameters), context, hints.get("return", NO_ANNOTATION), _is_async(function))
+    return Signature(tuple(parameters), context, hints.get("return", NO_ANNOTATION), is_async(function))
 
 
 def _type_hints(function: Callable[..., object], what: str) -> dict[str, typing.Any]:
@@ -102,9 +131,15 @@ def _check_kind(parameter: inspect.Parameter, what: str) -> None:
 
 
 def _is_context(annotation: object) -> bool:
-    candidates = typing.get_args(annotation) or (annotation,)
-    return any(isinstance(candidate, type) and issubclass(candidate, Context) for candidate in candidates)
+    """Whether it is `Context`, annotated or not, or a union with it."""
+    origin = typing.get_origin(annotation)
+    if origin is typing.Annotated:
+        return _is_context(typing.get_args(annotation)[0])
+    if origin in (typing.Union, types.UnionType):
+        return any(_is_context(member) for member in typing.get_args(annotation))
+    return isinstance(annotation, type) and issubclass(annotation, Context)
 
 
-def _is_async(function: Callable[..., object]) -> bool:
+def is_async(function: Callable[..., object]) -> bool:
+    """Whether calling it makes a coroutine, of an object with an asynchronous `__call__` too."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - asks whether `__call__` is async

@@ -6,7 +6,7 @@
 import logging
 from collections.abc import Callable, Mapping
 
-from mcp_baton.exceptions import ProtocolError, StoreError, StoreUnavailable, TaskFinished, TaskNotFound
+from mcp_baton.exceptions import ProtocolError, StoreError, StoreUnavailable, TaskFinished, TaskNotFound, TooLarge
 from mcp_baton.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, MISSING_CLIENT_CAPABILITY
 from mcp_baton.protocol.envelope import TASKS_EXTENSION
 from mcp_baton.protocol.json import Json, JsonObject
@@ -113,6 +113,8 @@ def _from_store[T](call: Call, ask: Callable[[TaskStore, str], T]) -> T:
         raise ProtocolError(INVALID_PARAMS, "Unknown task") from error
     except TaskFinished:
         raise
+    except TooLarge as error:
+        raise ProtocolError(INVALID_PARAMS, f"Invalid params: {error}") from error
     except StoreUnavailable as error:
         # What it says names tables, endpoints and roles: that is for the log, and an id to find it by for the client.
         logger.exception("request %s: the task store is not available", call.exchange.request_id)

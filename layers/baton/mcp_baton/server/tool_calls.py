@@ -1,13 +1,14 @@
 """`tools/call`: a plain call, or a continuation of a task (contract section 5)."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from mcp_baton.exceptions import Conflict, ProtocolError, StoreError, TaskFinished, TaskNotFound
-from mcp_baton.protocol.codes import INVALID_PARAMS
+from mcp_baton.protocol.codes import HEADER_MISMATCH, INVALID_PARAMS
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.call import Call
 from mcp_baton.server.functions import Tool
+from mcp_baton.server.param_headers import header_mismatch
 from mcp_baton.server.task_meta import recorded_meta, unrecorded_meta
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tasks.recording import record_decided
@@ -32,17 +33,26 @@ def call_tool(call: Call) -> JsonObject:
     tool = call.server.tools.get(name)
     if tool is None:
         raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {name}")
+    _check_headers(call, tool, arguments)
     task_id = call.bound_task()
     if task_id is None:
-        return result_of(tool, call.caller.call_tool(tool, arguments))
+        return result_of(tool, call.caller().call_tool(tool, arguments))
     return _continue(call, tool, arguments, task_id)
+
+
+def _check_headers(call: Call, tool: Tool, arguments: JsonObject) -> None:
+    if not call.stateless:
+        return
+    mismatch = header_mismatch(tool.mirrored, arguments, call.headers)
+    if mismatch:
+        raise ProtocolError(HEADER_MISMATCH, f"Header mismatch: {mismatch}")
 
 
 def result_of(tool: Tool, outcome: Outcome) -> dict[str, Json]:
     """An outcome as a `CallToolResult`."""
     if isinstance(outcome, Failed):
         return {"content": [{"type": "text", "text": outcome.error}], "isError": True}
-    return tool.result(outcome.value)
+    return tool.result(outcome)
 
 
 def _continue(call: Call, tool: Tool, arguments: JsonObject, task_id: str) -> JsonObject:
@@ -50,9 +60,11 @@ def _continue(call: Call, tool: Tool, arguments: JsonObject, task_id: str) -> Js
     found = _find(call, task_id)
     live = isinstance(found, TaskRecord)
     variables = TaskVariables(found.variables if isinstance(found, TaskRecord) else {})
-    outcome = call.caller.call_tool(tool, arguments, variables if live else None, stay=live)
+    outcome = call.caller().call_tool(tool, arguments, variables if live else None, stay=live)
     meta = found if isinstance(found, dict) else _record(call, found, tool, outcome, variables)
-    return result_of(tool, outcome) | {"_meta": meta}
+    result = result_of(tool, outcome)
+    own = result.get("_meta")
+    return result | {"_meta": {**own, **meta} if isinstance(own, Mapping) else meta}
 
 
 def _find(call: Call, task_id: str) -> TaskRecord | dict[str, Json]:

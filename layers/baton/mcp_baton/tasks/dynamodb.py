@@ -1,14 +1,14 @@
 """The task store in DynamoDB: one item a task, one conditional write a change (contract section 7)."""
 
-import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
-from mcp_baton.exceptions import Conflict, StoreError, TaskFinished, TaskNotFound
+from mcp_baton.exceptions import Conflict, StoreError, TaskFinished, TaskNotFound, TooLarge
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.attributes import Item, item_size
 from mcp_baton.tasks.changes import Changes, fitted, plan, without_largest
+from mcp_baton.tasks.dynamodb_answers import DynamoDBAnswerStore
 from mcp_baton.tasks.expressions import Update, finish_update, record_update
 from mcp_baton.tasks.ids import is_task_id, new_task_id, new_token
 from mcp_baton.tasks.items import (
@@ -21,6 +21,7 @@ from mcp_baton.tasks.items import (
     new_item,
     partition,
     sort_key,
+    system_ms,
     to_record,
 )
 from mcp_baton.tasks.record import LIVE, NewTask, TaskPage, TaskRecord, TaskStatus
@@ -30,11 +31,6 @@ from mcp_baton.tasks.table import ConditionFailed, ItemTooLarge, TaskTable
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import QueryInputTypeDef
-
-
-def system_ms() -> int:
-    """The time now, epoch milliseconds."""
-    return time.time_ns() // 1_000_000
 
 
 class DynamoDBTaskStore:
@@ -62,6 +58,12 @@ class DynamoDBTaskStore:
         self._limits = limits or Limits()
         self._now_ms = now_ms
         self._new_id = new_id
+        self._answers = DynamoDBAnswerStore(self._table, now_ms=now_ms)
+
+    @property
+    def answers(self) -> DynamoDBAnswerStore:
+        """Questions to clients and their answers, in the same table."""
+        return self._answers
 
     def create(self, task: NewTask) -> TaskRecord:
         """Create a `working` task: one `PutItem`, after one `Query` where the number of tasks is limited.
@@ -137,7 +139,7 @@ class DynamoDBTaskStore:
         try:
             return to_record(owner, self._write(owner, task_id, update))
         except ItemTooLarge as error:
-            raise StoreError("the result does not fit into the task's item") from error
+            raise TooLarge("the result does not fit into the task's item") from error
 
     def _record(self, task: TaskRecord, stored: Item, changes: Changes) -> Item:
         return self._write(task.owner, task.task_id, record_update(stored, changes, self._now_ms(), new_token()))

@@ -7,6 +7,8 @@ TIME_BITS = 48
 RANDOM_BITS = 122
 LENGTH = (TIME_BITS + RANDOM_BITS) // 5
 RANDOM_BYTES = (RANDOM_BITS + 7) // 8
+QUESTION_PREFIX = "baton-"
+QUESTION_BYTES = 16
 
 
 def new_task_id(now_ms: int) -> str:
@@ -31,3 +33,18 @@ def is_task_id(text: str) -> bool:
 def new_token() -> str:
     """A name for one write, unlike that of any other write to the same item."""
     return os.urandom(8).hex()
+
+
+def new_question() -> str:
+    """An id for a question to a client, which nobody can guess."""
+    return QUESTION_PREFIX + os.urandom(QUESTION_BYTES).hex()
+
+
+def is_question(text: str) -> bool:
+    """Whether this could be a question's id; what could not never has to reach the table."""
+    random = text[len(QUESTION_PREFIX) :]
+    return (
+        text.startswith(QUESTION_PREFIX)
+        and len(random) == 2 * QUESTION_BYTES
+        and all(character in "0123456789abcdef" for character in random)
+    )

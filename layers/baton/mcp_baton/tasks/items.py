@@ -1,5 +1,6 @@
 """A task as one DynamoDB item, and back (contract section 7)."""
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -62,6 +63,11 @@ class Limits:
     def ttl_ms(self, asked: int | None) -> int:
         """The lifetime that a client gets, milliseconds."""
         return max(1, min(self.default_ttl_ms if asked is None else asked, self.max_ttl_ms))
+
+
+def system_ms() -> int:
+    """The time now, epoch milliseconds."""
+    return time.time_ns() // 1_000_000
 
 
 def partition(owner: str) -> Attribute:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.tasks.answers import AnswerStore
 from mcp_baton.tasks.record import NewTask, StepStatus, TaskPage, TaskRecord
 
 
@@ -88,6 +89,10 @@ class TaskStore(Protocol):
     Every method raises `StoreUnavailable` when the store does not answer or refuses.
     """
 
+    @property
+    def answers(self) -> AnswerStore:
+        """Where questions to clients and their answers meet, beside the tasks."""
+
     def create(self, task: NewTask) -> TaskRecord:
         """Create a `working` task, durably, in one conditional write.
 
@@ -137,5 +142,5 @@ class TaskStore(Protocol):
         Raises:
             TaskFinished: it is terminal already.
             TaskNotFound: missing, expired or another owner's.
-            StoreError: the result does not fit.
+            TooLarge: the result does not fit.
         """

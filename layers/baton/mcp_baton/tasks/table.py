@@ -101,6 +101,11 @@ class TaskTable:
         with self._client_errors() as client:
             return client.get_item(TableName=self.name, Key=key, ConsistentRead=True).get("Item")
 
+    def delete(self, key: Item) -> None:
+        """Delete an item, if there is one."""
+        with self._client_errors() as client:
+            client.delete_item(TableName=self.name, Key=key)
+
     def query(self, request: "QueryInputTypeDef") -> "QueryOutputTypeDef":
         """Read one page of a query."""
         with self._client_errors() as client:

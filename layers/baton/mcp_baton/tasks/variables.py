@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Mapping, MutableMapping
 
-from mcp_baton.protocol.json import Json, dumps
+from mcp_baton.exceptions import Abandoned
+from mcp_baton.protocol.json import MAX_LEVELS, Json, dumps, is_deeper_than, loads
 from mcp_baton.tasks.record import ENGINE_PREFIX
 
 MAX_VARIABLES = 50
@@ -18,13 +19,15 @@ class TaskVariables(MutableMapping[str, Json]):
 
     def __init__(self, stored: Mapping[str, Json]) -> None:
         self._stored = stored
-        self._changed: dict[str, Json] = {}
+        # As texts: whatever the tool does later to what it set or has read, what is written stays JSON.
+        self._changed: dict[str, str] = {}
         self._removed: set[str] = set()
+        self._closed = False
 
     @property
     def changed(self) -> dict[str, Json]:
         """The variables that were set, and their values."""
-        return dict(self._changed)
+        return {name: loads(text) for name, text in self._changed.items()}
 
     @property
     def removed(self) -> frozenset[str]:
@@ -33,7 +36,7 @@ class TaskVariables(MutableMapping[str, Json]):
 
     def __getitem__(self, name: str) -> Json:
         if name in self._changed:
-            return self._changed[name]
+            return loads(self._changed[name])
         if name in self._removed:
             raise KeyError(name)
         return self._stored[name]
@@ -44,22 +47,20 @@ class TaskVariables(MutableMapping[str, Json]):
         Raises:
             ValueError: the name is the engine's or empty, the value is not JSON, or too many variables have changed.
         """
-        self._check_name(name)
-        try:
-            dumps(value)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"task variable {name!r}: its value is not JSON: {error}") from error
-        if name not in self._changed and len(self._changed) + len(self._removed) >= MAX_VARIABLES:
-            raise ValueError(f"task variable {name!r}: at most {MAX_VARIABLES} variables can change at once")
-        self._changed[name] = value
+        self._check_change(name)
+        self._changed[name] = _text(name, value)
         self._removed.discard(name)
 
     def __delitem__(self, name: str) -> None:
-        self._check_name(name)
+        self._check_change(name)
         self[name]
         self._changed.pop(name, None)
         if name in self._stored:
             self._removed.add(name)
+
+    def close(self) -> None:
+        """Let nothing change any more: the tool was abandoned, and what it set so far is being written."""
+        self._closed = True
 
     def __iter__(self) -> Iterator[str]:
         yield from (name for name in self._stored if name not in self._changed and name not in self._removed)
@@ -68,8 +69,23 @@ class TaskVariables(MutableMapping[str, Json]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def _check_name(self, name: str) -> None:
+    def _check_change(self, name: str) -> None:
+        if self._closed:
+            raise Abandoned
         if not isinstance(name, str) or not name:
             raise ValueError("a task variable's name is a string that is not empty")
         if name.startswith(ENGINE_PREFIX):
             raise ValueError(f"task variable {name!r}: names beginning with {ENGINE_PREFIX!r} belong to the engine")
+        changes = self._changed.keys() | self._removed
+        if name not in changes and len(changes) >= MAX_VARIABLES:
+            raise ValueError(f"task variable {name!r}: at most {MAX_VARIABLES} variables can change at once")
+
+
+def _text(name: str, value: Json) -> str:
+    try:
+        text = dumps(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"task variable {name!r}: its value is not JSON: {error}") from error
+    if text.count("[") + text.count("{") > MAX_LEVELS and is_deeper_than(loads(text), MAX_LEVELS):
+        raise ValueError(f"task variable {name!r}: its value is nested deeper than {MAX_LEVELS} levels")
+    return text

@@ -45,6 +45,8 @@ class LambdaAdapter:
 
         Raises:
             EventError: the event is not an HTTP request.
+            Exception: the application failed after its stream had begun. Whoever took the stream must break it off, so
+                that it does not look complete.
         """
         incoming = parse_event(event)
         opener = stream_opener.get() if self._streaming else None
@@ -63,8 +65,10 @@ class LambdaAdapter:
             logger.info("request %s: the client went away before its answer was complete", invocation.request_id)
             return None
         except Exception:
+            if invocation.streamed:
+                raise  # whoever called the handler logs it
             logger.exception("request %s failed", invocation.request_id)
-            return None if invocation.streamed else _problem(500, "internal error", invocation.request_id)
+            return _problem(500, "internal error", invocation.request_id)
 
 
 class Invocation:
@@ -78,6 +82,11 @@ class Invocation:
         self._clock = clock
         self._opener = opener
         self._collected: _Collected | None = None
+
+    @property
+    def can_stream(self) -> bool:
+        """Whether a stream reaches the client as it is written."""
+        return self._opener is not None
 
     def remaining_ms(self) -> int | None:
         """Milliseconds until the function is stopped; `None` when nothing stops it."""

@@ -1,7 +1,7 @@
 """A workflow's definition: immutable, checked when it is added to a server (contract section 2)."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
 from types import MappingProxyType
 from typing import Any, cast
@@ -32,7 +32,7 @@ class Argument:
     type: Any = str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Step:
     """One step: a tool call with argument sources, or one or more resources to fetch, or both.
 
@@ -49,24 +49,41 @@ class Step:
     """
 
     name: str
-    tool: str | None = field(default=None, kw_only=True)
-    arguments: Mapping[str, Source] = field(default_factory=dict, kw_only=True)
-    binding: str = field(default="", kw_only=True)
-    guidance: str | None = field(default=None, kw_only=True)
-    resources: Sequence[str] = field(default=(), kw_only=True)
-    template_bindings: Mapping[str, Source] = field(default_factory=dict, kw_only=True)
-    retryable: bool = field(default=False, kw_only=True)
-    checkpoint: bool = field(default=False, kw_only=True)
+    tool: str | None
+    arguments: Mapping[str, Source]
+    binding: str
+    guidance: str | None
+    resources: Sequence[str]
+    template_bindings: Mapping[str, Source]
+    retryable: bool
+    checkpoint: bool
 
-    def __post_init__(self) -> None:
-        if isinstance(self.resources, str):
-            raise TypeError(f"step {self.name!r}: resources is a list of URIs; write resources=[{self.resources!r}]")
+    def __init__(
+        self,
+        name: str,
+        *,
+        tool: str | None = None,
+        arguments: Mapping[str, Source] | None = None,
+        binding: str | None = None,
+        guidance: str | None = None,
+        resources: Sequence[str] = (),
+        template_bindings: Mapping[str, Source] | None = None,
+        retryable: bool = False,
+        checkpoint: bool = False,
+    ) -> None:
+        if isinstance(resources, str):
+            raise TypeError(f"step {name!r}: resources is a list of URIs; write resources=[{resources!r}]")
         _freeze(
             self,
-            arguments=MappingProxyType(dict(self.arguments or {})),
-            binding=self.binding or self.name,
-            resources=tuple(self.resources),
-            template_bindings=MappingProxyType(dict(self.template_bindings or {})),
+            name=name,
+            tool=tool,
+            arguments=MappingProxyType(dict(arguments or {})),
+            binding=binding or name,
+            guidance=guidance,
+            resources=tuple(resources),
+            template_bindings=MappingProxyType(dict(template_bindings or {})),
+            retryable=retryable,
+            checkpoint=checkpoint,
         )
 
     @property

@@ -147,7 +147,7 @@ class Engine:
         places = {step.name: place for place, step in enumerate(run.workflow.steps)}
         return RunRecord(
             workflow=run.workflow,
-            known=Known(run.invocation.texts, run.invocation.arguments, run.statuses, run.outputs, dict(run.variables)),
+            known=Known(run.invocation.texts, run.invocation.arguments, run.statuses, run.outputs, run.variables),
             traces=tuple(sorted(run.traces, key=lambda trace: places[trace.step.name])),
             pause=pause,
             task=run.task,
@@ -240,6 +240,8 @@ class Engine:
 
     def _written(self, run: _Run, recorded: Recorded) -> None:
         run.task = recorded.task
+        # What has been written once is not written again: somebody else may have changed it by then.
+        run.variables = TaskVariables(recorded.task.variables)
         run.written = len(run.traces)
         run.persisted = True
         run.oversized.update(recorded.oversized)

@@ -14,9 +14,14 @@ from mcp_baton.workflow.resolve import Known
 
 @dataclass(frozen=True, slots=True)
 class Succeeded:
-    """A tool's value, as JSON; `None` for a step that only fetched resources."""
+    """A tool's value, as JSON; `None` for a step that only fetched resources.
+
+    Attributes:
+        shown: The MCP result that presents the value, where the tool has said it in full.
+    """
 
     value: Json
+    shown: JsonObject | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from awslambdaric.lambda_runtime_marshaller import LambdaMarshaller
 from mcp_baton.protocol.http import ClientGone
 from mcp_baton.transport.runtime.connection import RuntimeConnection
 from mcp_baton.transport.runtime.errors import error_trailers
+from mcp_baton.transport.runtime.proxy import ProxyResponse, proxy_response
 from mcp_baton.transport.runtime.stream import AnswerRefused, Headers, ResponseStream
 from mcp_baton.transport.stream import stream_opener
 
@@ -24,7 +25,9 @@ _logger = logging.getLogger(__name__)
 class StreamingRuntimeClient(LambdaRuntimeClient):
     """A runtime client whose handler finds `stream_opener` set.
 
-    Once a handler has opened the stream its return value is ignored.
+    Once a handler has opened the stream its return value is ignored. A proxy response that it returns instead is sent
+    as a stream too, since streaming integrations take no other form; any other return value, such as an asynchronous
+    invocation's, is posted as AWS's own client posts it.
 
     Args:
         address: `host:port` of the Runtime API.
@@ -59,11 +62,11 @@ class StreamingRuntimeClient(LambdaRuntimeClient):
     ) -> None:
         """Post the handler's return value, or end the stream that it opened."""
         stream = self._end_invocation()
-        if stream is None:
+        if stream is None and not isinstance(result_data, ProxyResponse):
             super().post_invocation_result(invoke_id, result_data, content_type, invocation_id)
             return
         try:
-            stream.end()
+            (stream or self._stream_whole(invoke_id, invocation_id, result_data)).end()
         except ClientGone as gone:
             _logger.info("invocation %s: %s", invoke_id, gone)
         except AnswerRefused:
@@ -95,6 +98,11 @@ class StreamingRuntimeClient(LambdaRuntimeClient):
         )
         return self._stream
 
+    def _stream_whole(self, invoke_id: str, invocation_id: str | None, answer: ProxyResponse) -> ResponseStream:
+        stream = ResponseStream.begin(self._connection, invoke_id, invocation_id, answer.status, answer.headers)
+        stream.write(answer.body)
+        return stream
+
     def _end_invocation(self) -> ResponseStream | None:
         stream_opener.set(None)
         self._invocation = None
@@ -110,14 +118,19 @@ class StreamingRuntimeClient(LambdaRuntimeClient):
 
 
 class _Marshaller(LambdaMarshaller):
-    """Leaves the return value alone when the answer is a stream: what JSON cannot carry is no error then."""
+    """Leaves the return value alone when the answer is a stream: what JSON cannot carry is no error then.
+
+    A proxy response comes out as a `ProxyResponse`, for the client to stream.
+    """
 
     def __init__(self, client: StreamingRuntimeClient) -> None:
         super().__init__()
         self._client = client
 
-    def marshal_response(self, response: object) -> tuple[str | bytes, str]:
+    def marshal_response(self, response: object) -> tuple[str | bytes | ProxyResponse, str]:
         if self._client.is_streaming:
             return b"", "application/octet-stream"
+        if whole := proxy_response(response):
+            return whole, "application/octet-stream"
         marshalled: tuple[str | bytes, str] = super().marshal_response(response)
         return marshalled

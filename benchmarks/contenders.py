@@ -1,0 +1,105 @@
+"""Who takes part in the benchmark, and how each is started: as Lambda starts it, in a process of its own."""
+
+from dataclasses import dataclass, field, replace
+
+from benchmarks.layers import LAYERS, interpreter
+from benchmarks.requests import Probe, fixed, prompts_get, streamed_call, tools_call, tools_list
+
+COMMON = {
+    "AWS_ACCESS_KEY_ID": "benchmark",
+    "AWS_SECRET_ACCESS_KEY": "benchmark",
+    "AWS_DEFAULT_REGION": "eu-west-1",
+    "AWS_EXECUTION_ENV": "AWS_Lambda_python3.13",
+    "AWS_REGION": "eu-west-1",
+    "AWS_LAMBDA_FUNCTION_NAME": "benchmark",
+    "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "1024",
+    "LANG": "C.UTF-8",
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+}
+"""The whole of a function's environment, so that nothing of this machine's leaks into a figure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One function.
+
+    Attributes:
+        name: As it is printed.
+        layer: The directory of packages that it runs on.
+        handler: `module.function`.
+        first: The request of the cold start.
+        warm: Requests that are sent again and again afterwards, by what they are called.
+        functions: The directory of the function's own code.
+        streaming: Whether it runs on Baton's streaming runtime.
+        environment: More variables.
+    """
+
+    name: str
+    layer: str
+    handler: str
+    first: Probe
+    warm: dict[str, Probe]
+    functions: str = "functions"
+    streaming: bool = False
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def command(self, *options: str) -> list[str]:
+        """How Lambda starts the function, with options for the interpreter."""
+        if self.streaming:
+            wrapper = str(LAYERS / self.layer / "baton-runtime")
+            return [wrapper, interpreter(), *options, "/var/runtime/bootstrap.py"]
+        return [interpreter(), "-P", *options, "-m", "awslambdaric", self.handler]
+
+    def variables(self, runtime_api: str, dynamodb: str) -> dict[str, str]:
+        """The environment of the function."""
+        packages, functions = str(LAYERS / self.layer / "python"), str(LAYERS / self.functions)
+        where = {"LAMBDA_TASK_ROOT": functions} if self.streaming else {"PYTHONPATH": f"{functions}:{packages}"}
+        own = {"AWS_LAMBDA_RUNTIME_API": runtime_api, "AWS_ENDPOINT_URL_DYNAMODB": dynamodb, "_HANDLER": self.handler}
+        return {**COMMON, **own, **where, **self.environment}
+
+
+def _floor(name: str, layer: str, handler: str, **environment: str) -> Contender:
+    return Contender(name, layer, handler, fixed(), {"whole": fixed()}, environment=environment)
+
+
+def _peer(name: str, layer: str) -> Contender:
+    return Contender(name, layer, f"{layer}_peer.handler", tools_list(), {"tools/call whole": tools_call()})
+
+
+def _baton(name: str, first: Probe, warm: dict[str, Probe]) -> Contender:
+    return Contender(name, "baton", "baton_peer.handler", first, warm, streaming=True, environment=_BATON)
+
+
+def _sample(name: str, first: Probe) -> Contender:
+    handler = "app.lambda_handler"
+    return Contender(name, "baton", handler, first, {}, functions="sample", streaming=True, environment=_BATON)
+
+
+_BATON = {"BATON_TABLE": "tasks", "BATON_ALLOW_ANONYMOUS": "on"}
+_DURABLE = prompts_get("sum", start="1")
+
+CONTENDERS = (
+    _floor("bare floor", "floor", "bare.handler"),
+    # AWS_EXECUTION_ENV, which Lambda always sets, makes the stock client poll from a thread. This is what that costs.
+    _floor("bare floor, polling without a thread", "floor", "bare.handler", AWS_EXECUTION_ENV=""),
+    _floor("dressed floor", "dressed", "dressed.handler"),
+    Contender(
+        "Baton's runtime, fixed answer",
+        "baton",
+        "bare_streamed.handler",
+        replace(fixed(), streamed=True),
+        {"streamed": replace(fixed(), streamed=True)},
+        streaming=True,
+    ),
+    _peer("awslabs handler", "awslabs"),
+    _peer("official SDK, Mangum", "official"),
+    _peer("FastMCP, Mangum", "fastmcp"),
+    _baton(
+        "Baton, tools/list", tools_list(), {"tools/call whole": tools_call(), "tools/call streamed": streamed_call()}
+    ),
+    _baton("Baton, durable prompts/get", _DURABLE, {"prompts/get whole": _DURABLE}),
+    _sample("Baton's sample, tools/list", tools_list()),
+    _sample("Baton's sample, durable prompts/get", prompts_get("refund_order", order_id="A-18")),
+)
+
+FLOORS = ("bare floor", "dressed floor")

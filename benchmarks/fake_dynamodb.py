@@ -1,0 +1,51 @@
+"""As much of DynamoDB as one workflow run needs, over HTTP on loopback: real round trips that cost little."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+class FakeDynamoDB(ThreadingHTTPServer):
+    """Takes every write, and answers with the item that was put last.
+
+    Attributes:
+        calls: The operations, in order.
+    """
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Operation)
+        self.calls: list[str] = []
+        self.item: dict[str, Any] = {}
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class _Operation(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: FakeDynamoDB
+
+    def do_POST(self) -> None:
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        operation = self.headers["X-Amz-Target"].rpartition(".")[2]
+        self.server.calls.append(operation)
+        answer: dict[str, Any] = {}
+        if operation == "PutItem":
+            self.server.item = request["Item"]
+        elif operation == "UpdateItem":
+            answer = {"Attributes": self.server.item}
+        body = json.dumps(answer).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/x-amz-json-1.0")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Nothing: the benchmark's own output is the log."""

@@ -1,0 +1,25 @@
+"""`awslabs.mcp-lambda-handler` with the tools of `baton_handler`. It has no prompts."""
+
+from typing import Any
+
+from awslabs.mcp_lambda_handler import MCPLambdaHandler
+
+server = MCPLambdaHandler(name="peer", version="1.0.0")
+
+
+def echo(text: str) -> str:
+    """Give the text back."""
+    return text
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+server.tool()(echo)
+server.tool()(add)
+
+
+def handler(event: dict[str, Any], context: object) -> object:
+    return server.handle_request(event, context)

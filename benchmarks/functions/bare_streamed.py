@@ -1,0 +1,12 @@
+"""The streaming runtime's own share: a fixed answer, streamed."""
+
+from mcp_baton.transport.stream import stream_opener
+
+_BODY = b'{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}'
+
+
+def handler(_event: object, _context: object) -> None:
+    opener = stream_opener.get()
+    if opener is None:
+        raise LookupError("no stream can be had")
+    opener(200, {"Content-Type": "application/json"}).write(_BODY)

@@ -1,0 +1,35 @@
+"""Baton with an echo tool and one workflow of three steps, once without a task and once with one."""
+
+from mcp_baton import Argument, Server, Step, Workflow, constant, prompt_arg, step_output
+from mcp_baton.aws import handler as make_handler
+
+server = Server("peer", version="1.0.0")
+
+
+@server.tool
+def echo(text: str) -> str:
+    """Give the text back."""
+    return text
+
+
+@server.tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+for name, is_durable in (("plain", False), ("durable", True)):
+    server.add_workflow(
+        Workflow(
+            name=name,
+            description="add numbers up",
+            durable=is_durable,
+            arguments=[Argument("start", "Where to begin", required=True, type=int)],
+            steps=[
+                Step("one", tool="add", arguments={"a": prompt_arg("start"), "b": constant(1)}),
+                Step("two", tool="add", arguments={"a": step_output("one"), "b": constant(2)}),
+                Step("three", tool="add", arguments={"a": step_output("two"), "b": constant(3)}),
+            ],
+        )
+    )
+handler = make_handler(server)

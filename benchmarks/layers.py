@@ -1,0 +1,68 @@
+"""Directories that hold what a contender runs on, with byte code, as a built layer holds it."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Collection
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PEERS = ROOT / "benchmarks" / "peers"
+LAYERS = ROOT / "benchmarks" / ".layers"
+CODE = {"functions": ROOT / "benchmarks" / "functions", "sample": ROOT / "functions" / "mcp"}
+"""The functions' own code."""
+GROUPS = ("floor", "dressed", "baton", "awslabs", "official", "fastmcp")
+
+
+def interpreter() -> str:
+    """The interpreter without an environment around it: a function sees its layers and nothing else."""
+    base = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
+    return str(base if base.exists() else sys.executable)
+
+
+def build(groups: Collection[str] = GROUPS) -> None:
+    """Build these layers from the lock, and Baton's code and the functions' in any case, as they are now."""
+    for group in groups:
+        packages = LAYERS / group / "python"
+        shutil.rmtree(packages, ignore_errors=True)
+        _install(group, packages)
+    baton = LAYERS / "baton"
+    sources = ROOT / "layers" / "baton"
+    shutil.rmtree(baton / "python" / "mcp_baton", ignore_errors=True)
+    _copy(sources / "mcp_baton", baton / "python" / "mcp_baton")
+    shutil.copy2(sources / "baton-runtime", baton / "baton-runtime")
+    for name, source in CODE.items():
+        shutil.rmtree(LAYERS / name, ignore_errors=True)
+        _copy(source, LAYERS / name)
+    for directory in (*(LAYERS / group / "python" for group in {*groups, "baton"}), *(LAYERS / name for name in CODE)):
+        _run(interpreter(), "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", str(directory))
+
+
+def _copy(source: Path, target: Path) -> None:
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+
+
+def _install(group: str, target: Path) -> None:
+    group_only = ["--only-group", group, "--no-emit-project"]
+    export = ["uv", "export", "--quiet", "--project", str(PEERS), "--frozen", *group_only]
+    requirements = target.parent / "requirements.txt"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    requirements.write_text(_run(*export))
+    install = [
+        "uv",
+        "pip",
+        "install",
+        "--quiet",
+        "--require-hashes",
+        "--python",
+        interpreter(),
+        "--target",
+        str(target),
+    ]
+    _run(*install, "--requirement", str(requirements))
+
+
+def _run(*command: str) -> str:
+    environment = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment).stdout

@@ -1,0 +1,107 @@
+"""The requests of the benchmark, as the events that API Gateway's REST proxy integration sends."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from tests.runtime.delivery import Delivery
+
+type Event = dict[str, Any]
+
+_HEADERS = {
+    "Accept": "application/json, text/event-stream",
+    "Content-Type": "application/json",
+    "Host": "abcdefghij.execute-api.eu-west-1.amazonaws.com",
+    "MCP-Protocol-Version": "2025-06-18",
+    "User-Agent": "benchmark",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A request, and how a right answer is recognised.
+
+    Attributes:
+        event: What the function is handed.
+        expected: Part of the answer's body.
+        streamed: Whether the answer must be a stream.
+    """
+
+    event: Event
+    expected: str
+    streamed: bool = False
+
+    def check(self, answer: Delivery) -> None:
+        """Raise unless the answer is right: a figure for a wrong answer is worth nothing."""
+        streamed = answer.headers.get("transfer-encoding") == "chunked"
+        body = answer.streamed.decode() if streamed else _whole_body(answer)
+        if streamed != self.streamed or self.expected not in body or "error" in body.replace("isError", ""):
+            raise WrongAnswer(f"{answer.kind}, streamed: {streamed}: {answer.body[:600]!r}")
+
+
+class WrongAnswer(Exception):
+    """A function did not answer as it should."""
+
+
+def fixed() -> Probe:
+    """What the floors are asked; they do not listen."""
+    return Probe(_event("tools/list", {}), "tools")
+
+
+def tools_list() -> Probe:
+    """The first request of most clients."""
+    return Probe(_event("tools/list", {}), "inputSchema")
+
+
+def tools_call() -> Probe:
+    """A call of `add`, answered whole."""
+    return Probe(_event("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}), "content")
+
+
+def echo_call() -> Probe:
+    """A call of `echo`, answered whole."""
+    return Probe(_event("tools/call", {"name": "echo", "arguments": {"text": "Hello"}}), "Hello")
+
+
+def streamed_call() -> Probe:
+    """A call of `add` by a client that wants progress."""
+    params = {"name": "add", "arguments": {"a": 1, "b": 2}, "_meta": {"progressToken": "t"}}
+    return Probe(_event("tools/call", params), "content", streamed=True)
+
+
+def prompts_get(name: str, *, expected: str = "task_id", **arguments: str) -> Probe:
+    """A prompt; by what is expected a durable workflow, run to its end."""
+    return Probe(_event("prompts/get", {"name": name, "arguments": arguments}), expected)
+
+
+def _whole_body(answer: Delivery) -> str:
+    if answer.kind != "response":
+        return "error"
+    return str(json.loads(answer.body)["body"])
+
+
+def _event(method: str, params: dict[str, Any]) -> Event:
+    return {
+        "resource": "/mcp",
+        "path": "/mcp",
+        "httpMethod": "POST",
+        "headers": _HEADERS,
+        "multiValueHeaders": {name: [value] for name, value in _HEADERS.items()},
+        "queryStringParameters": None,
+        "multiValueQueryStringParameters": None,
+        "pathParameters": None,
+        "stageVariables": None,
+        "requestContext": {
+            "accountId": "123456789012",
+            "apiId": "abcdefghij",
+            "httpMethod": "POST",
+            "identity": {"sourceIp": "203.0.113.7", "userAgent": "benchmark"},
+            "path": "/dev/mcp",
+            "protocol": "HTTP/1.1",
+            "requestId": "c6af9ac6-7b61-11e6-9a41-93e8deadbeef",
+            "resourcePath": "/mcp",
+            "stage": "dev",
+        },
+        "body": json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}),
+        "isBase64Encoded": False,
+    }

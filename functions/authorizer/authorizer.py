@@ -1,0 +1,84 @@
+"""API Gateway's question "may this call through?" for access tokens, and the answer it takes.
+
+A refusal is a policy that denies, with the `WWW-Authenticate` value in its context: the template's gateway response
+makes status 401 and that header of it. So the header can name the metadata at the very URL that the client called.
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from tokens import Refused, TokenVerifier, bearer
+
+logger = logging.getLogger(__name__)
+
+METADATA = "/.well-known/oauth-protected-resource"
+CONTEXT_CLAIMS = ("sub", "client_id", "scope")
+
+
+class Authorizer:
+    """A Lambda handler for REST API authorizers of type REQUEST.
+
+    Args:
+        verifier: Says which tokens are good.
+        scopes: What a client should ask the authorization server for.
+        public_url: The URL before `/mcp` as clients see it; taken from the request when empty.
+    """
+
+    def __init__(self, verifier: TokenVerifier, scopes: frozenset[str] = frozenset(), public_url: str = "") -> None:
+        self._verifier = verifier
+        self._scopes = scopes
+        self._public_url = public_url
+
+    def __call__(self, event: Mapping[str, Any], _context: object) -> dict[str, Any]:
+        """Let the call through with the token's owner, or refuse it. Without the issuer's keys it raises: a 500."""
+        try:
+            claims = self._verifier.verify(bearer_token(event))
+        except Refused as refused:
+            logger.info("refused: %s", refused.reason)
+            return policy(event, "Deny", "refused", {"challenge": self._challenge(event, refused)})
+        known = {name: value for name in CONTEXT_CLAIMS if isinstance(value := claims.get(name), str)}
+        return policy(event, "Allow", bearer(claims), known)
+
+    def _challenge(self, event: Mapping[str, Any], refused: Refused) -> str:
+        """The `WWW-Authenticate` value (RFC 6750, section 3; RFC 9728, section 5.1)."""
+        values = {
+            "error": refused.error,
+            "error_description": refused.reason if refused.error else "",
+            "scope": " ".join(sorted(self._scopes)),
+            "resource_metadata": (self._public_url or called_url(event)) + METADATA,
+        }
+        return "Bearer " + ", ".join(f'{name}="{value}"' for name, value in values.items() if value)
+
+
+def bearer_token(event: Mapping[str, Any]) -> str:
+    """The token in the `Authorization` header.
+
+    Raises:
+        Refused: there is none. Without an error code, as RFC 6750 wants for a request that did not try.
+    """
+    headers: Mapping[str, list[str]] = event["multiValueHeaders"] or {}
+    values = [value for name, found in headers.items() if name.lower() == "authorization" for value in found]
+    if len(values) > 1:
+        raise Refused("invalid_request", "more than one Authorization header")
+    scheme, _, token = (values or [""])[0].partition(" ")
+    if scheme.lower() != "bearer" or not token.strip():
+        raise Refused("", "no bearer token")
+    return token.strip()
+
+
+def called_url(event: Mapping[str, Any]) -> str:
+    """What the client called, without `/mcp`: with the stage, or with the base path of a custom domain."""
+    request = event["requestContext"]
+    base: str = request["path"].removesuffix(event["path"])
+    return f"https://{request['domainName']}{base}"
+
+
+def policy(event: Mapping[str, Any], effect: str, principal: str, context: Mapping[str, str]) -> dict[str, Any]:
+    """The answer: for this very call and no other."""
+    statement = {"Action": "execute-api:Invoke", "Effect": effect, "Resource": event["methodArn"]}
+    return {
+        "principalId": principal,
+        "policyDocument": {"Version": "2012-10-17", "Statement": [statement]},
+        "context": dict(context),
+    }

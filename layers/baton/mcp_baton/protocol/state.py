@@ -1,0 +1,100 @@
+"""`requestState`: what a multi-round-trip request carries from one round to the next, where no one can change it.
+
+It travels through the client, so it is signed, and bound to the caller, to the request and to a time: MCP 2026-07-28,
+basic/patterns/mrtr, Server Requirements. It is signed, not encrypted: it holds nothing but what the client has said.
+"""
+
+import binascii
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final
+
+from mcp_baton.protocol.json import Json, JsonObject, dumps, loads
+
+LIFETIME_S: Final = 900
+"""How long a round may take the client, seconds: people are asked."""
+
+
+class ForgedState(Exception):
+    """A `requestState` that this server did not make for this caller and this request, or that is too old."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """Signs and checks states.
+
+    Attributes:
+        key: Signs.
+        previous: Signed until the last rotation; still accepted.
+    """
+
+    key: bytes
+    previous: bytes | None = None
+
+    def seal(self, answers: JsonObject, binding: str, now_s: int) -> str:
+        """A state.
+
+        Args:
+            answers: What the client has answered so far, by key.
+            binding: Names the caller and the request, as `binding_of` does.
+            now_s: Epoch seconds.
+        """
+        payload = dumps({"answers": answers, "binding": binding, "expires": now_s + LIFETIME_S}).encode()
+        return f"{_encode(payload)}.{_encode(_sign(self.key, payload))}"
+
+    def open(self, state: str, binding: str, now_s: int) -> Mapping[str, Json]:
+        """The answers in a state.
+
+        Raises:
+            ForgedState: it is not a state of this server's, for this caller and request, or it has expired.
+        """
+        payload = self._verified(state)
+        content = loads(payload)
+        if not isinstance(content, Mapping):
+            raise ForgedState("it holds no state")
+        answers, expires = content.get("answers"), content.get("expires")
+        if content.get("binding") != binding:
+            raise ForgedState("it belongs to another request or another caller")
+        if not isinstance(expires, int) or expires <= now_s:
+            raise ForgedState("it has expired")
+        if not isinstance(answers, Mapping):
+            raise ForgedState("it holds no answers")
+        return answers
+
+    def _verified(self, state: str) -> bytes:
+        encoded, _, signature = state.partition(".")
+        try:
+            payload, signed = _decode(encoded), _decode(signature)
+        except ValueError as error:
+            raise ForgedState("it is not of the right form") from error
+        keys = [self.key] if self.previous is None else [self.key, self.previous]
+        if not any(hmac.compare_digest(_sign(key, payload), signed) for key in keys):
+            raise ForgedState("its signature is wrong")
+        return payload
+
+
+def binding_of(owner: str | None, method: str, name: str, arguments: JsonObject) -> str:
+    """What a state is bound to: the caller, and a digest of the request.
+
+    A client may write the same arguments in another order when it sends the call again.
+    """
+    return sha256(dumps([owner, method, name, arguments], sort_keys=True).encode()).hexdigest()
+
+
+def _sign(key: bytes, payload: bytes) -> bytes:
+    return hmac.digest(key, payload, "sha256")
+
+
+def _encode(data: bytes) -> str:
+    return binascii.b2a_base64(data, newline=False).decode().translate(_TO_URL).rstrip("=")
+
+
+def _decode(text: str) -> bytes:
+    padded = text.translate(_FROM_URL) + "=" * (-len(text) % 4)
+    return binascii.a2b_base64(padded, strict_mode=True)
+
+
+_TO_URL = str.maketrans("+/", "-_")
+_FROM_URL = str.maketrans("-_", "+/")

@@ -1,0 +1,64 @@
+"""Completion of prompt arguments and of resource templates' variables (MCP server/utilities/completion)."""
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mcp_baton.exceptions import ProtocolError
+from mcp_baton.protocol.codes import INVALID_PARAMS
+from mcp_baton.protocol.json import Json, JsonObject
+
+MAX_VALUES: Final = 100
+"""Suggestions in one answer, as MCP has it."""
+
+type Completer = Callable[..., Iterable[str] | Awaitable[Iterable[str]]]
+"""A `def` or an `async def`: takes the text so far and, optionally, what is known; returns suggestions, best first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A function that completes one argument.
+
+    Attributes:
+        what: How to name it in an error.
+    """
+
+    function: Completer
+    what: str
+
+    @property
+    def wants_arguments(self) -> bool:
+        """Whether the function also takes the arguments that are known."""
+        return len(inspect.signature(self.function).parameters) > 1
+
+
+def requested(params: JsonObject) -> tuple[str, str, str, dict[str, Any]]:
+    """What is to be completed: the prompt's name or the template, the argument, its text so far, what is known.
+
+    Raises:
+        ProtocolError: the params are not of that form; names the field.
+    """
+    ref, argument, context = params.get("ref"), params.get("argument"), params.get("context", {})
+    if not isinstance(ref, Mapping) or ref.get("type") not in ("ref/prompt", "ref/resource"):
+        raise ProtocolError(INVALID_PARAMS, "Invalid params: `ref.type` must be ref/prompt or ref/resource")
+    field = "name" if ref["type"] == "ref/prompt" else "uri"
+    of = ref.get(field)
+    if not isinstance(of, str):
+        raise ProtocolError(INVALID_PARAMS, f"Invalid params: `ref.{field}` must be a string")
+    if not isinstance(argument, Mapping):
+        raise ProtocolError(INVALID_PARAMS, "Invalid params: `argument` must be an object with `name` and `value`")
+    name, value = argument.get("name"), argument.get("value")
+    if not isinstance(name, str) or not isinstance(value, str):
+        raise ProtocolError(INVALID_PARAMS, "Invalid params: `argument.name` and `argument.value` must be strings")
+    known = context.get("arguments", {}) if isinstance(context, Mapping) else None
+    if not isinstance(known, Mapping):
+        raise ProtocolError(INVALID_PARAMS, "Invalid params: `context.arguments` must be an object")
+    return of, name, value, dict(known)
+
+
+def suggestions(values: Iterable[str]) -> JsonObject:
+    """A `CompleteResult`: the first suggestions, and how many there are."""
+    found: list[Json] = list(values)
+    shown: Json = found[:MAX_VALUES]
+    return {"completion": {"values": shown, "total": len(found), "hasMore": len(found) > MAX_VALUES}}

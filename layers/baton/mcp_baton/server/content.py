@@ -1,0 +1,170 @@
+"""Content: what tools and prompts can return beside text and JSON (MCP server/tools, Tool Result)."""
+
+import binascii
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.workflow.sources import as_text
+
+type Annotations = Mapping[str, Json]
+"""`audience` (`["user"]`, `["assistant"]` or both), `priority` (0 to 1), `lastModified` (ISO-8601)."""
+
+
+class Content(Protocol):
+    """Anything that can stand in a tool's or a prompt's content."""
+
+    def to_json(self) -> JsonObject:
+        """The wire form."""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Text, where a plain `str` cannot say enough."""
+
+    text: str
+    annotations: Annotations | None = None
+
+    def to_json(self) -> JsonObject:
+        """`TextContent`."""
+        return _annotated({"type": "text", "text": self.text}, self.annotations)
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A picture, given as its bytes."""
+
+    data: bytes
+    mime_type: str = "image/png"
+    annotations: Annotations | None = None
+
+    def to_json(self) -> JsonObject:
+        """`ImageContent`."""
+        return _annotated({"type": "image", "data": base64_of(self.data), "mimeType": self.mime_type}, self.annotations)
+
+
+@dataclass(frozen=True, slots=True)
+class Audio:
+    """A sound, given as its bytes."""
+
+    data: bytes
+    mime_type: str = "audio/wav"
+    annotations: Annotations | None = None
+
+    def to_json(self) -> JsonObject:
+        """`AudioContent`."""
+        return _annotated({"type": "audio", "data": base64_of(self.data), "mimeType": self.mime_type}, self.annotations)
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedResource:
+    """A resource's contents: text, or bytes."""
+
+    uri: str
+    content: str | bytes
+    mime_type: str | None = None
+    annotations: Annotations | None = None
+
+    def to_json(self) -> JsonObject:
+        """`EmbeddedResource`."""
+        resource: dict[str, Json] = {"uri": self.uri}
+        if self.mime_type:
+            resource["mimeType"] = self.mime_type
+        if isinstance(self.content, str):
+            resource["text"] = self.content
+        else:
+            resource["blob"] = base64_of(self.content)
+        return _annotated({"type": "resource", "resource": resource}, self.annotations)
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceLink:
+    """A link to a resource that the client can read."""
+
+    uri: str
+    name: str
+    title: str | None = None
+    description: str | None = None
+    mime_type: str | None = None
+    annotations: Annotations | None = None
+
+    def to_json(self) -> JsonObject:
+        """`ResourceLink`."""
+        made: dict[str, Json] = {"type": "resource_link", "uri": self.uri, "name": self.name}
+        optional = {"title": self.title, "description": self.description, "mimeType": self.mime_type}
+        return _annotated(made | {key: value for key, value in optional.items() if value is not None}, self.annotations)
+
+
+CONTENT_TYPES = (Text, Image, Audio, EmbeddedResource, ResourceLink)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a prompt.
+
+    Attributes:
+        role: `user` or `assistant`.
+        content: Text, or content.
+    """
+
+    role: str
+    content: str | Content
+
+    def to_json(self) -> JsonObject:
+        """`PromptMessage`."""
+        return {"role": self.role, "content": block(self.content)}
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """A tool's result, said in full, for what a plain value cannot say.
+
+    Attributes:
+        content: What the model sees.
+        structured: What programs see; the tool's value in a workflow. `None` for none: the value is then the content.
+        meta: The result's `_meta`.
+    """
+
+    content: Sequence[str | Content] = ()
+    structured: JsonObject | None = None
+    meta: JsonObject = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Json]:
+        """`CallToolResult`."""
+        made: dict[str, Json] = {"content": [block(item) for item in self.content]}
+        if self.structured is not None:
+            made["structuredContent"] = self.structured
+        return made | ({"_meta": self.meta} if self.meta else {})
+
+
+def block(item: str | Content) -> JsonObject:
+    """One piece of content in its wire form."""
+    return {"type": "text", "text": item} if isinstance(item, str) else item.to_json()
+
+
+def explicit_content(returned: object) -> ToolResult | None:
+    """What a tool returned, when it is content, or a list with content in it; `None` for an ordinary value."""
+    if isinstance(returned, ToolResult):
+        return returned
+    if isinstance(returned, CONTENT_TYPES):
+        return ToolResult([returned])
+    if isinstance(returned, list | tuple) and any(isinstance(item, CONTENT_TYPES) for item in returned):
+        return ToolResult([item if isinstance(item, CONTENT_TYPES) else as_text(item) for item in returned])
+    return None
+
+
+def mentions_content(annotation: object) -> bool:
+    """Whether a return type speaks of content, which has no output schema."""
+    if annotation in (*CONTENT_TYPES, ToolResult):
+        return True
+    return any(mentions_content(part) for part in getattr(annotation, "__args__", ()))
+
+
+def base64_of(data: bytes) -> str:
+    """Bytes as base64 text."""
+    return binascii.b2a_base64(data, newline=False).decode()
+
+
+def _annotated(made: dict[str, Json], annotations: Annotations | None) -> JsonObject:
+    return made | {"annotations": annotations} if annotations else made

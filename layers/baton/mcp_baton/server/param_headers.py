@@ -1,0 +1,132 @@
+"""`x-mcp-header`: tool parameters that clients mirror into `Mcp-Param-*` headers, for what stands between to read.
+
+MCP 2026-07-28, basic/transports/streamable-http, Custom Headers from Tool Parameters. Pure.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mcp_baton.exceptions import RegistrationError
+from mcp_baton.protocol.envelope import decode_header
+from mcp_baton.protocol.json import Json, JsonObject
+
+KEYWORD: Final = "x-mcp-header"
+PREFIX: Final = "mcp-param-"
+_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_SENDABLE = re.compile(r"[\t\x20-\x7e]*")
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_PRIMITIVE = frozenset({"string", "integer", "boolean"})
+_DATA = frozenset({"default", "const", "enum", "examples"})
+_BY_NAME = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Marks a parameter that clients mirror into the header `Mcp-Param-<name>`: `Annotated[str, Header("Region")]`.
+
+    The parameter must be a `str`, an `int` or a `bool`.
+    """
+
+    name: str
+
+    def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> dict[str, Any]:
+        """Adds the annotation to the parameter's schema."""
+        return {**handler(core_schema), KEYWORD: self.name}
+
+
+def mirrored(schema: Mapping[str, Any], what: str) -> dict[tuple[str, ...], str]:
+    """The mirrored parameters of an input schema: property path to header name, in lower case.
+
+    Raises:
+        RegistrationError: an annotation that clients would have to reject the tool for; names the property.
+    """
+    if KEYWORD in schema or _is_astray(schema, reachable=True):
+        raise RegistrationError(
+            f"{what}: {KEYWORD!r} can only mark parameters, and properties of plain object parameters"
+        )
+    found: dict[tuple[str, ...], str] = {}
+    for path, node in _properties(schema):
+        if KEYWORD not in node:
+            continue
+        name, kind = node[KEYWORD], node.get("type")
+        where = f"{what}, parameter {'.'.join(path)!r}"
+        if not isinstance(name, str) or not _TOKEN.fullmatch(name):
+            raise RegistrationError(f"{where}: {name!r} cannot stand in a header's name")
+        if not isinstance(kind, str) or kind not in _PRIMITIVE:
+            raise RegistrationError(f"{where}: only a string, an integer or a boolean can be mirrored into a header")
+        if PREFIX + name.lower() in found.values():
+            raise RegistrationError(f"{where}: another parameter is mirrored into the header {name!r}")
+        found[path] = PREFIX + name.lower()
+    return found
+
+
+def _properties(schema: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, node in schema.get("properties", {}).items():
+        if isinstance(node, Mapping):
+            yield (*path, name), node
+            yield from _properties(node, (*path, name))
+
+
+def _is_astray(node: Any, *, reachable: bool) -> bool:
+    """Whether a mark stands where no chain of `properties` leads from the root."""
+    if isinstance(node, list):
+        return any(_is_astray(item, reachable=False) for item in node)
+    if not isinstance(node, Mapping):
+        return False
+    if KEYWORD in node and not reachable:
+        return True
+    return any(_holds_stray(key, value, reachable) for key, value in node.items() if key not in _DATA)
+
+
+def _holds_stray(key: str, value: Any, reachable: bool) -> bool:
+    if key in _BY_NAME and isinstance(value, Mapping):
+        return any(_is_astray(item, reachable=reachable and key == "properties") for item in value.values())
+    return _is_astray(value, reachable=False)
+
+
+def header_mismatch(
+    expected: Mapping[tuple[str, ...], str], arguments: JsonObject, headers: Mapping[str, str]
+) -> str | None:
+    """What is wrong with a call's `Mcp-Param-*` headers; `None` when nothing is.
+
+    Args:
+        expected: As `mirrored` gives it.
+        arguments: The call's arguments.
+        headers: HTTP headers, names in lower case.
+    """
+    for path, header in expected.items():
+        value, sent = _at(arguments, path), headers.get(header)
+        if value is None:
+            if sent is not None:
+                return f"the header {header} has no counterpart in the body"
+        elif sent is None:
+            return f"the header {header} is required"
+        elif not _SENDABLE.fullmatch(sent):
+            return f"the header {header} holds characters that must be sent as base64"
+        elif not _same(decode_header(sent), value):
+            return f"the header {header} does not say what the body says"
+    return None
+
+
+def _at(arguments: Json, path: tuple[str, ...]) -> Json:
+    for name in path:
+        if not isinstance(arguments, Mapping):
+            return None
+        arguments = arguments.get(name)
+    return arguments
+
+
+def _same(sent: str | None, value: Json) -> bool:
+    if sent is None:
+        return False
+    if isinstance(value, bool):
+        return sent == ("true" if value else "false")
+    if isinstance(value, int | float):
+        return _number(sent) == value
+    return sent == value
+
+
+def _number(text: str) -> float | None:
+    return float(text) if _NUMBER.fullmatch(text) else None

@@ -1,0 +1,31 @@
+"""What users' functions return, as JSON."""
+
+import json
+
+from mcp_baton.protocol.json import MAX_LEVELS, Json, is_deeper_than
+
+
+def to_json(value: object) -> Json:
+    """Any Python value as JSON: models and dataclasses dumped, tuples as lists; `NaN` and infinities become `null`.
+
+    Raises:
+        ValueError: something in it cannot be written as JSON.
+    """
+    try:
+        text = json.dumps(value, default=_dump_special)
+        made: Json = json.loads(text, parse_constant=lambda _: None)
+    except Exception as error:
+        # A value can bring code along, which may raise anything: a generator, a model's serializer.
+        raise ValueError(f"the value is not JSON: {error}") from error
+    if text.count("[") + text.count("{") > MAX_LEVELS and is_deeper_than(made, MAX_LEVELS):
+        raise ValueError(f"the value is nested deeper than {MAX_LEVELS} levels")
+    return made
+
+
+def _dump_special(value: object) -> object:
+    from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+    try:
+        return to_jsonable_python(value)
+    except PydanticSerializationError as error:
+        raise TypeError(str(error)) from error

@@ -1,0 +1,118 @@
+"""Where the keys come from: an issuer on this machine, over HTTP."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+from urllib.error import HTTPError
+
+import jwt
+import pytest
+
+from issuer import IssuerKeys, trusted
+from tests.authorizer.conftest import Issuer
+from tokens import UnknownKey
+
+DISCOVERY = "/.well-known/openid-configuration"
+
+
+@dataclass(slots=True)
+class Site:
+    """A web site that counts what it is asked for."""
+
+    url: str = ""
+    pages: dict[str, Any] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+
+
+@pytest.fixture
+def site(issuer: Issuer) -> Iterator[Site]:
+    site = Site()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            site.asked.append(self.path)
+            self.send_response(200 if self.path in site.pages else 404)
+            self.end_headers()
+            self.wfile.write(json.dumps(site.pages.get(self.path)).encode())
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        site.url = f"http://127.0.0.1:{server.server_port}"
+        site.pages = {DISCOVERY: {"issuer": site.url, "jwks_uri": f"{site.url}/keys"}, "/keys": issuer.jwks()}
+        thread = Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield site
+        server.shutdown()
+        thread.join()
+
+
+def test_the_issuers_metadata_says_where_its_keys_are(site: Site, issuer: Issuer) -> None:
+    assert IssuerKeys(site.url)(issuer.sign("curve")).key_id == "curve"
+    assert site.asked == [DISCOVERY, "/keys"]
+
+
+def test_a_configured_place_is_asked_at_once(site: Site, issuer: Issuer) -> None:
+    assert IssuerKeys("https://issuer.example.com/", f"{site.url}/keys")(issuer.sign()).key_id == "rsa"
+    assert site.asked == ["/keys"]
+
+
+def test_keys_are_fetched_once_for_many_tokens(site: Site, issuer: Issuer) -> None:
+    keys = IssuerKeys(site.url)
+
+    for name in ("rsa", "curve", "rsa"):
+        keys(issuer.sign(name))
+
+    assert site.asked == [DISCOVERY, "/keys"]
+
+
+def test_made_up_key_names_do_not_make_us_ask_again_and_again(site: Site, issuer: Issuer) -> None:
+    keys = IssuerKeys(site.url)
+
+    for number in range(20):
+        with pytest.raises(UnknownKey):
+            keys(issuer.sign(headers={"kid": f"made up {number}"}))
+
+    assert site.asked == [DISCOVERY, "/keys"]
+
+
+def test_a_token_that_names_no_key_is_not_valid(site: Site, issuer: Issuer) -> None:
+    _, private = issuer.keys["rsa"]
+
+    with pytest.raises(jwt.InvalidTokenError):
+        IssuerKeys(site.url)(jwt.encode({}, private, algorithm="RS256"))
+
+
+def test_metadata_of_another_issuer_is_not_believed(site: Site, issuer: Issuer) -> None:
+    site.pages[DISCOVERY]["issuer"] = "https://evil.example.com/"
+
+    with pytest.raises(ValueError, match="another issuer"):
+        IssuerKeys(site.url)(issuer.sign())
+
+
+def test_metadata_that_is_not_there_is_an_error_of_its_own(site: Site, issuer: Issuer) -> None:
+    del site.pages[DISCOVERY]
+
+    with pytest.raises(HTTPError):
+        IssuerKeys(site.url)(issuer.sign())
+
+
+def test_an_issuer_that_is_away_is_an_error_of_its_own_and_asked_again(site: Site, issuer: Issuer) -> None:
+    site.pages, pages = {}, site.pages
+    keys = IssuerKeys("https://issuer.example.com/", f"{site.url}/keys")
+
+    with pytest.raises(jwt.PyJWKClientError):
+        keys(issuer.sign())
+    site.pages = pages
+
+    assert keys(issuer.sign()).key_id == "rsa"
+
+
+@pytest.mark.parametrize("url", ["http://issuer.example.com/", "file:///etc/passwd", "ftp://127.0.0.1/", "issuer", ""])
+def test_keys_come_over_https_alone(url: str) -> None:
+    with pytest.raises(ValueError, match="https"):
+        trusted(url)

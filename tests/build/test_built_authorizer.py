@@ -1,0 +1,43 @@
+"""The built authorizer answers with nothing but what was built for it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(
+    sys.version_info[:2] != (3, 13) or sys.platform != "linux", reason="the artifact is for Linux and Python 3.13"
+)
+
+ASK = """
+import json, function
+event = {"path": "/mcp", "methodArn": "arn", "requestContext": {"path": "/v1/mcp", "domainName": "a.example.com"}}
+event["multiValueHeaders"] = {"Authorization": ["Bearer eyJhbGciOiJSUzI1NiJ9.e30.c2ln"]}
+print(json.dumps(function.lambda_handler(event, None)))
+"""
+
+
+def test_the_built_authorizer_refuses_a_bad_token(artifacts: Path) -> None:
+    python = Path(sys.base_prefix) / "bin" / f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    environment = {
+        "PYTHONPATH": str(artifacts / "AuthorizerFunction"),
+        "PATH": os.environ["PATH"],
+        "JWT_ISSUER": "https://issuer.example.com/",
+        "JWT_AUDIENCES": "https://a.example.com/v1/mcp",
+        "JWT_ALGORITHMS": "RS256",
+        "JWT_SCOPES": "",
+        "JWT_JWKS_URL": "",
+        "PUBLIC_URL": "",
+    }
+
+    done = subprocess.run(
+        [python, "-S", "-c", ASK], env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
+
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["policyDocument"]["Statement"][0]["Effect"] == "Deny"
+    assert 'error="invalid_token"' in answer["context"]["challenge"]

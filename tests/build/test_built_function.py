@@ -1,0 +1,112 @@
+"""The built function and layer, started as Lambda would, by an interpreter that has nothing else, on real events."""
+
+import base64
+import json
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import pytest
+
+from mcp_baton.local.dynamodb import create_table
+from tests.build.conftest import ROOT
+from tests.runtime.conftest import Start
+from tests.runtime.fake_runtime_api import FakeRuntimeApi
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+pytestmark = pytest.mark.skipif(
+    sys.version_info[:2] != (3, 13) or sys.platform != "linux", reason="the artifact is for Linux and Python 3.13"
+)
+TABLE = "built"
+REGION = "eu-central-1"
+PRELUDE_END = bytes(8)
+
+
+def dynamodb(url: str) -> "DynamoDBClient":
+    return boto3.client(
+        "dynamodb", endpoint_url=url, region_name=REGION, aws_access_key_id="test", aws_secret_access_key="test"
+    )
+
+
+@pytest.fixture(scope="module")
+def table_url(ministack_url: str) -> str:
+    with closing(dynamodb(ministack_url)) as client:
+        create_table(client, TABLE)
+    return ministack_url
+
+
+@pytest.fixture
+def built(api: FakeRuntimeApi, start: Start, artifacts: Path, table_url: str) -> FakeRuntimeApi:
+    """The built function, started by the built layer's wrapper, with no package but theirs."""
+    python = Path(sys.base_prefix) / "bin" / f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    start(
+        "app.lambda_handler",
+        [str(artifacts / "BatonLayer" / "baton-runtime"), str(python), "-S", "/var/runtime/bootstrap.py"],
+        LAMBDA_TASK_ROOT=str(artifacts / "McpFunction"),
+        PYTHONPATH="",
+        BATON_TABLE=TABLE,
+        AWS_ENDPOINT_URL_DYNAMODB=table_url,
+        AWS_DEFAULT_REGION=REGION,
+        AWS_ACCESS_KEY_ID="test",
+        AWS_SECRET_ACCESS_KEY="test",
+        HOME=os.devnull,
+    )
+    return api
+
+
+def event(name: str, task_id: str = "") -> dict[str, Any]:
+    text = (ROOT / "events" / f"{name}.json").read_text()
+    loaded: dict[str, Any] = json.loads(text.replace("TASK_ID", task_id))
+    return loaded
+
+
+def paused(api: FakeRuntimeApi) -> dict[str, Any]:
+    """The `_meta` of a workflow that has paused."""
+    _, text = answer(api, event("prompts-get-refund-pauses"))
+    [result] = [json.loads(line.removeprefix("data: ")) for line in text.splitlines() if '"result"' in line]
+    meta: dict[str, Any] = result["result"]["_meta"]
+    return meta
+
+
+def answer(api: FakeRuntimeApi, sent: Mapping[str, Any]) -> tuple[int, str]:
+    """The status and the body of the answer to an event, whole or streamed."""
+    body = api.invoke(sent).wait().body
+    if PRELUDE_END in body:
+        prelude, _, streamed = body.partition(PRELUDE_END)
+        return json.loads(prelude)["statusCode"], streamed.decode()
+    whole = json.loads(body)
+    text = whole.get("body") or ""
+    return whole["statusCode"], base64.b64decode(text).decode() if whole.get("isBase64Encoded") else text
+
+
+def test_the_built_function_answers_every_event_of_the_sample(built: FakeRuntimeApi) -> None:
+    names = sorted(path.stem for path in (ROOT / "events").glob("*.json"))
+    task_id = paused(built)["task_id"]
+
+    statuses = {name: answer(built, event(name, task_id))[0] for name in names}
+
+    assert len(statuses) > 20
+    assert {name: status for name, status in statuses.items() if status not in {200, 202}} == {"get-not-allowed": 405}
+
+
+def test_the_built_function_keeps_a_paused_workflow_in_dynamodb(built: FakeRuntimeApi) -> None:
+    meta = paused(built)
+
+    listed = json.loads(answer(built, event("tasks-list"))[1])
+
+    assert meta["task_status"] == "working"
+    assert meta["pause_reason"]["type"] == "toolError"
+    assert meta["task_id"] in {task["taskId"] for task in listed["result"]["tasks"]}
+
+
+def test_the_built_function_streams(built: FakeRuntimeApi) -> None:
+    delivery = built.invoke(event("prompts-get-refund-pauses")).wait()
+
+    assert delivery.headers["lambda-runtime-function-response-mode"] == "streaming"
+    assert len(delivery.chunks) > 2

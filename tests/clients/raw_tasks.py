@@ -1,0 +1,64 @@
+"""`tasks/*` for clients on the official Python SDK's session, which knows requests of one's own but no tasks."""
+
+from typing import Any
+
+import mcp_types as types
+from mcp import ClientSession
+from mcp.shared.exceptions import MCPError
+from pydantic import ConfigDict, TypeAdapter
+
+EXTENSION = "io.modelcontextprotocol/tasks"
+COMPLETION = {"resultType": "complete", "content": [{"type": "text", "text": "Refunded"}]}
+RESULT: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
+
+
+class TaskParams(types.RequestParams):
+    """Any params at all; `taskId` names the task."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class TaskRequest(types.Request[TaskParams, str]):
+    """A `tasks/*` request; the task goes into the header `Mcp-Name` too."""
+
+    params: TaskParams
+
+    name_param = "taskId"
+
+
+class ListRequest(types.Request[TaskParams, str]):
+    """`tasks/list`, which names none."""
+
+
+class Tasks:
+    """The tasks of one session.
+
+    Args:
+        session: Sends the requests.
+    """
+
+    def __init__(self, session: ClientSession) -> None:
+        self._session = session
+
+    async def send(self, method: str, **params: Any) -> dict[str, Any]:
+        """The result, or the error's code as `{"error": code}`."""
+        kind = TaskRequest if "taskId" in params else ListRequest
+        request = kind(method=method, params=TaskParams(**params))
+        try:
+            result: dict[str, Any] = await self._session.send_request(request, RESULT)
+        except MCPError as error:
+            return {"error": error.code}
+        return result
+
+    async def tour(self, paused: str, other: str) -> dict[str, Any]:
+        """Look at one task, complete it, cancel another."""
+        return {
+            "task": await self.send("tasks/get", taskId=paused),
+            "listed": await self.send("tasks/list"),
+            "completed": await self.send("tasks/cancel", taskId=paused, result=COMPLETION),
+            "after": await self.send("tasks/get", taskId=paused),
+            "result": await self.send("tasks/result", taskId=paused),
+            "cancelled": await self.send("tasks/cancel", taskId=other),
+            "gone": await self.send("tasks/get", taskId=other),
+            "unknown": await self.send("tasks/get", taskId="0" * 34),
+        }

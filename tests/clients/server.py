@@ -1,0 +1,109 @@
+"""The server that real clients hold a whole session with.
+
+Serve it with `baton serve tests/clients/server.py`; the tests beside it do.
+"""
+
+from dataclasses import dataclass
+
+from mcp_baton import (
+    Argument,
+    Context,
+    Server,
+    Step,
+    ToolError,
+    Workflow,
+    elicitation,
+    prompt_arg,
+    roots,
+    sampling,
+    step_output,
+)
+
+server = Server("clients", version="1.2.3", title="For clients", instructions="Refund orders.")
+
+
+@dataclass(frozen=True)
+class Order:
+    """What was bought, and what it came to in EUR."""
+
+    order_id: str
+    total: float
+
+
+@server.tool
+def fetch_order(order_id: str) -> Order:
+    """Fetch one order."""
+    if not order_id.startswith("A-"):
+        raise ToolError(f"there is no order {order_id}")
+    return Order(order_id, 240.0)
+
+
+@server.tool
+def refund(order_id: str, amount: float, approved_by: str | None = None) -> str:
+    """Refund an order. Above EUR 100 somebody has to approve it."""
+    if amount > 100 and approved_by is None:
+        raise ToolError(f"EUR {amount:.2f} need an approval")
+    return f"Refunded EUR {amount:.2f} of {order_id}"
+
+
+@server.tool
+def count(to: int, ctx: Context) -> int:
+    """Count, and say so after each number."""
+    for number in range(1, to + 1):
+        ctx.report_progress(number, to, f"at {number}")
+        ctx.info(f"counted {number}")
+    return to
+
+
+@server.tool
+def interview(ctx: Context) -> str:
+    """Ask the client everything that can be asked, in one round."""
+    person, model, folders = ctx.ask(
+        elicitation("name", "Who are you?", {"type": "object", "properties": {"name": {"type": "string"}}}),
+        sampling("greeting", "Greet me.", max_tokens=20),
+        roots("folders"),
+    )
+    return f"{person.content['name']}: {model.content[0]['text']} in {folders.roots[0].uri}"
+
+
+@server.resource("terms://refunds", name="terms", mime_type="text/plain")
+def terms() -> str:
+    """The terms."""
+    return "No more than was paid."
+
+
+@server.resource("orders://{order_id}", name="order", mime_type="text/plain")
+def order(order_id: str) -> str:
+    """An order as a text."""
+    return f"Order {order_id}"
+
+
+@server.prompt
+def apology(order_id: str) -> str:
+    """Draft an apology."""
+    return f"Apologise for {order_id}."
+
+
+@server.completion("apology", "order_id")
+def orders(value: str) -> list[str]:
+    """Orders that begin so."""
+    return [name for name in ("A-17", "A-18", "B-1") if name.startswith(value)]
+
+
+server.add_workflow(
+    Workflow(
+        name="refund_order",
+        description="refund an order",
+        arguments=[Argument("order_id", "The order", required=True)],
+        steps=[
+            Step("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")}, binding="order"),
+            Step(
+                "refund",
+                tool="refund",
+                retryable=True,
+                guidance="Ask for an approval.",
+                arguments={"order_id": prompt_arg("order_id"), "amount": step_output("order", "total")},
+            ),
+        ],
+    )
+)

@@ -1,0 +1,117 @@
+"""The MCP Inspector's command line: a process a request, so what it learnt from one answer it passes to the next.
+
+It cannot send `tasks/*`, complete an argument, or be asked anything; it shows no progress and no logs.
+"""
+
+import json
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+INSPECTOR = HERE / "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js"
+WITHIN_S = 120.0
+TOOL_FAILED = 5
+NOT_SUPPORTED = 1
+ORDER = "order_id=A-17"
+
+type JsonDict = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Inspector:
+    """The command line, for one server and era.
+
+    Attributes:
+        home: Where it may write its settings.
+    """
+
+    node: Path
+    url: str
+    era: str
+    home: Path
+
+    def run(self, method: str, *options: str) -> "subprocess.CompletedProcess[str]":
+        """One request, whatever comes of it."""
+        target = ["--cli", self.url, "--transport", "http", "--protocol-era", self.era]
+        return subprocess.run(
+            [self.node, INSPECTOR, *target, "--format", "json", "--quiet", "--method", method, *options],
+            env={"PATH": os.environ["PATH"], "HOME": str(self.home)},
+            capture_output=True,
+            text=True,
+            timeout=WITHIN_S,
+            check=False,
+        )
+
+    def result(self, method: str, *options: str) -> JsonDict:
+        """The result of one request that goes well."""
+        done = self.run(method, *options)
+        assert done.returncode == 0, done.stdout + done.stderr
+        result: JsonDict = json.loads(done.stdout)["result"]
+        return result
+
+    def call(self, tool: str, *options: str) -> JsonDict:
+        """The result of a tool that works."""
+        return self.result("tools/call", "--tool-name", tool, *options)
+
+
+@pytest.fixture(params=["legacy", "modern"])
+def inspector(request: pytest.FixtureRequest, node: Path, url: str, tmp_path: Path) -> Inspector:
+    """The Inspector in each era."""
+    return Inspector(node, url, request.param, tmp_path)
+
+
+def test_the_inspector_lists_what_is_published(inspector: Inspector) -> None:
+    tools = inspector.result("tools/list")["tools"]
+    assert {"fetch_order", "refund", "count", "interview"} <= {tool["name"] for tool in tools}
+    prompts = inspector.result("prompts/list")["prompts"]
+    assert [prompt["name"] for prompt in prompts] == ["apology", "refund_order"]
+    templates = inspector.result("resources/templates/list")["resourceTemplates"]
+    assert [template["uriTemplate"] for template in templates] == ["orders://{order_id}"]
+    assert inspector.result("resources/read", "--uri", "orders://A-17")["contents"][0]["text"] == "Order A-17"
+
+
+def test_the_inspector_finds_every_schema_portable(inspector: Inspector) -> None:
+    inspector.result("tools/list", "--strict")
+
+
+def test_the_inspector_takes_a_workflow_from_its_pause_to_its_last_step(inspector: Inspector) -> None:
+    paused = inspector.result("prompts/get", "--prompt-name", "refund_order", "--prompt-args", ORDER)
+    assert paused["_meta"]["pause_reason"]["type"] == "toolError"
+    arguments = ("--tool-arg", ORDER, "amount=240", "approved_by=Ada")
+    named = f"_task_id={paused['_meta']['task_id']}"
+    continued = inspector.call("refund", *arguments, "--tool-metadata", named)
+    assert continued["content"][0]["text"] == "Refunded EUR 240.00 of A-17"
+    assert continued["_meta"]["recorded"] is True
+    assert [step["status"] for step in continued["_meta"]["steps"]] == ["completed", "completed"]
+
+
+def test_the_inspector_copes_with_a_stream_before_the_result_though_it_shows_none_of_it(inspector: Inspector) -> None:
+    wishes = ("--metadata", "progressToken=p", "io.modelcontextprotocol/logLevel=info")
+    assert inspector.call("count", "--tool-arg", "to=3", *wishes)["structuredContent"] == {"result": 3}
+
+
+def test_the_inspector_tells_a_tools_error_by_its_exit_code(inspector: Inspector) -> None:
+    done = inspector.run("tools/call", "--tool-name", "fetch_order", "--tool-arg", "order_id=B-1")
+    assert done.returncode == TOOL_FAILED
+    assert json.loads(done.stdout)["result"]["content"][0]["text"] == "there is no order B-1"
+
+
+def test_the_inspector_cannot_be_asked_anything_and_says_so(inspector: Inspector) -> None:
+    """In the 2026 era it declares no capability (-32021); in the 2025 era it refuses the question itself."""
+    done = inspector.run("tools/call", "--tool-name", "interview")
+    assert done.returncode == (TOOL_FAILED if inspector.era == "legacy" else NOT_SUPPORTED)
+    assert ("The client refused" if inspector.era == "legacy" else "Missing required client capability") in (
+        done.stdout + done.stderr
+    )
+
+
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/list", "tasks/cancel", "completion/complete"])
+def test_the_inspector_cannot_send(inspector: Inspector, method: str) -> None:
+    done = inspector.run(method)
+    assert done.returncode == NOT_SUPPORTED
+    assert f"Unsupported method: {method}" in done.stderr

@@ -1,0 +1,184 @@
+"""Whole sessions of clients that others wrote, each over HTTP with `baton serve`, in both eras.
+
+Each client is a script that prints what it saw. None has everything; what each cannot do is a test of its own.
+"""
+
+import json
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+WITHIN_S = 120.0
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+
+SCRIPTS = {
+    "python-sdk": ["-m", "tests.clients.python_sdk"],
+    "fastmcp": ["-m", "tests.clients.fastmcp_client"],
+    "typescript": [str(HERE / "typescript.mjs")],
+}
+COMPLETION = {"resultType": "complete", "content": [{"type": "text", "text": "Refunded"}]}
+
+type JsonDict = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What one client saw.
+
+    Attributes:
+        client: Its name in `SCRIPTS`.
+        stateless: Whether it spoke 2026-07-28.
+    """
+
+    client: str
+    stateless: bool
+    seen: JsonDict
+
+    @property
+    def tasks(self) -> JsonDict:
+        """What it saw of its tasks: of the one that it completed, and of the one that it cancelled."""
+        found: JsonDict = self.seen["tasks"]
+        return found
+
+    @property
+    def task_id(self) -> str:
+        """The task of its workflow."""
+        made: str = self.seen["paused"]["_meta"]["task_id"]
+        return made
+
+
+@pytest.fixture(
+    scope="module",
+    params=[(client, mode) for client in SCRIPTS for mode in ("legacy", "auto")],
+    ids="-".join,
+)
+def session(request: pytest.FixtureRequest, url: str) -> Session:
+    """Each client in each era, once. What cannot hold a session at all prints its traceback."""
+    client, mode = request.param
+    runtime: Path = request.getfixturevalue("node" if client == "typescript" else "client_python")
+    done = subprocess.run(
+        [runtime, *SCRIPTS[client], url, mode],
+        cwd=HERE.parent.parent,
+        capture_output=True,
+        text=True,
+        timeout=WITHIN_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return Session(client, mode == "auto", json.loads(done.stdout))
+
+
+def steps_in(meta: Mapping[str, Any]) -> list[str]:
+    """The status of each step, as `_meta` tells it."""
+    return [step["status"] for step in meta["steps"]]
+
+
+def test_the_newest_revision_of_each_era_is_agreed_on(session: Session) -> None:
+    assert session.seen["revision"] == ("2026-07-28" if session.stateless else "2025-11-25")
+
+
+def test_the_client_learns_whom_it_speaks_to_but_fastmcp_does_not_tell_in_the_2026_era(session: Session) -> None:
+    known = not (session.client == "fastmcp" and session.stateless)
+    assert session.seen["server"] == (["clients", "1.2.3"] if known else None)
+    assert session.seen["instructions"] == ("Refund orders." if known else None)
+
+
+def test_the_client_finds_everything_that_is_published(session: Session) -> None:
+    assert {"fetch_order", "refund", "count", "interview"} <= set(session.seen["tools"])
+    assert session.seen["prompts"] == ["apology", "refund_order"]
+    assert session.seen["resources"] == ["terms://refunds"]
+    assert session.seen["templates"] == ["orders://{order_id}"]
+
+
+def test_the_client_reads_completes_and_calls(session: Session) -> None:
+    assert session.seen["resource"] == "Order A-17"
+    assert session.seen["completion"] == ["A-17", "A-18"]
+    assert session.seen["call"] == {"order_id": "A-17", "total": 240.0}
+
+
+def test_the_client_takes_a_tools_error_for_one(session: Session) -> None:
+    assert session.seen["failed"] is True
+
+
+def test_the_client_copes_with_a_stream_of_progress_and_logs_before_the_result(session: Session) -> None:
+    assert session.seen["progress"] == [[1, 3, "at 1"], [2, 3, "at 2"], [3, 3, "at 3"]]
+    assert session.seen["logs"] == ["counted 1", "counted 2", "counted 3"]
+
+
+def test_the_client_answers_a_form_a_model_and_a_folder_question_of_one_call(session: Session) -> None:
+    assert session.seen["interview"] == "Kim: Hello in file:///home/kim/shop"
+
+
+def test_the_client_gets_a_paused_prompt_with_its_handoff_and_its_task(session: Session) -> None:
+    paused = session.seen["paused"]
+    assert steps_in(paused["_meta"]) == ["completed", "failed"]
+    assert paused["_meta"]["pause_reason"]["type"] == "toolError"
+    handoff = paused["messages"][-1]
+    assert handoff["role"] == "assistant"
+    assert "1. Call refund with" in handoff["content"]["text"]
+    assert session.task_id not in json.dumps(paused["messages"])
+
+
+def test_the_client_continues_the_workflow_by_naming_its_task_in_meta(session: Session) -> None:
+    continued = session.seen["continued"]
+    assert continued["structuredContent"] == {"result": "Refunded EUR 240.00 of A-17"}
+    assert continued["_meta"]["task_id"] == session.task_id
+    assert continued["_meta"]["recorded"] is True
+    assert steps_in(continued["_meta"]) == ["completed", "completed"]
+
+
+def test_the_client_sees_its_task_with_the_task_variables(session: Session) -> None:
+    task = session.tasks["task"]
+    assert (task["taskId"], task["status"]) == (session.task_id, "working")
+    assert task["_meta"]["_workflow.result.refund"] == "Refunded EUR 240.00 of A-17"
+    assert task["ttlMs" if session.stateless else "ttl"] == 3_600_000
+
+
+def test_the_client_completes_its_task_by_a_cancellation_with_a_result(session: Session) -> None:
+    """No client knows `tasks/cancel` with a result (contract section 6): each sends it as a request of its own."""
+    after = session.tasks["after"]
+    assert (after["taskId"], after["status"]) == (session.task_id, "completed")
+    assert after.get("result") == (COMPLETION if session.stateless else None)
+
+
+def test_the_client_cancels_a_task(session: Session) -> None:
+    assert session.tasks["gone"]["status"] == "cancelled"
+    assert session.tasks["gone"]["taskId"] != session.task_id
+
+
+def test_the_client_is_told_of_an_unknown_task(session: Session) -> None:
+    assert session.tasks["unknown"] == {"error": INVALID_PARAMS}
+
+
+def test_the_client_lists_its_tasks_in_the_2025_era_and_cannot_in_the_2026_era(session: Session) -> None:
+    """The extension has no `tasks/list`; the TypeScript client refuses to send it, the others are told so."""
+    listed = session.tasks["listed"]
+    if not session.stateless:
+        newest = [task["taskId"] for task in listed["tasks"][:2]]
+        assert newest == [session.tasks["gone"]["taskId"], session.task_id]
+    elif session.client == "typescript":
+        assert "not supported by this session" in listed["error"]
+    else:
+        assert listed == {"error": METHOD_NOT_FOUND}
+
+
+def test_the_client_gets_the_result_of_its_task(session: Session) -> None:
+    """By `tasks/result` in the 2025 era; 2026 inlines it into `tasks/get`.
+
+    A workflow's is `{"result": ...}` (contract section 6). The TypeScript package takes every task for a tool's, so it
+    fails on that. In the 2026 era it takes a result that has the shape of a tool's, `resultType` included.
+    """
+    result = session.tasks["result"]
+    if session.client != "typescript":
+        assert result.get("result") == (None if session.stateless else COMPLETION)
+        assert result.get("error") == (METHOD_NOT_FOUND if session.stateless else None)
+    elif session.stateless:
+        assert result == {"status": "completed", "error": None, "content": COMPLETION["content"]}
+    else:
+        assert result == {"status": "failed", "error": "Protocol value failed schema validation", "content": None}

@@ -1,0 +1,78 @@
+"""The fixture server with a process of its own for each request: what one request left in memory, no other can find.
+
+In the cloud, too, a client's answer reaches another instance of the function than the one that waits for it.
+
+    python tests/conformance/processes.py URL-OF-A-DYNAMODB
+"""
+
+import sys
+from pathlib import Path
+from socketserver import ForkingMixIn
+from typing import override
+
+from mcp_baton import Server
+from mcp_baton.aws import dynamodb_store, handler
+from mcp_baton.local.connection import Connection
+from mcp_baton.local.dynamodb import create_table, http_client
+from mcp_baton.local.httpd import Function, LocalServer
+from mcp_baton.local.loader import load
+from mcp_baton.settings import Settings
+
+FIXTURE = Path(__file__).parent / "server.py"
+TABLE = "conformance"
+TIMEOUT_S = 60.0
+
+
+class OneRequest(Connection):
+    """A connection that is closed after its first request: the next one brings the next process."""
+
+    @override
+    def handle(self) -> None:
+        self.close_connection = True
+        self.handle_one_request()
+
+    @override
+    def end_headers(self) -> None:
+        self.send_header("Connection", "close")
+        super().end_headers()
+
+
+class ProcessPerRequest(ForkingMixIn, LocalServer):
+    """Serves the fixture, each request in a fork of this process.
+
+    Args:
+        dynamodb: The URL of the DynamoDB in which the processes meet.
+    """
+
+    max_children = 64
+    block_on_close = False
+
+    def __init__(self, dynamodb: str) -> None:
+        server = load(str(FIXTURE), Server)
+        super().__init__("127.0.0.1", 0, function(server, dynamodb, frozenset()))
+        self.RequestHandlerClass = OneRequest
+        self.origin = f"http://127.0.0.1:{self.server_port}"
+        self.function = function(server, dynamodb, frozenset({self.origin}))
+
+
+def function(server: Server, dynamodb: str, origins: frozenset[str]) -> Function:
+    """A server as a function that pages of these origins may call."""
+    settings = Settings(table=TABLE, allow_anonymous=True, allowed_origins=origins)
+    # A connection must not be shared over a fork: each process makes a client of its own.
+    store = dynamodb_store(TABLE, settings, connect=lambda: http_client(dynamodb))
+    return Function(handler(server, settings=settings, store=store), TIMEOUT_S)
+
+
+def main(dynamodb: str) -> None:
+    """Serve until killed."""
+    client = http_client(dynamodb)
+    create_table(client, TABLE)
+    client.close()
+    local = ProcessPerRequest(dynamodb)
+    sys.stdout.write(f"Baton is listening on {local.origin}/mcp\n")
+    sys.stdout.flush()
+    local.serve_forever(poll_interval=0.1)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

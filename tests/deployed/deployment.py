@@ -1,0 +1,149 @@
+"""The twin as a process, and `sam deploy` to it."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import boto3
+import httpx2
+
+from tests.deployed.machine import CREDENTIALS, REGION, ROOT, SAM_ENVIRONMENT, architecture, environment, free_port
+
+SAM = SAM_ENVIRONMENT / "bin" / "sam"
+READY_WITHIN_S = 60.0
+SAM_WITHIN_S = 300
+
+
+class SamFailed(Exception):
+    """A `sam` command stopped with an error; its text is what it said."""
+
+
+class TwinFailed(Exception):
+    """The twin did not start; its text is its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Twin:
+    """A running twin of AWS.
+
+    Attributes:
+        url: Where all its services listen.
+        log: What it prints.
+    """
+
+    url: str
+    log: Path
+
+    def client(self, service: str) -> Any:
+        """A client of one of its services."""
+        key, secret = CREDENTIALS["AWS_ACCESS_KEY_ID"], CREDENTIALS["AWS_SECRET_ACCESS_KEY"]
+        # Typed for services by their names; which one it is, is known where it is used.
+        make: Any = boto3.client
+        return make(
+            service, endpoint_url=self.url, region_name=REGION, aws_access_key_id=key, aws_secret_access_key=secret
+        )
+
+    def deploy(self, build: Path, stack: str, **parameters: str) -> "Stack":
+        """Deploy what was built, as `sam deploy` does it, with the template's defaults but for these parameters.
+
+        Raises:
+            SamFailed: the deployment failed.
+        """
+        overrides = [f"{name}={value}" for name, value in {"Architecture": architecture(), **parameters}.items()]
+        command = ["deploy", "--stack-name", stack, "--template-file", str(build / "template.yaml"), "--resolve-s3"]
+        command += ["--capabilities", "CAPABILITY_IAM", "--no-confirm-changeset", "--no-fail-on-empty-changeset"]
+        sam([*command, "--no-progressbar", "--parameter-overrides", *overrides], AWS_ENDPOINT_URL=self.url)
+        return Stack(self, stack, self._outputs(stack))
+
+    def _outputs(self, stack: str) -> dict[str, str]:
+        [described] = self.client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
+        return {output["OutputKey"]: output["OutputValue"] for output in described["Outputs"]}
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """A deployed stack."""
+
+    twin: Twin
+    name: str
+    outputs: Mapping[str, str]
+
+    @property
+    def endpoint(self) -> str:
+        """The endpoint's URL, at the twin's address; what the API's host name is, `headers` say."""
+        return self.twin.url + urlsplit(self.outputs["Url"]).path
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What routes a request to this stack's API."""
+        api = urlsplit(self.outputs["Url"]).netloc.partition(".")[0]
+        return {"Host": f"{api}.execute-api.localhost:{urlsplit(self.twin.url).port}"}
+
+    def resources(self, kind: str) -> dict[str, str]:
+        """The physical ids of the stack's resources of this kind, by logical id."""
+        cloudformation = self.twin.client("cloudformation")
+        listed = cloudformation.describe_stack_resources(StackName=self.name)["StackResources"]
+        return {one["LogicalResourceId"]: one["PhysicalResourceId"] for one in listed if one["ResourceType"] == kind}
+
+
+@contextmanager
+def running_twin(log: Path, docker_flags: str = "") -> Iterator[Twin]:
+    """A twin on a port of its own; its containers, started with these flags of `docker run`, go when it goes.
+
+    Raises:
+        TwinFailed: it does not get ready.
+    """
+    port = free_port()
+    own = {
+        "GATEWAY_PORT": str(port),
+        "LAMBDA_EXECUTOR": "docker",
+        "LAMBDA_DOCKER_FLAGS": docker_flags,
+        "IOT_MTLS_ENABLED": "0",
+    }
+    command = [sys.executable, str(Path(__file__).with_name("twin.py"))]
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, env=environment(**own), stdout=output, stderr=subprocess.STDOUT)
+    try:
+        url = f"http://127.0.0.1:{port}"
+        _await_ready(process, url, log)
+        yield Twin(url, log)
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def sam(arguments: list[str], **more: str) -> str:
+    """Run the SAM CLI to its end; what it printed.
+
+    Raises:
+        SamFailed: it failed.
+    """
+    done = subprocess.run(
+        [SAM, *arguments],
+        cwd=ROOT,
+        env=environment(**more),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SAM_WITHIN_S,
+    )
+    if done.returncode != 0:
+        raise SamFailed(done.stdout + done.stderr)
+    return done.stdout
+
+
+def _await_ready(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
+    stop = time.monotonic() + READY_WITHIN_S
+    while time.monotonic() < stop and process.poll() is None:
+        try:
+            if httpx2.get(f"{url}/_ministack/health").is_success:
+                return
+        except httpx2.TransportError:
+            time.sleep(0.1)
+    raise TwinFailed(log.read_text())

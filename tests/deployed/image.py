@@ -1,0 +1,153 @@
+"""AWS's image of the Python 3.13 runtime, or a stand-in where the registry cannot be reached.
+
+The stand-in has what AWS's image has as far as a function can tell: CPython 3.13 under `/var/lang`, AWS's own runtime
+interface client under `/var/runtime`, its emulator, layers in `/opt`, `AWS_LAMBDA_EXEC_WRAPPER`. It is made of this
+machine's files, shared libraries included, so that it needs neither a registry nor root. It is not byte for byte AWS's.
+"""
+
+import io
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import docker
+from docker.errors import APIError, ImageNotFound
+
+NAME = "public.ecr.aws/lambda/python"
+TAGS = ("3.13", "3.13-x86_64")
+TOOLS = ("bash", "sh", "env", "mv", "chmod", "mkdir", "cat", "ls", "rm")
+"""What the exec wrapper runs on, and what `sam local` calls while it adds the emulator to an image."""
+BESIDE_LIBC = re.compile(r"lib(c|m|rt|dl|util|pthread|resolv|anl|nss_files|nss_dns|gcc_s|stdc\+\+|z)\.so\.[0-9]+")
+"""Shared libraries that compiled packages of a function or a layer may name, as AWS's image has them."""
+PACKAGES = (
+    *("awslambdaric", "simplejson", "snapshot_restore_py.py"),
+    *("boto3", "botocore", "s3transfer", "jmespath", "dateutil", "six.py", "urllib3"),
+)
+LEFT_OUT = re.compile(r"(^|/)(test|tests|__pycache__|site-packages|idlelib|tkinter|ensurepip|lib2to3)(/|$)|\.a$")
+SITE = Path(os.__file__).parent
+STAND_IN = "baton.stand-in"
+
+BOOTSTRAP = b"""\
+import os
+import sys
+
+packages = ["/opt/python/lib/python3.13/site-packages", "/opt/python", "/var/runtime"]
+sys.path[:0] = [os.environ["LAMBDA_TASK_ROOT"], *packages]
+
+from awslambdaric import bootstrap
+from awslambdaric.lambda_runtime_client import LambdaRuntimeClient
+
+bootstrap.run(os.environ["_HANDLER"], LambdaRuntimeClient(os.environ["AWS_LAMBDA_RUNTIME_API"], True))
+"""
+START = b"""\
+#!/bin/bash
+export AWS_EXECUTION_ENV=AWS_Lambda_python3.13 TZ=:UTC
+if [[ -n ${AWS_LAMBDA_EXEC_WRAPPER:-} ]]; then
+  exec "$AWS_LAMBDA_EXEC_WRAPPER" /var/lang/bin/python3.13 /var/runtime/bootstrap.py
+fi
+exec /var/lang/bin/python3.13 /var/runtime/bootstrap.py
+"""
+ENTRYPOINT = b"""\
+#!/bin/bash
+export _HANDLER=$1
+exec /usr/local/bin/aws-lambda-rie /var/runtime/bootstrap
+"""
+SETTINGS = [
+    "ENV LAMBDA_TASK_ROOT=/var/task LAMBDA_RUNTIME_DIR=/var/runtime LANG=C.UTF-8",
+    "ENV PATH=/var/lang/bin:/usr/local/bin:/usr/bin:/bin:/opt/bin",
+    "ENV LD_LIBRARY_PATH=/var/lang/lib:/var/runtime/lib:/var/task/lib:/opt/lib",
+    "WORKDIR /var/task",
+    'ENTRYPOINT ["/lambda-entrypoint.sh"]',
+    f"LABEL {STAND_IN}=true",
+]
+
+
+def ensure_runtime_image(client: docker.DockerClient, emulator: Path) -> str:
+    """Have the runtime's image under AWS's name; says where it is from: `here`, `registry` or `stand-in`."""
+    try:
+        for tag in TAGS:
+            client.images.get(f"{NAME}:{tag}")
+    except ImageNotFound:
+        pass
+    else:
+        return "here"
+    try:
+        image = client.images.pull(NAME, tag=TAGS[-1])
+        origin = "registry"
+    except APIError:
+        image, origin = _import(client, emulator), "stand-in"
+    for tag in TAGS:
+        image.tag(NAME, tag)
+    return origin
+
+
+def _import(client: docker.DockerClient, emulator: Path) -> docker.models.images.Image:
+    with io.BytesIO() as file:
+        with tarfile.open(fileobj=file, mode="w") as archive:
+            _fill(archive, emulator)
+        client.api.import_image_from_data(file.getvalue(), repository=NAME, tag=TAGS[0], changes=SETTINGS)
+    return client.images.get(f"{NAME}:{TAGS[0]}")
+
+
+def _fill(archive: tarfile.TarFile, emulator: Path) -> None:
+    """Everything of the stand-in; what is a symbolic link here is a file there."""
+    for name in ("var/task", "opt", "tmp", "proc", "sys", "dev", "etc", "root"):
+        _folder(archive, name, 0o1777 if name == "tmp" else 0o755)
+    binaries = [Path(sys.executable).resolve(), *(Path(found) for tool in TOOLS if (found := shutil.which(tool)))]
+    site_packages = Path(docker.__file__).parents[1]
+    natives = list(site_packages.glob("runtime_client*.so"))
+    for library in sorted(_libraries([*binaries, *natives, *(SITE / "lib-dynload").glob("*.so")])):
+        archive.add(library.resolve(), str(library).lstrip("/"))
+    for tool in TOOLS:
+        archive.add(Path(shutil.which(tool) or tool).resolve(), f"bin/{tool}")
+    archive.add(binaries[0], "var/lang/bin/python3.13")
+    archive.add(SITE, "var/lang/lib/python3.13", filter=_wanted)
+    for package in PACKAGES:
+        archive.add(site_packages / package, f"var/runtime/{package}", filter=_wanted)
+    for native in natives:
+        archive.add(native, f"var/runtime/{native.name}")
+    archive.add(emulator, "usr/local/bin/aws-lambda-rie", filter=_executable)
+    _file(archive, "var/runtime/bootstrap.py", BOOTSTRAP)
+    _file(archive, "var/runtime/bootstrap", START)
+    _file(archive, "lambda-entrypoint.sh", ENTRYPOINT)
+    _file(archive, "etc/passwd", b"root:x:0:0:root:/root:/bin/bash\nsbx_user1051:x:993:990::/tmp:/bin/bash\n")
+
+
+def _libraries(binaries: list[Path]) -> set[Path]:
+    """The shared libraries of these by the names they are loaded by, with the loader and the C library's companions."""
+    loaded = {Path(name) for binary in binaries for name in _loaded_by(binary)}
+    folders = {library.parent for library in loaded if library.name == "libc.so.6"}
+    return loaded | {file for folder in folders for file in folder.iterdir() if BESIDE_LIBC.fullmatch(file.name)}
+
+
+def _loaded_by(binary: Path) -> Iterator[str]:
+    listed = subprocess.run(["ldd", str(binary)], capture_output=True, text=True, check=False).stdout
+    for match in re.finditer(r"(?:=>\s*|^\s*)(/\S+)", listed, re.MULTILINE):
+        yield match[1]
+
+
+def _wanted(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    return None if LEFT_OUT.search(member.name.split("python3.13/", 1)[-1]) else member
+
+
+def _executable(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    member.mode |= stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH
+    return member
+
+
+def _folder(archive: tarfile.TarFile, name: str, mode: int) -> None:
+    member = tarfile.TarInfo(name)
+    member.type, member.mode = tarfile.DIRTYPE, mode
+    archive.addfile(member)
+
+
+def _file(archive: tarfile.TarFile, name: str, content: bytes) -> None:
+    member = tarfile.TarInfo(name)
+    member.size, member.mode = len(content), 0o755
+    archive.addfile(member, io.BytesIO(content))

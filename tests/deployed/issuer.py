@@ -1,0 +1,124 @@
+"""An OpenID Connect issuer: keys of its own behind TLS, and the access tokens that it signs."""
+
+import datetime
+import json
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, override
+
+import jwt
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+HOST = "issuer.test"
+"""What containers call this machine, where its certificate is concerned."""
+TRUSTED = "/var/issuer"
+"""Where containers find the certificate."""
+KEY_ID = "first"
+
+
+class Issuer:
+    """An issuer on a port of this machine.
+
+    Attributes:
+        url: Its name, and where containers reach it.
+        folder: Holds `issuer.pem`, the certificate that containers trust.
+    """
+
+    def __init__(self, port: int, folder: Path) -> None:
+        self.url = f"https://{HOST}:{port}"
+        self.folder = folder
+        self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+    @property
+    def docker_flags(self) -> str:
+        """What makes a container find and trust this issuer."""
+        return (
+            f"--add-host {HOST}:host-gateway --volume {self.folder}:{TRUSTED}:ro "
+            f"--env SSL_CERT_FILE={TRUSTED}/issuer.pem"
+        )
+
+    def sign(self, subject: str, **changes: Any) -> str:
+        """An access token for this subject; `changes` are other claims."""
+        now = int(time.time())
+        claims = {"iss": self.url, "sub": subject, "scope": "openid", "iat": now, "exp": now + 3600, **changes}
+        return jwt.encode(claims, self._key, algorithm="RS256", headers={"kid": KEY_ID})
+
+    def document(self, path: str) -> dict[str, Any] | None:
+        """What the issuer publishes at this path."""
+        public: dict[str, Any] = jwt.get_algorithm_by_name("RS256").to_jwk(self._key.public_key(), as_dict=True)
+        published: dict[str, dict[str, Any]] = {
+            "/.well-known/openid-configuration": {"issuer": self.url, "jwks_uri": f"{self.url}/keys"},
+            "/keys": {"keys": [{**public, "kid": KEY_ID, "alg": "RS256", "use": "sig"}]},
+        }
+        return published.get(path)
+
+
+@contextmanager
+def running_issuer(folder: Path) -> Iterator[Issuer]:
+    """An issuer that answers on all addresses, as containers need it."""
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(_certificate(folder))
+    server = ThreadingHTTPServer(("0.0.0.0", 0), _Answers)
+    server.socket = tls.wrap_socket(server.socket, server_side=True)
+    _Answers.issuer = Issuer(server.server_port, folder)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield _Answers.issuer
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+class _Answers(BaseHTTPRequestHandler):
+    issuer: Issuer
+
+    def do_GET(self) -> None:
+        document = self.issuer.document(self.path)
+        body = json.dumps(document).encode()
+        self.send_response(404 if document is None else 200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    @override
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+def _certificate(folder: Path) -> Path:
+    """A certificate for `HOST`, its own authority, with its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, HOST)])
+    now = datetime.datetime.now(datetime.UTC)
+    uses = dict.fromkeys(
+        ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "crl_sign"), False
+    )
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(
+            x509.KeyUsage(digital_signature=True, key_cert_sign=True, encipher_only=False, decipher_only=False, **uses),
+            critical=True,
+        )
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(HOST)]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    public = certificate.public_bytes(serialization.Encoding.PEM)
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    (folder / "issuer.pem").write_bytes(public)
+    path = folder.with_name(f"{folder.name}-key.pem")
+    path.write_bytes(private + public)
+    return path

@@ -1,0 +1,62 @@
+"""Continuations of one task, run at once in containers of their own: races between processes, as on Lambda."""
+
+from typing import Any
+
+import anyio
+import docker
+
+from tests.deployed.conversation import APPROVED, paused_refund, talking
+from tests.deployed.deployment import Stack
+
+AT_ONCE = 16
+
+
+def test_sixteen_continuations_in_as_many_containers_lose_nothing(stack: Stack, keys: tuple[str, str]) -> None:
+    headers = {**stack.headers, "x-api-key": keys[0]}
+    metas: list[Any] = []
+
+    async def race() -> dict[str, Any]:
+        async with talking(stack.endpoint, headers) as talk:
+            task_id = await paused_refund(talk)
+
+            async def continue_task(number: int) -> None:
+                async with talking(stack.endpoint, headers) as own:
+                    barrier.append(number)
+                    if len(barrier) == AT_ONCE:
+                        everyone.set()
+                    await everyone.wait()
+                    metas.append(await continuation(own, task_id, number))
+
+            barrier: list[int] = []
+            everyone = anyio.Event()
+            async with anyio.create_task_group() as group:
+                for number in range(AT_ONCE):
+                    group.start_soon(continue_task, number)
+            return await talk.task("get", task_id)
+
+    task = anyio.run(race)
+    variables = task["_meta"]
+    assert [meta["recorded"] for meta in metas] == [True] * AT_ONCE
+    assert [step["status"] for step in variables["_workflow.progress"]["steps"]] == ["completed"] * 4
+    assert variables["_workflow.result.refund"]["refund_id"] == "R-A-17"
+    assert variables["_workflow.result.notify"]["text"].startswith("mail ")
+    assert variables["_workflow.extra.extract_sales"] is not None
+    assert "_workflow.pause_reason" not in variables
+    assert containers() >= AT_ONCE
+
+
+async def continuation(talk: Any, task_id: str, number: int) -> Any:
+    """One of three tools: two that the plan waits for, and one that is not part of it."""
+    calls = [
+        ("issue_refund", APPROVED),
+        ("send_message", {"to": "kim@example.com", "text": f"mail {number}"}),
+        ("extract_sales", {"month": "2026-09"}),
+    ]
+    tool, arguments = calls[number % len(calls)]
+    _, meta = await talk.call(tool, arguments, task_id)
+    return meta
+
+
+def containers() -> int:
+    """How many containers run functions now."""
+    return len(docker.from_env().containers.list(filters={"label": "ministack=lambda"}))

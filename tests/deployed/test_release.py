@@ -1,0 +1,40 @@
+"""A second `sam deploy`: a changed layer is published and served, and an unchanged build changes nothing."""
+
+import shutil
+from pathlib import Path
+
+import anyio
+
+from tests.deployed.conversation import whole_conversation
+from tests.deployed.deployment import Stack, Twin
+
+STACK = "released"
+
+
+def live_version(stack: Stack) -> tuple[str, list[str]]:
+    """The version that the alias points at, and the layers that this version has."""
+    aws_lambda = stack.twin.client("lambda")
+    name = stack.outputs["FunctionName"]
+    version = aws_lambda.get_alias(FunctionName=name, Name="live")["FunctionVersion"]
+    layers = aws_lambda.get_function_configuration(FunctionName=name, Qualifier=version)["Layers"]
+    return version, [layer["Arn"] for layer in layers]
+
+
+def test_a_changed_layer_is_what_the_alias_serves_and_an_unchanged_build_publishes_nothing(
+    twin: Twin, build: Path, tmp_path: Path
+) -> None:
+    first = live_version(twin.deploy(build, STACK))
+    assert live_version(twin.deploy(build, STACK)) == first
+
+    changed = tmp_path / "build"
+    shutil.copytree(build, changed, symlinks=True)
+    title = changed / "BatonLayer" / "python" / "released.txt"
+    title.write_text("a second release")
+    stack = twin.deploy(changed, STACK)
+    version, layers = live_version(stack)
+
+    assert int(version) == int(first[0]) + 1
+    assert layers != first[1]
+    [key] = stack.resources("AWS::ApiGateway::ApiKey").values()
+    value = twin.client("apigateway").get_api_key(apiKey=key, includeValue=True)["value"]
+    anyio.run(whole_conversation, stack.endpoint, {**stack.headers, "x-api-key": value})

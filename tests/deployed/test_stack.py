@@ -1,0 +1,73 @@
+"""What the deployment made of the template."""
+
+import json
+
+import pytest
+
+from tests.deployed.conversation import ask
+from tests.deployed.deployment import Stack
+
+
+def test_an_unknown_path_is_not_found_and_never_reaches_the_function(stack: Stack, keys: tuple[str, str]) -> None:
+    url = stack.endpoint.replace("/mcp", "/nowhere")
+    answer = ask(url, {**stack.headers, "x-api-key": keys[0]})
+    assert (answer.status, json.loads(answer.body)["message"]) == (404, "not found: the endpoint is POST /mcp")
+
+
+@pytest.mark.parametrize("headers", [{}, {"x-api-key": "wrong"}])
+def test_a_caller_without_a_key_is_told_what_is_needed(stack: Stack, headers: dict[str, str]) -> None:
+    answer = ask(stack.endpoint, {**stack.headers, **headers})
+    assert (answer.status, json.loads(answer.body)["message"]) == (403, "a valid API key is needed: x-api-key: ...")
+
+
+def test_other_methods_are_the_functions_to_refuse(stack: Stack, keys: tuple[str, str]) -> None:
+    assert ask(stack.endpoint, {**stack.headers, "x-api-key": keys[0]}, None).status == 405
+
+
+def test_the_table_is_on_demand_recoverable_and_forgets_expired_tasks(stack: Stack) -> None:
+    dynamodb = stack.twin.client("dynamodb")
+    name = stack.outputs["TaskTableName"]
+    table = dynamodb.describe_table(TableName=name)["Table"]
+    lifetime = dynamodb.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
+    backups = dynamodb.describe_continuous_backups(TableName=name)["ContinuousBackupsDescription"]
+    assert table["BillingModeSummary"]["BillingMode"] == "PAY_PER_REQUEST"
+    assert [(key["AttributeName"], key["KeyType"]) for key in table["KeySchema"]] == [("pk", "HASH"), ("sk", "RANGE")]
+    assert (lifetime["TimeToLiveStatus"], lifetime["AttributeName"]) == ("ENABLED", "expires_at")
+    assert backups["PointInTimeRecoveryDescription"]["PointInTimeRecoveryStatus"] == "ENABLED"
+
+
+def test_the_alarms_watch_this_stacks_function_queue_and_metrics(stack: Stack) -> None:
+    cloudwatch = stack.twin.client("cloudwatch")
+    names = stack.resources("AWS::CloudWatch::Alarm")
+    found = {alarm["AlarmName"]: alarm for alarm in cloudwatch.describe_alarms()["MetricAlarms"]}
+    alarms = {logical: found[name] for logical, name in names.items()}
+    watched = {
+        logical: (alarm["Namespace"], alarm["MetricName"], [d["Value"] for d in alarm["Dimensions"]])
+        for logical, alarm in alarms.items()
+    }
+    function = stack.outputs["FunctionName"]
+    queue = stack.outputs["DeadLetterQueueUrl"].rsplit("/", 1)[1]
+    conflicts = watched.pop("StoreConflictsAlarm")
+    assert watched == {
+        "ErrorsAlarm": ("AWS/Lambda", "Errors", [function]),
+        "ThrottlesAlarm": ("AWS/Lambda", "Throttles", [function]),
+        "LatencyAlarm": ("AWS/Lambda", "Duration", [function]),
+        "DeadLetterAlarm": ("AWS/SQS", "ApproximateNumberOfMessagesVisible", [queue]),
+    }
+    assert conflicts[0] == "Baton"
+    assert alarms["LatencyAlarm"]["ExtendedStatistic"] == "p99"
+    assert {alarm["TreatMissingData"] for alarm in alarms.values()} == {"notBreaching"}
+
+
+def test_the_functions_asynchronous_work_ends_in_the_dead_letter_queue(stack: Stack) -> None:
+    aws_lambda = stack.twin.client("lambda")
+    settings = aws_lambda.get_function_event_invoke_config(FunctionName=stack.outputs["FunctionName"], Qualifier="live")
+    queue = stack.outputs["DeadLetterQueueUrl"].rsplit("/", 1)[1]
+    assert settings["DestinationConfig"]["OnFailure"]["Destination"].endswith(f":{queue}")
+    assert (settings["MaximumRetryAttempts"], settings["MaximumEventAgeInSeconds"]) == (2, 3600)
+
+
+def test_logs_are_kept_for_as_long_as_the_template_says(stack: Stack) -> None:
+    logs = stack.twin.client("logs")
+    groups = {group["logGroupName"]: group.get("retentionInDays") for group in logs.describe_log_groups()["logGroups"]}
+    assert (groups["/aws/lambda/baton"], groups["/aws/apigateway/baton"]) == (30, 30)

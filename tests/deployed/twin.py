@@ -1,0 +1,92 @@
+"""The twin of AWS that the tests deploy to: MiniStack, taught what the template uses and it does not know.
+
+- A REST API's Lambda integration in streaming mode, to which MiniStack answers 500. The function's streamed answer
+  (prelude, eight NUL bytes, body) becomes the API's, and comes whole, at its end: that it flows on AWS is what
+  `tests/runtime` shows of the runtime, and `tests/template` of the integration.
+- Which API key a request came with, which API Gateway tells the function.
+- Gateway responses that stand in an API's definition.
+
+A process of its own: `python twin.py`, with MiniStack's own variables (`GATEWAY_PORT`, `LAMBDA_EXECUTOR=docker`).
+"""
+
+import json
+import sys
+from typing import Any
+
+from ministack.services import apigateway_v1
+
+from ministack import app
+
+STREAMING_SUFFIX = "/response-streaming-invocations"
+PRELUDE_END = bytes(8)
+
+type ProxyAnswer = tuple[dict[str, Any] | None, str | None]
+"""A proxy response or what went wrong."""
+
+
+def teach_streaming() -> None:
+    """Have MiniStack's REST APIs take integrations in streaming mode."""
+    reference_in, shaped = apigateway_v1._extract_lambda_ref_from_integration_uri, apigateway_v1._lambda_proxy_response
+
+    def function_reference(uri: str) -> str:
+        if uri.endswith(STREAMING_SUFFIX):
+            uri = f"{uri.removesuffix(STREAMING_SUFFIX)}/invocations"
+        reference: str = reference_in(uri)
+        return reference
+
+    def proxy_answer(result: dict[str, Any]) -> ProxyAnswer:
+        body = result.get("body")
+        answer = body.encode("utf-8", "surrogateescape") if isinstance(body, str) else body
+        if isinstance(answer, bytes) and PRELUDE_END in answer:
+            return streamed_answer(answer), None
+        whole: ProxyAnswer = shaped(result)
+        return whole
+
+    apigateway_v1._extract_lambda_ref_from_integration_uri = function_reference
+    apigateway_v1._lambda_proxy_response = proxy_answer
+
+
+def streamed_answer(answer: bytes) -> dict[str, Any]:
+    """A streamed answer as a proxy response."""
+    head, _, body = answer.partition(PRELUDE_END)
+    prelude = json.loads(head)
+    headers = {name: [value] for name, value in prelude.get("headers", {}).items()}
+    headers.update(prelude.get("multiValueHeaders", {}))
+    if cookies := prelude.get("cookies"):
+        headers["Set-Cookie"] = cookies
+    return {"statusCode": prelude["statusCode"], "multiValueHeaders": headers, "body": body.decode()}
+
+
+def teach_api_keys() -> None:
+    """Have requests to methods that need an API key tell the function which one they came with."""
+    event_of = apigateway_v1._build_lambda_event_v1
+
+    def event_with_key(*request: Any, **more: Any) -> dict[str, Any]:
+        _, _, _, resource, _, method, headers, *_ = request
+        event: dict[str, Any] = event_of(*request, **more)
+        if resource["resourceMethods"].get(method, {}).get("apiKeyRequired"):
+            key = apigateway_v1._resolve_api_key(headers["x-api-key"])
+            event["requestContext"]["identity"].update(apiKeyId=key["id"], apiKey=key["value"])
+        return event
+
+    apigateway_v1._build_lambda_event_v1 = event_with_key
+
+
+def teach_gateway_responses() -> None:
+    """Have the import of an API's definition keep its gateway responses."""
+    import_api = apigateway_v1._import_rest_api
+
+    def import_with_responses(spec: dict[str, Any], *more: Any) -> str:
+        api_id: str = import_api(spec, *more)
+        for kind, response in (spec.get("x-amazon-apigateway-gateway-responses") or {}).items():
+            apigateway_v1._put_gateway_response(api_id, kind, response)
+        return api_id
+
+    apigateway_v1._import_rest_api = import_with_responses
+
+
+if __name__ == "__main__":
+    teach_streaming()
+    teach_api_keys()
+    teach_gateway_responses()
+    sys.exit(app.main())

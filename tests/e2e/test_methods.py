@@ -1,0 +1,325 @@
+"""Completion, logging, subscriptions, mirrored headers, and who may call a local server, through the handler."""
+
+import json
+from typing import Annotated, Any
+
+import pytest
+
+from mcp_baton import Argument, Context, Header, Image, Server, Step, ToolError, ToolResult, Workflow, prompt_arg
+from mcp_baton.protocol.envelope import LOG_LEVEL_KEY, LOG_LEVELS, SERVER_INFO_KEY
+from mcp_baton.server.listening import SUBSCRIPTION_KEY
+from tests.e2e.conftest import MakeClient, Streaming
+from tests.e2e.support import BOUND_S, Answer, Client, Era, Sink
+
+INVALID_PARAMS, HEADER_MISMATCH = -32602, -32020
+
+
+def shop_server() -> Server:
+    """Something of everything that can be completed, logged, subscribed to or mirrored."""
+    server = Server("shop")
+
+    @server.tool
+    def talk(ctx: Context) -> str:
+        for level in LOG_LEVELS:
+            ctx.log(level, {"level": level}, logger="shop")
+        return "done"
+
+    @server.tool
+    def whisper(ctx: Context) -> str:
+        ctx.debug("nobody hears this")
+        return "done"
+
+    @server.tool
+    def sell(region: Annotated[str, Header("Region")], count: Annotated[int | None, "How many"] = None) -> str:
+        return f"{region} {count}"
+
+    @server.tool
+    def show(size: str) -> ToolResult:
+        return ToolResult([size, Image(b"abc")], {"size": size}, {"example.com/cost": 3})
+
+    @server.prompt
+    def ask(tone: str, name: str = "you", times: str = "1") -> str:
+        return f"{tone} {name} {times}"
+
+    @server.resource("docs://{topic}")
+    def docs(topic: str) -> str:
+        return topic
+
+    step = Step("show", tool="show", arguments={"size": prompt_arg("size")})
+    server.add_workflow(Workflow(name="flow", description="show", arguments=[Argument("size")], steps=[step]))
+    complete_shop(server)
+    return server
+
+
+def complete_shop(server: Server) -> None:
+    """Complete some of its arguments."""
+
+    @server.completion("ask", "tone")
+    def tones(value: str) -> list[str]:
+        return [tone for tone in ("kind", "keen", "curt") if tone.startswith(value)]
+
+    @server.completion("docs://{topic}", "topic")
+    async def topics(value: str, known: dict[str, Any]) -> list[str]:
+        return [f"{value}{number} {sorted(known)}" for number in range(150)]
+
+    @server.completion("ask", "name")
+    def names(value: str) -> str:
+        return value
+
+    @server.completion("flow", "size")
+    def sizes(_value: str) -> list[str]:
+        raise ToolError("out of sizes")
+
+
+@pytest.fixture
+def client(make_client: MakeClient, era: Era) -> Client:
+    """A client in each era."""
+    return make_client(shop_server(), era=era)
+
+
+def wire_status(era: Era, status: int) -> int:
+    return 200 if era == "2025" else status
+
+
+def complete(client: Client, kind: str, of: str, argument: str, value: str = "", **params: Any) -> Answer:
+    ref = {"type": f"ref/{kind}", "name" if kind == "prompt" else "uri": of}
+    return client.request("completion/complete", {"ref": ref, "argument": {"name": argument, "value": value}, **params})
+
+
+def test_arguments_of_prompts_are_completed(client: Client) -> None:
+    assert complete(client, "prompt", "ask", "tone", "k").result["completion"] == {
+        "values": ["kind", "keen"],
+        "total": 2,
+        "hasMore": False,
+    }
+
+
+def test_variables_of_templates_are_completed_with_what_is_known(client: Client) -> None:
+    answer = complete(client, "resource", "docs://{topic}", "topic", "t", context={"arguments": {"a": "b"}})
+
+    completion = answer.result["completion"]
+    assert (len(completion["values"]), completion["total"], completion["hasMore"]) == (100, 150, True)
+    assert completion["values"][0] == "t0 ['a']"
+
+
+def test_an_argument_that_nobody_completes_has_no_suggestions(client: Client) -> None:
+    empty = {"values": [], "total": 0, "hasMore": False}
+
+    assert complete(client, "prompt", "ask", "times").result["completion"] == empty
+
+
+def test_a_completion_that_fails_says_so(client: Client) -> None:
+    answer = complete(client, "prompt", "flow", "size")
+
+    assert answer.refusal == (200, -32603)
+    assert "out of sizes" in answer.error["message"]
+
+
+def test_one_text_is_no_list_of_suggestions(client: Client) -> None:
+    assert complete(client, "prompt", "ask", "name", "abc").refusal == (200, -32603)
+
+
+@pytest.mark.parametrize(
+    ("kind", "of", "argument"),
+    [
+        ("prompt", "ask", "size"),
+        ("prompt", "nobody", "tone"),
+        ("resource", "docs://x", "topic"),
+        ("tool", "ask", "tone"),
+    ],
+)
+def test_what_is_no_argument_has_no_completion(client: Client, era: Era, kind: str, of: str, argument: str) -> None:
+    assert complete(client, kind, of, argument).refusal == (wire_status(era, 400), INVALID_PARAMS)
+
+
+def test_in_2025_a_log_from_info_up_opens_a_stream(make_client: MakeClient) -> None:
+    client = make_client(shop_server())
+    loud, quiet = client.call_tool("talk"), client.call_tool("whisper")
+
+    assert loud.headers["Content-Type"] == "text/event-stream"
+    assert [note["level"] for note in loud.notifications] == list(LOG_LEVELS[1:])
+    assert loud.notifications[0] == {"level": "info", "data": {"level": "info"}, "logger": "shop"}
+    assert loud.result["structuredContent"] == {"result": "done"}
+    assert quiet.headers["Content-Type"] == "application/json"
+
+
+def test_in_2025_a_client_that_takes_no_stream_gets_no_logs(make_client: MakeClient) -> None:
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "talk", "arguments": {}}}
+    headers = {"MCP-Protocol-Version": "2025-11-25", "Accept": "application/json"}
+    answer = make_client(shop_server()).post(json.dumps(body), headers)
+
+    assert answer.headers["Content-Type"] == "application/json"
+    assert answer.result["structuredContent"] == {"result": "done"}
+
+
+@pytest.mark.parametrize("level", [None, *LOG_LEVELS])
+def test_in_2026_logs_are_what_the_request_asks_for(make_client: MakeClient, level: str | None) -> None:
+    answer = make_client(shop_server(), era="2026").call_tool("talk", meta={LOG_LEVEL_KEY: level} if level else None)
+
+    heard = [] if level is None else list(LOG_LEVELS[LOG_LEVELS.index(level) :])
+    assert [note["level"] for note in answer.notifications] == heard
+    assert (answer.headers["Content-Type"] == "text/event-stream") is (level is not None)
+
+
+@pytest.mark.parametrize("level", LOG_LEVELS)
+def test_every_log_level_can_be_set_in_2025(make_client: MakeClient, level: str) -> None:
+    assert make_client(shop_server()).request("logging/setLevel", {"level": level}).result == {}
+
+
+@pytest.mark.parametrize("level", ["loud", "INFO", "", None, 5, ["info"]], ids=repr)
+def test_what_is_no_log_level_cannot_be_set(make_client: MakeClient, level: Any) -> None:
+    answer = make_client(shop_server()).request("logging/setLevel", {"level": level})
+
+    assert answer.refusal == (200, INVALID_PARAMS)
+
+
+def test_a_subscription_to_a_resource_is_acknowledged_in_2025(make_client: MakeClient) -> None:
+    client = make_client(shop_server())
+    for method in ("resources/subscribe", "resources/unsubscribe"):
+        assert client.request(method, {"uri": "docs://shoes"}).result == {}
+        assert client.request(method, {"uri": "other://shoes"}).refusal == (200, -32002)
+        assert client.request(method).refusal == (200, INVALID_PARAMS)
+
+
+@pytest.mark.parametrize("method", ["logging/setLevel", "resources/subscribe", "resources/unsubscribe"])
+def test_what_needs_a_session_is_unknown_in_2026(make_client: MakeClient, method: str) -> None:
+    client = make_client(shop_server(), era="2026")
+
+    assert client.request(method, {"level": "info", "uri": "docs://shoes"}).refusal == (404, -32601)
+
+
+def listen(client: Client) -> Answer:
+    return client.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+
+
+def test_a_subscription_is_acknowledged_and_ends_in_good_order(make_client: MakeClient, streaming: Streaming) -> None:
+    client, sink = make_client(shop_server(), era="2026", listen_ms=1), Sink()
+
+    over = streaming(sink, lambda: listen(client))
+    acknowledged, ended = sink.next(), sink.next()
+
+    assert acknowledged["method"] == "notifications/subscriptions/acknowledged"
+    assert acknowledged["params"] == {"_meta": {SUBSCRIPTION_KEY: 1}, "notifications": {}}
+    assert ended["id"] == 1
+    assert ended["result"]["resultType"] == "complete"
+    assert ended["result"]["_meta"][SUBSCRIPTION_KEY] == 1
+    assert SERVER_INFO_KEY in ended["result"]["_meta"]
+    assert over.result(BOUND_S).body == ""
+
+
+def test_where_answers_are_whole_a_subscription_is_over_at_once(make_client: MakeClient) -> None:
+    answer = listen(make_client(shop_server(), era="2026", listen_ms=10**9))
+
+    assert [message.get("method") for message in answer.messages] == ["notifications/subscriptions/acknowledged", None]
+    assert answer.meta == {SUBSCRIPTION_KEY: 1}
+
+
+def test_there_is_nothing_to_listen_to_in_2025(make_client: MakeClient) -> None:
+    assert listen(make_client(shop_server())).refusal == (200, -32601)
+
+
+def sell(client: Client, region: Any, **headers: str) -> Answer:
+    return client.request("tools/call", {"name": "sell", "arguments": {"region": region}}, headers=headers)
+
+
+@pytest.mark.parametrize(
+    ("region", "sent"), [("us-west1", "us-west1"), ("世", "=?base64?5LiW?="), (" x", "=?base64?IHg=?=")]
+)
+def test_a_mirrored_header_says_what_the_body_says(make_client: MakeClient, region: str, sent: str) -> None:
+    client = make_client(shop_server(), era="2026")
+
+    assert sell(client, region, **{"MCP-PARAM-REGION": sent}).result["structuredContent"] == {
+        "result": f"{region} None"
+    }
+
+
+@pytest.mark.parametrize("headers", [{}, {"Mcp-Param-Region": "us-west2"}, {"Mcp-Param-Region": "=?base64?!?="}])
+def test_a_mirrored_header_that_does_not_is_refused(make_client: MakeClient, headers: dict[str, str]) -> None:
+    client = make_client(shop_server(), era="2026")
+
+    assert sell(client, "us-west1", **headers).refusal == (400, HEADER_MISMATCH)
+    assert sell(client.in_era("2025"), "us-west1", **headers).result["structuredContent"] == {"result": "us-west1 None"}
+
+
+def test_a_result_said_in_full_arrives_in_full_and_its_structure_is_the_steps_value(
+    make_client: MakeClient, era: Era
+) -> None:
+    client = make_client(shop_server(), era=era)
+    answer = client.call_tool("show", {"size": "m"})
+    run = client.get_prompt("flow", {"size": "s"})
+
+    assert [block["type"] for block in answer.result["content"]] == ["text", "image"]
+    assert answer.result["structuredContent"] == {"size": "m"}
+    assert answer.meta == {"example.com/cost": 3}
+    assert client.variables(run.task_id)["_workflow.result.show"] == {"size": "s"}
+
+
+def test_a_continuation_keeps_the_tools_own_meta(make_client: MakeClient, era: Era) -> None:
+    client = make_client(shop_server(), era=era)
+    client_without_time = make_client(shop_server(), era=era, remaining_ms=lambda: 0)
+    task = client_without_time.get_prompt("flow", {"size": "s"}).task_id
+
+    answer = client.call_tool("show", {"size": "m"}, task=task)
+
+    assert (answer.meta["recorded"], answer.meta["example.com/cost"]) == (True, 3)
+
+
+def listed(client: Client, **headers: str) -> int:
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}})
+    return client.post(body, {"MCP-Protocol-Version": "2025-11-25", **headers}).status
+
+
+LOCAL: list[dict[str, str]] = [
+    {},
+    {"Host": "localhost"},
+    {"Host": "localhost:8080"},
+    {"Host": "127.0.0.1:8080"},
+    {"Host": "[::1]:8080"},
+    {"Host": "localhost:8080", "Origin": "http://localhost:6274"},
+    {"Host": "127.0.0.1", "Origin": "http://127.0.0.1"},
+    {"Origin": "http://[::1]:1"},
+]
+FOREIGN: list[dict[str, str]] = [
+    {"Host": "evil.example.com"},
+    {"Host": "evil.example.com:8080"},
+    {"Host": "localhost.evil.example.com"},
+    {"Host": "127.0.0.1.evil.example.com:80"},
+    {"Host": "localhost:80@evil.example.com"},
+    {"Host": ""},
+    {"Host": "localhost:8080", "Origin": "https://evil.example.com"},
+    {"Host": "localhost:8080", "Origin": "null"},
+    {"Host": "localhost:8080", "Origin": ""},
+    {"Host": "localhost:8080", "Origin": "http://localhost.evil.example.com"},
+    {"Host": "evil.example.com", "Origin": "http://localhost"},
+]
+
+
+@pytest.mark.parametrize("headers", LOCAL, ids=str)
+def test_a_local_server_answers_this_machine(make_client: MakeClient, headers: dict[str, str]) -> None:
+    assert listed(make_client(shop_server(), local_only=True), **headers) == 200
+
+
+@pytest.mark.parametrize("headers", FOREIGN, ids=str)
+def test_a_local_server_answers_nobody_else(make_client: MakeClient, headers: dict[str, str]) -> None:
+    assert listed(make_client(shop_server(), local_only=True), **headers) == 403
+
+
+def test_a_page_on_the_allow_list_may_call_a_local_server(make_client: MakeClient) -> None:
+    allowed = frozenset({"https://app.example.com"})
+    client = make_client(shop_server(), local_only=True, allowed_origins=allowed)
+
+    assert listed(client, Host="localhost", Origin="https://app.example.com") == 200
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "api.example.com"}, 200),
+        ({"Host": "api.example.com", "Origin": "http://localhost:6274"}, 403),
+        ({"Origin": "https://evil.example.com"}, 403),
+    ],
+)
+def test_a_deployed_server_has_any_host_and_only_listed_origins(
+    make_client: MakeClient, headers: dict[str, str], status: int
+) -> None:
+    assert listed(make_client(shop_server()), **headers) == status

@@ -1,0 +1,242 @@
+"""Asking the client in the 2025 era: the question on one invocation's stream, the answer with another's request."""
+
+import json
+from collections.abc import Callable, Mapping
+from threading import Event
+from typing import Any
+
+import pytest
+
+from mcp_baton import Context, Server, Step, Workflow, elicitation, sampling
+from mcp_baton.exceptions import Abandoned
+from tests.e2e.conftest import MakeClient, Streaming
+from tests.e2e.support import BOUND_S, Answer, Client, Clock, JsonDict, Sink, Table
+
+HEADERS = {"MCP-Protocol-Version": "2025-11-25"}
+FORM: Any = {"type": "object", "properties": {"name": {"type": "string"}}}
+ACCEPTED = {"action": "accept", "content": {"name": "Kim"}}
+SAMPLED = {"role": "assistant", "content": {"type": "text", "text": "blue"}, "model": "m-1"}
+RESERVE_MS = 5_000
+
+
+def asking_server() -> Server:
+    """Tools that ask, one of them a workflow's step."""
+    server = Server("asking")
+
+    @server.tool
+    def who(ctx: Context) -> str:
+        answer = ctx.elicit("name", "Who?", FORM)
+        return str(answer.content["name"]) if answer.accepted else answer.action
+
+    @server.tool
+    async def colour(ctx: Context) -> str:
+        return (await ctx.sample("colour", "Which?", max_tokens=5)).text
+
+    @server.tool
+    def where(ctx: Context) -> list[str]:
+        return [root.uri for root in ctx.list_roots("where").roots]
+
+    @server.tool
+    def both(ctx: Context) -> list[str]:
+        name, thought = ctx.ask(elicitation("name", "Who?", FORM), sampling("colour", "Which?"))
+        return [name.content["name"], thought.text]
+
+    server.add_workflow(Workflow(name="flow", description="ask", steps=[Step("ask", tool="who")]))
+    return server
+
+
+def respond(client: Client, question: JsonDict, **message: Any) -> Answer:
+    """Answer a question, with a request of its own."""
+    return client.post(json.dumps({"jsonrpc": "2.0", "id": question["id"], **message}), HEADERS)
+
+
+def text_of(message: JsonDict) -> str:
+    text: str = message["result"]["content"][0]["text"]
+    return text
+
+
+def questions_in(table: Table) -> int:
+    return sum(item["sk"]["S"].startswith("QUESTION#") for item in table.items)
+
+
+@pytest.mark.parametrize(
+    ("tool", "method", "result", "text"),
+    [
+        ("who", "elicitation/create", ACCEPTED, "Kim"),
+        ("who", "elicitation/create", {"action": "decline"}, "decline"),
+        ("colour", "sampling/createMessage", SAMPLED, "blue"),
+        ("where", "roots/list", {"roots": [{"uri": "file:///work"}]}, '["file:///work"]'),
+    ],
+)
+def test_a_question_goes_out_on_the_stream_and_its_answer_comes_with_another_request(
+    make_client: MakeClient, streaming: Streaming, table: Table, tool: str, method: str, result: JsonDict, text: str
+) -> None:
+    # The one that answers is another function with another store object: they share the table alone.
+    client, other, sink = make_client(asking_server()), make_client(asking_server()), Sink()
+
+    call = streaming(sink, lambda: client.call_tool(tool))
+    question = sink.next()
+    assert (question["method"], question["jsonrpc"]) == (method, "2.0")
+    assert questions_in(table) == 1
+    answer = respond(other, question, result=result)
+
+    assert (answer.status, answer.body) == (202, "")
+    assert text_of(sink.next()) == text
+    assert call.result(BOUND_S).body == ""
+    assert questions_in(table) == 0
+
+
+def test_several_questions_are_on_the_stream_together_and_answered_in_any_order(
+    make_client: MakeClient, streaming: Streaming
+) -> None:
+    client, sink = make_client(asking_server()), Sink()
+
+    streaming(sink, lambda: client.call_tool("both"))
+    first, second = sink.next(), sink.next()
+    assert first["id"] != second["id"]
+    respond(client, second, result=SAMPLED)
+    respond(client, first, result=ACCEPTED)
+
+    assert sink.next()["result"]["structuredContent"] == {"result": ["Kim", "blue"]}
+
+
+def test_a_client_that_refuses_is_the_tools_failure(make_client: MakeClient, streaming: Streaming) -> None:
+    client, sink = make_client(asking_server()), Sink()
+
+    streaming(sink, lambda: client.call_tool("colour"))
+    answer = respond(client, sink.next(), error={"code": -1, "message": "User rejected sampling"})
+    message = sink.next()
+
+    assert answer.status == 202
+    assert message["result"]["isError"] is True
+    assert "User rejected sampling" in text_of(message)
+
+
+def test_only_the_one_who_was_asked_can_answer_and_only_once(make_client: MakeClient, streaming: Streaming) -> None:
+    client, sink = make_client(asking_server()), Sink()
+
+    streaming(sink, lambda: client.call_tool("both"))
+    question, other_question = sink.next(), sink.next()
+    for stranger in ("mallory", None):
+        forged = respond(client.as_owner(stranger), question, result={"action": "cancel"})
+        assert forged.refusal == (400, -32600)
+    assert respond(client, question, result=ACCEPTED).status == 202
+    assert respond(client, question, result={"action": "cancel"}).refusal == (400, -32600)
+    respond(client, other_question, result=SAMPLED)
+
+    assert sink.next()["result"]["structuredContent"] == {"result": ["Kim", "blue"]}
+    assert respond(client, question, result=ACCEPTED).refusal == (400, -32600)
+
+
+@pytest.mark.parametrize(
+    "identifier", [1, "", "baton-", "baton-" + "0" * 32, "x" * 5000, "\ud800"], ids=lambda given: str(given)[:9]
+)
+def test_an_answer_to_what_nobody_asked_is_refused(make_client: MakeClient, identifier: Any) -> None:
+    client = make_client(asking_server())
+
+    assert respond(client, {"id": identifier}, result={}).refusal == (400, -32600)
+
+
+class Deadline(Sink):
+    """A client's end of a stream; the function's time is over with the first message."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def open(self, status: int, headers: Mapping[str, str]) -> "Deadline":
+        """Begin the answer."""
+        super().open(status, headers)
+        return self
+
+    def write(self, data: bytes) -> None:
+        """Take what was sent."""
+        super().write(data)
+        self._clock.ms = RESERVE_MS
+
+
+def test_a_tool_that_still_waits_at_the_deadline_is_abandoned(make_client: MakeClient, streaming: Streaming) -> None:
+    server, clock, over, raised = Server("s"), Clock(), Event(), list[type[BaseException]]()
+
+    @server.tool
+    def who(ctx: Context) -> str:
+        try:
+            return str(ctx.elicit("name", "Who?", FORM).content)
+        except BaseException as error:
+            raised.append(type(error))
+            raise
+        finally:
+            over.set()
+
+    client = make_client(server, remaining_ms=clock, write_reserve_ms=RESERVE_MS)
+    sink = Deadline(clock)
+    streaming(sink, lambda: client.call_tool("who"))
+    assert sink.next()["method"] == "elicitation/create"
+    message = sink.next()
+
+    assert (message["result"]["isError"], text_of(message)) == (True, "timed out")
+    assert over.wait(BOUND_S)
+    assert raised == [Abandoned]
+
+
+def test_a_step_of_a_workflow_may_ask(make_client: MakeClient, streaming: Streaming) -> None:
+    client, sink = make_client(asking_server()), Sink()
+
+    streaming(sink, lambda: client.get_prompt("flow"))
+    respond(client, sink.next(), result=ACCEPTED)
+
+    assert sink.next()["result"]["_meta"]["task_status"] == "completed"
+
+
+def test_a_continuation_may_ask(make_client: MakeClient, streaming: Streaming) -> None:
+    client, sink = make_client(asking_server()), Sink()
+    task = client.get_prompt("flow").task_id
+
+    streaming(sink, lambda: client.call_tool("who", task=task))
+    respond(client, sink.next(), result=ACCEPTED)
+
+    assert sink.next()["result"]["_meta"]["recorded"] is True
+    assert client.variables(task)["_workflow.result.ask"] == "Kim"
+
+
+def whole(client: Client) -> Answer:
+    return client.call_tool("who")
+
+
+def without_stream(client: Client) -> Answer:
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "who", "arguments": {}}}
+    return client.post(json.dumps(body), {**HEADERS, "Accept": "application/json"})
+
+
+def without_identity(client: Client) -> Answer:
+    return client.as_owner(None).call_tool("who")
+
+
+@pytest.mark.parametrize(
+    ("ask", "streams"),
+    [
+        pytest.param(whole, False, id="the answer is taken whole"),
+        pytest.param(without_stream, True, id="the client accepts no stream"),
+        pytest.param(without_identity, True, id="the caller has no identity"),
+    ],
+)
+def test_where_nobody_can_be_asked_the_tool_fails_and_says_why(
+    make_client: MakeClient, streaming: Streaming, table: Table, ask: Callable[[Client], Answer], streams: bool
+) -> None:
+    client = make_client(asking_server())
+    answer = streaming(Sink(), lambda: ask(client)).result(BOUND_S) if streams else ask(client)
+
+    assert answer.result["isError"] is True
+    assert "elicitation/create" in answer.result["content"][0]["text"]
+    assert questions_in(table) == 0
+
+
+def test_a_store_that_is_down_is_the_tools_failure_and_the_answers_too(
+    make_client: MakeClient, streaming: Streaming
+) -> None:
+    client, sink = make_client(asking_server(), table_name="no-such-table"), Sink()
+
+    streaming(sink, lambda: client.call_tool("who")).result(BOUND_S)
+    lost = respond(client, {"id": "baton-" + "0" * 32}, result=ACCEPTED)
+
+    assert lost.status == 503

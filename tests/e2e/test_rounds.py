@@ -1,0 +1,350 @@
+"""Asking the client in the 2026 era: round trips with a signed state, through the handler (contract section 8)."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from mcp_baton import Context, ProtocolError, Server, Step, Workflow, elicitation, roots, sampling
+from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION
+from tests.e2e.conftest import MakeClient
+from tests.e2e.support import Answer, Client, JsonDict
+
+OLD, NEW = b"o" * 32, b"n" * 32
+INVALID_PARAMS, MISSING_CAPABILITY = -32602, -32021
+FORM: Any = {"type": "object", "properties": {"name": {"type": "string"}}}
+ACCEPTED = {"action": "accept", "content": {"name": "Kim"}}
+SAMPLED = {"role": "assistant", "content": {"type": "text", "text": "blue"}, "model": "m-1"}
+LISTED = {"roots": [{"uri": "file:///work"}]}
+CAPABLE: JsonDict = {"elicitation": {}, "sampling": {}, "roots": {}, "extensions": {TASKS_EXTENSION: {}}}
+
+
+@dataclass
+class Order:
+    """What a person fills in."""
+
+    name: str
+    count: int = 1
+
+
+def asking_server(runs: list[str] | None = None) -> Server:
+    """Tools, a prompt and resources that ask; `runs` notes each time that one begins."""
+    server = Server("asking")
+    noted = [] if runs is None else runs
+
+    @server.tool
+    def who(ctx: Context, greeting: str = "Hello") -> str:
+        noted.append("who")
+        answer = ctx.elicit("name", "Who?", FORM)
+        return f"{greeting} {answer.content['name']}" if answer.accepted else answer.action
+
+    @server.tool
+    async def order(ctx: Context) -> dict[str, Any]:
+        noted.append("order")
+        answer = await ctx.elicit("order", "What?", Order)
+        return {"name": answer.data.name, "count": answer.data.count}
+
+    @server.tool
+    def everything(ctx: Context) -> list[str]:
+        name, colour, where = ctx.ask(elicitation("name", "Who?", FORM), sampling("colour", "Which?"), roots("where"))
+        return [name.content["name"], colour.text, where.roots[0].uri]
+
+    @server.tool
+    def one_by_one(ctx: Context) -> list[str]:
+        noted.append("one_by_one")
+        colour = ctx.sample("colour", "Which?", max_tokens=5).text
+        return [colour, *(root.uri for root in ctx.list_roots("where").roots)]
+
+    @server.tool
+    def marked(ctx: Context) -> str:
+        assert ctx.task is not None
+        noted.append("marked")
+        ctx.task["asked"] = len(noted)
+        return str(ctx.elicit("name", "Who?", FORM).content["name"])
+
+    @server.tool
+    def refusing() -> None:
+        raise ProtocolError(-32099, "Not like this", {"a": 1})
+
+    ask_elsewhere(server)
+    return server
+
+
+def ask_elsewhere(server: Server) -> None:
+    """A prompt, resources and workflows that ask."""
+
+    @server.prompt
+    def greet(ctx: Context, tone: str = "kind") -> str:
+        return f"{tone} {ctx.elicit('name', 'Who?', FORM).content['name']}"
+
+    @server.resource("docs://mine")
+    def mine(ctx: Context) -> str:
+        return str(ctx.elicit("name", "Who?", FORM).content["name"])
+
+    @server.resource("docs://refusing")
+    def refusing_page() -> str:
+        raise ProtocolError(-32099, "Not like this")
+
+    for tool in ("who", "marked", "refusing"):
+        server.add_workflow(Workflow(name=f"{tool}-flow", description="ask", steps=[Step("ask", tool=tool)]))
+    page = Step("read", tool="who", resources=["docs://refusing"])
+    server.add_workflow(Workflow(name="page-flow", description="read", steps=[page]))
+
+
+@dataclass
+class Talk:
+    """One request that goes through rounds."""
+
+    client: Client
+    method: str
+    params: JsonDict
+    capabilities: JsonDict
+    meta: JsonDict
+
+    def round(self, state: str | None = None, responses: JsonDict | None = None, **changes: Any) -> Answer:
+        """Send it, again if there is a state."""
+        sent = {**self.params, **changes}
+        if state is not None:
+            sent["requestState"] = state
+        if responses is not None:
+            sent["inputResponses"] = responses
+        return self.client.request(self.method, sent, {CAPABILITIES_KEY: self.capabilities, **self.meta})
+
+
+def talk(client: Client, method: str = "tools/call", capabilities: JsonDict | None = None, **params: Any) -> Talk:
+    meta = params.pop("meta", {})
+    return Talk(client, method, params, CAPABLE if capabilities is None else capabilities, meta)
+
+
+@pytest.fixture
+def client(make_client: MakeClient) -> Client:
+    """A client of the 2026 era."""
+    return make_client(asking_server(), era="2026", state_key=NEW)
+
+
+def text_of(answer: Answer) -> str:
+    text: str = answer.result["content"][0]["text"]
+    return text
+
+
+def asked(answer: Answer) -> tuple[JsonDict, str]:
+    """What a round asks for, and its state."""
+    result = answer.result
+    assert result["resultType"] == "input_required"
+    return result["inputRequests"], result["requestState"]
+
+
+def test_a_tool_asks_and_is_run_again_with_the_answer(make_client: MakeClient) -> None:
+    runs: list[str] = []
+    who = talk(make_client(asking_server(runs), era="2026", state_key=NEW), name="who", arguments={"greeting": "Hi"})
+
+    requests, state = asked(who.round())
+    assert requests == {
+        "name": {
+            "method": "elicitation/create",
+            "params": {"mode": "form", "message": "Who?", "requestedSchema": FORM},
+        }
+    }
+    answer = who.round(state, {"name": ACCEPTED})
+
+    assert (answer.result["resultType"], text_of(answer)) == ("complete", "Hi Kim")
+    assert runs == ["who", "who"]
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "path"),
+    [
+        ("prompts/get", {"name": "greet", "arguments": {"tone": "warm"}}, ("messages", 0, "content", "text")),
+        ("resources/read", {"uri": "docs://mine"}, ("contents", 0, "text")),
+    ],
+)
+def test_prompts_and_resources_ask_as_tools_do(
+    client: Client, method: str, params: JsonDict, path: tuple[Any, ...]
+) -> None:
+    asking = talk(client, method, **params)
+    requests, state = asked(asking.round())
+    assert list(requests) == ["name"]
+
+    found: Any = asking.round(state, {"name": ACCEPTED}).result
+    for part in path:
+        found = found[part]
+    assert found == ("warm Kim" if method == "prompts/get" else "Kim")
+
+
+def test_a_form_made_of_a_type_is_answered_with_that_type(client: Client) -> None:
+    order = talk(client, name="order")
+    _, state = asked(order.round())
+
+    answer = order.round(state, {"order": {"action": "accept", "content": {"name": "Kim", "count": 3}}})
+    wrong = order.round(state, {"order": {"action": "accept", "content": {"count": 3}}})
+
+    assert answer.result["structuredContent"] == {"name": "Kim", "count": 3}
+    assert wrong.result["isError"] is True
+
+
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+def test_a_person_may_say_no(client: Client, action: str) -> None:
+    who = talk(client, name="who")
+    _, state = asked(who.round())
+
+    assert text_of(who.round(state, {"name": {"action": action}})) == action
+
+
+def test_several_questions_are_one_round_and_what_is_missing_is_asked_again(client: Client) -> None:
+    everything = talk(client, name="everything")
+    requests, state = asked(everything.round())
+    assert {key: request["method"] for key, request in requests.items()} == {
+        "name": "elicitation/create",
+        "colour": "sampling/createMessage",
+        "where": "roots/list",
+    }
+
+    requests, state = asked(everything.round(state, {"name": ACCEPTED, "where": LISTED, "more": 5}))
+    assert list(requests) == ["colour"]
+    answer = everything.round(state, {"colour": SAMPLED})
+    assert answer.result["structuredContent"] == {"result": ["Kim", "blue", "file:///work"]}
+
+
+def test_questions_one_after_the_other_are_a_round_each(make_client: MakeClient) -> None:
+    runs: list[str] = []
+    asking = talk(make_client(asking_server(runs), era="2026", state_key=NEW), name="one_by_one")
+
+    requests, first = asked(asking.round())
+    assert requests["colour"]["params"]["maxTokens"] == 5
+    requests, second = asked(asking.round(first, {"colour": SAMPLED}))
+    assert list(requests) == ["where"]
+    answer = asking.round(second, {"where": LISTED})
+
+    assert answer.result["structuredContent"] == {"result": ["blue", "file:///work"]}
+    assert runs == ["one_by_one"] * 3
+
+
+def test_a_state_is_good_in_every_process_with_the_key_and_after_a_rotation(make_client: MakeClient) -> None:
+    _, state = asked(talk(make_client(asking_server(), era="2026", state_key=OLD), name="who").round())
+
+    rotated = make_client(asking_server(), era="2026", state_key=NEW, previous_state_key=OLD)
+    forgotten = make_client(asking_server(), era="2026", state_key=NEW)
+
+    assert text_of(talk(rotated, name="who").round(state, {"name": ACCEPTED})) == "Hello Kim"
+    assert talk(forgotten, name="who").round(state, {"name": ACCEPTED}).refusal == (400, INVALID_PARAMS)
+
+
+def test_without_a_key_a_state_is_good_for_one_process_which_says_so_once(
+    make_client: MakeClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, other = (talk(make_client(asking_server(), era="2026"), name="who") for _ in range(2))
+
+    _, state = asked(one.round())
+    asked(one.round())
+
+    assert [record.levelname for record in caplog.records if "BATON_STATE_KEY" in record.message] == ["WARNING"]
+    assert text_of(one.round(state, {"name": ACCEPTED})) == "Hello Kim"
+    assert other.round(state, {"name": ACCEPTED}).refusal == (400, INVALID_PARAMS)
+
+
+def test_a_state_is_of_no_use_to_another_or_for_anything_else(make_client: MakeClient) -> None:
+    runs: list[str] = []
+    client = make_client(asking_server(runs), era="2026", state_key=NEW)
+    _, state = asked(talk(client, name="who", arguments={"greeting": "Hi"}).round())
+    runs.clear()
+
+    hi = {"greeting": "Hi"}
+    refused = [
+        talk(client.as_owner("mallory"), name="who", arguments=hi),
+        talk(client.as_owner(None), name="who", arguments=hi),
+        talk(client, name="who", arguments={"greeting": "Ho"}),
+        talk(client, name="who"),
+        talk(client, name="order", arguments=hi),
+        talk(client, "prompts/get", name="greet"),
+        talk(client, "resources/read", uri="docs://mine"),
+    ]
+
+    for request in refused:
+        assert request.round(state, {"name": ACCEPTED, "order": ACCEPTED}).refusal == (400, INVALID_PARAMS)
+    assert runs == []
+
+
+@pytest.mark.parametrize("place", [0, 10, -50, -44, -2])
+def test_a_state_that_was_tampered_with_is_refused(client: Client, place: int) -> None:
+    who = talk(client, name="who")
+    _, state = asked(who.round())
+    place %= len(state)
+    changed = state[:place] + ("A" if state[place] != "A" else "B") + state[place + 1 :]
+
+    assert who.round(changed, {"name": ACCEPTED}).refusal == (400, INVALID_PARAMS)
+
+
+@pytest.mark.parametrize("state", ["", "garbage", "é.é", 5, [], {}, "x" * 100_000], ids=lambda state: str(state)[:10])
+def test_a_state_that_is_none_is_refused(client: Client, state: Any) -> None:
+    assert talk(client, name="who").round(state, {"name": ACCEPTED}).refusal == (400, INVALID_PARAMS)
+
+
+@pytest.mark.parametrize("responses", [5, "yes", [], {"name": 5}, {"name": None}], ids=str)
+def test_answers_of_another_form_are_refused(client: Client, responses: Any) -> None:
+    who = talk(client, name="who")
+    _, state = asked(who.round())
+
+    assert who.round(state, responses).refusal == (400, INVALID_PARAMS)
+
+
+def test_a_client_that_cannot_be_asked_is_told_which_capability_it_lacks(client: Client) -> None:
+    for tool, lacking in (("who", "elicitation"), ("one_by_one", "sampling")):
+        answer = talk(client, capabilities={"roots": {}}, name=tool).round()
+        assert answer.refusal == (400, MISSING_CAPABILITY)
+        assert answer.error["data"] == {"requiredCapabilities": {lacking: {}}}
+
+
+def test_a_question_ends_a_stream_too(client: Client) -> None:
+    answer = talk(client, name="who", meta={"progressToken": 1}).round()
+
+    assert answer.headers["Content-Type"] == "text/event-stream"
+    assert list(asked(answer)[0]) == ["name"]
+
+
+def test_a_step_that_asks_pauses_and_its_tool_can_be_called_with_the_task(make_client: MakeClient) -> None:
+    client = make_client(asking_server(), era="2026", state_key=NEW)
+    paused = client.get_prompt("who-flow")
+    assert paused.statuses == ["failed"]
+    assert paused.meta["pause_reason"]["type"] == "toolError"
+    assert paused.meta["pause_reason"]["suggestedTool"] == "who"
+
+    who = talk(client, name="who", arguments={}, meta={"_task_id": paused.task_id})
+    _, state = asked(who.round())
+    answer = who.round(state, {"name": ACCEPTED})
+
+    assert (text_of(answer), answer.meta["recorded"], answer.statuses) == ("Hello Kim", True, ["completed"])
+
+
+def test_a_continuation_that_asks_is_recorded_once_and_only_after_its_last_round(make_client: MakeClient) -> None:
+    runs: list[str] = []
+    client = make_client(asking_server(runs), era="2026", state_key=NEW)
+    task = client.get_prompt("marked-flow").task_id
+    before = client.variables(task)
+    marked = talk(client, name="marked", arguments={}, meta={"_task_id": task})
+
+    first = marked.round()
+    assert client.variables(task) == before
+    answer = marked.round(asked(first)[1], {"name": ACCEPTED})
+
+    assert "recorded" not in first.meta
+    assert answer.meta["recorded"] is True
+    after = client.variables(task)
+    assert (after["_workflow.result.ask"], after["asked"]) == ("Kim", 3)
+    assert runs == ["marked"] * 3
+
+
+def test_a_tools_protocol_error_answers_the_request(make_client: MakeClient) -> None:
+    client = make_client(asking_server())
+    for era in ("2025", "2026"):
+        answer = client.in_era("2025" if era == "2025" else "2026").call_tool("refusing")
+        assert answer.refusal == (200, -32099)
+        assert (answer.error["message"], answer.error["data"]) == ("Not like this", {"a": 1})
+
+
+@pytest.mark.parametrize("workflow", ["refusing-flow", "page-flow"])
+def test_a_protocol_error_within_a_workflow_fails_its_step(make_client: MakeClient, era: Any, workflow: str) -> None:
+    answer = make_client(asking_server(), era=era).get_prompt(workflow)
+
+    assert answer.statuses == ["failed"]
+    assert answer.meta["pause_reason"]["type"] == "toolError"
+    assert "Not like this" in answer.meta["pause_reason"]["error"]

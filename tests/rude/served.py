@@ -1,0 +1,131 @@
+"""A server with something of every kind for rude clients to break: plain and pydantic signatures, questions, tasks."""
+
+import enum
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field
+
+from mcp_baton import Argument, Context, Header, Server, Step, Workflow, constant, prompt_arg, step_output
+
+server = Server("rude", version="1.0.0", instructions="Says the same whatever it is told.")
+
+
+class Colour(enum.Enum):
+    """What a line can be printed in."""
+
+    RED = "red"
+    GREEN = "green"
+
+
+class Line(BaseModel):
+    """One line of an order."""
+
+    sku: str = Field(min_length=1, max_length=20)
+    count: int = Field(ge=1, le=1_000_000)
+    price: float = 0.0
+    colour: Colour = Colour.RED
+    tags: dict[str, list[int]] = {}
+
+
+@server.tool
+def echo(text: str) -> str:
+    """Give the text back."""
+    return text
+
+
+@server.tool
+def plain(a: int, b: float, c: bool, d: list, e: dict) -> dict:  # type: ignore[type-arg]
+    """Take one of each plain type."""
+    return {"a": a, "b": b, "c": c, "d": d, "e": e}
+
+
+@server.tool
+def order(
+    lines: list[Line], to: Annotated[str, Field(pattern=r"^[a-z]+@[a-z]+$")], mode: Literal["a", "b"] = "a"
+) -> int:
+    """Take what only pydantic can check."""
+    return sum(line.count for line in lines)
+
+
+@server.tool
+def anything(value: Any = None) -> Any:
+    """Give anything back."""
+    return value
+
+
+@server.tool
+async def later(number: int, ctx: Context) -> int:
+    """Report and log on the way."""
+    ctx.report_progress(1, 2, "half")
+    ctx.log("warning", {"number": number})
+    return number
+
+
+@server.tool
+def mirrored(region: Annotated[str, Header("Region")]) -> str:
+    """Take a parameter that clients mirror into a header."""
+    return region
+
+
+@server.tool
+def asking(ctx: Context) -> str:
+    """Ask the person at the client."""
+    return str(ctx.elicit("name", "Who are you?", {"type": "object", "properties": {"name": {"type": "string"}}}))
+
+
+@server.resource("docs://all", mime_type="text/markdown")
+def all_docs() -> str:
+    """The table of contents."""
+    return "# All"
+
+
+@server.resource("docs://{topic}/{+rest}")
+def docs(topic: str, rest: str) -> dict[str, str]:
+    """One page."""
+    return {"topic": topic, "rest": rest}
+
+
+@server.resource("tree://{+root}/{+branch}/leaf")
+def tree(root: str, branch: str) -> str:
+    """A template that can be matched in many ways."""
+    return f"{root} {branch}"
+
+
+@server.prompt
+def greeting(name: str, times: int = 1) -> str:
+    """Greet somebody."""
+    return f"Hello {name}!" * min(times, 3)
+
+
+@server.completion("greeting", "name")
+def names(typed: str, known: dict[str, Any]) -> list[str]:
+    """Names that begin like that."""
+    return [typed + "kim", *map(str, known)]
+
+
+server.add_workflow(
+    Workflow(
+        name="flow",
+        description="order lines",
+        arguments=[
+            Argument("text", "A text", required=True),
+            Argument("count", "How many", type=int),
+            Argument("skus", "Which", type=list[str]),
+        ],
+        steps=[
+            Step("echo", tool="echo", arguments={"text": prompt_arg("text")}, guidance="Mind {text}."),
+            Step("read", resources=["docs://{topic}/x"], template_bindings={"topic": step_output("echo")}),
+            Step("any", tool="anything", arguments={"value": constant({"x": "{text}"})}, retryable=True),
+            Step("later", tool="later", arguments={"number": prompt_arg("count")}),
+        ],
+    )
+)
+server.add_workflow(
+    Workflow(
+        name="plain_flow",
+        description="echo",
+        durable=False,
+        arguments=[Argument("text", "A text", required=True)],
+        steps=[Step("echo", tool="echo", arguments={"text": prompt_arg("text")})],
+    )
+)

@@ -1,0 +1,228 @@
+"""Rude HTTP against `baton serve`, a process of its own: whatever a connection does, the next one is served."""
+
+import json
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from http.client import HTTPConnection
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+BOUND_S = 60
+SERVED = f"{Path(__file__).with_name('served.py')}:server"
+COMMAND = [sys.executable, "-c", "import sys; from mcp_baton.local.cli import main; sys.exit(main())", "serve"]
+ECHO = json.dumps(
+    {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "echo", "arguments": {"text": "here"}}}
+).encode()
+HEAD = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+WHOLE = HEAD + b"Content-Length: %d\r\n\r\n" % len(ECHO) + ECHO
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    """The port of a running `baton serve`, which is still the same process when all the tests are over."""
+    command = [*COMMAND, SERVED, "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        watchdog = threading.Timer(4 * BOUND_S, process.kill)
+        watchdog.start()
+        try:
+            assert process.stdout
+            yield int(process.stdout.readline().rpartition(":")[2].removesuffix("/mcp\n"))
+            assert process.poll() is None
+        finally:
+            watchdog.cancel()
+            process.kill()
+
+
+@pytest.fixture(autouse=True)
+def _works_afterwards(port: int) -> Iterator[None]:
+    """After each batch a normal request works."""
+    yield
+    still_works(port)
+
+
+def connect(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=BOUND_S)
+
+
+def still_works(port: int) -> None:
+    with closing(HTTPConnection("127.0.0.1", port, timeout=BOUND_S)) as client:
+        client.request("POST", "/mcp", ECHO, {"Content-Type": "application/json"})
+        response = client.getresponse()
+        assert response.status == 200
+        assert json.loads(response.read())["result"]["structuredContent"] == {"result": "here"}
+
+
+def answered(port: int, data: bytes) -> bytes:
+    """Everything that comes back for these bytes, after which nothing more is sent."""
+    with connect(port) as client:
+        try:
+            client.sendall(data)
+            client.shutdown(socket.SHUT_WR)
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # Refused before all of it was taken; the answer may still be read.
+        return read_all(client)
+
+
+def read_all(client: socket.socket) -> bytes:
+    data = bytearray()
+    try:
+        while more := client.recv(65536):
+            data += more
+    except ConnectionResetError:
+        pass
+    return bytes(data)
+
+
+def statuses(data: bytes) -> list[int]:
+    """The status of each answer, all of which are well-formed."""
+    found: list[int] = []
+    while data:
+        head, separator, rest = data.partition(b"\r\n\r\n")
+        line = head.split(b"\r\n")[0].split(b" ", 2)
+        assert (line[0], separator) == (b"HTTP/1.1", b"\r\n\r\n"), data
+        lengths = [int(name[15:]) for name in head.split(b"\r\n") if name.lower().startswith(b"content-length:")]
+        assert len(lengths) == 1, head
+        assert len(rest) >= lengths[0]
+        assert b"Traceback" not in rest[: lengths[0]]
+        data = rest[lengths[0] :]
+        found.append(int(line[1]))
+    return found
+
+
+def check_statuses(found: list[int]) -> None:
+    # 501 is HTTP's answer to a transfer coding that the server does not know, 505 to another version.
+    assert all(status < 500 or status in {501, 505} for status in found), found
+
+
+FRAGMENTS = st.sampled_from(
+    [
+        b"POST /mcp HTTP/1.1\r\n",
+        b"GET / HTTP/1.0\r\n",
+        b"Content-Length: 5\r\n",
+        b"Content-Length: -1\r\n",
+        b"Transfer-Encoding: chunked\r\n",
+        b"Transfer-Encoding: chunked, gzip\r\n",
+        b"Content-Type: application/json\r\n",
+        b"Expect: 100-continue\r\n",
+        b"Connection: close\r\n",
+        b"Upgrade: websocket\r\n",
+        b" folded\r\n",
+        b": nameless\r\n",
+        b"X\x00Y: \xff\xfe\r\n",
+        b"\r\n",
+        b"\n",
+        b"\r",
+        b"5\r\nhello\r\n",
+        b"0\r\n\r\n",
+        b"fffffffff\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        ECHO,
+        WHOLE,
+    ]
+)
+
+
+@settings(max_examples=150)
+@given(st.lists(FRAGMENTS | st.binary(max_size=20), max_size=8).map(b"".join))
+def test_bytes_in_any_order_are_answered_in_http_or_not_at_all(port: int, data: bytes) -> None:
+    check_statuses(statuses(answered(port, data).replace(b"HTTP/1.1 100 Continue\r\n\r\n", b"")))
+
+
+def test_a_hundred_clients_that_stop_in_the_middle_keep_nobody_waiting(port: int) -> None:
+    with ExitStack() as stack:
+        slow = [stack.enter_context(connect(port)) for _ in range(100)]
+        for number, client in enumerate(slow):
+            client.sendall(WHOLE[: 1 + number * len(WHOLE) // 101])
+        still_works(port)
+        for number, client in enumerate(slow):
+            client.sendall(WHOLE[1 + number * len(WHOLE) // 101 :])
+        for client in slow:
+            assert client.recv(12) == b"HTTP/1.1 200"
+
+
+def test_a_request_that_comes_byte_by_byte_is_answered(port: int) -> None:
+    with connect(port) as client:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for place in range(len(WHOLE)):
+            client.sendall(WHOLE[place : place + 1])
+        assert client.recv(12) == b"HTTP/1.1 200"
+
+
+def test_a_client_that_has_closed_its_half_gets_its_answer(port: int) -> None:
+    assert statuses(answered(port, WHOLE)) == [200]
+
+
+@pytest.mark.parametrize("garbage", [b"\x00" * 99, b"garbage\r\n\r\n", b"POST /mcp HTTP/1.1\r\nbroken\r\n\r\n", ECHO])
+def test_garbage_after_a_request_does_not_spoil_its_answer(port: int, garbage: bytes) -> None:
+    first, *rest = statuses(answered(port, WHOLE + garbage))
+    assert first == 200
+    assert rest in ([], [400])
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"X-Large: " + b"a" * 65_000 + b"\r\n", 200),
+        (b"X-Large: " + b"a" * 66_000 + b"\r\n", 431),
+        (b"".join(b"X-%d: a\r\n" % number for number in range(90)), 200),
+        (b"X: a\r\n" * 101, 431),
+    ],
+)
+def test_headers_beyond_what_is_taken_are_refused(port: int, head: bytes, status: int) -> None:
+    request = HEAD + head + b"Content-Length: %d\r\n\r\n" % len(ECHO) + ECHO
+    assert statuses(answered(port, request)) == [status]
+
+
+@pytest.mark.parametrize(
+    ("chunks", "expected"),
+    [
+        (b"%x\r\n" % len(ECHO) + ECHO + b"\r\n0\r\n\r\n", [200]),
+        (b"%x\r\n" % (len(ECHO) - 1) + ECHO + b"\r\n0\r\n\r\n", [400]),
+        (b"%x\r\n" % (len(ECHO) + 9) + ECHO + b"\r\n0\r\n\r\n", []),
+        (b"%x\r\n" % len(ECHO) + ECHO, []),
+        (b"0\r\n\r\n" + ECHO, [400, 400]),
+        (b"-5\r\n", [400]),
+        (b"ffffffffffffff\r\n", [413]),
+        (b"5;" + b"x" * 5_000 + b"\r\n", [400]),
+        (b"0\r\n" + b"T: a\r\n" * 101, [400]),
+    ],
+)
+def test_chunks_that_lie_are_refused_or_forgotten(port: int, chunks: bytes, expected: list[int]) -> None:
+    assert statuses(answered(port, HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunks)) == expected
+
+
+@pytest.mark.parametrize("length", [len(ECHO) + 1, 9_000_000])
+def test_a_body_shorter_than_its_length_is_forgotten(port: int, length: int) -> None:
+    assert answered(port, HEAD + b"Content-Length: %d\r\n\r\n" % length + ECHO) == b""
+
+
+@pytest.mark.parametrize("length", [0, 1, len(ECHO) - 1])
+def test_a_body_longer_than_its_length_is_cut_and_its_rest_is_no_request(port: int, length: int) -> None:
+    found = statuses(answered(port, HEAD + b"Content-Length: %d\r\n\r\n" % length + ECHO))
+    assert found[0] == 400
+    check_statuses(found)
+
+
+def test_uploads_that_are_aborted_with_a_reset_are_forgotten(port: int) -> None:
+    for size in (1, 1_000, 1_000_000):
+        for _ in range(10):
+            with connect(port) as client:
+                client.sendall(HEAD + b"Content-Length: 5000000\r\n\r\n" + b"x" * size)
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+@pytest.mark.parametrize("body", [b"\xff" * 6_000_001, b"[" * 6_000_000, b"[" + b"{}," * 1_900_000 + b"{}]"])
+def test_bodies_of_megabytes_are_refused(port: int, body: bytes) -> None:
+    with closing(HTTPConnection("127.0.0.1", port, timeout=BOUND_S)) as client:
+        client.request("POST", "/mcp", body, {"Content-Type": "application/json"})
+        response = client.getresponse()
+        assert response.status in {400, 413}
+        assert len(response.read()) < 1_000

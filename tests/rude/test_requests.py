@@ -1,0 +1,166 @@
+"""Rude requests through the real handler, many of each kind, in both eras (contract section 8)."""
+
+import base64
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION, VERSION_KEY
+from tests.e2e.support import Era
+from tests.rude.strategies import HEADER_TEXTS, METAS, VALUES, broken_bodies, wrong_envelopes, wrong_params
+from tests.rude.valid import ERAS, VALID, Params
+from tests.rude.wire import Rude, check_id
+
+EXAMPLES = 120
+HEADERS = [
+    "MCP-Protocol-Version",
+    "Mcp-Method",
+    "Mcp-Name",
+    "Mcp-Param-Region",
+    "Content-Type",
+    "Accept",
+    "Origin",
+    "Host",
+    "Content-Length",
+    "Mcp-Session-Id",
+    "Last-Event-ID",
+]
+ALL = [(era, *request) for era in ERAS for request in VALID[era]]
+
+
+@pytest.fixture(autouse=True)
+def _works_afterwards(rude: Rude) -> Iterator[None]:
+    """After each batch a normal request works."""
+    yield
+    rude.still_works()
+
+
+def stateless(params: Params) -> Params:
+    """Params with the `_meta` that the 2026 era wants."""
+    return {**params, "_meta": {VERSION_KEY: "2026-07-28", CAPABILITIES_KEY: {"extensions": {TASKS_EXTENSION: {}}}}}
+
+
+def post_bytes(rude: Rude, body: bytes, headers: dict[str, str]) -> None:
+    """Post bytes as API Gateway passes on what it takes for binary."""
+    answer = rude.post(base64.b64encode(body).decode(), headers, isBase64Encoded=True)
+    check_id(answer, body)
+
+
+@pytest.mark.parametrize(("era", "method", "params"), ALL, ids=[f"{era} {method}" for era, method, _ in ALL])
+def test_the_requests_that_rude_ones_are_made_of_reach_their_method(
+    rude: Rude, era: Era, method: str, params: Params
+) -> None:
+    answer = rude.request(era, method, params)
+    assert "error" not in answer.messages[-1] or answer.error["code"] in {-32602, -32020}
+
+
+@pytest.mark.parametrize("era", ERAS)
+@settings(max_examples=4 * EXAMPLES)
+@given(st.data())
+def test_params_with_one_thing_wrong_are_answered(rude: Rude, era: Era, data: st.DataObject) -> None:
+    method, params = data.draw(wrong_params(VALID[era]))
+    if era == "2026" or "_meta" not in params:
+        rude.request(era, method, {name: value for name, value in params.items() if name != "_meta"})
+    else:
+        rude.request(era, method, params)
+
+
+@pytest.mark.parametrize("era", ERAS)
+@settings(max_examples=2 * EXAMPLES)
+@given(st.data())
+def test_a_meta_of_any_shape_is_answered(rude: Rude, era: Era, data: st.DataObject) -> None:
+    method, params = data.draw(st.sampled_from(VALID[era]))
+    meta = data.draw(METAS)
+    if isinstance(meta, dict) and data.draw(st.booleans()):
+        rude.request(era, method, params, meta)
+        return
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}})
+    answer = rude.post(body, {"MCP-Protocol-Version": "2026-07-28" if era == "2026" else "2025-11-25"})
+    check_id(answer, body.encode())
+
+
+@pytest.mark.parametrize("era", ERAS)
+@settings(max_examples=2 * EXAMPLES)
+@given(st.data())
+def test_an_envelope_with_any_member_wrong_is_answered(rude: Rude, era: Era, data: st.DataObject) -> None:
+    message = data.draw(wrong_envelopes(VALID[era]))
+    headers = {"MCP-Protocol-Version": "2025-11-25"}
+    if era == "2026":
+        headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": str(message.get("method"))}
+        if isinstance(message.get("params"), dict):
+            message["params"] = stateless(message["params"])
+            headers["Mcp-Name"] = str(message["params"].get("name", message["params"].get("uri")))
+    body = json.dumps(message)
+    check_id(rude.post(body, headers), body.encode())
+
+
+@settings(max_examples=2 * EXAMPLES)
+@given(VALUES)
+def test_json_of_any_shape_is_answered(rude: Rude, value: Any) -> None:
+    body = json.dumps(value)
+    check_id(rude.post(body), body.encode())
+
+
+@settings(max_examples=EXAMPLES)
+@given(st.binary(max_size=200))
+def test_random_bytes_are_answered(rude: Rude, body: bytes) -> None:
+    post_bytes(rude, body, {})
+
+
+@pytest.mark.parametrize("era", ERAS)
+@settings(max_examples=2 * EXAMPLES)
+@given(st.data())
+def test_bodies_that_are_cut_spliced_or_in_another_encoding_are_answered(
+    rude: Rude, era: Era, data: st.DataObject
+) -> None:
+    body = data.draw(broken_bodies([(method, stateless(params)) for method, params in VALID[era]]))
+    post_bytes(rude, body, {"MCP-Protocol-Version": "2026-07-28" if era == "2026" else "2025-11-25"})
+
+
+@pytest.mark.parametrize("era", ERAS)
+@settings(max_examples=2 * EXAMPLES)
+@given(st.data())
+def test_headers_of_any_kind_are_answered(rude: Rude, era: Era, data: st.DataObject) -> None:
+    method, params = data.draw(st.sampled_from(VALID[era]))
+    name = st.one_of(st.sampled_from(HEADERS), st.sampled_from(HEADERS).map(str.upper), HEADER_TEXTS.filter(bool))
+    single = data.draw(st.dictionaries(name, HEADER_TEXTS, max_size=4))
+    several = data.draw(st.none() | st.dictionaries(name, st.lists(HEADER_TEXTS, max_size=3), max_size=3))
+    params = stateless(params) if era == "2026" else params
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+    check_id(rude.post(body, single, multiValueHeaders=several), body.encode())
+
+
+@settings(max_examples=EXAMPLES)
+@given(st.data())
+def test_batches_of_anything_are_answered(rude: Rude, data: st.DataObject) -> None:
+    revision = data.draw(st.sampled_from([None, "2025-03-26", "2025-03-26", "2025-06-18", "2026-07-28", "x"]))
+    messages = data.draw(st.lists(VALUES | wrong_envelopes(VALID["2025"]), max_size=5))
+    answer = rude.post(json.dumps(messages), {} if revision is None else {"MCP-Protocol-Version": revision})
+    if revision not in {None, "2025-03-26"} or not messages:
+        assert answer.refusal == (400, -32600)
+
+
+@settings(max_examples=EXAMPLES)
+@given(identifier=VALUES, members=st.dictionaries(st.sampled_from(["result", "error"]), VALUES, min_size=1))
+def test_answers_to_questions_that_nobody_asked_are_refused(
+    rude: Rude, identifier: Any, members: dict[str, Any]
+) -> None:
+    answer = rude.post(json.dumps({"jsonrpc": "2.0", "id": identifier, **members}))
+    assert answer.refusal == (400, -32600)
+
+
+@pytest.mark.parametrize("era", ERAS)
+@settings(max_examples=EXAMPLES)
+@given(st.data())
+def test_notifications_of_anything_are_accepted_or_refused_and_never_run(
+    rude: Rude, era: Era, data: st.DataObject
+) -> None:
+    method, params = data.draw(wrong_params(VALID[era]))
+    message = {"jsonrpc": "2.0", "method": method, "params": params}
+    answer = rude.post(json.dumps(message), {"MCP-Protocol-Version": "2026-07-28" if era == "2026" else "2025-11-25"})
+    assert answer.status in {202, 400}
+    assert rude.written == []

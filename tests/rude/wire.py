@@ -1,0 +1,164 @@
+"""What must be true of every answer, however rude the request."""
+
+import json
+import re
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.e2e.support import Answer, Client, Era, Table
+
+BOUND_S = 60.0
+"""Nothing here takes that long; a request that does hangs."""
+
+STATUSES = {200, 202, 400, 403, 404, 405, 413, 415}
+CODES = {-32700, -32600, -32601, -32602, -32002, -32020, -32021, -32022}
+"""Every code but `-32603`: nothing that a client sends may be the server's fault."""
+
+BEFORE_THE_BODY = {403, 404, 405, 413, 415}
+"""What is refused with one of these was not read, so that its id is not known; but for 404, an unknown method's."""
+
+_INTERNALS = re.compile(r'Traceback|File \\?"|mcp_baton[/.]|site-packages|botocore|moto|object at 0x|\.py\b')
+
+
+@dataclass(slots=True)
+class Rude:
+    """A client of the server under test, which checks every answer.
+
+    Attributes:
+        written: The writing requests that were sent to DynamoDB since the last answer.
+        kept: How many items the table has.
+    """
+
+    client: Client
+    table: Table
+    written: list[str] = field(default_factory=list)
+    kept: int = 0
+
+    def note(self, event_name: str, **_: object) -> None:
+        """Take down one request to DynamoDB."""
+        operation = event_name.rpartition(".")[2]
+        if operation in {"PutItem", "UpdateItem", "DeleteItem"}:
+            self.written.append(operation)
+
+    def settle(self) -> None:
+        """Take what the test itself has put into the table for granted."""
+        self.kept = count(self.table)
+
+    def post(self, body: str | None, headers: Mapping[str, str] | None = None, **changes: Any) -> Answer:
+        """Post a body that may be anything."""
+        return self._checked(lambda: self.client.post(body, headers, **changes))
+
+    def request(self, era: Era, method: str, params: dict[str, Any], meta: dict[str, Any] | None = None) -> Answer:
+        """Send a request whose params may be anything, with surroundings that are right."""
+        answer = self._checked(lambda: self.client.in_era(era).request(method, params, meta))
+        assert answer.messages[-1]["id"] == 1
+        return answer
+
+    def still_works(self) -> None:
+        """A normal request works in either era."""
+        for era in ("2025", "2026"):
+            answer = self.client.in_era(era).call_tool("echo", {"text": "still here"})
+            assert answer.result["structuredContent"] == {"result": "still here"}
+
+    def _checked(self, send: Callable[[], Answer]) -> Answer:
+        self.written.clear()
+        answer = within_bound(send)
+        check(answer)
+        if self.written:
+            kept, self.kept = self.kept, count(self.table)
+            assert self.kept == kept or not refused(answer), "a refused request left something in the table"
+        return answer
+
+
+def within_bound(send: Callable[[], Answer]) -> Answer:
+    """The answer, or a failure when it does not come."""
+    answers: list[Answer] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            answers.append(send())
+        except BaseException as error:  # noqa: BLE001 - raised again where the test can see it
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(BOUND_S)
+    assert not thread.is_alive(), "the request hangs"
+    if errors:
+        raise errors[0]
+    return answers[0]
+
+
+def count(table: Table) -> int:
+    """How many items the table has, counted past the code under test."""
+    return table.client.scan(TableName=table.name, Select="COUNT")["Count"]
+
+
+def refused(answer: Answer) -> bool:
+    """Whether a single request was refused."""
+    return answer.status >= 400 or (answer.status == 200 and "error" in last(answer))
+
+
+def last(answer: Answer) -> dict[str, Any]:
+    """The message that answers the request; nothing for a batch's."""
+    return {} if answer.body.startswith("[") else answer.messages[-1]
+
+
+def check(answer: Answer) -> None:
+    """What is true of every answer."""
+    assert answer.status in STATUSES, answer
+    assert not _INTERNALS.search(answer.body), answer.body
+    answer.body.encode()
+    if answer.status == 202:
+        assert answer.body == ""
+        return
+    if answer.body.startswith("["):
+        assert answer.status == 200
+        replies = json.loads(answer.body)
+        assert replies
+        for reply in replies:
+            check_reply(reply)
+        return
+    messages = answer.messages
+    for message in messages[:-1]:
+        assert message["jsonrpc"] == "2.0"
+        assert isinstance(message["method"], str)
+    check_reply(messages[-1])
+    if answer.status != 200:
+        assert "error" in messages[-1]
+
+
+def check_reply(message: dict[str, Any]) -> None:
+    """What is true of every JSON-RPC reply."""
+    assert message["jsonrpc"] == "2.0"
+    assert isinstance(message["id"], str | int | None)
+    if "result" in message:
+        assert set(message) == {"jsonrpc", "id", "result"}
+        assert isinstance(message["result"], dict)
+        return
+    assert set(message) == {"jsonrpc", "id", "error"}
+    error = message["error"]
+    assert error["code"] in CODES, message
+    assert isinstance(error["message"], str)
+    assert error["message"]
+
+
+def check_id(answer: Answer, body: bytes) -> None:
+    """A reply carries its request's id wherever that could be made out; a message without one is not replied to."""
+    try:
+        sent = json.loads(body.decode())
+    except ValueError:
+        assert answer.status == 400
+        assert last(answer)["id"] is None
+        return
+    if not isinstance(sent, dict) or answer.status == 202:
+        return
+    identifier = sent.get("id")
+    valid = isinstance(identifier, str | int) and not isinstance(identifier, bool)
+    read = answer.status not in BEFORE_THE_BODY or "Method not found" in answer.body
+    too_deep = last(answer).get("error", {}).get("code") in {-32700, -32600}
+    if read and not too_deep:
+        assert last(answer)["id"] == (identifier if valid else None)

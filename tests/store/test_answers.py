@@ -1,0 +1,178 @@
+"""Questions to clients and their answers, over every engine (contract section 8)."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from threading import Barrier
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mcp_baton.exceptions import StoreError, TaskNotFound
+from mcp_baton.protocol.json import JsonObject
+from mcp_baton.tasks.dynamodb import DynamoDBTaskStore
+from mcp_baton.tasks.dynamodb_answers import DynamoDBAnswerStore
+from mcp_baton.tasks.ids import new_question
+
+if TYPE_CHECKING:
+    from tests.store.conftest import Clock, Engine, Requests
+
+TTL_S = 60
+YES: JsonObject = {"result": {"action": "accept", "content": {"name": "Kim"}}}
+ROUNDS = 20
+
+
+@pytest.fixture
+def answers(store: DynamoDBTaskStore) -> DynamoDBAnswerStore:
+    """The answers of the store."""
+    return store.answers
+
+
+@pytest.fixture
+def question(answers: DynamoDBAnswerStore, owner: str) -> str:
+    """An open question."""
+    made = new_question()
+    answers.ask(owner, made, TTL_S)
+    return made
+
+
+def test_a_question_is_open_until_it_is_answered(answers: DynamoDBAnswerStore, owner: str, question: str) -> None:
+    assert answers.answered(owner, question) is None
+
+    answers.answer(owner, question, YES)
+
+    assert answers.answered(owner, question) == YES
+    assert answers.answered(owner, question) == YES
+
+
+def deep(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param({}, id="empty"),
+        pytest.param({"error": {"code": -1, "message": "no"}}, id="error"),
+        pytest.param({"result": {"n": [2**60 + 1, 30.0, -0.0, "", [], {}, None, True, "\ud800", "é🎉"]}}, id="values"),
+        pytest.param({"result": deep(60)}, id="deep"),
+        pytest.param({"result": {"": {"a.b#c": 1}}}, id="odd names"),
+        pytest.param({"result": {"text": "x" * 200_000}}, id="long and dull"),
+    ],
+)
+def test_an_answer_arrives_as_it_was_sent(
+    answers: DynamoDBAnswerStore, owner: str, question: str, answer: JsonObject
+) -> None:
+    answers.answer(owner, question, answer)
+
+    assert repr(answers.answered(owner, question)) == repr(answer)
+
+
+def test_a_question_is_answered_once(answers: DynamoDBAnswerStore, owner: str, question: str) -> None:
+    answers.answer(owner, question, YES)
+
+    with pytest.raises(TaskNotFound):
+        answers.answer(owner, question, {"result": {}})
+    assert answers.answered(owner, question) == YES
+
+
+@pytest.mark.parametrize(
+    "unknown",
+    ["", "baton-", "baton-" + "0" * 32, "baton-" + "G" * 32, "0" * 38, "no such question", "x" * 5000, "\ud800", "a#b"],
+    ids=["empty", "prefix", "well-formed", "letters", "no prefix", "text", "long", "lone surrogate", "hash"],
+)
+def test_a_question_that_nobody_asked_cannot_be_answered(
+    answers: DynamoDBAnswerStore, owner: str, unknown: str, requests: "Requests"
+) -> None:
+    with pytest.raises(TaskNotFound):
+        answers.answer(owner, unknown, YES)
+    assert bool(requests.sent) == (unknown == "baton-" + "0" * 32)
+
+
+def test_a_question_is_its_owners_alone(answers: DynamoDBAnswerStore, owner: str, question: str) -> None:
+    with pytest.raises(TaskNotFound):
+        answers.answer(f"{owner}-other", question, YES)
+
+    assert answers.answered(f"{owner}-other", question) is None
+    assert answers.answered(owner, question) is None
+    answers.close(f"{owner}-other", question)
+    answers.answer(owner, question, YES)
+
+
+def test_a_question_is_over_when_its_time_is(
+    answers: DynamoDBAnswerStore, owner: str, question: str, clock: "Clock"
+) -> None:
+    answers.answer(owner, question, YES)
+    late = new_question()
+    answers.ask(owner, late, TTL_S)
+
+    clock.ms += TTL_S * 1000
+    with pytest.raises(TaskNotFound):
+        answers.answer(owner, late, YES)
+    assert answers.answered(owner, question) is None
+
+
+def test_a_question_that_was_closed_is_gone(
+    answers: DynamoDBAnswerStore, owner: str, question: str, engine: "Engine"
+) -> None:
+    answers.answer(owner, question, YES)
+
+    answers.close(owner, question)
+    answers.close(owner, question)
+
+    assert answers.answered(owner, question) is None
+    with pytest.raises(TaskNotFound):
+        answers.answer(owner, question, YES)
+    left = engine.client.query(
+        TableName="tasks",
+        KeyConditionExpression="pk = :pk",
+        ExpressionAttributeValues={":pk": {"S": f"OWNER#{owner}"}},
+    )
+    assert left["Items"] == []
+
+
+def test_an_id_is_taken_once(answers: DynamoDBAnswerStore, owner: str, question: str) -> None:
+    answers.answer(owner, question, YES)
+
+    with pytest.raises(StoreError):
+        answers.ask(owner, question, TTL_S)
+    assert answers.answered(owner, question) == YES
+
+
+def test_questions_are_no_tasks(store: DynamoDBTaskStore, owner: str, question: str, begin: Callable[..., Any]) -> None:
+    task = begin()
+
+    assert [listed.task_id for listed in store.list(owner).tasks] == [task.task_id]
+    with pytest.raises(TaskNotFound):
+        store.get(owner, question)
+
+
+def test_of_answers_at_the_same_moment_exactly_one_stands(
+    answers: DynamoDBAnswerStore, owner: str, threads: ThreadPoolExecutor
+) -> None:
+    for _ in range(ROUNDS):
+        question, barrier, won = new_question(), Barrier(4), list[int]()
+        answers.ask(owner, question, TTL_S)
+
+        def send(number: int, question: str = question, barrier: Barrier = barrier, won: list[int] = won) -> None:
+            barrier.wait(60)
+            with suppress(TaskNotFound):
+                answers.answer(owner, question, {"result": {"number": number}})
+                won.append(number)
+
+        list(threads.map(send, range(4)))
+
+        assert len(won) == 1
+        assert answers.answered(owner, question) == {"result": {"number": won[0]}}
+
+
+def test_an_answer_that_is_too_large_is_not_taken(answers: DynamoDBAnswerStore, owner: str, question: str) -> None:
+    import random
+
+    noise = random.Random(1).randbytes(500_000).hex()
+    with pytest.raises(StoreError, match="large"):
+        answers.answer(owner, question, {"result": {"noise": noise}})
+    assert answers.answered(owner, question) is None

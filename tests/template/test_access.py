@@ -1,0 +1,187 @@
+"""Who may call, for each value of the parameter Auth."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import airspeed
+import pytest
+
+from tests.template.cloudformation import Stack
+from tests.template.conftest import MODES, MakeStack
+
+METADATA = "/.well-known/oauth-protected-resource"
+SCHEME = {"NONE": None, "API_KEY": "apiKey", "IAM": "iam", "COGNITO": "cognito", "JWT": "jwt"}
+
+
+def body(stack: Stack) -> Any:
+    return stack.one("AWS::ApiGateway::RestApi")["Body"]
+
+
+def scheme(stack: Stack, name: str) -> Any:
+    return body(stack)["components"]["securitySchemes"][name]
+
+
+def gateway_response(stack: Stack, kind: str) -> Any:
+    return body(stack)["x-amazon-apigateway-gateway-responses"][kind]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_method_of_the_endpoint_asks_for_what_the_mode_says(modes: Mapping[str, Stack], mode: str) -> None:
+    asked = {name: method.get("security") for name, method in body(modes[mode])["paths"]["/mcp"].items()}
+
+    expected = None if SCHEME[mode] is None else [{SCHEME[mode]: ["openid"] if mode == "COGNITO" else []}]
+    assert asked == {"post": expected, "get": expected, "delete": expected}
+
+
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "NONE"])
+def test_what_the_endpoint_asks_for_is_defined_and_nothing_else_is(modes: Mapping[str, Stack], mode: str) -> None:
+    assert set(body(modes[mode])["components"]["securitySchemes"]) == {SCHEME[mode]}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_only_without_authentication_are_callers_anonymous(modes: Mapping[str, Stack], mode: str) -> None:
+    environment = modes[mode].resources["McpFunction"]["Properties"]["Environment"]["Variables"]
+
+    assert environment["BATON_ALLOW_ANONYMOUS"] == ("on" if mode == "NONE" else "off")
+
+
+def test_a_stack_that_lets_everybody_in_says_so_and_others_do_not(modes: Mapping[str, Stack]) -> None:
+    assert "everybody" in modes["NONE"].outputs["Warning"]
+    assert [mode for mode, stack in modes.items() if "Warning" in stack.outputs] == ["NONE"]
+
+
+def test_nobody_is_let_in_by_default(default: Stack) -> None:
+    assert default.parameters["Auth"] != "NONE"
+    assert default.resources["McpFunction"]["Properties"]["Environment"]["Variables"]["BATON_ALLOW_ANONYMOUS"] == "off"
+
+
+def test_a_key_belongs_to_a_plan_for_the_stage(modes: Mapping[str, Stack]) -> None:
+    stack = modes["API_KEY"]
+
+    assert scheme(stack, "apiKey") == {"type": "apiKey", "name": "x-api-key", "in": "header"}
+    assert stack.one("AWS::ApiGateway::UsagePlan")["ApiStages"] == [
+        {"ApiId": {"Ref": "Api"}, "Stage": {"Ref": "Apiv1Stage"}}
+    ]
+    assert stack.one("AWS::ApiGateway::UsagePlanKey")["KeyId"] == {"Ref": "ApiKey"}
+    assert [mode for mode, other in modes.items() if other.of_type("AWS::ApiGateway::ApiKey")] == ["API_KEY"]
+
+
+def test_iam_wants_signed_calls(modes: Mapping[str, Stack]) -> None:
+    assert scheme(modes["IAM"], "iam")["x-amazon-apigateway-authtype"] == "awsSigv4"
+
+
+def test_cognito_asks_the_user_pool_and_takes_access_tokens(modes: Mapping[str, Stack]) -> None:
+    authorizer = scheme(modes["COGNITO"], "cognito")["x-amazon-apigateway-authorizer"]
+
+    assert authorizer == {"type": "cognito_user_pools", "providerARNs": [MODES["COGNITO"]["CognitoUserPoolArn"]]}
+
+
+def test_jwt_asks_its_authorizer_every_time_even_about_calls_without_a_token(modes: Mapping[str, Stack]) -> None:
+    authorizer = scheme(modes["JWT"], "jwt")["x-amazon-apigateway-authorizer"]
+
+    assert authorizer["type"] == "request"
+    assert authorizer["authorizerResultTtlInSeconds"] == 0
+    assert "identitySource" not in authorizer
+    assert authorizer["authorizerUri"].endswith("/functions/${AuthorizerFunction}/invocations")
+
+
+def test_only_this_api_may_ask_the_authorizer(modes: Mapping[str, Stack]) -> None:
+    permission = modes["JWT"].resources["AuthorizerPermission"]["Properties"]
+
+    assert permission["SourceArn"] == "arn:aws:execute-api:eu-central-1:123456789012:${Api}/authorizers/*"
+
+
+def test_the_authorizer_is_there_for_jwt_alone(modes: Mapping[str, Stack]) -> None:
+    assert [mode for mode, stack in modes.items() if "AuthorizerFunction" in stack.resources] == ["JWT"]
+
+
+def test_a_refused_token_is_answered_with_the_authorizers_challenge(modes: Mapping[str, Stack]) -> None:
+    refused = gateway_response(modes["JWT"], "ACCESS_DENIED")
+
+    assert refused["statusCode"] == "401"
+    assert refused["responseParameters"] == {"gatewayresponse.header.WWW-Authenticate": "context.authorizer.challenge"}
+
+
+def test_a_caller_whom_cognito_refuses_learns_where_the_metadata_is(stack: MakeStack) -> None:
+    refused = gateway_response(stack(**MODES["COGNITO"], PublicUrl="https://mcp.example.com/team"), "UNAUTHORIZED")
+
+    assert refused["statusCode"] == "401"
+    assert refused["responseParameters"]["gatewayresponse.header.WWW-Authenticate"] == (
+        f'\'Bearer resource_metadata="https://mcp.example.com/team{METADATA}", scope="openid"\''
+    )
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_unknown_paths_are_404_but_where_api_gateway_cannot_tell_them_from_unsigned_calls(
+    modes: Mapping[str, Stack], mode: str
+) -> None:
+    expected = "403" if mode == "IAM" else "404"
+
+    assert gateway_response(modes[mode], "MISSING_AUTHENTICATION_TOKEN")["statusCode"] == expected
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_metadata_is_public_and_there_only_with_an_authorization_server(
+    modes: Mapping[str, Stack], mode: str
+) -> None:
+    method = body(modes[mode])["paths"][METADATA]["get"]
+    [template] = method["x-amazon-apigateway-integration"]["requestTemplates"].values()
+
+    assert method["security"] == []
+    assert json.loads(template) == {"statusCode": 200 if mode in {"COGNITO", "JWT"} else 404}
+
+
+@pytest.mark.parametrize(
+    ("domain", "path", "resource"),
+    [
+        (
+            "a1b2.execute-api.eu-central-1.amazonaws.com",
+            f"/v1{METADATA}",
+            "https://a1b2.execute-api.eu-central-1.amazonaws.com/v1/mcp",
+        ),
+        ("mcp.example.com", METADATA, "https://mcp.example.com/mcp"),
+        ("mcp.example.com", f"/team{METADATA}", "https://mcp.example.com/team/mcp"),
+    ],
+)
+def test_the_metadata_names_the_endpoint_as_it_was_called(
+    modes: Mapping[str, Stack], domain: str, path: str, resource: str
+) -> None:
+    assert metadata(modes["JWT"], domain, path)["resource"] == resource
+
+
+@pytest.mark.parametrize(
+    ("mode", "issuer"),
+    [("JWT", "https://issuer.example.com/"), ("COGNITO", "https://cognito-idp.eu-west-1.amazonaws.com/eu-west-1_Ab1")],
+)
+def test_the_metadata_names_the_issuer(modes: Mapping[str, Stack], mode: str, issuer: str) -> None:
+    document = metadata(modes[mode])
+
+    assert document["authorization_servers"] == [issuer]
+    assert document["scopes_supported"] == ["openid"]
+    assert document["bearer_methods_supported"] == ["header"]
+
+
+def test_the_metadata_names_every_scope_or_none(stack: MakeStack) -> None:
+    assert metadata(stack(**MODES["JWT"], RequiredScopes="read,write"))["scopes_supported"] == ["read", "write"]
+    assert "scopes_supported" not in metadata(stack(**MODES["JWT"], RequiredScopes=""))
+
+
+def metadata(stack: Stack, domain: str = "mcp.example.com", path: str = METADATA) -> Any:
+    """What API Gateway makes of the response's template, which is Velocity's."""
+    responses = body(stack)["paths"][METADATA]["get"]["x-amazon-apigateway-integration"]["responses"]
+    template = airspeed.Template(responses["200"]["responseTemplates"]["application/json"])
+    return json.loads(template.merge({"context": {"domainName": domain, "path": path}}))
+
+
+def test_the_authorizer_is_told_what_the_operator_chose(stack: MakeStack) -> None:
+    chosen = stack(**MODES["JWT"], RequiredScopes="read,write", PublicUrl="https://mcp.example.com")
+
+    assert chosen.resources["AuthorizerFunction"]["Properties"]["Environment"]["Variables"] == {
+        "JWT_ISSUER": "https://issuer.example.com/",
+        "JWT_AUDIENCES": "https://mcp.example.com/mcp other",
+        "JWT_ALGORITHMS": "RS256 ES256",
+        "JWT_JWKS_URL": "",
+        "JWT_SCOPES": "read write",
+        "PUBLIC_URL": "https://mcp.example.com",
+    }

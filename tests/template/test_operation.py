@@ -1,0 +1,166 @@
+"""What an operator relies on: rights, data, logs, alarms, limits, failed work."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from mcp_baton.settings import KEY_CHARACTERS, Settings
+from tests.template.cloudformation import Stack
+from tests.template.conftest import MakeStack
+
+
+def function(stack: Stack) -> Any:
+    return stack.resources["McpFunction"]["Properties"]
+
+
+def statements(stack: Stack) -> list[Any]:
+    """What the function's role may do, by its own policies."""
+    return [
+        statement
+        for policy in stack.resources["McpFunctionRole"]["Properties"]["Policies"]
+        for statement in policy["PolicyDocument"]["Statement"]
+    ]
+
+
+def test_the_function_may_read_and_write_its_own_table_and_never_scan_it(default: Stack) -> None:
+    [tasks, *others] = [statement for statement in statements(default) if "dynamodb" in str(statement)]
+
+    assert others == []
+    assert tasks["Action"] == [
+        "dynamodb:DeleteItem",
+        "dynamodb:GetItem",
+        "dynamodb:PutItem",
+        "dynamodb:Query",
+        "dynamodb:UpdateItem",
+    ]
+    assert tasks["Resource"] == {"Fn::GetAtt": ["TaskTable", "Arn"]}
+
+
+def test_the_function_may_do_nothing_to_everything(stack: MakeStack) -> None:
+    rights = statements(stack(Overflow="on"))
+
+    assert [statement["Resource"] for statement in rights if statement["Resource"] == "*"] == []
+    assert [action for statement in rights for action in str(statement["Action"]) if action == "*"] == []
+
+
+def test_the_function_may_invoke_its_alias_alone(default: Stack) -> None:
+    [statement] = default.resources["SelfInvokePolicy"]["Properties"]["PolicyDocument"]["Statement"]
+
+    assert statement["Action"] == "lambda:InvokeFunction"
+    assert statement["Resource"] == {"Ref": "McpFunctionAliaslive"}
+
+
+def test_asynchronous_work_of_the_alias_is_retried_and_its_failures_are_kept(default: Stack) -> None:
+    asynchronous = default.one("AWS::Lambda::EventInvokeConfig")
+
+    assert asynchronous["Qualifier"] == "live"
+    assert asynchronous["MaximumRetryAttempts"] == 2
+    assert asynchronous["DestinationConfig"]["OnFailure"]["Destination"] == {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}
+    assert {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]} in [statement["Resource"] for statement in statements(default)]
+
+
+def test_the_table_is_what_the_store_writes_to(default: Stack) -> None:
+    table = default.one("AWS::DynamoDB::Table")
+
+    assert [(key["AttributeName"], key["KeyType"]) for key in table["KeySchema"]] == [("pk", "HASH"), ("sk", "RANGE")]
+    assert table["BillingMode"] == "PAY_PER_REQUEST"
+    assert table["TimeToLiveSpecification"] == {"AttributeName": "expires_at", "Enabled": True}
+
+
+def test_the_table_is_encrypted_and_can_be_put_back(default: Stack) -> None:
+    table = default.one("AWS::DynamoDB::Table")
+
+    assert table["SSESpecification"] == {"SSEEnabled": True}
+    assert table["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
+
+
+def test_the_bucket_is_there_when_asked_for_private_and_emptied(stack: MakeStack) -> None:
+    bucket = stack(Overflow="on").one("AWS::S3::Bucket")
+
+    assert stack(Overflow="off").of_type("AWS::S3::Bucket") == []
+    assert set(bucket["PublicAccessBlockConfiguration"].values()) == {True}
+    assert bucket["BucketEncryption"]
+    assert [rule["ExpirationInDays"] for rule in bucket["LifecycleConfiguration"]["Rules"]] == [2]
+
+
+def test_settings_take_what_the_template_gives_and_come_to_their_own_defaults(default: Stack) -> None:
+    environment: Mapping[str, str] = {**function(default)["Environment"]["Variables"], "BATON_TABLE": "tasks"}
+
+    given = Settings.from_environment(environment)
+    assert given == Settings(table="tasks", state_key=given.state_key)
+
+
+def test_the_key_that_signs_request_states_is_a_secret_made_for_the_stack(default: Stack) -> None:
+    secret = default.one("AWS::SecretsManager::Secret")
+
+    assert secret["GenerateSecretString"]["PasswordLength"] >= KEY_CHARACTERS
+    signed_with = function(default)["Environment"]["Variables"]["BATON_STATE_KEY"]
+    assert signed_with == "{{resolve:secretsmanager:${StateKey}}}"
+
+
+def test_logs_do_not_stay_for_ever(stack: MakeStack) -> None:
+    chosen = stack(LogRetentionDays="7")
+
+    assert len(chosen.of_type("AWS::Logs::LogGroup")) == 2
+    assert {group["RetentionInDays"] for group in chosen.of_type("AWS::Logs::LogGroup")} == {"7"}
+    assert function(chosen)["LoggingConfig"]["LogGroup"] == {"Ref": "McpLogGroup"}
+
+
+def test_an_access_log_line_is_json(default: Stack) -> None:
+    log = default.one("AWS::ApiGateway::Stage")["AccessLogSetting"]
+
+    assert json.loads(log["Format"])["status"] == "$context.status"
+
+
+def test_the_stage_waits_for_the_accounts_log_role_where_the_stack_makes_it(stack: MakeStack) -> None:
+    order = stack(ApiLogs="create-role").order()
+
+    assert order.index("ApiLogsAccount") < order.index("Apiv1Stage")
+    assert "ApiLogsAccount" not in stack(ApiLogs="role-exists").resources
+
+
+def test_without_access_logs_the_stage_asks_for_none(stack: MakeStack) -> None:
+    stage = stack(ApiLogs="off").one("AWS::ApiGateway::Stage")
+
+    assert "AccessLogSetting" not in stage
+    assert [setting["LoggingLevel"] for setting in stage["MethodSettings"]] == ["OFF"]
+
+
+def test_calls_are_throttled_measured_and_traced(stack: MakeStack) -> None:
+    chosen = stack(ThrottleRate="7", ThrottleBurst="9")
+    stage = chosen.one("AWS::ApiGateway::Stage")
+    [setting] = stage["MethodSettings"]
+
+    assert (setting["HttpMethod"], setting["ResourcePath"]) == ("*", "/*")
+    assert (setting["ThrottlingRateLimit"], setting["ThrottlingBurstLimit"]) == ("7", "9")
+    assert setting["MetricsEnabled"] is True
+    assert stage["TracingEnabled"] is True
+    assert function(chosen)["TracingConfig"] == {"Mode": "Active"}
+
+
+def test_there_is_an_alarm_for_everything_that_needs_somebody(default: Stack) -> None:
+    alarms = default.of_type("AWS::CloudWatch::Alarm")
+
+    assert {(alarm["Namespace"], alarm["MetricName"]) for alarm in alarms} == {
+        ("AWS/Lambda", "Errors"),
+        ("AWS/Lambda", "Throttles"),
+        ("AWS/Lambda", "Duration"),
+        ("AWS/SQS", "ApproximateNumberOfMessagesVisible"),
+        ("Baton", "StoreConflicts"),
+    }
+    assert [alarm.get("ExtendedStatistic") for alarm in alarms if alarm["MetricName"] == "Duration"] == ["p99"]
+
+
+def test_every_alarm_goes_to_the_operators_topic(stack: MakeStack) -> None:
+    topic = "arn:aws:sns:eu-central-1:123456789012:pager"
+    alarms = stack(AlarmTopicArn=topic, Auth="JWT").of_type("AWS::CloudWatch::Alarm")
+
+    assert {str(alarm.get("AlarmActions")) for alarm in alarms} == {str([topic])}
+
+
+def test_metrics_are_where_the_alarm_looks_for_them(default: Stack) -> None:
+    environment = function(default)["Environment"]["Variables"]
+    alarm = default.resources["StoreConflictsAlarm"]["Properties"]
+
+    assert alarm["Namespace"] == environment["POWERTOOLS_METRICS_NAMESPACE"]
+    assert alarm["Dimensions"] == [{"Name": "service", "Value": environment["POWERTOOLS_SERVICE_NAME"]}]

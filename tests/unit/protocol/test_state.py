@@ -1,0 +1,155 @@
+"""`requestState`: what comes back from the client is what went out, for this caller and this request, in time."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_baton.protocol.json import JsonObject, dumps
+from mcp_baton.protocol.state import LIFETIME_S, ForgedState, Seal, binding_of
+
+NOW_S = 1_000_000
+OLD, NEW = b"o" * 32, b"n" * 32
+SEAL = Seal(NEW)
+BINDING = binding_of("alice", "tools/call", "ask", {"a": 1})
+ANSWERS: JsonObject = {"name": {"action": "accept", "content": {"name": "Zoë \ud800 🎉"}}, "more": [1.5, None]}
+STATE = SEAL.seal(ANSWERS, BINDING, NOW_S)
+
+
+def test_the_answers_come_back_as_they_were() -> None:
+    assert SEAL.open(STATE, BINDING, NOW_S) == ANSWERS
+    assert SEAL.open(SEAL.seal({}, BINDING, NOW_S), BINDING, NOW_S) == {}
+
+
+def test_a_state_can_stand_in_any_json_and_in_any_url() -> None:
+    assert set(STATE) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.")
+
+
+def test_a_state_is_good_for_its_lifetime_and_no_longer() -> None:
+    assert SEAL.open(STATE, BINDING, NOW_S + LIFETIME_S - 1) == ANSWERS
+    for late_s in (LIFETIME_S, LIFETIME_S + 1, 10**9):
+        with pytest.raises(ForgedState, match="expired"):
+            SEAL.open(STATE, BINDING, NOW_S + late_s)
+
+
+@pytest.mark.parametrize(
+    "binding",
+    [
+        pytest.param(binding_of("mallory", "tools/call", "ask", {"a": 1}), id="another owner"),
+        pytest.param(binding_of(None, "tools/call", "ask", {"a": 1}), id="nobody"),
+        pytest.param(binding_of("alice", "prompts/get", "ask", {"a": 1}), id="another method"),
+        pytest.param(binding_of("alice", "tools/call", "other", {"a": 1}), id="another tool"),
+        pytest.param(binding_of("alice", "tools/call", "ask", {"a": 2}), id="other arguments"),
+        pytest.param(binding_of("alice", "tools/call", "ask", {"a": True}), id="arguments that Python calls equal"),
+        pytest.param(binding_of("alice", "tools/call", "ask", {}), id="no arguments"),
+        pytest.param("", id="nothing"),
+    ],
+)
+def test_a_state_is_of_no_use_for_anything_else(binding: str) -> None:
+    with pytest.raises(ForgedState, match="another"):
+        SEAL.open(STATE, binding, NOW_S)
+
+
+def test_a_binding_cannot_be_made_to_look_like_another() -> None:
+    owners, names = ["a", 'a","b', "a b", "None", None], ["x", 'x",{}', ""]
+    made = [binding_of(owner, "m", name, {}) for owner in owners for name in names]
+
+    assert len(set(made)) == len(made)
+
+
+def test_arguments_in_another_order_are_the_same_request() -> None:
+    one = binding_of("alice", "tools/call", "ask", {"a": {"x": 1, "y": 2}, "b": 3})
+    other = binding_of("alice", "tools/call", "ask", {"b": 3, "a": {"y": 2, "x": 1}})
+
+    assert one == other
+
+
+def test_the_key_before_the_rotation_is_accepted_and_one_before_that_is_not() -> None:
+    before = Seal(OLD).seal(ANSWERS, BINDING, NOW_S)
+
+    assert Seal(NEW, previous=OLD).open(before, BINDING, NOW_S) == ANSWERS
+    assert Seal(NEW, previous=OLD).open(STATE, BINDING, NOW_S) == ANSWERS
+    for seal in (Seal(NEW), Seal(b"x" * 32, previous=NEW)):
+        with pytest.raises(ForgedState, match="signature"):
+            seal.open(before, BINDING, NOW_S)
+
+
+def test_the_current_key_signs() -> None:
+    assert Seal(NEW, previous=OLD).seal(ANSWERS, BINDING, NOW_S) == STATE
+
+
+@given(st.integers(0, len(STATE) - 1), st.sampled_from("AQgw_-.=+ \n"))
+def test_a_state_that_was_changed_anywhere_is_refused_or_says_the_same(place: int, character: str) -> None:
+    changed = STATE[:place] + character + STATE[place + 1 :]
+
+    # The last character of a base64 text can have bits that stand for nothing.
+    try:
+        assert SEAL.open(changed, BINDING, NOW_S) == ANSWERS
+    except ForgedState:
+        return
+    assert changed == STATE or place in (STATE.index(".") - 1, len(STATE) - 1)
+
+
+@given(st.text(max_size=80) | st.from_regex(r"[A-Za-z0-9_-]{0,40}\.[A-Za-z0-9_-]{0,44}", fullmatch=True))
+def test_garbage_is_refused(text: str) -> None:
+    with pytest.raises(ForgedState):
+        SEAL.open(text, BINDING, NOW_S)
+
+
+PAYLOAD, SIGNATURE = STATE.split(".")
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        "",
+        ".",
+        PAYLOAD,
+        f"{PAYLOAD}.",
+        f".{SIGNATURE}",
+        f"{PAYLOAD}.{SIGNATURE}.{SIGNATURE}",
+        f"{PAYLOAD}.{SIGNATURE[:-1]}",
+        f"{PAYLOAD}. {SIGNATURE}",
+        f"{PAYLOAD}.{SIGNATURE}\n",
+        f"{PAYLOAD[:8]}\n{PAYLOAD[8:]}.{SIGNATURE}",
+        f"{PAYLOAD[:8]}===={PAYLOAD[8:]}.{SIGNATURE}",
+        f"{PAYLOAD}!.{SIGNATURE}",
+        f"{SIGNATURE}.{PAYLOAD}",
+    ],
+    ids=[
+        "empty",
+        "dot",
+        "no signature",
+        "empty signature",
+        "no payload",
+        "two signatures",
+        "short signature",
+        "space",
+        "newline at the end",
+        "newline inside",
+        "padding inside",
+        "no base64",
+        "swapped",
+    ],
+)
+def test_only_the_very_form_is_read(state: str) -> None:
+    with pytest.raises(ForgedState):
+        SEAL.open(state, BINDING, NOW_S)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [1],
+        {"binding": BINDING, "expires": NOW_S + 1},
+        {"binding": BINDING, "answers": {}},
+        {"binding": BINDING, "answers": [], "expires": NOW_S + 1},
+        {"binding": BINDING, "answers": {}, "expires": "tomorrow"},
+        {"answers": {}, "expires": NOW_S + 1},
+    ],
+    ids=["list", "no answers", "no time", "answers in a list", "a word for a time", "no binding"],
+)
+def test_what_is_signed_and_is_no_state_is_refused(content: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Seal, "_verified", lambda _seal, _state: dumps(content).encode())
+
+    with pytest.raises(ForgedState):
+        SEAL.open(STATE, BINDING, NOW_S)

@@ -1,0 +1,179 @@
+"""Content: its wire form, and what tools and prompts make of it."""
+
+from typing import Any
+
+import pytest
+
+from mcp_baton import Audio, EmbeddedResource, Image, Message, ResourceLink, Text, ToolResult
+from mcp_baton.protocol.json import Json
+from mcp_baton.server.calls import messages_of
+from mcp_baton.server.content import Content, block, explicit_content, mentions_content
+from mcp_baton.server.functions import Labels, Tool
+from mcp_baton.workflow.run import Succeeded
+
+NOTES: dict[str, Json] = {"audience": ["user"], "priority": 0.5}
+HI = {"type": "text", "text": "hi"}
+
+
+@pytest.mark.parametrize(
+    ("content", "wire"),
+    [
+        pytest.param(Text("hi"), HI, id="text"),
+        pytest.param(Image(b"\x00\xff"), {"type": "image", "data": "AP8=", "mimeType": "image/png"}, id="image"),
+        pytest.param(Image(b"", "image/gif"), {"type": "image", "data": "", "mimeType": "image/gif"}, id="no image"),
+        pytest.param(Audio(b"abc"), {"type": "audio", "data": "YWJj", "mimeType": "audio/wav"}, id="audio"),
+        pytest.param(
+            EmbeddedResource("docs://a", "text", "text/plain"),
+            {"type": "resource", "resource": {"uri": "docs://a", "mimeType": "text/plain", "text": "text"}},
+            id="embedded text",
+        ),
+        pytest.param(
+            EmbeddedResource("docs://a", b"abc"),
+            {"type": "resource", "resource": {"uri": "docs://a", "blob": "YWJj"}},
+            id="embedded bytes",
+        ),
+        pytest.param(
+            EmbeddedResource("docs://a", ""),
+            {"type": "resource", "resource": {"uri": "docs://a", "text": ""}},
+            id="embedded nothing",
+        ),
+        pytest.param(
+            ResourceLink("docs://a", "a"), {"type": "resource_link", "uri": "docs://a", "name": "a"}, id="link"
+        ),
+        pytest.param(
+            ResourceLink("docs://a", "a", title="A", description="It.", mime_type="text/plain"),
+            {
+                "type": "resource_link",
+                "uri": "docs://a",
+                "name": "a",
+                "title": "A",
+                "description": "It.",
+                "mimeType": "text/plain",
+            },
+            id="full link",
+        ),
+    ],
+)
+def test_each_kind_has_its_wire_form(content: Content, wire: dict[str, Json]) -> None:
+    assert content.to_json() == wire
+    assert block(content) == wire
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        Text("a", NOTES),
+        Image(b"", annotations=NOTES),
+        Audio(b"", annotations=NOTES),
+        EmbeddedResource("a://b", "", annotations=NOTES),
+        ResourceLink("a://b", "a", annotations=NOTES),
+    ],
+    ids=lambda content: type(content).__name__,
+)
+def test_annotations_stand_beside_the_content(content: Content) -> None:
+    assert content.to_json()["annotations"] == NOTES
+
+
+def returned(value: object, annotation: Any = None) -> tuple[Succeeded, dict[str, Json]]:
+    def do() -> Any: ...
+
+    if annotation is not None:
+        do.__annotations__["return"] = annotation
+    tool = Tool(do, "do", Labels())
+    outcome = tool.outcome(value)
+    return outcome, tool.result(outcome)
+
+
+def test_content_is_the_result_and_the_value_in_a_workflow() -> None:
+    outcome, result = returned(Image(b"abc"))
+
+    assert result == {"content": [{"type": "image", "data": "YWJj", "mimeType": "image/png"}]}
+    assert outcome.value == result["content"]
+
+
+def test_a_list_may_mix_content_with_texts_and_values() -> None:
+    _, result = returned(["before", Image(b""), {"a": 1}, 2.5, None, Text("after")])
+
+    assert result["content"] == [
+        {"type": "text", "text": "before"},
+        {"type": "image", "data": "", "mimeType": "image/png"},
+        {"type": "text", "text": '{"a":1}'},
+        {"type": "text", "text": "2.5"},
+        {"type": "text", "text": "null"},
+        {"type": "text", "text": "after"},
+    ]
+    assert set(result) == {"content"}
+
+
+@pytest.mark.parametrize("value", [["a", "b"], [], {"type": "image"}, "text", None, [[Text("nested")]]], ids=repr)
+def test_an_ordinary_value_stays_one(value: object) -> None:
+    assert explicit_content(value) is None
+
+
+def test_a_full_result_says_what_models_see_what_programs_see_and_its_meta() -> None:
+    outcome, result = returned(ToolResult(["seen", Text("too")], {"a": 1}, {"example.com/cost": 3}))
+
+    assert result == {
+        "content": [{"type": "text", "text": "seen"}, {"type": "text", "text": "too"}],
+        "structuredContent": {"a": 1},
+        "_meta": {"example.com/cost": 3},
+    }
+    assert outcome.value == {"a": 1}
+
+
+def test_a_full_result_without_structure_has_its_content_for_a_value() -> None:
+    outcome, result = returned(ToolResult(["seen"]))
+
+    assert result == {"content": [{"type": "text", "text": "seen"}]}
+    assert outcome.value == result["content"]
+
+
+def test_an_empty_full_result_is_empty() -> None:
+    assert returned(ToolResult())[1] == {"content": []}
+    assert returned(ToolResult(structured={}))[1] == {"content": [], "structuredContent": {}}
+
+
+def test_a_full_result_that_is_not_json_is_refused() -> None:
+    broken: Any = {"a": object()}
+    with pytest.raises(ValueError, match=r"."):
+        returned(ToolResult(structured=broken))
+
+
+@pytest.mark.parametrize(
+    "annotation", [Image, ToolResult, list[Image], list[str | Audio], ResourceLink | None, tuple[Text, ...]], ids=str
+)
+def test_a_tool_that_declares_content_has_no_output_schema(annotation: Any) -> None:
+    def do() -> Any: ...
+
+    do.__annotations__["return"] = annotation
+
+    assert mentions_content(annotation)
+    assert "outputSchema" not in Tool(do, "do", Labels()).definition
+
+
+def test_a_tool_that_declares_something_else_has_one() -> None:
+    assert not mentions_content(list[str])
+    assert not mentions_content(dict[str, list[int]])
+
+
+@pytest.mark.parametrize(
+    ("returned", "messages"),
+    [
+        pytest.param(Image(b""), [("user", "image")], id="content"),
+        pytest.param(Message("assistant", "hi"), [("assistant", "text")], id="message"),
+        pytest.param(
+            ["hi", Audio(b""), Message("assistant", EmbeddedResource("a://b", "c"))],
+            [("user", "text"), ("user", "audio"), ("assistant", "resource")],
+            id="mixed",
+        ),
+    ],
+)
+def test_a_prompt_may_yield_content_and_messages(returned: object, messages: list[tuple[str, str]]) -> None:
+    made: Any = messages_of(returned)
+
+    assert [(message["role"], message["content"]["type"]) for message in made] == messages
+
+
+def test_a_messages_content_is_in_its_wire_form() -> None:
+    assert Message("user", "hi").to_json() == {"role": "user", "content": HI}
+    assert Message("user", Text("hi")).to_json() == {"role": "user", "content": HI}

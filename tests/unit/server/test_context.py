@@ -1,0 +1,181 @@
+"""`Context`: what a tool can ask of, and say to, its request."""
+
+import asyncio
+import math
+from typing import Any
+
+import pytest
+
+from mcp_baton import Context
+from mcp_baton.exceptions import Abandoned
+from mcp_baton.protocol.envelope import LOG_LEVELS, Envelope, Era
+from mcp_baton.protocol.json import Json
+from mcp_baton.server.asking import Nobody
+from mcp_baton.server.context import ProgressMap, Scope
+from mcp_baton.tasks.variables import TaskVariables
+
+
+class Desk:
+    """A context, and what was said through it."""
+
+    def __init__(
+        self, *, token: str | int | None = 1, level: str | None = None, progress: ProgressMap | None = None
+    ) -> None:
+        self.said: list[tuple[str, dict[str, Json]]] = []
+        self.scope = Scope(
+            request_id="r-1",
+            owner="kim",
+            envelope=Envelope(Era.STATELESS, "2026-07-28", {}, {}, token, level),
+            remaining_ms=lambda: 1234,
+            emit=lambda method, params: self.said.append((method, params)),
+            asker=Nobody("this is a test"),
+            variables=TaskVariables({"a": 1}),
+            progress=progress,
+        )
+        self.context = Context(self.scope)
+
+    @property
+    def progress(self) -> list[Json]:
+        """The values of the progress that was reported."""
+        return [params["progress"] for _, params in self.said]
+
+
+def test_a_tool_knows_its_request() -> None:
+    context = Desk().context
+
+    assert (context.request_id, context.owner, context.remaining_ms()) == ("r-1", "kim", 1234)
+    assert context.task is not None
+    assert context.task["a"] == 1
+
+
+def test_progress_is_reported_under_the_clients_token() -> None:
+    desk = Desk(token=7)
+
+    desk.context.report_progress(1)
+    desk.context.report_progress(2.5, total=10, message="half way")
+
+    assert desk.said == [
+        ("notifications/progress", {"progressToken": 7, "progress": 1}),
+        ("notifications/progress", {"progressToken": 7, "progress": 2.5, "total": 10, "message": "half way"}),
+    ]
+
+
+def test_nobody_who_did_not_ask_is_told_of_progress() -> None:
+    desk = Desk(token=None)
+
+    desk.context.report_progress(1)
+
+    assert desk.said == []
+
+
+def test_progress_that_does_not_grow_is_left_out() -> None:
+    desk = Desk()
+
+    for progress in (1, 1, 0.5, 2, math.nan, 1.9, 3):
+        desk.context.report_progress(progress)
+
+    assert desk.progress == [1, 2, 3]
+
+
+def test_a_tools_progress_becomes_the_requests() -> None:
+    desk = Desk(progress=lambda progress, total: (progress / 10, total) if progress < 5 else None)
+
+    for progress in (1, 5, 6):
+        desk.context.report_progress(progress, 10)
+
+    assert desk.said == [("notifications/progress", {"progressToken": 1, "progress": 0.1, "total": 10})]
+
+
+@pytest.mark.parametrize(
+    ("progress", "total", "message"),
+    [(math.inf, None, None), (1, math.nan, None), (1, None, object()), (1j, None, None), ("1", None, None)],
+)
+def test_a_report_that_is_not_json_fails_in_the_tool_and_is_not_sent(progress: Any, total: Any, message: Any) -> None:
+    desk = Desk()
+
+    with pytest.raises((TypeError, ValueError)):
+        desk.context.report_progress(progress, total, message)
+    assert desk.said == []
+
+
+@pytest.mark.parametrize("wanted", LOG_LEVELS)
+def test_log_messages_are_sent_from_the_wanted_level_on(wanted: str) -> None:
+    desk = Desk(level=wanted)
+
+    for level in LOG_LEVELS:
+        desk.context.log(level, {"at": level})
+
+    heard = LOG_LEVELS[LOG_LEVELS.index(wanted) :]
+    assert desk.said == [("notifications/message", {"level": level, "data": {"at": level}}) for level in heard]
+
+
+def test_each_common_level_has_a_call_of_its_own() -> None:
+    desk = Desk(level="debug")
+
+    desk.context.debug("a")
+    desk.context.info("b")
+    desk.context.warning("c")
+    desk.context.error("d")
+    desk.context.log("alert", "e", logger="shop")
+
+    assert [params for _, params in desk.said] == [
+        {"level": "debug", "data": "a"},
+        {"level": "info", "data": "b"},
+        {"level": "warning", "data": "c"},
+        {"level": "error", "data": "d"},
+        {"level": "alert", "data": "e", "logger": "shop"},
+    ]
+
+
+def test_nobody_who_named_no_level_is_sent_log_messages() -> None:
+    desk = Desk(level=None)
+
+    desk.context.log("emergency", "x")
+
+    assert desk.said == []
+
+
+@pytest.mark.parametrize(
+    ("level", "message", "logger"),
+    [("loud", "x", None), ("info", object(), None), ("info", math.nan, None), ("info", "x", 1j)],
+)
+@pytest.mark.parametrize("wanted", ["debug", "emergency"])
+def test_a_log_message_that_cannot_be_sent_fails_in_the_tool(
+    level: str, message: Any, logger: Any, wanted: str
+) -> None:
+    desk = Desk(level=wanted)
+
+    if logger is None or wanted == "debug":
+        with pytest.raises((TypeError, ValueError)):
+            desk.context.log(level, message, logger=logger)
+    assert desk.said == []
+
+
+def test_plain_calls_can_be_awaited() -> None:
+    desk = Desk(level="info")
+
+    async def tool(ctx: Context) -> None:
+        await ctx.report_progress(1, 2)
+        await ctx.info("x")
+        await ctx.log("error", "y")
+
+    asyncio.run(tool(desk.context))
+
+    assert [method for method, _ in desk.said] == ["notifications/progress", *["notifications/message"] * 2]
+
+
+def test_every_call_of_an_abandoned_tool_raises_what_it_cannot_swallow() -> None:
+    desk = Desk(level="debug")
+    desk.scope.abandoned = True
+
+    for call in (
+        lambda: desk.context.report_progress(1),
+        lambda: desk.context.log("info", "x"),
+        lambda: desk.context.error("x"),
+        desk.context.remaining_ms,
+        lambda: desk.context.task,
+    ):
+        with pytest.raises(Abandoned):
+            call()
+    assert not issubclass(Abandoned, Exception)
+    assert desk.said == []

@@ -1,0 +1,134 @@
+"""The answer to one request: whole, or a stream that begins when there is something to say."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mcp_baton.protocol.http import ClientGone, HttpResponse
+from mcp_baton.protocol.json import Json
+from mcp_baton.server.reply import Reply, whole
+
+
+@dataclass
+class Line:
+    """An exchange whose client hangs up after so many writes."""
+
+    patience: int = 1000
+    opened: list[tuple[int, Mapping[str, str]]] = field(default_factory=list)
+    sent: list[bytes] = field(default_factory=list)
+    request_id: str = "r-1"
+    can_stream: bool = True
+
+    def remaining_ms(self) -> int | None:
+        return None
+
+    def open_stream(self, status: int, headers: Mapping[str, str]) -> "Line":
+        self.opened.append((status, headers))
+        return self
+
+    def write(self, data: bytes) -> None:
+        if len(self.sent) >= self.patience:
+            raise ClientGone
+        self.sent.append(data)
+
+
+ANSWER: dict[str, Json] = {"jsonrpc": "2.0", "id": 1, "result": {"text": "ü\n\r\u2028"}}
+
+
+def body(response: HttpResponse | None) -> object:
+    assert response is not None
+    return json.loads(response.body)
+
+
+def test_an_answer_is_whole_where_nobody_listens_for_more() -> None:
+    line = Line()
+    reply = Reply(line, streams=False)
+
+    reply.notify("m", {})
+    reply.keep_alive()
+    answer = reply.result(ANSWER)
+
+    assert line.opened == []
+    assert answer is not None
+    assert (answer.status, answer.headers["Content-Type"], body(answer)) == (200, "application/json", ANSWER)
+
+
+def test_a_stream_is_opened_by_its_first_event_and_once() -> None:
+    line = Line()
+    reply = Reply(line, streams=True)
+    assert line.opened == []
+
+    reply.notify("m", {"a": 1})
+    reply.keep_alive()
+
+    assert reply.result(ANSWER) is None
+    assert [(status, headers["Content-Type"]) for status, headers in line.opened] == [(200, "text/event-stream")]
+
+
+def test_events_are_one_line_of_json_each_and_comments_between_them() -> None:
+    line = Line()
+    reply = Reply(line, streams=True)
+
+    reply.notify("m", {"a": "b\nc"})
+    reply.keep_alive()
+    reply.result(ANSWER)
+
+    first, comment, last = line.sent
+    assert first == b'event: message\ndata: {"jsonrpc":"2.0","method":"m","params":{"a":"b\\nc"}}\n\n'
+    assert (comment[:1], comment[-2:]) == (b":", b"\n\n")
+    assert last.count(b"\n") == 3
+    assert json.loads(last.split(b"data: ")[1]) == ANSWER
+
+
+def test_a_result_alone_is_streamed_where_the_client_listens() -> None:
+    line = Line()
+
+    assert Reply(line, streams=True).result(ANSWER) is None
+    assert len(line.sent) == 1
+
+
+def test_an_error_has_its_status_until_a_stream_is_open() -> None:
+    line = Line()
+    reply = Reply(line, streams=True)
+
+    early = reply.error(404, {"error": 1})
+    reply.notify("m", {})
+    late = reply.error(404, {"error": 2})
+
+    assert early is not None
+    assert (early.status, body(early)) == (404, {"error": 1})
+    assert late is None
+    assert b'{"error":2}' in line.sent[-1]
+
+
+def test_nothing_more_is_written_to_a_client_that_has_gone() -> None:
+    line = Line(patience=1)
+    reply = Reply(line, streams=True)
+
+    reply.notify("first", {})
+    gone = [reply.gone]
+    reply.notify("second", {})
+    assert [*gone, reply.gone] == [False, True]
+    line.patience = 1000
+    reply.notify("third", {})
+
+    assert reply.result(ANSWER) is None
+    assert len(line.sent) == 1
+
+
+def test_a_client_that_goes_while_the_stream_opens_is_gone() -> None:
+    class Shut(Line):
+        def open_stream(self, status: int, headers: Mapping[str, str]) -> "Line":
+            super().open_stream(status, headers)
+            raise ClientGone
+
+    reply = Reply(Shut(), streams=True)
+
+    reply.notify("m", {})
+
+    assert reply.gone
+    assert reply.result(ANSWER) is None
+
+
+def test_lone_surrogates_do_not_break_an_answer() -> None:
+    assert body(whole(200, {"a": "\ud800"})) == {"a": "\ud800"}

@@ -1,0 +1,266 @@
+"""Registration: what users write, and what is refused while a server is put together."""
+
+import functools
+from typing import Annotated, Any, cast
+
+import pytest
+from pydantic import Field
+
+from mcp_baton import Argument, Context, RegistrationError, Server, Step, Workflow, WorkflowError
+from mcp_baton.server.functions import Labels, Tool, definition_of_prompt
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server("orders", version="1.0.0")
+
+
+def test_a_tool_is_published_with_and_without_parentheses_and_returned_unchanged(server: Server) -> None:
+    def bare(order_id: str) -> dict[str, str]:
+        """Fetch one order."""
+        return {"id": order_id}
+
+    async def called() -> None:
+        """Wait."""
+
+    assert server.tool(bare) is bare
+    assert server.tool()(called) is called
+    assert server.tool(name="other", title="Another", description="Else.")(bare) is bare
+
+    assert [tool.definition.get("name") for tool in server.tools.values()] == ["bare", "called", "other"]
+    assert [tool.labels.description for tool in server.tools.values()] == ["Fetch one order.", "Wait.", "Else."]
+    assert [tool.signature.is_async for tool in server.tools.values()] == [False, True, False]
+    assert server.tools["other"].definition["title"] == "Another"
+
+
+def test_a_prompt_is_published_with_and_without_parentheses_and_returned_unchanged(server: Server) -> None:
+    def greeting(name: str) -> str:
+        """Greet."""
+        return name
+
+    assert server.prompt(greeting) is greeting
+    assert server.prompt(name="hello", title="Hello")(greeting) is greeting
+    assert list(server.prompts) == ["greeting", "hello"]
+
+
+class Shop:
+    """Has a method, a callable and an asynchronous callable."""
+
+    def price(self, sku: str) -> int:
+        """The price of one."""
+        return len(sku)
+
+    @classmethod
+    def make(cls, sku: str) -> int:
+        """Make one."""
+        return len(sku)
+
+    @staticmethod
+    def count(sku: str) -> int:
+        """Count them."""
+        return len(sku)
+
+    def __call__(self, sku: str, ctx: Context) -> int:
+        """Sell one."""
+        return len(sku) if ctx.owner else 0
+
+
+class Later:
+    """An asynchronous callable."""
+
+    async def __call__(self, sku: str) -> int:
+        """Sell one later."""
+        return len(sku)
+
+
+def logged(function: Any) -> Any:
+    @functools.wraps(function)
+    def wrapper(*arguments: Any, **named: Any) -> Any:
+        return function(*arguments, **named)
+
+    return wrapper
+
+
+def sell(count: int, sku: str) -> int:
+    """Sell some."""
+    return count * len(sku)
+
+
+async def sell_later(count: int, sku: str) -> int:
+    """Sell some later."""
+    return count * len(sku)
+
+
+@pytest.mark.parametrize(
+    ("function", "description", "is_async"),
+    [
+        pytest.param(Shop().price, "The price of one.", False, id="method"),
+        pytest.param(Shop.make, "Make one.", False, id="class method"),
+        pytest.param(Shop.count, "Count them.", False, id="static method"),
+        pytest.param(Shop(), "Sell one.", False, id="callable"),
+        pytest.param(Later(), "Sell one later.", True, id="asynchronous callable"),
+        pytest.param(functools.partial(sell, 1), "Sell some.", False, id="partial"),
+        pytest.param(functools.partial(sell_later, 1), "Sell some later.", True, id="asynchronous partial"),
+        pytest.param(functools.partial(functools.partial(Shop()), ctx=cast("Any", 0)), "Sell one.", False, id="deep"),
+        pytest.param(logged(Shop().price), "The price of one.", False, id="decorated"),
+    ],
+)
+def test_whatever_can_be_called_can_be_a_tool(function: Any, description: str, is_async: bool) -> None:
+    tool = Tool(function, "sell", Labels())
+
+    assert (tool.labels.description, tool.signature.is_async) == (description, is_async)
+    assert tool.input.json_schema["properties"] == {"sku": {"type": "string"}}
+    assert tool.input.json_schema["required"] == ["sku"]
+    assert tool.input.bind({"sku": "abc"})["sku"] == "abc"
+
+
+def test_a_partials_keyword_is_an_optional_argument() -> None:
+    tool = Tool(functools.partial(sell, sku="abc"), "sell", Labels())
+
+    assert tool.signature.required == {"count"}
+    assert tool.input.json_schema["properties"]["sku"] == {"default": "abc", "type": "string"}
+
+
+@pytest.mark.parametrize("nameless", [Shop(), lambda: None], ids=["callable", "lambda"])
+def test_what_has_no_name_needs_one(server: Server, nameless: Any) -> None:
+    with pytest.raises(RegistrationError, match="name="):
+        server.tool(nameless)
+    assert server.tool(name="fine")(nameless) is nameless
+
+
+def test_a_name_is_taken_once(server: Server) -> None:
+    for publish in (server.tool, server.prompt, server.resource("docs://faq")):
+        cast("Any", publish)(docs_faq)
+    for publish in (server.tool, server.prompt, server.resource("docs://faq")):
+        with pytest.raises(RegistrationError, match="taken"):
+            cast("Any", publish)(docs_faq)
+
+
+def docs_faq() -> str:
+    """What is often asked."""
+    return ""
+
+
+def test_a_prompt_and_a_workflow_cannot_share_a_name(server: Server) -> None:
+    server.tool(docs_faq)
+    made = Workflow(name="docs_faq", description="d", steps=[Step("s", tool="docs_faq")])
+    server.add_workflow(made)
+
+    with pytest.raises(WorkflowError, match="taken"):
+        server.add_workflow(made)
+    with pytest.raises(RegistrationError, match="taken"):
+        server.prompt(docs_faq)
+
+    other = Server("other")
+    other.tool(docs_faq)
+    other.prompt(docs_faq)
+    with pytest.raises(WorkflowError, match="taken") as caught:
+        other.add_workflow(made)
+    assert caught.value.workflow == "docs_faq"
+
+
+def test_a_workflow_is_checked_against_the_tools_that_are_there(server: Server) -> None:
+    with pytest.raises(WorkflowError, match="unknown tool 'docs_faq'"):
+        server.add_workflow(Workflow(name="w", description="d", steps=[Step("s", tool="docs_faq")]))
+    assert server.workflows == {}
+
+
+def variadic(*values: int) -> None: ...
+def keywords(**values: int) -> None: ...
+def positional(value: int, /) -> None: ...
+def unresolved(value: Any) -> None: ...
+def two_contexts(one: Context, other: Context) -> None: ...
+
+
+unresolved.__annotations__["value"] = "Nothing"
+
+
+@pytest.mark.parametrize("function", [variadic, keywords, positional, unresolved, two_contexts])
+def test_a_signature_that_cannot_be_published_is_refused_by_name(server: Server, function: Any) -> None:
+    with pytest.raises(RegistrationError, match=function.__name__):
+        server.tool(function)
+    assert server.tools == {}
+
+
+def topic(topic: str) -> str:
+    """One topic."""
+    return topic
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        pytest.param("docs://faq", id="no variable"),
+        pytest.param("docs://{other}", id="another variable"),
+        pytest.param("docs://{topic}/{more}", id="one too many"),
+        pytest.param("docs://{topic}/{topic}", id="twice"),
+        pytest.param("docs://{topic", id="open"),
+        pytest.param("docs://{?topic}", id="an operator that is not supported"),
+        pytest.param("docs://{a,b}", id="a list"),
+    ],
+)
+def test_a_uri_and_its_function_must_name_the_same(server: Server, uri: str) -> None:
+    with pytest.raises(RegistrationError, match="docs://"):
+        server.resource(uri)(topic)
+    assert server.resources == {}
+
+
+def test_a_resource_without_its_uri_is_refused(server: Server) -> None:
+    with pytest.raises(RegistrationError, match="URI"):
+        server.resource(cast("str", docs_faq))
+
+
+def test_resources_are_shown_by_what_they_stand_for(server: Server) -> None:
+    server.resource("docs://{topic}", mime_type="text/markdown", title="Docs")(topic)
+    server.resource("docs://faq", description="Asked often.")(docs_faq)
+
+    assert [made.definition for made in server.resources.values()] == [
+        {
+            "uriTemplate": "docs://{topic}",
+            "name": "topic",
+            "title": "Docs",
+            "description": "One topic.",
+            "mimeType": "text/markdown",
+        },
+        {"uri": "docs://faq", "name": "docs_faq", "description": "Asked often."},
+    ]
+
+
+def test_a_prompts_arguments_come_from_its_signature(server: Server) -> None:
+    @server.prompt(title="Ask")
+    def ask(
+        ctx: Context,
+        name: Annotated[str, Field(description="Whom to ask")],
+        tone: Annotated[str, "How to ask"] = "kind",
+        times: int = Field(default=1, ge=1, description="How often"),
+        from_: str = Field(default="me", alias="from"),
+    ) -> str:
+        """Ask somebody."""
+        return name
+
+    made = server.prompts["ask"]
+
+    assert definition_of_prompt("ask", made.labels, made.arguments) == {
+        "name": "ask",
+        "title": "Ask",
+        "description": "Ask somebody.",
+        "arguments": [
+            {"name": "name", "description": "Whom to ask", "required": True},
+            {"name": "tone", "description": "How to ask", "required": False},
+            {"name": "times", "description": "How often", "required": False},
+            {"name": "from", "required": False},
+        ],
+    }
+
+
+def test_a_workflows_step_uses_the_names_that_are_published(server: Server) -> None:
+    @server.tool
+    def send(from_: Annotated[str, Field(alias="from")]) -> None:
+        """Send it."""
+
+    from mcp_baton import prompt_arg
+
+    step = Step("s", tool="send", arguments={"from": prompt_arg("me")})
+    server.add_workflow(Workflow(name="w", description="d", arguments=[Argument("me")], steps=[step]))
+
+    assert server.tools["send"].signature.required == {"from"}

@@ -1,0 +1,161 @@
+"""Task variables as a tool sees them."""
+
+import math
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from mcp_baton.exceptions import Abandoned
+from mcp_baton.tasks.variables import MAX_VARIABLES, TaskVariables
+
+
+def test_stored_variables_can_be_read_and_are_not_written_again() -> None:
+    variables = TaskVariables({"a": 1, "_workflow.progress": {}})
+
+    assert (variables["a"], variables.get("b"), "b" in variables, list(variables)) == (
+        1,
+        None,
+        False,
+        [*"a", "_workflow.progress"],
+    )
+    assert (variables.changed, variables.removed, len(variables)) == ({}, frozenset(), 2)
+
+
+def test_changes_are_seen_and_collected() -> None:
+    variables = TaskVariables({"a": 1, "b": 2, "c": 3})
+
+    variables["a"] = [1]
+    variables["new"] = None
+    del variables["b"]
+
+    assert dict(variables) == {"a": [1], "c": 3, "new": None}
+    assert (variables.changed, variables.removed) == ({"a": [1], "new": None}, frozenset("b"))
+    assert len(variables) == 3
+
+
+def test_a_variable_that_was_removed_can_be_set_again() -> None:
+    variables = TaskVariables({"a": 1})
+
+    del variables["a"]
+    variables["a"] = 2
+
+    assert (dict(variables), variables.changed, variables.removed) == ({"a": 2}, {"a": 2}, frozenset())
+
+
+def test_a_variable_that_was_set_and_removed_leaves_no_trace_unless_it_is_stored() -> None:
+    variables = TaskVariables({"stored": 1})
+
+    for name in ("new", "stored"):
+        variables[name] = 2
+        del variables[name]
+
+    assert (dict(variables), variables.changed, variables.removed) == ({}, {}, frozenset({"stored"}))
+
+
+def test_what_is_not_there_cannot_be_removed() -> None:
+    variables = TaskVariables({"a": 1})
+    del variables["a"]
+
+    for name in ("a", "b"):
+        with pytest.raises(KeyError):
+            del variables[name]
+        with pytest.raises(KeyError):
+            variables[name]
+
+
+@pytest.mark.parametrize("name", ["", "_workflow.", "_workflow.progress", "_workflow.result.a", cast("str", 7)])
+def test_names_of_the_engine_and_names_that_are_none_are_refused(name: str) -> None:
+    variables = TaskVariables({"_workflow.progress": {}})
+
+    with pytest.raises(ValueError, match="name"):
+        variables[name] = 1
+    with pytest.raises(ValueError, match="name"):
+        del variables[name]
+    assert (variables.changed, variables.removed) == ({}, frozenset())
+
+
+@pytest.mark.parametrize(
+    "value",
+    [math.nan, {"a": [math.inf]}, {1, 2}, object(), b"x", {("a",): 1}],
+    ids=["NaN", "infinity", "set", "object", "bytes", "tuple as a key"],
+)
+def test_a_value_that_is_not_json_is_refused_by_name(value: Any) -> None:
+    variables = TaskVariables({})
+
+    with pytest.raises(ValueError, match="'a'"):
+        variables["a"] = value
+    assert variables.changed == {}
+
+
+def test_a_value_nested_too_deep_to_bind_is_refused() -> None:
+    value: Any = 1
+    for _ in range(2_000):
+        value = [value]
+
+    with pytest.raises(ValueError, match="deep"):
+        TaskVariables({})["a"] = value
+
+
+@pytest.mark.parametrize("value", [2**60 + 1, 30.0, -0.0, "", [], {}, None, True, "\ud800", {"a": [1, {"b": "é"}]}])
+def test_a_value_is_kept_exactly(value: Any) -> None:
+    variables = TaskVariables({})
+
+    variables["a"] = value
+
+    assert (repr(variables["a"]), repr(variables.changed["a"])) == (repr(value), repr(value))
+
+
+def test_a_value_that_is_changed_after_it_was_set_is_kept_as_it_was_set() -> None:
+    variables = TaskVariables({})
+    value: Any = {"list": [1]}
+
+    variables["a"] = value
+    value["list"].append(object())
+
+    assert variables.changed == {"a": {"list": [1]}}
+
+
+def test_a_value_that_was_read_is_a_snapshot() -> None:
+    variables = TaskVariables({})
+    variables["a"] = {"list": [1]}
+
+    snapshot: Any = variables["a"]
+    snapshot["list"].append(2)
+
+    assert variables["a"] == {"list": [1]}
+    variables["a"] = snapshot
+    assert variables["a"] == {"list": [1, 2]}
+
+
+def set_one(variables: TaskVariables, name: str) -> None:
+    variables[name] = 1
+
+
+def remove_one(variables: TaskVariables, name: str) -> None:
+    del variables[name]
+
+
+@pytest.mark.parametrize("change", [set_one, remove_one])
+def test_only_so_many_variables_change_at_once(change: Callable[[TaskVariables, str], None]) -> None:
+    variables = TaskVariables({f"stored{n}": n for n in range(MAX_VARIABLES + 1)})
+    for n in range(MAX_VARIABLES):
+        change(variables, f"stored{n}")
+
+    with pytest.raises(ValueError, match=str(MAX_VARIABLES)):
+        change(variables, f"stored{MAX_VARIABLES}")
+    variables["stored0"] = 2
+    assert len(variables.changed) + len(variables.removed) == MAX_VARIABLES
+
+
+def test_an_abandoned_tools_variables_can_no_longer_be_changed() -> None:
+    variables = TaskVariables({"a": 1})
+    variables["b"] = 2
+
+    variables.close()
+
+    with pytest.raises(Abandoned):
+        variables["c"] = 3
+    with pytest.raises(Abandoned):
+        del variables["a"]
+    assert (dict(variables), variables.changed) == ({"a": 1, "b": 2}, {"b": 2})

@@ -1,0 +1,44 @@
+"""A message that the server sent, with what it answers."""
+
+from dataclasses import dataclass
+from typing import Any
+
+type JsonDict = dict[str, Any]
+
+TASKS_REVISION = "2025-11-25"
+"""The handshake revision that has `tasks/*`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """One message on the wire.
+
+    Attributes:
+        message: The message, as JSON.
+        revision: The protocol revision of the request that it belongs to.
+        method: That request's method; `None` where the request could not be read.
+        params: That request's params.
+    """
+
+    message: JsonDict
+    revision: str
+    method: str | None
+    params: JsonDict
+
+    @property
+    def stateless(self) -> bool:
+        """Whether it belongs to the era without a handshake."""
+        return self.revision >= "2026"
+
+    @property
+    def result(self) -> JsonDict | None:
+        """The result of a request that went well."""
+        found: JsonDict | None = self.message.get("result")
+        return found
+
+    @property
+    def makes_task(self) -> bool:
+        """Whether the result is a new task instead of what was asked for."""
+        if self.stateless:
+            return self.result is not None and self.result.get("resultType") == "task"
+        return self.result is not None and "task" in self.params and "task" in self.result

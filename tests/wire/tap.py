@@ -1,0 +1,103 @@
+"""Listens at the one place where the server writes messages, and holds each against the official definitions."""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from mcp_baton.protocol.envelope import STATELESS_REVISIONS, Envelope
+from mcp_baton.protocol.http import Exchange, HttpRequest, HttpResponse
+from mcp_baton.protocol.json import Json, dumps
+from mcp_baton.protocol.jsonrpc import Request
+from mcp_baton.server import reply
+from mcp_baton.server.endpoint import Endpoint
+from tests.wire import deviations, models, schemas
+from tests.wire.message import TASKS_REVISION, JsonDict, Sent
+
+ENOUGH = 5
+"""So many wrong messages tell enough of a test."""
+
+UNREAD = Request("unread", "", {})
+"""Stands for a request that is refused before it is read."""
+
+_answered: ContextVar[tuple[Request, str] | None] = ContextVar("_answered", default=None)
+
+
+@dataclass(slots=True)
+class Tap:
+    """What was found wrong since the last look.
+
+    Attributes:
+        judged: How many messages were looked at.
+    """
+
+    judged: int = 0
+    _wrong: list[str] = field(default_factory=list)
+
+    def install(self, patch: pytest.MonkeyPatch) -> None:
+        """Begin to listen, until the patch is undone."""
+        called, serve = Endpoint.__call__, Endpoint.__dict__["_serve"]
+
+        def calling(endpoint: Endpoint, request: HttpRequest, exchange: Exchange) -> HttpResponse | None:
+            with answering(UNREAD, STATELESS_REVISIONS[-1]):
+                return called(endpoint, request, exchange)
+
+        def serving(endpoint: Endpoint, message: Request, envelope: Envelope, *rest: Any, **options: Any) -> Any:
+            with answering(message, envelope.revision):
+                return serve(endpoint, message, envelope, *rest, **options)
+
+        def writing(message: Mapping[str, Json]) -> str:
+            text = dumps(message)
+            answered = _answered.get()
+            # Tests of the writing itself write anything; what answers a request has to be MCP.
+            if answered is not None:
+                self.judge(paired(json.loads(text), *answered))
+            return text
+
+        patch.setattr(Endpoint, "__call__", calling)
+        patch.setattr(Endpoint, "_serve", serving)
+        patch.setattr(reply, "dumps", writing)
+
+    def judge(self, sent: Sent) -> None:
+        """Hold one message against the models and the schema of its revision."""
+        self.judged += 1
+        found = deviations.left_of([*models.complaints(sent), *schemas.complaints(sent)])
+        if found and len(self._wrong) < ENOUGH:
+            told = json.dumps(sent.message, indent=1)[:4000]
+            self._wrong.append(f"answer to {sent.method}:\n  " + "\n  ".join(found) + f"\n{told}")
+
+    def take(self) -> list[str]:
+        """What was found wrong; forgotten with that."""
+        taken, self._wrong = self._wrong, []
+        return taken
+
+
+TAP = Tap()
+"""The one that listens while tests run."""
+
+
+@contextmanager
+def answering(request: Request, revision: str) -> Iterator[None]:
+    """While this lasts, what this thread writes answers the request."""
+    before = _answered.set((request, revision))
+    try:
+        yield
+    finally:
+        _answered.reset(before)
+
+
+def paired(message: JsonDict, request: Request, revision: str) -> Sent:
+    """A message with the request that it answers, as a client would pair them."""
+    if request is UNREAD:
+        return Sent(message, revision, None, {})
+    params = json.loads(dumps(request.params))
+    if request.method == "initialize" and "result" in message:
+        revision = message["result"]["protocolVersion"]
+    elif request.method.startswith("tasks/") and revision < TASKS_REVISION:
+        # They are answered in every handshake revision, in the only shape that they have.
+        revision = TASKS_REVISION
+    return Sent(message, revision, request.method, params)

@@ -1,0 +1,172 @@
+"""What holds messages against the official definitions, held against messages that are wrong on purpose."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mcp_baton import Context, Server
+from mcp_baton.aws import handler
+from mcp_baton.protocol.json import JsonObject
+from mcp_baton.server import endpoint
+from mcp_baton.settings import Settings
+from tests.e2e.support import Client, Era, JsonDict
+from tests.wire import deviations, models, schemas
+from tests.wire.message import Sent
+from tests.wire.tap import TAP
+
+OLD, NEW = "2025-11-25", "2026-07-28"
+NEVER = "2026-01-01T00:00:00.000Z"
+TASK = {"taskId": "t", "status": "working", "createdAt": NEVER, "lastUpdatedAt": NEVER}
+META = {"io.modelcontextprotocol/serverInfo": {"name": "s", "version": "1"}}
+
+type Judge = Callable[[Sent], list[str]]
+
+
+@pytest.fixture
+def schema() -> Judge:
+    """The judge by JSON schema, which needs the conformance suite."""
+    if schemas.official() is None:
+        pytest.skip("the conformance suite is not installed; `make test` does it")
+    return schemas.complaints
+
+
+def sent(message: JsonDict, method: str | None, revision: str = OLD, **params: Any) -> Sent:
+    """A message and what it answers."""
+    return Sent({"jsonrpc": "2.0", **message}, revision, method, params)
+
+
+def answer(result: JsonDict, method: str, revision: str = OLD, **params: Any) -> Sent:
+    """A result and what it answers."""
+    return sent({"id": 1, "result": result}, method, revision, **params)
+
+
+RIGHT = [
+    pytest.param(answer({}, "ping"), id="empty"),
+    pytest.param(answer({"tools": []}, "tools/list"), id="a list"),
+    pytest.param(answer({"content": [{"type": "text", "text": "x"}]}, "tools/call"), id="a tool's result"),
+    pytest.param(
+        answer({"content": [], "resultType": "complete", "_meta": META}, "tools/call", NEW), id="a result of 2026"
+    ),
+    pytest.param(
+        answer({"resultType": "input_required", "requestState": "x", "_meta": META}, "tools/call", NEW), id="a question"
+    ),
+    pytest.param(answer({**TASK, "ttl": 1, "pollInterval": 1}, "tasks/get"), id="a task of 2025"),
+    pytest.param(answer({"task": {**TASK, "ttl": 1}}, "tools/call", task={}), id="a new task of 2025"),
+    pytest.param(answer({**TASK, "resultType": "complete", "ttlMs": 1}, "tasks/get", NEW), id="a task of 2026"),
+    pytest.param(answer({**TASK, "resultType": "task", "ttlMs": None}, "tools/call", NEW), id="a new task of 2026"),
+    pytest.param(answer({"resultType": "complete"}, "tasks/cancel", NEW), id="an acknowledgement"),
+    pytest.param(sent({"id": 1, "error": {"code": -32601, "message": "m"}}, "tools/list", NEW), id="an error"),
+    pytest.param(
+        sent({"method": "notifications/progress", "params": {"progressToken": 1, "progress": 1}}, "tools/call"),
+        id="a notification",
+    ),
+    pytest.param(sent({"id": "q", "method": "roots/list", "params": {}}, "tools/call"), id="a question of 2025"),
+]
+
+WRONG = [
+    pytest.param(answer({"tools": {}}, "tools/list"), id="not a list"),
+    pytest.param(answer({"tools": [{"name": "t"}]}, "tools/list"), id="a tool without a schema"),
+    pytest.param(answer({"content": [{"type": "text"}]}, "tools/call"), id="text without a text"),
+    pytest.param(answer({"messages": [{"role": "system", "content": {}}]}, "prompts/get"), id="no such role"),
+    pytest.param(answer({"resultType": "complete", "tools": []}, "tools/list", NEW), id="a list without a lifetime"),
+    pytest.param(answer({**TASK, "pollInterval": 1}, "tasks/get"), id="a task without a lifetime"),
+    pytest.param(answer({**TASK, "status": "done", "ttl": 1}, "tasks/get"), id="no such status"),
+    pytest.param(answer({"task": {"taskId": "t"}}, "tools/call", task={}), id="a new task that says nothing"),
+    pytest.param(sent({"id": 1, "error": {"message": "m"}}, "tools/list", NEW), id="an error without a code"),
+    pytest.param(sent({"id": [], "result": {}}, "ping"), id="an id that is none"),
+    pytest.param(sent({"method": "notifications/progress", "params": {"progress": 1}}, "tools/call"), id="no token"),
+    pytest.param(sent({"method": "notifications/news"}, "tools/call"), id="no such notification"),
+]
+
+WRONG_FOR_MODELS = [
+    pytest.param(sent({"id": 1, "method": "roots/list"}, "tools/call", NEW), id="a question of 2025 in 2026"),
+    pytest.param(answer({**TASK, "resultType": "complete", "ttl": 1}, "tasks/get", NEW), id="the other era's words"),
+    pytest.param(
+        answer({**TASK, "status": "completed", "resultType": "complete", "ttlMs": 1}, "tasks/get", NEW),
+        id="completed without a result",
+    ),
+    pytest.param(answer({**TASK, "resultType": "complete"}, "tasks/cancel", NEW), id="a task in an acknowledgement"),
+    pytest.param(answer({"tasks": []}, "tasks/list", NEW), id="no such method"),
+]
+
+
+@pytest.mark.parametrize("right", RIGHT)
+def test_the_models_let_a_right_message_pass(right: Sent) -> None:
+    assert models.complaints(right) == []
+
+
+@pytest.mark.parametrize("right", RIGHT)
+def test_the_schemas_let_a_right_message_pass(right: Sent, schema: Judge) -> None:
+    assert schema(right) == []
+
+
+@pytest.mark.parametrize("wrong", [*WRONG, *WRONG_FOR_MODELS])
+def test_the_models_complain_of_a_wrong_message(wrong: Sent) -> None:
+    assert deviations.left_of(models.complaints(wrong))
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_the_schemas_complain_of_a_wrong_message(wrong: Sent, schema: Judge) -> None:
+    assert deviations.left_of(schema(wrong))
+
+
+@pytest.mark.usefixtures("schema")
+def test_there_is_a_schema_of_every_revision() -> None:
+    official = schemas.official()
+    assert official is not None
+    assert official.keys() == {"2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"}
+    assert all(len(schema.names) > 80 and len(schema.messages) > 20 for schema in official.values())
+
+
+def test_an_id_that_could_not_be_read_is_null_whatever_the_schema_says(schema: Judge) -> None:
+    unread = sent({"id": None, "error": {"code": -32700, "message": "m"}}, None, NEW)
+    assert models.complaints(unread) == []
+    assert schema(unread)
+    assert deviations.left_of(schema(unread)) == []
+
+
+server = Server("wire", version="1.0.0")
+
+
+@server.tool
+def report(ctx: Context) -> int:
+    """Report progress."""
+    ctx.report_progress(1)
+    return 1
+
+
+@pytest.fixture
+def client() -> Client:
+    """A client of a server in this process."""
+    return Client(handler(server, settings=Settings()))
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+def test_every_message_of_a_stream_is_judged(client: Client, era: Era) -> None:
+    before = TAP.judged
+    client.in_era(era).call_tool("report", meta={"progressToken": "p"})
+    assert TAP.judged - before == 2
+    assert TAP.take() == []
+
+
+def test_an_answer_that_its_revision_does_not_know_fails_the_test_that_it_was_sent_in(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unfinished(_: object, result: JsonObject) -> JsonObject:
+        return {**result, "tools": [{"name": "nameless"}]}
+
+    monkeypatch.setattr(endpoint, "_finished", unfinished)
+    client.in_era("2026").request("tools/list")
+    (told,) = TAP.take()
+    assert told.startswith("answer to tools/list:")
+    assert "models 2026-07-28" in told
+    assert "resultType" in told
+
+
+def test_a_refusal_before_the_request_is_read_is_judged_too(client: Client) -> None:
+    before = TAP.judged
+    assert client.post("{").refusal == (400, -32700)
+    assert client.post(json.dumps([]), {"MCP-Protocol-Version": "2025-11-25"}).refusal == (400, -32600)
+    assert TAP.judged - before == 2
