@@ -52,25 +52,25 @@ def orders_server(script: Script, clock: Clock | None = None, fetch: Source = GI
         "retryable": True,
         **refund,
     }
-    server.add_workflow(
-        Workflow(
-            name="refund_order",
-            description="refund an order",
-            arguments=[Argument("order_id", required=True), Argument("note"), Argument("amount", type=float)],
-            steps=[
-                Step(
-                    "fetch",
-                    tool="fetch_order",
-                    arguments={"order_id": fetch},
-                    guidance="Once.",
-                    resources=["docs://policy"],
-                ),
-                Step("refund", **declared),
-                Step("notify", tool="send_mail", arguments={"text": constant("{order_id} {note}")}),
-            ],
+    for name in ("refund_order", "its_twin"):
+        server.add_workflow(
+            Workflow(
+                name=name,
+                description="refund an order",
+                arguments=[Argument("order_id", required=True), Argument("note"), Argument("amount", type=float)],
+                steps=[
+                    Step(
+                        "fetch",
+                        tool="fetch_order",
+                        arguments={"order_id": fetch},
+                        guidance="Once.",
+                        resources=["docs://policy"],
+                    ),
+                    Step("refund", **declared),
+                    Step("notify", tool="send_mail", arguments={"text": constant("{order_id} {note}")}),
+                ],
+            )
         )
-    )
-    server.add_workflow(Workflow(name="other", description="other", steps=[Step("only", tool="send_mail")]))
     return server
 
 
@@ -321,7 +321,8 @@ def test_a_task_of_another_workflow_is_refused(make_client: MakeClient, era: Era
     client = make_client(orders_server(script), era=era)
     task = client.get_prompt("refund_order", {"order_id": "A-17"}).task_id
     script.take()
-    assert client.get_prompt("other", task=task).error["code"] == -32602
+    # Even one with the very same steps.
+    assert client.get_prompt("its_twin", task=task).error["code"] == -32602
     assert script.take() == []
 
 
