@@ -14,7 +14,7 @@ SAM := SAM_CLI_TELEMETRY=0 ARCHITECTURE=$(ARCHITECTURE) UV=$(if $(filter uv,$(UV
 
 .PHONY: help
 help: ## Print this list
-	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: $(filter .tools/%,$(UV)) ## Install everything that the other targets need, here in this folder
@@ -37,6 +37,22 @@ serve: setup ## Serve the sample application on this machine (ARGS="--port 8080"
 test: setup ## Run the tests (ARGS="-k continuation")
 	$(RUN) pytest $(ARGS)
 
+# These two run the built function in containers. Without Docker they say how to get it, and stop.
+IN_CONTAINERS := tests/deployed/.venv/bin/python -m pytest -c tests/deployed/pyproject.toml
+
+.PHONY: containers
+containers: setup
+	$(UV) sync --project tests/deployed --frozen
+	@tests/deployed/.venv/bin/python -m tests.deployed.machine
+
+.PHONY: test-deployed
+test-deployed: containers ## Deploy to a twin of AWS on this machine and test what runs there (ARGS="-k alarms")
+	$(IN_CONTAINERS) tests/deployed --ignore=tests/deployed/test_sam_local.py $(ARGS)
+
+.PHONY: sam-local
+sam-local: containers ## Test the built function under `sam local`
+	$(IN_CONTAINERS) tests/deployed/test_sam_local.py $(ARGS)
+
 .PHONY: check
 check: setup ## Check format, lint, types, the locks and the template
 	$(UV) lock --check
@@ -57,6 +73,7 @@ lock: $(filter .tools/%,$(UV)) ## Lock newer versions of what the project depend
 	$(UV) lock --upgrade
 	$(UV) lock --upgrade --project tests/ministack
 	$(UV) lock --upgrade --project tests/sam
+	$(UV) lock --upgrade --project tests/deployed
 	$(EXPORT_LAYER) >layers/baton/requirements.txt
 	$(EXPORT_AUTHORIZER) >functions/authorizer/requirements.txt
 
