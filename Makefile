@@ -14,7 +14,7 @@ SAM := SAM_CLI_TELEMETRY=0 ARCHITECTURE=$(ARCHITECTURE) UV=$(if $(filter uv,$(UV
 
 .PHONY: help
 help: ## Print this list
-	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: $(filter .tools/%,$(UV)) ## Install what the project itself needs, here in this folder
@@ -52,6 +52,22 @@ serve: setup ## Serve the sample application on this machine (ARGS="--port 8080"
 test: setup-tests ## Run the tests (ARGS="-k continuation")
 	$(RUN) pytest $(ARGS)
 
+# These two run the built function in containers. Without Docker they say how to get it, and stop.
+IN_CONTAINERS := tests/deployed/.venv/bin/python -m pytest -c tests/deployed/pyproject.toml
+
+.PHONY: containers
+containers: setup-tests
+	$(UV) sync --project tests/deployed --frozen
+	@tests/deployed/.venv/bin/python -m tests.deployed.machine
+
+.PHONY: test-deployed
+test-deployed: containers ## Deploy to a twin of AWS on this machine and test what runs there (ARGS="-k alarms")
+	$(IN_CONTAINERS) tests/deployed --ignore=tests/deployed/test_sam_local.py $(ARGS)
+
+.PHONY: sam-local
+sam-local: containers ## Test the built function under `sam local`
+	$(IN_CONTAINERS) tests/deployed/test_sam_local.py $(ARGS)
+
 .PHONY: check
 check: setup-tests ## Check format, lint, types, the locks and the template
 	$(UV) lock --check
@@ -72,6 +88,7 @@ lock: $(filter .tools/%,$(UV)) ## Lock newer versions of what the project depend
 	$(UV) lock --upgrade
 	$(UV) lock --upgrade --project tests/ministack
 	$(UV) lock --upgrade --project tests/sam
+	$(UV) lock --upgrade --project tests/deployed
 	$(EXPORT_LAYER) >layers/baton/requirements.txt
 	$(EXPORT_AUTHORIZER) >functions/authorizer/requirements.txt
 

@@ -1,4 +1,7 @@
-"""What the deployment made of the template."""
+"""What the deployment made of the template.
+
+The twin's tables forget the settings of expiry, recovery and encryption: `tests/template` asserts those.
+"""
 
 import json
 
@@ -24,16 +27,10 @@ def test_other_methods_are_the_functions_to_refuse(stack: Stack, keys: tuple[str
     assert ask(stack.endpoint, {**stack.headers, "x-api-key": keys[0]}, None).status == 405
 
 
-def test_the_table_is_on_demand_recoverable_and_forgets_expired_tasks(stack: Stack) -> None:
-    dynamodb = stack.twin.client("dynamodb")
-    name = stack.outputs["TaskTableName"]
-    table = dynamodb.describe_table(TableName=name)["Table"]
-    lifetime = dynamodb.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
-    backups = dynamodb.describe_continuous_backups(TableName=name)["ContinuousBackupsDescription"]
+def test_the_table_is_on_demand_and_keyed_by_owner_and_task(stack: Stack) -> None:
+    table = stack.twin.client("dynamodb").describe_table(TableName=stack.outputs["TaskTableName"])["Table"]
     assert table["BillingModeSummary"]["BillingMode"] == "PAY_PER_REQUEST"
     assert [(key["AttributeName"], key["KeyType"]) for key in table["KeySchema"]] == [("pk", "HASH"), ("sk", "RANGE")]
-    assert (lifetime["TimeToLiveStatus"], lifetime["AttributeName"]) == ("ENABLED", "expires_at")
-    assert backups["PointInTimeRecoveryDescription"]["PointInTimeRecoveryStatus"] == "ENABLED"
 
 
 def test_the_alarms_watch_this_stacks_function_queue_and_metrics(stack: Stack) -> None:

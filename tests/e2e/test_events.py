@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from mcp_baton.local.dynamodb import create_table, embedded_client
+from mcp_baton.transport.stream import stream_opener
 
 ROOT = Path(__file__).parents[2]
 EVENTS = ROOT / "events"
@@ -18,6 +20,8 @@ FUNCTION = ROOT / "functions" / "mcp"
 MODULES = ("app", "shop", "orders", "sales")
 FILES = sorted(path.stem for path in EVENTS.glob("*.json"))
 TOOLS = ["send_message", "fetch_order", "issue_refund", "extract_sales", "validate_sales", "publish_report"]
+TASK_ID = re.compile(r"\b[0-9a-hjkmnp-tv-z]{34}\b")
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 PAUSED = ["completed", "completed", "failed", "pending"]
 
 type Handler = Callable[[dict[str, Any], object], dict[str, Any]]
@@ -245,6 +249,58 @@ def test_an_event_gives_its_documented_outcome(name: str, lambda_handler: Handle
 
     expected = {"status": 200, **OUTCOMES[name]}
     assert {path: at(answer, path) for path in expected} == {path: slashes(value) for path, value in expected.items()}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_an_event_gives_the_same_answer_streamed_and_whole(name: str, lambda_handler: Handler) -> None:
+    whole = lambda_handler(event_with_task(lambda_handler, name), Context())
+
+    streamed = run_streamed(lambda_handler, event_with_task(lambda_handler, name))
+
+    assert steady(streamed) == steady(whole)
+
+
+def event_with_task(handler: Handler, name: str) -> dict[str, Any]:
+    """An event about a task of its own, where it is about one."""
+    text = (EVENTS / f"{name}.json").read_text()
+    event: dict[str, Any] = json.loads(text.replace("TASK_ID", paused_task(handler)) if "TASK_ID" in text else text)
+    return event
+
+
+def run_streamed(handler: Handler, event: dict[str, Any]) -> dict[str, Any]:
+    """Run an event where a stream is taken; a streamed answer as if it had come whole."""
+    heads: list[tuple[int, Mapping[str, str]]] = []
+    sink = Collected()
+
+    def open_stream(status: int, headers: Mapping[str, str]) -> Collected:
+        heads.append((status, headers))
+        return sink
+
+    token = stream_opener.set(open_stream)
+    try:
+        answer = handler(event, Context())
+    finally:
+        stream_opener.reset(token)
+    if not heads:
+        return answer
+    assert answer == {}
+    status, headers = heads[0]
+    return {"statusCode": status, "headers": dict(headers), "body": sink.data.decode(), "isBase64Encoded": False}
+
+
+class Collected:
+    """What was written to a stream."""
+
+    def __init__(self) -> None:
+        self.data = b""
+
+    def write(self, data: bytes) -> None:
+        self.data += data
+
+
+def steady(answer: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An answer without what differs from one run to the next: task ids and times."""
+    return {**answer, "body": TASK_ID.sub("TASK_ID", TIME.sub("TIME", answer["body"]))}
 
 
 def test_the_continuation_and_a_resume_complete_the_refund(lambda_handler: Handler) -> None:

@@ -39,6 +39,12 @@ def test_what_the_endpoint_asks_for_is_defined_and_nothing_else_is(modes: Mappin
     assert set(body(modes[mode])["components"]["securitySchemes"]) == {SCHEME[mode]}
 
 
+def test_without_authentication_something_is_defined_all_the_same_since_sam_local_needs_it(
+    modes: Mapping[str, Stack],
+) -> None:
+    assert set(body(modes["NONE"])["components"]["securitySchemes"]) == {"iam"}
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_only_without_authentication_are_callers_anonymous(modes: Mapping[str, Stack], mode: str) -> None:
     environment = modes[mode].resources["McpFunction"]["Properties"]["Environment"]["Variables"]
