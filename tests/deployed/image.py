@@ -19,8 +19,10 @@ from pathlib import Path
 import docker
 from docker.errors import APIError, ImageNotFound
 
+from tests.deployed.machine import architecture
+
 NAME = "public.ecr.aws/lambda/python"
-TAGS = ("3.13", "3.13-x86_64")
+TAGS = ("3.13", f"3.13-{architecture()}")
 TOOLS = ("bash", "sh", "env", "mv", "chmod", "mkdir", "cat", "ls", "rm")
 """What the exec wrapper runs on, and what `sam local` calls while it adds the emulator to an image."""
 BESIDE_LIBC = re.compile(r"lib(c|m|rt|dl|util|pthread|resolv|anl|nss_files|nss_dns|gcc_s|stdc\+\+|z)\.so\.[0-9]+")

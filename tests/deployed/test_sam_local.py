@@ -8,7 +8,8 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ EVENTS = ROOT / "events"
 FILES = sorted(path.stem for path in EVENTS.glob("*.json"))
 TABLE = "tasks"
 READY_WITHIN_S = 120.0
+AT_ONCE = 4
 STREAMED = {"prompts-get-refund-pauses", "prompts-get-report-pauses-2026"}
 """The events that ask for progress, and so for a stream."""
 
@@ -115,20 +117,24 @@ def test_the_official_client_holds_the_whole_conversation_under_start_api(endpoi
 
 
 @pytest.fixture(scope="module")
-def paused(local: Local) -> dict[str, Any]:
-    """The answer to the event of a refund that pauses."""
-    return invoke(local, EVENTS / "prompts-get-refund-pauses.json")
+def answers(local: Local, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, dict[str, Any]]:
+    """The answer to every event, by its file's name. Some at a time, since each takes a container from scratch."""
+    folder = tmp_path_factory.mktemp("events")
+    paused = re.search(r'"task_id":"([^"]+)"', invoke(local, EVENTS / "prompts-get-refund-pauses.json")["body"])
+    assert paused is not None
+
+    def answer(name: str) -> dict[str, Any]:
+        event = folder / f"{name}.json"
+        event.write_text((EVENTS / f"{name}.json").read_text().replace("TASK_ID", paused[1]))
+        return invoke(local, event)
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return dict(zip(FILES, pool.map(answer, FILES), strict=True))
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_an_event_is_answered_whole_by_sam_local_invoke(
-    name: str, local: Local, paused: dict[str, Any], tmp_path: Path
-) -> None:
-    task_id = re.search(r'"task_id":"([^"]+)"', paused["body"])
-    assert task_id is not None
-    event = tmp_path / "event.json"
-    event.write_text((EVENTS / f"{name}.json").read_text().replace("TASK_ID", task_id[1]))
-    answer = invoke(local, event)
+def test_an_event_is_answered_whole_by_sam_local_invoke(name: str, answers: Mapping[str, dict[str, Any]]) -> None:
+    answer = answers[name]
     expected = {"initialized-notification": 202, "get-not-allowed": 405}.get(name, 200)
     assert answer["statusCode"] == expected
     assert (answer["headers"].get("Content-Type") == "text/event-stream") == (name in STREAMED)
