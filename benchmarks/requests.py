@@ -24,7 +24,7 @@ class Probe:
     Attributes:
         event: What the function is handed.
         expected: Part of the answer's body.
-        streamed: Whether the answer must be a stream.
+        streamed: Whether the answer must be a stream. Baton's runtime sends whole answers as streams of one piece, too.
     """
 
     event: Event
@@ -35,7 +35,7 @@ class Probe:
         """Raise unless the answer is right: a figure for a wrong answer is worth nothing."""
         streamed = answer.headers.get("transfer-encoding") == "chunked"
         body = answer.streamed.decode() if streamed else _whole_body(answer)
-        if streamed != self.streamed or self.expected not in body or "error" in body.replace("isError", ""):
+        if (self.streamed and not streamed) or self.expected not in body or "error" in body.replace("isError", ""):
             raise WrongAnswer(f"{answer.kind}, streamed: {streamed}: {answer.body[:600]!r}")
 
 
