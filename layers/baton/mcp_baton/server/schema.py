@@ -1,7 +1,7 @@
 """Input and output schemas from signatures, through pydantic, made at their first use.
 
-Importing pydantic is most of a cold start, so calls with plain arguments (`str`, `int`, `float`, `bool`, `dict`,
-`list` and nothing that needs converting) are checked by hand; everything else goes to pydantic.
+Importing pydantic is most of a cold start, so plain types (`str`, `int`, `float`, `bool`, `dict`, `list` and nothing
+that needs converting) are described and checked by hand; everything else goes to pydantic.
 """
 
 import logging
@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mcp_baton.protocol.json import Json
+from mcp_baton.server.plain_schema import is_plain, plain_arguments, plain_schema
 from mcp_baton.server.signature import NO_ANNOTATION, Signature, is_field
 from mcp_baton.server.values import to_json
 from mcp_baton.workflow.pause import MAX_FIELDS, InvalidField
@@ -23,8 +24,6 @@ logger = logging.getLogger(__name__)
 
 MAX_ERRORS = 1_000
 """As many of pydantic's errors are looked at. Each takes a kilobyte, and a body of megabytes can hold a million."""
-
-_PLAIN = (str, int, float, bool, dict, list)
 
 
 class InvalidArguments(Exception):
@@ -56,6 +55,9 @@ class InputSchema:
     @cached_property
     def json_schema(self) -> dict[str, Any]:
         """JSON Schema 2020-12 of the arguments' object."""
+        by_hand = plain_arguments(self._signature.parameters)
+        if by_hand is not None:
+            return by_hand
         schema = _untitled(self._adapter.json_schema(schema_generator=_schema_generator()))
         properties = schema.get("properties", {})
         return schema | {
@@ -97,7 +99,7 @@ class InputSchema:
     def _plain_types(self) -> dict[str, type] | None:
         """Each parameter's type, when all of them are plain and none has a default that pydantic must fill in."""
         parameters = self._signature.parameters
-        if all(_is_plain(item.annotation) and not is_field(item.default) for item in parameters):
+        if all(is_plain(item.annotation) and not is_field(item.default) for item in parameters):
             return {parameter.name: parameter.annotation for parameter in parameters}
         return None
 
@@ -133,14 +135,14 @@ class OutputSchema:
     @cached_property
     def wraps(self) -> bool:
         """Whether structured content is `{"result": value}`."""
-        return self._returns is not dict and self._plain_schema.get("type") != "object"
+        return self._returns is not dict and self._bare_schema.get("type") != "object"
 
     @cached_property
     def json_schema(self) -> dict[str, Any]:
         """JSON Schema 2020-12 of the structured content."""
         if not self.wraps:
-            return self._plain_schema
-        inner = dict(self._plain_schema)
+            return self._bare_schema
+        inner = dict(self._bare_schema)
         definitions = inner.pop("$defs", None)
         schema = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
         return schema | ({"$defs": definitions} if definitions else {})
@@ -151,7 +153,7 @@ class OutputSchema:
         Raises:
             ValueError: it is not what the function says it returns, or not JSON.
         """
-        if type(returned) is self._returns and _is_plain(self._returns):
+        if type(returned) is self._returns and is_plain(self._returns):
             return to_json(returned)
         from pydantic import ValidationError
 
@@ -163,7 +165,10 @@ class OutputSchema:
         return to_json(self._adapter.dump_python(validated, mode="json", by_alias=True))
 
     @cached_property
-    def _plain_schema(self) -> dict[str, Any]:
+    def _bare_schema(self) -> dict[str, Any]:
+        by_hand = plain_schema(self._returns)
+        if by_hand is not None:
+            return by_hand
         schema = self._adapter.json_schema(mode="serialization", schema_generator=_schema_generator())
         return _untitled(_with_root(schema))
 
@@ -172,10 +177,6 @@ class OutputSchema:
         from pydantic import TypeAdapter
 
         return TypeAdapter(self._returns)
-
-
-def _is_plain(annotation: object) -> bool:
-    return any(annotation is plain for plain in _PLAIN)
 
 
 def mismatch_of(error: "ValidationError") -> Mismatch:
