@@ -17,10 +17,14 @@ from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.store import TaskStore
+from mcp_baton.telemetry import SILENT, Collector, Telemetry
 from mcp_baton.transport.adapter import LambdaAdapter
+from mcp_baton.transport.stream import do_later
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
+
+    from mcp_baton.observability.observed import ObservedHandler
 
 logger = logging.getLogger(__name__)
 
@@ -59,17 +63,51 @@ def handler(
     """
     if settings is None:
         settings = Settings.from_environment(os.environ)
+    collector = Collector() if settings.observed else None
+    telemetry = collector or SILENT
     if store is None and settings.table is not None:
-        store = dynamodb_store(settings.table, settings)
-    app: Application = Endpoint(server, store=store, settings=settings)
-    return LambdaAdapter(
+        store = dynamodb_store(settings.table, settings, telemetry=telemetry)
+    app: Application = Endpoint(server, store=store, settings=settings, telemetry=telemetry)
+    adapter = LambdaAdapter(
         app if store is not None else _WithoutTasks(app),
         allow_anonymous=settings.allow_anonymous,
         streaming=settings.streaming,
     )
+    return adapter if collector is None else _observed(adapter, collector, settings)
 
 
-def dynamodb_store(table: str, settings: Settings, connect: "Callable[[], DynamoDBClient] | None" = None) -> TaskStore:
+def _observed(adapter: LambdaAdapter, collector: Collector, settings: Settings) -> "ObservedHandler":
+    """The handler with its logs, metrics and traces. Powertools is imported when there is something to write."""
+    from mcp_baton.observability.logs import PowertoolsHandler, install
+    from mcp_baton.observability.metrics import EmbeddedMetrics
+    from mcp_baton.observability.observed import ObservedHandler
+    from mcp_baton.observability.traces import XRayTraces
+
+    logs = PowertoolsHandler(settings.service)
+    install(logs)
+    return ObservedHandler(
+        adapter,
+        collector,
+        logs=logs,
+        metrics=EmbeddedMetrics(settings.metrics_namespace, settings.service, settings.lambda_log_level),
+        traces=XRayTraces(settings.service),
+        sampled=_sampled,
+        later=do_later,
+    )
+
+
+def _sampled() -> bool:
+    """Whether X-Ray keeps the trace of the invocation that is running, as Lambda says anew for each one."""
+    return "Sampled=1" in os.environ.get("_X_AMZN_TRACE_ID", "")
+
+
+def dynamodb_store(
+    table: str,
+    settings: Settings,
+    connect: "Callable[[], DynamoDBClient] | None" = None,
+    *,
+    telemetry: Telemetry = SILENT,
+) -> TaskStore:
     """The tasks in this DynamoDB table. `connect` makes the client when it is first needed; boto3's by default."""
     from mcp_baton.tasks.dynamodb import DynamoDBTaskStore
     from mcp_baton.tasks.items import Limits
@@ -79,7 +117,8 @@ def dynamodb_store(table: str, settings: Settings, connect: "Callable[[], Dynamo
         max_ttl_ms=settings.max_ttl_ms,
         max_tasks_per_owner=settings.max_tasks_per_owner,
     )
-    return DynamoDBTaskStore(table, dynamodb_client if connect is None else connect, limits=limits)
+    connect = dynamodb_client if connect is None else connect
+    return DynamoDBTaskStore(table, connect, limits=limits, telemetry=telemetry)
 
 
 def dynamodb_client() -> "DynamoDBClient":

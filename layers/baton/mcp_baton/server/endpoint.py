@@ -35,6 +35,7 @@ from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.ids import is_question
 from mcp_baton.tasks.store import TaskStore
+from mcp_baton.telemetry import INTERNAL_ERRORS, SILENT, Telemetry
 
 logger = logging.getLogger(__name__)
 
@@ -85,12 +86,16 @@ class Endpoint:
         server: What is published.
         store: Where tasks are kept; `None` where there is no store: workflows then run without tasks.
         settings: The operator's choices.
+        telemetry: Where runs, tools and failures are noted.
     """
 
-    def __init__(self, server: Server, *, store: TaskStore | None, settings: Settings) -> None:
+    def __init__(
+        self, server: Server, *, store: TaskStore | None, settings: Settings, telemetry: Telemetry = SILENT
+    ) -> None:
         self._server = server
         self._store = store
         self._settings = settings
+        self._telemetry = telemetry
         self._seal = seal_of(settings)
         self._warned = False
 
@@ -177,6 +182,7 @@ class Endpoint:
             reply=reply,
             seal=self._seal,
             headers=request.headers,
+            telemetry=self._telemetry,
         )
         try:
             result = self._dispatch(call)
@@ -189,6 +195,7 @@ class Endpoint:
             result = required.result
         except Exception:
             logger.exception("request %s: %s failed", exchange.request_id, message.method)
+            self._telemetry.add(INTERNAL_ERRORS)
             return reply.error(200, _internal_error(message.id, exchange.request_id))
         return reply.result(result_message(message.id, _finished(call, result)))
 

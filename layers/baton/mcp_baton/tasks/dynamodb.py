@@ -27,6 +27,7 @@ from mcp_baton.tasks.items import (
 from mcp_baton.tasks.record import LIVE, NewTask, TaskPage, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import Batch, Recorded
 from mcp_baton.tasks.table import ConditionFailed, ItemTooLarge, TaskTable
+from mcp_baton.telemetry import SILENT, STORE_CONFLICTS, Telemetry
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -43,6 +44,7 @@ class DynamoDBTaskStore:
         limits: What owners may have and how large a task may grow.
         now_ms: The clock, epoch milliseconds.
         new_id: Makes a task id for the time that it is given, epoch milliseconds.
+        telemetry: Takes the requests' times, failures, and lost races.
     """
 
     def __init__(
@@ -53,8 +55,10 @@ class DynamoDBTaskStore:
         limits: Limits | None = None,
         now_ms: Callable[[], int] = system_ms,
         new_id: Callable[[int], str] = new_task_id,
+        telemetry: Telemetry = SILENT,
     ) -> None:
-        self._table = TaskTable(table, connect)
+        self._table = TaskTable(table, connect, telemetry)
+        self._telemetry = telemetry
         self._limits = limits or Limits()
         self._now_ms = now_ms
         self._new_id = new_id
@@ -156,6 +160,7 @@ class DynamoDBTaskStore:
         current = to_record(owner, failure.item)
         if current.status.terminal:
             raise TaskFinished(current) from failure
+        self._telemetry.add(STORE_CONFLICTS)
         raise Conflict(current) from failure
 
     def _key(self, owner: str, task_id: str) -> Item:

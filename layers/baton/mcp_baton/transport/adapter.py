@@ -1,12 +1,12 @@
 """The Lambda handler: an event in, an answer out, whole or streamed. Knows HTTP and Lambda, nothing of MCP."""
 
 import logging
-import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from mcp_baton.protocol.http import Application, ClientGone, HttpRequest, HttpResponse, StreamSink
 from mcp_baton.protocol.json import dumps
+from mcp_baton.transport.correlation import correlation_id
 from mcp_baton.transport.events import Incoming, parse_event
 from mcp_baton.transport.owner import resolve_owner
 from mcp_baton.transport.stream import StreamOpener, stream_opener
@@ -50,7 +50,7 @@ class LambdaAdapter:
         """
         incoming = parse_event(event)
         opener = stream_opener.get() if self._streaming else None
-        invocation = Invocation(_request_id(context, incoming), _clock(context), opener)
+        invocation = Invocation(correlation_id(incoming.request_context, context), _clock(context), opener)
         response = self._respond(incoming, invocation)
         return {} if response is None else incoming.answer(response)
 
@@ -134,12 +134,6 @@ class _Collected:
 
     def response(self) -> HttpResponse:
         return HttpResponse(self._status, self._headers, bytes(self._body))
-
-
-def _request_id(context: object, incoming: Incoming) -> str:
-    """Lambda's id of the invocation, which its own log lines carry; else API Gateway's id of the request."""
-    candidates = (getattr(context, "aws_request_id", None), incoming.request_context.get("requestId"))
-    return next((found for found in candidates if isinstance(found, str) and found), None) or str(uuid.uuid4())
 
 
 def _clock(context: object) -> Callable[[], int] | None:
