@@ -8,8 +8,11 @@ from mcp_baton.telemetry import Measurement
 
 type Dimension = tuple[str, str]
 
-MAX_VALUES = 100
-"""Values of one metric in one line (CloudWatch, Embedded metric format specification)."""
+WITHOUT_INFO = frozenset({"WARN", "WARNING", "ERROR", "FATAL", "CRITICAL"})
+"""Log levels that keep back what counts as INFO."""
+
+MAX_VALUES = 99
+"""Values in one line. At the 100 that CloudWatch reads, Powertools prints by itself, and forgets the dimensions."""
 
 
 class EmbeddedMetrics:
@@ -18,7 +21,7 @@ class EmbeddedMetrics:
     Args:
         namespace: The metrics' namespace in CloudWatch.
         service: The value of the dimension `service`.
-        log_level: The least severe level that Lambda lets through; `None` where it looks at none.
+        log_level: The least severe level of log lines that Lambda lets through; `None` where it looks at none.
     """
 
     def __init__(self, namespace: str, service: str, log_level: str | None) -> None:
@@ -43,7 +46,7 @@ class EmbeddedMetrics:
         if name:
             line.add_dimension(name, value)
         line.add_metadata("correlation_id", correlation_id)
-        if self._log_level is not None:
+        if self._log_level in WITHOUT_INFO:
             # A line without a level counts as INFO, and one without a time too: where only warnings are let through,
             # metrics would stop, and with them the alarms.
             line.add_metadata("level", self._log_level)

@@ -69,8 +69,10 @@ def _run(call: Call, workflow: Workflow, engine: Engine) -> RunRecord:
 def _note(call: Call, run: RunRecord) -> None:
     """What operators count of runs (contract section 9)."""
     ran = [trace.outcome for trace in run.traces if not trace.replayed]
-    call.telemetry.add(STEPS_RUN, len(ran))
-    call.telemetry.add(STEPS_FAILED, sum(isinstance(outcome, Failed) for outcome in ran))
+    if ran:
+        call.telemetry.add(STEPS_RUN, len(ran))
+    if any(isinstance(outcome, Failed) for outcome in ran):  # a run stops at the first one
+        call.telemetry.add(STEPS_FAILED)
     if run.pause is None:
         call.telemetry.add(RUNS_COMPLETED)
     else:
