@@ -271,3 +271,45 @@ def test_the_owner_resolver_can_be_replaced() -> None:
     app = answering(lambda request, _: seen.append(request.owner))
     LambdaAdapter(app, allow_anonymous=False, streaming=True, owner=owner)(REST, LambdaContext())
     assert seen == ["gateway-id/False"]
+
+
+ADDED = {"Vary": "Origin", "X-Added": "yes"}
+
+
+def adding(app: Application) -> Application:
+    def adds(request: HttpRequest, exchange: Exchange) -> HttpResponse | None:
+        exchange.add_headers({"Vary": "Origin"})
+        exchange.add_headers({"X-Added": "yes"})
+        return app(request, exchange)
+
+    return adds
+
+
+def test_headers_that_were_added_are_on_a_whole_answer_which_keeps_its_own() -> None:
+    own = {"Vary": "Accept", "X": "y"}
+    answer = adapt(adding(lambda _request, _exchange: HttpResponse(200, own)))(REST, LambdaContext())
+    assert answer["headers"] == {**ADDED, **own}
+
+
+def test_headers_that_were_added_are_on_a_stream_on_the_wire_and_in_memory() -> None:
+    with listening(Wire()) as wire:
+        adapt(adding(streams))(REST, LambdaContext())
+    assert wire.heads == [(200, {**ADDED, "Content-Type": "text/event-stream"})]
+    answer = adapt(adding(streams))(REST, LambdaContext())
+    assert answer["headers"] == {**ADDED, "Content-Type": "text/event-stream"}
+
+
+def test_headers_that_were_added_are_on_the_answer_for_an_application_that_failed() -> None:
+    answer = adapt(adding(fails))(REST, LambdaContext())
+    assert (answer["statusCode"], answer["headers"]) == (500, {**ADDED, "Content-Type": "application/json"})
+
+
+def test_headers_that_were_added_to_one_answer_are_on_no_other() -> None:
+    def app(request: HttpRequest, exchange: Exchange) -> HttpResponse:
+        if request.path == "/mcp":
+            exchange.add_headers(ADDED)
+        return HttpResponse(200)
+
+    adapter = adapt(app)
+    answers = [adapter({**REST, "resource": path}, LambdaContext()) for path in ("/mcp", "/other")]
+    assert [answer["headers"] for answer in answers] == [ADDED, {}]
