@@ -102,9 +102,19 @@ def test_the_key_that_signs_request_states_is_a_secret_made_for_the_stack(defaul
 def test_logs_do_not_stay_for_ever(stack: MakeStack) -> None:
     chosen = stack(LogRetentionDays="7")
 
-    assert len(chosen.of_type("AWS::Logs::LogGroup")) == 2
+    assert len(chosen.of_type("AWS::Logs::LogGroup")) == 3
     assert {group["RetentionInDays"] for group in chosen.of_type("AWS::Logs::LogGroup")} == {"7"}
     assert function(chosen)["LoggingConfig"]["LogGroup"] == {"Ref": "McpLogGroup"}
+
+
+def test_api_gateway_finds_a_group_for_its_errors_instead_of_making_one_that_keeps_them(stack: MakeStack) -> None:
+    chosen = stack()
+    order = chosen.order()
+
+    assert chosen.resources["ApiErrorsLogGroup"]["Properties"]["LogGroupName"] == "API-Gateway-Execution-Logs_${Api}/v1"
+    assert chosen.one("AWS::ApiGateway::Stage")["StageName"] == "v1"
+    assert order.index("Api") < order.index("ApiErrorsLogGroup") < order.index("Apiv1Stage")
+    assert "ApiErrorsLogGroup" not in stack(ApiLogs="off").resources
 
 
 def test_an_access_log_line_is_json(default: Stack) -> None:
@@ -118,6 +128,14 @@ def test_the_stage_waits_for_the_accounts_log_role_where_the_stack_makes_it(stac
 
     assert order.index("ApiLogsAccount") < order.index("Apiv1Stage")
     assert "ApiLogsAccount" not in stack(ApiLogs="role-exists").resources
+
+
+def test_the_accounts_log_role_is_set_when_the_account_has_an_api_since_one_that_never_had_takes_none(
+    stack: MakeStack,
+) -> None:
+    order = stack(ApiLogs="create-role").order()
+
+    assert order.index("Api") < order.index("ApiLogsAccount")
 
 
 def test_without_access_logs_the_stage_asks_for_none(stack: MakeStack) -> None:
@@ -152,6 +170,12 @@ def test_there_is_an_alarm_for_everything_that_needs_somebody(default: Stack) ->
         ("Baton", "InternalErrors"),
     }
     assert [alarm.get("ExtendedStatistic") for alarm in alarms if alarm["MetricName"] == "Duration"] == ["p99"]
+
+
+def test_a_client_that_listens_as_long_as_it_may_is_no_alarm(default: Stack) -> None:
+    [threshold] = [alarm["Threshold"] for alarm in default.of_type("AWS::CloudWatch::Alarm") if "ExtendedStatistic" in alarm]
+
+    assert Settings().listen_ms < int(threshold) < 1000 * int(default.parameters["FunctionTimeout"])
 
 
 def test_every_alarm_goes_to_the_operators_topic(stack: MakeStack) -> None:
