@@ -19,6 +19,7 @@ class Stack:
     """A translated template with its conditions decided and its parameters put in.
 
     References to resources stay what they are: `{"Ref": …}`, `{"Fn::GetAtt": […]}`, and `${Resource}` in text.
+    `refused` is what CloudFormation says, before it creates anything, of parameters that the template's rules forbid.
     """
 
     def __init__(self, template: Mapping[str, Any], parameters: Mapping[str, str]) -> None:
@@ -27,6 +28,7 @@ class Stack:
         if unknown := parameters.keys() - declared.keys():
             raise ValueError(f"the template has no parameters {unknown}")
         self.parameters = {name: parameters.get(name, str(entry.get("Default"))) for name, entry in declared.items()}
+        self.refused = [text for rule in template.get("Rules", {}).values() for text in self._refusals(rule)]
         self.resources = {name: self._value(body) for name, body in self._existing(template["Resources"])}
         self.outputs = {name: self._value(body["Value"]) for name, body in self._existing(template["Outputs"])}
 
@@ -51,6 +53,12 @@ class Stack:
         """
         graph = {name: set(references(body)) & self.resources.keys() for name, body in self.resources.items()}
         return list(TopologicalSorter(graph).static_order())
+
+    def _refusals(self, rule: Mapping[str, Any]) -> Iterator[str]:
+        if self._holds(rule["RuleCondition"]):
+            for assertion in rule["Assertions"]:
+                if not self._holds(assertion["Assert"]):
+                    yield assertion["AssertDescription"]
 
     def _existing(self, entries: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         for name, body in entries.items():

@@ -1,6 +1,7 @@
 """Who may call, for each value of the parameter Auth."""
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -64,6 +65,26 @@ def test_a_stack_that_lets_everybody_in_says_so_and_others_do_not(modes: Mapping
 def test_nobody_is_let_in_by_default(default: Stack) -> None:
     assert default.parameters["Auth"] != "NONE"
     assert default.resources["McpFunction"]["Properties"]["Environment"]["Variables"]["BATON_ALLOW_ANONYMOUS"] == "off"
+
+
+@pytest.mark.parametrize(
+    ("mode", "needed"),
+    [("COGNITO", "CognitoUserPoolArn"), ("COGNITO", "RequiredScopes"), ("JWT", "JwtIssuer"), ("JWT", "JwtAudiences")],
+)
+def test_what_a_mode_cannot_do_without_is_asked_for_before_anything_is_created(
+    stack: MakeStack, modes: Mapping[str, Stack], mode: str, needed: str
+) -> None:
+    assert stack(**{**MODES[mode], needed: ""}).refused == [f"Auth={mode} needs {needed}."]
+    assert modes[mode].refused == []
+
+
+@pytest.mark.parametrize("parameter", ["JwtAudiences", "RequiredScopes"])
+@pytest.mark.parametrize("value", ["a, b", "a,,b", ",", " "])
+def test_a_list_that_would_name_nobody_is_refused(translation: Any, parameter: str, value: str) -> None:
+    pattern = translation["Parameters"][parameter]["AllowedPattern"]
+
+    assert re.fullmatch(pattern, value) is None
+    assert re.fullmatch(pattern, "https://a.example.com/mcp,b:read")
 
 
 def test_a_key_belongs_to_a_plan_for_the_stage(modes: Mapping[str, Stack]) -> None:

@@ -173,7 +173,9 @@ def test_there_is_an_alarm_for_everything_that_needs_somebody(default: Stack) ->
 
 
 def test_a_client_that_listens_as_long_as_it_may_is_no_alarm(default: Stack) -> None:
-    [threshold] = [alarm["Threshold"] for alarm in default.of_type("AWS::CloudWatch::Alarm") if "ExtendedStatistic" in alarm]
+    [threshold] = [
+        alarm["Threshold"] for alarm in default.of_type("AWS::CloudWatch::Alarm") if "ExtendedStatistic" in alarm
+    ]
 
     assert Settings().listen_ms < int(threshold) < 1000 * int(default.parameters["FunctionTimeout"])
 
