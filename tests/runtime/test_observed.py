@@ -194,6 +194,15 @@ def test_a_log_line_is_written_once(watch: Watch) -> None:
     assert len(warned) == 1
 
 
+def test_a_variable_that_powertools_does_not_understand_costs_no_request_and_no_log_line(watch: Watch) -> None:
+    watched = watch(BATON_TABLE="", POWERTOOLS_LOG_LEVEL="LOUD")
+    for _ in range(2):
+        assert watched.ask("prompts/get", name="sum")["result"]["messages"]
+    log = watched.function.log.read_text()
+    assert "--- Logging error ---" in log
+    assert "BATON_TABLE is not set" in log
+
+
 def test_a_sampled_run_is_traced_with_its_tools_and_requests(watch: Watch, daemon: socket.socket) -> None:
     watched = watch(AWS_XRAY_DAEMON_ADDRESS=address(daemon))
     watched.ask("prompts/get", "gateway-3", 1, name="sums")

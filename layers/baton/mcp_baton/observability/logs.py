@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 PACKAGE = "mcp_baton"
 
+logger = logging.getLogger(__name__)
+
 
 class PowertoolsHandler(logging.Handler):
     """Hands Baton's log records to the Powertools Logger of the service, which is made for the first one.
@@ -31,20 +33,47 @@ class PowertoolsHandler(logging.Handler):
         """A request begins: these are the keys of what is logged from here on."""
         self._keys = keys
         if self._powertools is not None or "aws_lambda_powertools.logging.logger" in sys.modules:
-            self._logger().append_keys(**keys)
+            try:
+                self._logger().append_keys(**keys)
+            except Exception:
+                logger.exception("Powertools' Logger cannot be used")
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record as Powertools does."""
-        self._logger().logger_handler.handle(record)
+        """Write a record as Powertools does; to standard error, with the reason, where Powertools refuses to."""
+        try:
+            self._logger().logger_handler.handle(record)
+        except (ImportError, TypeError, ValueError):
+            # A variable that Powertools does not understand is no reason to fail the request that has something to log.
+            self.handleError(record)
 
     def _logger(self) -> "Logger":
         if self._powertools is None:
-            from aws_lambda_powertools import Logger
-
-            # Lambda takes a level as given only beside a time as RFC 3339 has it.
-            self._powertools = Logger(service=self._service, use_rfc3339=True, utc=True)
+            self._powertools = _made(self._service)
             self._powertools.append_keys(**self._keys)
         return self._powertools
+
+
+def _made(service: str) -> "Logger":
+    """The service's Logger, whoever has made it first.
+
+    Lambda takes a level as given only beside a time as RFC 3339 has it, and holds back what it takes for INFO where the
+    least severe level is another: so the time has that form unless somebody chose one.
+    """
+    from aws_lambda_powertools import Logger
+    from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
+
+    others = logging.getLogger().handlers
+    known = {handler: list(handler.filters) for handler in others}
+    made = Logger(service=service, use_rfc3339=True, utc=True)
+    formatter = made.registered_formatter
+    if isinstance(formatter, LambdaPowertoolsFormatter) and formatter.datefmt is None:
+        formatter.use_rfc3339_iso8601 = True
+    # Against lines that would be written twice, Powertools has Lambda's handler drop the records of every logger whose
+    # name holds the service's anywhere, which can be anybody's. Not to pass them on does the same to the right ones.
+    logging.getLogger(service).propagate = False
+    for handler in others:
+        handler.filters[:] = known.get(handler, handler.filters)
+    return made
 
 
 def install(handler: logging.Handler) -> None:
