@@ -4,6 +4,7 @@ They are made after the fact, from spans. So a request that X-Ray does not sampl
 pays for Tracer's import when its answer is on its way.
 """
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,6 +12,9 @@ from mcp_baton.telemetry import Span
 
 AWS = "aws"
 """The namespace of calls of AWS services, which X-Ray's maps show as services of their own."""
+
+NAME_LIMIT = 200
+_NOT_IN_A_NAME = r"[^\w\s.:/%&#=+\\@-]"
 
 
 class XRayTraces:
@@ -27,7 +31,8 @@ class XRayTraces:
         """Send these spans, the outermost with Powertools' annotations and the request's id."""
         from aws_lambda_powertools import Tracer
 
-        tracer = Tracer(service=self._service, auto_patch=False)
+        # Patches nothing, and leaves it to others whether theirs do: a Tracer takes what it is not told from the last.
+        tracer = Tracer(service=self._service, patch_modules=())
         if tracer.disabled:
             return
         annotations = {"Service": self._service, "ColdStart": cold_start, "correlation_id": correlation_id}
@@ -36,12 +41,14 @@ class XRayTraces:
 
 
 def _send(recorder: Any, span: Span, annotations: dict[str, Any]) -> None:
-    subsegment = recorder.begin_subsegment(span.name, namespace=AWS if span.details else "local")
+    # X-Ray drops a subsegment for its name: resources are named by templates, which have braces.
+    name = re.sub(_NOT_IN_A_NAME, "_", span.name)[:NAME_LIMIT]
+    subsegment = recorder.begin_subsegment(name, namespace=AWS if span.details else "local")
     if subsegment is None:
         return
     subsegment.start_time = span.began_s
-    for name, value in annotations.items():
-        subsegment.put_annotation(name, value)
+    for key, value in annotations.items():
+        subsegment.put_annotation(key, value)
     if span.details:
         subsegment.set_aws(span.details)
     if span.failed:

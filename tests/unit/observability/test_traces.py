@@ -1,0 +1,66 @@
+"""Spans as X-Ray takes them."""
+
+import importlib
+import json
+from typing import Any
+
+import pytest
+from aws_lambda_powertools import Tracer
+
+from mcp_baton.observability.traces import XRayTraces
+from mcp_baton.telemetry import Span
+
+TRACE = "Root=1-67891233-abcdef012345678912345678;Parent=463ac35c9f6413ad;Sampled=1"
+
+
+class Daemon:
+    """Keeps what the SDK would send to X-Ray's daemon."""
+
+    def __init__(self) -> None:
+        self.received: list[dict[str, Any]] = []
+
+    def send_entity(self, entity: Any) -> None:
+        self.received.append(json.loads(entity.serialize()))
+
+
+@pytest.fixture(autouse=True)
+def daemon(monkeypatch: pytest.MonkeyPatch) -> Daemon:
+    """The daemon, beside what the SDK takes for a function on Lambda."""
+    sdk = importlib.import_module("aws_xray_sdk.core")  # has no types
+    launcher = importlib.import_module("aws_xray_sdk.core.lambda_launcher")
+    daemon = Daemon()
+    monkeypatch.setenv("LAMBDA_TASK_ROOT", "/var/task")
+    monkeypatch.setenv("_X_AMZN_TRACE_ID", TRACE)
+    monkeypatch.setattr(Tracer, "_config", dict.fromkeys(vars(Tracer)["_config"]) | {"auto_patch": True})
+    monkeypatch.setattr(sdk.xray_recorder, "_context", launcher.LambdaContext())
+    monkeypatch.setattr(sdk.xray_recorder, "_emitter", daemon)
+    return daemon
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("tool issue_refund", "tool issue_refund"),
+        ("resource docs://{topic}{?page}", "resource docs://_topic___page_"),
+        ('prompt Grüße, "Kim"! <b>(*);$~^\'', "prompt Grüße_ _Kim__ _b_________"),
+        ("tool a_.:/%&#=+\\-@z", "tool a_.:/%&#=+\\-@z"),
+        ("tool " + "x" * 300, "tool " + "x" * 195),
+    ],
+)
+def test_a_name_is_one_that_x_ray_takes(daemon: Daemon, name: str, expected: str) -> None:
+    XRayTraces("shop").report([Span(name, {}, 1.0, 2.0)], "gateway-1", cold_start=False)
+    assert [subsegment["name"] for subsegment in daemon.received] == [expected]
+
+
+@pytest.mark.parametrize("chosen", [None, False])
+def test_whether_a_tools_tracer_patches_what_it_calls_is_the_tools_to_say(
+    monkeypatch: pytest.MonkeyPatch, chosen: bool | None
+) -> None:
+    patched: list[object] = []
+    monkeypatch.setattr(Tracer, "patch", lambda _, modules=None: patched.append(modules))
+    if chosen is not None:
+        Tracer(auto_patch=chosen)
+    XRayTraces("shop").report([Span("work", {}, 1.0, 2.0)], "gateway-1", cold_start=False)
+    assert [modules for modules in patched if modules != ()] == []
+    assert Tracer().auto_patch is (chosen is None)
+    assert patched[-1:] == ([None] if chosen is None else [])
