@@ -187,6 +187,13 @@ def test_what_a_tool_logs_with_powertools_can_be_found_by_the_same_id(watch: Wat
     assert (logged["correlation_id"], logged["cold_start"]) == ("gateway-2", False)
 
 
+@pytest.mark.parametrize(("initialization", "cold"), [("on-demand", True), ("provisioned-concurrency", False)])
+def test_a_process_that_was_started_ahead_has_no_cold_start(watch: Watch, initialization: str, cold: bool) -> None:
+    watched = watch("watched.faulty_handler", AWS_LAMBDA_INITIALIZATION_TYPE=initialization)
+    watched.ask("tools/list")
+    assert [line["cold_start"] for line in watched.lines() if line.get("level") == "ERROR"] == [cold]
+
+
 def test_a_log_line_is_written_once(watch: Watch) -> None:
     watched = watch(BATON_TABLE="")
     watched.ask("prompts/get", name="sum")

@@ -93,6 +93,7 @@ def _observed(adapter: LambdaAdapter, collector: Collector, settings: Settings) 
         traces=XRayTraces(settings.service),
         sampled=_sampled,
         later=do_later,
+        cold_start=not settings.provisioned,
     )
 
 

@@ -16,7 +16,8 @@
 | `BATON_STATE_KEY_PREVIOUS` | the key before the last rotation, still accepted | none |
 
 Of what Lambda and Powertools define, `AWS_LAMBDA_FUNCTION_NAME` (logs, metrics and traces are written where it is set),
-`AWS_LAMBDA_LOG_LEVEL`, `POWERTOOLS_SERVICE_NAME` and `POWERTOOLS_METRICS_NAMESPACE` (default `Baton`) are read, too.
+`AWS_LAMBDA_INITIALIZATION_TYPE`, `AWS_LAMBDA_LOG_LEVEL`, `POWERTOOLS_SERVICE_NAME` and `POWERTOOLS_METRICS_NAMESPACE`
+(default `Baton`) are read, too.
 
 A variable that is empty or blank counts as not set, as templates pass optional parameters on that way.
 """
@@ -57,6 +58,8 @@ class Settings:
     service: str = "baton"
     metrics_namespace: str = "Baton"
     lambda_log_level: str | None = None
+    # Whether Lambda has started the process ahead of its first request, which then waits for no start.
+    provisioned: bool = False
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> "Settings":
@@ -83,6 +86,7 @@ class Settings:
             service=_text(env, "POWERTOOLS_SERVICE_NAME") or _text(env, "AWS_LAMBDA_FUNCTION_NAME") or default.service,
             metrics_namespace=_text(env, "POWERTOOLS_METRICS_NAMESPACE") or default.metrics_namespace,
             lambda_log_level=_text(env, "AWS_LAMBDA_LOG_LEVEL"),
+            provisioned=_text(env, "AWS_LAMBDA_INITIALIZATION_TYPE") == "provisioned-concurrency",
         )
         if settings.default_ttl_ms > settings.max_ttl_ms:
             raise SettingsError(

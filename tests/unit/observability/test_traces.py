@@ -29,6 +29,7 @@ def daemon(monkeypatch: pytest.MonkeyPatch) -> Daemon:
     sdk = importlib.import_module("aws_xray_sdk.core")  # has no types
     launcher = importlib.import_module("aws_xray_sdk.core.lambda_launcher")
     daemon = Daemon()
+    vars(sdk.xray_recorder.emitter)["_socket"].close()  # the SDK opens one when it is imported, and never closes it
     monkeypatch.setenv("LAMBDA_TASK_ROOT", "/var/task")
     monkeypatch.setenv("_X_AMZN_TRACE_ID", TRACE)
     monkeypatch.setattr(Tracer, "_config", dict.fromkeys(vars(Tracer)["_config"]) | {"auto_patch": True})

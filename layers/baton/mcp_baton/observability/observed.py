@@ -28,6 +28,7 @@ class ObservedHandler:
         traces: Takes the spans.
         sampled: Whether X-Ray keeps the present invocation's trace.
         later: Does a piece of work when the answer is on its way.
+        cold_start: Whether the first request waits for the process to start.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class ObservedHandler:
         traces: XRayTraces,
         sampled: Callable[[], bool],
         later: Callable[[Work], None],
+        cold_start: bool = True,
     ) -> None:
         self._handler = handler
         self._collector = collector
@@ -48,7 +50,7 @@ class ObservedHandler:
         self._traces = traces
         self._sampled = sampled
         self._later = later
-        self._cold_start = True
+        self._cold_start = cold_start
 
     def __call__(self, event: Any, context: Any) -> dict[str, Any]:
         """Answer an event as the handler does."""
