@@ -2,7 +2,9 @@
 
 import json
 import urllib.request
+from collections.abc import Iterator
 from functools import cached_property
+from typing import Any
 from urllib.parse import urlsplit
 
 import jwt
@@ -12,6 +14,7 @@ from tokens import UnknownKey
 TIMEOUT_S = 5
 LIFESPAN_S = 600
 COOLDOWN_S = 30
+RSA_ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 
 
 class IssuerKeys:
@@ -37,20 +40,23 @@ class IssuerKeys:
             jwt.InvalidTokenError: the token names none.
             jwt.PyJWKClientError: the keys cannot be had.
         """
-        name = jwt.get_unverified_header(token).get("kid")
+        header = jwt.get_unverified_header(token)
+        name, algorithm = header.get("kid"), header.get("alg")
         if not isinstance(name, str):
             raise jwt.InvalidTokenError("the token names no key")
         self._client.get_signing_keys()
         try:
-            return self._client.get_signing_key(name)
+            found = self._client.get_signing_key(name)
         except jwt.PyJWKClientConnectionError:
             raise
         except jwt.PyJWKClientError as error:
             raise UnknownKey(name) from error
+        same_name = (key for key in self._client.get_signing_keys() if key.key_id == name)
+        return next((key for key in same_name if key.algorithm_name == algorithm), found)
 
     @cached_property
     def _client(self) -> jwt.PyJWKClient:
-        return jwt.PyJWKClient(
+        return _Client(
             self._jwks_url or self._advertised(), lifespan=LIFESPAN_S, timeout=TIMEOUT_S, cooldown_duration=COOLDOWN_S
         )
 
@@ -62,6 +68,26 @@ class IssuerKeys:
         if metadata["issuer"] != self._issuer:
             raise ValueError(f"{url} is the metadata of another issuer: {metadata['issuer']}")
         return trusted(metadata["jwks_uri"])
+
+
+class _Client(jwt.PyJWKClient):
+    """Reads an RSA key that does not say which algorithm it is for as one key for each.
+
+    It need not say (RFC 7517, section 4.4), and many issuers' do not. By itself PyJWT takes such a key to be for RS256.
+    """
+
+    def fetch_data(self) -> Any:
+        """The issuer's keys."""
+        fetched = super().fetch_data()
+        keys = fetched.get("keys")
+        return {**fetched, "keys": [each for key in keys for each in _spelled_out(key)]} if keys else fetched
+
+
+def _spelled_out(key: object) -> Iterator[object]:
+    if isinstance(key, dict) and key.get("kty") == "RSA" and not key.get("alg"):
+        yield from ({**key, "alg": algorithm} for algorithm in RSA_ALGORITHMS)
+    else:
+        yield key
 
 
 def _opener() -> urllib.request.OpenerDirector:

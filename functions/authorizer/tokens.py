@@ -1,4 +1,4 @@
-"""Whether an access token lets its bearer in (RFC 9068 and the MCP specification's authorization section).
+"""Whether an access token lets its bearer in (RFC 9068, RFC 8725 and the MCP specification's authorization section).
 
 Knows nothing of Lambda, HTTP or the environment.
 """
@@ -11,6 +11,9 @@ import jwt
 
 ALGORITHMS = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"})
 """Signatures by a key that only the issuer has. With a shared secret, whoever can check a token could make one."""
+
+KINDS = frozenset({"", "jwt", "at+jwt"})
+"""What a token may say that it is (`typ`). Issuers sign other things for the same audience: logout tokens, proofs."""
 
 LEEWAY_S = 30
 
@@ -99,9 +102,12 @@ class TokenVerifier:
 
     def _decode(self, token: str) -> Mapping[str, Any]:
         algorithms = sorted(self._rules.algorithms)
+        header = jwt.get_unverified_header(token)
         # Before the key is looked up: a token that cannot be right shall not make us ask the issuer for new keys.
-        if jwt.get_unverified_header(token).get("alg") not in algorithms:
+        if header.get("alg") not in algorithms:
             raise jwt.InvalidAlgorithmError("not an allowed algorithm")
+        if str(header.get("typ") or "").lower().removeprefix("application/") not in KINDS:
+            raise jwt.InvalidTokenError("not an access token")
         return jwt.decode(
             token,
             self._find_key(token),

@@ -56,6 +56,29 @@ def test_the_issuers_metadata_says_where_its_keys_are(site: Site, issuer: Issuer
     assert site.asked == [DISCOVERY, "/keys"]
 
 
+@pytest.mark.parametrize("algorithm", ["RS256", "RS512", "PS256", "PS384"])
+def test_a_key_need_not_say_what_it_signs_with(site: Site, issuer: Issuer, algorithm: str) -> None:
+    _, private = issuer.keys["rsa"]
+    site.pages["/keys"] = {"keys": [{name: value for name, value in issuer.jwk("rsa").items() if name != "alg"}]}
+    token = jwt.encode({"sub": "kim"}, private, algorithm=algorithm, headers={"kid": "rsa"})
+
+    assert jwt.decode(token, IssuerKeys(site.url)(token), algorithms=[algorithm]) == {"sub": "kim"}
+
+
+def test_a_key_that_says_what_it_signs_with_signs_with_nothing_else(site: Site, issuer: Issuer) -> None:
+    _, private = issuer.keys["rsa"]
+    token = jwt.encode({"sub": "kim"}, private, algorithm="PS256", headers={"kid": "rsa"})
+
+    with pytest.raises(jwt.InvalidAlgorithmError):
+        jwt.decode(token, IssuerKeys(site.url)(token), algorithms=["PS256", "RS256"])
+
+
+def test_keys_that_are_no_keys_cost_the_others_nothing(site: Site, issuer: Issuer) -> None:
+    site.pages["/keys"]["keys"] = ["rsa", {"kty": "RSA", "kid": "rsa", "n": "?"}, *site.pages["/keys"]["keys"]]
+
+    assert IssuerKeys(site.url)(issuer.sign()).key_id == "rsa"
+
+
 def test_a_configured_place_is_asked_at_once(site: Site, issuer: Issuer) -> None:
     assert IssuerKeys("https://issuer.example.com/", f"{site.url}/keys")(issuer.sign()).key_id == "rsa"
     assert site.asked == ["/keys"]

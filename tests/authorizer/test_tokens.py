@@ -68,6 +68,19 @@ def test_a_token_with_a_wrong_claim_is_refused(issuer: Issuer, claims: dict[str,
     assert refused.value.error == "invalid_token"
 
 
+@pytest.mark.parametrize("kind", ["at+jwt", "AT+JWT", "application/at+jwt", "JWT", "jwt", None])
+def test_a_token_that_says_it_is_for_access_or_nothing_in_particular_is_taken(issuer: Issuer, kind: str | None) -> None:
+    assert verifier(issuer).verify(issuer.sign(headers={"typ": kind}))["sub"] == "kim"
+
+
+@pytest.mark.parametrize("kind", ["logout+jwt", "dpop+jwt", "application/secevent+jwt", "token-introspection+jwt", "x"])
+def test_what_the_issuer_signed_for_something_else_is_no_access_token(issuer: Issuer, kind: str) -> None:
+    with pytest.raises(Refused) as refused:
+        verifier(issuer, frozenset()).verify(issuer.sign(headers={"typ": kind}))
+
+    assert refused.value.error == "invalid_token"
+
+
 @pytest.mark.parametrize(
     "claims", [{"scope": "write"}, {"scope": "reader"}, {"scope": None}, {"scope": 7}, {"scope": ""}]
 )
