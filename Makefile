@@ -8,9 +8,10 @@ UV_VERSION := 0.13.8
 # `command -v uv` would find a pyenv shim that has no uv behind it: only a uv that answers counts.
 UV := $(shell uv --version >/dev/null 2>&1 && echo uv || echo .tools/uv/bin/uv)
 RUN := $(UV) run --frozen
-# A makefile build hears of the processor and of uv through the environment only.
+# A makefile build hears of the processor and of uv through the environment only. Of uv by PATH: make cannot quote a command
+# that is a path with a blank in it.
 ARCHITECTURE ?= arm64
-SAM := SAM_CLI_TELEMETRY=0 ARCHITECTURE=$(ARCHITECTURE) UV=$(if $(filter uv,$(UV)),uv,$(CURDIR)/$(UV)) tests/sam/.venv/bin/sam
+SAM := SAM_CLI_TELEMETRY=0 ARCHITECTURE=$(ARCHITECTURE) PATH="$(CURDIR)/.tools/uv/bin:$$PATH" tests/sam/.venv/bin/sam
 
 .PHONY: help
 help: ## Print this list

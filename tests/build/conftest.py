@@ -24,7 +24,7 @@ type BuildLayer = Callable[..., Path]
 @pytest.fixture(scope="session")
 def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Everything that is deployed, as SAM built it."""
-    folder = tmp_path_factory.mktemp("artifacts")
+    folder = tmp_path_factory.mktemp("all artifacts")
     sam = ROOT / "tests" / "sam" / ".venv" / "bin" / "sam"
     run([sam, "build", "--build-dir", folder], {"ARCHITECTURE": HERE, "SAM_CLI_TELEMETRY": "0"})
     return folder
@@ -33,7 +33,7 @@ def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def build_layer(tmp_path_factory: pytest.TempPathFactory) -> BuildLayer:
     def build(architecture: str, source: Path = ROOT / "layers" / "baton") -> Path:
-        folder = tmp_path_factory.mktemp("layer")
+        folder = tmp_path_factory.mktemp("a layer")
         run(["make", "-C", source, "build-BatonLayer"], {"ARCHITECTURE": architecture, "ARTIFACTS_DIR": str(folder)})
         return folder
 

@@ -1,5 +1,6 @@
 """The layer: for either processor, from locked packages alone, the same bytes every time, and with nothing to spare."""
 
+import shlex
 import shutil
 import struct
 import subprocess
@@ -60,6 +61,20 @@ def test_a_package_that_is_not_the_locked_one_is_refused(build_layer: BuildLayer
 def test_an_unknown_processor_is_refused(build_layer: BuildLayer) -> None:
     with pytest.raises(BuildFailed, match="it is arm64 or x86_64"):
         build_layer("sparc")
+
+
+def test_the_builds_of_a_checkout_with_a_blank_in_its_path_find_the_uv_that_was_brought_there(tmp_path: Path) -> None:
+    checkout = tmp_path / "my projects"
+    checkout.mkdir()
+    shutil.copy(ROOT / "Makefile", checkout)
+
+    command = ["make", "--dry-run", "--no-print-directory", "--old-file=setup-tests", "build", "UV=.tools/uv/bin/uv"]
+    done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=True, timeout=60)
+
+    *_, built = done.stdout.splitlines()
+    words = shlex.split(built)
+    assert f"PATH={checkout}/.tools/uv/bin:$PATH" in words
+    assert words[words.index("build") - 1].endswith("/sam")
 
 
 def test_what_lambda_never_runs_is_left_out(arm64: Path) -> None:
