@@ -25,7 +25,8 @@ class Incoming:
         path: Below the stage and below a custom domain's base path.
         headers: Names in lower case; a repeated header's values joined by `", "`.
         body: `None` when it is not what the event says it is (base64, UTF-8): the client's mistake, not the event's.
-        request_context: The sender's own notes: request id, authorizer, identity. Nothing the client can write.
+        request_context: The sender's own notes: authorizer, identity, request id. Nothing the client can write but the
+            request id, for which API Gateway takes any UUID.
         answer: Makes the handler's return value of a response, as this kind of sender takes it.
     """
 
