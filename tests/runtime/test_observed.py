@@ -201,6 +201,14 @@ def test_a_log_line_is_written_once(watch: Watch) -> None:
     assert len(warned) == 1
 
 
+def test_no_level_writes_credentials_or_values(watch: Watch) -> None:
+    watched = watch(AWS_LAMBDA_LOG_LEVEL="DEBUG", AWS_SESSION_TOKEN="a-session-token")
+    watched.ask("prompts/get", name="sums")
+    assert any("_aws" in line for line in watched.lines())
+    log = watched.function.log.read_text()
+    assert [word for word in ("a-session-token", "_workflow.", "X-Amz-Target") if word in log] == []
+
+
 def test_a_variable_that_powertools_does_not_understand_costs_no_request_and_no_log_line(watch: Watch) -> None:
     watched = watch(BATON_TABLE="", POWERTOOLS_LOG_LEVEL="LOUD")
     for _ in range(2):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aws_lambda_powertools import Logger
 
-from mcp_baton.observability.logs import PowertoolsHandler
+from mcp_baton.observability.logs import PACKAGE, TELLTALES, PowertoolsHandler, install
 
 SERVICES = count(1)
 
@@ -112,3 +112,14 @@ def test_what_powertools_cannot_write_is_written_to_standard_error_and_costs_no_
     said = capsys.readouterr().err
     assert "Unknown level: 'LOUD'" in said
     assert "the table is away" in said
+
+
+def test_what_others_may_say_is_left_to_a_function_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (PACKAGE, *TELLTALES):
+        for member in ("handlers", "propagate", "level"):
+            monkeypatch.setattr(logging.getLogger(name), member, vars(logging.getLogger(name))[member])
+    logging.getLogger("urllib3").setLevel(logging.NOTSET)
+    logging.getLogger("botocore").setLevel(logging.DEBUG)
+    install(logging.NullHandler())
+    assert logging.getLogger("urllib3").level == logging.INFO
+    assert logging.getLogger("botocore").level == logging.DEBUG

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from aws_lambda_powertools import Logger
 
 PACKAGE = "mcp_baton"
+TELLTALES = ("boto3", "botocore", "s3transfer", "urllib3")
+"""Loggers that at DEBUG write whole requests: the role's session token, and every value of a task."""
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +79,14 @@ def _made(service: str) -> "Logger":
 
 
 def install(handler: logging.Handler) -> None:
-    """Let this handler, and no other, write what Baton logs."""
-    logger = logging.getLogger(PACKAGE)
-    logger.handlers = [handler]
-    logger.propagate = False
+    """Let this handler, and no other, write what Baton logs, and nobody what is nobody's to read.
+
+    The telltales say no more than INFO, whatever the least severe level is, unless the function's code chose another.
+    """
+    own = logging.getLogger(PACKAGE)
+    own.handlers = [handler]
+    own.propagate = False
+    for name in TELLTALES:
+        other = logging.getLogger(name)
+        if other.level == logging.NOTSET:
+            other.setLevel(logging.INFO)
