@@ -10,6 +10,7 @@ import pytest
 
 from tests.template.cloudformation import Stack
 from tests.template.conftest import MODES, MakeStack
+from tokens import ALGORITHMS
 
 METADATA = "/.well-known/oauth-protected-resource"
 PLACES = (METADATA, f"{METADATA}/mcp")
@@ -85,6 +86,13 @@ def test_a_list_that_would_name_nobody_is_refused(translation: Any, parameter: s
 
     assert re.fullmatch(pattern, value) is None
     assert re.fullmatch(pattern, "https://a.example.com/mcp,b:read")
+
+
+def test_an_algorithm_that_the_authorizer_would_not_start_with_is_refused(translation: Any) -> None:
+    pattern = translation["Parameters"]["JwtAlgorithms"]["AllowedPattern"]
+
+    assert re.fullmatch(pattern, ",".join(sorted(ALGORITHMS)))
+    assert [name for name in ("HS256", "none", "RS256,HS512", "", "RS256, ES256") if re.fullmatch(pattern, name)] == []
 
 
 def test_a_key_belongs_to_a_plan_for_the_stage(modes: Mapping[str, Stack]) -> None:
