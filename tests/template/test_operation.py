@@ -44,6 +44,33 @@ def test_the_function_may_do_nothing_to_everything(stack: MakeStack) -> None:
     assert [action for statement in rights for action in str(statement["Action"]) if action == "*"] == []
 
 
+def test_roles_beside_the_functions_may_do_what_they_are_for_and_nothing_more(stack: MakeStack) -> None:
+    chosen = stack(Auth="JWT", JwtIssuer="https://issuer.example.com/", JwtAudiences="a")
+    granted = {name: body["Properties"] for name, body in chosen.resources.items() if body["Type"] == "AWS::IAM::Role"}
+
+    assert [str(arn).rpartition("/")[2] for arn in granted["ApiLogsRole"]["ManagedPolicyArns"]] == [
+        "AmazonAPIGatewayPushToCloudWatchLogs"
+    ]
+    for name in ("McpFunctionRole", "AuthorizerFunctionRole"):
+        managed = {str(arn).rpartition("/")[2] for arn in granted[name]["ManagedPolicyArns"]}
+        assert managed == {"AWSLambdaBasicExecutionRole", "AWSXrayWriteOnlyAccess"}, name
+    assert "Policies" not in granted["AuthorizerFunctionRole"]
+    assert {permission["Action"] for permission in chosen.of_type("AWS::Lambda::Permission")} == {
+        "lambda:InvokeFunction"
+    }
+
+
+def test_the_function_is_as_large_and_as_patient_as_the_operator_says(stack: MakeStack) -> None:
+    chosen = function(stack(MemorySize="777", FunctionTimeout="77"))
+
+    assert (chosen["MemorySize"], chosen["Timeout"]) == ("777", "77")
+
+
+def test_the_function_runs_on_arm_and_without_snapshots_unless_told_otherwise(default: Stack) -> None:
+    assert function(default)["Architectures"] == ["arm64"]
+    assert function(default)["SnapStart"] == {"ApplyOn": "None"}
+
+
 def test_the_function_may_invoke_its_alias_alone(default: Stack) -> None:
     [statement] = default.resources["SelfInvokePolicy"]["Properties"]["PolicyDocument"]["Statement"]
 
@@ -55,9 +82,27 @@ def test_asynchronous_work_of_the_alias_is_retried_and_its_failures_are_kept(def
     asynchronous = default.one("AWS::Lambda::EventInvokeConfig")
 
     assert asynchronous["Qualifier"] == "live"
-    assert asynchronous["MaximumRetryAttempts"] == 2
+    assert (asynchronous["MaximumRetryAttempts"], asynchronous["MaximumEventAgeInSeconds"]) == (2, 3600)
     assert asynchronous["DestinationConfig"]["OnFailure"]["Destination"] == {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}
     assert {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]} in [statement["Resource"] for statement in statements(default)]
+
+
+def test_failed_work_is_kept_as_long_as_a_queue_can_and_encrypted(default: Stack) -> None:
+    fortnight_s = 14 * 24 * 3600
+
+    assert default.one("AWS::SQS::Queue") == {"MessageRetentionPeriod": fortnight_s, "SqsManagedSseEnabled": True}
+
+
+def test_what_a_deleted_stack_leaves_is_what_the_docs_say(stack: MakeStack) -> None:
+    resources = stack(Overflow="on").resources
+    kept = {name for name, body in resources.items() if body.get("DeletionPolicy") == "Retain"}
+
+    assert {name for name in kept if resources[name]["Type"] != "AWS::Lambda::Version"} == {
+        "ApiLogsAccount",
+        "ApiLogsRole",
+        "OverflowBucket",
+    }
+    assert resources["TaskTable"]["UpdateReplacePolicy"] == "Retain"
 
 
 def test_the_table_is_what_the_store_writes_to(default: Stack) -> None:
@@ -79,7 +124,9 @@ def test_the_bucket_is_there_when_asked_for_private_and_emptied(stack: MakeStack
     bucket = stack(Overflow="on").one("AWS::S3::Bucket")
 
     assert stack(Overflow="off").of_type("AWS::S3::Bucket") == []
-    assert set(bucket["PublicAccessBlockConfiguration"].values()) == {True}
+    assert bucket["PublicAccessBlockConfiguration"] == dict.fromkeys(
+        ["BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets"], True
+    )
     assert bucket["BucketEncryption"]
     assert [rule["ExpirationInDays"] for rule in bucket["LifecycleConfiguration"]["Rules"]] == [2]
 
@@ -100,11 +147,18 @@ def test_the_key_that_signs_request_states_is_a_secret_made_for_the_stack(defaul
 
 
 def test_logs_do_not_stay_for_ever(stack: MakeStack) -> None:
-    chosen = stack(LogRetentionDays="7")
+    chosen = stack(LogRetentionDays="7", Auth="JWT", JwtIssuer="https://issuer.example.com/", JwtAudiences="a")
 
-    assert len(chosen.of_type("AWS::Logs::LogGroup")) == 3
-    assert {group["RetentionInDays"] for group in chosen.of_type("AWS::Logs::LogGroup")} == {"7"}
-    assert function(chosen)["LoggingConfig"]["LogGroup"] == {"Ref": "McpLogGroup"}
+    assert len(chosen.of_type("AWS::Logs::LogGroup")) == 4
+    assert {group.get("RetentionInDays") for group in chosen.of_type("AWS::Logs::LogGroup")} == {"7"}
+    for name, group in (("McpFunction", "McpLogGroup"), ("AuthorizerFunction", "AuthorizerLogGroup")):
+        assert chosen.resources[name]["Properties"]["LoggingConfig"]["LogGroup"] == {"Ref": group}
+
+
+def test_lambda_knows_the_levels_of_log_lines_and_holds_back_what_the_operator_does_not_want(stack: MakeStack) -> None:
+    logging = function(stack(LogLevel="ERROR"))["LoggingConfig"]
+
+    assert (logging["LogFormat"], logging["ApplicationLogLevel"]) == ("JSON", "ERROR")
 
 
 def test_api_gateway_finds_a_group_for_its_errors_instead_of_making_one_that_keeps_them(stack: MakeStack) -> None:
@@ -153,6 +207,7 @@ def test_calls_are_throttled_measured_and_traced(stack: MakeStack) -> None:
     assert (setting["HttpMethod"], setting["ResourcePath"]) == ("*", "/*")
     assert (setting["ThrottlingRateLimit"], setting["ThrottlingBurstLimit"]) == ("7", "9")
     assert setting["MetricsEnabled"] is True
+    assert setting["DataTraceEnabled"] is False  # it would log every request and answer whole
     assert stage["TracingEnabled"] is True
     assert function(chosen)["TracingConfig"] == {"Mode": "Active"}
 
@@ -170,6 +225,29 @@ def test_there_is_an_alarm_for_everything_that_needs_somebody(default: Stack) ->
         ("Baton", "InternalErrors"),
     }
     assert [alarm.get("ExtendedStatistic") for alarm in alarms if alarm["MetricName"] == "Duration"] == ["p99"]
+
+
+def test_every_alarm_looks_at_this_stack_rings_above_its_threshold_and_is_quiet_without_traffic(
+    stack: MakeStack,
+) -> None:
+    alarms = stack(Auth="JWT", JwtIssuer="https://issuer.example.com/", JwtAudiences="a").of_type(
+        "AWS::CloudWatch::Alarm"
+    )
+    looked_at = {
+        (alarm["MetricName"], dimension["Name"], str(dimension["Value"]))
+        for alarm in alarms
+        if alarm["Namespace"] != "Baton"
+        for dimension in alarm["Dimensions"]
+    }
+
+    # By its name alone, a function's metrics are those of all its versions and aliases.
+    called = [("Errors", "McpFunction"), ("Throttles", "McpFunction"), ("Duration", "McpFunction")]
+    assert looked_at == {
+        *((metric, "FunctionName", str({"Ref": name})) for metric, name in [*called, ("Errors", "AuthorizerFunction")]),
+        ("ApproximateNumberOfMessagesVisible", "QueueName", str({"Fn::GetAtt": ["DeadLetterQueue", "QueueName"]})),
+    }
+    assert {alarm["ComparisonOperator"].partition("Than")[0] for alarm in alarms} == {"Greater"}
+    assert {alarm["TreatMissingData"] for alarm in alarms} == {"notBreaching"}
 
 
 def test_a_client_that_listens_as_long_as_it_may_is_no_alarm(default: Stack) -> None:
