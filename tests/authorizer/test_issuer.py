@@ -117,6 +117,25 @@ def test_metadata_of_another_issuer_is_not_believed(site: Site, issuer: Issuer) 
         IssuerKeys(site.url)(issuer.sign())
 
 
+def test_keys_are_not_fetched_over_what_anybody_can_write_to(site: Site, issuer: Issuer) -> None:
+    site.pages[DISCOVERY]["jwks_uri"] = "http://issuer.example.com/keys"
+
+    with pytest.raises(ValueError, match="https"):
+        IssuerKeys(site.url)(issuer.sign())
+
+
+def test_a_key_that_the_issuer_withdraws_is_good_for_ten_minutes_at_most(
+    site: Site, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("issuer.LIFESPAN_S", 1e-9)
+    keys = IssuerKeys(site.url)
+    keys(issuer.sign())
+    site.pages["/keys"]["keys"] = [issuer.jwk("curve")]
+
+    with pytest.raises(UnknownKey):
+        keys(issuer.sign())
+
+
 def test_metadata_that_is_not_there_is_an_error_of_its_own(site: Site, issuer: Issuer) -> None:
     del site.pages[DISCOVERY]
 

@@ -2,6 +2,7 @@
 
 import base64
 import hmac
+import json
 import time
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from tests.authorizer.conftest import AUDIENCE, ISSUER, Issuer
-from tokens import Refused, Rules, TokenVerifier
+from tokens import Refused, Rules, TokenVerifier, UnknownKey
 
 
 def verifier(issuer: Issuer, scopes: frozenset[str] = frozenset({"read", "admin"})) -> TokenVerifier:
@@ -108,6 +109,21 @@ def test_a_token_of_an_unknown_key_is_refused(issuer: Issuer) -> None:
 def test_an_algorithm_that_is_not_allowed_is_refused_though_the_key_is_the_issuers(issuer: Issuer) -> None:
     with pytest.raises(Refused):
         verifier(issuer).verify(issuer.sign("big"))
+
+
+@pytest.mark.parametrize("header", [{"alg": "none"}, {"alg": "HS256"}, {"alg": "RS512"}, {"typ": "logout+jwt"}])
+def test_a_token_that_cannot_be_right_makes_nobody_look_for_its_key(issuer: Issuer, header: dict[str, str]) -> None:
+    looked: list[str] = []
+    _, claims, signature = issuer.sign().split(".")
+    head = encoded(json.dumps({"alg": "RS256", "kid": "made up"} | header).encode())
+
+    def find(token: str) -> jwt.PyJWK:
+        looked.append(token)
+        raise UnknownKey(token)
+
+    with pytest.raises(Refused):
+        TokenVerifier(Rules(ISSUER, frozenset({AUDIENCE})), find).verify(f"{head}.{claims}.{signature}")
+    assert looked == []
 
 
 def test_a_token_whose_secret_is_the_public_key_is_refused(issuer: Issuer) -> None:

@@ -183,8 +183,11 @@ def test_what_a_tool_logs_with_powertools_can_be_found_by_the_same_id(watch: Wat
     watched = watch()
     watched.ask("prompts/get", "gateway-1", name="sum")
     watched.call("say", "gateway-2", text="hello")
-    [logged] = [line for line in watched.lines() if line.get("message") == "hello"]
-    assert (logged["correlation_id"], logged["cold_start"]) == ("gateway-2", False)
+    watched.call("say", "gateway-3", text="goodbye")
+    logged = {line["message"]: line for line in watched.lines() if "message" in line}
+    assert (logged["hello"]["correlation_id"], logged["hello"]["cold_start"]) == ("gateway-2", False)
+    assert logged["goodbye"]["correlation_id"] == "gateway-3"
+    assert logged["goodbye"]["function_request_id"] != logged["hello"]["function_request_id"]
 
 
 @pytest.mark.parametrize(("initialization", "cold"), [("on-demand", True), ("provisioned-concurrency", False)])

@@ -58,13 +58,13 @@ class RuntimeConnection:
         """The status that answers the request. The connection is kept only if it can take another.
 
         Raises:
-            ClientGone: the connection ended before an answer came.
+            ClientGone: the connection ended before an answer came, or what came is none.
         """
         if self._socket is None:
             raise ClientGone("the Runtime API closed the connection")
         try:
             status, reusable = _read_reply(self._socket)
-        except OSError as error:
+        except (OSError, ValueError, IndexError) as error:
             self.drop()
             raise ClientGone(f"the Runtime API did not acknowledge the answer: {error}") from error
         if not reusable:
