@@ -55,9 +55,12 @@ test: setup-tests ## Run the tests (ARGS="-k continuation")
 # These two run the built function in containers. Without Docker they say how to get it, and stop.
 IN_CONTAINERS := tests/deployed/.venv/bin/python -m pytest -c tests/deployed/pyproject.toml
 
-.PHONY: containers
-containers: setup-tests
+.PHONY: setup-containers
+setup-containers: setup-tests
 	$(UV) sync --project tests/deployed --frozen
+
+.PHONY: containers
+containers: setup-containers
 	@tests/deployed/.venv/bin/python -m tests.deployed.machine
 
 .PHONY: test-deployed
