@@ -58,6 +58,7 @@ IN_CONTAINERS := tests/deployed/.venv/bin/python -m pytest -c tests/deployed/pyp
 .PHONY: setup-containers
 setup-containers: setup-tests
 	$(UV) sync --project tests/deployed --frozen
+	$(UV) sync --project tests/deployed/first_sdk --frozen
 
 .PHONY: containers
 containers: setup-containers
@@ -92,6 +93,7 @@ lock: $(filter .tools/%,$(UV)) ## Lock newer versions of what the project depend
 	$(UV) lock --upgrade --project tests/ministack
 	$(UV) lock --upgrade --project tests/sam
 	$(UV) lock --upgrade --project tests/deployed
+	$(UV) lock --upgrade --project tests/deployed/first_sdk
 	$(EXPORT_LAYER) >layers/baton/requirements.txt
 	$(EXPORT_AUTHORIZER) >functions/authorizer/requirements.txt
 

@@ -1,5 +1,6 @@
 """The sample's whole conversation with the deployed function, through the API's URL, each way of saying who calls."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +9,8 @@ import anyio
 import pytest
 from mcp import MCPError
 
-from tests.deployed.conversation import ask, talking, whole_conversation
+from tests.deployed.callers import Caller, SigningCaller
+from tests.deployed.conversation import PAUSED_AT, Era, ask, first_sdk, statuses, talking, whole_conversation
 from tests.deployed.deployment import Stack, Twin
 from tests.deployed.issuer import Issuer
 
@@ -21,33 +23,39 @@ SCOPE = "aws.cognito.signin.user.admin"
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A deployed endpoint, and two of its owners.
+    """A deployed endpoint, and who calls it.
 
     Attributes:
-        url: The endpoint.
-        kim: The headers of one owner's requests.
-        mallory: Another's.
-        nobody: Headers that nobody may call with.
+        kim: One owner.
+        mallory: Another.
+        nobody: One who claims to be somebody, in vain.
+        refusal: The HTTP status that `nobody` gets.
+        owner: Who `kim` is to the authorizer, and so the owner of kim's tasks.
+        stack: The endpoint's.
     """
 
-    url: str
-    kim: dict[str, str]
-    mallory: dict[str, str]
-    nobody: dict[str, str]
+    kim: Caller
+    mallory: Caller
+    nobody: Caller
+    refusal: int
+    owner: str
+    stack: Stack
 
 
 def by_api_key(twin: Twin, build: Path, request: pytest.FixtureRequest) -> Access:
     stack: Stack = request.getfixturevalue("stack")
-    kim, mallory = request.getfixturevalue("keys")
-    return access(stack, "x-api-key", kim, mallory, "forged")
+    callers = [stack.caller(x_api_key=key) for key in (*request.getfixturevalue("keys"), "forged")]
+    [key] = stack.resources("AWS::ApiGateway::ApiKey").values()
+    return Access(*callers, 403, key, stack)
 
 
 def by_jwt(twin: Twin, build: Path, request: pytest.FixtureRequest) -> Access:
     issuer: Issuer = request.getfixturevalue("issuer")
     audience = f"{PUBLIC_URL}/mcp"
     stack = twin.deploy(build, "jwt", Auth="JWT", JwtIssuer=issuer.url, JwtAudiences=audience, PublicUrl=PUBLIC_URL)
-    kim, mallory = (f"Bearer {issuer.sign(subject, aud=audience)}" for subject in ("kim", "mallory"))
-    return access(stack, "Authorization", kim, mallory, f"Bearer {issuer.sign('kim', aud='https://other.example.com')}")
+    tokens = [issuer.sign(subject, aud=audience) for subject in ("kim", "mallory")]
+    callers = bearers(stack, *tokens, issuer.sign("kim", aud="https://other.example.com"))
+    return Access(*callers, 401, "kim", stack)
 
 
 def by_cognito(twin: Twin, build: Path, request: pytest.FixtureRequest) -> Access:
@@ -65,43 +73,95 @@ def by_cognito(twin: Twin, build: Path, request: pytest.FixtureRequest) -> Acces
             AuthFlow="USER_PASSWORD_AUTH",
             AuthParameters={"USERNAME": user, "PASSWORD": PASSWORD},
         )
-        return f"Bearer {answer['AuthenticationResult']['AccessToken']}"
+        issued: str = answer["AuthenticationResult"]["AccessToken"]
+        return issued
 
     stack = twin.deploy(
         build, "cognito", Auth="COGNITO", CognitoUserPoolArn=pool["Arn"], RequiredScopes=SCOPE, PublicUrl=PUBLIC_URL
     )
     kim = token("kim")
-    return access(stack, "Authorization", kim, token("mallory"), kim[:-8] + "AAAAAAAA")
+    callers = bearers(stack, kim, token("mallory"), kim[:-8] + "AAAAAAAA")
+    return Access(*callers, 401, cognito.get_user(AccessToken=kim)["Username"], stack)
 
 
-def access(stack: Stack, header: str, kim: str, mallory: str, nobody: str) -> Access:
-    return Access(stack.endpoint, *({**stack.headers, header: value} for value in (kim, mallory, nobody)))
+def by_iam(twin: Twin, build: Path, request: pytest.FixtureRequest) -> Access:
+    stack = twin.deploy(build, "iam", Auth="IAM")
+    iam = twin.client("iam")
+    invoke = {"Effect": "Allow", "Action": "execute-api:Invoke", "Resource": "*"}
+
+    def user(name: str) -> tuple[str, str]:
+        iam.create_user(UserName=name)
+        policy = json.dumps({"Version": "2012-10-17", "Statement": [invoke]})
+        iam.put_user_policy(UserName=name, PolicyName="call", PolicyDocument=policy)
+        key = iam.create_access_key(UserName=name)["AccessKey"]
+        return key["AccessKeyId"], key["SecretAccessKey"]
+
+    kim, mallory = user("kim"), user("mallory")
+    callers = [SigningCaller(stack.host, *credentials) for credentials in (kim, mallory, (kim[0], mallory[1]))]
+    return Access(*callers, 403, iam.get_user(UserName="kim")["User"]["Arn"], stack)
 
 
-@pytest.fixture(scope="module", params=[by_api_key, by_jwt, by_cognito])
+def bearers(stack: Stack, *tokens: str) -> list[Caller]:
+    return [stack.caller(Authorization=f"Bearer {token}") for token in tokens]
+
+
+@pytest.fixture(scope="module", params=[by_api_key, by_jwt, by_cognito, by_iam], ids=lambda way: way.__name__)
 def deployed(request: pytest.FixtureRequest, twin: Twin, build: Path) -> Access:
     deploy: Callable[[Twin, Path, pytest.FixtureRequest], Access] = request.param
     return deploy(twin, build, request)
 
 
-def test_an_owner_holds_the_whole_conversation_and_another_cannot_tell_its_task_from_none(deployed: Access) -> None:
-    async def ask() -> list[tuple[int, str]]:
-        task_id = await whole_conversation(deployed.url, deployed.kim)
+@pytest.mark.parametrize("era", ["2025", "2026"])
+def test_an_owner_holds_the_whole_conversation_and_another_cannot_tell_its_task_from_none(
+    deployed: Access, era: Era
+) -> None:
+    async def converse() -> list[tuple[int, str]]:
+        task_id = await whole_conversation(deployed.stack.endpoint, deployed.kim, era)
         refusals = []
-        async with talking(deployed.url, deployed.mallory) as talk:
+        async with talking(deployed.stack.endpoint, deployed.mallory, era) as talk:
             for asked in (task_id, task_id[:-1] + ("0" if task_id[-1] != "0" else "1")):
                 with pytest.raises(MCPError) as caught:
                     await talk.task("get", asked)
                 refusals.append((caught.value.error.code, caught.value.error.message))
-            assert (await talk.task("list", ""))["tasks"] == []
         return refusals
 
-    foreign, missing = anyio.run(ask)
+    foreign, missing = anyio.run(converse)
     assert foreign == missing
     assert foreign[0] == INVALID_PARAMS
 
 
+def test_tasks_belong_to_whom_the_authorizer_names(deployed: Access) -> None:
+    table = deployed.stack.outputs["TaskTableName"]
+    items = deployed.stack.twin.client("dynamodb").scan(TableName=table, ProjectionExpression="pk")["Items"]
+    assert {item["pk"]["S"] for item in items} == {f"OWNER#{deployed.owner}"}
+
+
+def test_an_owner_lists_tasks_of_their_own_alone(deployed: Access) -> None:
+    async def listed(caller: Caller) -> list[str]:
+        async with talking(deployed.stack.endpoint, caller) as talk:
+            return [task["taskId"] for task in (await talk.task("list", ""))["tasks"]]
+
+    assert anyio.run(listed, deployed.kim)
+    assert anyio.run(listed, deployed.mallory) == []
+
+
 def test_a_forged_identity_gets_nowhere(deployed: Access) -> None:
-    answer = ask(deployed.url, deployed.nobody)
-    assert answer.status == (403 if "x-api-key" in deployed.nobody else 401)
+    answer = ask(deployed.stack.endpoint, deployed.nobody)
+    assert answer.status == deployed.refusal
     assert "tools" not in answer.body
+
+
+def test_the_official_sdks_first_client_holds_the_whole_conversation(stack: Stack, keys: tuple[str, str]) -> None:
+    seen = first_sdk(stack.endpoint, stack.caller(x_api_key=keys[0]))
+
+    assert seen["revision"] == "2025-11-25"
+    assert {"fetch_order", "issue_refund", "send_message"} <= set(seen["tools"])
+    assert {"refund_order", "monthly_report"} <= set(seen["prompts"])
+    paused, continued, resumed = seen["paused"], seen["continued"], seen["resumed"]
+    assert paused["progress"] == ["Step 1/4: fetch", "Step 2/4: policy", "Step 3/4: refund"]
+    assert statuses(paused["meta"]) == PAUSED_AT
+    assert '1. Call issue_refund with {"order_id": "A-17"}' in paused["handoff"]
+    assert (continued["value"]["refund_id"], continued["meta"]["recorded"]) == ("R-A-17", True)
+    assert (resumed["meta"]["task_status"], resumed["progress"]) == ("completed", ["Step 4/4: notify"])
+    assert (seen["task"], seen["by_hand"]) == ("completed", {"status": "completed", "result": {"by": "hand"}})
+    assert seen["tasks"]
