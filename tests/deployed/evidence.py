@@ -7,7 +7,7 @@ from pathlib import Path
 import docker
 from docker.errors import DockerException
 
-LINES = 150
+LINES = 80
 LAMBDA = {"label": "ministack=lambda"}
 
 

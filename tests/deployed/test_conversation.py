@@ -10,7 +10,16 @@ import pytest
 from mcp import MCPError
 
 from tests.deployed.callers import Caller, SigningCaller
-from tests.deployed.conversation import PAUSED_AT, Era, ask, first_sdk, statuses, talking, whole_conversation
+from tests.deployed.conversation import (
+    PAUSED_AT,
+    Era,
+    ask,
+    first_sdk,
+    paused_refund,
+    statuses,
+    talking,
+    whole_conversation,
+)
 from tests.deployed.deployment import Stack, Twin
 from tests.deployed.issuer import Issuer
 
@@ -81,7 +90,8 @@ def by_cognito(twin: Twin, build: Path, request: pytest.FixtureRequest) -> Acces
     )
     kim = token("kim")
     callers = bearers(stack, kim, token("mallory"), kim[:-8] + "AAAAAAAA")
-    return Access(*callers, 401, cognito.get_user(AccessToken=kim)["Username"], stack)
+    [subject] = (one["Value"] for one in cognito.get_user(AccessToken=kim)["UserAttributes"] if one["Name"] == "sub")
+    return Access(*callers, 401, subject, stack)
 
 
 def by_iam(twin: Twin, build: Path, request: pytest.FixtureRequest) -> Access:
@@ -130,10 +140,15 @@ def test_an_owner_holds_the_whole_conversation_and_another_cannot_tell_its_task_
     assert foreign[0] == INVALID_PARAMS
 
 
-def test_tasks_belong_to_whom_the_authorizer_names(deployed: Access) -> None:
+def test_a_task_belongs_to_whom_the_authorizer_names(deployed: Access) -> None:
+    async def paused() -> str:
+        async with talking(deployed.stack.endpoint, deployed.kim) as talk:
+            return await paused_refund(talk)
+
+    task_id = anyio.run(paused)
+    key = {"pk": {"S": f"OWNER#{deployed.owner}"}, "sk": {"S": f"TASK#{task_id}"}}
     table = deployed.stack.outputs["TaskTableName"]
-    items = deployed.stack.twin.client("dynamodb").scan(TableName=table, ProjectionExpression="pk")["Items"]
-    assert {item["pk"]["S"] for item in items} == {f"OWNER#{deployed.owner}"}
+    assert "Item" in deployed.stack.twin.client("dynamodb").get_item(TableName=table, Key=key)
 
 
 def test_an_owner_lists_tasks_of_their_own_alone(deployed: Access) -> None:

@@ -19,7 +19,8 @@ ASKING = Path(__file__).with_name("asking.py")
 def asking(twin: Twin, build: Path, tmp_path_factory: pytest.TempPathFactory) -> Stack:
     """The template, with a function that asks."""
     changed = tmp_path_factory.mktemp("asking") / "build"
-    shutil.copytree(build, changed, symlinks=True)
+    # What the build compiled would be run in the place of a source that changed since.
+    shutil.copytree(build, changed, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ASKING, changed / "McpFunction" / "app.py")
     return twin.deploy(changed, "asking")
 

@@ -91,17 +91,19 @@ def teach_tables() -> None:
     """Have CloudFormation give a table the settings that MiniStack's own API gives it."""
     handlers = provisioners._RESOURCE_HANDLERS["AWS::DynamoDB::Table"]
     create = handlers["create"]
+    settings = {
+        "TimeToLiveSpecification": dynamodb._update_ttl,
+        "PointInTimeRecoverySpecification": dynamodb._update_continuous_backups,
+    }
 
     def create_with_settings(logical_id: str, properties: dict[str, Any], stack: str) -> tuple[str, dict[str, Any]]:
         name, attributes = create(logical_id, properties, stack)
-        calls = {
-            "TimeToLiveSpecification": dynamodb._update_ttl,
-            "PointInTimeRecoverySpecification": dynamodb._update_continuous_backups,
-            "SSESpecification": dynamodb._update_table,
-        }
-        for property_name, call in calls.items():
-            if property_name in properties:
-                call({"TableName": name, property_name: properties[property_name]})
+        # The API has another word than the template for whether a table is encrypted.
+        encryption = {"Enabled": properties.get("SSESpecification", {}).get("SSEEnabled", False)}
+        dynamodb._update_table({"TableName": name, "SSESpecification": encryption})
+        for setting, update in settings.items():
+            if setting in properties:
+                update({"TableName": name, setting: properties[setting]})
         return name, attributes
 
     handlers["create"] = create_with_settings
