@@ -1,11 +1,12 @@
-"""A function of the tests' own: asks its client, and says which container it runs in. Deployed in the sample's place."""
+"""A function that asks its client, and says which container it runs in. Deployed in the place of the sample's."""
 
 import os
+from typing import Any
 
 from mcp_baton import Context, Server
 from mcp_baton.aws import handler
 
-FORM = {"type": "object", "properties": {"name": {"type": "string"}}}
+FORM: Any = {"type": "object", "properties": {"name": {"type": "string"}}}
 
 server = Server("asking")
 

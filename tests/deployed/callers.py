@@ -1,7 +1,8 @@
 """Who calls: what a request needs beside its message to get to an API as somebody."""
 
-from collections.abc import Generator, Mapping
-from typing import override
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
 
 import httpx2
 from botocore.auth import SigV4Auth
@@ -11,48 +12,47 @@ from botocore.credentials import Credentials
 from tests.deployed.machine import REGION
 
 
-class Caller(httpx2.Auth):
+class Caller(Protocol):
+    """Makes a request one of its own, as httpx's `auth` does."""
+
+    def __call__(self, request: httpx2.Request) -> httpx2.Request:
+        """The request, told who sends it."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderCaller:
     """A caller who says who they are in headers, or says nothing.
 
-    Args:
-        host: The API's host name, by which the twin finds it; none where the address says it already.
-        headers: Who the caller is.
+    Attributes:
+        headers: What they say. With `Host`, by which the twin finds the API, where the address does not say it.
     """
 
-    def __init__(self, host: str | None = None, headers: Mapping[str, str] | None = None) -> None:
-        self.host = host
-        self.headers = headers or {}
+    headers: Mapping[str, str] = field(default_factory=dict)
 
-    @override
-    def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response]:
-        """Add the headers."""
-        if self.host is not None:
-            request.headers["Host"] = self.host
+    def __call__(self, request: httpx2.Request) -> httpx2.Request:
+        """The request with the headers."""
         request.headers.update(self.headers)
-        yield request
+        return request
 
 
-class SigningCaller(Caller):
+@dataclass(frozen=True, slots=True)
+class SigningCaller:
     """A caller with an AWS identity, who signs each request with Signature Version 4.
 
-    Args:
+    Attributes:
         host: The API's host name.
         key: The identity's access key.
         secret: Its secret.
     """
 
-    requires_request_body = True
+    host: str
+    key: str
+    secret: str = field(repr=False)
 
-    def __init__(self, host: str, key: str, secret: str) -> None:
-        super().__init__(host)
-        self._signer = SigV4Auth(Credentials(key, secret), "execute-api", REGION)
-
-    @override
-    def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response]:
-        """Sign, the body included."""
-        # The signature is for the host that the request is sent to by name, not for the twin's address.
-        url = str(request.url.copy_with(netloc=str(self.host).encode()))
-        signed = AWSRequest(request.method, url, headers={"Host": str(self.host)}, data=request.content)
-        self._signer.add_auth(signed)
+    def __call__(self, request: httpx2.Request) -> httpx2.Request:
+        """The request, signed, its body included, for the host that it names: not for the twin's address."""
+        url = str(request.url.copy_with(netloc=self.host.encode()))
+        signed = AWSRequest(request.method, url, headers={"Host": self.host}, data=request.content)
+        SigV4Auth(Credentials(self.key, self.secret), "execute-api", REGION).add_auth(signed)
         request.headers.update(dict(signed.headers.items()))
-        yield request
+        return request

@@ -1,4 +1,4 @@
-"""The sample application's conversation, held with the official MCP client in both eras; and single requests without one."""
+"""The sample application's conversation, held with the official MCP clients; and single requests without one."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitRequestParams, ElicitResult, ProgressNotification, Request, RequestParams
 from pydantic import ConfigDict, TypeAdapter
 
-from tests.deployed.callers import Caller
+from tests.deployed.callers import Caller, HeaderCaller
 
 TIMEOUT_S = 120
 """More than any cold start takes; it only keeps a failing test from waiting forever."""
@@ -80,7 +80,7 @@ class Talk:
 
     async def task(self, method: str, task_id: str, **params: Any) -> dict[str, Any]:
         """Ask for a task: `get`, `cancel`, `result`, `list`."""
-        request = TaskRequest(method=f"tasks/{method}", params=TaskParams(taskId=task_id, **params))
+        request = TaskRequest(method=f"tasks/{method}", params=TaskParams.model_validate({"taskId": task_id, **params}))
         result: dict[str, Any] = await self.client.session.send_request(request, RESULT)
         return result
 
@@ -156,11 +156,10 @@ async def paused_refund(talk: Talk) -> str:
     return task_id
 
 
-def first_sdk(url: str, caller: Caller) -> dict[str, Any]:
-    """What the official SDK's first client sees of the same conversation. It finds the API by its headers, too."""
-    headers = {**caller.headers, **({} if caller.host is None else {"Host": caller.host})}
+def first_sdk(url: str, caller: HeaderCaller) -> dict[str, Any]:
+    """What the official SDK's first client sees of the same conversation."""
     done = subprocess.run(
-        [FIRST_SDK / ".venv/bin/python", FIRST_SDK / "conversation.py", url, json.dumps(headers)],
+        [FIRST_SDK / ".venv/bin/python", FIRST_SDK / "conversation.py", url, json.dumps(dict(caller.headers))],
         capture_output=True,
         text=True,
         check=False,

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import boto3
 import httpx2
 
-from tests.deployed.callers import Caller
+from tests.deployed.callers import HeaderCaller
 from tests.deployed.machine import CREDENTIALS, REGION, ROOT, SAM_ENVIRONMENT, architecture, environment, free_port
 
 SAM = SAM_ENVIRONMENT / "bin" / "sam"
@@ -95,9 +95,9 @@ class Stack:
         value: str = self.twin.client("apigateway").get_api_key(apiKey=key, includeValue=True)["value"]
         return value
 
-    def caller(self, **headers: str) -> Caller:
+    def caller(self, **headers: str) -> HeaderCaller:
         """Somebody who calls with these headers, an underscore for each hyphen."""
-        return Caller(self.host, {name.replace("_", "-"): value for name, value in headers.items()})
+        return HeaderCaller({"Host": self.host, **{name.replace("_", "-"): value for name, value in headers.items()}})
 
     def resources(self, kind: str) -> dict[str, str]:
         """The physical ids of the stack's resources of this kind, by logical id."""

@@ -35,36 +35,41 @@ class Access:
     """A deployed endpoint, and who calls it.
 
     Attributes:
+        stack: The endpoint's.
+        owner: Who `kim` is to the authorizer, and so the owner of kim's tasks.
         kim: One owner.
         mallory: Another.
-        nobody: One who claims to be somebody, in vain.
-        refusal: The HTTP status that `nobody` gets.
-        owner: Who `kim` is to the authorizer, and so the owner of kim's tasks.
-        stack: The endpoint's.
+        strangers: Those who may not call, whoever they claim to be.
+        refusal: The HTTP status that they get.
+        guard: How API Gateway asks who calls: a method's `authorizationType` and `apiKeyRequired`.
     """
 
+    stack: Stack
+    owner: str
     kim: Caller
     mallory: Caller
-    nobody: Caller
+    strangers: tuple[Caller, ...]
     refusal: int
-    owner: str
-    stack: Stack
+    guard: tuple[str, bool]
 
 
 def by_api_key(twin: Twin, build: Path, request: pytest.FixtureRequest) -> Access:
     stack: Stack = request.getfixturevalue("stack")
-    callers = [stack.caller(x_api_key=key) for key in (*request.getfixturevalue("keys"), "forged")]
-    [key] = stack.resources("AWS::ApiGateway::ApiKey").values()
-    return Access(*callers, 403, key, stack)
+    kim, mallory = request.getfixturevalue("keys")
+    [key_id] = stack.resources("AWS::ApiGateway::ApiKey").values()
+    strangers = stack.caller(x_api_key="forged"), stack.caller()
+    callers = stack.caller(x_api_key=kim), stack.caller(x_api_key=mallory)
+    return Access(stack, key_id, *callers, strangers, 403, ("NONE", True))
 
 
 def by_jwt(twin: Twin, build: Path, request: pytest.FixtureRequest) -> Access:
     issuer: Issuer = request.getfixturevalue("issuer")
     audience = f"{PUBLIC_URL}/mcp"
     stack = twin.deploy(build, "jwt", Auth="JWT", JwtIssuer=issuer.url, JwtAudiences=audience, PublicUrl=PUBLIC_URL)
-    tokens = [issuer.sign(subject, aud=audience) for subject in ("kim", "mallory")]
-    callers = bearers(stack, *tokens, issuer.sign("kim", aud="https://other.example.com"))
-    return Access(*callers, 401, "kim", stack)
+    good = [issuer.sign(subject, aud=audience) for subject in ("kim", "mallory")]
+    bad = [issuer.sign("kim", aud="https://other.example.com"), issuer.sign("kim", aud=audience, exp=1)]
+    kim, mallory, *strangers = (bearer(stack, token) for token in good + bad)
+    return Access(stack, "kim", kim, mallory, (*strangers, stack.caller()), 401, ("CUSTOM", False))
 
 
 def by_cognito(twin: Twin, build: Path, request: pytest.FixtureRequest) -> Access:
@@ -88,31 +93,39 @@ def by_cognito(twin: Twin, build: Path, request: pytest.FixtureRequest) -> Acces
     stack = twin.deploy(
         build, "cognito", Auth="COGNITO", CognitoUserPoolArn=pool["Arn"], RequiredScopes=SCOPE, PublicUrl=PUBLIC_URL
     )
-    kim = token("kim")
-    callers = bearers(stack, kim, token("mallory"), kim[:-8] + "AAAAAAAA")
-    [subject] = (one["Value"] for one in cognito.get_user(AccessToken=kim)["UserAttributes"] if one["Name"] == "sub")
-    return Access(*callers, 401, subject, stack)
+    issued = token("kim")
+    [owner] = (one["Value"] for one in cognito.get_user(AccessToken=issued)["UserAttributes"] if one["Name"] == "sub")
+    kim, mallory, forger = (bearer(stack, made) for made in (issued, token("mallory"), issued[:-8] + "AAAAAAAA"))
+    return Access(stack, owner, kim, mallory, (forger, stack.caller()), 401, ("COGNITO_USER_POOLS", False))
 
 
 def by_iam(twin: Twin, build: Path, request: pytest.FixtureRequest) -> Access:
     stack = twin.deploy(build, "iam", Auth="IAM")
     iam = twin.client("iam")
-    invoke = {"Effect": "Allow", "Action": "execute-api:Invoke", "Resource": "*"}
 
-    def user(name: str) -> tuple[str, str]:
+    def user(name: str, effect: str = "Allow") -> tuple[str, str]:
         iam.create_user(UserName=name)
+        invoke = {"Effect": effect, "Action": "execute-api:Invoke", "Resource": "*"}
         policy = json.dumps({"Version": "2012-10-17", "Statement": [invoke]})
         iam.put_user_policy(UserName=name, PolicyName="call", PolicyDocument=policy)
         key = iam.create_access_key(UserName=name)["AccessKey"]
         return key["AccessKeyId"], key["SecretAccessKey"]
 
-    kim, mallory = user("kim"), user("mallory")
-    callers = [SigningCaller(stack.host, *credentials) for credentials in (kim, mallory, (kim[0], mallory[1]))]
-    return Access(*callers, 403, iam.get_user(UserName="kim")["User"]["Arn"], stack)
+    kim, mallory, denied = user("kim"), user("mallory"), user("denied", "Deny")
+    forger = SigningCaller(stack.host, kim[0], mallory[1])
+    return Access(
+        stack=stack,
+        owner=iam.get_user(UserName="kim")["User"]["Arn"],
+        kim=SigningCaller(stack.host, *kim),
+        mallory=SigningCaller(stack.host, *mallory),
+        strangers=(forger, SigningCaller(stack.host, *denied), stack.caller()),
+        refusal=403,
+        guard=("AWS_IAM", False),
+    )
 
 
-def bearers(stack: Stack, *tokens: str) -> list[Caller]:
-    return [stack.caller(Authorization=f"Bearer {token}") for token in tokens]
+def bearer(stack: Stack, token: str) -> Caller:
+    return stack.caller(Authorization=f"Bearer {token}")
 
 
 @pytest.fixture(scope="module", params=[by_api_key, by_jwt, by_cognito, by_iam], ids=lambda way: way.__name__)
@@ -160,10 +173,21 @@ def test_an_owner_lists_tasks_of_their_own_alone(deployed: Access) -> None:
     assert anyio.run(listed, deployed.mallory) == []
 
 
-def test_a_forged_identity_gets_nowhere(deployed: Access) -> None:
-    answer = ask(deployed.stack.endpoint, deployed.nobody)
-    assert answer.status == deployed.refusal
-    assert "tools" not in answer.body
+def test_who_may_not_call_gets_nowhere(deployed: Access) -> None:
+    answers = [ask(deployed.stack.endpoint, stranger) for stranger in deployed.strangers]
+    assert [answer.status for answer in answers] == [deployed.refusal] * len(answers)
+    assert [answer.body for answer in answers if "tools" in answer.body] == []
+
+
+def test_every_method_of_the_endpoint_asks_who_calls(deployed: Access) -> None:
+    gateway = deployed.stack.twin.client("apigateway")
+    [api] = deployed.stack.resources("AWS::ApiGateway::RestApi").values()
+    [endpoint] = (found for found in gateway.get_resources(restApiId=api)["items"] if found["path"] == "/mcp")
+    found = [
+        gateway.get_method(restApiId=api, resourceId=endpoint["id"], httpMethod=method)
+        for method in ("POST", "GET", "DELETE")
+    ]
+    assert [(method["authorizationType"], method["apiKeyRequired"]) for method in found] == [deployed.guard] * 3
 
 
 def test_the_official_sdks_first_client_holds_the_whole_conversation(stack: Stack, keys: tuple[str, str]) -> None:

@@ -17,7 +17,7 @@ import anyio
 import httpx2
 import pytest
 
-from tests.deployed.callers import Caller
+from tests.deployed.callers import HeaderCaller
 from tests.deployed.conversation import Era, first_sdk, whole_conversation
 from tests.deployed.deployment import SAM, Stack, Twin, sam
 from tests.deployed.evidence import Evidence
@@ -141,11 +141,11 @@ def invoke(local: Local, event: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("era", ["2025", "2026"])
 def test_the_official_client_holds_the_whole_conversation_under_start_api(endpoint: str, era: Era) -> None:
-    anyio.run(whole_conversation, endpoint, Caller(), era)
+    anyio.run(whole_conversation, endpoint, HeaderCaller(), era)
 
 
 def test_the_official_sdks_first_client_holds_the_whole_conversation_under_start_api(endpoint: str) -> None:
-    seen = first_sdk(endpoint, Caller())
+    seen = first_sdk(endpoint, HeaderCaller())
 
     assert (seen["revision"], seen["task"]) == ("2025-11-25", "completed")
     assert seen["by_hand"] == {"status": "completed", "result": {"by": "hand"}}
