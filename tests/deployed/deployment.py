@@ -119,6 +119,8 @@ def running_twin(log: Path, docker_flags: str = "") -> Iterator[Twin]:
         "LAMBDA_EXECUTOR": "docker",
         # In a container or not at all.
         "LAMBDA_STRICT": "1",
+        # Seconds. Sixteen containers at once take a slow disk longer than the ten that it would wait.
+        "MINISTACK_DOCKER_TIMEOUT": "120",
         "LAMBDA_DOCKER_FLAGS": docker_flags,
         "IOT_MTLS_ENABLED": "0",
         # Signatures and policies are checked: those of callers, and of what the function's role may do.
