@@ -33,11 +33,12 @@ class Evidence:
             if log.exists():
                 yield f"{log.name} during the test", tail(log.read_bytes()[start:])
         try:
-            running = docker.from_env().containers.list(all=True, filters=LAMBDA, ignore_removed=True)
+            yield from self._containers()
         except DockerException as error:
             yield "containers", f"could not be asked: {error}"
-            return
-        for container in running:
+
+    def _containers(self) -> Iterator[tuple[str, str]]:
+        for container in docker.from_env().containers.list(all=True, filters=LAMBDA, ignore_removed=True):
             if said := container.logs(since=self._since):
                 environment = dict(item.split("=", 1) for item in container.attrs["Config"]["Env"])
                 yield f"container {container.name} of {environment['AWS_LAMBDA_FUNCTION_NAME']}", tail(said)
