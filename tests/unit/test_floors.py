@@ -27,7 +27,8 @@ ROOTS = ("__init__.py", "aws.py", "local/*")
 """Where the floors are put together. They may import any of them."""
 
 AWS_SDK = frozenset({"boto3", "botocore", "moto"})
-AWS_SDK_USERS = ("tasks/dynamodb*.py", "tasks/table.py", "aws.py", "local/*")
+AWS_SDK_USERS = ("tasks/dynamodb*.py", "tasks/s3.py", "tasks/table.py", "aws.py", "local/*")
+CONCRETE_STORES = ("mcp_baton.tasks.dynamodb", "mcp_baton.tasks.s3")
 NETWORK = frozenset({"http", "httpx", "requests", "socket", "ssl", "urllib", "urllib3"})
 NETWORK_FREE = ("protocol/*", "tasks/*", "workflow/*", "server/*")
 HARMLESS = frozenset({"http", "http.HTTPStatus", *(f"urllib.parse{name}" for name in ("", ".quote", ".unquote"))})
@@ -117,7 +118,7 @@ def concrete_store(module: str, found: list[Import]) -> Iterator[str]:
     """Only the composition roots choose a store; everyone else is given one."""
     if not matches(module, AWS_SDK_USERS):
         for item in found:
-            if item.name.startswith("mcp_baton.tasks.dynamodb"):
+            if item.name.startswith(CONCRETE_STORES):
                 yield f"chooses its own store: {item.name}"
 
 
@@ -182,6 +183,9 @@ def test_a_module_knows_only_the_floors_under_it(module: str) -> None:
         ("workflow/engine.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import mcp_baton.server.app"),
         ("workflow/engine.py", "from mcp_baton.protocol.jsonrpc import Request"),
         ("workflow/engine.py", "from mcp_baton.tasks.dynamodb import DynamoDbTaskStore"),
+        ("tasks/moving.py", "from mcp_baton.tasks.s3 import S3ObjectStore"),
+        ("tasks/overflow.py", "def f():\n    import boto3"),
+        ("tasks/s3.py", "from botocore.exceptions import ClientError"),
         ("workflow/engine.py", "def f():\n    import http.client"),
         ("server/app.py", "import pydantic"),
         ("server/app.py", "from pydantic import BaseModel"),

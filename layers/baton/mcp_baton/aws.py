@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from mcp_baton.exceptions import SettingsError
 from mcp_baton.protocol.http import Application, Exchange, HttpRequest, HttpResponse
 from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.server.server import Server
@@ -21,6 +22,9 @@ from mcp_baton.transport.adapter import LambdaAdapter
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_s3 import S3Client
+
+    from mcp_baton.tasks.overflow import ObjectStore
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +34,10 @@ logger = logging.getLogger(__name__)
 CONNECT_TIMEOUT_S = 1.0
 READ_TIMEOUT_S = 1.5
 ATTEMPTS = 2
+
+# The same reserve pays for an S3 that hangs and for a DynamoDB that hangs once after it: 2 x 1 s + 1 s, and 1.5 s. One
+# failure is all that S3 can cost a write, which then asks it for nothing more.
+S3_TIMEOUT_S = 1.0
 
 
 class LambdaContext(Protocol):
@@ -69,8 +77,23 @@ def handler(
     )
 
 
-def dynamodb_store(table: str, settings: Settings, connect: "Callable[[], DynamoDBClient] | None" = None) -> TaskStore:
-    """The tasks in this DynamoDB table. `connect` makes the client when it is first needed; boto3's by default."""
+def dynamodb_store(
+    table: str,
+    settings: Settings,
+    connect: "Callable[[], DynamoDBClient] | None" = None,
+    connect_s3: "Callable[[], S3Client] | None" = None,
+) -> TaskStore:
+    """The tasks in this DynamoDB table, and what does not fit there in the settings' bucket, if they name one.
+
+    Args:
+        table: The table's name.
+        settings: The operator's choices.
+        connect: Makes the DynamoDB client when it is first needed; boto3's by default.
+        connect_s3: The same for S3.
+
+    Raises:
+        SettingsError: tasks may live longer than objects in the bucket.
+    """
     from mcp_baton.tasks.dynamodb import DynamoDBTaskStore
     from mcp_baton.tasks.items import Limits
 
@@ -79,7 +102,22 @@ def dynamodb_store(table: str, settings: Settings, connect: "Callable[[], Dynamo
         max_ttl_ms=settings.max_ttl_ms,
         max_tasks_per_owner=settings.max_tasks_per_owner,
     )
-    return DynamoDBTaskStore(table, dynamodb_client if connect is None else connect, limits=limits)
+    objects = _overflow(settings, s3_client if connect_s3 is None else connect_s3)
+    return DynamoDBTaskStore(table, dynamodb_client if connect is None else connect, limits=limits, objects=objects)
+
+
+def _overflow(settings: Settings, connect: "Callable[[], S3Client]") -> "ObjectStore | None":
+    if settings.overflow_bucket is None:
+        return None
+    from mcp_baton.tasks.overflow import LONGEST_TTL_MS
+    from mcp_baton.tasks.s3 import S3ObjectStore
+
+    if settings.max_ttl_ms > LONGEST_TTL_MS:
+        raise SettingsError(
+            f"BATON_MAX_TTL_MS={settings.max_ttl_ms} is more than {LONGEST_TTL_MS}, for which objects in "
+            "BATON_OVERFLOW_BUCKET are sure to be kept: lower it or set no bucket"
+        )
+    return S3ObjectStore(settings.overflow_bucket, connect)
 
 
 def dynamodb_client() -> "DynamoDBClient":
@@ -94,6 +132,20 @@ def dynamodb_client() -> "DynamoDBClient":
         tcp_keepalive=True,
     )
     return boto3.client("dynamodb", config=config)
+
+
+def s3_client() -> "S3Client":
+    """A client for S3 where boto3's own configuration says it is."""
+    import boto3
+    from botocore.config import Config
+
+    config = Config(
+        connect_timeout=S3_TIMEOUT_S,
+        read_timeout=S3_TIMEOUT_S,
+        retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+        tcp_keepalive=True,
+    )
+    return boto3.client("s3", config=config)
 
 
 class _WithoutTasks:

@@ -3,6 +3,7 @@
 | variable | meaning | default |
 |---|---|---|
 | `BATON_TABLE` | the DynamoDB table of the tasks; without one workflows run without tasks | none |
+| `BATON_OVERFLOW_BUCKET` | the S3 bucket for values that do not fit into their task's item | none: they are not kept |
 | `BATON_ALLOW_ANONYMOUS` | `on`: a caller without an identity owns tasks as `anonymous` | `off` |
 | `BATON_STREAMING` | `off`: answers are whole, never streamed; so they are where `AWS_SAM_LOCAL` is set | `on` |
 | `BATON_DEFAULT_TTL_MS` | a task's lifetime when the client asks for none | 3600000 (1 h) |
@@ -34,6 +35,7 @@ class Settings:
     """The settings. The module's table says what each means; times in milliseconds."""
 
     table: str | None = None
+    overflow_bucket: str | None = None
     allow_anonymous: bool = False
     streaming: bool = True
     default_ttl_ms: int = 3_600_000
@@ -60,6 +62,7 @@ class Settings:
         default = cls()
         settings = cls(
             table=_text(env, "BATON_TABLE"),
+            overflow_bucket=_text(env, "BATON_OVERFLOW_BUCKET"),
             allow_anonymous=_switch(env, "BATON_ALLOW_ANONYMOUS", default.allow_anonymous),
             streaming=_switch(env, "BATON_STREAMING", default.streaming) and _text(env, "AWS_SAM_LOCAL") is None,
             default_ttl_ms=_number(env, "BATON_DEFAULT_TTL_MS", default.default_ttl_ms),
