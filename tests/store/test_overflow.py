@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,7 @@ from mcp_baton.tasks.dynamodb import DynamoDBTaskStore
 from mcp_baton.tasks.items import Limits
 from mcp_baton.tasks.overflow import pointer_in
 from mcp_baton.tasks.record import PROGRESS, NewTask, StepStatus, TaskRecord, TaskStatus
+from mcp_baton.tasks.recording import record_decided
 from mcp_baton.tasks.s3 import S3ObjectStore
 from mcp_baton.tasks.store import Batch, SetPause, StepWrite
 from tests.buckets import Bucket
@@ -338,3 +340,18 @@ def test_the_s3_client_is_made_by_the_first_value_that_moves(
     for _ in range(2):
         task = store.record(task, Batch(variables={"large": BIG})).task
     assert (task.variables["large"], made) == (BIG, ["client"])
+
+
+def test_writers_at_the_same_time_all_keep_their_large_values(
+    overflowing: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], threads: ThreadPoolExecutor
+) -> None:
+    task, values = begin(6), [noise(450_000, seed) for seed in range(6)]
+
+    def write(index: int) -> tuple[str, ...]:
+        step = done(index, values[index])
+        return record_decided(overflowing, task, lambda _: Batch(steps=(step,)), attempts=10).oversized
+
+    assert list(threads.map(write, range(6))) == [()] * 6
+    read = overflowing.get(owner, task.task_id)
+    assert [result(read, index) for index in range(6)] == values
+    assert (statuses(read), read.version) == (["completed"] * 6, 7)
