@@ -3,11 +3,16 @@
 import json
 import logging
 import os
+from base64 import b64decode
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Any
 from unittest.mock import patch
 
 import pytest
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from botocore.compat import HTTPHeaders
+from moto.core.botocore_stubber import MockRawResponse
 
 from mcp_baton import Server, Step, Workflow
 from mcp_baton.aws import (
@@ -25,6 +30,7 @@ from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.overflow import LONGEST_TTL_MS
 from mcp_baton.tasks.record import NewTask
+from mcp_baton.tasks.s3 import S3ObjectStore
 from tests.buckets import embedded_s3, new_bucket
 
 MAX_BACKOFF_S = 1.0
@@ -155,6 +161,25 @@ def test_an_s3_that_hangs_leaves_time_to_write_without_it_within_the_write_reser
     assert (config.retries["mode"], config.retries["total_max_attempts"]) == ("standard", ATTEMPTS)
     slowest_s = ATTEMPTS * S3_TIMEOUT_S + (ATTEMPTS - 1) * MAX_BACKOFF_S + max(CONNECT_TIMEOUT_S, READ_TIMEOUT_S)
     assert slowest_s * 1000 < Settings().write_reserve_ms
+
+
+def test_an_object_is_sent_at_once_with_its_checksum() -> None:
+    sent: list[AWSPreparedRequest] = []
+
+    def take(request: AWSPreparedRequest, **_: object) -> AWSResponse:
+        sent.append(request)
+        return AWSResponse(request.url, 200, HTTPHeaders(), MockRawResponse(b""))
+
+    environment = {"AWS_DEFAULT_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"}
+    with patch.dict(os.environ, environment):
+        client = s3_client()
+    answer: Any = take
+    client.meta.events.register("before-send.s3", answer)
+    S3ObjectStore("large-results", lambda: client).put("2d/key", b"content", sha256(b"content").digest())
+    [request] = sent
+    # A hanging S3 would be waited for a second before the object is sent.
+    assert "Expect" not in request.headers
+    assert b64decode(request.headers["x-amz-checksum-sha256"]) == sha256(b"content").digest()
 
 
 def test_a_dynamodb_that_hangs_leaves_time_within_the_write_reserve() -> None:

@@ -21,6 +21,7 @@ from mcp_baton.tasks.store import TaskStore
 from mcp_baton.transport.adapter import LambdaAdapter
 
 if TYPE_CHECKING:
+    from botocore.awsrequest import AWSRequest
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_s3 import S3Client
 
@@ -145,7 +146,14 @@ def s3_client() -> "S3Client":
         retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
         tcp_keepalive=True,
     )
-    return boto3.client("s3", config=config)
+    client = boto3.client("s3", config=config)
+    # Asking S3 before sending an object costs a round trip, and where S3 hangs a second more than the timeout.
+    client.meta.events.register("request-created.s3.PutObject", _send_at_once)
+    return client
+
+
+def _send_at_once(request: "AWSRequest", **_: object) -> None:
+    del request.headers["Expect"]
 
 
 class _WithoutTasks:
