@@ -6,6 +6,7 @@ from typing import Any
 
 from mcp_baton.settings import KEY_CHARACTERS, Settings
 from mcp_baton.tasks.overflow import DAY_MS, LONGEST_TTL_MS, RETENTION_DAYS, folder_of, new_key
+from mcp_baton.telemetry import INTERNAL_ERRORS, STORE_CONFLICTS, STORE_ERRORS
 from tests.template.cloudformation import Stack
 from tests.template.conftest import MakeStack
 
@@ -117,7 +118,7 @@ def test_settings_take_what_the_template_gives_and_come_to_their_own_defaults(de
     environment: Mapping[str, str] = {**function(default)["Environment"]["Variables"], "BATON_TABLE": "tasks"}
 
     given = Settings.from_environment(environment)
-    assert given == Settings(table="tasks", state_key=given.state_key)
+    assert given == Settings(table="tasks", state_key=given.state_key, service=given.service)
 
 
 def test_the_key_that_signs_request_states_is_a_secret_made_for_the_stack(default: Stack) -> None:
@@ -177,6 +178,8 @@ def test_there_is_an_alarm_for_everything_that_needs_somebody(default: Stack) ->
         ("AWS/Lambda", "Duration"),
         ("AWS/SQS", "ApproximateNumberOfMessagesVisible"),
         ("Baton", "StoreConflicts"),
+        ("Baton", "StoreErrors"),
+        ("Baton", "InternalErrors"),
     }
     assert [alarm.get("ExtendedStatistic") for alarm in alarms if alarm["MetricName"] == "Duration"] == ["p99"]
 
@@ -188,9 +191,13 @@ def test_every_alarm_goes_to_the_operators_topic(stack: MakeStack) -> None:
     assert {str(alarm.get("AlarmActions")) for alarm in alarms} == {str([topic])}
 
 
-def test_metrics_are_where_the_alarm_looks_for_them(default: Stack) -> None:
+def test_batons_own_metrics_are_where_their_alarms_look_for_them(default: Stack) -> None:
     environment = function(default)["Environment"]["Variables"]
-    alarm = default.resources["StoreConflictsAlarm"]["Properties"]
+    alarms = [alarm for alarm in default.of_type("AWS::CloudWatch::Alarm") if alarm["Namespace"] == "Baton"]
 
-    assert alarm["Namespace"] == environment["POWERTOOLS_METRICS_NAMESPACE"]
-    assert alarm["Dimensions"] == [{"Name": "service", "Value": environment["POWERTOOLS_SERVICE_NAME"]}]
+    assert environment["POWERTOOLS_METRICS_NAMESPACE"] == "Baton"
+    assert {str(alarm["Dimensions"]) for alarm in alarms} == {
+        str([{"Name": "service", "Value": environment["POWERTOOLS_SERVICE_NAME"]}])
+    }
+    emitted = {metric.name for metric in (STORE_CONFLICTS, STORE_ERRORS, INTERNAL_ERRORS) if not metric.dimension}
+    assert {alarm["MetricName"] for alarm in alarms} == emitted

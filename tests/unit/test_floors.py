@@ -19,10 +19,11 @@ FLOORS = {
     "workflow": ("workflow", "tasks", "protocol.json"),
     "server": ("server", "workflow", "tasks", "protocol"),
     "transport": ("transport", "protocol.http", "protocol.json"),
+    "observability": ("observability", "transport.correlation"),
 }
 """What a floor may import of the package, besides what all share."""
 
-SHARED = ("exceptions", "settings")
+SHARED = ("exceptions", "settings", "telemetry")
 ROOTS = ("__init__.py", "aws.py", "local/*")
 """Where the floors are put together. They may import any of them."""
 
@@ -32,7 +33,7 @@ CONCRETE_STORES = ("mcp_baton.tasks.dynamodb", "mcp_baton.tasks.s3")
 NETWORK = frozenset({"http", "httpx", "requests", "socket", "ssl", "urllib", "urllib3"})
 NETWORK_FREE = ("protocol/*", "tasks/*", "workflow/*", "server/*")
 HARMLESS = frozenset({"http", "http.HTTPStatus", *(f"urllib.parse{name}" for name in ("", ".quote", ".unquote"))})
-SLOW = ("asyncio", "boto3", "botocore", "http.client", "moto", "pydantic")
+SLOW = ("asyncio", "aws_lambda_powertools", "aws_xray_sdk", "boto3", "botocore", "http.client", "moto", "pydantic")
 """Imports that a cold start would pay for: only inside the functions that need them."""
 
 ENVIRONMENT_READERS = ("settings.py", "aws.py", "local/*", "transport/runtime/__main__.py")
@@ -199,6 +200,9 @@ def test_a_module_knows_only_the_floors_under_it(module: str) -> None:
         ("transport/proxy.py", "from http import client"),
         ("exceptions.py", "from mcp_baton.server.app import Server"),
         ("aws.py", "import boto3"),
+        ("observability/logs.py", "from aws_lambda_powertools import Logger"),
+        ("observability/traces.py", "from mcp_baton.tasks.record import TaskRecord"),
+        ("server/app.py", "from mcp_baton.observability.logs import PowertoolsHandler"),
         ("misc.py", "pass"),
     ],
 )

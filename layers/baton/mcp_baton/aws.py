@@ -18,13 +18,16 @@ from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.store import TaskStore
+from mcp_baton.telemetry import SILENT, Collector, Telemetry
 from mcp_baton.transport.adapter import LambdaAdapter
+from mcp_baton.transport.stream import do_later
 
 if TYPE_CHECKING:
     from botocore.awsrequest import AWSRequest
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_s3 import S3Client
 
+    from mcp_baton.observability.observed import ObservedHandler
     from mcp_baton.tasks.overflow import ObjectStore
 
 logger = logging.getLogger(__name__)
@@ -68,14 +71,42 @@ def handler(
     """
     if settings is None:
         settings = Settings.from_environment(os.environ)
+    collector = Collector() if settings.observed else None
+    telemetry = collector or SILENT
     if store is None and settings.table is not None:
-        store = dynamodb_store(settings.table, settings)
-    app: Application = Endpoint(server, store=store, settings=settings)
-    return LambdaAdapter(
+        store = dynamodb_store(settings.table, settings, telemetry=telemetry)
+    app: Application = Endpoint(server, store=store, settings=settings, telemetry=telemetry)
+    adapter = LambdaAdapter(
         app if store is not None else _WithoutTasks(app),
         allow_anonymous=settings.allow_anonymous,
         streaming=settings.streaming,
     )
+    return adapter if collector is None else _observed(adapter, collector, settings)
+
+
+def _observed(adapter: LambdaAdapter, collector: Collector, settings: Settings) -> "ObservedHandler":
+    """The handler with its logs, metrics and traces. Powertools is imported when there is something to write."""
+    from mcp_baton.observability.logs import PowertoolsHandler, install
+    from mcp_baton.observability.metrics import EmbeddedMetrics
+    from mcp_baton.observability.observed import ObservedHandler
+    from mcp_baton.observability.traces import XRayTraces
+
+    logs = PowertoolsHandler(settings.service)
+    install(logs)
+    return ObservedHandler(
+        adapter,
+        collector,
+        logs=logs,
+        metrics=EmbeddedMetrics(settings.metrics_namespace, settings.service, settings.lambda_log_level),
+        traces=XRayTraces(settings.service),
+        sampled=_sampled,
+        later=do_later,
+    )
+
+
+def _sampled() -> bool:
+    """Whether X-Ray keeps the trace of the invocation that is running, as Lambda says anew for each one."""
+    return "Sampled=1" in os.environ.get("_X_AMZN_TRACE_ID", "")
 
 
 def dynamodb_store(
@@ -83,6 +114,8 @@ def dynamodb_store(
     settings: Settings,
     connect: "Callable[[], DynamoDBClient] | None" = None,
     connect_s3: "Callable[[], S3Client] | None" = None,
+    *,
+    telemetry: Telemetry = SILENT,
 ) -> TaskStore:
     """The tasks in this DynamoDB table, and what does not fit there in the settings' bucket, if they name one.
 
@@ -91,6 +124,7 @@ def dynamodb_store(
         settings: The operator's choices.
         connect: Makes the DynamoDB client when it is first needed; boto3's by default.
         connect_s3: The same for S3.
+        telemetry: Takes the requests' times, and failures.
 
     Raises:
         SettingsError: tasks may live longer than objects in the bucket.
@@ -103,11 +137,12 @@ def dynamodb_store(
         max_ttl_ms=settings.max_ttl_ms,
         max_tasks_per_owner=settings.max_tasks_per_owner,
     )
-    objects = _overflow(settings, s3_client if connect_s3 is None else connect_s3)
-    return DynamoDBTaskStore(table, dynamodb_client if connect is None else connect, limits=limits, objects=objects)
+    objects = _overflow(settings, s3_client if connect_s3 is None else connect_s3, telemetry)
+    connect = dynamodb_client if connect is None else connect
+    return DynamoDBTaskStore(table, connect, limits=limits, objects=objects, telemetry=telemetry)
 
 
-def _overflow(settings: Settings, connect: "Callable[[], S3Client]") -> "ObjectStore | None":
+def _overflow(settings: Settings, connect: "Callable[[], S3Client]", telemetry: Telemetry) -> "ObjectStore | None":
     if settings.overflow_bucket is None:
         return None
     from mcp_baton.tasks.overflow import LONGEST_TTL_MS
@@ -118,7 +153,7 @@ def _overflow(settings: Settings, connect: "Callable[[], S3Client]") -> "ObjectS
             f"BATON_MAX_TTL_MS={settings.max_ttl_ms} is more than {LONGEST_TTL_MS}, for which objects in "
             "BATON_OVERFLOW_BUCKET are sure to be kept: lower it or set no bucket"
         )
-    return S3ObjectStore(settings.overflow_bucket, connect)
+    return S3ObjectStore(settings.overflow_bucket, connect, telemetry)
 
 
 def dynamodb_client() -> "DynamoDBClient":

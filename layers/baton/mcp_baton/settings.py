@@ -16,6 +16,9 @@
 | `BATON_STATE_KEY` | signs what travels through the client; 32 characters or more | made anew in each process |
 | `BATON_STATE_KEY_PREVIOUS` | the key before the last rotation, still accepted | none |
 
+Of what Lambda and Powertools define, `AWS_LAMBDA_FUNCTION_NAME` (logs, metrics and traces are written where it is set),
+`AWS_LAMBDA_LOG_LEVEL`, `POWERTOOLS_SERVICE_NAME` and `POWERTOOLS_METRICS_NAMESPACE` (default `Baton`) are read, too.
+
 A variable that is empty or blank counts as not set, as templates pass optional parameters on that way.
 """
 
@@ -51,6 +54,11 @@ class Settings:
     local_only: bool = False
     state_key: bytes | None = field(default=None, repr=False)
     previous_state_key: bytes | None = field(default=None, repr=False)
+    # Whether somebody reads what is noted of Baton's own work, and under which names.
+    observed: bool = False
+    service: str = "baton"
+    metrics_namespace: str = "Baton"
+    lambda_log_level: str | None = None
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> "Settings":
@@ -74,6 +82,10 @@ class Settings:
             listen_ms=_number(env, "BATON_LISTEN_MS", default.listen_ms),
             state_key=_key(env, "BATON_STATE_KEY"),
             previous_state_key=_key(env, "BATON_STATE_KEY_PREVIOUS"),
+            observed=_text(env, "AWS_LAMBDA_FUNCTION_NAME") is not None,
+            service=_text(env, "POWERTOOLS_SERVICE_NAME") or _text(env, "AWS_LAMBDA_FUNCTION_NAME") or default.service,
+            metrics_namespace=_text(env, "POWERTOOLS_METRICS_NAMESPACE") or default.metrics_namespace,
+            lambda_log_level=_text(env, "AWS_LAMBDA_LOG_LEVEL"),
         )
         if settings.default_ttl_ms > settings.max_ttl_ms:
             raise SettingsError(

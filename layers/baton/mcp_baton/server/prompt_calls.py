@@ -14,9 +14,10 @@ from mcp_baton.server.host import ServerHost
 from mcp_baton.server.schema import InvalidArguments
 from mcp_baton.server.task_meta import run_meta
 from mcp_baton.tasks.record import TaskRecord, steps_of
+from mcp_baton.telemetry import PAUSES, RECORDINGS_LOST, RUNS_COMPLETED, STEPS_FAILED, STEPS_RUN
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.engine import Engine, Invocation
-from mcp_baton.workflow.run import RunRecord
+from mcp_baton.workflow.run import Failed, RunRecord
 from mcp_baton.workflow.trace import Message, messages
 
 logger = logging.getLogger(__name__)
@@ -50,18 +51,38 @@ def _get_messages(call: Call, prompt: Prompt) -> JsonObject:
 
 def _run_workflow(call: Call, workflow: Workflow) -> JsonObject:
     host = ServerHost(call)
-    engine = Engine(host, call.store)
+    with call.telemetry.span(f"workflow {workflow.name}"):
+        run = _run(call, workflow, Engine(host, call.store))
+    _note(call, run)
+    return _render(call, run, host)
+
+
+def _run(call: Call, workflow: Workflow, engine: Engine) -> RunRecord:
     task_id = call.bound_task()
     if task_id is None:
-        run = engine.start(workflow, _invocation(call, workflow, call.object("arguments")))
+        return engine.start(workflow, _invocation(call, workflow, call.object("arguments")))
+    task = _resumable(call, workflow, task_id)
+    try:
+        given = stored_arguments(task.arguments, call.object("arguments"))
+        return engine.resume(workflow, _invocation(call, workflow, given), task)
+    except StoreError as error:
+        raise _not_read(task_id, error) from error
+
+
+def _note(call: Call, run: RunRecord) -> None:
+    """What operators count of runs (contract section 9)."""
+    ran = [trace.outcome for trace in run.traces if not trace.replayed]
+    if ran:
+        call.telemetry.add(STEPS_RUN, len(ran))
+    if any(isinstance(outcome, Failed) for outcome in ran):  # a run stops at the first one
+        call.telemetry.add(STEPS_FAILED)
+    if run.pause is None:
+        call.telemetry.add(RUNS_COMPLETED)
     else:
-        task = _resumable(call, workflow, task_id)
-        try:
-            given = stored_arguments(task.arguments, call.object("arguments"))
-            run = engine.resume(workflow, _invocation(call, workflow, given), task)
-        except StoreError as error:
-            raise _not_read(task_id, error) from error
-    return _render(call, run, host)
+        call.telemetry.add(PAUSES, of=run.pause.type)
+    refused = run.task is None and run.workflow.durable and call.store is not None and call.owner is not None
+    if refused or not run.persisted:
+        call.telemetry.add(RECORDINGS_LOST)
 
 
 def _invocation(call: Call, workflow: Workflow, given: JsonObject) -> Invocation:

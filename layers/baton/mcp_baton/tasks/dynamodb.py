@@ -30,6 +30,7 @@ from mcp_baton.tasks.overflow import ObjectStore
 from mcp_baton.tasks.record import LIVE, NewTask, TaskPage, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import Batch, Recorded
 from mcp_baton.tasks.table import ConditionFailed, ItemTooLarge, TaskTable
+from mcp_baton.telemetry import SILENT, STORE_CONFLICTS, Telemetry
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -49,6 +50,7 @@ class DynamoDBTaskStore:
         objects: Where values go that do not fit into their task's item; `None` where there is no such place.
         now_ms: The clock, epoch milliseconds.
         new_id: Makes a task id for the time that it is given, epoch milliseconds.
+        telemetry: Takes the requests' times, failures, and lost races.
     """
 
     def __init__(
@@ -60,8 +62,10 @@ class DynamoDBTaskStore:
         objects: ObjectStore | None = None,
         now_ms: Callable[[], int] = system_ms,
         new_id: Callable[[int], str] = new_task_id,
+        telemetry: Telemetry = SILENT,
     ) -> None:
-        self._table = TaskTable(table, connect)
+        self._table = TaskTable(table, connect, telemetry)
+        self._telemetry = telemetry
         self._limits = limits or Limits()
         self._objects = objects
         self._now_ms = now_ms
@@ -185,6 +189,7 @@ class DynamoDBTaskStore:
         current = self._task_in(owner, failure.item)
         if current.status.terminal:
             raise TaskFinished(current) from failure
+        self._telemetry.add(STORE_CONFLICTS)
         raise Conflict(current) from failure
 
     def _key(self, owner: str, task_id: str) -> Item:

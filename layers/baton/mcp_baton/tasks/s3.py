@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from mcp_baton.exceptions import StoreUnavailable
 from mcp_baton.tasks.overflow import ObjectMissing
+from mcp_baton.telemetry import SILENT, STORE_ERRORS, Telemetry, timed
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -21,10 +22,12 @@ class S3ObjectStore:
     Args:
         bucket: The bucket's name.
         connect: Makes the client; called once, whichever thread comes first.
+        telemetry: Takes each request's time, and failures, to which a missing object belongs.
     """
 
-    def __init__(self, bucket: str, connect: "Callable[[], S3Client]") -> None:
+    def __init__(self, bucket: str, connect: "Callable[[], S3Client]", telemetry: Telemetry = SILENT) -> None:
         self._bucket = bucket
+        self._telemetry = telemetry
         self._connect = connect
         self._client: S3Client | None = None
         self._connecting = Lock()
@@ -34,26 +37,30 @@ class S3ObjectStore:
         from base64 import b64encode
 
         checksum = b64encode(digest).decode()
-        with self._client_errors() as client:
+        with self._request("PutObject") as client:
             client.put_object(Bucket=self._bucket, Key=key, Body=data, ChecksumSHA256=checksum)
 
     def get(self, key: str) -> bytes:
         """Read an object: one `GetObject`."""
-        with self._client_errors() as client:
+        with self._request("GetObject") as client:
             return client.get_object(Bucket=self._bucket, Key=key)["Body"].read()
 
     @contextmanager
-    def _client_errors(self) -> "Iterator[S3Client]":
+    def _request(self, operation: str) -> "Iterator[S3Client]":
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
-            yield self._connected()
+            client = self._connected()
+            with timed(self._telemetry, "S3", operation, bucket_name=self._bucket):
+                yield client
         except ClientError as error:
+            self._telemetry.add(STORE_ERRORS)
             code, message = error.response["Error"]["Code"], error.response["Error"]["Message"]
-            if error.operation_name == "GetObject" and code in MISSING:
+            if operation == "GetObject" and code in MISSING:
                 raise ObjectMissing(f"{code}: {message}") from error
             raise StoreUnavailable(f"S3 refused: {code}: {message}") from error
         except BotoCoreError as error:
+            self._telemetry.add(STORE_ERRORS)
             raise StoreUnavailable(f"S3 did not answer: {type(error).__name__}: {error}") from error
 
     def _connected(self) -> "S3Client":
