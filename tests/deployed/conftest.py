@@ -1,5 +1,6 @@
 """The function as `sam build` makes it, deployed by `sam deploy` to a twin of AWS that runs it in containers."""
 
+import shutil
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from tests.deployed.image import ensure_runtime_image
 from tests.deployed.issuer import Issuer, running_issuer
 from tests.deployed.machine import architecture, docker_client, emulator
 
+ORIGIN = "https://app.example.com"
+"""Whose pages may call the probe."""
 EVIDENCE = pytest.StashKey[Evidence]()
 
 
@@ -74,6 +77,16 @@ def twin(tmp_path_factory: pytest.TempPathFactory, image: str, issuer: Issuer, e
 def stack(twin: Twin, build: Path) -> Stack:
     """The template with its defaults."""
     return twin.deploy(build, "baton")
+
+
+@pytest.fixture(scope="session")
+def probe(twin: Twin, build: Path, tmp_path_factory: pytest.TempPathFactory) -> Stack:
+    """The template with a bucket for large results, pages that may call, and a function of the tests' own."""
+    changed = tmp_path_factory.mktemp("probe") / "build"
+    # What the build compiled would be run in the place of a source that changed since.
+    shutil.copytree(build, changed, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(Path(__file__).with_name("probe.py"), changed / "McpFunction" / "app.py")
+    return twin.deploy(changed, "probe", Overflow="on", AllowedOrigins=ORIGIN)
 
 
 @pytest.fixture(scope="session")

@@ -179,9 +179,8 @@ class HttpAnswer:
     body: str
 
 
-def ask(url: str, caller: Caller, body: bytes | None = TOOLS_LIST) -> HttpAnswer:
-    """Send one request: a `POST`, or a `GET` where there is no body."""
-    method = "GET" if body is None else "POST"
+def ask(url: str, caller: Caller, body: bytes | None = TOOLS_LIST, *, method: str = "POST") -> HttpAnswer:
+    """Send one request."""
     response = httpx2.request(method, url, content=body, headers=JSON, auth=caller, timeout=TIMEOUT_S)
     return HttpAnswer(response.status_code, dict(response.headers), response.text)
 

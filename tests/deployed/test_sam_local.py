@@ -29,6 +29,8 @@ READY_WITHIN_S = 120.0
 AT_ONCE = 4
 STREAMED = {"prompts-get-refund-pauses", "prompts-get-report-pauses-2026"}
 """The events that ask for progress, and so for a stream."""
+ORIGIN = "https://app.example.com"
+"""Whose pages may call: one of the events asks."""
 OWNER = "6f1d2c1e-0b52-4c43-9a55-3f1f0f7a9d21"
 """Whose the events are."""
 TASK_ID = re.compile(r"\b[0-9a-hjkmnp-tv-z]{34}\b")
@@ -55,7 +57,8 @@ class Local:
     def options(self) -> list[str]:
         options = ["--template", str(self.template), "--env-vars", str(self.variables), "--skip-pull-image"]
         options += ["--container-host", "127.0.0.1", "--add-host", "host.docker.internal:host-gateway"]
-        return [*options, "--parameter-overrides", f"Architecture={architecture()}", "Auth=NONE"]
+        options += ["--parameter-overrides", f"Architecture={architecture()}", "Auth=NONE"]
+        return [*options, f"AllowedOrigins={ORIGIN}"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,7 @@ class Streaming:
 
 @pytest.fixture(scope="module")
 def streaming(twin: Twin, build: Path) -> Streaming:
-    return Streaming(twin.deploy(build, "streaming"))
+    return Streaming(twin.deploy(build, "streaming", AllowedOrigins=ORIGIN))
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +180,7 @@ def event_of_its_own(name: str, way: str, streaming: Streaming) -> str:
 @pytest.mark.parametrize("name", FILES)
 def test_an_event_is_answered_whole_by_sam_local_invoke(name: str, answers: Mapping[str, Answers]) -> None:
     answer, _ = answers[name]
-    expected = {"initialized-notification": 202, "get-not-allowed": 405}.get(name, 200)
+    expected = {"initialized-notification": 202, "get-not-allowed": 405, "preflight": 204}.get(name, 200)
     assert answer["statusCode"] == expected
     assert (answer["headers"].get("Content-Type") == "text/event-stream") == (name in STREAMED)
     assert "internal error" not in answer["body"].lower()
