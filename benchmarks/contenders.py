@@ -67,21 +67,21 @@ def _peer(name: str, layer: str) -> Contender:
 
 
 def _baton(name: str, first: Probe, warm: dict[str, Probe]) -> Contender:
-    return Contender(name, "baton", "baton_peer.handler", first, warm, streaming=True, environment=_BATON)
+    return Contender(name, "baton", "baton_peer.handler", first, warm, streaming=True, environment=BATON)
 
 
 def _models(name: str, first: Probe) -> Contender:
-    return Contender(name, "baton", "models_peer.handler", first, {}, streaming=True, environment=_BATON)
+    return Contender(name, "baton", "models_peer.handler", first, {}, streaming=True, environment=BATON)
 
 
 def _sample(name: str, first: Probe) -> Contender:
     handler = "app.lambda_handler"
-    return Contender(name, "baton", handler, first, {}, functions="sample", streaming=True, environment=_BATON)
+    return Contender(name, "baton", handler, first, {}, functions="sample", streaming=True, environment=BATON)
 
 
 DEPLOYED = {"PYDANTIC_DISABLE_PLUGINS": "__all__"}
 """What `template.yaml` sets for everything that the function imports."""
-_BATON = {"BATON_TABLE": "tasks", "BATON_ALLOW_ANONYMOUS": "on", **DEPLOYED}
+BATON = {"BATON_TABLE": "tasks", "BATON_ALLOW_ANONYMOUS": "on", **DEPLOYED}
 _DURABLE = prompts_get("sum", start="1")
 
 CONTENDERS = (

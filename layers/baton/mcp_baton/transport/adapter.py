@@ -1,7 +1,6 @@
 """The Lambda handler: an event in, an answer out, whole or streamed. Knows HTTP and Lambda, nothing of MCP."""
 
 import logging
-import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -139,7 +138,12 @@ class _Collected:
 def _request_id(context: object, incoming: Incoming) -> str:
     """Lambda's id of the invocation, which its own log lines carry; else API Gateway's id of the request."""
     candidates = (getattr(context, "aws_request_id", None), incoming.request_context.get("requestId"))
-    return next((found for found in candidates if isinstance(found, str) and found), None) or str(uuid.uuid4())
+    known = next((found for found in candidates if isinstance(found, str) and found), None)
+    if known is not None:
+        return known
+    from uuid import uuid4
+
+    return str(uuid4())
 
 
 def _clock(context: object) -> Callable[[], int] | None:
