@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from benchmarks.contenders import BATON, DEPLOYED
 from mcp_baton.settings import KEY_CHARACTERS, Settings
 from tests.template.cloudformation import Stack
 from tests.template.conftest import MakeStack
@@ -164,3 +165,11 @@ def test_metrics_are_where_the_alarm_looks_for_them(default: Stack) -> None:
 
     assert alarm["Namespace"] == environment["POWERTOOLS_METRICS_NAMESPACE"]
     assert alarm["Dimensions"] == [{"Name": "service", "Value": environment["POWERTOOLS_SERVICE_NAME"]}]
+
+
+def test_the_benchmark_runs_with_the_variables_that_are_deployed(default: Stack) -> None:
+    environment: Mapping[str, str] = function(default)["Environment"]["Variables"]
+    baton_s_own = ("AWS_LAMBDA_EXEC_WRAPPER", "BATON_", "POWERTOOLS_")
+
+    assert {name: value for name, value in environment.items() if not name.startswith(baton_s_own)} == DEPLOYED
+    assert set(BATON) - set(DEPLOYED) <= set(environment)
