@@ -10,7 +10,7 @@ from types import GenericAlias
 from typing import Annotated, Any, ClassVar, Generic, Literal, Optional, TypeVar, get_args, get_origin, get_type_hints
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import ConfigDict, Field, field_serializer
 from pydantic.dataclasses import dataclass as pydantic_dataclass
@@ -167,6 +167,12 @@ def verdict(call: Callable[[], object]) -> str:
 
 
 @given(ANNOTATIONS, GIVEN)
+@example(float, 2**53 + 1)
+@example(float, 2**2000)
+@example(float, True)
+@example(int, True)
+@example(bool, 1)
+@example(list[Row], [{"product": "a", "typo": None}])
 def test_an_argument_gets_pydantics_verdict(annotation: Any, value: Any) -> None:
     function = takes(annotation)
     mine, theirs = Tool(function, "t", Labels()).input, by_pydantic(function).input
