@@ -87,7 +87,7 @@ def dynamodb_store(table: str, settings: Settings, connect: "Callable[[], Dynamo
 def dynamodb_client() -> "DynamoDBClient":
     """A client for DynamoDB where AWS's own configuration says it is.
 
-    botocore's, which is what boto3 would give out: importing boto3 too would cost a fifth more. What is imported here
+    botocore's, which is what boto3 would give out: importing boto3 too would cost a tenth more. What is imported here
     stays, and looking for garbage among it in between costs a twentieth.
     """
     with _without_collecting():
