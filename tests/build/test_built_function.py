@@ -3,8 +3,9 @@
 import base64
 import json
 import os
+import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,8 @@ import pytest
 
 from mcp_baton.local.dynamodb import create_table
 from tests.build.conftest import ROOT
-from tests.runtime.conftest import Start
+from tests.runtime.conftest import Function, Start
+from tests.runtime.delivery import PATIENCE_S
 from tests.runtime.fake_runtime_api import FakeRuntimeApi
 
 if TYPE_CHECKING:
@@ -41,22 +43,37 @@ def table_url(ministack_url: str) -> str:
     return ministack_url
 
 
+type StartBuilt = Callable[..., Function]
+"""`start_built(**variables)`: the built function, started by the built layer's wrapper, with no package but theirs."""
+
+
 @pytest.fixture
-def built(api: FakeRuntimeApi, start: Start, artifacts: Path, table_url: str) -> FakeRuntimeApi:
-    """The built function, started by the built layer's wrapper, with no package but theirs."""
-    python = Path(sys.base_prefix) / "bin" / f"python{sys.version_info[0]}.{sys.version_info[1]}"
-    start(
-        "app.lambda_handler",
-        [str(artifacts / "BatonLayer" / "baton-runtime"), str(python), "-S", "/var/runtime/bootstrap.py"],
-        LAMBDA_TASK_ROOT=str(artifacts / "McpFunction"),
-        PYTHONPATH="",
-        BATON_TABLE=TABLE,
-        AWS_ENDPOINT_URL_DYNAMODB=table_url,
-        AWS_DEFAULT_REGION=REGION,
-        AWS_ACCESS_KEY_ID="test",
-        AWS_SECRET_ACCESS_KEY="test",
-        HOME=os.devnull,
-    )
+def start_built(start: Start, artifacts: Path, table_url: str) -> StartBuilt:
+    def begin(**variables: str) -> Function:
+        python = Path(sys.base_prefix) / "bin" / f"python{sys.version_info[0]}.{sys.version_info[1]}"
+        return start(
+            "app.lambda_handler",
+            [str(artifacts / "BatonLayer" / "baton-runtime"), str(python), "-S", "/var/runtime/bootstrap.py"],
+            LAMBDA_TASK_ROOT=str(artifacts / "McpFunction"),
+            PYTHONPATH="",
+            BATON_TABLE=TABLE,
+            BATON_ALLOWED_ORIGINS="https://app.example.com",
+            AWS_LAMBDA_FUNCTION_NAME="built",
+            AWS_ENDPOINT_URL_DYNAMODB=table_url,
+            AWS_DEFAULT_REGION=REGION,
+            AWS_ACCESS_KEY_ID="test",
+            AWS_SECRET_ACCESS_KEY="test",
+            HOME=os.devnull,
+            **variables,
+        )
+
+    return begin
+
+
+@pytest.fixture
+def built(api: FakeRuntimeApi, start_built: StartBuilt) -> FakeRuntimeApi:
+    """The built function is running."""
+    start_built()
     return api
 
 
@@ -92,7 +109,8 @@ def test_the_built_function_answers_every_event_of_the_sample(built: FakeRuntime
     statuses = {name: answer(built, event(name, task_id))[0] for name in names}
 
     assert len(statuses) > 20
-    assert {name: status for name, status in statuses.items() if status not in {200, 202}} == {"get-not-allowed": 405}
+    others = {name: status for name, status in statuses.items() if status not in {200, 202}}
+    assert others == {"get-not-allowed": 405, "preflight": 204}
 
 
 def test_the_built_function_keeps_a_paused_workflow_in_dynamodb(built: FakeRuntimeApi) -> None:
@@ -110,3 +128,15 @@ def test_the_built_function_streams(built: FakeRuntimeApi) -> None:
 
     assert delivery.headers["lambda-runtime-function-response-mode"] == "streaming"
     assert len(delivery.chunks) > 2
+
+
+def test_the_layer_holds_what_logs_metrics_and_traces_need(api: FakeRuntimeApi, start_built: StartBuilt) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as daemon:
+        daemon.bind(("127.0.0.1", 0))
+        daemon.settimeout(PATIENCE_S)
+        port = daemon.getsockname()[1]
+        function = start_built(AWS_XRAY_DAEMON_ADDRESS=f"127.0.0.1:{port}", BATON_ALLOW_ANONYMOUS="on")
+        trace = "Root=1-67891233-abcdef012345678912345678;Parent=463ac35c9f6413ad;Sampled=1"
+        api.invoke(event("prompts-get-refund-pauses"), headers={"Lambda-Runtime-Trace-Id": trace}).wait()
+        assert b'"trace_id": "1-67891233-abcdef012345678912345678"' in daemon.recv(65_536)
+    assert '"StepsRun":' in function.log.read_text()

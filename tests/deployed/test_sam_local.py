@@ -47,7 +47,8 @@ class Local:
     def options(self) -> list[str]:
         options = ["--template", str(self.template), "--env-vars", str(self.variables), "--skip-pull-image"]
         options += ["--container-host", "127.0.0.1", "--add-host", "host.docker.internal:host-gateway"]
-        return [*options, "--parameter-overrides", f"Architecture={architecture()}", "Auth=NONE"]
+        options += ["--parameter-overrides", f"Architecture={architecture()}", "Auth=NONE"]
+        return [*options, "AllowedOrigins=https://app.example.com"]
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +136,7 @@ def answers(local: Local, tmp_path_factory: pytest.TempPathFactory) -> Mapping[s
 @pytest.mark.parametrize("name", FILES)
 def test_an_event_is_answered_whole_by_sam_local_invoke(name: str, answers: Mapping[str, dict[str, Any]]) -> None:
     answer = answers[name]
-    expected = {"initialized-notification": 202, "get-not-allowed": 405}.get(name, 200)
+    expected = {"initialized-notification": 202, "get-not-allowed": 405, "preflight": 204}.get(name, 200)
     assert answer["statusCode"] == expected
     assert (answer["headers"].get("Content-Type") == "text/event-stream") == (name in STREAMED)
     assert "internal error" not in answer["body"].lower()

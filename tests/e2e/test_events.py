@@ -22,6 +22,7 @@ FILES = sorted(path.stem for path in EVENTS.glob("*.json"))
 TOOLS = ["send_message", "fetch_order", "issue_refund", "extract_sales", "validate_sales", "publish_report"]
 TASK_ID = re.compile(r"\b[0-9a-hjkmnp-tv-z]{34}\b")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+PAGE = "https://app.example.com"
 PAUSED = ["completed", "completed", "failed", "pending"]
 
 type Handler = Callable[[dict[str, Any], object], dict[str, Any]]
@@ -152,6 +153,16 @@ OUTCOMES: Mapping[str, Mapping[str, object]] = {
     "http-api-v2-tools-call": {"result/structuredContent/item": "Folding desk"},
     "base64-tools-call": {"result/structuredContent/text": "Größe 38 kommt zurück — danke!"},
     "get-not-allowed": {"status": 405, "headers/Allow": "POST"},
+    "preflight": {
+        "status": 204,
+        "body": "",
+        "headers/Access-Control-Allow-Origin": PAGE,
+        "headers/Access-Control-Allow-Methods": "POST",
+        "headers/Access-Control-Allow-Headers": (
+            "authorization, content-type, mcp-method, mcp-name, mcp-protocol-version"
+        ),
+        "headers/Access-Control-Allow-Credentials": None,
+    },
 }
 """By file: where in the answer, and what is there. `None` says that nothing is; `*` is every element of a list, and `~`
 stands for a slash in a name. The status is 200 where nothing else is said."""
@@ -173,6 +184,7 @@ def lambda_handler(monkeypatch: pytest.MonkeyPatch) -> Iterator[Handler]:
     client = embedded_client()
     create_table(client, "tasks")
     monkeypatch.setenv("BATON_TABLE", "tasks")
+    monkeypatch.setenv("BATON_ALLOWED_ORIGINS", PAGE)
     monkeypatch.setattr("mcp_baton.aws.dynamodb_client", lambda: client)
     monkeypatch.syspath_prepend(FUNCTION)
     forget_sample()
@@ -320,6 +332,11 @@ def test_the_continuation_and_a_resume_complete_the_refund(lambda_handler: Handl
 def test_an_event_names_nobody_real() -> None:
     for name in FILES:
         event = json.loads((EVENTS / f"{name}.json").read_text())
+        if name == "preflight":
+            # A browser asks before it says on whose behalf.
+            assert "authorizer" not in event["requestContext"]
+            assert "authorization" not in map(str.lower, event["headers"])
+            continue
         claims = at(event, "requestContext/authorizer/claims") or at(event, "requestContext/authorizer/jwt/claims")
         assert claims["sub"] == "6f1d2c1e-0b52-4c43-9a55-3f1f0f7a9d21"
         assert {value for key, value in event["headers"].items() if key.lower() == "authorization"} == {

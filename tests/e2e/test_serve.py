@@ -126,6 +126,31 @@ def test_the_function_has_the_time_that_the_command_gives_it(start: Start) -> No
     assert 0 < remaining <= 7000
 
 
+def test_pages_of_this_machine_may_call_and_others_may_not(start: Start) -> None:
+    baton = start()
+    asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type"}
+
+    page = {"Origin": "http://localhost:6274"}
+    preflight = baton.client.options("/mcp", headers=page | asked)
+    assert (preflight.status_code, preflight.content) == (204, b"")
+    assert preflight.headers["access-control-allow-origin"] == "http://localhost:6274"
+    assert preflight.headers["access-control-allow-headers"] == "content-type"
+    called = {"name": "whoami", "arguments": {}}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": called}
+    for params, kind in (called, "application/json"), (called | {"_meta": {"progressToken": "p"}}, "text/event-stream"):
+        answer = baton.client.post("/mcp", json=message | {"params": params}, headers=page)
+        assert answer.headers["content-type"] == kind
+        assert answer.headers["access-control-allow-origin"] == "http://localhost:6274"
+
+    stranger = {"Origin": "https://evil.example"}
+    for refused in (
+        baton.client.options("/mcp", headers=stranger | asked),
+        baton.client.post("/mcp", json=message, headers=stranger),
+    ):
+        assert refused.status_code == 403
+        assert [name for name in refused.headers if name.startswith("access-control-")] == []
+
+
 def test_callers_are_anonymous_and_own_tasks(start: Start) -> None:
     baton = start()
     assert baton.tool("whoami", {"X-User": "kim"})["owner"] == "anonymous"

@@ -11,10 +11,9 @@ from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.settings import Settings
 from tests.e2e.support import Client, Table
 from tests.rude.served import server
-from tests.rude.wire import Rude
+from tests.rude.wire import ORIGIN, Rude
 
 MAX_BODY_BYTES = 200_000
-ORIGIN = "https://good.example"
 
 
 TABLES = itertools.count(1)

@@ -13,7 +13,7 @@ from mcp_baton.protocol.envelope import CAPABILITIES_KEY, VERSION_KEY
 from tests.e2e.support import Answer, Era
 from tests.rude.conftest import MAX_BODY_BYTES
 from tests.rude.valid import ERAS
-from tests.rude.wire import Rude
+from tests.rude.wire import ORIGIN, Rude
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND = -32700, -32600, -32601
 REVISION = {"2025": "2025-11-25", "2026": "2026-07-28"}
@@ -55,6 +55,11 @@ def send(rude: Rude, era: Era, body: str, headers: dict[str, str] | None = None,
         ({}, {"path": "/other", "resource": "/other"}, 404),
         ({}, {"httpMethod": "GET"}, 405),
         ({}, {"httpMethod": "DELETE"}, 405),
+        ({}, {"httpMethod": "OPTIONS"}, 405),
+        ({"Access-Control-Request-Method": "POST"}, {"httpMethod": "OPTIONS"}, 405),
+        ({"Origin": ORIGIN}, {"httpMethod": "OPTIONS"}, 405),
+        ({"Origin": "https://evil.example"}, {"path": "/other", "resource": "/other"}, 403),
+        ({"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}, {"httpMethod": "OPTIONS"}, 403),
     ],
 )
 def test_what_is_wrong_with_the_http_request_is_refused_with_its_status(

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +14,7 @@ from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION, VERSI
 from tests.e2e.support import Era
 from tests.rude.strategies import HEADER_TEXTS, METAS, VALUES, broken_bodies, wrong_envelopes, wrong_params
 from tests.rude.valid import ERAS, VALID, Params
-from tests.rude.wire import Rude, check_id
+from tests.rude.wire import ORIGIN, Rude, check_id
 
 EXAMPLES = 90
 HEADERS = [
@@ -132,6 +133,29 @@ def test_headers_of_any_kind_are_answered(rude: Rude, era: Era, data: st.DataObj
     params = stateless(params) if era == "2026" else params
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
     check_id(rude.post(body, single, multiValueHeaders=several), body.encode())
+
+
+@settings(max_examples=EXAMPLES)
+@given(
+    origin=st.sampled_from([ORIGIN, "https://evil.example", f"{ORIGIN}.evil.example", "null", "*"]) | HEADER_TEXTS,
+    method=st.sampled_from(["OPTIONS", "OPTIONS", "POST", "GET", "DELETE", "PUT"]),
+    asked=st.none() | HEADER_TEXTS,
+    names=st.none() | HEADER_TEXTS | st.lists(HEADER_TEXTS).map(",".join),
+    repeated=st.booleans(),
+)
+def test_pages_and_their_browsers_are_answered(
+    rude: Rude, origin: str, method: str, asked: str | None, names: str | None, repeated: bool
+) -> None:
+    several = {
+        "origin": [origin, origin] if repeated else [origin],
+        **({} if asked is None else {"access-control-request-method": [asked]}),
+        **({} if names is None else {"access-control-request-headers": [names]}),
+    }
+    answer = rude.post("{}", multiValueHeaders=several, httpMethod=method)
+    preflight = origin == ORIGIN and not repeated and method == "OPTIONS" and asked is not None
+    assert (answer.status == 204) == preflight
+    for name in answer.headers.get("Access-Control-Allow-Headers", "token").split(", "):
+        assert re.fullmatch(r"[!-~]+", name)
 
 
 @settings(max_examples=EXAMPLES)

@@ -12,7 +12,10 @@ from tests.e2e.support import Answer, Client, Era, Table
 BOUND_S = 60.0
 """Nothing here takes that long; a request that does hangs."""
 
-STATUSES = {200, 202, 400, 403, 404, 405, 413, 415}
+ORIGIN = "https://good.example"
+"""The one origin whose pages may call."""
+
+STATUSES = {200, 202, 204, 400, 403, 404, 405, 413, 415}
 CODES = {-32700, -32600, -32601, -32602, -32002, -32020, -32021, -32022}
 """Every code but `-32603`: nothing that a client sends may be the server's fault."""
 
@@ -48,7 +51,9 @@ class Rude:
 
     def post(self, body: str | None, headers: Mapping[str, str] | None = None, **changes: Any) -> Answer:
         """Post a body that may be anything."""
-        return self._checked(lambda: self.client.post(body, headers, **changes))
+        answer = self._checked(lambda: self.client.post(body, headers, **changes))
+        check_origin(answer, {**(headers or {}), **(changes.get("multiValueHeaders") or {})})
+        return answer
 
     def request(self, era: Era, method: str, params: dict[str, Any], meta: dict[str, Any] | None = None) -> Answer:
         """Send a request whose params may be anything, with surroundings that are right."""
@@ -112,7 +117,7 @@ def check(answer: Answer) -> None:
     assert answer.status in STATUSES, answer
     assert not _INTERNALS.search(answer.body), answer.body
     answer.body.encode()
-    if answer.status == 202:
+    if answer.status in {202, 204}:
         assert answer.body == ""
         return
     if answer.body.startswith("["):
@@ -129,6 +134,17 @@ def check(answer: Answer) -> None:
     check_reply(messages[-1])
     if answer.status != 200:
         assert "error" in messages[-1]
+
+
+def check_origin(answer: Answer, sent: Mapping[str, str | list[str]]) -> None:
+    """An answer can be read by the page of the allowed origin that asked, and by no other page."""
+    values = [value for name, value in sent.items() if name.lower() == "origin"]
+    assert "Access-Control-Allow-Credentials" not in answer.headers
+    if values in ([ORIGIN], [[ORIGIN]]):
+        assert answer.headers["Access-Control-Allow-Origin"] == ORIGIN
+        assert "Origin" in answer.headers["Vary"]
+    else:
+        assert [name for name in answer.headers if name.startswith("Access-Control-")] == []
 
 
 def check_reply(message: dict[str, Any]) -> None:

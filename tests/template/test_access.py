@@ -11,6 +11,9 @@ from tests.template.cloudformation import Stack
 from tests.template.conftest import MODES, MakeStack
 
 METADATA = "/.well-known/oauth-protected-resource"
+PLACES = (METADATA, f"{METADATA}/mcp")
+"""Where clients look for the metadata: at the URL that a 401 names, and at the one that they make of the endpoint's."""
+
 SCHEME = {"NONE": None, "API_KEY": "apiKey", "IAM": "iam", "COGNITO": "cognito", "JWT": "jwt"}
 
 
@@ -31,7 +34,8 @@ def test_every_method_of_the_endpoint_asks_for_what_the_mode_says(modes: Mapping
     asked = {name: method.get("security") for name, method in body(modes[mode])["paths"]["/mcp"].items()}
 
     expected = None if SCHEME[mode] is None else [{SCHEME[mode]: ["openid"] if mode == "COGNITO" else []}]
-    assert asked == {"post": expected, "get": expected, "delete": expected}
+    # A browser asks without credentials whether a page may call.
+    assert asked == {"post": expected, "get": expected, "delete": expected, "options": []}
 
 
 @pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "NONE"])
@@ -109,6 +113,19 @@ def test_a_refused_token_is_answered_with_the_authorizers_challenge(modes: Mappi
     assert refused["responseParameters"] == {"gatewayresponse.header.WWW-Authenticate": "context.authorizer.challenge"}
 
 
+def test_a_token_that_cognito_knows_and_that_lacks_the_scope_is_answered_with_the_scope(stack: MakeStack) -> None:
+    public = gateway_response(stack(**MODES["COGNITO"], PublicUrl="https://mcp.example.com"), "ACCESS_DENIED")
+    unnamed = gateway_response(stack(**MODES["COGNITO"], RequiredScopes="read,write"), "ACCESS_DENIED")
+
+    assert {public["statusCode"], unnamed["statusCode"]} == {"403"}
+    assert public["responseParameters"]["gatewayresponse.header.WWW-Authenticate"] == (
+        f'\'Bearer error="insufficient_scope", resource_metadata="https://mcp.example.com{METADATA}", scope="openid"\''
+    )
+    assert unnamed["responseParameters"]["gatewayresponse.header.WWW-Authenticate"] == (
+        '\'Bearer error="insufficient_scope", scope="read write"\''
+    )
+
+
 def test_a_caller_whom_cognito_refuses_learns_where_the_metadata_is(stack: MakeStack) -> None:
     refused = gateway_response(stack(**MODES["COGNITO"], PublicUrl="https://mcp.example.com/team"), "UNAUTHORIZED")
 
@@ -116,6 +133,8 @@ def test_a_caller_whom_cognito_refuses_learns_where_the_metadata_is(stack: MakeS
     assert refused["responseParameters"]["gatewayresponse.header.WWW-Authenticate"] == (
         f'\'Bearer resource_metadata="https://mcp.example.com/team{METADATA}", scope="openid"\''
     )
+    unnamed = gateway_response(stack(**MODES["COGNITO"]), "UNAUTHORIZED")
+    assert unnamed["responseParameters"]["gatewayresponse.header.WWW-Authenticate"] == "'Bearer scope=\"openid\"'"
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -127,55 +146,58 @@ def test_unknown_paths_are_404_but_where_api_gateway_cannot_tell_them_from_unsig
     assert gateway_response(modes[mode], "MISSING_AUTHENTICATION_TOKEN")["statusCode"] == expected
 
 
+@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("mode", MODES)
 def test_the_metadata_is_public_and_there_only_with_an_authorization_server(
-    modes: Mapping[str, Stack], mode: str
+    modes: Mapping[str, Stack], mode: str, place: str
 ) -> None:
-    method = body(modes[mode])["paths"][METADATA]["get"]
+    method = body(modes[mode])["paths"][place]["get"]
     [template] = method["x-amazon-apigateway-integration"]["requestTemplates"].values()
 
     assert method["security"] == []
     assert json.loads(template) == {"statusCode": 200 if mode in {"COGNITO", "JWT"} else 404}
 
 
-@pytest.mark.parametrize(
-    ("domain", "path", "resource"),
-    [
-        (
-            "a1b2.execute-api.eu-central-1.amazonaws.com",
-            f"/v1{METADATA}",
-            "https://a1b2.execute-api.eu-central-1.amazonaws.com/v1/mcp",
-        ),
-        ("mcp.example.com", METADATA, "https://mcp.example.com/mcp"),
-        ("mcp.example.com", f"/team{METADATA}", "https://mcp.example.com/team/mcp"),
-    ],
-)
-def test_the_metadata_names_the_endpoint_as_it_was_called(
-    modes: Mapping[str, Stack], domain: str, path: str, resource: str
-) -> None:
-    assert metadata(modes["JWT"], domain, path)["resource"] == resource
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("before", ["", "/v1", "/team", "/team/tools"])
+def test_the_metadata_names_the_endpoint_as_it_was_called(modes: Mapping[str, Stack], before: str, place: str) -> None:
+    document = metadata(modes["JWT"], f"{before}{place}", place, domain="a1b2.execute-api.eu-central-1.amazonaws.com")
+
+    assert document["resource"] == f"https://a1b2.execute-api.eu-central-1.amazonaws.com{before}/mcp"
 
 
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("mode", ["COGNITO", "JWT"])
+def test_the_metadata_names_the_public_url_where_there_is_one(stack: MakeStack, mode: str, place: str) -> None:
+    chosen = stack(**MODES[mode], PublicUrl="https://mcp.example.com/team")
+
+    assert metadata(chosen, f"/v1{place}", place)["resource"] == "https://mcp.example.com/team/mcp"
+
+
+@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize(
     ("mode", "issuer"),
     [("JWT", "https://issuer.example.com/"), ("COGNITO", "https://cognito-idp.eu-west-1.amazonaws.com/eu-west-1_Ab1")],
 )
-def test_the_metadata_names_the_issuer(modes: Mapping[str, Stack], mode: str, issuer: str) -> None:
-    document = metadata(modes[mode])
+def test_the_metadata_names_the_issuer(modes: Mapping[str, Stack], mode: str, issuer: str, place: str) -> None:
+    document = metadata(modes[mode], place, place)
 
     assert document["authorization_servers"] == [issuer]
     assert document["scopes_supported"] == ["openid"]
     assert document["bearer_methods_supported"] == ["header"]
 
 
-def test_the_metadata_names_every_scope_or_none(stack: MakeStack) -> None:
-    assert metadata(stack(**MODES["JWT"], RequiredScopes="read,write"))["scopes_supported"] == ["read", "write"]
-    assert "scopes_supported" not in metadata(stack(**MODES["JWT"], RequiredScopes=""))
+@pytest.mark.parametrize("place", PLACES)
+def test_the_metadata_names_every_scope_or_none(stack: MakeStack, place: str) -> None:
+    several = metadata(stack(**MODES["JWT"], RequiredScopes="read,write"), place, place)
+
+    assert several["scopes_supported"] == ["read", "write"]
+    assert "scopes_supported" not in metadata(stack(**MODES["JWT"], RequiredScopes=""), place, place)
 
 
-def metadata(stack: Stack, domain: str = "mcp.example.com", path: str = METADATA) -> Any:
+def metadata(stack: Stack, path: str, place: str, *, domain: str = "mcp.example.com") -> Any:
     """What API Gateway makes of the response's template, which is Velocity's."""
-    responses = body(stack)["paths"][METADATA]["get"]["x-amazon-apigateway-integration"]["responses"]
+    responses = body(stack)["paths"][place]["get"]["x-amazon-apigateway-integration"]["responses"]
     template = airspeed.Template(responses["200"]["responseTemplates"]["application/json"])
     return json.loads(template.merge({"context": {"domainName": domain, "path": path}}))
 

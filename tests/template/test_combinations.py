@@ -19,6 +19,7 @@ CHOICES = {
     "Overflow": ("off", "on"),
     "ApiLogs": ("create-role", "role-exists", "off"),
     "PublicUrl": ("", "https://mcp.example.com"),
+    "AllowedOrigins": ("", "https://app.example.com"),
     "AlarmTopicArn": ("", "arn:aws:sns:eu-central-1:123456789012:pager"),
 }
 ALL = [

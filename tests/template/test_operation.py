@@ -6,6 +6,8 @@ from typing import Any
 
 from benchmarks.contenders import BATON, DEPLOYED
 from mcp_baton.settings import KEY_CHARACTERS, Settings
+from mcp_baton.tasks.overflow import DAY_MS, LONGEST_TTL_MS, RETENTION_DAYS, folder_of, new_key
+from mcp_baton.telemetry import INTERNAL_ERRORS, STORE_CONFLICTS, STORE_ERRORS
 from tests.template.cloudformation import Stack
 from tests.template.conftest import MakeStack
 
@@ -81,14 +83,43 @@ def test_the_bucket_is_there_when_asked_for_private_and_emptied(stack: MakeStack
     assert stack(Overflow="off").of_type("AWS::S3::Bucket") == []
     assert set(bucket["PublicAccessBlockConfiguration"].values()) == {True}
     assert bucket["BucketEncryption"]
-    assert [rule["ExpirationInDays"] for rule in bucket["LifecycleConfiguration"]["Rules"]] == [2]
+
+
+def test_objects_outlive_the_tasks_that_point_at_them(stack: MakeStack) -> None:
+    kept = stack(Overflow="on")
+    rules = kept.one("AWS::S3::Bucket")["LifecycleConfiguration"]["Rules"]
+    lifetimes = {rule["Prefix"]: rule["ExpirationInDays"] for rule in rules if rule["Status"] == "Enabled"}
+    longest = kept.declared("MaxTtlMs")["MaxValue"]
+
+    assert len(rules) == len(lifetimes) == len(RETENTION_DAYS)
+    for ttl_ms in (1_000, *(days * DAY_MS + extra for days in (1, 7, 30, 200) for extra in (0, 1)), longest):
+        prefix = new_key(folder_of("kim", "t"), ttl_ms).partition("/")[0] + "/"
+        assert lifetimes[prefix] * DAY_MS >= ttl_ms + DAY_MS, ttl_ms
+    assert longest <= LONGEST_TTL_MS
+
+
+def test_the_function_may_read_and_write_objects_and_nothing_else_of_the_bucket(stack: MakeStack) -> None:
+    [objects] = [statement for statement in statements(stack(Overflow="on")) if "s3:" in str(statement)]
+
+    assert objects["Effect"] == "Allow"
+    assert objects["Action"] == ["s3:GetObject", "s3:PutObject"]
+    assert objects["Resource"] == "${OverflowBucket.Arn}/*"
+    assert [statement for statement in statements(stack(Overflow="off")) if "s3:" in str(statement)] == []
+
+
+def test_the_function_is_told_the_bucket_when_there_is_one(stack: MakeStack) -> None:
+    name = "BATON_OVERFLOW_BUCKET"
+
+    assert function(stack(Overflow="on"))["Environment"]["Variables"][name] == {"Ref": "OverflowBucket"}
+    given = function(stack(Overflow="off"))["Environment"]["Variables"] | {"BATON_TABLE": "tasks"}
+    assert Settings.from_environment(given).overflow_bucket is None
 
 
 def test_settings_take_what_the_template_gives_and_come_to_their_own_defaults(default: Stack) -> None:
     environment: Mapping[str, str] = {**function(default)["Environment"]["Variables"], "BATON_TABLE": "tasks"}
 
     given = Settings.from_environment(environment)
-    assert given == Settings(table="tasks", state_key=given.state_key)
+    assert given == Settings(table="tasks", state_key=given.state_key, service=given.service)
 
 
 def test_the_key_that_signs_request_states_is_a_secret_made_for_the_stack(default: Stack) -> None:
@@ -148,6 +179,8 @@ def test_there_is_an_alarm_for_everything_that_needs_somebody(default: Stack) ->
         ("AWS/Lambda", "Duration"),
         ("AWS/SQS", "ApproximateNumberOfMessagesVisible"),
         ("Baton", "StoreConflicts"),
+        ("Baton", "StoreErrors"),
+        ("Baton", "InternalErrors"),
     }
     assert [alarm.get("ExtendedStatistic") for alarm in alarms if alarm["MetricName"] == "Duration"] == ["p99"]
 
@@ -159,12 +192,16 @@ def test_every_alarm_goes_to_the_operators_topic(stack: MakeStack) -> None:
     assert {str(alarm.get("AlarmActions")) for alarm in alarms} == {str([topic])}
 
 
-def test_metrics_are_where_the_alarm_looks_for_them(default: Stack) -> None:
+def test_batons_own_metrics_are_where_their_alarms_look_for_them(default: Stack) -> None:
     environment = function(default)["Environment"]["Variables"]
-    alarm = default.resources["StoreConflictsAlarm"]["Properties"]
+    alarms = [alarm for alarm in default.of_type("AWS::CloudWatch::Alarm") if alarm["Namespace"] == "Baton"]
 
-    assert alarm["Namespace"] == environment["POWERTOOLS_METRICS_NAMESPACE"]
-    assert alarm["Dimensions"] == [{"Name": "service", "Value": environment["POWERTOOLS_SERVICE_NAME"]}]
+    assert environment["POWERTOOLS_METRICS_NAMESPACE"] == "Baton"
+    assert {str(alarm["Dimensions"]) for alarm in alarms} == {
+        str([{"Name": "service", "Value": environment["POWERTOOLS_SERVICE_NAME"]}])
+    }
+    emitted = {metric.name for metric in (STORE_CONFLICTS, STORE_ERRORS, INTERNAL_ERRORS) if not metric.dimension}
+    assert {alarm["MetricName"] for alarm in alarms} == emitted
 
 
 def test_the_benchmark_runs_with_the_variables_that_are_deployed(default: Stack) -> None:

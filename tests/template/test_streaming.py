@@ -23,7 +23,7 @@ def streams(stack: Stack) -> bool:
 
 
 def test_every_method_of_the_endpoint_streams(default: Stack) -> None:
-    assert len(integrations(default)) == 3
+    assert len(integrations(default)) == 4
     assert streams(default)
 
 

@@ -20,19 +20,21 @@ FLOORS = {
     "workflow": ("workflow", "tasks", "protocol.json"),
     "server": ("server", "workflow", "tasks", "protocol"),
     "transport": ("transport", "protocol.http", "protocol.json"),
+    "observability": ("observability", "transport.correlation"),
 }
 """What a floor may import of the package, besides what all share."""
 
-SHARED = ("exceptions", "settings")
+SHARED = ("exceptions", "settings", "telemetry")
 ROOTS = ("__init__.py", "aws.py", "local/*")
 """Where the floors are put together. They may import any of them."""
 
 AWS_SDK = frozenset({"boto3", "botocore", "moto"})
-AWS_SDK_USERS = ("tasks/dynamodb*.py", "tasks/table.py", "aws.py", "local/*")
+AWS_SDK_USERS = ("tasks/dynamodb*.py", "tasks/s3.py", "tasks/table.py", "aws.py", "local/*")
+CONCRETE_STORES = ("mcp_baton.tasks.dynamodb", "mcp_baton.tasks.s3")
 NETWORK = frozenset({"http", "httpx", "requests", "socket", "ssl", "urllib", "urllib3"})
 NETWORK_FREE = ("protocol/*", "tasks/*", "workflow/*", "server/*")
 HARMLESS = frozenset({"http", "http.HTTPStatus", *(f"urllib.parse{name}" for name in ("", ".quote", ".unquote"))})
-SLOW = ("asyncio", "boto3", "botocore", "http.client", "moto", "pydantic")
+SLOW = ("asyncio", "aws_lambda_powertools", "aws_xray_sdk", "boto3", "botocore", "http.client", "moto", "pydantic")
 """Imports that a cold start would pay for: only inside the functions that need them."""
 
 ENVIRONMENT_READERS = ("settings.py", "aws.py", "local/*", "transport/runtime/__main__.py")
@@ -118,7 +120,7 @@ def concrete_store(module: str, found: list[Import]) -> Iterator[str]:
     """Only the composition roots choose a store; everyone else is given one."""
     if not matches(module, AWS_SDK_USERS):
         for item in found:
-            if item.name.startswith("mcp_baton.tasks.dynamodb"):
+            if item.name.startswith(CONCRETE_STORES):
                 yield f"chooses its own store: {item.name}"
 
 
@@ -183,6 +185,9 @@ def test_a_module_knows_only_the_floors_under_it(module: str) -> None:
         ("workflow/engine.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import mcp_baton.server.app"),
         ("workflow/engine.py", "from mcp_baton.protocol.jsonrpc import Request"),
         ("workflow/engine.py", "from mcp_baton.tasks.dynamodb import DynamoDbTaskStore"),
+        ("tasks/moving.py", "from mcp_baton.tasks.s3 import S3ObjectStore"),
+        ("tasks/overflow.py", "def f():\n    import boto3"),
+        ("tasks/s3.py", "from botocore.exceptions import ClientError"),
         ("workflow/engine.py", "def f():\n    import http.client"),
         ("server/app.py", "import pydantic"),
         ("server/app.py", "from pydantic import BaseModel"),
@@ -196,6 +201,9 @@ def test_a_module_knows_only_the_floors_under_it(module: str) -> None:
         ("transport/proxy.py", "from http import client"),
         ("exceptions.py", "from mcp_baton.server.app import Server"),
         ("aws.py", "import boto3"),
+        ("observability/logs.py", "from aws_lambda_powertools import Logger"),
+        ("observability/traces.py", "from mcp_baton.tasks.record import TaskRecord"),
+        ("server/app.py", "from mcp_baton.observability.logs import PowertoolsHandler"),
         ("misc.py", "pass"),
     ],
 )

@@ -3,6 +3,7 @@
 | variable | meaning | default |
 |---|---|---|
 | `BATON_TABLE` | the DynamoDB table of the tasks; without one workflows run without tasks | none |
+| `BATON_OVERFLOW_BUCKET` | the S3 bucket for values that do not fit into their task's item | none: they are not kept |
 | `BATON_ALLOW_ANONYMOUS` | `on`: a caller without an identity owns tasks as `anonymous` | `off` |
 | `BATON_STREAMING` | `off`: answers are whole, never streamed; so they are where `AWS_SAM_LOCAL` is set | `on` |
 | `BATON_DEFAULT_TTL_MS` | a task's lifetime when the client asks for none | 3600000 (1 h) |
@@ -14,6 +15,9 @@
 | `BATON_LISTEN_MS` | how long a `subscriptions/listen` stream is kept open | 60000 |
 | `BATON_STATE_KEY` | signs what travels through the client; 32 characters or more | made anew in each process |
 | `BATON_STATE_KEY_PREVIOUS` | the key before the last rotation, still accepted | none |
+
+Of what Lambda and Powertools define, `AWS_LAMBDA_FUNCTION_NAME` (logs, metrics and traces are written where it is set),
+`AWS_LAMBDA_LOG_LEVEL`, `POWERTOOLS_SERVICE_NAME` and `POWERTOOLS_METRICS_NAMESPACE` (default `Baton`) are read, too.
 
 A variable that is empty or blank counts as not set, as templates pass optional parameters on that way.
 """
@@ -34,6 +38,7 @@ class Settings:
     """The settings. The module's table says what each means; times in milliseconds."""
 
     table: str | None = None
+    overflow_bucket: str | None = None
     allow_anonymous: bool = False
     streaming: bool = True
     default_ttl_ms: int = 3_600_000
@@ -49,6 +54,11 @@ class Settings:
     local_only: bool = False
     state_key: bytes | None = field(default=None, repr=False)
     previous_state_key: bytes | None = field(default=None, repr=False)
+    # Whether somebody reads what is noted of Baton's own work, and under which names.
+    observed: bool = False
+    service: str = "baton"
+    metrics_namespace: str = "Baton"
+    lambda_log_level: str | None = None
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> "Settings":
@@ -60,6 +70,7 @@ class Settings:
         default = cls()
         settings = cls(
             table=_text(env, "BATON_TABLE"),
+            overflow_bucket=_text(env, "BATON_OVERFLOW_BUCKET"),
             allow_anonymous=_switch(env, "BATON_ALLOW_ANONYMOUS", default.allow_anonymous),
             streaming=_switch(env, "BATON_STREAMING", default.streaming) and _text(env, "AWS_SAM_LOCAL") is None,
             default_ttl_ms=_number(env, "BATON_DEFAULT_TTL_MS", default.default_ttl_ms),
@@ -71,6 +82,10 @@ class Settings:
             listen_ms=_number(env, "BATON_LISTEN_MS", default.listen_ms),
             state_key=_key(env, "BATON_STATE_KEY"),
             previous_state_key=_key(env, "BATON_STATE_KEY_PREVIOUS"),
+            observed=_text(env, "AWS_LAMBDA_FUNCTION_NAME") is not None,
+            service=_text(env, "POWERTOOLS_SERVICE_NAME") or _text(env, "AWS_LAMBDA_FUNCTION_NAME") or default.service,
+            metrics_namespace=_text(env, "POWERTOOLS_METRICS_NAMESPACE") or default.metrics_namespace,
+            lambda_log_level=_text(env, "AWS_LAMBDA_LOG_LEVEL"),
         )
         if settings.default_ttl_ms > settings.max_ttl_ms:
             raise SettingsError(

@@ -38,6 +38,9 @@ class Line:
     def remaining_ms(self) -> int | None:
         return self.left_ms()
 
+    def add_headers(self, _headers: Mapping[str, str]) -> None:
+        return None
+
     def open_stream(self, _status: int, _headers: Mapping[str, str]) -> "Line":
         return self
 

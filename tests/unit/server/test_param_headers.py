@@ -140,7 +140,7 @@ def test_two_parameters_cannot_share_a_header_in_any_spelling() -> None:
         {"if": text("Region"), "then": {}},
         {"type": "array", "items": {"type": "object", "properties": {"a": text("Region")}}},
     ],
-    ids=lambda node: next(name for name in node if name != "type"),
+    ids=lambda node: next(key for key in node if key != "type"),
 )
 def test_a_mark_that_no_chain_of_properties_leads_to_is_refused(node: dict[str, Any]) -> None:
     with pytest.raises(RegistrationError, match="x-mcp-header"):

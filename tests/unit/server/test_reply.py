@@ -22,6 +22,9 @@ class Line:
     def remaining_ms(self) -> int | None:
         return None
 
+    def add_headers(self, _headers: Mapping[str, str]) -> None:
+        return None
+
     def open_stream(self, status: int, headers: Mapping[str, str]) -> "Line":
         self.opened.append((status, headers))
         return self

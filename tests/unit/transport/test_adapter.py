@@ -144,7 +144,7 @@ def test_a_whole_answer_leaves_the_stream_alone() -> None:
 
 @pytest.mark.parametrize(
     ("context", "request_id", "remaining"),
-    [(LambdaContext(), "lambda-id", 1234), (None, "gateway-id", None), (LambdaContext(""), "gateway-id", 1234)],
+    [(LambdaContext(), "gateway-id", 1234), (None, "gateway-id", None)],
 )
 def test_the_exchange_tells_the_invocations_id_and_time(
     context: object, request_id: str, remaining: int | None
@@ -182,7 +182,7 @@ def test_without_any_id_each_request_gets_one_of_its_own() -> None:
 def test_a_broken_body_is_a_bad_request_that_never_reaches_the_application(event: dict[str, Any]) -> None:
     answer = adapt(fails)(event | {"body": "%%%", "isBase64Encoded": True}, LambdaContext())
     assert answer["statusCode"] == 400
-    assert json.loads(answer["body"])["requestId"] == "lambda-id"
+    assert json.loads(answer["body"])["requestId"] == "gateway-id"
 
 
 def test_an_event_that_is_not_http_is_raised() -> None:
@@ -194,10 +194,10 @@ def test_an_unexpected_exception_is_logged_and_answered_without_internals(caplog
     answer = adapt(fails)(REST, LambdaContext())
     assert answer["statusCode"] == 500
     assert answer["headers"]["Content-Type"] == "application/json"
-    assert json.loads(answer["body"]) == {"error": "internal error", "requestId": "lambda-id"}
+    assert json.loads(answer["body"]) == {"error": "internal error", "requestId": "gateway-id"}
     [record] = caplog.records
     assert record.levelno == logging.ERROR
-    assert "lambda-id" in record.getMessage()
+    assert "gateway-id" in record.getMessage()
     assert record.exc_info is not None
     assert record.exc_info[0] is LookupError
 
@@ -271,3 +271,45 @@ def test_the_owner_resolver_can_be_replaced() -> None:
     app = answering(lambda request, _: seen.append(request.owner))
     LambdaAdapter(app, allow_anonymous=False, streaming=True, owner=owner)(REST, LambdaContext())
     assert seen == ["gateway-id/False"]
+
+
+ADDED = {"Vary": "Origin", "X-Added": "yes"}
+
+
+def adding(app: Application) -> Application:
+    def adds(request: HttpRequest, exchange: Exchange) -> HttpResponse | None:
+        exchange.add_headers({"Vary": "Origin"})
+        exchange.add_headers({"X-Added": "yes"})
+        return app(request, exchange)
+
+    return adds
+
+
+def test_headers_that_were_added_are_on_a_whole_answer_which_keeps_its_own() -> None:
+    own = {"Vary": "Accept", "X": "y"}
+    answer = adapt(adding(lambda _request, _exchange: HttpResponse(200, own)))(REST, LambdaContext())
+    assert answer["headers"] == {**ADDED, **own}
+
+
+def test_headers_that_were_added_are_on_a_stream_on_the_wire_and_in_memory() -> None:
+    with listening(Wire()) as wire:
+        adapt(adding(streams))(REST, LambdaContext())
+    assert wire.heads == [(200, {**ADDED, "Content-Type": "text/event-stream"})]
+    answer = adapt(adding(streams))(REST, LambdaContext())
+    assert answer["headers"] == {**ADDED, "Content-Type": "text/event-stream"}
+
+
+def test_headers_that_were_added_are_on_the_answer_for_an_application_that_failed() -> None:
+    answer = adapt(adding(fails))(REST, LambdaContext())
+    assert (answer["statusCode"], answer["headers"]) == (500, {**ADDED, "Content-Type": "application/json"})
+
+
+def test_headers_that_were_added_to_one_answer_are_on_no_other() -> None:
+    def app(request: HttpRequest, exchange: Exchange) -> HttpResponse:
+        if request.path == "/mcp":
+            exchange.add_headers(ADDED)
+        return HttpResponse(200)
+
+    adapter = adapt(app)
+    answers = [adapter({**REST, "resource": path}, LambdaContext()) for path in ("/mcp", "/other")]
+    assert [answer["headers"] for answer in answers] == [ADDED, {}]

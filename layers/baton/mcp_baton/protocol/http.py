@@ -67,6 +67,10 @@ class Exchange(Protocol):
     def remaining_ms(self) -> int | None:
         """Milliseconds until the function is stopped; `None` when nothing stops it."""
 
+    def add_headers(self, headers: Mapping[str, str]) -> None:
+        """Put headers on the answer, whoever gives it and however: whole, streamed, or the transport for an application
+        that failed. Headers that the answer has of its own stay as they are."""
+
     def open_stream(self, status: int, headers: Mapping[str, str]) -> StreamSink:
         """Begin the answer. At most once; nothing else may be returned afterwards."""
 

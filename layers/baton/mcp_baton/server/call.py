@@ -19,6 +19,7 @@ from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.ids import new_question
 from mcp_baton.tasks.store import TaskStore
+from mcp_baton.telemetry import SILENT, Telemetry
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class Call:
         store: Where tasks are kept; `None` where there is no store.
         seal: Signs what travels through the client.
         headers: HTTP headers, names in lower case.
+        telemetry: Where what is done for it is noted.
         begun_s: When it began, on the monotonic clock.
     """
 
@@ -43,6 +45,7 @@ class Call:
     reply: Reply
     seal: Seal
     headers: Mapping[str, str]
+    telemetry: Telemetry = SILENT
     begun_s: float = field(default_factory=time.monotonic)
 
     @property
@@ -62,7 +65,8 @@ class Call:
             ProtocolError: the request continues earlier rounds in a way that cannot be.
         """
         asking = self._asking(in_workflow=in_workflow)
-        return Caller(self.exchange, self.envelope, self.reply, self.owner, self.settings.write_reserve_ms, asking)
+        reserve_ms = self.settings.write_reserve_ms
+        return Caller(self.exchange, self.envelope, self.reply, self.owner, reserve_ms, asking, self.telemetry)
 
     def _asking(self, *, in_workflow: bool) -> Asking:
         if not self.stateless:

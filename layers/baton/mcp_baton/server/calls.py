@@ -22,6 +22,7 @@ from mcp_baton.server.schema import InvalidArguments
 from mcp_baton.server.signature import NO_ANNOTATION, Signature, is_async
 from mcp_baton.server.values import to_json
 from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.telemetry import SILENT, Telemetry
 from mcp_baton.workflow.run import Failed, FetchedResource, Outcome, ResourceUnavailable
 
 logger = logging.getLogger(__name__)
@@ -43,6 +44,7 @@ class Caller:
     Attributes:
         write_reserve_ms: Time kept back from every call for writing to the store, milliseconds.
         asking: Makes what a function's questions to the client go through.
+        telemetry: Takes how long tools and resources took.
     """
 
     exchange: Exchange
@@ -51,6 +53,7 @@ class Caller:
     owner: str | None
     write_reserve_ms: int
     asking: Asking
+    telemetry: Telemetry = SILENT
 
     def call_tool(
         self,
@@ -79,11 +82,12 @@ class Caller:
             bound = tool.input.bind(arguments)
         except InvalidArguments as error:
             return Failed(f"Invalid arguments for tool {tool.name}: {error}")
-        ended = self._run(tool.function, tool.signature, bound, variables, progress, stay=stay)
+        what = f"tool {tool.name}"
+        ended = self._run(what, tool.function, tool.signature, bound, variables, progress, stay=stay)
         if isinstance(ended, str):
             return Failed(ended)
         if isinstance(ended, Raised):
-            return Failed(_told(ended.error, f"tool {tool.name}"))
+            return Failed(_told(ended.error, what))
         try:
             return tool.outcome(ended.value)
         except Exception as error:
@@ -109,7 +113,8 @@ class Caller:
             bound = resource.input.bind(arguments)
         except InvalidArguments as error:
             raise ResourceUnavailable(f"{uri}: {error}") from error
-        ended = self._run(resource.function, resource.signature, bound, None, progress, stay=True)
+        what = f"resource {resource.uri}"
+        ended = self._run(what, resource.function, resource.signature, bound, None, progress, stay=True)
         if isinstance(ended, str):
             raise ResourceUnavailable(ended)
         if isinstance(ended, Raised):
@@ -124,11 +129,12 @@ class Caller:
             Unreadable: its function failed.
         """
         bound = prompt.input.bind(arguments)
-        ended = self._run(prompt.function, prompt.signature, bound, None, None, stay=False)
+        what = f"prompt {prompt.name}"
+        ended = self._run(what, prompt.function, prompt.signature, bound, None, None, stay=False)
         if isinstance(ended, str):
             raise Unreadable(ended)
         if isinstance(ended, Raised):
-            raise Unreadable(_told(ended.error, f"prompt {prompt.name}"))
+            raise Unreadable(_told(ended.error, what))
         return messages_of(ended.value)
 
     def suggestions(self, completion: Completion, value: str, known: dict[str, Any]) -> JsonObject:
@@ -139,7 +145,8 @@ class Caller:
         """
         arguments = (value, known) if completion.wants_arguments else (value,)
         signature = Signature((), None, NO_ANNOTATION, is_async(completion.function))
-        ended = self._run(functools.partial(completion.function, *arguments), signature, {}, None, None, stay=False)
+        function = functools.partial(completion.function, *arguments)
+        ended = self._run("completion", function, signature, {}, None, None, stay=False)
         if isinstance(ended, str):
             raise Unreadable(ended)
         if isinstance(ended, Raised):
@@ -155,6 +162,7 @@ class Caller:
 
     def _run(
         self,
+        what: str,
         function: Callable[..., object],
         signature: Signature,
         bound: dict[str, Any],
@@ -177,9 +185,11 @@ class Caller:
         if signature.context:
             bound = bound | {signature.context: Context(scope)}
         try:
-            ended = run_beside(
-                function, bound, mailbox, self.reply, is_async=signature.is_async, left_s=self._left_s, stay=stay
-            )
+            with self.telemetry.span(what) as span:
+                ended = run_beside(
+                    function, bound, mailbox, self.reply, is_async=signature.is_async, left_s=self._left_s, stay=stay
+                )
+                span.failed = isinstance(ended, Raised) and not isinstance(ended.error, InputRequired)
         except TimedOut:
             if variables is not None:
                 variables.close()

@@ -30,16 +30,17 @@ from mcp_baton.server import catalog, listening, prompt_calls, resource_reads, s
 from mcp_baton.server.asking import InputRequired
 from mcp_baton.server.beside import Deserted
 from mcp_baton.server.call import Call
+from mcp_baton.server.origins import Origins, Page, Stranger, is_preflight
 from mcp_baton.server.reply import Reply, whole
 from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.ids import is_question
 from mcp_baton.tasks.store import TaskStore
+from mcp_baton.telemetry import INTERNAL_ERRORS, SILENT, Telemetry
 
 logger = logging.getLogger(__name__)
 
 PATH: Final = "/mcp"
-LOCAL_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 type Method = Callable[[Call], JsonObject]
 
@@ -85,20 +86,30 @@ class Endpoint:
         server: What is published.
         store: Where tasks are kept; `None` where there is no store: workflows then run without tasks.
         settings: The operator's choices.
+        telemetry: Where runs, tools and failures are noted.
     """
 
-    def __init__(self, server: Server, *, store: TaskStore | None, settings: Settings) -> None:
+    def __init__(
+        self, server: Server, *, store: TaskStore | None, settings: Settings, telemetry: Telemetry = SILENT
+    ) -> None:
         self._server = server
         self._store = store
         self._settings = settings
+        self._telemetry = telemetry
         self._seal = seal_of(settings)
+        self._origins = Origins(settings.allowed_origins, settings.local_only)
         self._warned = False
 
     def __call__(self, request: HttpRequest, exchange: Exchange) -> HttpResponse | None:
         """Answer one HTTP request."""
-        refused = self._refuse(request)
-        if refused:
-            return refused
+        caller = self._origins.caller(request.headers)
+        if isinstance(caller, Stranger):
+            return _refusal(403, "Forbidden: this origin or host is not on the server's allow-list")
+        if caller is not None:
+            exchange.add_headers(caller.headers)
+        early = self._without_body(request, caller)
+        if early:
+            return early
         try:
             message = parse_body(request.body)
         except ProtocolError as error:
@@ -107,12 +118,12 @@ class Endpoint:
             return self._answer_batch(message, request, exchange)
         return self._answer(message, request, exchange)
 
-    def _refuse(self, request: HttpRequest) -> HttpResponse | None:
-        """What is wrong with a request before its body is read."""
+    def _without_body(self, request: HttpRequest, page: Page | None) -> HttpResponse | None:
+        """The answer to a preflight, or what is wrong with a request before its body is read."""
         if request.path.rstrip("/") != PATH:
             return _refusal(404, f"Not found: the MCP endpoint is {PATH}")
-        if not self._trusts(request.headers):
-            return _refusal(403, "Forbidden: this origin or host is not on the server's allow-list")
+        if page is not None and is_preflight(request):
+            return page.preflight(request.headers)
         if request.method != "POST":
             refused = _refusal(405, "Method not allowed: use POST")
             return HttpResponse(405, {**refused.headers, "Allow": "POST"}, refused.body)
@@ -121,16 +132,6 @@ class Endpoint:
         if len(request.body) > self._settings.max_body_bytes:
             return _refusal(413, f"Content too large: at most {self._settings.max_body_bytes} bytes")
         return None
-
-    def _trusts(self, headers: Mapping[str, str]) -> bool:
-        """Whether a page that sends this request may: no `Origin`, no page (MCP basic/transports, Security)."""
-        local = self._settings.local_only
-        if local and not is_local(headers.get("host", "localhost")):
-            return False
-        origin = headers.get("origin")
-        if origin is None or origin in self._settings.allowed_origins:
-            return True
-        return local and is_local(origin.partition("://")[2])
 
     def _answer_batch(self, messages: list[Message], request: HttpRequest, exchange: Exchange) -> HttpResponse:
         """A batch, which revision 2025-03-26 alone has; answered whole, in order."""
@@ -177,6 +178,7 @@ class Endpoint:
             reply=reply,
             seal=self._seal,
             headers=request.headers,
+            telemetry=self._telemetry,
         )
         try:
             result = self._dispatch(call)
@@ -189,6 +191,7 @@ class Endpoint:
             result = required.result
         except Exception:
             logger.exception("request %s: %s failed", exchange.request_id, message.method)
+            self._telemetry.add(INTERNAL_ERRORS)
             return reply.error(200, _internal_error(message.id, exchange.request_id))
         return reply.result(result_message(message.id, _finished(call, result)))
 
@@ -228,12 +231,6 @@ def seal_of(settings: Settings) -> Seal:
     if settings.state_key is not None:
         return Seal(settings.state_key, settings.previous_state_key)
     return Seal(os.urandom(32))
-
-
-def is_local(authority: str) -> bool:
-    """Whether `host[:port]` is this machine by a name that nobody else can give out."""
-    host = authority.rpartition(":")[0] if authority.rpartition(":")[2].isdigit() else authority
-    return host in LOCAL_HOSTS
 
 
 def _takes_stream(request: HttpRequest) -> bool:

@@ -2,7 +2,7 @@
 
 import logging
 
-from mcp_baton.exceptions import ProtocolError, StoreError, TaskNotFound
+from mcp_baton.exceptions import ProtocolError, StoreError, TaskNotFound, ValueLost
 from mcp_baton.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from mcp_baton.protocol.envelope import TASK_ID_KEY
 from mcp_baton.protocol.json import Json, JsonObject
@@ -14,9 +14,10 @@ from mcp_baton.server.host import ServerHost
 from mcp_baton.server.schema import InvalidArguments
 from mcp_baton.server.task_meta import run_meta
 from mcp_baton.tasks.record import TaskRecord, steps_of
+from mcp_baton.telemetry import PAUSES, RECORDINGS_LOST, RUNS_COMPLETED, STEPS_FAILED, STEPS_RUN
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.engine import Engine, Invocation
-from mcp_baton.workflow.run import RunRecord
+from mcp_baton.workflow.run import Failed, RunRecord
 from mcp_baton.workflow.trace import Message, messages
 
 logger = logging.getLogger(__name__)
@@ -50,15 +51,38 @@ def _get_messages(call: Call, prompt: Prompt) -> JsonObject:
 
 def _run_workflow(call: Call, workflow: Workflow) -> JsonObject:
     host = ServerHost(call)
-    engine = Engine(host, call.store)
+    with call.telemetry.span(f"workflow {workflow.name}"):
+        run = _run(call, workflow, Engine(host, call.store))
+    _note(call, run)
+    return _render(call, run, host)
+
+
+def _run(call: Call, workflow: Workflow, engine: Engine) -> RunRecord:
     task_id = call.bound_task()
     if task_id is None:
-        run = engine.start(workflow, _invocation(call, workflow, call.object("arguments")))
-    else:
-        task = _resumable(call, workflow, task_id)
+        return engine.start(workflow, _invocation(call, workflow, call.object("arguments")))
+    task = _resumable(call, workflow, task_id)
+    try:
         given = stored_arguments(task.arguments, call.object("arguments"))
-        run = engine.resume(workflow, _invocation(call, workflow, given), task)
-    return _render(call, run, host)
+        return engine.resume(workflow, _invocation(call, workflow, given), task)
+    except StoreError as error:
+        raise _not_read(task_id, error) from error
+
+
+def _note(call: Call, run: RunRecord) -> None:
+    """What operators count of runs (contract section 9)."""
+    ran = [trace.outcome for trace in run.traces if not trace.replayed]
+    if ran:
+        call.telemetry.add(STEPS_RUN, len(ran))
+    if any(isinstance(outcome, Failed) for outcome in ran):  # a run stops at the first one
+        call.telemetry.add(STEPS_FAILED)
+    if run.pause is None:
+        call.telemetry.add(RUNS_COMPLETED)
+    else:
+        call.telemetry.add(PAUSES, of=run.pause.type)
+    refused = run.task is None and run.workflow.durable and call.store is not None and call.owner is not None
+    if refused or not run.persisted:
+        call.telemetry.add(RECORDINGS_LOST)
 
 
 def _invocation(call: Call, workflow: Workflow, given: JsonObject) -> Invocation:
@@ -85,16 +109,23 @@ def _resumable(call: Call, workflow: Workflow, task_id: str) -> TaskRecord:
     except TaskNotFound as error:
         raise ProtocolError(INVALID_PARAMS, "Unknown task") from error
     except StoreError as error:
-        # Without the stored state a resume would run completed steps again, so nothing is run.
-        logger.exception("task %s: it could not be read, so it was not resumed", task_id)
-        message = "The task store is not available; nothing was run. Send the same request again."
-        raise ProtocolError(INTERNAL_ERROR, message) from error
+        raise _not_read(task_id, error) from error
     if task.workflow != workflow.name:
         raise ProtocolError(INVALID_PARAMS, f"Invalid params: `_meta.{TASK_ID_KEY}` is not a task of this workflow")
     if task.status.terminal:
         raise ProtocolError(INVALID_PARAMS, f"The task is {task.status.value}; there is nothing to go on with")
     _refuse_drift(workflow, task)
     return task
+
+
+def _not_read(task_id: str, error: StoreError) -> ProtocolError:
+    # Without the stored state a resume would run completed steps again, so nothing is run.
+    logger.error("task %s: it could not be read, so it was not resumed", task_id, exc_info=error)
+    if isinstance(error, ValueLost):
+        message = f"The task cannot be resumed, since its arguments are gone: {error}. Nothing was run."
+    else:
+        message = "The task store is not available; nothing was run. Send the same request again."
+    return ProtocolError(INTERNAL_ERROR, message)
 
 
 def _refuse_drift(workflow: Workflow, task: TaskRecord) -> None:

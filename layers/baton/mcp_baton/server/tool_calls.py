@@ -14,6 +14,7 @@ from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tasks.recording import record_decided
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.telemetry import RECORDINGS_LOST
 from mcp_baton.workflow.continuation import attempts_for, continuation_batch
 from mcp_baton.workflow.run import Failed, Outcome
 
@@ -102,9 +103,11 @@ def _refused(call: Call, task_id: str, error: StoreError) -> dict[str, Json]:
         case TaskFinished():
             return unrecorded_meta(call, task_id, str(error), error.current)
         case Conflict():
+            call.telemetry.add(RECORDINGS_LOST)
             logger.error("task %s: the call was not recorded, too many others were at the same time", task_id)
             return unrecorded_meta(call, task_id, "the task kept changing; make the call again", error.current)
         case _:
+            call.telemetry.add(RECORDINGS_LOST)
             logger.error("task %s: the call was not recorded", task_id, exc_info=error)
             return unrecorded_meta(call, task_id, STORE_DOWN)
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import NotRequired, TypedDict, cast
 
+from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import Json, JsonObject
 
 ENGINE_PREFIX = "_workflow."
@@ -98,8 +99,9 @@ class TaskRecord:
         ttl_ms: Lifetime from creation, milliseconds.
         poll_interval_ms: How often the client is asked to poll, milliseconds.
         version: Grows by one with each write.
-        variables: Task variables by name. May decode on access; a value is exactly what was stored.
-        result: The final result's object; `None` until there is one.
+        variables: Task variables by name. May decode or fetch on access, and then raise `ValueLost` or
+            `StoreUnavailable`; a value is exactly what was stored.
+        kept: What else may be large, in the same way: `arguments` and, once there is one, `result`.
         source: The store's own notes, needed to write against this record. Opaque to everyone else.
     """
 
@@ -115,9 +117,29 @@ class TaskRecord:
     status_message: str | None = None
     workflow: str | None = None
     definition: str | None = None
-    arguments: JsonObject = field(default_factory=dict)
-    result: Json = None
+    kept: JsonObject = field(default_factory=dict)
     source: object = field(default=None, repr=False, compare=False)
+
+    @property
+    def arguments(self) -> JsonObject:
+        """The prompt arguments of the first call.
+
+        Raises:
+            StoreError: they cannot be had.
+        """
+        arguments = self.kept.get("arguments", {})
+        if not isinstance(arguments, Mapping):
+            raise StoreError(f"the task {self.task_id} is damaged: its arguments are not an object")
+        return arguments
+
+    @property
+    def result(self) -> Json:
+        """The final result's object; `None` until there is one.
+
+        Raises:
+            StoreError: it cannot be had.
+        """
+        return self.kept.get("result")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from mcp_baton.exceptions import StoreUnavailable
 from mcp_baton.tasks.attributes import Item
 from mcp_baton.tasks.expressions import Update
 from mcp_baton.tasks.items import members
+from mcp_baton.telemetry import SILENT, STORE_ERRORS, Telemetry, timed
 
 if TYPE_CHECKING:
     from botocore.exceptions import ClientError
@@ -40,10 +41,12 @@ class TaskTable:
     Args:
         name: The table's name.
         connect: Makes the client; called once, whichever thread comes first.
+        telemetry: Takes each request's time, and failures.
     """
 
-    def __init__(self, name: str, connect: "Callable[[], DynamoDBClient]") -> None:
+    def __init__(self, name: str, connect: "Callable[[], DynamoDBClient]", telemetry: Telemetry = SILENT) -> None:
         self.name = name
+        self._telemetry = telemetry
         self._connect = connect
         self._client: DynamoDBClient | None = None
         self._connecting = Lock()
@@ -55,7 +58,7 @@ class TaskTable:
             ConditionFailed: there is one with this key already.
             ItemTooLarge: it is too large.
         """
-        with self._client_errors() as client:
+        with self._request("PutItem") as client:
             try:
                 client.put_item(
                     TableName=self.name,
@@ -79,7 +82,7 @@ class TaskTable:
             ItemTooLarge: the item would become too large.
         """
         expression, condition = update.expression(), update.condition()
-        with self._client_errors() as client:
+        with self._request("UpdateItem") as client:
             try:
                 answer = client.update_item(
                     TableName=self.name,
@@ -98,17 +101,17 @@ class TaskTable:
 
     def get(self, key: Item) -> Item | None:
         """Read one item, strongly consistent."""
-        with self._client_errors() as client:
+        with self._request("GetItem") as client:
             return client.get_item(TableName=self.name, Key=key, ConsistentRead=True).get("Item")
 
     def delete(self, key: Item) -> None:
         """Delete an item, if there is one."""
-        with self._client_errors() as client:
+        with self._request("DeleteItem") as client:
             client.delete_item(TableName=self.name, Key=key)
 
     def query(self, request: "QueryInputTypeDef") -> "QueryOutputTypeDef":
         """Read one page of a query."""
-        with self._client_errors() as client:
+        with self._request("Query") as client:
             return understood(client.query(**request), "Count")
 
     def _landed(self, key: Item, failure: "ClientError", token: str) -> Item:
@@ -120,17 +123,21 @@ class TaskTable:
         raise ConditionFailed(item) from failure
 
     @contextmanager
-    def _client_errors(self) -> "Iterator[DynamoDBClient]":
+    def _request(self, operation: str) -> "Iterator[DynamoDBClient]":
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
-            yield self._connected()
+            client = self._connected()
+            with timed(self._telemetry, "DynamoDB", operation, table_name=self.name):
+                yield client
         except ClientError as error:
             code, message = error.response["Error"]["Code"], error.response["Error"]["Message"]
             if code == "ValidationException" and TOO_LARGE in message:
                 raise ItemTooLarge from error
+            self._telemetry.add(STORE_ERRORS)
             raise StoreUnavailable(f"DynamoDB refused: {code}: {message}") from error
         except BotoCoreError as error:
+            self._telemetry.add(STORE_ERRORS)
             raise StoreUnavailable(f"DynamoDB did not answer: {type(error).__name__}: {error}") from error
 
     def _connected(self) -> "DynamoDBClient":

@@ -2,10 +2,12 @@
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 from mcp_baton.protocol.http import Application, ClientGone, HttpRequest, HttpResponse, StreamSink
 from mcp_baton.protocol.json import dumps
+from mcp_baton.transport.correlation import correlation_id
 from mcp_baton.transport.events import Incoming, parse_event
 from mcp_baton.transport.owner import resolve_owner
 from mcp_baton.transport.stream import StreamOpener, stream_opener
@@ -49,9 +51,9 @@ class LambdaAdapter:
         """
         incoming = parse_event(event)
         opener = stream_opener.get() if self._streaming else None
-        invocation = Invocation(_request_id(context, incoming), _clock(context), opener)
+        invocation = Invocation(correlation_id(incoming.request_context, context), _clock(context), opener)
         response = self._respond(incoming, invocation)
-        return {} if response is None else incoming.answer(response)
+        return {} if response is None else incoming.answer(invocation.complete(response))
 
     def _respond(self, incoming: Incoming, invocation: "Invocation") -> HttpResponse | None:
         if incoming.body is None:
@@ -73,11 +75,12 @@ class LambdaAdapter:
 class Invocation:
     """One request's surroundings (`Exchange`), and what has become of its answer."""
 
-    __slots__ = ("_clock", "_collected", "_opener", "request_id", "streamed")
+    __slots__ = ("_added", "_clock", "_collected", "_opener", "request_id", "streamed")
 
     def __init__(self, request_id: str, clock: Callable[[], int] | None, opener: StreamOpener | None) -> None:
         self.request_id = request_id
         self.streamed = False
+        self._added: Mapping[str, str] = {}
         self._clock = clock
         self._opener = opener
         self._collected: _Collected | None = None
@@ -91,6 +94,14 @@ class Invocation:
         """Milliseconds until the function is stopped; `None` when nothing stops it."""
         return None if self._clock is None else self._clock()
 
+    def add_headers(self, headers: Mapping[str, str]) -> None:
+        """Put headers on the answer, whatever becomes of it."""
+        self._added = {**self._added, **headers}
+
+    def complete(self, response: HttpResponse) -> HttpResponse:
+        """A whole answer with the headers that were put on it."""
+        return replace(response, headers={**self._added, **response.headers}) if self._added else response
+
     def open_stream(self, status: int, headers: Mapping[str, str]) -> StreamSink:
         """Begin the answer, on the wire where there is a stream, otherwise in memory.
 
@@ -102,7 +113,7 @@ class Invocation:
         if self._opener is None:
             self._collected = _Collected(status, headers)
             return self._collected
-        sink = self._opener(status, headers)
+        sink = self._opener(status, {**self._added, **headers} if self._added else headers)
         self.streamed = True
         return sink
 
@@ -133,17 +144,6 @@ class _Collected:
 
     def response(self) -> HttpResponse:
         return HttpResponse(self._status, self._headers, bytes(self._body))
-
-
-def _request_id(context: object, incoming: Incoming) -> str:
-    """Lambda's id of the invocation, which its own log lines carry; else API Gateway's id of the request."""
-    candidates = (getattr(context, "aws_request_id", None), incoming.request_context.get("requestId"))
-    known = next((found for found in candidates if isinstance(found, str) and found), None)
-    if known is not None:
-        return known
-    from uuid import uuid4
-
-    return str(uuid4())
 
 
 def _clock(context: object) -> Callable[[], int] | None:

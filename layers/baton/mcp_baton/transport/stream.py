@@ -1,7 +1,8 @@
-"""Where an answer can be streamed to.
+"""Where an answer can be streamed to, and what can wait until it is on its way.
 
 The handler itself is an ordinary `(event, context)` function. Whoever calls it and can take a stream (the streaming
-runtime client on Lambda, the local server) says so by setting `stream_opener` for the time of the call.
+runtime client on Lambda, the local server) says so by setting `stream_opener` for the time of the call, and
+`after_answer` where the answer is handed over before the next call.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,3 +15,17 @@ type StreamOpener = Callable[[int, Mapping[str, str]], StreamSink]
 
 stream_opener: ContextVar[StreamOpener | None] = ContextVar("stream_opener", default=None)
 """The stream that this invocation's answer may go to; `None` where only a whole answer is taken."""
+
+type Work = Callable[[], None]
+
+after_answer: ContextVar[Callable[[Work], None] | None] = ContextVar("after_answer", default=None)
+"""Takes work to be done when this invocation's answer has been handed over; `None` where there is no such time."""
+
+
+def do_later(work: Work) -> None:
+    """Do this when the answer is on its way, or at once where nobody says when that is."""
+    later = after_answer.get()
+    if later is None:
+        work()
+    else:
+        later(work)

@@ -18,7 +18,7 @@ from mcp_baton.transport.runtime.connection import RuntimeConnection
 from mcp_baton.transport.runtime.errors import error_trailers
 from mcp_baton.transport.runtime.proxy import ProxyResponse, proxy_response
 from mcp_baton.transport.runtime.stream import AnswerRefused, Headers, ResponseStream
-from mcp_baton.transport.stream import stream_opener
+from mcp_baton.transport.stream import Work, after_answer, stream_opener
 
 _logger = logging.getLogger(__name__)
 
@@ -44,6 +44,7 @@ class StreamingRuntimeClient(LambdaRuntimeClient):
         self._invocation: Any = None
         self._stream: ResponseStream | None = None
         self._is_ready = False
+        self._left: list[Work] = []
 
     @property
     def is_streaming(self) -> bool:
@@ -51,15 +52,20 @@ class StreamingRuntimeClient(LambdaRuntimeClient):
         return self._stream is not None
 
     def wait_next_invocation(self) -> InvocationRequest:
-        """The next invocation, whose handler may open a stream."""
+        """The next invocation, whose handler may open a stream.
+
+        What the last one left for later is done first: Lambda lets a function run on until it asks for the next one.
+        """
         if not self._is_ready:
             self._is_ready = True
             _collect_from_now_on()
+        self._do_what_is_left()
         self._poll_interruptibly_if_handled()
         invocation = super().wait_next_invocation()
         self._invocation = invocation
         self._stream = None
         stream_opener.set(partial(self._open_stream, invocation))
+        after_answer.set(self._left.append)
         return invocation
 
     def post_invocation_result(
@@ -112,6 +118,14 @@ class StreamingRuntimeClient(LambdaRuntimeClient):
         stream_opener.set(None)
         self._invocation = None
         return self._stream
+
+    def _do_what_is_left(self) -> None:
+        left, self._left = self._left, []
+        for work in left:
+            try:
+                work()
+            except Exception:
+                _logger.exception("work that was left for after the answer failed")
 
     def _poll_interruptibly_if_handled(self) -> None:
         """Poll from a thread after all where the function handles SIGTERM: Python runs no handler inside a C call."""

@@ -1,0 +1,166 @@
+"""What Baton notes of its own work, as data: counts, times and spans (contract section 9).
+
+Where a request is served, notes go to a `Collector`, and what was collected is reported when the answer is on its way.
+Where nobody asks for them (`baton serve`, tests) they go to `SILENT`.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A figure that operators watch.
+
+    Attributes:
+        unit: As CloudWatch names it.
+        dimension: What the figure is told apart by; empty for one figure in all.
+    """
+
+    name: str
+    unit: str = "Count"
+    dimension: str = ""
+
+
+STEPS_RUN = Metric("StepsRun")
+STEPS_FAILED = Metric("StepsFailed")
+RUNS_COMPLETED = Metric("RunsCompleted")
+PAUSES = Metric("Pauses", dimension="type")
+RECORDINGS_LOST = Metric("RecordingsLost")
+STORE_LATENCY = Metric("StoreLatency", "Milliseconds", "operation")
+STORE_CONFLICTS = Metric("StoreConflicts")
+STORE_ERRORS = Metric("StoreErrors")
+INTERNAL_ERRORS = Metric("InternalErrors")
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One value of a metric; `of` is the value of its dimension."""
+
+    metric: Metric
+    value: float
+    of: str
+
+
+@dataclass(slots=True)
+class Span:
+    """A piece of work with a beginning and an end, seconds since the epoch.
+
+    Attributes:
+        name: What was done: `workflow refund_order`, `tool issue_refund`, `DynamoDB`.
+        details: More about it, by name. A span with details is a call of an AWS service.
+        failed: Whether it went wrong.
+        parts: The spans within it, in the order in which they ended.
+    """
+
+    name: str
+    details: dict[str, str]
+    began_s: float
+    ended_s: float | None = None
+    failed: bool = False
+    parts: list["Span"] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """What was collected."""
+
+    measurements: tuple[Measurement, ...]
+    spans: tuple[Span, ...]
+
+
+class Telemetry(Protocol):
+    """Where notes go. Safe to use from several threads."""
+
+    def add(self, metric: Metric, value: float = 1, *, of: str = "") -> None:
+        """Note a value of a metric."""
+
+    def span(self, name: str, **details: str) -> AbstractContextManager[Span]:
+        """Note a piece of work; one that an exception ends has failed."""
+
+
+@contextmanager
+def timed(telemetry: "Telemetry", service: str, operation: str, **details: str) -> Iterator[None]:
+    """Note a request to where tasks are kept, as a span and by its time.
+
+    Args:
+        telemetry: Where to.
+        service: The AWS service, such as `DynamoDB`.
+        operation: What it is asked for, such as `GetItem`.
+        details: What else the span says of it.
+    """
+    began = time.perf_counter()
+    try:
+        with telemetry.span(service, operation=operation, **details):
+            yield
+    finally:
+        telemetry.add(STORE_LATENCY, 1000 * (time.perf_counter() - began), of=operation)
+
+
+class Silent:
+    """Notes that nobody reads."""
+
+    def add(self, metric: Metric, value: float = 1, *, of: str = "") -> None:
+        """Forget it."""
+
+    def span(self, name: str, **details: str) -> AbstractContextManager[Span]:
+        """Forget it."""
+        return nullcontext(Span(name, details, 0.0))
+
+
+SILENT = Silent()
+
+_within: ContextVar[Span | None] = ContextVar("_within", default=None)
+
+
+class Collector:
+    """Notes in memory, until they are taken.
+
+    Args:
+        clock: Seconds since the epoch.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._lock = Lock()
+        self._measurements: list[Measurement] = []
+        self._spans: list[Span] = []
+
+    def add(self, metric: Metric, value: float = 1, *, of: str = "") -> None:
+        """Note a value of a metric."""
+        with self._lock:
+            self._measurements.append(Measurement(metric, value, of))
+
+    @contextmanager
+    def span(self, name: str, **details: str) -> Iterator[Span]:
+        """Note a piece of work when it has ended, as a part of the one around it."""
+        around = _within.get()
+        span = Span(name, details, self._clock())
+        token = _within.set(span)
+        try:
+            yield span
+        except BaseException:
+            span.failed = True
+            raise
+        finally:
+            _within.reset(token)
+            self._end(span, around)
+
+    def take(self) -> Notes:
+        """All that has been noted since the last time."""
+        with self._lock:
+            notes = Notes(tuple(self._measurements), tuple(self._spans))
+            self._measurements.clear()
+            self._spans.clear()
+        return notes
+
+    def _end(self, span: Span, around: Span | None) -> None:
+        with self._lock:
+            span.ended_s = self._clock()
+            # What outlives the work around it, as an abandoned tool does, may have been taken without it already.
+            (self._spans if around is None or around.ended_s is not None else around.parts).append(span)

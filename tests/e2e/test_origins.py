@@ -1,0 +1,200 @@
+"""Web pages through the real handler: what an allowed one can read, and that no other can read anything."""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from mcp_baton import Context, Server
+from mcp_baton.transport.stream import stream_opener
+from tests.e2e.conftest import MakeClient
+from tests.e2e.support import Answer, Client, Era, Sink
+
+PAGE = "https://app.example.com"
+FOREIGN = ["https://evil.example", "null", "", f"{PAGE}.evil.example", f"{PAGE}, {PAGE}"]
+READABLE = {"Access-Control-Allow-Origin": PAGE, "Vary": "Origin"}
+
+
+class Heard(Sink):
+    """A client's end of a stream that keeps the stream's headers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.headers: dict[str, str] = {}
+
+    def open(self, status: int, headers: Mapping[str, str]) -> "Heard":
+        """Begin the answer."""
+        super().open(status, headers)
+        self.headers.update(headers)
+        return self
+
+
+@contextmanager
+def listening() -> Iterator[Heard]:
+    """Where a stream is taken."""
+    heard = Heard()
+    token = stream_opener.set(heard.open)
+    try:
+        yield heard
+    finally:
+        stream_opener.reset(token)
+
+
+@pytest.fixture
+def client(make_client: MakeClient, era: Era) -> Client:
+    """A client of a server that pages of one origin may call."""
+    server = Server("s")
+
+    @server.tool
+    def echo(text: str, ctx: Context) -> str:
+        ctx.report_progress(1, 1)
+        return text
+
+    @server.prompt
+    def breaks() -> str:
+        raise LookupError("the secret cause")
+
+    return make_client(server, era=era, allowed_origins=frozenset({PAGE}), max_body_bytes=2_000)
+
+
+def cors(headers: Mapping[str, str]) -> dict[str, str]:
+    """What an answer says to browsers."""
+    return {name: value for name, value in headers.items() if name.startswith("Access-Control-") or name == "Vary"}
+
+
+def readable(headers: Mapping[str, str]) -> bool:
+    """Whether the page, and it alone, may read an answer with these headers."""
+    said = cors(headers)
+    return said.pop("Access-Control-Expose-Headers", "") != "" and said == READABLE
+
+
+def preflight(client: Client, origin: str | None = PAGE, **changes: Any) -> Answer:
+    headers = {
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization,content-type,mcp-param-region",
+        **({} if origin is None else {"Origin": origin}),
+    }
+    # A browser asks without credentials, body and content type.
+    return client.as_owner(None).post(None, {"Content-Type": "", **headers}, httpMethod="OPTIONS", **changes)
+
+
+def test_a_preflight_lets_the_page_send_what_its_client_sends(client: Client) -> None:
+    answer = preflight(client)
+
+    assert (answer.status, answer.body) == (204, "")
+    assert answer.headers["Access-Control-Allow-Origin"] == PAGE
+    assert answer.headers["Access-Control-Allow-Methods"] == "POST"
+    assert answer.headers["Access-Control-Allow-Headers"] == "authorization, content-type, mcp-param-region"
+    assert int(answer.headers["Access-Control-Max-Age"]) > 0
+    assert answer.headers["Vary"].split(", ")[0] == "Origin"
+
+
+@pytest.mark.parametrize("origin", FOREIGN)
+def test_another_pages_preflight_is_forbidden_and_tells_its_browser_nothing(client: Client, origin: str) -> None:
+    answer = preflight(client, origin)
+
+    assert answer.status == 403
+    assert cors(answer.headers) == {}
+
+
+@pytest.mark.parametrize("origin", FOREIGN)
+def test_another_pages_call_is_forbidden_and_tells_its_browser_nothing(client: Client, origin: str) -> None:
+    answer = client.request("tools/list", headers={"Origin": origin})
+
+    assert answer.status == 403
+    assert cors(answer.headers) == {}
+
+
+def test_without_a_page_there_is_nothing_to_say_to_browsers(client: Client) -> None:
+    answer = client.request("tools/list")
+
+    assert answer.status == 200
+    assert cors(answer.headers) == {}
+    assert preflight(client, None).status == 405
+
+
+def test_a_page_can_read_a_whole_answer(client: Client) -> None:
+    answer = client.request("tools/list", headers={"Origin": PAGE})
+
+    assert answer.result["tools"]
+    assert readable(answer.headers)
+
+
+def test_a_page_can_read_a_streamed_answer_streamed_or_collected(client: Client) -> None:
+    call = {"name": "echo", "arguments": {"text": "here"}}
+    collected = client.request("tools/call", call, {"progressToken": "p"}, {"Origin": PAGE})
+    with listening() as heard:
+        client.request("tools/call", call, {"progressToken": "p"}, {"Origin": PAGE})
+
+    assert [list(message)[1] for message in collected.messages] == ["method", "id"]
+    assert readable(collected.headers)
+    assert readable(heard.headers)
+    assert heard.next()["method"] == "notifications/progress"
+    assert "result" in heard.next()
+
+
+def test_a_page_can_read_that_a_notification_was_taken(client: Client) -> None:
+    body = json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"})
+    answer = client.in_era("2025").post(body, {"Origin": PAGE, "MCP-Protocol-Version": "2025-11-25"})
+
+    assert answer.status == 202
+    assert readable(answer.headers)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "headers", "changes"),
+    [
+        (404, "{}", {}, {"path": "/other", "resource": "/other"}),
+        (
+            404,
+            "{}",
+            {"Access-Control-Request-Method": "POST"},
+            {"path": "/o", "resource": "/o", "httpMethod": "OPTIONS"},
+        ),
+        (405, None, {}, {"httpMethod": "GET"}),
+        (405, None, {}, {"httpMethod": "OPTIONS"}),
+        (415, "{}", {"Content-Type": "text/plain"}, {}),
+        (413, " " * 2_001, {}, {}),
+        (400, "{", {}, {}),
+        (400, "{}", {}, {}),
+        (400, '{"jsonrpc": "2.0", "id": 1, "method": "ping"}', {"MCP-Protocol-Version": "1999-01-01"}, {}),
+        (400, '{"jsonrpc": "2.0", "id": 1, "result": {}}', {}, {}),
+    ],
+)
+def test_a_page_can_read_what_was_wrong_with_its_request(
+    client: Client, status: int, body: str | None, headers: dict[str, str], changes: dict[str, Any]
+) -> None:
+    answer = client.post(body, {"Origin": PAGE, **headers}, **changes)
+
+    assert answer.status == status
+    assert readable(answer.headers)
+
+
+def test_a_page_can_read_errors_of_the_protocol_and_faults_of_the_servers(client: Client) -> None:
+    unknown = client.request("tools/call", {"name": "nothing"}, headers={"Origin": PAGE})
+    fault = client.request("prompts/get", {"name": "breaks"}, headers={"Origin": PAGE})
+
+    assert (unknown.error["code"], fault.error["code"]) == (-32602, -32603)
+    assert readable(unknown.headers)
+    assert readable(fault.headers)
+
+
+def test_a_page_can_read_that_the_server_broke_altogether(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: object) -> None:
+        raise LookupError("the secret cause")
+
+    monkeypatch.setattr("mcp_baton.server.endpoint.parse_body", broken)
+    answer = client.request("tools/list", headers={"Origin": PAGE})
+
+    assert (answer.status, json.loads(answer.body)["error"]) == (500, "internal error")
+    assert readable(answer.headers)
+
+
+def test_a_page_can_read_the_answers_to_a_batch(client: Client) -> None:
+    message = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    answer = client.post(json.dumps([message, message]), {"Origin": PAGE})
+
+    assert len(json.loads(answer.body)) == 2
+    assert readable(answer.headers)

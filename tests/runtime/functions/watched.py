@@ -1,0 +1,89 @@
+"""A server whose logs, metrics and traces are looked at."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from mcp_baton import Server, Step, ToolError, Workflow, constant
+from mcp_baton.aws import handler
+from mcp_baton.transport.stream import after_answer
+
+server = Server("watched", version="1")
+
+COSTLY = ("aws_lambda_powertools", "aws_xray_sdk")
+
+
+@server.tool
+def add(left: int, right: int) -> int:
+    """Add two numbers."""
+    return left + right
+
+
+@server.tool
+def refuse(why: str) -> str:
+    """Fail."""
+    raise ToolError(why)
+
+
+@server.tool
+def loaded() -> list[str]:
+    """Which costly packages this process has loaded."""
+    return [name for name in COSTLY if name in sys.modules]
+
+
+@server.tool
+def say(text: str) -> str:
+    """Log a text with a Logger of Powertools."""
+    from aws_lambda_powertools import Logger
+
+    Logger().info(text)
+    return text
+
+
+@server.resource("broken://{name}")
+def broken(name: str) -> str:
+    """Return what nobody can read."""
+    raise KeyError(name)
+
+
+three = {"left": constant(1), "right": constant(2)}
+steps = [
+    Step("first", tool="add", arguments=three),
+    Step("second", tool="refuse", arguments={"why": constant("no")}),
+    Step("third", tool="add", arguments=three),
+]
+server.add_workflow(Workflow(name="sums", description="add things up", steps=steps))
+server.add_workflow(Workflow(name="sum", description="add once", steps=steps[:1]))
+
+lambda_handler = handler(server)
+
+
+class Shapeless:
+    """A type that no schema describes."""
+
+
+faulty = Server("faulty", version="1")
+
+
+@faulty.tool
+def look(shape: Shapeless) -> str:
+    """Take what cannot be described."""
+    return repr(shape)
+
+
+faulty_handler = handler(faulty)
+
+
+def left(event: dict[str, Any], context: Any) -> object:
+    """Leave work for after the answer: write `text` to the named pipe `gate`, or fail where there is none."""
+    later = after_answer.get()
+    if later is None:
+        raise LookupError("nothing can be left for later")
+    later(lambda: _work(event))
+    return {"answered": True}
+
+
+def _work(event: dict[str, Any]) -> None:
+    if "gate" not in event:
+        raise ValueError("the work failed")
+    Path(event["gate"]).write_text(event["text"])

@@ -1,0 +1,239 @@
+"""Logs, metrics and traces of a function in a process of its own, as Lambda and the X-Ray daemon get them."""
+
+import json
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_baton.local.dynamodb import REGION, create_table, http_client
+from tests.runtime.conftest import Function, Start
+from tests.runtime.delivery import PATIENCE_S
+from tests.runtime.fake_runtime_api import FakeRuntimeApi
+
+TABLES = count(1)
+TRACE = "Root=1-67891233-abcdef012345678912345678;Parent=463ac35c9f6413ad;Sampled={}"
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """The function `watched`, and what it says while it works."""
+
+    api: FakeRuntimeApi
+    function: Function
+
+    def ask(self, method: str, request_id: str = "gateway-1", sampled: int = 0, **params: Any) -> Any:
+        """The answer to one request."""
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+        event = {
+            "resource": "/mcp",
+            "path": "/mcp",
+            "httpMethod": "POST",
+            "headers": {"Content-Type": "application/json"},
+            "requestContext": {"requestId": request_id},
+            "body": body,
+        }
+        traced = {"Lambda-Runtime-Trace-Id": TRACE.format(sampled)}
+        return json.loads(self.api.invoke(event, headers=traced).wait().streamed)
+
+    def call(self, tool: str, request_id: str = "gateway-1", sampled: int = 0, **arguments: Any) -> Any:
+        """A tool's result."""
+        answer = self.ask("tools/call", request_id, sampled, name=tool, arguments=arguments)
+        return answer["result"]
+
+    def lines(self) -> list[Any]:
+        """The JSON objects that it has printed, once it has done all that it had left for later."""
+        self.api.polled.clear()
+        self.ask("ping")
+        assert self.api.polled.wait(PATIENCE_S)
+        return [json.loads(line) for line in self.function.log.read_text().splitlines() if line.startswith("{")]
+
+    def metrics(self) -> dict[tuple[str, str], Any]:
+        """The metrics that it has printed: values by name and value of the dimension."""
+        found: dict[tuple[str, str], Any] = {}
+        for line in self.lines():
+            for directive in line.get("_aws", {}).get("CloudWatchMetrics", ()):
+                [dimensions] = directive["Dimensions"]
+                of = [line[name] for name in dimensions if name != "service"]
+                found |= {(metric["Name"], "".join(of)): line[metric["Name"]] for metric in directive["Metrics"]}
+        return found
+
+
+type Watch = Callable[..., Watched]
+
+
+@pytest.fixture
+def watch(api: FakeRuntimeApi, start: Start, ministack_url: str) -> Watch:
+    """Starts the function with the environment that the template gives it; keywords are more variables."""
+
+    def begin(handler: str = "watched.lambda_handler", **environment: str) -> Watched:
+        table = f"watched-{next(TABLES)}"
+        with closing(http_client(ministack_url)) as client:
+            create_table(client, table)
+        variables = {
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_DEFAULT_REGION": REGION,
+            "AWS_ENDPOINT_URL_DYNAMODB": ministack_url,
+            "AWS_LAMBDA_FUNCTION_NAME": "watched",
+            "AWS_LAMBDA_LOG_FORMAT": "JSON",
+            "AWS_LAMBDA_LOG_LEVEL": "INFO",
+            "AWS_SECRET_ACCESS_KEY": "test",
+            "BATON_ALLOW_ANONYMOUS": "on",
+            "BATON_TABLE": table,
+            "LAMBDA_TASK_ROOT": "/var/task",
+            "POWERTOOLS_SERVICE_NAME": "shop",
+        }
+        return Watched(api, start(handler, **variables | environment))
+
+    return begin
+
+
+@pytest.fixture
+def daemon() -> Iterator[socket.socket]:
+    """An X-Ray daemon that keeps what it is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.settimeout(PATIENCE_S)
+        yield listening
+
+
+def address(daemon: socket.socket) -> str:
+    return "{}:{}".format(*daemon.getsockname())
+
+
+def received(daemon: socket.socket) -> dict[str, Any]:
+    """The next subsegment."""
+    _, _, document = daemon.recv(65_536).partition(b"\n")
+    subsegment: dict[str, Any] = json.loads(document)
+    return subsegment
+
+
+def test_a_paused_run_is_counted(watch: Watch) -> None:
+    watched = watch()
+    watched.ask("prompts/get", name="sums")
+    metrics = watched.metrics()
+    latencies = {name: metrics.pop(("StoreLatency", name)) for name in ("PutItem", "UpdateItem")}
+    assert all(value > 0 for [value] in latencies.values())
+    assert metrics == {("StepsRun", ""): [2.0], ("StepsFailed", ""): [1.0], ("Pauses", "toolError"): [1.0]}
+
+
+def test_a_completed_run_is_counted(watch: Watch) -> None:
+    watched = watch()
+    watched.ask("prompts/get", name="sum")
+    metrics = watched.metrics()
+    assert {name: value for name, value in metrics.items() if not name[1]} == {
+        ("StepsRun", ""): [1.0],
+        ("RunsCompleted", ""): [1.0],
+    }
+
+
+def test_a_line_of_metrics_names_service_namespace_and_request(watch: Watch) -> None:
+    watched = watch(POWERTOOLS_METRICS_NAMESPACE="Own")
+    watched.ask("prompts/get", "gateway-7", name="sum")
+    lines = [line for line in watched.lines() if "_aws" in line]
+    assert {line["_aws"]["CloudWatchMetrics"][0]["Namespace"] for line in lines} == {"Own"}
+    assert {(line["service"], line["correlation_id"]) for line in lines} == {("shop", "gateway-7")}
+    assert not any("level" in line for line in lines)
+
+
+def test_metrics_get_through_where_lambda_lets_only_errors_through(watch: Watch) -> None:
+    watched = watch(AWS_LAMBDA_LOG_LEVEL="ERROR")
+    watched.ask("prompts/get", name="sum")
+    lines = [line for line in watched.lines() if "_aws" in line]
+    assert {line["level"] for line in lines} == {"ERROR"}
+    assert all(line["timestamp"].endswith("Z") for line in lines)
+
+
+def test_a_request_without_anything_to_report_loads_no_powertools(watch: Watch) -> None:
+    watched = watch()
+    for sampled in (0, 1):
+        watched.ask("tools/list", sampled=sampled)
+    assert watched.call("loaded")["structuredContent"] == {"result": []}
+    watched.ask("prompts/get", name="sum")
+    assert watched.call("loaded")["structuredContent"] == {"result": ["aws_lambda_powertools"]}
+
+
+def test_an_internal_error_is_counted_and_logged_under_the_id_that_the_client_was_told(watch: Watch) -> None:
+    watched = watch("watched.faulty_handler")
+    answer = watched.ask("tools/list", "gateway-9")
+    assert answer["error"]["data"] == {"correlationId": "gateway-9"}
+    [logged] = [line for line in watched.lines() if line.get("level") == "ERROR"]
+    assert logged["correlation_id"] == "gateway-9"
+    assert logged["function_request_id"].startswith("00000000-0000-4000-8000-")
+    assert (logged["service"], logged["cold_start"]) == ("shop", True)
+    assert logged["xray_trace_id"] == "1-67891233-abcdef012345678912345678"
+    assert logged["timestamp"].endswith(("Z", "+00:00"))
+    assert "Shapeless" in logged["exception"]
+    assert watched.metrics() == {("InternalErrors", ""): [1.0]}
+
+
+def test_a_store_that_is_down_is_counted_and_so_is_what_it_did_not_record(watch: Watch) -> None:
+    watched = watch(AWS_ENDPOINT_URL_DYNAMODB="http://127.0.0.1:9")
+    watched.ask("prompts/get", name="sum")
+    counted = {name: value for (name, of), value in watched.metrics().items() if not of}
+    assert counted == {"StoreErrors": [1.0], "StepsRun": [1.0], "RunsCompleted": [1.0], "RecordingsLost": [1.0]}
+
+
+def test_what_a_tool_logs_with_powertools_can_be_found_by_the_same_id(watch: Watch) -> None:
+    watched = watch()
+    watched.ask("prompts/get", "gateway-1", name="sum")
+    watched.call("say", "gateway-2", text="hello")
+    [logged] = [line for line in watched.lines() if line.get("message") == "hello"]
+    assert (logged["correlation_id"], logged["cold_start"]) == ("gateway-2", False)
+
+
+def test_a_log_line_is_written_once(watch: Watch) -> None:
+    watched = watch(BATON_TABLE="")
+    watched.ask("prompts/get", name="sum")
+    warned = [line for line in watched.function.log.read_text().splitlines() if "BATON_TABLE is not set" in line]
+    assert len(warned) == 1
+
+
+def test_a_sampled_run_is_traced_with_its_tools_and_requests(watch: Watch, daemon: socket.socket) -> None:
+    watched = watch(AWS_XRAY_DAEMON_ADDRESS=address(daemon))
+    watched.ask("prompts/get", "gateway-3", 1, name="sums")
+    sent: dict[str, Any] = {}
+    requests: list[str] = []
+    while "workflow sums" not in sent:
+        subsegment = received(daemon)
+        sent[subsegment["name"]] = subsegment
+        if subsegment["name"] == "DynamoDB":
+            requests.append(subsegment["aws"]["operation"])
+    workflow, tool, request = sent["workflow sums"], sent["tool refuse"], sent["DynamoDB"]
+    assert workflow["trace_id"] == "1-67891233-abcdef012345678912345678"
+    assert workflow["parent_id"] == "463ac35c9f6413ad"
+    assert workflow["annotations"] == {"Service": "shop", "ColdStart": True, "correlation_id": "gateway-3"}
+    assert (tool["parent_id"], request["parent_id"]) == (workflow["id"], workflow["id"])
+    assert workflow["start_time"] <= tool["start_time"] <= tool["end_time"] <= workflow["end_time"]
+    assert (tool.get("fault"), workflow.get("fault")) == (True, None)
+    assert request["namespace"] == "aws"
+    assert requests == ["PutItem", "UpdateItem"]
+
+
+def test_a_request_that_is_not_sampled_is_not_traced(watch: Watch, daemon: socket.socket) -> None:
+    watched = watch(AWS_XRAY_DAEMON_ADDRESS=address(daemon))
+    watched.call("add", left=1, right=2)
+    watched.call("add", sampled=1, left=3, right=4)
+    watched.lines()
+    assert received(daemon)["name"] == "tool add"
+    daemon.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        daemon.recv(65_536)
+
+
+def test_work_that_is_left_is_done_when_the_answer_is_out(api: FakeRuntimeApi, start: Start, gate: Path) -> None:
+    start("watched.left", AWS_LAMBDA_FUNCTION_NAME="")
+    assert api.invoke({"gate": str(gate), "text": "later"}).wait().json() == {"answered": True}
+    assert gate.read_text() == "later"
+
+
+def test_work_that_fails_after_the_answer_is_logged_and_costs_no_other(api: FakeRuntimeApi, start: Start) -> None:
+    function = start("watched.left", AWS_LAMBDA_FUNCTION_NAME="")
+    for _ in range(2):
+        assert api.invoke({}).wait().json() == {"answered": True}
+    assert "the work failed" in function.log.read_text()

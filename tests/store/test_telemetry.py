@@ -1,0 +1,99 @@
+"""What the store notes of its requests: times, lost races, failures."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mcp_baton.exceptions import Conflict, StoreUnavailable, TaskFinished, ValueLost
+from mcp_baton.tasks.dynamodb import DynamoDBTaskStore
+from mcp_baton.tasks.record import StepStatus, TaskRecord
+from mcp_baton.tasks.s3 import S3ObjectStore
+from mcp_baton.tasks.store import Batch, StepWrite
+from mcp_baton.telemetry import STORE_CONFLICTS, STORE_ERRORS, STORE_LATENCY, Collector
+from tests.buckets import Bucket
+from tests.store.test_overflow import BIG
+
+if TYPE_CHECKING:
+    from tests.store.conftest import Engine
+
+DONE = Batch(steps=(StepWrite(0, "s0", StepStatus.PENDING, StepStatus.COMPLETED, 1),))
+
+
+@pytest.fixture
+def collector() -> Collector:
+    return Collector()
+
+
+@pytest.fixture
+def watched(stores: Callable[..., DynamoDBTaskStore], collector: Collector) -> DynamoDBTaskStore:
+    return stores(telemetry=collector)
+
+
+def noted(collector: Collector) -> list[tuple[str, str]]:
+    return [(measurement.metric.name, measurement.of) for measurement in collector.take().measurements]
+
+
+def test_each_request_is_timed_under_its_name(
+    watched: DynamoDBTaskStore, collector: Collector, begin: Callable[..., TaskRecord], owner: str
+) -> None:
+    task = begin()
+    watched.record(watched.get(owner, task.task_id), DONE)
+    watched.list(owner)
+    notes = collector.take()
+    assert [measurement.of for measurement in notes.measurements] == ["GetItem", "UpdateItem", "Query"]
+    assert all(measurement.metric is STORE_LATENCY and measurement.value > 0 for measurement in notes.measurements)
+    assert [span.details["operation"] for span in notes.spans] == ["GetItem", "UpdateItem", "Query"]
+
+
+def test_a_lost_race_is_counted_and_is_no_error(
+    watched: DynamoDBTaskStore, collector: Collector, begin: Callable[..., TaskRecord]
+) -> None:
+    task = begin()
+    watched.record(task, DONE)
+    collector.take()
+    with pytest.raises(Conflict):
+        watched.record(task, DONE)
+    assert noted(collector) == [(STORE_LATENCY.name, "UpdateItem"), (STORE_CONFLICTS.name, "")]
+
+
+def test_a_task_that_has_ended_is_no_lost_race(
+    watched: DynamoDBTaskStore, collector: Collector, begin: Callable[..., TaskRecord], owner: str
+) -> None:
+    task = begin()
+    watched.cancel(owner, task.task_id)
+    collector.take()
+    with pytest.raises(TaskFinished):
+        watched.record(task, DONE)
+    assert noted(collector) == [(STORE_LATENCY.name, "UpdateItem")]
+
+
+def test_a_refusal_of_dynamodb_is_counted(collector: Collector, engine: "Engine", owner: str) -> None:
+    store = DynamoDBTaskStore("no-such-table", lambda: engine.client, telemetry=collector)
+    with pytest.raises(StoreUnavailable):
+        store.list(owner)
+    notes = collector.take()
+    assert [measurement.metric for measurement in notes.measurements] == [STORE_LATENCY, STORE_ERRORS]
+    assert [span.failed for span in notes.spans] == [True]
+
+
+def test_objects_are_timed_and_their_failures_counted(
+    stores: Callable[..., DynamoDBTaskStore],
+    collector: Collector,
+    bucket: Bucket,
+    begin: Callable[..., TaskRecord],
+) -> None:
+    objects = S3ObjectStore(bucket.name, lambda: bucket.client, collector)
+    task = stores(objects=objects).record(begin(), Batch(variables={"large": BIG})).task
+    notes = collector.take()
+    [measurement], [span] = notes.measurements, notes.spans
+    assert (measurement.metric, measurement.of) == (STORE_LATENCY, "PutObject")
+    assert (span.name, span.failed) == ("S3", False)
+    assert span.details == {"operation": "PutObject", "bucket_name": bucket.name}
+    with bucket.silent("GetObject"), pytest.raises(StoreUnavailable):
+        objects.get(bucket.keys[0])
+    assert noted(collector) == [(STORE_LATENCY.name, "GetObject"), (STORE_ERRORS.name, "")]
+    bucket.expire(bucket.keys[0])
+    with pytest.raises(ValueLost):
+        _ = task.variables["large"]
+    assert noted(collector) == [(STORE_LATENCY.name, "GetObject"), (STORE_ERRORS.name, "")]

@@ -1,0 +1,127 @@
+"""A handler that is watched."""
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from mcp_baton.observability.logs import PowertoolsHandler
+from mcp_baton.observability.metrics import EmbeddedMetrics
+from mcp_baton.observability.observed import ObservedHandler
+from mcp_baton.observability.traces import XRayTraces
+from mcp_baton.telemetry import STEPS_RUN, Collector, Measurement, Span
+
+EVENT = {"requestContext": {"requestId": "gateway-1"}}
+
+
+class KeptTraces(XRayTraces):
+    """Keeps what would be sent."""
+
+    def __init__(self) -> None:
+        super().__init__("shop")
+        self.sent: list[tuple[list[str], str, bool]] = []
+
+    def report(self, spans: Iterable[Span], correlation_id: str, *, cold_start: bool) -> None:
+        self.sent.append(([span.name for span in spans], correlation_id, cold_start))
+
+
+class BrokenMetrics(EmbeddedMetrics):
+    """Cannot be written."""
+
+    def report(self, measurements: Iterable[Measurement], correlation_id: str) -> None:
+        raise OSError(f"no room for {list(measurements)} of {correlation_id}")
+
+
+class Watched:
+    """A handler that counts a step, and what is made of it."""
+
+    def __init__(self, metrics: EmbeddedMetrics | None = None) -> None:
+        self.sampled = True
+        self.traces = KeptTraces()
+        self.left: list[Callable[[], None]] = []
+        self._collector = Collector()
+        self.handler = ObservedHandler(
+            self._answer,
+            self._collector,
+            logs=PowertoolsHandler("shop"),
+            metrics=metrics or EmbeddedMetrics("Baton", "shop", None),
+            traces=self.traces,
+            sampled=lambda: self.sampled,
+            later=self.left.append,
+        )
+
+    def _answer(self, event: Any, context: Any) -> dict[str, Any]:
+        if event.get("quiet"):
+            return {}
+        with self._collector.span("work"):
+            self._collector.add(STEPS_RUN)
+            if event.get("fails"):
+                raise KeyError("no such thing")
+        return {"context": context}
+
+    def do_what_is_left(self) -> None:
+        for work in self.left:
+            work()
+
+
+@pytest.fixture
+def error_log() -> Iterator[list[str]]:
+    """What is logged of failures."""
+    messages: list[str] = []
+
+    class Keep(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            messages.append(record.getMessage())
+
+    logger, keep = logging.getLogger("mcp_baton.observability.observed"), Keep()
+    logger.addHandler(keep)
+    yield messages
+    logger.removeHandler(keep)
+
+
+def test_nothing_is_written_before_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    watched = Watched()
+    assert watched.handler(EVENT, "the context") == {"context": "the context"}
+    assert (capsys.readouterr().out, watched.traces.sent) == ("", [])
+    watched.do_what_is_left()
+    assert json.loads(capsys.readouterr().out)["correlation_id"] == "gateway-1"
+    assert watched.traces.sent == [(["work"], "gateway-1", True)]
+
+
+def test_a_request_that_failed_is_reported_and_still_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    watched = Watched()
+    with pytest.raises(KeyError):
+        watched.handler({**EVENT, "fails": True}, None)
+    watched.do_what_is_left()
+    assert json.loads(capsys.readouterr().out)["StepsRun"] == [1.0]
+
+
+def test_only_the_first_request_of_a_process_is_a_cold_start() -> None:
+    watched = Watched()
+    for _ in range(3):
+        watched.handler(EVENT, None)
+    watched.do_what_is_left()
+    assert [cold_start for _, _, cold_start in watched.traces.sent] == [True, False, False]
+
+
+def test_a_request_without_anything_to_report_leaves_nothing_to_do() -> None:
+    watched = Watched()
+    watched.handler({"quiet": True}, None)
+    assert watched.left == []
+
+
+def test_a_trace_that_is_not_sampled_is_not_sent() -> None:
+    watched = Watched()
+    watched.sampled = False
+    watched.handler(EVENT, None)
+    watched.do_what_is_left()
+    assert watched.traces.sent == []
+
+
+def test_metrics_that_cannot_be_written_are_logged_and_break_nothing(error_log: list[str]) -> None:
+    watched = Watched(BrokenMetrics("Baton", "shop", None))
+    watched.handler(EVENT, None)
+    watched.do_what_is_left()
+    assert error_log == ["request gateway-1: its metrics or traces could not be reported"]
