@@ -1,11 +1,14 @@
 """The layer: for either processor, from locked packages alone, the same bytes every time, and with nothing to spare."""
 
+import json
+import os
 import shutil
 import struct
 import subprocess
 import sys
 from pathlib import Path
 
+import botocore
 import pytest
 
 from tests.build.conftest import HERE, ROOT, BuildFailed, BuildLayer
@@ -74,6 +77,71 @@ def test_what_lambda_never_runs_is_left_out(arm64: Path) -> None:
     }
     assert not (packages / "botocore" / "data" / "ec2").exists()
     assert [path for path in packages.rglob("*") if path.name in {"tests", "moto", "bin"}] == []
+
+
+# Every region of every partition, through the endpoint rules and through the table that older code paths ask.
+RESOLVE = """
+import json, sys
+import botocore.session
+session = botocore.session.Session()
+session.set_credentials("nobody", "nobody")
+regions = [
+    region for partition in session.get_available_partitions()
+    for region in session.get_available_regions("dynamodb", partition)
+]
+resolver = session.get_component("endpoint_resolver")
+found = {}
+for service in sys.argv[1:]:
+    for region in regions:
+        client = session.create_client(service, region)
+        prefix = client.meta.service_model.endpoint_prefix
+        known = resolver.construct_endpoint(prefix, region)
+        found[f"{service} {region}"] = [client.meta.endpoint_url, client.meta.partition, known["hostname"]]
+operations = {
+    service: {name: str(sorted(session.get_service_model(service).operation_model(name).input_shape.members))
+              for name in session.get_service_model(service).operation_names
+              if session.get_service_model(service).operation_model(name).input_shape}
+    for service in sys.argv[1:]
+}
+print(json.dumps([found, operations]))
+"""
+SERVICES = ("dynamodb", "lambda", "s3", "secretsmanager", "sqs", "stepfunctions", "sts")
+
+
+def resolved(packages: Path) -> str:
+    """Endpoints and operations, as a botocore sees them."""
+    environment = {"PATH": os.defpath, "PYTHONPATH": str(packages), "AWS_EC2_METADATA_DISABLED": "true"}
+    command = [sys.executable, "-S", "-c", RESOLVE, *SERVICES]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=300)
+    return done.stdout
+
+
+@needs_313
+def test_slimmed_clients_find_the_same_endpoints_and_operations(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    layer: Path = request.getfixturevalue(HERE)
+    whole = tmp_path / "whole"
+    shutil.copytree(layer / "python", whole)
+    shutil.rmtree(whole / "botocore")
+    shutil.copytree(Path(botocore.__file__).parent, whole / "botocore")
+
+    slim, full = resolved(layer / "python"), resolved(whole)
+
+    assert len(json.loads(slim)[0]) > 30 * len(SERVICES)
+    assert slim == full
+
+
+@needs_313
+def test_the_layer_holds_no_documentation_of_services_and_no_endpoints_of_others(arm64: Path) -> None:
+    data = arm64 / "python" / "botocore" / "data"
+    endpoints = json.loads((data / "endpoints.json").read_bytes())
+    models = [path.read_text() for path in files(data, "service-2.json")]
+
+    assert len(models) > 10
+    assert [model for model in models if '"documentation":"' in model] == []
+    assert files(data, "*.gz") == []
+    assert {name for partition in endpoints["partitions"] for name in partition["services"]} <= {
+        json.loads(model)["metadata"]["endpointPrefix"] for model in models
+    }
 
 
 def test_the_layer_stays_small(arm64: Path) -> None:

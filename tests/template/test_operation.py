@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from benchmarks.contenders import BATON, DEPLOYED
 from mcp_baton.settings import KEY_CHARACTERS, Settings
 from mcp_baton.tasks.overflow import DAY_MS, LONGEST_TTL_MS, RETENTION_DAYS, folder_of, new_key
 from mcp_baton.telemetry import INTERNAL_ERRORS, STORE_CONFLICTS, STORE_ERRORS
@@ -201,3 +202,11 @@ def test_batons_own_metrics_are_where_their_alarms_look_for_them(default: Stack)
     }
     emitted = {metric.name for metric in (STORE_CONFLICTS, STORE_ERRORS, INTERNAL_ERRORS) if not metric.dimension}
     assert {alarm["MetricName"] for alarm in alarms} == emitted
+
+
+def test_the_benchmark_runs_with_the_variables_that_are_deployed(default: Stack) -> None:
+    environment: Mapping[str, str] = function(default)["Environment"]["Variables"]
+    baton_s_own = ("AWS_LAMBDA_EXEC_WRAPPER", "BATON_", "POWERTOOLS_")
+
+    assert {name: value for name, value in environment.items() if not name.startswith(baton_s_own)} == DEPLOYED
+    assert set(BATON) - set(DEPLOYED) <= set(environment)

@@ -1,9 +1,11 @@
 """The composition root: what a handler is made of, and when."""
 
+import gc
 import json
 import logging
 import os
 from base64 import b64decode
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
@@ -191,3 +193,24 @@ def test_a_dynamodb_that_hangs_leaves_time_within_the_write_reserve() -> None:
     assert config.tcp_keepalive is True
     slowest_s = ATTEMPTS * max(CONNECT_TIMEOUT_S, READ_TIMEOUT_S) + (ATTEMPTS - 1) * MAX_BACKOFF_S
     assert slowest_s * 1000 < Settings().write_reserve_ms
+
+
+@pytest.mark.parametrize("collecting", [True, False])
+@pytest.mark.parametrize("fails", [True, False])
+def test_the_collector_is_left_as_it_was_when_a_client_is_made(collecting: bool, fails: bool) -> None:
+    seen: list[bool] = []
+
+    def create_client(*_: object, **__: object) -> object:
+        seen.append(gc.isenabled())
+        if fails:
+            raise OSError("no such profile")
+        return object()
+
+    with patch("botocore.session.Session.create_client", side_effect=create_client):
+        (gc.enable if collecting else gc.disable)()
+        try:
+            with suppress(OSError):
+                dynamodb_client()
+            assert (seen, gc.isenabled()) == ([False], collecting)
+        finally:
+            gc.enable()

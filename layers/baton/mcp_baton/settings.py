@@ -30,7 +30,7 @@ from mcp_baton.exceptions import SettingsError
 
 SWITCH = {"on": True, "true": True, "1": True, "yes": True, "off": False, "false": False, "0": False, "no": False}
 KEY_CHARACTERS = 32
-_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/?#@,]+")
+_ORIGIN = r"[a-z][a-z0-9+.-]*://[^\s/?#@,]+"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def _origins(env: Mapping[str, str], name: str) -> frozenset[str]:
     # Browsers send origins in lower case.
     origins = [item.strip().lower() for item in (_text(env, name) or "").split(",") if item.strip()]
     for origin in origins:
-        if not _ORIGIN.fullmatch(origin):
+        if not re.fullmatch(_ORIGIN, origin):
             raise SettingsError(
                 f"{name}: {origin!r} is not an origin: write scheme://host or scheme://host:port, without a path, "
                 "and name each one (there is no wildcard)"

@@ -8,7 +8,6 @@ a key begins with the days after which a lifecycle rule of the bucket may do so.
 import os
 import zlib
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Protocol
 
 from mcp_baton.tasks.attributes import Attribute, size, to_text
@@ -72,7 +71,14 @@ class Pointer:
 
     def describes(self, data: bytes) -> bool:
         """Whether these bytes are the object's."""
-        return sha256(data).hexdigest() == self.digest
+        return digest_of(data) == self.digest
+
+
+def digest_of(data: bytes) -> str:
+    """SHA-256, in hex. Imported here, as loading OpenSSL's digests takes milliseconds, and few tasks overflow."""
+    from hashlib import sha256
+
+    return sha256(data).hexdigest()
 
 
 def pointer_in(attribute: Attribute) -> Pointer | None:
@@ -88,7 +94,7 @@ def pointer_in(attribute: Attribute) -> Pointer | None:
 
 def pointer_to(key: str, value: Attribute, data: bytes) -> Pointer:
     """The pointer to the object of this key, which holds a value as `object_of` makes it."""
-    return Pointer(key, text_bytes(value), sha256(data).hexdigest())
+    return Pointer(key, text_bytes(value), digest_of(data))
 
 
 def object_of(value: Attribute) -> bytes:
@@ -113,7 +119,7 @@ def text_bytes(value: Attribute) -> int:
 
 def folder_of(owner: str, task_id: str) -> str:
     """Where in a key the objects of one task are. An owner's name can be a person's, so it is not shown."""
-    return f"{sha256(to_text(owner).encode()).hexdigest()[:OWNER_DIGITS]}/{task_id}/"
+    return f"{digest_of(to_text(owner).encode())[:OWNER_DIGITS]}/{task_id}/"
 
 
 def new_key(folder: str, ttl_ms: int) -> str:

@@ -17,7 +17,7 @@ RESULT_PREFIX = "_workflow.result."
 EXTRA_PREFIX = "_workflow.extra."
 SCHEMA_VERSION = 1
 
-_OVERSIZED = re.compile(r"result of \d+ bytes exceeds the task's size limit")
+_OVERSIZED = r"result of \d+ bytes exceeds the task's size limit"
 
 
 class TaskStatus(StrEnum):
@@ -165,7 +165,7 @@ def is_oversized(value: Json) -> bool:
     if not isinstance(value, Mapping) or value.keys() != {"error"}:
         return False
     error = value["error"]
-    return isinstance(error, str) and _OVERSIZED.fullmatch(error) is not None
+    return isinstance(error, str) and re.fullmatch(_OVERSIZED, error) is not None
 
 
 def steps_of(task: TaskRecord) -> list[StepProgress]:
