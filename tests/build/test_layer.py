@@ -16,6 +16,26 @@ from tests.build.conftest import HERE, ROOT, BuildFailed, BuildLayer
 ELF_MACHINE = {"x86_64": 62, "arm64": 183}
 UNCHECKED_HASH = 0b01
 EXPECTED_SIZE_MB = 30
+CALL_EACH = """\
+import sys
+sys.path.insert(0, sys.argv[1])
+import botocore.session
+class Sent(Exception): pass
+def send(request, **_): raise Sent(request.url)
+session = botocore.session.Session()
+session.set_credentials("key", "secret")
+for service in sys.argv[2:]:
+    client = session.create_client(service, "eu-central-1")
+    client.meta.events.register("before-send", send)
+    model = client.meta.service_model
+    operations = map(model.operation_model, model.operation_names)
+    call = next(found for found in operations if not found.input_shape or not found.input_shape.required_members)
+    try:
+        client._make_api_call(call.name, {})
+    except Sent:
+        print(service)
+"""
+"""Calls an operation of each service, from its model to the request that would be sent."""
 needs_313 = pytest.mark.skipif(sys.version_info[:2] != (3, 13), reason="byte code is compiled by a Python 3.13")
 
 
@@ -142,6 +162,20 @@ def test_the_layer_holds_no_documentation_of_services_and_no_endpoints_of_others
     assert {name for partition in endpoints["partitions"] for name in partition["services"]} <= {
         json.loads(model)["metadata"]["endpointPrefix"] for model in models
     }
+
+
+def test_every_service_that_is_left_can_be_called(arm64: Path) -> None:
+    services = sorted(folder.name for folder in (arm64 / "python" / "botocore" / "data").iterdir() if folder.is_dir())
+    assert {"dynamodb", "s3"} <= set(services)
+
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", CALL_EACH, arm64 / "python", *services],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout.split()) == (0, services), done.stderr
 
 
 def test_the_layer_stays_small(arm64: Path) -> None:
