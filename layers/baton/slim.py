@@ -12,7 +12,7 @@ from typing import Any
 
 MODEL = "service-2.json"
 DOCUMENTED = "clientContextParams"
-"""Where botocore fails without texts: what a client's configuration adds to the choice of its endpoint."""
+"""Where botocore wants a text, if an empty one: what a client's configuration adds to the choice of its endpoint."""
 
 
 def main(data: Path) -> None:
@@ -33,11 +33,16 @@ def without_documentation(value: Any) -> Any:
     if isinstance(value, dict):
         members = value.items()
         return {
-            name: member if name == DOCUMENTED else without_documentation(member)
+            name: with_empty_texts(member) if name == DOCUMENTED else without_documentation(member)
             for name, member in members
             if not (name == "documentation" and isinstance(member, str))
         }
     return [without_documentation(member) for member in value] if isinstance(value, list) else value
+
+
+def with_empty_texts(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Parameters that say nothing of themselves."""
+    return {name: {**parameter, "documentation": ""} for name, parameter in parameters.items()}
 
 
 def only_of(prefixes: set[str], endpoints: dict[str, Any]) -> dict[str, Any]:
