@@ -56,9 +56,13 @@ test: setup-tests ## Run the tests (ARGS="-k continuation")
 # These two run the built function in containers. Without Docker they say how to get it, and stop.
 IN_CONTAINERS := tests/deployed/.venv/bin/python -m pytest -c tests/deployed/pyproject.toml
 
-.PHONY: containers
-containers: setup-tests
+.PHONY: setup-containers
+setup-containers: setup-tests
 	$(UV) sync --project tests/deployed --frozen
+	$(UV) sync --project tests/deployed/first_sdk --frozen
+
+.PHONY: containers
+containers: setup-containers
 	@tests/deployed/.venv/bin/python -m tests.deployed.machine
 
 .PHONY: test-deployed
@@ -90,6 +94,7 @@ lock: $(filter .tools/%,$(UV)) ## Lock newer versions of what the project depend
 	$(UV) lock --upgrade --project tests/ministack
 	$(UV) lock --upgrade --project tests/sam
 	$(UV) lock --upgrade --project tests/deployed
+	$(UV) lock --upgrade --project tests/deployed/first_sdk
 	$(EXPORT_LAYER) >layers/baton/requirements.txt
 	$(EXPORT_AUTHORIZER) >functions/authorizer/requirements.txt
 

@@ -67,15 +67,21 @@ def _peer(name: str, layer: str) -> Contender:
 
 
 def _baton(name: str, first: Probe, warm: dict[str, Probe]) -> Contender:
-    return Contender(name, "baton", "baton_peer.handler", first, warm, streaming=True, environment=_BATON)
+    return Contender(name, "baton", "baton_peer.handler", first, warm, streaming=True, environment=BATON)
+
+
+def _models(name: str, first: Probe) -> Contender:
+    return Contender(name, "baton", "models_peer.handler", first, {}, streaming=True, environment=BATON)
 
 
 def _sample(name: str, first: Probe) -> Contender:
     handler = "app.lambda_handler"
-    return Contender(name, "baton", handler, first, {}, functions="sample", streaming=True, environment=_BATON)
+    return Contender(name, "baton", handler, first, {}, functions="sample", streaming=True, environment=BATON)
 
 
-_BATON = {"BATON_TABLE": "tasks", "BATON_ALLOW_ANONYMOUS": "on"}
+DEPLOYED = {"PYDANTIC_DISABLE_PLUGINS": "__all__"}
+"""What `template.yaml` sets for everything that the function imports."""
+BATON = {"BATON_TABLE": "tasks", "BATON_ALLOW_ANONYMOUS": "on", **DEPLOYED}
 _DURABLE = prompts_get("sum", start="1")
 
 CONTENDERS = (
@@ -100,6 +106,8 @@ CONTENDERS = (
     _baton("Baton, durable prompts/get", _DURABLE, {"prompts/get whole": _DURABLE}),
     _sample("Baton's sample, tools/list", tools_list()),
     _sample("Baton's sample, durable prompts/get", prompts_get("refund_order", order_id="A-18")),
+    _models("Baton, pydantic models, tools/list", tools_list()),
+    _models("Baton, pydantic models, durable prompts/get", prompts_get("bill", order_id="A-18")),
 )
 
 FLOORS = ("bare floor", "dressed floor")

@@ -1,6 +1,7 @@
-"""Directories that hold what a contender runs on, with byte code, as a built layer holds it."""
+"""Directories that hold what a contender runs on, with byte code. Baton's is the layer that `sam build` makes."""
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -12,7 +13,9 @@ PEERS = ROOT / "benchmarks" / "peers"
 LAYERS = ROOT / "benchmarks" / ".layers"
 CODE = {"functions": ROOT / "benchmarks" / "functions", "sample": ROOT / "functions" / "mcp"}
 """The functions' own code."""
-GROUPS = ("floor", "dressed", "baton", "awslabs", "official", "fastmcp")
+SOURCES = ROOT / "layers" / "baton"
+BATON = "baton"
+GROUPS = ("floor", "dressed", BATON, "awslabs", "official", "fastmcp")
 
 
 def interpreter() -> str:
@@ -26,21 +29,31 @@ def build(groups: Collection[str] = GROUPS) -> None:
     for group in groups:
         packages = LAYERS / group / "python"
         shutil.rmtree(packages, ignore_errors=True)
-        _install(group, packages)
-    baton = LAYERS / "baton"
-    sources = ROOT / "layers" / "baton"
-    shutil.rmtree(baton / "python" / "mcp_baton", ignore_errors=True)
-    _copy(sources / "mcp_baton", baton / "python" / "mcp_baton")
-    shutil.copy2(sources / "baton-runtime", baton / "baton-runtime")
+        if group == BATON:
+            _make_layer(LAYERS / group)
+        else:
+            _install(group, packages)
+    shutil.rmtree(LAYERS / BATON / "python" / "mcp_baton", ignore_errors=True)
+    _copy(SOURCES / "mcp_baton", LAYERS / BATON / "python" / "mcp_baton")
+    shutil.copy2(SOURCES / "baton-runtime", LAYERS / BATON / "baton-runtime")
     for name, source in CODE.items():
         shutil.rmtree(LAYERS / name, ignore_errors=True)
         _copy(source, LAYERS / name)
-    for directory in (*(LAYERS / group / "python" for group in {*groups, "baton"}), *(LAYERS / name for name in CODE)):
+    for directory in (*(LAYERS / group / "python" for group in {*groups, BATON}), *(LAYERS / name for name in CODE)):
         _run(interpreter(), "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", str(directory))
 
 
 def _copy(source: Path, target: Path) -> None:
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+
+
+def _make_layer(target: Path) -> None:
+    """What is deployed, for this machine's processor. Byte code goes with the others': it names the place it is for."""
+    processor = {"aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    variables = [f"ARTIFACTS_DIR={target}", f"ARCHITECTURE={processor}", f"PYTHON313={interpreter()}"]
+    _run("make", "--silent", "-C", str(SOURCES), "build-BatonLayer", *variables)
 
 
 def _install(group: str, target: Path) -> None:

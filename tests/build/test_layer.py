@@ -1,5 +1,8 @@
 """The layer: for either processor, from locked packages alone, the same bytes every time, and with nothing to spare."""
 
+import json
+import os
+import re
 import shlex
 import shutil
 import struct
@@ -7,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import botocore
 import pytest
 
 from tests.build.conftest import HERE, ROOT, BuildFailed, BuildLayer
@@ -14,6 +18,26 @@ from tests.build.conftest import HERE, ROOT, BuildFailed, BuildLayer
 ELF_MACHINE = {"x86_64": 62, "arm64": 183}
 UNCHECKED_HASH = 0b01
 EXPECTED_SIZE_MB = 30
+CALL_EACH = """\
+import sys
+sys.path.insert(0, sys.argv[1])
+import botocore.session
+class Sent(Exception): pass
+def send(request, **_): raise Sent(request.url)
+session = botocore.session.Session()
+session.set_credentials("key", "secret")
+for service in sys.argv[2:]:
+    client = session.create_client(service, "eu-central-1")
+    client.meta.events.register("before-send", send)
+    model = client.meta.service_model
+    operations = map(model.operation_model, model.operation_names)
+    call = next(found for found in operations if not found.input_shape or not found.input_shape.required_members)
+    try:
+        client._make_api_call(call.name, {})
+    except Sent:
+        print(service)
+"""
+"""Calls an operation of each service, from its model to the request that would be sent."""
 needs_313 = pytest.mark.skipif(sys.version_info[:2] != (3, 13), reason="byte code is compiled by a Python 3.13")
 
 
@@ -89,6 +113,85 @@ def test_what_lambda_never_runs_is_left_out(arm64: Path) -> None:
     }
     assert not (packages / "botocore" / "data" / "ec2").exists()
     assert [path for path in packages.rglob("*") if path.name in {"tests", "moto", "bin"}] == []
+
+
+# Every region of every partition, through the endpoint rules and through the table that older code paths ask.
+RESOLVE = """
+import json, sys
+import botocore.session
+session = botocore.session.Session()
+session.set_credentials("nobody", "nobody")
+regions = [
+    region for partition in session.get_available_partitions()
+    for region in session.get_available_regions("dynamodb", partition)
+]
+resolver = session.get_component("endpoint_resolver")
+found = {}
+for service in sys.argv[1:]:
+    for region in regions:
+        client = session.create_client(service, region)
+        prefix = client.meta.service_model.endpoint_prefix
+        known = resolver.construct_endpoint(prefix, region)
+        found[f"{service} {region}"] = [client.meta.endpoint_url, client.meta.partition, known["hostname"]]
+operations = {
+    service: {name: str(sorted(session.get_service_model(service).operation_model(name).input_shape.members))
+              for name in session.get_service_model(service).operation_names
+              if session.get_service_model(service).operation_model(name).input_shape}
+    for service in sys.argv[1:]
+}
+print(json.dumps([found, operations]))
+"""
+SERVICES = ("dynamodb", "lambda", "s3", "secretsmanager", "sqs", "stepfunctions", "sts")
+
+
+def resolved(packages: Path) -> str:
+    """Endpoints and operations, as a botocore sees them."""
+    environment = {"PATH": os.defpath, "PYTHONPATH": str(packages), "AWS_EC2_METADATA_DISABLED": "true"}
+    command = [sys.executable, "-S", "-c", RESOLVE, *SERVICES]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=300)
+    return done.stdout
+
+
+@needs_313
+def test_slimmed_clients_find_the_same_endpoints_and_operations(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    layer: Path = request.getfixturevalue(HERE)
+    whole = tmp_path / "whole"
+    shutil.copytree(layer / "python", whole)
+    shutil.rmtree(whole / "botocore")
+    shutil.copytree(Path(botocore.__file__).parent, whole / "botocore")
+
+    slim, full = resolved(layer / "python"), resolved(whole)
+
+    assert len(json.loads(slim)[0]) > 30 * len(SERVICES)
+    assert slim == full
+
+
+@needs_313
+def test_the_layer_holds_no_documentation_of_services_and_no_endpoints_of_others(arm64: Path) -> None:
+    data = arm64 / "python" / "botocore" / "data"
+    endpoints = json.loads((data / "endpoints.json").read_bytes())
+    models = [path.read_text() for path in files(data, "service-2.json")]
+
+    assert len(models) > 10
+    assert [model for model in models if re.search(r'"documentation":"[^"]', model)] == []
+    assert files(data, "*.gz") == []
+    assert {name for partition in endpoints["partitions"] for name in partition["services"]} <= {
+        json.loads(model)["metadata"]["endpointPrefix"] for model in models
+    }
+
+
+def test_every_service_that_is_left_can_be_called(arm64: Path) -> None:
+    services = sorted(folder.name for folder in (arm64 / "python" / "botocore" / "data").iterdir() if folder.is_dir())
+    assert {"dynamodb", "s3"} <= set(services)
+
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", CALL_EACH, arm64 / "python", *services],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout.split()) == (0, services), done.stderr
 
 
 def test_the_layer_stays_small(arm64: Path) -> None:

@@ -1,15 +1,48 @@
 """The function as `sam build` makes it, deployed by `sam deploy` to a twin of AWS that runs it in containers."""
 
-import sys
-from collections.abc import Iterator
+import shutil
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.deployed.deployment import Stack, Twin, running_twin, sam
+from tests.deployed.deployment import SAM_LOG, Stack, Twin, running_twin, sam
+from tests.deployed.evidence import Evidence, tail
 from tests.deployed.image import ensure_runtime_image
 from tests.deployed.issuer import Issuer, running_issuer
 from tests.deployed.machine import architecture, docker_client, emulator
+
+ORIGIN = "https://app.example.com"
+"""Whose pages may call the probe."""
+EVIDENCE = pytest.StashKey[Evidence]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Begin with an empty log."""
+    SAM_LOG.parent.mkdir(exist_ok=True)
+    SAM_LOG.write_bytes(b"")
+    config.stash[EVIDENCE] = Evidence()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """What is said from now on is said during this test."""
+    item.config.stash[EVIDENCE].begin()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Have a failure print what the deployed things said. A deployment may be older than the test that it fails."""
+    report = yield
+    if report.failed:
+        report.sections.append((f"the end of {SAM_LOG.name}", tail(SAM_LOG.read_bytes())))
+        report.sections += item.config.stash[EVIDENCE].sections()
+    return report
+
+
+@pytest.fixture(scope="session")
+def evidence(pytestconfig: pytest.Config) -> Evidence:
+    """What is printed when a test fails."""
+    return pytestconfig.stash[EVIDENCE]
 
 
 @pytest.fixture(scope="session")
@@ -33,11 +66,11 @@ def issuer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Issuer]:
 
 
 @pytest.fixture(scope="session")
-def twin(tmp_path_factory: pytest.TempPathFactory, image: str, issuer: Issuer) -> Iterator[Twin]:
+def twin(tmp_path_factory: pytest.TempPathFactory, image: str, issuer: Issuer, evidence: Evidence) -> Iterator[Twin]:
     log = tmp_path_factory.mktemp("twin") / "twin.log"
+    evidence.watch(log)
     with running_twin(log, issuer.docker_flags) as twin:
         yield twin
-    sys.stdout.write(log.read_text()[-20_000:])
 
 
 @pytest.fixture(scope="session")
@@ -47,11 +80,20 @@ def stack(twin: Twin, build: Path) -> Stack:
 
 
 @pytest.fixture(scope="session")
+def probe(twin: Twin, build: Path, tmp_path_factory: pytest.TempPathFactory) -> Stack:
+    """The template with a bucket for large results, pages that may call, and a function of the tests' own."""
+    changed = tmp_path_factory.mktemp("probe") / "build"
+    # What the build compiled would be run in the place of a source that changed since.
+    shutil.copytree(build, changed, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(Path(__file__).with_name("probe.py"), changed / "McpFunction" / "app.py")
+    return twin.deploy(changed, "probe", Overflow="on", AllowedOrigins=ORIGIN)
+
+
+@pytest.fixture(scope="session")
 def keys(stack: Stack) -> tuple[str, str]:
     """Two API keys of the stack: the one that it made, and one more for another owner."""
     gateway = stack.twin.client("apigateway")
-    [first] = stack.resources("AWS::ApiGateway::ApiKey").values()
     [plan] = stack.resources("AWS::ApiGateway::UsagePlan").values()
     second = gateway.create_api_key(name="another", enabled=True)
     gateway.create_usage_plan_key(usagePlanId=plan, keyId=second["id"], keyType="API_KEY")
-    return gateway.get_api_key(apiKey=first, includeValue=True)["value"], second["value"]
+    return stack.api_key, second["value"]

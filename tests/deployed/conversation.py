@@ -1,25 +1,49 @@
-"""The sample application's conversation, held with the official MCP client; and single requests without one."""
+"""The sample application's conversation, held with the official MCP clients; and single requests without one."""
 
+import json
+import subprocess
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import httpx2
 from mcp import Client
+from mcp.client.extension import advertise
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import ProgressNotification, Request
-from pydantic import TypeAdapter
+from mcp_types import ElicitRequestParams, ElicitResult, ProgressNotification, Request, RequestParams
+from pydantic import ConfigDict, TypeAdapter
+
+from tests.deployed.callers import Caller, HeaderCaller
 
 TIMEOUT_S = 120
 """More than any cold start takes; it only keeps a failing test from waiting forever."""
 TOOLS_LIST = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}'
 JSON = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 APPROVED = {"order_id": "A-17", "approved_by": "supervisor@example.com"}
-
-
+PAUSED_AT = ["completed", "completed", "failed", "pending"]
+BY_HAND = {"resultType": "complete", "content": [{"type": "text", "text": "by hand"}]}
+MODES = {"2025": "legacy", "2026": "2026-07-28"}
+REVISIONS = {"2025": "2025-11-25", "2026": "2026-07-28"}
+TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
+FIRST_SDK = Path(__file__).parent / "first_sdk"
 RESULT = TypeAdapter(dict[str, Any])
 """A result of any shape."""
+
+type Era = Literal["2025", "2026"]
+
+
+class TaskParams(RequestParams):
+    """The params of a request for a task, whatever they are."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class TaskRequest(Request[TaskParams, str]):
+    """A request for a task. The client knows none; it puts the task's id into the header `Mcp-Name`, too."""
+
+    name_param = "taskId"
 
 
 class Talk:
@@ -27,11 +51,13 @@ class Talk:
 
     Attributes:
         client: The official client.
+        era: The era that it speaks.
         progress: The messages of the progress notifications so far.
     """
 
-    def __init__(self, client: Client, progress: list[str]) -> None:
+    def __init__(self, client: Client, era: Era, progress: list[str]) -> None:
         self.client = client
+        self.era = era
         self.progress = progress
 
     async def names(self) -> tuple[set[str], set[str]]:
@@ -45,43 +71,51 @@ class Talk:
         last: Any = result.messages[-1].content
         return last.text, result.meta
 
-    async def call(self, tool: str, arguments: dict[str, Any], task_id: str) -> tuple[Any, Any]:
-        """Continue a task; the tool's value, and `_meta`."""
-        result = await self.client.call_tool(tool, arguments, meta={"_task_id": task_id})
+    async def call(self, tool: str, arguments: dict[str, Any], task_id: str | None = None) -> tuple[Any, Any]:
+        """Call a tool, as a continuation where there is a task; its value, and `_meta`."""
+        meta = None if task_id is None else {"_task_id": task_id}
+        result = await self.client.call_tool(tool, arguments, meta=meta)
+        assert not result.is_error, result.content
         return result.structured_content, result.meta
 
     async def task(self, method: str, task_id: str, **params: Any) -> dict[str, Any]:
-        """Ask for a task: `get`, `cancel` or `result`."""
-        request = Request[dict[str, Any], str](method=f"tasks/{method}", params={"taskId": task_id, **params})
+        """Ask for a task: `get`, `cancel`, `result`, `list`."""
+        request = TaskRequest(method=f"tasks/{method}", params=TaskParams.model_validate({"taskId": task_id, **params}))
         result: dict[str, Any] = await self.client.session.send_request(request, RESULT)
         return result
 
 
 @asynccontextmanager
-async def talking(url: str, headers: Mapping[str, str]) -> AsyncIterator[Talk]:
-    """Connect the official client, in the 2025 era."""
+async def talking(url: str, caller: Caller, era: Era = "2025", answer: str = "Kim") -> AsyncIterator[Talk]:
+    """Connect the official client. What the server asks of its person is answered by this name."""
     progress: list[str] = []
 
     async def heard(message: object) -> None:
         if isinstance(message, ProgressNotification):
             progress.append(message.params.message or "")
 
+    async def asked(_: object, params: ElicitRequestParams) -> ElicitResult:
+        return ElicitResult(action="accept", content={"name": answer})
+
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=TIMEOUT_S) as http,
+        httpx2.AsyncClient(auth=caller, timeout=TIMEOUT_S) as http,
         Client(
             streamable_http_client(url, http_client=http),
-            mode="legacy",
+            mode=MODES[era],
             message_handler=heard,
+            elicitation_callback=asked,
+            extensions=[advertise(TASKS_EXTENSION)],
             cache=None,
             read_timeout_seconds=TIMEOUT_S,
         ) as client,
     ):
-        yield Talk(client, progress)
+        assert client.protocol_version == REVISIONS[era]
+        yield Talk(client, era, progress)
 
 
-async def whole_conversation(url: str, headers: Mapping[str, str]) -> str:
+async def whole_conversation(url: str, caller: Caller, era: Era) -> str:
     """List, run into the pause, continue, resume, complete another by hand; the first task's id."""
-    async with talking(url, headers) as talk:
+    async with talking(url, caller, era) as talk:
         tools, prompts = await talk.names()
         assert {"fetch_order", "issue_refund", "send_message"} <= tools
         assert {"refund_order", "monthly_report"} <= prompts
@@ -90,11 +124,24 @@ async def whole_conversation(url: str, headers: Mapping[str, str]) -> str:
         assert (value["refund_id"], meta["recorded"], meta["task_status"]) == ("R-A-17", True, "working")
         _, meta = await talk.prompt("refund_order", _task_id=task_id)
         assert (meta["task_status"], statuses(meta)) == ("completed", ["completed"] * 4)
-        assert (await talk.task("get", task_id))["status"] == "completed"
-        by_hand = await paused_refund(talk)
-        assert (await talk.task("cancel", by_hand, result={"by": "hand"}))["status"] == "completed"
-        assert (await talk.task("result", by_hand))["result"] == {"by": "hand"}
+        done = await talk.task("get", task_id)
+        assert (done["status"], done["_meta"]["_workflow.result.refund"]["refund_id"]) == ("completed", "R-A-17")
+        await completed_by_hand(talk)
     return task_id
+
+
+async def completed_by_hand(talk: Talk) -> None:
+    """Complete a paused refund by the client's word, and read its result where each era has it (contract section 6)."""
+    task_id = await paused_refund(talk)
+    acknowledged = await talk.task("cancel", task_id, result=BY_HAND)
+    task = await talk.task("get", task_id)
+    assert task["status"] == "completed"
+    if talk.era == "2025":
+        assert acknowledged["status"] == "completed"
+        assert (await talk.task("result", task_id))["result"] == BY_HAND
+    else:
+        assert "status" not in acknowledged
+        assert task["result"] == BY_HAND
 
 
 async def paused_refund(talk: Talk) -> str:
@@ -102,11 +149,25 @@ async def paused_refund(talk: Talk) -> str:
     talk.progress.clear()
     handoff, meta = await talk.prompt("refund_order", {"order_id": "A-17"})
     assert talk.progress == ["Step 1/4: fetch", "Step 2/4: policy", "Step 3/4: refund"]
-    assert (meta["task_status"], statuses(meta)) == ("working", ["completed", "completed", "failed", "pending"])
+    assert (meta["task_status"], statuses(meta)) == ("working", PAUSED_AT)
     assert meta["pause_reason"]["suggestedTool"] == "issue_refund"
     assert '1. Call issue_refund with {"order_id": "A-17"}' in handoff
     task_id: str = meta["task_id"]
     return task_id
+
+
+def first_sdk(url: str, caller: HeaderCaller) -> dict[str, Any]:
+    """What the official SDK's first client sees of the same conversation."""
+    done = subprocess.run(
+        [FIRST_SDK / ".venv/bin/python", FIRST_SDK / "conversation.py", url, json.dumps(dict(caller.headers))],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=TIMEOUT_S,
+    )
+    assert done.returncode == 0, done.stderr
+    seen: dict[str, Any] = json.loads(done.stdout)
+    return seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +179,9 @@ class HttpAnswer:
     body: str
 
 
-def ask(url: str, headers: Mapping[str, str], body: bytes | None = TOOLS_LIST) -> HttpAnswer:
-    """Send one request: a `POST`, or a `GET` where there is no body."""
-    method = "GET" if body is None else "POST"
-    response = httpx2.request(method, url, content=body, headers={**JSON, **headers}, timeout=TIMEOUT_S)
+def ask(url: str, caller: Caller, body: bytes | None = TOOLS_LIST, *, method: str = "POST") -> HttpAnswer:
+    """Send one request."""
+    response = httpx2.request(method, url, content=body, headers=JSON, auth=caller, timeout=TIMEOUT_S)
     return HttpAnswer(response.status_code, dict(response.headers), response.text)
 
 

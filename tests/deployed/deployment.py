@@ -13,9 +13,12 @@ from urllib.parse import urlsplit
 import boto3
 import httpx2
 
+from tests.deployed.callers import HeaderCaller
 from tests.deployed.machine import CREDENTIALS, REGION, ROOT, SAM_ENVIRONMENT, architecture, environment, free_port
 
 SAM = SAM_ENVIRONMENT / "bin" / "sam"
+SAM_LOG = ROOT / ".aws-sam" / "tests.log"
+"""What every `sam` command of the tests said."""
 READY_WITHIN_S = 60.0
 SAM_WITHIN_S = 300
 
@@ -76,14 +79,25 @@ class Stack:
 
     @property
     def endpoint(self) -> str:
-        """The endpoint's URL, at the twin's address; what the API's host name is, `headers` say."""
+        """The endpoint's URL, at the twin's address; `host` says which API it is."""
         return self.twin.url + urlsplit(self.outputs["Url"]).path
 
     @property
-    def headers(self) -> dict[str, str]:
-        """What routes a request to this stack's API."""
+    def host(self) -> str:
+        """The API's host name, by which the twin finds it."""
         api = urlsplit(self.outputs["Url"]).netloc.partition(".")[0]
-        return {"Host": f"{api}.execute-api.localhost:{urlsplit(self.twin.url).port}"}
+        return f"{api}.execute-api.localhost:{urlsplit(self.twin.url).port}"
+
+    @property
+    def api_key(self) -> str:
+        """The API key that the stack made."""
+        [key] = self.resources("AWS::ApiGateway::ApiKey").values()
+        value: str = self.twin.client("apigateway").get_api_key(apiKey=key, includeValue=True)["value"]
+        return value
+
+    def caller(self, **headers: str) -> HeaderCaller:
+        """Somebody who calls with these headers, an underscore for each hyphen."""
+        return HeaderCaller({"Host": self.host, **{name.replace("_", "-"): value for name, value in headers.items()}})
 
     def resources(self, kind: str) -> dict[str, str]:
         """The physical ids of the stack's resources of this kind, by logical id."""
@@ -103,8 +117,14 @@ def running_twin(log: Path, docker_flags: str = "") -> Iterator[Twin]:
     own = {
         "GATEWAY_PORT": str(port),
         "LAMBDA_EXECUTOR": "docker",
+        # In a container or not at all.
+        "LAMBDA_STRICT": "1",
+        # Seconds. Sixteen containers at once take a slow disk longer than the ten that it would wait.
+        "MINISTACK_DOCKER_TIMEOUT": "120",
         "LAMBDA_DOCKER_FLAGS": docker_flags,
         "IOT_MTLS_ENABLED": "0",
+        # Signatures and policies are checked: those of callers, and of what the function's role may do.
+        "AUTH": "true",
     }
     command = [sys.executable, str(Path(__file__).with_name("twin.py"))]
     with log.open("wb") as output:
@@ -133,6 +153,8 @@ def sam(arguments: list[str], **more: str) -> str:
         check=False,
         timeout=SAM_WITHIN_S,
     )
+    with SAM_LOG.open("a") as log:
+        log.write(f"sam {' '.join(arguments)}\n{done.stderr}{done.stdout}\n")
     if done.returncode != 0:
         raise SamFailed(done.stdout + done.stderr)
     return done.stdout

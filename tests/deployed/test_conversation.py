@@ -1,5 +1,6 @@
 """The sample's whole conversation with the deployed function, through the API's URL, each way of saying who calls."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +9,17 @@ import anyio
 import pytest
 from mcp import MCPError
 
-from tests.deployed.conversation import ask, talking, whole_conversation
+from tests.deployed.callers import Caller, SigningCaller
+from tests.deployed.conversation import (
+    PAUSED_AT,
+    Era,
+    ask,
+    first_sdk,
+    paused_refund,
+    statuses,
+    talking,
+    whole_conversation,
+)
 from tests.deployed.deployment import Stack, Twin
 from tests.deployed.issuer import Issuer
 
@@ -21,33 +32,44 @@ SCOPE = "aws.cognito.signin.user.admin"
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A deployed endpoint, and two of its owners.
+    """A deployed endpoint, and who calls it.
 
     Attributes:
-        url: The endpoint.
-        kim: The headers of one owner's requests.
-        mallory: Another's.
-        nobody: Headers that nobody may call with.
+        stack: The endpoint's.
+        owner: Who `kim` is to the authorizer, and so the owner of kim's tasks.
+        kim: One owner.
+        mallory: Another.
+        strangers: Those who may not call, whoever they claim to be.
+        refusal: The HTTP status that they get.
+        guard: How API Gateway asks who calls: a method's `authorizationType` and `apiKeyRequired`.
     """
 
-    url: str
-    kim: dict[str, str]
-    mallory: dict[str, str]
-    nobody: dict[str, str]
+    stack: Stack
+    owner: str
+    kim: Caller
+    mallory: Caller
+    strangers: tuple[Caller, ...]
+    refusal: int
+    guard: tuple[str, bool]
 
 
 def by_api_key(twin: Twin, build: Path, request: pytest.FixtureRequest) -> Access:
     stack: Stack = request.getfixturevalue("stack")
     kim, mallory = request.getfixturevalue("keys")
-    return access(stack, "x-api-key", kim, mallory, "forged")
+    [key_id] = stack.resources("AWS::ApiGateway::ApiKey").values()
+    strangers = stack.caller(x_api_key="forged"), stack.caller()
+    callers = stack.caller(x_api_key=kim), stack.caller(x_api_key=mallory)
+    return Access(stack, key_id, *callers, strangers, 403, ("NONE", True))
 
 
 def by_jwt(twin: Twin, build: Path, request: pytest.FixtureRequest) -> Access:
     issuer: Issuer = request.getfixturevalue("issuer")
     audience = f"{PUBLIC_URL}/mcp"
     stack = twin.deploy(build, "jwt", Auth="JWT", JwtIssuer=issuer.url, JwtAudiences=audience, PublicUrl=PUBLIC_URL)
-    kim, mallory = (f"Bearer {issuer.sign(subject, aud=audience)}" for subject in ("kim", "mallory"))
-    return access(stack, "Authorization", kim, mallory, f"Bearer {issuer.sign('kim', aud='https://other.example.com')}")
+    good = [issuer.sign(subject, aud=audience) for subject in ("kim", "mallory")]
+    bad = [issuer.sign("kim", aud="https://other.example.com"), issuer.sign("kim", aud=audience, exp=1)]
+    kim, mallory, *strangers = (bearer(stack, token) for token in good + bad)
+    return Access(stack, "kim", kim, mallory, (*strangers, stack.caller()), 401, ("CUSTOM", False))
 
 
 def by_cognito(twin: Twin, build: Path, request: pytest.FixtureRequest) -> Access:
@@ -65,43 +87,120 @@ def by_cognito(twin: Twin, build: Path, request: pytest.FixtureRequest) -> Acces
             AuthFlow="USER_PASSWORD_AUTH",
             AuthParameters={"USERNAME": user, "PASSWORD": PASSWORD},
         )
-        return f"Bearer {answer['AuthenticationResult']['AccessToken']}"
+        issued: str = answer["AuthenticationResult"]["AccessToken"]
+        return issued
 
     stack = twin.deploy(
         build, "cognito", Auth="COGNITO", CognitoUserPoolArn=pool["Arn"], RequiredScopes=SCOPE, PublicUrl=PUBLIC_URL
     )
-    kim = token("kim")
-    return access(stack, "Authorization", kim, token("mallory"), kim[:-8] + "AAAAAAAA")
+    issued = token("kim")
+    [owner] = (one["Value"] for one in cognito.get_user(AccessToken=issued)["UserAttributes"] if one["Name"] == "sub")
+    kim, mallory, forger = (bearer(stack, made) for made in (issued, token("mallory"), issued[:-8] + "AAAAAAAA"))
+    return Access(stack, owner, kim, mallory, (forger, stack.caller()), 401, ("COGNITO_USER_POOLS", False))
 
 
-def access(stack: Stack, header: str, kim: str, mallory: str, nobody: str) -> Access:
-    return Access(stack.endpoint, *({**stack.headers, header: value} for value in (kim, mallory, nobody)))
+def by_iam(twin: Twin, build: Path, request: pytest.FixtureRequest) -> Access:
+    stack = twin.deploy(build, "iam", Auth="IAM")
+    iam = twin.client("iam")
+
+    def user(name: str, effect: str = "Allow") -> tuple[str, str]:
+        iam.create_user(UserName=name)
+        invoke = {"Effect": effect, "Action": "execute-api:Invoke", "Resource": "*"}
+        policy = json.dumps({"Version": "2012-10-17", "Statement": [invoke]})
+        iam.put_user_policy(UserName=name, PolicyName="call", PolicyDocument=policy)
+        key = iam.create_access_key(UserName=name)["AccessKey"]
+        return key["AccessKeyId"], key["SecretAccessKey"]
+
+    kim, mallory, denied = user("kim"), user("mallory"), user("denied", "Deny")
+    forger = SigningCaller(stack.host, kim[0], mallory[1])
+    return Access(
+        stack=stack,
+        owner=iam.get_user(UserName="kim")["User"]["Arn"],
+        kim=SigningCaller(stack.host, *kim),
+        mallory=SigningCaller(stack.host, *mallory),
+        strangers=(forger, SigningCaller(stack.host, *denied), stack.caller()),
+        refusal=403,
+        guard=("AWS_IAM", False),
+    )
 
 
-@pytest.fixture(scope="module", params=[by_api_key, by_jwt, by_cognito])
+def bearer(stack: Stack, token: str) -> Caller:
+    return stack.caller(Authorization=f"Bearer {token}")
+
+
+@pytest.fixture(scope="module", params=[by_api_key, by_jwt, by_cognito, by_iam], ids=lambda way: way.__name__)
 def deployed(request: pytest.FixtureRequest, twin: Twin, build: Path) -> Access:
     deploy: Callable[[Twin, Path, pytest.FixtureRequest], Access] = request.param
     return deploy(twin, build, request)
 
 
-def test_an_owner_holds_the_whole_conversation_and_another_cannot_tell_its_task_from_none(deployed: Access) -> None:
-    async def ask() -> list[tuple[int, str]]:
-        task_id = await whole_conversation(deployed.url, deployed.kim)
+@pytest.mark.parametrize("era", ["2025", "2026"])
+def test_an_owner_holds_the_whole_conversation_and_another_cannot_tell_its_task_from_none(
+    deployed: Access, era: Era
+) -> None:
+    async def converse() -> list[tuple[int, str]]:
+        task_id = await whole_conversation(deployed.stack.endpoint, deployed.kim, era)
         refusals = []
-        async with talking(deployed.url, deployed.mallory) as talk:
+        async with talking(deployed.stack.endpoint, deployed.mallory, era) as talk:
             for asked in (task_id, task_id[:-1] + ("0" if task_id[-1] != "0" else "1")):
                 with pytest.raises(MCPError) as caught:
                     await talk.task("get", asked)
                 refusals.append((caught.value.error.code, caught.value.error.message))
-            assert (await talk.task("list", ""))["tasks"] == []
         return refusals
 
-    foreign, missing = anyio.run(ask)
+    foreign, missing = anyio.run(converse)
     assert foreign == missing
     assert foreign[0] == INVALID_PARAMS
 
 
-def test_a_forged_identity_gets_nowhere(deployed: Access) -> None:
-    answer = ask(deployed.url, deployed.nobody)
-    assert answer.status == (403 if "x-api-key" in deployed.nobody else 401)
-    assert "tools" not in answer.body
+def test_a_task_belongs_to_whom_the_authorizer_names(deployed: Access) -> None:
+    async def paused() -> str:
+        async with talking(deployed.stack.endpoint, deployed.kim) as talk:
+            return await paused_refund(talk)
+
+    task_id = anyio.run(paused)
+    key = {"pk": {"S": f"OWNER#{deployed.owner}"}, "sk": {"S": f"TASK#{task_id}"}}
+    table = deployed.stack.outputs["TaskTableName"]
+    assert "Item" in deployed.stack.twin.client("dynamodb").get_item(TableName=table, Key=key)
+
+
+def test_an_owner_lists_tasks_of_their_own_alone(deployed: Access) -> None:
+    async def listed(caller: Caller) -> list[str]:
+        async with talking(deployed.stack.endpoint, caller) as talk:
+            return [task["taskId"] for task in (await talk.task("list", ""))["tasks"]]
+
+    assert anyio.run(listed, deployed.kim)
+    assert anyio.run(listed, deployed.mallory) == []
+
+
+def test_who_may_not_call_gets_nowhere(deployed: Access) -> None:
+    answers = [ask(deployed.stack.endpoint, stranger) for stranger in deployed.strangers]
+    assert [answer.status for answer in answers] == [deployed.refusal] * len(answers)
+    assert [answer.body for answer in answers if "tools" in answer.body] == []
+
+
+def test_every_method_of_the_endpoint_asks_who_calls(deployed: Access) -> None:
+    gateway = deployed.stack.twin.client("apigateway")
+    [api] = deployed.stack.resources("AWS::ApiGateway::RestApi").values()
+    [endpoint] = (found for found in gateway.get_resources(restApiId=api)["items"] if found["path"] == "/mcp")
+    found = [
+        gateway.get_method(restApiId=api, resourceId=endpoint["id"], httpMethod=method)
+        for method in ("POST", "GET", "DELETE")
+    ]
+    assert [(method["authorizationType"], method["apiKeyRequired"]) for method in found] == [deployed.guard] * 3
+
+
+def test_the_official_sdks_first_client_holds_the_whole_conversation(stack: Stack, keys: tuple[str, str]) -> None:
+    seen = first_sdk(stack.endpoint, stack.caller(x_api_key=keys[0]))
+
+    assert seen["revision"] == "2025-11-25"
+    assert {"fetch_order", "issue_refund", "send_message"} <= set(seen["tools"])
+    assert {"refund_order", "monthly_report"} <= set(seen["prompts"])
+    paused, continued, resumed = seen["paused"], seen["continued"], seen["resumed"]
+    assert paused["progress"] == ["Step 1/4: fetch", "Step 2/4: policy", "Step 3/4: refund"]
+    assert statuses(paused["meta"]) == PAUSED_AT
+    assert '1. Call issue_refund with {"order_id": "A-17"}' in paused["handoff"]
+    assert (continued["value"]["refund_id"], continued["meta"]["recorded"]) == ("R-A-17", True)
+    assert (resumed["meta"]["task_status"], resumed["progress"]) == ("completed", ["Step 4/4: notify"])
+    assert (seen["task"], seen["by_hand"]) == ("completed", {"status": "completed", "result": {"by": "hand"}})
+    assert seen["tasks"]

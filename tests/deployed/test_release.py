@@ -35,6 +35,4 @@ def test_a_changed_layer_is_what_the_alias_serves_and_an_unchanged_build_publish
 
     assert int(version) == int(first[0]) + 1
     assert layers != first[1]
-    [key] = stack.resources("AWS::ApiGateway::ApiKey").values()
-    value = twin.client("apigateway").get_api_key(apiKey=key, includeValue=True)["value"]
-    anyio.run(whole_conversation, stack.endpoint, {**stack.headers, "x-api-key": value})
+    anyio.run(whole_conversation, stack.endpoint, stack.caller(x_api_key=stack.api_key), "2026")

@@ -1,12 +1,11 @@
 """The built function under `sam local`: the sample's conversation, and every file of `events/`.
 
-Nothing can take a stream there, so the same handler answers whole. DynamoDB is this machine's.
+Nothing can take a stream there, so the same handler answers whole. The table is one of the twin's.
 """
 
 import json
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -18,17 +17,28 @@ import anyio
 import httpx2
 import pytest
 
-from tests.deployed.conversation import whole_conversation
-from tests.deployed.deployment import SAM, Twin, sam
+from tests.deployed.callers import HeaderCaller
+from tests.deployed.conversation import Era, first_sdk, whole_conversation
+from tests.deployed.deployment import SAM, Stack, Twin, sam
+from tests.deployed.evidence import Evidence
 from tests.deployed.machine import ROOT, architecture, environment, free_port
 
 EVENTS = ROOT / "events"
 FILES = sorted(path.stem for path in EVENTS.glob("*.json"))
-TABLE = "tasks"
 READY_WITHIN_S = 120.0
 AT_ONCE = 4
 STREAMED = {"prompts-get-refund-pauses", "prompts-get-report-pauses-2026"}
 """The events that ask for progress, and so for a stream."""
+ORIGIN = "https://app.example.com"
+"""Whose pages may call: one of the events asks."""
+OWNER = "6f1d2c1e-0b52-4c43-9a55-3f1f0f7a9d21"
+"""Whose the events are."""
+TASK_ID = re.compile(r"\b[0-9a-hjkmnp-tv-z]{34}\b")
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+PRELUDE_END = bytes(8)
+
+type Answers = tuple[dict[str, Any], dict[str, Any]]
+"""What `sam local invoke` says to an event, and what the deployed function streams."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +58,36 @@ class Local:
         options = ["--template", str(self.template), "--env-vars", str(self.variables), "--skip-pull-image"]
         options += ["--container-host", "127.0.0.1", "--add-host", "host.docker.internal:host-gateway"]
         options += ["--parameter-overrides", f"Architecture={architecture()}", "Auth=NONE"]
-        return [*options, "AllowedOrigins=https://app.example.com"]
+        return [*options, f"AllowedOrigins={ORIGIN}"]
+
+
+@dataclass(frozen=True, slots=True)
+class Streaming:
+    """The same function deployed, where it streams.
+
+    Attributes:
+        stack: Its stack.
+    """
+
+    stack: Stack
+
+    def invoke(self, event: str) -> dict[str, Any]:
+        """What the function streams in answer to this event: status, headers and body."""
+        aws_lambda = self.stack.twin.client("lambda")
+        name = self.stack.outputs["FunctionName"]
+        answer = aws_lambda.invoke(FunctionName=name, Qualifier="live", Payload=event)["Payload"].read()
+        head, end, body = answer.partition(PRELUDE_END)
+        assert end, answer
+        return {**json.loads(head), "body": body.decode()}
 
 
 @pytest.fixture(scope="module")
-def local(build: Path, twin: Twin, tmp_path_factory: pytest.TempPathFactory) -> Local:
+def streaming(twin: Twin, build: Path) -> Streaming:
+    return Streaming(twin.deploy(build, "streaming", AllowedOrigins=ORIGIN))
+
+
+@pytest.fixture(scope="module")
+def local(build: Path, twin: Twin, streaming: Streaming, tmp_path_factory: pytest.TempPathFactory) -> Local:
     """The built template, its function told where this machine's DynamoDB is and what the table is called there."""
     port = twin.url.rsplit(":", 1)[1]
     where = f"AWS_ENDPOINT_URL_DYNAMODB: http://host.docker.internal:{port}"
@@ -67,22 +102,17 @@ def local(build: Path, twin: Twin, tmp_path_factory: pytest.TempPathFactory) -> 
     template = build / "local.yaml"
     template.write_text(text)
     variables = tmp_path_factory.mktemp("local") / "variables.json"
-    variables.write_text(json.dumps({"McpFunction": {"BATON_TABLE": TABLE}}))
-    keys = [("pk", "HASH"), ("sk", "RANGE")]
-    twin.client("dynamodb").create_table(
-        TableName=TABLE,
-        BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name, _ in keys],
-        KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind in keys],
-    )
+    table = streaming.stack.outputs["TaskTableName"]
+    variables.write_text(json.dumps({"McpFunction": {"BATON_TABLE": table}}))
     return Local(template, variables)
 
 
 @pytest.fixture(scope="module")
-def endpoint(local: Local, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def endpoint(local: Local, tmp_path_factory: pytest.TempPathFactory, evidence: Evidence) -> Iterator[str]:
     """`sam local start-api`, until the tests are over."""
     port = free_port()
-    log = tmp_path_factory.mktemp("start-api") / "sam.log"
+    log = tmp_path_factory.mktemp("start-api") / "start-api.log"
+    evidence.watch(log)
     command = [str(SAM), "local", "start-api", "--port", str(port), "--warm-containers", "EAGER", *local.options]
     with log.open("wb") as output:
         process = subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=output, stderr=subprocess.STDOUT)
@@ -92,7 +122,6 @@ def endpoint(local: Local, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     finally:
         process.terminate()
         process.wait(60)
-        sys.stdout.write(log.read_text()[-20_000:])
 
 
 def await_ready(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
@@ -113,30 +142,59 @@ def invoke(local: Local, event: Path) -> dict[str, Any]:
     return answer
 
 
-def test_the_official_client_holds_the_whole_conversation_under_start_api(endpoint: str) -> None:
-    anyio.run(whole_conversation, endpoint, {})
+@pytest.mark.parametrize("era", ["2025", "2026"])
+def test_the_official_client_holds_the_whole_conversation_under_start_api(endpoint: str, era: Era) -> None:
+    anyio.run(whole_conversation, endpoint, HeaderCaller(), era)
+
+
+def test_the_official_sdks_first_client_holds_the_whole_conversation_under_start_api(endpoint: str) -> None:
+    seen = first_sdk(endpoint, HeaderCaller())
+
+    assert (seen["revision"], seen["task"]) == ("2025-11-25", "completed")
+    assert seen["by_hand"] == {"status": "completed", "result": {"by": "hand"}}
 
 
 @pytest.fixture(scope="module")
-def answers(local: Local, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, dict[str, Any]]:
-    """The answer to every event, by its file's name. Some at a time, since each takes a container from scratch."""
+def answers(local: Local, streaming: Streaming, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Answers]:
+    """Both answers to every event. Some at a time, since `sam local invoke` makes a container for each."""
     folder = tmp_path_factory.mktemp("events")
-    paused = re.search(r'"task_id":"([^"]+)"', invoke(local, EVENTS / "prompts-get-refund-pauses.json")["body"])
-    assert paused is not None
 
-    def answer(name: str) -> dict[str, Any]:
+    def both(name: str) -> Answers:
         event = folder / f"{name}.json"
-        event.write_text((EVENTS / f"{name}.json").read_text().replace("TASK_ID", paused[1]))
-        return invoke(local, event)
+        event.write_text(event_of_its_own(name, "whole", streaming))
+        return invoke(local, event), streaming.invoke(event_of_its_own(name, "streamed", streaming))
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return dict(zip(FILES, pool.map(answer, FILES), strict=True))
+        return dict(zip(FILES, pool.map(both, FILES), strict=True))
+
+
+def event_of_its_own(name: str, way: str, streaming: Streaming) -> str:
+    """An event, its owner's only one, about a task of its own where it is about tasks."""
+    text, owner = (EVENTS / f"{name}.json").read_text(), f"{way} {name}"
+    if "TASK_ID" in text or name == "tasks-list":
+        paused = streaming.invoke((EVENTS / "prompts-get-refund-pauses.json").read_text().replace(OWNER, owner))
+        text = text.replace("TASK_ID", TASK_ID.findall(paused["body"])[0])
+    return text.replace(OWNER, owner)
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_an_event_is_answered_whole_by_sam_local_invoke(name: str, answers: Mapping[str, dict[str, Any]]) -> None:
-    answer = answers[name]
+def test_an_event_is_answered_whole_by_sam_local_invoke(name: str, answers: Mapping[str, Answers]) -> None:
+    answer, _ = answers[name]
     expected = {"initialized-notification": 202, "get-not-allowed": 405, "preflight": 204}.get(name, 200)
     assert answer["statusCode"] == expected
     assert (answer["headers"].get("Content-Type") == "text/event-stream") == (name in STREAMED)
     assert "internal error" not in answer["body"].lower()
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_an_event_gives_the_same_answer_whole_as_streamed_by_the_deployed_function(
+    name: str, answers: Mapping[str, Answers]
+) -> None:
+    whole, streamed = answers[name]
+    assert streamed == {"statusCode": whole["statusCode"], "headers": whole["headers"], "body": streamed["body"]}
+    assert steady(streamed["body"]) == steady(whole["body"])
+
+
+def steady(body: str) -> str:
+    """A body without what differs from one run to the next: task ids and times."""
+    return TASK_ID.sub("TASK_ID", TIME.sub("TIME", body))

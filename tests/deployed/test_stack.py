@@ -1,36 +1,43 @@
-"""What the deployment made of the template.
-
-The twin's tables forget the settings of expiry, recovery and encryption: `tests/template` asserts those.
-"""
+"""What the deployment made of the template."""
 
 import json
 
 import pytest
 
+from tests.deployed.conftest import ORIGIN
 from tests.deployed.conversation import ask
 from tests.deployed.deployment import Stack
 
 
 def test_an_unknown_path_is_not_found_and_never_reaches_the_function(stack: Stack, keys: tuple[str, str]) -> None:
     url = stack.endpoint.replace("/mcp", "/nowhere")
-    answer = ask(url, {**stack.headers, "x-api-key": keys[0]})
+    answer = ask(url, stack.caller(x_api_key=keys[0]))
     assert (answer.status, json.loads(answer.body)["message"]) == (404, "not found: the endpoint is POST /mcp")
 
 
-@pytest.mark.parametrize("headers", [{}, {"x-api-key": "wrong"}])
+@pytest.mark.parametrize("headers", [{}, {"x_api_key": "wrong"}])
 def test_a_caller_without_a_key_is_told_what_is_needed(stack: Stack, headers: dict[str, str]) -> None:
-    answer = ask(stack.endpoint, {**stack.headers, **headers})
+    answer = ask(stack.endpoint, stack.caller(**headers))
     assert (answer.status, json.loads(answer.body)["message"]) == (403, "a valid API key is needed: x-api-key: ...")
 
 
 def test_other_methods_are_the_functions_to_refuse(stack: Stack, keys: tuple[str, str]) -> None:
-    assert ask(stack.endpoint, {**stack.headers, "x-api-key": keys[0]}, None).status == 405
+    assert ask(stack.endpoint, stack.caller(x_api_key=keys[0]), None, method="GET").status == 405
 
 
 def test_the_table_is_on_demand_and_keyed_by_owner_and_task(stack: Stack) -> None:
     table = stack.twin.client("dynamodb").describe_table(TableName=stack.outputs["TaskTableName"])["Table"]
     assert table["BillingModeSummary"]["BillingMode"] == "PAY_PER_REQUEST"
     assert [(key["AttributeName"], key["KeyType"]) for key in table["KeySchema"]] == [("pk", "HASH"), ("sk", "RANGE")]
+
+
+def test_the_table_expires_its_items_keeps_a_backup_and_is_encrypted(stack: Stack) -> None:
+    dynamodb, name = stack.twin.client("dynamodb"), stack.outputs["TaskTableName"]
+    expiry = dynamodb.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
+    assert expiry == {"TimeToLiveStatus": "ENABLED", "AttributeName": "expires_at"}
+    backups = dynamodb.describe_continuous_backups(TableName=name)["ContinuousBackupsDescription"]
+    assert backups["PointInTimeRecoveryDescription"]["PointInTimeRecoveryStatus"] == "ENABLED"
+    assert dynamodb.describe_table(TableName=name)["Table"]["SSEDescription"]["Status"] == "ENABLED"
 
 
 def test_the_alarms_watch_this_stacks_function_queue_and_metrics(stack: Stack) -> None:
@@ -44,14 +51,15 @@ def test_the_alarms_watch_this_stacks_function_queue_and_metrics(stack: Stack) -
     }
     function = stack.outputs["FunctionName"]
     queue = stack.outputs["DeadLetterQueueUrl"].rsplit("/", 1)[1]
-    conflicts = watched.pop("StoreConflictsAlarm")
     assert watched == {
         "ErrorsAlarm": ("AWS/Lambda", "Errors", [function]),
         "ThrottlesAlarm": ("AWS/Lambda", "Throttles", [function]),
         "LatencyAlarm": ("AWS/Lambda", "Duration", [function]),
         "DeadLetterAlarm": ("AWS/SQS", "ApproximateNumberOfMessagesVisible", [queue]),
+        "InternalErrorsAlarm": ("Baton", "InternalErrors", [stack.name]),
+        "StoreErrorsAlarm": ("Baton", "StoreErrors", [stack.name]),
+        "StoreConflictsAlarm": ("Baton", "StoreConflicts", [stack.name]),
     }
-    assert conflicts[0] == "Baton"
     assert alarms["LatencyAlarm"]["ExtendedStatistic"] == "p99"
     assert {alarm["TreatMissingData"] for alarm in alarms.values()} == {"notBreaching"}
 
@@ -68,3 +76,11 @@ def test_logs_are_kept_for_as_long_as_the_template_says(stack: Stack) -> None:
     logs = stack.twin.client("logs")
     groups = {group["logGroupName"]: group.get("retentionInDays") for group in logs.describe_log_groups()["logGroups"]}
     assert (groups["/aws/lambda/baton"], groups["/aws/apigateway/baton"]) == (30, 30)
+
+
+def test_a_page_of_an_allowed_origin_may_call_and_another_may_not(probe: Stack) -> None:
+    asked = {"Access_Control_Request_Method": "POST"}
+    allowed = ask(probe.endpoint, probe.caller(Origin=ORIGIN, **asked), method="OPTIONS")
+    refused = ask(probe.endpoint, probe.caller(Origin="https://evil.example.com", **asked), method="OPTIONS")
+    assert (allowed.status, allowed.headers.get("access-control-allow-origin")) == (204, ORIGIN)
+    assert refused.headers.get("access-control-allow-origin") is None

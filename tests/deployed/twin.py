@@ -5,6 +5,7 @@
   `tests/runtime` shows of the runtime, and `tests/template` of the integration.
 - Which API key a request came with, which API Gateway tells the function.
 - Gateway responses that stand in an API's definition.
+- A table's expiry, backups and encryption, where CloudFormation makes the table.
 
 A process of its own: `python twin.py`, with MiniStack's own variables (`GATEWAY_PORT`, `LAMBDA_EXECUTOR=docker`).
 """
@@ -13,7 +14,8 @@ import json
 import sys
 from typing import Any
 
-from ministack.services import apigateway_v1
+from ministack.services import apigateway_v1, dynamodb
+from ministack.services.cloudformation import provisioners
 
 from ministack import app
 
@@ -85,8 +87,31 @@ def teach_gateway_responses() -> None:
     apigateway_v1._import_rest_api = import_with_responses
 
 
+def teach_tables() -> None:
+    """Have CloudFormation give a table the settings that MiniStack's own API gives it."""
+    handlers = provisioners._RESOURCE_HANDLERS["AWS::DynamoDB::Table"]
+    create = handlers["create"]
+    settings = {
+        "TimeToLiveSpecification": dynamodb._update_ttl,
+        "PointInTimeRecoverySpecification": dynamodb._update_continuous_backups,
+    }
+
+    def create_with_settings(logical_id: str, properties: dict[str, Any], stack: str) -> tuple[str, dict[str, Any]]:
+        name, attributes = create(logical_id, properties, stack)
+        # The API has another word than the template for whether a table is encrypted.
+        encryption = {"Enabled": properties.get("SSESpecification", {}).get("SSEEnabled", False)}
+        dynamodb._update_table({"TableName": name, "SSESpecification": encryption})
+        for setting, update in settings.items():
+            if setting in properties:
+                update({"TableName": name, setting: properties[setting]})
+        return name, attributes
+
+    handlers["create"] = create_with_settings
+
+
 if __name__ == "__main__":
     teach_streaming()
     teach_api_keys()
     teach_gateway_responses()
+    teach_tables()
     sys.exit(app.main())

@@ -14,10 +14,12 @@ from mcp_baton.aws import dynamodb_store, handler
 from mcp_baton.local.dynamodb import create_table, embedded_client, http_client
 from mcp_baton.settings import Settings
 from mcp_baton.transport.stream import stream_opener
+from tests.buckets import Bucket, embedded_s3, http_s3, new_bucket
 from tests.e2e.support import Answer, Client, Era, Sink, Table
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_s3 import S3Client
 
 TABLES = count(1)
 
@@ -26,15 +28,16 @@ type Streaming = Callable[[Sink, Callable[[], Answer]], Future[Answer]]
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """A DynamoDB; `url` is `None` for the one in this process."""
+    """A DynamoDB and an S3; `url` is `None` for those in this process."""
 
     client: "DynamoDBClient"
+    s3: "S3Client"
     url: str | None = None
 
 
 @dataclass(slots=True)
 class Requests:
-    """The names of the requests that were sent to DynamoDB, in order."""
+    """The names of the requests that were sent to DynamoDB and S3, in order."""
 
     sent: list[str] = field(default_factory=list)
 
@@ -59,23 +62,34 @@ class MakeClient(Protocol):
         era: Era = "2025",
         remaining_ms: Callable[[], int] = ...,
         table_name: str | None = None,
+        bucket: Bucket | None = None,
         **settings: Any,
     ) -> Client:
-        """A client of it; `settings` are the operator's, and a `table_name` is another table than the test's own."""
+        """A client of it.
+
+        Args:
+            server: The server.
+            owner: Whose client it is.
+            era: The client's era.
+            remaining_ms: The function's clock.
+            table_name: Another table than the test's own.
+            bucket: Where values go that do not fit into the table.
+            settings: The operator's choices.
+        """
 
 
 @pytest.fixture(scope="session")
 def embedded_engine() -> Iterator[Engine]:
     """moto in this process."""
-    with closing(embedded_client()) as client:
-        yield Engine(client)
+    with closing(embedded_client()) as client, closing(embedded_s3()) as s3:
+        yield Engine(client, s3)
 
 
 @pytest.fixture(scope="session")
 def ministack_engine(ministack_url: str) -> Iterator[Engine]:
     """MiniStack over HTTP."""
-    with closing(http_client(ministack_url)) as client:
-        yield Engine(client, ministack_url)
+    with closing(http_client(ministack_url)) as client, closing(http_s3(ministack_url)) as s3:
+        yield Engine(client, s3, ministack_url)
 
 
 @pytest.fixture(params=["embedded", "ministack"])
@@ -100,7 +114,13 @@ def table(engine: Engine) -> Table:
 
 
 @pytest.fixture
-def make_client(table: Table) -> MakeClient:
+def bucket(engine: Engine) -> Bucket:
+    """A bucket of the test's own, empty."""
+    return new_bucket(engine.s3)
+
+
+@pytest.fixture
+def make_client(engine: Engine, table: Table) -> MakeClient:
     """Makes clients of servers over the test's table."""
 
     def make(
@@ -110,11 +130,12 @@ def make_client(table: Table) -> MakeClient:
         era: Era = "2025",
         remaining_ms: Callable[[], int] = lambda: 30_000,
         table_name: str | None = None,
+        bucket: Bucket | None = None,
         **settings: Any,
     ) -> Client:
         name = table_name or table.name
-        chosen = Settings(table=name, **settings)
-        store = dynamodb_store(name, chosen, connect=lambda: table.client)
+        chosen = Settings(table=name, overflow_bucket=bucket.name if bucket else None, **settings)
+        store = dynamodb_store(name, chosen, connect=lambda: table.client, connect_s3=lambda: engine.s3)
         return Client(handler(server, settings=chosen, store=store), owner, era, remaining_ms)
 
     return make
@@ -124,9 +145,11 @@ def make_client(table: Table) -> MakeClient:
 def requests(engine: Engine, table: Table) -> Iterator[Requests]:
     """What is sent from here on, repetitions included; not the making of the table."""
     noted = Requests()
-    engine.client.meta.events.register("before-send.dynamodb", noted.note)
+    for service, client in (("dynamodb", engine.client), ("s3", engine.s3)):
+        client.meta.events.register_first(f"before-send.{service}", noted.note)
     yield noted
-    engine.client.meta.events.unregister("before-send.dynamodb", noted.note)
+    for service, client in (("dynamodb", engine.client), ("s3", engine.s3)):
+        client.meta.events.unregister(f"before-send.{service}", noted.note)
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ from mcp_baton import Server, Step, ToolError, Workflow
 from mcp_baton.aws import ATTEMPTS
 from mcp_baton.local.dynamodb import REGION
 from mcp_baton.local.embedded import EmbeddedEngine
+from tests.buckets import embedded_s3
 from tests.e2e.conftest import Engine, MakeClient
 from tests.e2e.support import Answer, Client, Script, Table
 
@@ -144,7 +145,7 @@ def wire(wire_and_client: "tuple[Wire, DynamoDBClient]", monkeypatch: pytest.Mon
 @pytest.fixture
 def engine(wire_and_client: "tuple[Wire, DynamoDBClient]") -> Engine:
     """The engine at the end of the wire."""
-    return Engine(wire_and_client[1])
+    return Engine(wire_and_client[1], embedded_s3())
 
 
 def flow_server(script: Script) -> Server:

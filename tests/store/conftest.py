@@ -13,9 +13,12 @@ from mcp_baton.local.dynamodb import create_table, embedded_client, http_client
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb import DynamoDBTaskStore
 from mcp_baton.tasks.record import PROGRESS, NewTask, TaskRecord
+from mcp_baton.tasks.s3 import S3ObjectStore
+from tests.buckets import Bucket, embedded_s3, http_s3, new_bucket
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_s3 import S3Client
 
 TABLE = "tasks"
 OWNERS = count(1)
@@ -38,12 +41,13 @@ class Engine:
 
     name: str
     client: "DynamoDBClient"
+    s3: "S3Client"
     url: str | None = None
 
 
 @dataclass(slots=True)
 class Requests:
-    """The names of the requests that were sent, in order."""
+    """The names of the requests that were sent, in order; those to S3 are `PutObject` and `GetObject`."""
 
     sent: list[str] = field(default_factory=list)
 
@@ -51,21 +55,26 @@ class Requests:
         """Take down one request."""
         self.sent.append(event_name.rpartition(".")[2])
 
+    def take(self) -> list[str]:
+        """The requests since the last look."""
+        taken, self.sent = self.sent, []
+        return taken
+
 
 @pytest.fixture(scope="session")
 def embedded_engine() -> Iterator[Engine]:
     """moto in this process."""
-    with closing(embedded_client()) as client:
+    with closing(embedded_client()) as client, closing(embedded_s3()) as s3:
         create_table(client, TABLE)
-        yield Engine("embedded", client)
+        yield Engine("embedded", client, s3)
 
 
 @pytest.fixture(scope="session")
 def ministack_engine(ministack_url: str) -> Iterator[Engine]:
     """MiniStack over HTTP."""
-    with closing(http_client(ministack_url)) as client:
+    with closing(http_client(ministack_url)) as client, closing(http_s3(ministack_url)) as s3:
         create_table(client, TABLE)
-        yield Engine("ministack", client, ministack_url)
+        yield Engine("ministack", client, s3, ministack_url)
 
 
 @pytest.fixture(params=["embedded", "ministack"])
@@ -104,6 +113,18 @@ def store(stores: Callable[..., DynamoDBTaskStore]) -> DynamoDBTaskStore:
 
 
 @pytest.fixture
+def bucket(engine: Engine) -> Bucket:
+    """A bucket of the test's own on the engine, empty."""
+    return new_bucket(engine.s3)
+
+
+@pytest.fixture
+def overflowing(stores: Callable[..., DynamoDBTaskStore], bucket: Bucket) -> DynamoDBTaskStore:
+    """A store whose large values go to the bucket."""
+    return stores(objects=S3ObjectStore(bucket.name, lambda: bucket.client))
+
+
+@pytest.fixture
 def begin(store: DynamoDBTaskStore, owner: str) -> Callable[..., TaskRecord]:
     """Creates a task with that many pending steps, named `s0`, `s1` and so on."""
 
@@ -119,9 +140,11 @@ def begin(store: DynamoDBTaskStore, owner: str) -> Callable[..., TaskRecord]:
 def requests(engine: Engine) -> Iterator[Requests]:
     """What is sent from here on, repetitions included."""
     noted = Requests()
-    engine.client.meta.events.register("before-send.dynamodb", noted.note)
+    for service, client in (("dynamodb", engine.client), ("s3", engine.s3)):
+        client.meta.events.register_first(f"before-send.{service}", noted.note)
     yield noted
-    engine.client.meta.events.unregister("before-send.dynamodb", noted.note)
+    for service, client in (("dynamodb", engine.client), ("s3", engine.s3)):
+        client.meta.events.unregister(f"before-send.{service}", noted.note)
 
 
 @pytest.fixture

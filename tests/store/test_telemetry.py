@@ -5,11 +5,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mcp_baton.exceptions import Conflict, StoreUnavailable, TaskFinished
+from mcp_baton.exceptions import Conflict, StoreUnavailable, TaskFinished, ValueLost
 from mcp_baton.tasks.dynamodb import DynamoDBTaskStore
 from mcp_baton.tasks.record import StepStatus, TaskRecord
+from mcp_baton.tasks.s3 import S3ObjectStore
 from mcp_baton.tasks.store import Batch, StepWrite
 from mcp_baton.telemetry import STORE_CONFLICTS, STORE_ERRORS, STORE_LATENCY, Collector
+from tests.buckets import Bucket
+from tests.store.test_overflow import BIG
 
 if TYPE_CHECKING:
     from tests.store.conftest import Engine
@@ -72,3 +75,25 @@ def test_a_refusal_of_dynamodb_is_counted(collector: Collector, engine: "Engine"
     notes = collector.take()
     assert [measurement.metric for measurement in notes.measurements] == [STORE_LATENCY, STORE_ERRORS]
     assert [span.failed for span in notes.spans] == [True]
+
+
+def test_objects_are_timed_and_their_failures_counted(
+    stores: Callable[..., DynamoDBTaskStore],
+    collector: Collector,
+    bucket: Bucket,
+    begin: Callable[..., TaskRecord],
+) -> None:
+    objects = S3ObjectStore(bucket.name, lambda: bucket.client, collector)
+    task = stores(objects=objects).record(begin(), Batch(variables={"large": BIG})).task
+    notes = collector.take()
+    [measurement], [span] = notes.measurements, notes.spans
+    assert (measurement.metric, measurement.of) == (STORE_LATENCY, "PutObject")
+    assert (span.name, span.failed) == ("S3", False)
+    assert span.details == {"operation": "PutObject", "bucket_name": bucket.name}
+    with bucket.silent("GetObject"), pytest.raises(StoreUnavailable):
+        objects.get(bucket.keys[0])
+    assert noted(collector) == [(STORE_LATENCY.name, "GetObject"), (STORE_ERRORS.name, "")]
+    bucket.expire(bucket.keys[0])
+    with pytest.raises(ValueLost):
+        _ = task.variables["large"]
+    assert noted(collector) == [(STORE_LATENCY.name, "GetObject"), (STORE_ERRORS.name, "")]

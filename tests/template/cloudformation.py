@@ -32,6 +32,10 @@ class Stack:
         self.resources = {name: self._value(body) for name, body in self._existing(template["Resources"])}
         self.outputs = {name: self._value(body["Value"]) for name, body in self._existing(template["Outputs"])}
 
+    def declared(self, parameter: str) -> Any:
+        """What the template says of a parameter."""
+        return self._template["Parameters"][parameter]
+
     def of_type(self, kind: str) -> list[Any]:
         """The properties of every resource of a type."""
         return [body["Properties"] for body in self.resources.values() if body["Type"] == kind]

@@ -4,7 +4,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from benchmarks.contenders import BATON, DEPLOYED
 from mcp_baton.settings import KEY_CHARACTERS, Settings
+from mcp_baton.tasks.overflow import DAY_MS, LONGEST_TTL_MS, RETENTION_DAYS, folder_of, new_key
 from mcp_baton.telemetry import INTERNAL_ERRORS, STORE_CONFLICTS, STORE_ERRORS
 from tests.template.cloudformation import Stack
 from tests.template.conftest import MakeStack
@@ -128,7 +130,36 @@ def test_the_bucket_is_there_when_asked_for_private_and_emptied(stack: MakeStack
         ["BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets"], True
     )
     assert bucket["BucketEncryption"]
-    assert [rule["ExpirationInDays"] for rule in bucket["LifecycleConfiguration"]["Rules"]] == [2]
+
+
+def test_objects_outlive_the_tasks_that_point_at_them(stack: MakeStack) -> None:
+    kept = stack(Overflow="on")
+    rules = kept.one("AWS::S3::Bucket")["LifecycleConfiguration"]["Rules"]
+    lifetimes = {rule["Prefix"]: rule["ExpirationInDays"] for rule in rules if rule["Status"] == "Enabled"}
+    longest = kept.declared("MaxTtlMs")["MaxValue"]
+
+    assert len(rules) == len(lifetimes) == len(RETENTION_DAYS)
+    for ttl_ms in (1_000, *(days * DAY_MS + extra for days in (1, 7, 30, 200) for extra in (0, 1)), longest):
+        prefix = new_key(folder_of("kim", "t"), ttl_ms).partition("/")[0] + "/"
+        assert lifetimes[prefix] * DAY_MS >= ttl_ms + DAY_MS, ttl_ms
+    assert longest <= LONGEST_TTL_MS
+
+
+def test_the_function_may_read_and_write_objects_and_nothing_else_of_the_bucket(stack: MakeStack) -> None:
+    [objects] = [statement for statement in statements(stack(Overflow="on")) if "s3:" in str(statement)]
+
+    assert objects["Effect"] == "Allow"
+    assert objects["Action"] == ["s3:GetObject", "s3:PutObject"]
+    assert objects["Resource"] == "${OverflowBucket.Arn}/*"
+    assert [statement for statement in statements(stack(Overflow="off")) if "s3:" in str(statement)] == []
+
+
+def test_the_function_is_told_the_bucket_when_there_is_one(stack: MakeStack) -> None:
+    name = "BATON_OVERFLOW_BUCKET"
+
+    assert function(stack(Overflow="on"))["Environment"]["Variables"][name] == {"Ref": "OverflowBucket"}
+    given = function(stack(Overflow="off"))["Environment"]["Variables"] | {"BATON_TABLE": "tasks"}
+    assert Settings.from_environment(given).overflow_bucket is None
 
 
 def test_settings_take_what_the_template_gives_and_come_to_their_own_defaults(default: Stack) -> None:
@@ -275,3 +306,11 @@ def test_batons_own_metrics_are_where_their_alarms_look_for_them(default: Stack)
     }
     emitted = {metric.name for metric in (STORE_CONFLICTS, STORE_ERRORS, INTERNAL_ERRORS) if not metric.dimension}
     assert {alarm["MetricName"] for alarm in alarms} == emitted
+
+
+def test_the_benchmark_runs_with_the_variables_that_are_deployed(default: Stack) -> None:
+    environment: Mapping[str, str] = function(default)["Environment"]["Variables"]
+    baton_s_own = ("AWS_LAMBDA_EXEC_WRAPPER", "BATON_", "POWERTOOLS_")
+
+    assert {name: value for name, value in environment.items() if not name.startswith(baton_s_own)} == DEPLOYED
+    assert set(BATON) - set(DEPLOYED) <= set(environment)

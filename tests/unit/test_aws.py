@@ -1,20 +1,39 @@
 """The composition root: what a handler is made of, and when."""
 
+import gc
 import json
 import logging
 import os
-from dataclasses import dataclass
+from base64 import b64decode
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Any
 from unittest.mock import patch
 
 import pytest
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from botocore.compat import HTTPHeaders
+from moto.core.botocore_stubber import MockRawResponse
 
 from mcp_baton import Server, Step, Workflow
-from mcp_baton.aws import ATTEMPTS, CONNECT_TIMEOUT_S, READ_TIMEOUT_S, dynamodb_client, dynamodb_store, handler
+from mcp_baton.aws import (
+    ATTEMPTS,
+    CONNECT_TIMEOUT_S,
+    READ_TIMEOUT_S,
+    S3_TIMEOUT_S,
+    dynamodb_client,
+    dynamodb_store,
+    handler,
+    s3_client,
+)
 from mcp_baton.exceptions import SettingsError
 from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.settings import Settings
+from mcp_baton.tasks.overflow import LONGEST_TTL_MS
 from mcp_baton.tasks.record import NewTask
+from mcp_baton.tasks.s3 import S3ObjectStore
+from tests.buckets import embedded_s3, new_bucket
 
 MAX_BACKOFF_S = 1.0
 
@@ -114,6 +133,57 @@ def test_the_settings_limit_the_stores_tasks() -> None:
     assert store.create(NewTask("kim", {}, ttl_ms=60_000)).ttl_ms == 9_000
 
 
+def test_a_bucket_takes_what_the_table_cannot_and_its_client_waits_for_that() -> None:
+    client, bucket = embedded_client(), new_bucket(embedded_s3())
+    create_table(client, "tasks")
+    large = os.urandom(400_000).hex()
+    with patch("mcp_baton.aws.s3_client", return_value=bucket.client) as connect:
+        store = dynamodb_store("tasks", Settings(overflow_bucket=bucket.name), lambda: client)
+        store.create(NewTask("kim", {"small": 1}))
+        assert connect.call_count == 0
+        task = store.create(NewTask("kim", {"large": large}))
+        assert connect.call_count == 1
+    assert store.get("kim", task.task_id).variables["large"] == large
+    assert len(bucket.keys) == 1
+
+
+def test_a_bucket_is_refused_where_tasks_may_outlive_its_objects() -> None:
+    longest = Settings(overflow_bucket="large-results", max_ttl_ms=LONGEST_TTL_MS)
+    dynamodb_store("tasks", longest)
+    with pytest.raises(SettingsError, match="BATON_MAX_TTL_MS=31536000001"):
+        dynamodb_store("tasks", replace(longest, max_ttl_ms=LONGEST_TTL_MS + 1))
+    dynamodb_store("tasks", Settings(max_ttl_ms=LONGEST_TTL_MS + 1))
+
+
+def test_an_s3_that_hangs_leaves_time_to_write_without_it_within_the_write_reserve() -> None:
+    environment = {"AWS_DEFAULT_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"}
+    with patch.dict(os.environ, environment):
+        config: Any = s3_client().meta.config
+    assert (config.connect_timeout, config.read_timeout) == (S3_TIMEOUT_S, S3_TIMEOUT_S)
+    assert (config.retries["mode"], config.retries["total_max_attempts"]) == ("standard", ATTEMPTS)
+    slowest_s = ATTEMPTS * S3_TIMEOUT_S + (ATTEMPTS - 1) * MAX_BACKOFF_S + max(CONNECT_TIMEOUT_S, READ_TIMEOUT_S)
+    assert slowest_s * 1000 < Settings().write_reserve_ms
+
+
+def test_an_object_is_sent_at_once_with_its_checksum() -> None:
+    sent: list[AWSPreparedRequest] = []
+
+    def take(request: AWSPreparedRequest, **_: object) -> AWSResponse:
+        sent.append(request)
+        return AWSResponse(request.url, 200, HTTPHeaders(), MockRawResponse(b""))
+
+    environment = {"AWS_DEFAULT_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"}
+    with patch.dict(os.environ, environment):
+        client = s3_client()
+    answer: Any = take
+    client.meta.events.register("before-send.s3", answer)
+    S3ObjectStore("large-results", lambda: client).put("2d/key", b"content", sha256(b"content").digest())
+    [request] = sent
+    # A hanging S3 would be waited for a second before the object is sent.
+    assert "Expect" not in request.headers
+    assert b64decode(request.headers["x-amz-checksum-sha256"]) == sha256(b"content").digest()
+
+
 def test_a_dynamodb_that_hangs_leaves_time_within_the_write_reserve() -> None:
     environment = {"AWS_DEFAULT_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"}
     with patch.dict(os.environ, environment):
@@ -123,3 +193,24 @@ def test_a_dynamodb_that_hangs_leaves_time_within_the_write_reserve() -> None:
     assert config.tcp_keepalive is True
     slowest_s = ATTEMPTS * max(CONNECT_TIMEOUT_S, READ_TIMEOUT_S) + (ATTEMPTS - 1) * MAX_BACKOFF_S
     assert slowest_s * 1000 < Settings().write_reserve_ms
+
+
+@pytest.mark.parametrize("collecting", [True, False])
+@pytest.mark.parametrize("fails", [True, False])
+def test_the_collector_is_left_as_it_was_when_a_client_is_made(collecting: bool, fails: bool) -> None:
+    seen: list[bool] = []
+
+    def create_client(*_: object, **__: object) -> object:
+        seen.append(gc.isenabled())
+        if fails:
+            raise OSError("no such profile")
+        return object()
+
+    with patch("botocore.session.Session.create_client", side_effect=create_client):
+        (gc.enable if collecting else gc.disable)()
+        try:
+            with suppress(OSError):
+                dynamodb_client()
+            assert (seen, gc.isenabled()) == ([False], collecting)
+        finally:
+            gc.enable()

@@ -1,6 +1,7 @@
 """The floors of the package: what each may import, when, and where the environment is read (docs: CONTRIBUTING.md)."""
 
 import ast
+import importlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -28,7 +29,8 @@ ROOTS = ("__init__.py", "aws.py", "local/*")
 """Where the floors are put together. They may import any of them."""
 
 AWS_SDK = frozenset({"boto3", "botocore", "moto"})
-AWS_SDK_USERS = ("tasks/dynamodb*.py", "tasks/table.py", "aws.py", "local/*")
+AWS_SDK_USERS = ("tasks/dynamodb*.py", "tasks/s3.py", "tasks/table.py", "aws.py", "local/*")
+CONCRETE_STORES = ("mcp_baton.tasks.dynamodb", "mcp_baton.tasks.s3")
 NETWORK = frozenset({"http", "httpx", "requests", "socket", "ssl", "urllib", "urllib3"})
 NETWORK_FREE = ("protocol/*", "tasks/*", "workflow/*", "server/*")
 HARMLESS = frozenset({"http", "http.HTTPStatus", *(f"urllib.parse{name}" for name in ("", ".quote", ".unquote"))})
@@ -118,7 +120,7 @@ def concrete_store(module: str, found: list[Import]) -> Iterator[str]:
     """Only the composition roots choose a store; everyone else is given one."""
     if not matches(module, AWS_SDK_USERS):
         for item in found:
-            if item.name.startswith("mcp_baton.tasks.dynamodb"):
+            if item.name.startswith(CONCRETE_STORES):
                 yield f"chooses its own store: {item.name}"
 
 
@@ -183,6 +185,9 @@ def test_a_module_knows_only_the_floors_under_it(module: str) -> None:
         ("workflow/engine.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import mcp_baton.server.app"),
         ("workflow/engine.py", "from mcp_baton.protocol.jsonrpc import Request"),
         ("workflow/engine.py", "from mcp_baton.tasks.dynamodb import DynamoDbTaskStore"),
+        ("tasks/moving.py", "from mcp_baton.tasks.s3 import S3ObjectStore"),
+        ("tasks/overflow.py", "def f():\n    import boto3"),
+        ("tasks/s3.py", "from botocore.exceptions import ClientError"),
         ("workflow/engine.py", "def f():\n    import http.client"),
         ("server/app.py", "import pydantic"),
         ("server/app.py", "from pydantic import BaseModel"),
@@ -260,3 +265,36 @@ def test_a_slow_import_is_noticed_however_it_came(name: str, tmp_path: Path) -> 
     (tmp_path / "deep.py").write_text(f"import importlib\nimportlib.import_module('{name}')\n")
 
     assert import_fresh(tmp_path, ["innocent"]).startswith("innocent imports ")
+
+
+def test_the_package_hands_out_each_of_its_names_from_where_it_is_defined() -> None:
+    import mcp_baton
+
+    tree = ast.parse((PACKAGE / "__init__.py").read_text())
+    typed = {
+        alias.name: node.module
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("mcp_baton.")
+        for alias in node.names
+    }
+
+    assert sorted(typed) == sorted(mcp_baton.__all__) == sorted(set(dir(mcp_baton)) & set(mcp_baton.__all__))
+    for name, module in typed.items():
+        # Asked for by hand: a name that has been used before is an attribute.
+        found = mcp_baton.__getattr__(name)
+        assert found is getattr(importlib.import_module(module or ""), name)
+
+
+def test_a_name_that_the_package_does_not_have_is_an_attribute_error() -> None:
+    import mcp_baton
+
+    with pytest.raises(AttributeError, match="no attribute 'Sever'"):
+        mcp_baton.Sever  # noqa: B018 - what is tested
+
+
+def test_importing_the_package_imports_nothing_of_it() -> None:
+    report = "import sys, mcp_baton; print(*(name for name in sys.modules if name.startswith('mcp_baton.')))"
+    command = [sys.executable, "-c", report]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+
+    assert done.stdout.split() == []

@@ -16,6 +16,8 @@ DEFAULT = Settings()
         ({}, DEFAULT),
         ({"BATON_TABLE": "tasks"}, replace(DEFAULT, table="tasks")),
         ({"BATON_TABLE": "  "}, DEFAULT),
+        ({"BATON_OVERFLOW_BUCKET": "large-results"}, replace(DEFAULT, overflow_bucket="large-results")),
+        ({"BATON_OVERFLOW_BUCKET": ""}, DEFAULT),
         ({"BATON_ALLOW_ANONYMOUS": "on"}, replace(DEFAULT, allow_anonymous=True)),
         ({"BATON_ALLOW_ANONYMOUS": "True"}, replace(DEFAULT, allow_anonymous=True)),
         ({"BATON_ALLOW_ANONYMOUS": "0"}, DEFAULT),

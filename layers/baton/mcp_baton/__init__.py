@@ -1,16 +1,22 @@
 """Baton runs MCP servers serverless: workflow prompts that keep their state in one DynamoDB item.
 
 See the README for a server in twenty lines, and `mcp_baton.aws.handler` for the composition root.
+
+Each name is imported when it is first used: the runtime, whose package this is too, begins before any of them, and few
+servers need all.
 """
 
-from mcp_baton.exceptions import BatonError, ProtocolError, RegistrationError, ToolError, WorkflowError
-from mcp_baton.server.content import Audio, EmbeddedResource, Image, Message, ResourceLink, Text, ToolResult
-from mcp_baton.server.context import Context
-from mcp_baton.server.inputs import elicitation, roots, sampling, url_elicitation
-from mcp_baton.server.param_headers import Header
-from mcp_baton.server.server import Server
-from mcp_baton.workflow.definition import Argument, Step, Workflow
-from mcp_baton.workflow.sources import constant, prompt_arg, step_output, task_variable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mcp_baton.exceptions import BatonError, ProtocolError, RegistrationError, ToolError, WorkflowError
+    from mcp_baton.server.content import Audio, EmbeddedResource, Image, Message, ResourceLink, Text, ToolResult
+    from mcp_baton.server.context import Context
+    from mcp_baton.server.inputs import elicitation, roots, sampling, url_elicitation
+    from mcp_baton.server.param_headers import Header
+    from mcp_baton.server.server import Server
+    from mcp_baton.workflow.definition import Argument, Step, Workflow
+    from mcp_baton.workflow.sources import constant, prompt_arg, step_output, task_variable
 
 __all__ = [
     "Argument",
@@ -40,3 +46,28 @@ __all__ = [
     "task_variable",
     "url_elicitation",
 ]
+
+_HOMES = {
+    "exceptions": ("BatonError", "ProtocolError", "RegistrationError", "ToolError", "WorkflowError"),
+    "server.content": ("Audio", "EmbeddedResource", "Image", "Message", "ResourceLink", "Text", "ToolResult"),
+    "server.context": ("Context",),
+    "server.inputs": ("elicitation", "roots", "sampling", "url_elicitation"),
+    "server.param_headers": ("Header",),
+    "server.server": ("Server",),
+    "workflow.definition": ("Argument", "Step", "Workflow"),
+    "workflow.sources": ("constant", "prompt_arg", "step_output", "task_variable"),
+}
+
+
+def __getattr__(name: str) -> object:
+    from importlib import import_module
+
+    home = next((home for home, names in _HOMES.items() if name in names), None)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

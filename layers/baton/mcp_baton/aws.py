@@ -7,11 +7,14 @@ lambda_handler = handler(server)
 ```
 """
 
+import gc
 import logging
 import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from mcp_baton.exceptions import SettingsError
 from mcp_baton.protocol.http import Application, Exchange, HttpRequest, HttpResponse
 from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.server.server import Server
@@ -22,9 +25,13 @@ from mcp_baton.transport.adapter import LambdaAdapter
 from mcp_baton.transport.stream import do_later
 
 if TYPE_CHECKING:
+    from botocore.awsrequest import AWSRequest
+    from botocore.client import BaseClient
     from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_s3 import S3Client
 
     from mcp_baton.observability.observed import ObservedHandler
+    from mcp_baton.tasks.overflow import ObjectStore
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +41,10 @@ logger = logging.getLogger(__name__)
 CONNECT_TIMEOUT_S = 1.0
 READ_TIMEOUT_S = 1.5
 ATTEMPTS = 2
+
+# The same reserve pays for an S3 that hangs and for a DynamoDB that hangs once after it: 2 x 1 s + 1 s, and 1.5 s. One
+# failure is all that S3 can cost a write, which then asks it for nothing more.
+S3_TIMEOUT_S = 1.0
 
 
 class LambdaContext(Protocol):
@@ -106,10 +117,22 @@ def dynamodb_store(
     table: str,
     settings: Settings,
     connect: "Callable[[], DynamoDBClient] | None" = None,
+    connect_s3: "Callable[[], S3Client] | None" = None,
     *,
     telemetry: Telemetry = SILENT,
 ) -> TaskStore:
-    """The tasks in this DynamoDB table. `connect` makes the client when it is first needed; boto3's by default."""
+    """The tasks in this DynamoDB table, and what does not fit there in the settings' bucket, if they name one.
+
+    Args:
+        table: The table's name.
+        settings: The operator's choices.
+        connect: Makes the DynamoDB client when it is first needed; botocore's by default.
+        connect_s3: The same for S3.
+        telemetry: Takes the requests' times, and failures.
+
+    Raises:
+        SettingsError: tasks may live longer than objects in the bucket.
+    """
     from mcp_baton.tasks.dynamodb import DynamoDBTaskStore
     from mcp_baton.tasks.items import Limits
 
@@ -118,22 +141,69 @@ def dynamodb_store(
         max_ttl_ms=settings.max_ttl_ms,
         max_tasks_per_owner=settings.max_tasks_per_owner,
     )
+    objects = _overflow(settings, s3_client if connect_s3 is None else connect_s3, telemetry)
     connect = dynamodb_client if connect is None else connect
-    return DynamoDBTaskStore(table, connect, limits=limits, telemetry=telemetry)
+    return DynamoDBTaskStore(table, connect, limits=limits, objects=objects, telemetry=telemetry)
+
+
+def _overflow(settings: Settings, connect: "Callable[[], S3Client]", telemetry: Telemetry) -> "ObjectStore | None":
+    if settings.overflow_bucket is None:
+        return None
+    from mcp_baton.tasks.overflow import LONGEST_TTL_MS
+    from mcp_baton.tasks.s3 import S3ObjectStore
+
+    if settings.max_ttl_ms > LONGEST_TTL_MS:
+        raise SettingsError(
+            f"BATON_MAX_TTL_MS={settings.max_ttl_ms} is more than {LONGEST_TTL_MS}, for which objects in "
+            "BATON_OVERFLOW_BUCKET are sure to be kept: lower it or set no bucket"
+        )
+    return S3ObjectStore(settings.overflow_bucket, connect, telemetry)
 
 
 def dynamodb_client() -> "DynamoDBClient":
-    """A client for DynamoDB where boto3's own configuration says it is. Importing boto3 is most of what this costs."""
-    import boto3
-    from botocore.config import Config
+    """A client for DynamoDB where AWS's own configuration says it is."""
+    return cast("DynamoDBClient", _client("dynamodb", CONNECT_TIMEOUT_S, READ_TIMEOUT_S))
 
-    config = Config(
-        connect_timeout=CONNECT_TIMEOUT_S,
-        read_timeout=READ_TIMEOUT_S,
-        retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
-        tcp_keepalive=True,
-    )
-    return boto3.client("dynamodb", config=config)
+
+def s3_client() -> "S3Client":
+    """A client for S3 where AWS's own configuration says it is."""
+    client = _client("s3", S3_TIMEOUT_S, S3_TIMEOUT_S)
+    # Asking S3 before sending an object costs a round trip, and where S3 hangs a second more than the timeout.
+    client.meta.events.register("request-created.s3.PutObject", _send_at_once)
+    return cast("S3Client", client)
+
+
+def _client(service: str, connect_timeout_s: float, read_timeout_s: float) -> "BaseClient":
+    """botocore's client, which is what boto3 would give out: importing boto3 too would cost a tenth more.
+
+    What is imported here stays, and looking for garbage among it in between costs a twentieth.
+    """
+    with _without_collecting():
+        from botocore.config import Config
+        from botocore.session import get_session
+
+        config = Config(
+            connect_timeout=connect_timeout_s,
+            read_timeout=read_timeout_s,
+            retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+            tcp_keepalive=True,
+        )
+        return get_session().create_client(service, config=config)
+
+
+@contextmanager
+def _without_collecting() -> Iterator[None]:
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _send_at_once(request: "AWSRequest", **_: object) -> None:
+    del request.headers["Expect"]
 
 
 class _WithoutTasks:

@@ -14,6 +14,7 @@ Exception
         ├── TaskNotFound       missing, expired or another owner's: one and the same
         ├── TaskFinished       the task is in a terminal state; carries it
         ├── TooLarge           what should be stored does not fit, and never will
+        ├── ValueLost          a stored value whose object is gone; the rest of the task is there
         └── StoreUnavailable   the store did not answer, or refused
 BaseException
 └── Abandoned                  internal: raised by `Context` in a tool whose caller has gone on
@@ -117,6 +118,18 @@ class TaskFinished(StoreError):
 
 class TooLarge(StoreError):
     """What should be stored is larger than the store takes. Nothing was written; trying again does not help."""
+
+
+class ValueLost(StoreError):
+    """A value that outgrew its task's item is not where the item says. Reading again does not help.
+
+    Args:
+        text_bytes: The length of the value's JSON text, bytes.
+        cause: What is wrong.
+    """
+
+    def __init__(self, text_bytes: int, cause: str) -> None:
+        super().__init__(f"result of {text_bytes} bytes is lost: {cause}")
 
 
 class StoreUnavailable(StoreError):

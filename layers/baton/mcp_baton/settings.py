@@ -3,6 +3,7 @@
 | variable | meaning | default |
 |---|---|---|
 | `BATON_TABLE` | the DynamoDB table of the tasks; without one workflows run without tasks | none |
+| `BATON_OVERFLOW_BUCKET` | the S3 bucket for values that do not fit into their task's item | none: they are not kept |
 | `BATON_ALLOW_ANONYMOUS` | `on`: a caller without an identity owns tasks as `anonymous` | `off` |
 | `BATON_STREAMING` | `off`: answers are whole, never streamed; so they are where `AWS_SAM_LOCAL` is set | `on` |
 | `BATON_DEFAULT_TTL_MS` | a task's lifetime when the client asks for none | 3600000 (1 h) |
@@ -30,7 +31,7 @@ from mcp_baton.exceptions import SettingsError
 
 SWITCH = {"on": True, "true": True, "1": True, "yes": True, "off": False, "false": False, "0": False, "no": False}
 KEY_CHARACTERS = 32
-_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/?#@,]+")
+_ORIGIN = r"[a-z][a-z0-9+.-]*://[^\s/?#@,]+"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,7 @@ class Settings:
     """The settings. The module's table says what each means; times in milliseconds."""
 
     table: str | None = None
+    overflow_bucket: str | None = None
     allow_anonymous: bool = False
     streaming: bool = True
     default_ttl_ms: int = 3_600_000
@@ -71,6 +73,7 @@ class Settings:
         default = cls()
         settings = cls(
             table=_text(env, "BATON_TABLE"),
+            overflow_bucket=_text(env, "BATON_OVERFLOW_BUCKET"),
             allow_anonymous=_switch(env, "BATON_ALLOW_ANONYMOUS", default.allow_anonymous),
             streaming=_switch(env, "BATON_STREAMING", default.streaming) and _text(env, "AWS_SAM_LOCAL") is None,
             default_ttl_ms=_number(env, "BATON_DEFAULT_TTL_MS", default.default_ttl_ms),
@@ -130,7 +133,7 @@ def _origins(env: Mapping[str, str], name: str) -> frozenset[str]:
     # Browsers send origins in lower case.
     origins = [item.strip().lower() for item in (_text(env, name) or "").split(",") if item.strip()]
     for origin in origins:
-        if not _ORIGIN.fullmatch(origin):
+        if not re.fullmatch(_ORIGIN, origin):
             raise SettingsError(
                 f"{name}: {origin!r} is not an origin: write scheme://host or scheme://host:port, without a path, "
                 "and name each one (there is no wildcard)"

@@ -84,6 +84,24 @@ class Telemetry(Protocol):
         """Note a piece of work; one that an exception ends has failed."""
 
 
+@contextmanager
+def timed(telemetry: "Telemetry", service: str, operation: str, **details: str) -> Iterator[None]:
+    """Note a request to where tasks are kept, as a span and by its time.
+
+    Args:
+        telemetry: Where to.
+        service: The AWS service, such as `DynamoDB`.
+        operation: What it is asked for, such as `GetItem`.
+        details: What else the span says of it.
+    """
+    began = time.perf_counter()
+    try:
+        with telemetry.span(service, operation=operation, **details):
+            yield
+    finally:
+        telemetry.add(STORE_LATENCY, 1000 * (time.perf_counter() - began), of=operation)
+
+
 class Silent:
     """Notes that nobody reads."""
 

@@ -1,15 +1,20 @@
 """Prompt arguments: strings from the client, checked and converted before anything else happens."""
 
 import datetime
+import subprocess
+import sys
 from typing import Annotated, Any, Literal
 
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from mcp_baton import Argument
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.codes import INVALID_PARAMS
-from mcp_baton.server.arguments import check_arguments, stored_arguments
+from mcp_baton.server import arguments
+from mcp_baton.server.arguments import check_arguments, convert, stored_arguments
 
 
 class Line(BaseModel):
@@ -61,6 +66,45 @@ def test_a_kept_text_converts_to_the_same_value_again(kind: Any, given: Any, tex
 
     assert check_arguments(declared, texts) == ({"a": text}, values)
     assert values == {"a": converted}
+
+
+NUMBERS = st.from_regex(r"[-+ ]?[0-9_]{0,17}[.,]?[0-9e]{0,17}\n?", fullmatch=True)
+WORDS = st.sampled_from(["true", "false", "True", "yes", "null", "nan", "inf", "-0", "007", "1_0", "\u0661"])
+
+
+@hypothesis.given(
+    st.sampled_from([str, int, float, bool, str | None, int | None, float | None, bool | None, int | str, None | int]),
+    NUMBERS | WORDS | st.integers().map(str) | st.floats().map(str) | st.text(max_size=5),
+)
+def test_what_is_converted_by_hand_is_what_pydantic_makes_of_it(kind: Any, text: str) -> None:
+    by_hand = outcome(text, kind)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(arguments, "_by_hand", lambda _text, _kind: None)
+
+        assert by_hand == outcome(text, kind)
+
+
+def outcome(text: str, kind: Any) -> str:
+    try:
+        return repr(convert(text, kind))
+    except ValueError as error:
+        return f"refused: {error}"
+
+
+CONVERT = """
+import sys
+from mcp_baton.server.arguments import convert
+
+converted = [convert("7", int), convert("-1.5", float | None), convert("true", bool), convert("x", str | None)]
+assert repr(converted) == "[7, -1.5, True, 'x']", converted
+print("pydantic" in sys.modules)
+"""
+
+
+def test_ordinary_scalars_are_converted_without_pydantic() -> None:
+    done = subprocess.run([sys.executable, "-c", CONVERT], capture_output=True, text=True, check=True, timeout=60)
+
+    assert done.stdout.split() == ["False"]
 
 
 @pytest.mark.parametrize(

@@ -159,3 +159,18 @@ def test_an_abandoned_tools_variables_can_no_longer_be_changed() -> None:
     with pytest.raises(Abandoned):
         del variables["a"]
     assert (dict(variables), variables.changed) == ({"a": 1, "b": 2}, {"b": 2})
+
+
+def test_nothing_is_read_to_know_or_change_what_there_is() -> None:
+    class Unread(dict[str, Any]):
+        def __getitem__(self, name: str) -> Any:
+            raise AssertionError(name)
+
+    variables = TaskVariables(Unread(large="x", other=1))
+
+    assert ("large" in variables, "new" in variables, list(variables)) == (True, False, ["large", "other"])
+    del variables["large"]
+    variables["other"] = 2
+    assert ("large" in variables, variables["other"]) == (False, 2)
+    with pytest.raises(KeyError):
+        del variables["large"]

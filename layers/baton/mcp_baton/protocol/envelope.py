@@ -46,7 +46,7 @@ _NAME_FIELDS: Mapping[str, str] = {
 }
 """Where the value of the `Mcp-Name` header stands in the params, by method."""
 
-_SENTINEL: Final = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
+_SENTINEL: Final = r"=\?base64\?(.*)\?="
 
 
 class Era(StrEnum):
@@ -146,7 +146,7 @@ def _header_mismatch(message: Request, revision: str, headers: Mapping[str, str]
 
 def decode_header(value: str) -> str | None:
     """A header's value, taken out of the `=?base64?…?=` sentinel where it stands in one; `None` for a broken one."""
-    sentinel = _SENTINEL.fullmatch(value)
+    sentinel = re.fullmatch(_SENTINEL, value, re.DOTALL)
     if sentinel is None:
         return value
     try:

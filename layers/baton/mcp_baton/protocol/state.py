@@ -2,13 +2,12 @@
 
 It travels through the client, so it is signed, and bound to the caller, to the request and to a time: MCP 2026-07-28,
 basic/patterns/mrtr, Server Requirements. It is signed, not encrypted: it holds nothing but what the client has said.
+The digests are imported where they are made: few servers ask, and loading OpenSSL's takes milliseconds.
 """
 
 import binascii
-import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Final
 
 from mcp_baton.protocol.json import Json, JsonObject, dumps, loads
@@ -69,8 +68,10 @@ class Seal:
             payload, signed = _decode(encoded), _decode(signature)
         except ValueError as error:
             raise ForgedState("it is not of the right form") from error
+        from hmac import compare_digest
+
         keys = [self.key] if self.previous is None else [self.key, self.previous]
-        if not any(hmac.compare_digest(_sign(key, payload), signed) for key in keys):
+        if not any(compare_digest(_sign(key, payload), signed) for key in keys):
             raise ForgedState("its signature is wrong")
         return payload
 
@@ -80,10 +81,14 @@ def binding_of(owner: str | None, method: str, name: str, arguments: JsonObject)
 
     A client may write the same arguments in another order when it sends the call again.
     """
+    from hashlib import sha256
+
     return sha256(dumps([owner, method, name, arguments], sort_keys=True).encode()).hexdigest()
 
 
 def _sign(key: bytes, payload: bytes) -> bytes:
+    import hmac
+
     return hmac.digest(key, payload, "sha256")
 
 

@@ -1,5 +1,8 @@
 """Prompt arguments: strings from the client, checked and converted before anything else happens (section 2)."""
 
+import re
+import types
+import typing
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -53,8 +56,9 @@ def convert(value: Json, target: Any) -> Json:
     Raises:
         ValueError: it does not convert; says why.
     """
-    if target is str and isinstance(value, str):
-        return value
+    by_hand = _by_hand(value, target) if isinstance(value, str) else None
+    if by_hand is not None:
+        return by_hand
     from pydantic import TypeAdapter, ValidationError
 
     adapter = TypeAdapter(target)
@@ -66,6 +70,23 @@ def convert(value: Json, target: Any) -> Json:
         return _dumped(adapter, adapter.validate_json(value if isinstance(value, str) else ""))
     except ValidationError:
         raise ValueError(explain(mismatch_of(first))) from first
+
+
+def _by_hand(text: str, target: Any) -> Json:
+    """What pydantic makes of ordinary text for a scalar type, without importing it; `None` where it must be asked."""
+    if typing.get_origin(target) in (typing.Union, types.UnionType):
+        target = next(
+            (part for part in (str, int, float, bool) if typing.get_args(target) == (part, types.NoneType)), None
+        )
+    if target is str:
+        return text
+    if target is bool:
+        return {"true": True, "false": False}.get(text)
+    if target is int and re.fullmatch(r"-?[0-9]{1,15}", text):
+        return int(text)
+    if target is float and re.fullmatch(r"-?[0-9]{1,15}(\.[0-9]{1,15})?", text):
+        return float(text)
+    return None
 
 
 def _dumped(adapter: "TypeAdapter[Any]", validated: object) -> Json:

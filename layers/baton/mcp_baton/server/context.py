@@ -2,24 +2,16 @@
 
 from collections.abc import Callable, Generator, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mcp_baton.exceptions import Abandoned
 from mcp_baton.protocol.envelope import LOG_LEVELS, Envelope, Era
 from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.server.asking import Asker, Question, supports
-from mcp_baton.server.inputs import (
-    Elicited,
-    Roots,
-    Said,
-    Sampled,
-    Schema,
-    elicitation,
-    roots,
-    sampling,
-    url_elicitation,
-)
 from mcp_baton.tasks.variables import TaskVariables
+
+if TYPE_CHECKING:
+    from mcp_baton.server.inputs import Elicited, Roots, Said, Sampled, Schema
 
 type Emit = Callable[[str, dict[str, Json]], None]
 """Sends a notification: method and params."""
@@ -169,7 +161,7 @@ class Context:
         """`log("error", …)`."""
         return self.log("error", message)
 
-    def elicit(self, key: str, message: str, schema: Schema) -> Elicited:
+    def elicit(self, key: str, message: str, schema: "Schema") -> "Elicited":
         """Ask the person at the client to fill in a form.
 
         In the 2026 era the function runs again from its start once there is an answer, and this very call then returns
@@ -183,15 +175,21 @@ class Context:
         Raises:
             ToolError: nobody can be asked, or the answer does not fit.
         """
+        from mcp_baton.server.inputs import elicitation
+
         answer: Elicited = self.ask(elicitation(key, message, schema))[0]
         return answer
 
-    def elicit_url(self, key: str, message: str, url: str) -> Elicited:
+    def elicit_url(self, key: str, message: str, url: str) -> "Elicited":
         """Ask the person at the client to go to a page, for what must not pass through the client. As `elicit`."""
+        from mcp_baton.server.inputs import url_elicitation
+
         answer: Elicited = self.ask(url_elicitation(key, message, url))[0]
         return answer
 
-    def sample(self, key: str, messages: Said | Sequence[Said], *, max_tokens: int = 1_000, **options: Json) -> Sampled:
+    def sample(
+        self, key: str, messages: "Said | Sequence[Said]", *, max_tokens: int = 1_000, **options: Json
+    ) -> "Sampled":
         """Ask the client's model. As `elicit`.
 
         Args:
@@ -200,11 +198,15 @@ class Context:
             max_tokens: As many tokens may the answer have.
             options: Further params of `sampling/createMessage`, e.g. `systemPrompt`, `temperature`.
         """
+        from mcp_baton.server.inputs import sampling
+
         answer: Sampled = self.ask(sampling(key, messages, max_tokens=max_tokens, **options))[0]
         return answer
 
-    def list_roots(self, key: str) -> Roots:
+    def list_roots(self, key: str) -> "Roots":
         """Ask for the folders that the client lets the server work on. As `elicit`."""
+        from mcp_baton.server.inputs import roots
+
         answer: Roots = self.ask(roots(key))[0]
         return answer
 

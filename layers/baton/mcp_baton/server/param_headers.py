@@ -14,9 +14,9 @@ from mcp_baton.protocol.json import Json, JsonObject
 
 KEYWORD: Final = "x-mcp-header"
 PREFIX: Final = "mcp-param-"
-_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_SENDABLE = re.compile(r"[\t\x20-\x7e]*")
-_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_HEADER_NAME = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_SENDABLE = r"[\t\x20-\x7e]*"
+_NUMBER = r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?"
 _PRIMITIVE = frozenset({"string", "integer", "boolean"})
 _DATA = frozenset({"default", "const", "enum", "examples"})
 _BY_NAME = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
@@ -52,7 +52,7 @@ def mirrored(schema: Mapping[str, Any], what: str) -> dict[tuple[str, ...], str]
             continue
         name, kind = node[KEYWORD], node.get("type")
         where = f"{what}, parameter {'.'.join(path)!r}"
-        if not isinstance(name, str) or not _TOKEN.fullmatch(name):
+        if not isinstance(name, str) or not re.fullmatch(_HEADER_NAME, name):
             raise RegistrationError(f"{where}: {name!r} cannot stand in a header's name")
         if not isinstance(kind, str) or kind not in _PRIMITIVE:
             raise RegistrationError(f"{where}: only a string, an integer or a boolean can be mirrored into a header")
@@ -103,7 +103,7 @@ def header_mismatch(
                 return f"the header {header} has no counterpart in the body"
         elif sent is None:
             return f"the header {header} is required"
-        elif not _SENDABLE.fullmatch(sent):
+        elif not re.fullmatch(_SENDABLE, sent):
             return f"the header {header} holds characters that must be sent as base64"
         elif not _same(decode_header(sent), value):
             return f"the header {header} does not say what the body says"
@@ -129,4 +129,4 @@ def _same(sent: str | None, value: Json) -> bool:
 
 
 def _number(text: str) -> float | None:
-    return float(text) if _NUMBER.fullmatch(text) else None
+    return float(text) if re.fullmatch(_NUMBER, text) else None

@@ -2,7 +2,7 @@
 
 import logging
 
-from mcp_baton.exceptions import ProtocolError, StoreError, TaskNotFound
+from mcp_baton.exceptions import ProtocolError, StoreError, TaskNotFound, ValueLost
 from mcp_baton.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from mcp_baton.protocol.envelope import TASK_ID_KEY
 from mcp_baton.protocol.json import Json, JsonObject
@@ -62,8 +62,11 @@ def _run(call: Call, workflow: Workflow, engine: Engine) -> RunRecord:
     if task_id is None:
         return engine.start(workflow, _invocation(call, workflow, call.object("arguments")))
     task = _resumable(call, workflow, task_id)
-    given = stored_arguments(task.arguments, call.object("arguments"))
-    return engine.resume(workflow, _invocation(call, workflow, given), task)
+    try:
+        given = stored_arguments(task.arguments, call.object("arguments"))
+        return engine.resume(workflow, _invocation(call, workflow, given), task)
+    except StoreError as error:
+        raise _not_read(task_id, error) from error
 
 
 def _note(call: Call, run: RunRecord) -> None:
@@ -106,16 +109,23 @@ def _resumable(call: Call, workflow: Workflow, task_id: str) -> TaskRecord:
     except TaskNotFound as error:
         raise ProtocolError(INVALID_PARAMS, "Unknown task") from error
     except StoreError as error:
-        # Without the stored state a resume would run completed steps again, so nothing is run.
-        logger.exception("task %s: it could not be read, so it was not resumed", task_id)
-        message = "The task store is not available; nothing was run. Send the same request again."
-        raise ProtocolError(INTERNAL_ERROR, message) from error
+        raise _not_read(task_id, error) from error
     if task.workflow != workflow.name:
         raise ProtocolError(INVALID_PARAMS, f"Invalid params: `_meta.{TASK_ID_KEY}` is not a task of this workflow")
     if task.status.terminal:
         raise ProtocolError(INVALID_PARAMS, f"The task is {task.status.value}; there is nothing to go on with")
     _refuse_drift(workflow, task)
     return task
+
+
+def _not_read(task_id: str, error: StoreError) -> ProtocolError:
+    # Without the stored state a resume would run completed steps again, so nothing is run.
+    logger.error("task %s: it could not be read, so it was not resumed", task_id, exc_info=error)
+    if isinstance(error, ValueLost):
+        message = f"The task cannot be resumed, since its arguments are gone: {error}. Nothing was run."
+    else:
+        message = "The task store is not available; nothing was run. Send the same request again."
+    return ProtocolError(INTERNAL_ERROR, message)
 
 
 def _refuse_drift(workflow: Workflow, task: TaskRecord) -> None:

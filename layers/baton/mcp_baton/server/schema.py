@@ -1,7 +1,7 @@
 """Input and output schemas from signatures, through pydantic, made at their first use.
 
-Importing pydantic is most of a cold start, so plain types (`str`, `int`, `float`, `bool`, `dict`, `list` and nothing
-that needs converting) are described and checked by hand; everything else goes to pydantic.
+Importing pydantic is most of a cold start, so plain types (scalars, `Any`, `Literal` strings, lists, maps, `T | None`
+and dataclasses of such) are described and checked by hand; everything else goes to pydantic.
 """
 
 import logging
@@ -10,12 +10,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mcp_baton.protocol.json import Json
-from mcp_baton.server.plain_schema import is_plain, plain_arguments, plain_schema
+from mcp_baton.server.plain_schema import plain_arguments, plain_parameters, plain_type, plain_value
+from mcp_baton.server.plain_types import NotPlain, PlainType
 from mcp_baton.server.signature import NO_ANNOTATION, Signature, is_field
 from mcp_baton.server.values import to_json
 from mcp_baton.workflow.pause import MAX_FIELDS, InvalidField
 from mcp_baton.workflow.run import Mismatch
-from mcp_baton.workflow.sources import copy_json
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
@@ -55,7 +55,7 @@ class InputSchema:
     @cached_property
     def json_schema(self) -> dict[str, Any]:
         """JSON Schema 2020-12 of the arguments' object."""
-        by_hand = plain_arguments(self._signature.parameters)
+        by_hand = None if self._plain is None else plain_arguments(self._signature.parameters, self._plain)
         if by_hand is not None:
             return by_hand
         schema = _untitled(self._adapter.json_schema(schema_generator=_schema_generator()))
@@ -70,8 +70,9 @@ class InputSchema:
         Raises:
             InvalidArguments: they do not satisfy the schema.
         """
-        if self._is_plainly_valid(arguments):
-            return {name: copy_json(value) for name, value in arguments.items()}
+        bound_by_hand = self._bound_by_hand(arguments)
+        if bound_by_hand is not None:
+            return bound_by_hand
         from pydantic import ValidationError
 
         try:
@@ -87,21 +88,21 @@ class InputSchema:
     @property
     def is_plain(self) -> bool:
         """Whether every parameter is of a plain type, so that calls can be checked without pydantic."""
-        return self._plain_types is not None
+        return self._plain is not None
 
-    def _is_plainly_valid(self, arguments: Mapping[str, Json]) -> bool:
-        types = self._plain_types
-        if types is None or not self._signature.required <= arguments.keys() <= types.keys():
-            return False
-        return all(type(value) is types[name] for name, value in arguments.items())
+    def _bound_by_hand(self, arguments: Mapping[str, Json]) -> dict[str, Any] | None:
+        plain = self._plain
+        if plain is None or not self._signature.required <= arguments.keys() <= plain.keys():
+            return None
+        try:
+            return {name: plain[name].bind(value) for name, value in arguments.items()}
+        except NotPlain:
+            return None
 
     @cached_property
-    def _plain_types(self) -> dict[str, type] | None:
+    def _plain(self) -> dict[str, PlainType] | None:
         """Each parameter's type, when all of them are plain and none has a default that pydantic must fill in."""
-        parameters = self._signature.parameters
-        if all(is_plain(item.annotation) and not is_field(item.default) for item in parameters):
-            return {parameter.name: parameter.annotation for parameter in parameters}
-        return None
+        return plain_parameters(self._signature.parameters)
 
     @cached_property
     def _adapter(self) -> "TypeAdapter[Any]":
@@ -153,8 +154,11 @@ class OutputSchema:
         Raises:
             ValueError: it is not what the function says it returns, or not JSON.
         """
-        if type(returned) is self._returns and is_plain(self._returns):
-            return to_json(returned)
+        if self._plain is not None:
+            try:
+                return to_json(self._plain.dump(returned))
+            except NotPlain:
+                pass  # to be converted, or refused in words
         from pydantic import ValidationError
 
         try:
@@ -166,11 +170,15 @@ class OutputSchema:
 
     @cached_property
     def _bare_schema(self) -> dict[str, Any]:
-        by_hand = plain_schema(self._returns)
+        by_hand = None if self._plain is None else plain_value(self._plain)
         if by_hand is not None:
             return by_hand
         schema = self._adapter.json_schema(mode="serialization", schema_generator=_schema_generator())
         return _untitled(_with_root(schema))
+
+    @cached_property
+    def _plain(self) -> PlainType | None:
+        return plain_type(self._returns)
 
     @cached_property
     def _adapter(self) -> "TypeAdapter[Any]":

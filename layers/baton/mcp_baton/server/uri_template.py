@@ -5,7 +5,6 @@
 
 import re
 from functools import lru_cache
-from urllib.parse import unquote
 
 from mcp_baton.exceptions import RegistrationError
 
@@ -30,7 +29,11 @@ def variables_of(template: str, what: str) -> tuple[str, ...]:
 def match(template: str, uri: str) -> dict[str, str] | None:
     """The template's values in a URI, percent-decoded; `None` when the URI is not of that form."""
     found = _pattern(template).fullmatch(uri)
-    return {name: unquote(value) for name, value in found.groupdict().items()} if found else None
+    if found is None:
+        return None
+    from urllib.parse import unquote
+
+    return {name: unquote(value) for name, value in found.groupdict().items()}
 
 
 @lru_cache(maxsize=256)

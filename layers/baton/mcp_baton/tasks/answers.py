@@ -4,7 +4,6 @@ A client of a handshake revision answers a server's request with a POST of its o
 The two know nothing of each other but the question's id, and share nothing but this store.
 """
 
-import random
 import time
 from collections.abc import Callable
 from typing import Protocol
@@ -55,11 +54,13 @@ def wait_for_answer(
         waiting: Called before each poll; raises when nobody waits any more.
         sleep: Takes seconds.
     """
+    from random import uniform
+
     pause = FIRST_WAIT_S
     while True:
         waiting()
         found = store.answered(owner, question)
         if found is not None:
             return found
-        sleep(random.uniform(pause / 2, pause))
+        sleep(uniform(pause / 2, pause))
         pause = min(pause * 1.5, LONGEST_WAIT_S)

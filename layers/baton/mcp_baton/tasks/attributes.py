@@ -8,7 +8,7 @@ has its keys sorted, because conditions compare it.
 
 import json
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mcp_baton.exceptions import StoreError
@@ -179,17 +179,27 @@ def _number_size(number: str) -> int:
 class Variables(Mapping[str, Json]):
     """Task variables as they are stored: a value is decoded when it is asked for, each time anew.
 
-    A continuation reads the progress and the pause reason of a task that may hold 400 KB of results.
+    A continuation reads the progress and the pause reason of a task that may hold 400 KB of results, and many more
+    elsewhere.
+
+    Args:
+        stored: The attributes, by stored name.
+        value: The value of an attribute.
     """
 
-    __slots__ = ("_stored",)
+    __slots__ = ("_stored", "_value")
 
-    def __init__(self, stored: Mapping[str, Attribute]) -> None:
+    def __init__(self, stored: Mapping[str, Attribute], value: Callable[[Attribute], Json] = decode) -> None:
         self._stored = {from_text(name): attribute for name, attribute in stored.items()}
+        self._value = value
 
     def __getitem__(self, name: str) -> Json:
-        """The variable's value, exactly as it was stored."""
-        return decode(self._stored[name])
+        """The variable's value, exactly as it was stored.
+
+        Raises:
+            StoreError: it cannot be had.
+        """
+        return self._value(self._stored[name])
 
     def __iter__(self) -> Iterator[str]:
         """The variables' names."""
@@ -204,4 +214,5 @@ class Variables(Mapping[str, Json]):
         return name in self._stored
 
     def __repr__(self) -> str:
-        return f"Variables({dict(self)!r})"
+        # Of a value that is elsewhere, the pointer: nothing is fetched to be printed.
+        return f"Variables({ {name: decode(attribute) for name, attribute in self._stored.items()}!r})"

@@ -1,6 +1,5 @@
 """What a batch changes in a stored item, and how it is made to fit (contract section 7: item limit 400 KB)."""
 
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -8,7 +7,9 @@ from typing import Any
 from mcp_baton.exceptions import StoreError
 from mcp_baton.tasks.attributes import Attribute, Item, encode_variable, item_size, size, to_text
 from mcp_baton.tasks.items import encode_object, members
-from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, RESULT_PREFIX, StepStatus
+from mcp_baton.tasks.moving import Mover
+from mcp_baton.tasks.overflow import pointer_in, text_bytes
+from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, RESULT_PREFIX, StepStatus, oversized_value
 from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite
 
 STEPWISE_LIMIT = 100
@@ -26,8 +27,9 @@ class Changes:
         removed: Names of variables to remove.
         required: Variables that must still have these values.
         result: The task's final result; with one the task becomes `completed`.
-        replaceable: Names of the variables whose values may give way when the item is too large.
-        oversized: Names of those that did.
+        replaceable: Names of the variables whose values may give way when the item is too large: may be moved
+            elsewhere, or where that is not possible, be replaced by a note.
+        oversized: Names of those that were replaced by a note.
     """
 
     steps: tuple[StepWrite, ...]
@@ -102,14 +104,14 @@ def size_after(stored: Item, changes: Changes) -> int:
     return item_size(item) + longer_statuses + BOOKKEEPING_BYTES
 
 
-def fitted(stored: Item, changes: Changes, limit: int) -> Changes:
-    """The changes with as many values replaced, the largest first, as bring the item under the limit.
+def fitted(stored: Item, changes: Changes, limit: int, mover: Mover) -> Changes:
+    """The changes with as many values given way, the largest first, as bring the item under the limit.
 
     When that is not enough the rest is left to DynamoDB, whose own limit is a little higher.
     """
     over = size_after(stored, changes) - limit
     while over > 0:
-        smaller = without_largest(changes)
+        smaller = lighter(changes, mover)
         if smaller is None:
             return changes
         over -= weight(changes) - weight(smaller)
@@ -117,20 +119,50 @@ def fitted(stored: Item, changes: Changes, limit: int) -> Changes:
     return changes
 
 
+def lighter(changes: Changes, mover: Mover) -> Changes | None:
+    """The changes with the largest value moved, or where nothing can be moved, replaced by a note.
+
+    `None` when that would save nothing.
+    """
+    if mover.ready:
+        smaller = without_largest_moved(changes, mover)
+        if smaller is not None or mover.ready:
+            return smaller
+    return without_largest(changes)
+
+
+def without_largest_moved(changes: Changes, mover: Mover) -> Changes | None:
+    """The changes with a pointer in the place of the largest value; `None` when none can be moved or is worth it."""
+    values = {name: changes.variables[name] for name in changes.replaceable}
+    largest = max(values, key=by_size(changes), default=None)
+    result = changes.result
+    if result is not None and pointer_in(result) is None and (largest is None or size(result) > size(values[largest])):
+        pointer = mover.move(result)
+        return None if pointer is None else replace(changes, result=pointer)
+    if largest is None:
+        return None
+    pointer = mover.move(values[largest])
+    if pointer is None:
+        return None
+    return with_variable(changes, largest, pointer)
+
+
 def without_largest(changes: Changes) -> Changes | None:
-    """The changes with the largest value replaced by a note; `None` when a note would save nothing."""
+    """The changes with the largest variable replaced by a note; `None` when a note would save nothing."""
     largest = max(changes.replaceable, key=by_size(changes), default=None)
     if largest is None:
         return None
     value = changes.variables[largest]
-    note = encode_variable(largest, {"error": f"result of {text_bytes(value)} bytes exceeds the task's size limit"}, 0)
+    note = encode_variable(largest, oversized_value(text_bytes(value)), 0)
     if size(note) >= size(value):
         return None
+    return replace(with_variable(changes, largest, note), oversized=(*changes.oversized, largest))
+
+
+def with_variable(changes: Changes, name: str, value: Attribute) -> Changes:
+    """The changes with something small in the place of a variable's value, which does not give way again."""
     return replace(
-        changes,
-        variables={**changes.variables, largest: note},
-        replaceable=changes.replaceable - {largest},
-        oversized=(*changes.oversized, largest),
+        changes, variables={**changes.variables, name: value}, replaceable=changes.replaceable.difference({name})
     )
 
 
@@ -140,14 +172,5 @@ def by_size(changes: Changes) -> Callable[[str], tuple[int, str]]:
 
 
 def weight(changes: Changes) -> int:
-    """What the variables to set take in the item, bytes."""
-    return sum(size(value) for value in changes.variables.values())
-
-
-def text_bytes(value: Attribute) -> int:
-    """The length of the JSON text behind an encoded value, bytes."""
-    match value:
-        case {"B": bytes() as compressed}:
-            return len(zlib.decompress(compressed))
-        case _:
-            return size(value)
+    """What the variables to set and the result take in the item, bytes."""
+    return sum(map(size, changes.variables.values())) + (size(changes.result) if changes.result is not None else 0)

@@ -1,13 +1,13 @@
 """The task store in DynamoDB: one item a task, one conditional write a change (contract section 7)."""
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
 from mcp_baton.exceptions import Conflict, StoreError, TaskFinished, TaskNotFound, TooLarge
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.tasks.attributes import Item, item_size
-from mcp_baton.tasks.changes import Changes, fitted, plan, without_largest
+from mcp_baton.tasks.attributes import Item, item_size, size
+from mcp_baton.tasks.changes import Changes, fitted, lighter, plan, without_largest
+from mcp_baton.tasks.cursors import from_cursor, to_cursor
 from mcp_baton.tasks.dynamodb_answers import DynamoDBAnswerStore
 from mcp_baton.tasks.expressions import Update, finish_update, record_update
 from mcp_baton.tasks.ids import is_task_id, new_task_id, new_token
@@ -19,11 +19,14 @@ from mcp_baton.tasks.items import (
     expired,
     key_of,
     new_item,
+    number,
     partition,
     sort_key,
     system_ms,
     to_record,
 )
+from mcp_baton.tasks.moving import Mover, fitted_new
+from mcp_baton.tasks.overflow import ObjectStore
 from mcp_baton.tasks.record import LIVE, NewTask, TaskPage, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import Batch, Recorded
 from mcp_baton.tasks.table import ConditionFailed, ItemTooLarge, TaskTable
@@ -32,6 +35,8 @@ from mcp_baton.telemetry import SILENT, STORE_CONFLICTS, Telemetry
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import QueryInputTypeDef
+
+RESULT_TOO_LARGE = "the result does not fit into the task's item"
 
 
 class DynamoDBTaskStore:
@@ -42,6 +47,7 @@ class DynamoDBTaskStore:
         connect: Makes the client; called at most once, at the first request, so that a cold start does not pay for
             what it does not use.
         limits: What owners may have and how large a task may grow.
+        objects: Where values go that do not fit into their task's item; `None` where there is no such place.
         now_ms: The clock, epoch milliseconds.
         new_id: Makes a task id for the time that it is given, epoch milliseconds.
         telemetry: Takes the requests' times, failures, and lost races.
@@ -53,6 +59,7 @@ class DynamoDBTaskStore:
         connect: "Callable[[], DynamoDBClient]",
         *,
         limits: Limits | None = None,
+        objects: ObjectStore | None = None,
         now_ms: Callable[[], int] = system_ms,
         new_id: Callable[[int], str] = new_task_id,
         telemetry: Telemetry = SILENT,
@@ -60,6 +67,7 @@ class DynamoDBTaskStore:
         self._table = TaskTable(table, connect, telemetry)
         self._telemetry = telemetry
         self._limits = limits or Limits()
+        self._objects = objects
         self._now_ms = now_ms
         self._new_id = new_id
         self._answers = DynamoDBAnswerStore(self._table, now_ms=now_ms)
@@ -75,25 +83,28 @@ class DynamoDBTaskStore:
         Two creations at the same moment may both pass that count: the limit is a brake, not a quota.
         """
         now_ms, token = self._now_ms(), new_token()
-        item = new_item(task, self._new_id(now_ms), now_ms, self._limits)
+        task_id = self._new_id(now_ms)
+        item = new_item(task, task_id, now_ms, self._limits)
         item["writes"] = {"M": {token: {"N": str(now_ms)}}}
+        self._check_count(task.owner, now_ms)
+        mover = Mover(self._objects, task.owner, task_id, number(item, "ttl_ms"))
+        item = fitted_new(item, self._limits.item_bytes, mover)
         if item_size(item) > self._limits.item_bytes:
             raise StoreError(f"the task is too large: {item_size(item)} bytes")
-        self._check_count(task.owner, now_ms)
         try:
             self._table.put(item, token)
         except ConditionFailed as error:
             raise StoreError("the new task's id is taken") from error
         except ItemTooLarge as error:
             raise StoreError(f"the task is too large: {item_size(item)} bytes") from error
-        return to_record(task.owner, item)
+        return self._task_in(task.owner, item)
 
     def get(self, owner: str, task_id: str) -> TaskRecord:
         """Read one task: one `GetItem`, strongly consistent."""
         item = self._table.get(self._key(owner, task_id))
         if item is None or expired(item, self._now_ms()):
             raise TaskNotFound
-        return to_record(owner, item)
+        return self._task_in(owner, item)
 
     def list(self, owner: str, cursor: str | None = None) -> TaskPage:
         """One page of the owner's tasks, newest first: one `Query`."""
@@ -113,37 +124,55 @@ class DynamoDBTaskStore:
         )
 
     def record(self, task: TaskRecord, batch: Batch) -> Recorded:
-        """Write a batch: one `UpdateItem`.
+        """Write a batch: one `UpdateItem`, after one object for each value that must move.
 
         The item's size is computed beforehand from what was read. Writers who came in between may have made it
         larger: then DynamoDB refuses, and the next largest value of this batch gives way.
         """
-        stored = stored_item(task)
-        limits = self._limits
-        changes: Changes | None = fitted(stored, plan(stored, batch, limits.compress_over_bytes), limits.item_bytes)
+        stored, limits = stored_item(task), self._limits
+        mover = Mover(self._objects, task.owner, task.task_id, task.ttl_ms)
+        planned = plan(stored, batch, limits.compress_over_bytes)
+        changes: Changes | None = fitted(stored, planned, limits.item_bytes, mover)
         while changes is not None:
             try:
                 item = self._record(task, stored, changes)
             except ItemTooLarge:
-                changes = without_largest(changes)
+                changes = lighter(changes, mover) or without_largest(changes)
             else:
-                return Recorded(to_record(task.owner, item), changes.oversized)
-        raise StoreError("the task's item is full: DynamoDB takes 409,600 bytes, and no value is left to replace")
+                return Recorded(self._task_in(task.owner, item), changes.oversized)
+        raise TooLarge("the task's item is full: DynamoDB takes 409,600 bytes, and no value is left to replace")
 
     def cancel(self, owner: str, task_id: str) -> TaskRecord:
         """Move a live task to `cancelled`: one `UpdateItem`."""
         return self._finish(owner, task_id, finish_update(self._now_ms(), new_token(), TaskStatus.CANCELLED))
 
     def complete(self, owner: str, task_id: str, result: JsonObject) -> TaskRecord:
-        """Move a live task to `completed`: one `UpdateItem`."""
+        """Move a live task to `completed`: one `UpdateItem`, after a `GetItem` and a put where the result must move."""
         encoded = encode_object("result", result, self._limits.compress_over_bytes)
-        return self._finish(owner, task_id, finish_update(self._now_ms(), new_token(), TaskStatus.COMPLETED, encoded))
+        update = finish_update(self._now_ms(), new_token(), TaskStatus.COMPLETED, encoded)
+        try:
+            if self._objects is None or size(encoded) <= self._limits.item_bytes:
+                return self._finish(owner, task_id, update)
+        except ItemTooLarge as error:
+            if self._objects is None:
+                raise TooLarge(RESULT_TOO_LARGE) from error
+        return self._complete_moved(owner, task_id, result)
+
+    def _complete_moved(self, owner: str, task_id: str, result: JsonObject) -> TaskRecord:
+        # The task is looked at first: nobody fills the bucket for tasks that are over, or another's.
+        task = self.get(owner, task_id)
+        if task.status.terminal:
+            raise TaskFinished(task)
+        try:
+            return self.record(task, Batch(result=result)).task
+        except TooLarge as error:
+            raise TooLarge(RESULT_TOO_LARGE) from error
 
     def _finish(self, owner: str, task_id: str, update: Update) -> TaskRecord:
-        try:
-            return to_record(owner, self._write(owner, task_id, update))
-        except ItemTooLarge as error:
-            raise TooLarge("the result does not fit into the task's item") from error
+        return self._task_in(owner, self._write(owner, task_id, update))
+
+    def _task_in(self, owner: str, item: Item) -> TaskRecord:
+        return to_record(owner, item, self._objects)
 
     def _record(self, task: TaskRecord, stored: Item, changes: Changes) -> Item:
         return self._write(task.owner, task.task_id, record_update(stored, changes, self._now_ms(), new_token()))
@@ -157,7 +186,7 @@ class DynamoDBTaskStore:
     def _refuse(self, owner: str, failure: ConditionFailed) -> NoReturn:
         if failure.item is None or expired(failure.item, self._now_ms()):
             raise TaskNotFound from failure
-        current = to_record(owner, failure.item)
+        current = self._task_in(owner, failure.item)
         if current.status.terminal:
             raise TaskFinished(current) from failure
         self._telemetry.add(STORE_CONFLICTS)
@@ -210,23 +239,3 @@ def stored_item(task: TaskRecord) -> Item:
     if not isinstance(task.source, dict) or "variables" not in task.source:
         raise ValueError("a task must be read before it can be written against")
     return task.source
-
-
-def to_cursor(task_id: str) -> str:
-    """The cursor of the page that follows this task."""
-    return urlsafe_b64encode(task_id.encode()).decode().rstrip("=")
-
-
-def from_cursor(cursor: str) -> str:
-    """The task that a cursor stands for. It names no owner: in another's hands it is a place in that owner's list.
-
-    Raises:
-        ValueError: it is not a cursor of this store.
-    """
-    try:
-        task_id = urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode("ascii")
-    except ValueError as error:
-        raise ValueError("not a cursor of this list") from error
-    if not is_task_id(task_id) or to_cursor(task_id) != cursor:
-        raise ValueError("not a cursor of this list")
-    return task_id

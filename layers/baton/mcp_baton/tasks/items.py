@@ -7,16 +7,9 @@ from typing import Any
 
 from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import JsonObject, dumps
-from mcp_baton.tasks.attributes import (
-    Attribute,
-    Item,
-    Variables,
-    decode,
-    encode_text,
-    encode_variable,
-    from_text,
-    to_text,
-)
+from mcp_baton.tasks.attributes import Attribute, Item, Variables, encode_text, encode_variable, from_text, to_text
+from mcp_baton.tasks.moving import Fetcher
+from mcp_baton.tasks.overflow import ObjectStore
 from mcp_baton.tasks.record import NewTask, TaskRecord, TaskStatus, timestamp
 
 OWNER_PREFIX = "OWNER#"
@@ -35,6 +28,9 @@ LISTED = (
     "status_message",
 )
 """The attributes that a listing reads: everything but the values."""
+
+KEPT = ("arguments", "result")
+"""The attributes besides the variables that can be large."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,34 +134,40 @@ def expired(item: Item, now_ms: int) -> bool:
     return number(item, "expires_at") <= now_ms // 1000
 
 
-def to_record(owner: str, item: Item) -> TaskRecord:
-    """The task in an item, or in the part of one that a listing reads.
+def to_record(owner: str, item: Item, objects: ObjectStore | None = None) -> TaskRecord:
+    """The task in an item, or in the part of one that a listing reads. Nothing is fetched until it is asked for.
+
+    Args:
+        owner: The task's owner.
+        item: The item.
+        objects: Where the values are that outgrew it.
 
     Raises:
         StoreError: the item is not one that this store writes.
     """
     try:
-        return _record(owner, item)
+        return _record(owner, item, objects)
     except (KeyError, TypeError, ValueError) as error:
         raise StoreError(f"the item {item.get('sk')} is damaged: {error}") from error
 
 
-def _record(owner: str, item: Item) -> TaskRecord:
+def _record(owner: str, item: Item, objects: ObjectStore | None) -> TaskRecord:
+    task_id = item["sk"]["S"].removeprefix(TASK_PREFIX)
+    fetcher = Fetcher(objects, owner, task_id)
     return TaskRecord(
         owner=owner,
-        task_id=item["sk"]["S"].removeprefix(TASK_PREFIX),
+        task_id=task_id,
         status=TaskStatus(item["status"]["S"]),
         created_at=item["created_at"]["S"],
         updated_at=item["updated_at"]["S"],
         ttl_ms=number(item, "ttl_ms"),
         poll_interval_ms=number(item, "poll_interval_ms"),
         version=number(item, "version"),
-        variables=Variables(members(item, "variables")),
+        variables=Variables(members(item, "variables"), fetcher.value),
         status_message=_text(item, "status_message"),
         workflow=_text(item, "workflow"),
         definition=_text(item, "definition"),
-        arguments=_object(item, "arguments"),
-        result=decode(item["result"]) if "result" in item else None,
+        kept=Variables({name: item[name] for name in KEPT if name in item}, fetcher.value),
         source=item,
     )
 
@@ -182,10 +184,3 @@ def members(item: Item, name: str) -> Mapping[str, Any]:
 
 def _text(item: Item, name: str) -> str | None:
     return from_text(item[name]["S"]) if name in item else None
-
-
-def _object(item: Item, name: str) -> JsonObject:
-    value = decode(item[name]) if name in item else {}
-    if not isinstance(value, Mapping):
-        raise TypeError(f"{name} is not an object")
-    return value

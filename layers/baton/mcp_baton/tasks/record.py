@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import NotRequired, TypedDict, cast
 
+from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import Json, JsonObject
 
 ENGINE_PREFIX = "_workflow."
@@ -16,7 +17,7 @@ RESULT_PREFIX = "_workflow.result."
 EXTRA_PREFIX = "_workflow.extra."
 SCHEMA_VERSION = 1
 
-_OVERSIZED = re.compile(r"result of \d+ bytes exceeds the task's size limit")
+_OVERSIZED = r"result of \d+ bytes exceeds the task's size limit"
 
 
 class TaskStatus(StrEnum):
@@ -98,8 +99,9 @@ class TaskRecord:
         ttl_ms: Lifetime from creation, milliseconds.
         poll_interval_ms: How often the client is asked to poll, milliseconds.
         version: Grows by one with each write.
-        variables: Task variables by name. May decode on access; a value is exactly what was stored.
-        result: The final result's object; `None` until there is one.
+        variables: Task variables by name. May decode or fetch on access, and then raise `ValueLost` or
+            `StoreUnavailable`; a value is exactly what was stored.
+        kept: What else may be large, in the same way: `arguments` and, once there is one, `result`.
         source: The store's own notes, needed to write against this record. Opaque to everyone else.
     """
 
@@ -115,9 +117,29 @@ class TaskRecord:
     status_message: str | None = None
     workflow: str | None = None
     definition: str | None = None
-    arguments: JsonObject = field(default_factory=dict)
-    result: Json = None
+    kept: JsonObject = field(default_factory=dict)
     source: object = field(default=None, repr=False, compare=False)
+
+    @property
+    def arguments(self) -> JsonObject:
+        """The prompt arguments of the first call.
+
+        Raises:
+            StoreError: they cannot be had.
+        """
+        arguments = self.kept.get("arguments", {})
+        if not isinstance(arguments, Mapping):
+            raise StoreError(f"the task {self.task_id} is damaged: its arguments are not an object")
+        return arguments
+
+    @property
+    def result(self) -> Json:
+        """The final result's object; `None` until there is one.
+
+        Raises:
+            StoreError: it cannot be had.
+        """
+        return self.kept.get("result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +165,7 @@ def is_oversized(value: Json) -> bool:
     if not isinstance(value, Mapping) or value.keys() != {"error"}:
         return False
     error = value["error"]
-    return isinstance(error, str) and _OVERSIZED.fullmatch(error) is not None
+    return isinstance(error, str) and re.fullmatch(_OVERSIZED, error) is not None
 
 
 def steps_of(task: TaskRecord) -> list[StepProgress]:

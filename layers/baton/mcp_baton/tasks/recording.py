@@ -1,6 +1,5 @@
 """Writing against a task that others write to at the same time: decide, try, and decide again on what won."""
 
-import random
 import time
 from collections.abc import Callable
 
@@ -44,6 +43,8 @@ def record_decided(
             if attempt == attempts:
                 raise
             task = conflict.current
-        sleep(random.uniform(0, longest))
+        from random import uniform
+
+        sleep(uniform(0, longest))
         longest = min(longest * 2, LONGEST_BACKOFF_S)
     raise ValueError("attempts must be at least 1")

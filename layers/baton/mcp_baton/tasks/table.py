@@ -1,6 +1,5 @@
 """The DynamoDB requests that a task store makes, with the failures it must tell apart (contract section 7)."""
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import Lock
@@ -10,7 +9,7 @@ from mcp_baton.exceptions import StoreUnavailable
 from mcp_baton.tasks.attributes import Item
 from mcp_baton.tasks.expressions import Update
 from mcp_baton.tasks.items import members
-from mcp_baton.telemetry import SILENT, STORE_ERRORS, STORE_LATENCY, Telemetry
+from mcp_baton.telemetry import SILENT, STORE_ERRORS, Telemetry, timed
 
 if TYPE_CHECKING:
     from botocore.exceptions import ClientError
@@ -129,7 +128,7 @@ class TaskTable:
 
         try:
             client = self._connected()
-            with self._timed(operation):
+            with timed(self._telemetry, "DynamoDB", operation, table_name=self.name):
                 yield client
         except ClientError as error:
             code, message = error.response["Error"]["Code"], error.response["Error"]["Message"]
@@ -140,15 +139,6 @@ class TaskTable:
         except BotoCoreError as error:
             self._telemetry.add(STORE_ERRORS)
             raise StoreUnavailable(f"DynamoDB did not answer: {type(error).__name__}: {error}") from error
-
-    @contextmanager
-    def _timed(self, operation: str) -> Iterator[None]:
-        began = time.perf_counter()
-        try:
-            with self._telemetry.span("DynamoDB", operation=operation, table_name=self.name):
-                yield
-        finally:
-            self._telemetry.add(STORE_LATENCY, 1000 * (time.perf_counter() - began), of=operation)
 
     def _connected(self) -> "DynamoDBClient":
         if self._client is None:

@@ -53,7 +53,8 @@ class TaskVariables(MutableMapping[str, Json]):
 
     def __delitem__(self, name: str) -> None:
         self._check_change(name)
-        self[name]
+        if name not in self:
+            raise KeyError(name)
         self._changed.pop(name, None)
         if name in self._stored:
             self._removed.add(name)
@@ -61,6 +62,10 @@ class TaskVariables(MutableMapping[str, Json]):
     def close(self) -> None:
         """Let nothing change any more: the tool was abandoned, and what it set so far is being written."""
         self._closed = True
+
+    def __contains__(self, name: object) -> bool:
+        # Without reading the value, which may have to be fetched.
+        return name in self._changed or (name in self._stored and name not in self._removed)
 
     def __iter__(self) -> Iterator[str]:
         yield from (name for name in self._stored if name not in self._changed and name not in self._removed)

@@ -1,6 +1,5 @@
 """The id by which a request is found again: in Baton's log lines, in API Gateway's access log and by the client."""
 
-import uuid
 from collections.abc import Mapping
 
 
@@ -15,4 +14,9 @@ def correlation_id(request_context: object, context: object) -> str:
     """
     given = request_context.get("requestId") if isinstance(request_context, Mapping) else None
     candidates = (given, getattr(context, "aws_request_id", None))
-    return next((found for found in candidates if isinstance(found, str) and found), None) or str(uuid.uuid4())
+    known = next((found for found in candidates if isinstance(found, str) and found), None)
+    if known is not None:
+        return known
+    from uuid import uuid4
+
+    return str(uuid4())

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -89,6 +88,8 @@ class Step:
     @property
     def fingerprint(self) -> str:
         """Eight hex digits that change with what the step does; its texts for readers do not count."""
+        from hashlib import sha256
+
         parts = [
             self.name,
             self.tool,

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
-from mcp_baton.exceptions import StoreError, TaskFinished
+from mcp_baton.exceptions import StoreError, TaskFinished, ValueLost
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import (
     PROGRESS,
@@ -105,6 +105,9 @@ class Engine:
         """Go on from a task's stored state: settled steps are not run again, their results bind.
 
         The caller has made sure that the task is live and was started with this definition.
+
+        Raises:
+            StoreUnavailable: a result that outgrew the item cannot be read now. Nothing was run.
         """
         statuses = {step["name"]: StepStatus(step["status"]) for step in steps_of(task)}
         run = _Run(workflow, invocation, task, TaskVariables(task.variables), statuses)
@@ -135,9 +138,14 @@ class Engine:
             return None
 
     def _replay(self, run: _Run, step: Step) -> None:
-        value = run.variables.get(f"{RESULT_PREFIX}{step.name}")
-        if not is_oversized(value):
-            run.outputs[step.name] = value
+        value: Json
+        try:
+            value = run.variables.get(f"{RESULT_PREFIX}{step.name}")
+        except ValueLost as lost:
+            value = {"error": str(lost)}
+        else:
+            if not is_oversized(value):
+                run.outputs[step.name] = value
         arguments = preview_arguments(step, run.workflow, run.known, self._host) if step.tool else None
         run.traces.append(StepTrace(step, arguments, (), Succeeded(value), replayed=True))
 

@@ -1,10 +1,12 @@
-"""Resolving data sources against what is known so far. Pure."""
+"""Resolving data sources against what is known so far. Pure, except that a task variable may have to be fetched."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from mcp_baton.exceptions import StoreUnavailable, ValueLost
 from mcp_baton.protocol.json import Json
-from mcp_baton.tasks.record import StepStatus
+from mcp_baton.tasks.record import StepStatus, is_oversized
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.pause import PauseReason, UnresolvableParams, UnresolvedDependency
 from mcp_baton.workflow.sources import (
@@ -21,6 +23,8 @@ from mcp_baton.workflow.sources import (
     lookup,
     placeholders,
 )
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,7 @@ class NoField:
 
 @dataclass(frozen=True, slots=True)
 class NoVariable:
-    """No such task variable, or no such field in it."""
+    """No such task variable, or no such field in it; or its value was not kept, or cannot be read."""
 
     name: str
 
@@ -89,7 +93,14 @@ def resolve(source: Source, workflow: Workflow, known: Known) -> Resolution:
 
 
 def _resolve_variable(source: TaskVariable, known: Known) -> Resolution:
-    found = lookup(known.variables[source.name], source.path) if source.name in known.variables else None
+    if source.name not in known.variables:
+        return NoVariable(source.name)
+    try:
+        value = known.variables[source.name]
+    except (StoreUnavailable, ValueLost):
+        logger.exception("the task variable %r cannot be read", source.name)
+        return NoVariable(source.name)
+    found = None if is_oversized(value) else lookup(value, source.path)
     return Found(copy_json(found.value)) if found else NoVariable(source.name)
 
 

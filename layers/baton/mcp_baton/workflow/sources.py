@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from urllib.parse import quote
 
 from mcp_baton.protocol.json import Json, dumps
 
@@ -118,6 +117,8 @@ def _in_uri(match: re.Match[str], values: Mapping[str, str], notes: Mapping[str,
         return notes[name]
     if name not in values:
         return match[0]
+    from urllib.parse import quote
+
     return values[name] if match.start() == 0 else quote(values[name], safe="", errors="replace")
 
 

@@ -4,6 +4,7 @@
 errors, the polling for invocations.
 """
 
+import gc
 import logging
 import signal
 from functools import partial
@@ -42,6 +43,7 @@ class StreamingRuntimeClient(LambdaRuntimeClient):
         self._connection = RuntimeConnection(address)
         self._invocation: Any = None
         self._stream: ResponseStream | None = None
+        self._is_ready = False
         self._left: list[Work] = []
 
     @property
@@ -54,6 +56,9 @@ class StreamingRuntimeClient(LambdaRuntimeClient):
 
         What the last one left for later is done first: Lambda lets a function run on until it asks for the next one.
         """
+        if not self._is_ready:
+            self._is_ready = True
+            _collect_from_now_on()
         self._do_what_is_left()
         self._poll_interruptibly_if_handled()
         invocation = super().wait_next_invocation()
@@ -129,6 +134,12 @@ class StreamingRuntimeClient(LambdaRuntimeClient):
 
             self.ThreadPoolExecutor = ThreadPoolExecutor
             self.use_thread_for_polling_next = True
+
+
+def _collect_from_now_on() -> None:
+    """Garbage is collected, but not looked for among what is there at the end of initialisation."""
+    gc.freeze()
+    gc.enable()
 
 
 class _Marshaller(LambdaMarshaller):

@@ -1,0 +1,169 @@
+"""Plain types: those that are described, checked and dumped by hand, just as pydantic would, without importing it.
+
+Importing pydantic is most of what a first request costs, so the types that most tools are made of are known here. What
+is not exactly of its type is never refused: it is left to pydantic, which may convert it, or has the words for what is
+wrong with it.
+"""
+
+from typing import Any, NoReturn, Protocol
+
+from mcp_baton.protocol.json import Json
+from mcp_baton.workflow.sources import copy_json
+
+_EXACT_INTEGERS = 2**53
+"""Up to here every integer is a float too."""
+
+
+class NotPlain(Exception):
+    """A type, or a value, that is left to pydantic."""
+
+
+class Definitions:
+    """The schemas of dataclasses, which a schema refers to by name.
+
+    Args:
+        closed: Whether unknown members are refused, as they are in arguments.
+    """
+
+    def __init__(self, *, closed: bool = False) -> None:
+        self.closed = closed
+        self.schemas: dict[str, dict[str, Any]] = {}
+        self._defined: dict[str, type] = {}
+
+    def define(self, defined: type, schema: dict[str, Any]) -> dict[str, Any]:
+        """A reference to this type's schema.
+
+        Raises:
+            NotPlain: another type has the same name, which pydantic tells apart by longer ones.
+        """
+        name = defined.__name__
+        if self._defined.setdefault(name, defined) is not defined:
+            raise NotPlain
+        self.schemas[name] = schema
+        return {"$ref": f"#/$defs/{name}"}
+
+    def at_the_root_of(self, schema: dict[str, Any]) -> dict[str, Any]:
+        """A schema with its definitions, where it has any."""
+        return {"$defs": dict(sorted(self.schemas.items())), **schema} if self.schemas else schema
+
+
+class PlainType(Protocol):
+    """A plain type. Each method raises `NotPlain` for what pydantic must see."""
+
+    def schema(self, definitions: Definitions) -> dict[str, Any]:
+        """Its JSON Schema, members in pydantic's order."""
+
+    def bind(self, value: Json) -> Any:
+        """An argument as the function gets it. Shares no container with it."""
+
+    def dump(self, value: object) -> Any:
+        """What a function returned, down to what `to_json` takes."""
+
+
+class Scalar:
+    """`str`, `int`, `float` or `bool`."""
+
+    def __init__(self, kind: type, name: str) -> None:
+        self._kind = kind
+        self._name = name
+
+    def schema(self, _definitions: Definitions) -> dict[str, Any]:
+        return {"type": self._name}
+
+    def bind(self, value: Json) -> Any:
+        if self._kind is float and type(value) is int and abs(value) <= _EXACT_INTEGERS:
+            return float(value)
+        return self.dump(value)
+
+    def dump(self, value: object) -> Any:
+        return value if type(value) is self._kind else _leave()
+
+
+class Anything:
+    """`Any`, `dict` or `list`: any JSON, or any of that kind."""
+
+    def __init__(self, schema: dict[str, Any], kind: type = object) -> None:
+        self._schema = schema
+        self._kind = kind
+
+    def schema(self, _definitions: Definitions) -> dict[str, Any]:
+        return dict(self._schema)
+
+    def bind(self, value: Json) -> Any:
+        return copy_json(value) if self._kind in (object, type(value)) else _leave()
+
+    def dump(self, value: object) -> Any:
+        return value if self._kind in (object, type(value)) else _leave()
+
+
+class Choice:
+    """One of the strings of a `Literal`."""
+
+    def __init__(self, choices: tuple[str, ...]) -> None:
+        self._choices = choices
+
+    def schema(self, _definitions: Definitions) -> dict[str, Any]:
+        named = {"const": self._choices[0]} if len(self._choices) == 1 else {"enum": list(self._choices)}
+        return {**named, "type": "string"}
+
+    def bind(self, value: Json) -> Any:
+        return self.dump(value)
+
+    def dump(self, value: object) -> Any:
+        return value if type(value) is str and value in self._choices else _leave()
+
+
+class Nullable:
+    """A type, or `None`."""
+
+    def __init__(self, inner: PlainType) -> None:
+        self._inner = inner
+
+    def schema(self, definitions: Definitions) -> dict[str, Any]:
+        return {"anyOf": [self._inner.schema(definitions), {"type": "null"}]}
+
+    def bind(self, value: Json) -> Any:
+        return None if value is None else self._inner.bind(value)
+
+    def dump(self, value: object) -> Any:
+        return None if value is None else self._inner.dump(value)
+
+
+class ListOf:
+    """A list of one type."""
+
+    def __init__(self, item: PlainType) -> None:
+        self._item = item
+
+    def schema(self, definitions: Definitions) -> dict[str, Any]:
+        return {"items": self._item.schema(definitions), "type": "array"}
+
+    def bind(self, value: Json) -> Any:
+        return [self._item.bind(item) for item in value] if type(value) is list else _leave()
+
+    def dump(self, value: object) -> Any:
+        return [self._item.dump(item) for item in value] if type(value) is list else _leave()
+
+
+class MapOf:
+    """A map from strings to one type."""
+
+    def __init__(self, item: PlainType) -> None:
+        self._item = item
+
+    def schema(self, definitions: Definitions) -> dict[str, Any]:
+        return {"additionalProperties": self._item.schema(definitions) or True, "type": "object"}
+
+    def bind(self, value: Json) -> Any:
+        return {key: self._item.bind(item) for key, item in _items(value)}
+
+    def dump(self, value: object) -> Any:
+        return {key: self._item.dump(item) for key, item in _items(value)}
+
+
+def _items(value: object) -> Any:
+    return value.items() if type(value) is dict and all(type(key) is str for key in value) else _leave()
+
+
+def _leave() -> NoReturn:
+    raise NotPlain

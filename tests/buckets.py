@@ -1,0 +1,142 @@
+"""S3 for the tests: moto's inside this process or any endpoint's, and what goes wrong between it and its clients."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import botocore.session
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from botocore.compat import HTTPHeaders
+from botocore.config import Config
+from botocore.exceptions import ConnectionClosedError
+from moto.core.botocore_stubber import BotocoreStubber, MockRawResponse
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+REGION = "us-east-1"
+BUCKETS = count(1)
+DISPATCH = Lock()
+HELD_UP = "x-held-up"
+
+DENIED = (403, "AccessDenied")
+SLOW_DOWN = (503, "SlowDown")
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A bucket, past the code under test."""
+
+    client: "S3Client"
+    name: str
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys of all objects in it."""
+        return [entry["Key"] for entry in self.client.list_objects_v2(Bucket=self.name).get("Contents", [])]
+
+    def content(self, key: str) -> bytes:
+        """What an object holds."""
+        return self.client.get_object(Bucket=self.name, Key=key)["Body"].read()
+
+    def replace(self, key: str, data: bytes) -> None:
+        """Give an object another content."""
+        self.client.put_object(Bucket=self.name, Key=key, Body=data)
+
+    def expire(self, key: str) -> None:
+        """Take an object away, as a lifecycle rule does."""
+        self.client.delete_object(Bucket=self.name, Key=key)
+
+    @contextmanager
+    def refusing(self, operation: str, refusal: tuple[int, str]) -> Iterator[None]:
+        """Let S3 refuse an operation, such as `PutObject`, with a status and an error code."""
+        status, code = refusal
+        body = f"<Error><Code>{code}</Code><Message>so it is</Message></Error>"
+
+        def refuse(request: AWSPreparedRequest) -> AWSResponse:
+            return AWSResponse(request.url, status, HTTPHeaders(), MockRawResponse(body))
+
+        with self._in_the_way(operation, refuse):
+            yield
+
+    @contextmanager
+    def silent(self, operation: str) -> Iterator[None]:
+        """Let nobody answer an operation."""
+
+        def drop(request: AWSPreparedRequest) -> AWSResponse:
+            raise ConnectionClosedError(endpoint_url=request.url)
+
+        with self._in_the_way(operation, drop):
+            yield
+
+    @contextmanager
+    def breaking_off(self, operation: str) -> Iterator[None]:
+        """Let the answer to an operation end before its end."""
+        headers = HTTPHeaders()
+        headers["Content-Length"] = "1000"
+
+        def cut(request: AWSPreparedRequest) -> AWSResponse:
+            return AWSResponse(request.url, 200, headers, MockRawResponse(b"so far"))
+
+        with self._in_the_way(operation, cut):
+            yield
+
+    @contextmanager
+    def _in_the_way(self, operation: str, answer: Callable[[AWSPreparedRequest], AWSResponse]) -> Iterator[None]:
+        def stand(request: AWSPreparedRequest, event_name: str, **_: object) -> AWSResponse | None:
+            if not event_name.endswith(operation):
+                return None
+            request.headers[HELD_UP] = "yes"
+            return answer(request)
+
+        # botocore shows a request to every handler and takes the first answer. moto's, the last, looks at the header.
+        handler: Any = stand
+        self.client.meta.events.register("before-send.s3", handler)
+        try:
+            yield
+        finally:
+            self.client.meta.events.unregister("before-send.s3", handler)
+
+
+def new_bucket(client: "S3Client") -> Bucket:
+    """A new bucket, empty."""
+    name = f"overflow-{next(BUCKETS)}"
+    client.create_bucket(Bucket=name)
+    return Bucket(client, name)
+
+
+def embedded_s3() -> "S3Client":
+    """A client whose requests are answered by moto in this process; every other client is left alone."""
+    stub = BotocoreStubber()
+
+    def answer(request: AWSPreparedRequest, **_: object) -> AWSResponse | None:
+        if HELD_UP in request.headers:
+            return None
+        with DISPATCH:
+            answered = stub.process_request(request)
+        assert answered is not None
+        status, body = answered[0], answered[2]
+        headers: Any = answered[1]
+        return AWSResponse(request.url, status, headers, MockRawResponse(body))
+
+    client = _client(None)
+    moto: Any = answer
+    client.meta.events.register_last("before-send.s3", moto)
+    return client
+
+
+def http_s3(url: str) -> "S3Client":
+    """A client of an S3 at a URL."""
+    return _client(url)
+
+
+def _client(url: str | None) -> "S3Client":
+    session = botocore.session.Session()
+    session.set_credentials("local", "local")
+    # One attempt: what a retry does with these faults is botocore's, and it waits before it.
+    config = Config(retries={"total_max_attempts": 1}, s3={"addressing_style": "path"})
+    return boto3.Session(botocore_session=session).client("s3", endpoint_url=url, region_name=REGION, config=config)

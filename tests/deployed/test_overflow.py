@@ -1,0 +1,31 @@
+"""A result that no item holds, in the stack's bucket: written and read by the function's own role."""
+
+from typing import Any
+
+import anyio
+
+from tests.deployed.conversation import talking
+from tests.deployed.deployment import Stack
+
+
+def test_a_result_that_no_item_holds_is_in_the_bucket_and_comes_back_whole(probe: Stack) -> None:
+    async def drawn() -> tuple[Any, Any]:
+        async with talking(probe.endpoint, probe.caller(x_api_key=probe.api_key)) as talk:
+            _, meta = await talk.prompt("drawing")
+            return meta, await talk.task("get", meta["task_id"])
+
+    meta, task = anyio.run(drawn)
+    assert (meta["task_status"], task["status"]) == ("completed", "completed")
+    assert "oversized" not in meta
+    assert len(task["_meta"]["_workflow.result.draw"]) == 900_000
+    [bucket] = probe.resources("AWS::S3::Bucket").values()
+    listed = probe.twin.client("s3").list_objects_v2(Bucket=bucket)["Contents"]
+    assert [found["Key"].split("/")[2] for found in listed] == [meta["task_id"]]
+
+
+def test_the_bucket_is_private_and_encrypted(probe: Stack) -> None:
+    [bucket] = probe.resources("AWS::S3::Bucket").values()
+    s3 = probe.twin.client("s3")
+    [encryption] = s3.get_bucket_encryption(Bucket=bucket)["ServerSideEncryptionConfiguration"]["Rules"]
+    assert encryption["ApplyServerSideEncryptionByDefault"]["SSEAlgorithm"] == "AES256"
+    assert set(s3.get_public_access_block(Bucket=bucket)["PublicAccessBlockConfiguration"].values()) == {True}

@@ -1,0 +1,52 @@
+"""A question to the client, asked by one container and answered to another: what the deployed state key is for."""
+
+from typing import Any
+
+import anyio
+from mcp_types import CallToolResult, ElicitResult, InputRequiredResult
+
+from tests.deployed.containers import containers_of
+from tests.deployed.conversation import talking
+from tests.deployed.deployment import Stack
+
+
+def test_another_container_takes_the_answer_to_a_containers_question(probe: Stack) -> None:
+    async def ask_and_answer() -> tuple[str, Any]:
+        async with talking(probe.endpoint, probe.caller(x_api_key=probe.api_key), "2026") as talk:
+            session = talk.client.session
+            asked = await session.call_tool("greet", {}, allow_input_required=True)
+            assert isinstance(asked, InputRequiredResult)
+            assert asked.input_requests is not None
+            question: Any = asked.input_requests["name"]
+            for container in containers_of(probe):
+                container.kill()
+            answers = {"name": ElicitResult(action="accept", content={"name": "Kim"})}
+            answered = await session.call_tool(
+                "greet", {}, input_responses=answers, request_state=asked.request_state, allow_input_required=True
+            )
+            assert isinstance(answered, CallToolResult), answered
+            return question.params.message, answered.structured_content
+
+    message, answer = anyio.run(ask_and_answer)
+    assert answer["name"] == "Kim"
+    assert message.startswith("Who calls ")
+    assert answer["container"] not in message
+
+
+def test_the_client_answers_of_itself(probe: Stack) -> None:
+    async def greeted() -> Any:
+        async with talking(probe.endpoint, probe.caller(x_api_key=probe.api_key), "2026", answer="Ada") as talk:
+            return await talk.call("greet", {})
+
+    value, _ = anyio.run(greeted)
+    assert value["name"] == "Ada"
+
+
+def test_what_signs_the_state_is_the_stacks_secret_and_every_container_has_it(probe: Stack) -> None:
+    [secret] = probe.resources("AWS::SecretsManager::Secret").values()
+    key = probe.twin.client("secretsmanager").get_secret_value(SecretId=secret)["SecretString"]
+    assert len(key) == 64
+    aws_lambda = probe.twin.client("lambda")
+    name = probe.outputs["FunctionName"]
+    deployed = aws_lambda.get_function_configuration(FunctionName=name, Qualifier="live")["Environment"]["Variables"]
+    assert deployed["BATON_STATE_KEY"] == key

@@ -1,0 +1,366 @@
+"""Large values over the wire: kept in a bucket, whole, at the price of one request each (contract section 7)."""
+
+import json
+import logging
+import random
+
+import pytest
+
+from mcp_baton import Argument, Context, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
+from mcp_baton.workflow.sources import task_variable
+from tests.buckets import SLOW_DOWN, Bucket
+from tests.e2e.conftest import MakeClient, Requests
+from tests.e2e.support import Client, Era, JsonDict, Table, related
+
+LETTERS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_"
+
+
+def noise(size: int, seed: int = 0) -> str:
+    """Text that compresses to three quarters at best."""
+    return "".join(random.Random(seed).choices(LETTERS, k=size))
+
+
+BIG = noise(600_000)
+LOST = {"error": f"result of {len(BIG) + 2} bytes is lost: its object is missing"}
+UNREADABLE = {"error": "this value cannot be read now; ask again"}
+
+
+def large_server() -> Server:
+    """A workflow that makes a large value, stops until it is continued, and then measures the value."""
+    server = Server("s")
+
+    @server.tool
+    def make(seed: int = 0) -> str:
+        return noise(600_000, seed)
+
+    @server.tool
+    def approve(by: str | None = None) -> str:
+        if by is None:
+            raise ToolError("not yet")
+        return f"approved by {by}"
+
+    @server.tool
+    def measure(text: str) -> int:
+        return len(text)
+
+    @server.tool
+    def keep(ctx: Context) -> str:
+        assert ctx.task is not None
+        ctx.task["big"] = BIG
+        return "kept"
+
+    @server.tool
+    def read(ctx: Context) -> int:
+        assert ctx.task is not None
+        assert "big" in ctx.task
+        return sum(len(str(ctx.task["big"])) for _ in range(2)) // 2
+
+    @server.tool
+    def forget(ctx: Context) -> str:
+        assert ctx.task is not None
+        del ctx.task["big"]
+        return "forgotten"
+
+    def add(name: str, *steps: Step, arguments: tuple[Argument, ...] = ()) -> None:
+        server.add_workflow(Workflow(name=name, description="measure", steps=steps, arguments=arguments))
+
+    stop = Step("stop", tool="approve")
+    add("flow", Step("make", tool="make"), stop, Step("use", tool="measure", arguments={"text": step_output("make")}))
+    use = Step("use", tool="measure", arguments={"text": task_variable("big")})
+    add("variable", Step("keep", tool="keep", checkpoint=True), use)
+    add("paused_variable", Step("keep", tool="keep", checkpoint=True), stop, use)
+    given = Step("use", tool="measure", arguments={"text": prompt_arg("text")})
+    add("argument", stop, given, arguments=(Argument("text", required=True),))
+    two = [Step(f"make{seed}", tool="make", arguments={"seed": constant(seed)}) for seed in range(2)]
+    add("two", *two, stop)
+    return server
+
+
+@pytest.fixture
+def client(make_client: MakeClient, bucket: Bucket, era: Era) -> Client:
+    return make_client(large_server(), bucket=bucket, era=era)
+
+
+def paused(client: Client, requests: Requests | None = None) -> str:
+    """A task that waits behind its large value."""
+    task = client.get_prompt("flow").task_id
+    if requests:
+        requests.take()
+    return task
+
+
+def approve(client: Client, task: str) -> None:
+    """Complete the step that a task waits for, by a continuation."""
+    assert client.call_tool("approve", {"by": "kim"}, task=task).meta["recorded"] is True
+
+
+def test_a_large_result_is_kept_and_a_resume_goes_on_with_it(
+    client: Client, requests: Requests, bucket: Bucket
+) -> None:
+    run = client.get_prompt("flow")
+    assert requests.take() == ["PutItem", "PutObject", "UpdateItem"]
+    assert run.statuses == ["completed", "failed", "pending"]
+    task = run.task_id
+    approve(client, task)
+    assert requests.take() == ["GetItem", "UpdateItem"]
+    resumed = client.get_prompt("flow", task=task)
+    assert requests.take() == ["GetItem", "GetObject", "UpdateItem"]
+    assert resumed.statuses == ["completed"] * 3
+    assert resumed.conversation[-1] == ("user", "Result from measure: 600000")
+    assert resumed.meta["task_status"] == "completed"
+    variables = client.variables(task)
+    assert (variables["_workflow.result.make"], variables["_workflow.result.use"]) == (BIG, 600_000)
+    assert requests.take() == ["GetItem", "GetObject"]
+    assert len(bucket.keys) == 1
+
+
+def test_what_a_client_sees_is_the_same_as_for_a_value_that_fits(client: Client, era: Era) -> None:
+    run = client.get_prompt("flow")
+    handoff = 'Call measure with {"text": "' + BIG + '"}'
+    assert handoff in run.handoff
+    assert run.meta == {
+        "task_id": run.task_id,
+        "task_status": "working",
+        "steps": [
+            {"name": "make", "status": "completed"},
+            {"name": "stop", "status": "failed"},
+            {"name": "use", "status": "pending"},
+        ],
+        "pause_reason": {
+            "type": "toolError",
+            "failedStep": "stop",
+            "error": "not yet",
+            "retryable": False,
+            "suggestedTool": "approve",
+        },
+        **related(era, run.task_id),
+    }
+    assert set(client.variables(run.task_id)) == {
+        "_workflow.progress",
+        "_workflow.pause_reason",
+        "_workflow.result.make",
+        "_workflow.result.stop",
+    }
+
+
+def test_a_continuation_with_a_large_result_is_one_object_more(client: Client, requests: Requests) -> None:
+    task = paused(client, requests)
+    answer = client.call_tool("make", {"seed": 1}, task=task)
+    assert requests.take() == ["GetItem", "PutObject", "UpdateItem"]
+    assert answer.result["content"] == [{"type": "text", "text": noise(600_000, 1)}]
+    assert answer.meta["recorded"] is True
+    assert "oversized" not in answer.meta
+    assert client.variables(task)["_workflow.result.make"] == noise(600_000, 1)
+
+
+def test_nothing_is_fetched_that_nobody_asks_for(client: Client, requests: Requests, era: Era) -> None:
+    task = paused(client, requests)
+    approve(client, task)
+    client.get_prompt("argument", {"text": "x"}, task=task)
+    if era == "2025":
+        client.request("tasks/list")
+        client.task("result", task)
+    else:
+        client.task("update", task, inputResponses={})
+    client.task("cancel", task)
+    assert "GetObject" not in requests.take()
+
+
+def test_a_tool_reads_a_large_variable_once_and_removes_it_unread(client: Client, requests: Requests) -> None:
+    task = paused(client)
+    client.call_tool("keep", task=task)
+    requests.take()
+    assert client.call_tool("read", task=task).result["content"] == [{"type": "text", "text": "600000"}]
+    assert requests.take() == ["GetItem", "GetObject", "UpdateItem"]
+    assert client.call_tool("forget", task=task).meta["recorded"] is True
+    assert requests.take() == ["GetItem", "UpdateItem"]
+    assert "big" not in client.variables(task)
+
+
+def test_a_step_takes_a_large_variable_as_its_argument(client: Client, requests: Requests) -> None:
+    answer = client.get_prompt("variable")
+    assert requests.take() == ["PutItem", "PutObject", "UpdateItem", "GetObject", "UpdateItem"]
+    assert answer.conversation[-1] == ("user", "Result from measure: 600000")
+
+
+def test_large_arguments_are_kept_for_the_resume(client: Client, requests: Requests, table: Table) -> None:
+    task = client.get_prompt("argument", {"text": BIG}).task_id
+    assert requests.take() == ["PutObject", "PutItem", "UpdateItem"]
+    approve(client, task)
+    requests.take()
+    assert client.get_prompt("argument", task=task).conversation[-1] == ("user", "Result from measure: 600000")
+    assert requests.take() == ["GetItem", "GetObject", "UpdateItem"]
+
+
+def test_a_task_is_completed_with_a_large_result(client: Client, requests: Requests) -> None:
+    task, final = paused(client, requests), {"text": noise(700_000, 5)}
+    assert client.task("cancel", task, result=final).status == 200
+    assert requests.take() == ["GetItem", "PutObject", "UpdateItem"]
+    assert final_result(client, task) == final
+
+
+def final_result(client: Client, task: str) -> JsonDict:
+    """The task's result, in the words of the client's era."""
+    answer = client.task("result" if client.era == "2025" else "get", task)
+    result: JsonDict = answer.result["result"]
+    return result
+
+
+def test_a_client_cannot_fill_the_bucket_for_tasks_that_are_not_its_own(
+    client: Client, bucket: Bucket, requests: Requests
+) -> None:
+    task, before = paused(client), len(bucket.keys)
+    requests.take()
+    answer = client.as_owner("bob").task("cancel", task, result={"text": BIG})
+    assert answer.error["code"] == -32602
+    assert requests.take() == ["GetItem"]
+    assert len(bucket.keys) == before
+
+
+def test_an_s3_that_is_down_costs_the_large_value_alone(
+    client: Client, bucket: Bucket, caplog: pytest.LogCaptureFixture
+) -> None:
+    with bucket.silent("PutObject"):
+        run = client.get_prompt("flow")
+    assert run.meta["oversized"] == ["make"]
+    assert run.statuses == ["completed", "failed", "pending"]
+    assert BIG in run.handoff
+    variables = client.variables(run.task_id)
+    assert variables["_workflow.result.make"] == {
+        "error": f"result of {len(BIG) + 2} bytes exceeds the task's size limit"
+    }
+    assert variables["_workflow.pause_reason"] == run.meta["pause_reason"]
+    assert [record for record in caplog.records if record.levelno == logging.ERROR and record.exc_info]
+
+
+def test_a_resume_that_cannot_read_what_it_needs_runs_nothing_and_can_be_repeated(
+    client: Client, bucket: Bucket, requests: Requests, table: Table
+) -> None:
+    task = paused(client)
+    approve(client, task)
+    before = table.item(task)
+    requests.take()
+    with bucket.refusing("GetObject", SLOW_DOWN):
+        answer = client.get_prompt("flow", task=task)
+    assert answer.error["code"] == -32603
+    assert "nothing was run" in answer.error["message"]
+    assert "SlowDown" not in json.dumps(answer.messages)
+    assert requests.take() == ["GetItem", "GetObject"]
+    assert table.item(task) == before
+    assert client.get_prompt("flow", task=task).statuses == ["completed"] * 3
+
+
+def test_a_resume_without_a_lost_value_pauses_where_it_is_needed(client: Client, bucket: Bucket, table: Table) -> None:
+    task = paused(client)
+    approve(client, task)
+    [key] = bucket.keys
+    bucket.expire(key)
+    resumed = client.get_prompt("flow", task=task)
+    assert resumed.meta["pause_reason"] == {
+        "type": "unresolvedDependency",
+        "blockedStep": "use",
+        "missingOutput": "make",
+        "producingStep": "make",
+        "suggestedTool": "measure",
+    }
+    assert client.call_tool("make", task=task).meta["recorded"] is True
+    assert client.get_prompt("flow", task=task).statuses == ["completed"] * 3
+
+
+def test_tasks_get_shows_the_rest_beside_a_value_that_is_lost(client: Client, bucket: Bucket) -> None:
+    task = client.get_prompt("two").task_id
+    whole = client.task("get", task)
+    bucket.expire(bucket.keys[0])
+    answer = client.task("get", task)
+    assert answer.result["status"] == "working"
+    differing = {name: value for name, value in answer.meta.items() if whole.meta[name] != value}
+    assert list(differing.values()) == [LOST]
+    assert len(answer.meta) == len(whole.meta) == 5
+
+
+def test_tasks_get_shows_the_rest_beside_values_that_cannot_be_read_now(
+    client: Client, bucket: Bucket, requests: Requests, caplog: pytest.LogCaptureFixture
+) -> None:
+    task = client.get_prompt("two").task_id
+    requests.take()
+    with bucket.silent("GetObject"):
+        answer = client.task("get", task)
+    assert requests.take() == ["GetItem", "GetObject"]
+    assert answer.result["status"] == "working"
+    assert [answer.meta[f"_workflow.result.make{seed}"] for seed in range(2)] == [UNREADABLE] * 2
+    assert answer.meta["_workflow.pause_reason"]["failedStep"] == "stop"
+    assert "_workflow.result.make0" in caplog.text
+    assert client.variables(task)["_workflow.result.make0"] == BIG
+
+
+def test_a_final_result_that_is_lost_does_not_hide_that_the_task_is_over(client: Client, bucket: Bucket) -> None:
+    task = client.get_prompt("argument", {"text": "short"}).task_id
+    client.task("cancel", task, result={"text": BIG})
+    [key] = bucket.keys
+    bucket.expire(key)
+    assert client.task("get", task).result["status"] == "completed"
+    assert final_result(client, task)["error"].endswith("bytes is lost: its object is missing")
+
+
+def test_a_final_result_that_cannot_be_read_now_is_asked_for_again(client: Client, bucket: Bucket) -> None:
+    task = client.get_prompt("argument", {"text": "short"}).task_id
+    client.task("cancel", task, result={"text": BIG})
+    with bucket.refusing("GetObject", SLOW_DOWN):
+        answer = client.task("result" if client.era == "2025" else "get", task)
+    assert answer.error["code"] == -32603
+    assert "same request again" in answer.error["message"]
+    assert final_result(client, task) == {"text": BIG}
+
+
+def test_a_resume_whose_arguments_are_lost_says_so_and_runs_nothing(
+    client: Client, bucket: Bucket, table: Table
+) -> None:
+    task = client.get_prompt("argument", {"text": BIG}).task_id
+    before = table.item(task)
+    [key] = bucket.keys
+    bucket.expire(key)
+    answer = client.get_prompt("argument", task=task)
+    assert answer.error["code"] == -32603
+    assert "arguments are gone" in answer.error["message"]
+    assert table.item(task) == before
+
+
+@pytest.mark.parametrize("fault", ["lost", "unreadable"])
+def test_a_step_whose_variable_cannot_be_had_pauses_and_nothing_takes_its_place(
+    client: Client, bucket: Bucket, table: Table, fault: str
+) -> None:
+    task = client.get_prompt("paused_variable").task_id
+    approve(client, task)
+    [key] = bucket.keys
+    content = bucket.content(key)
+    if fault == "lost":
+        bucket.expire(key)
+        resumed = client.get_prompt("paused_variable", task=task)
+    else:
+        with bucket.refusing("GetObject", SLOW_DOWN):
+            resumed = client.get_prompt("paused_variable", task=task)
+    assert resumed.meta["pause_reason"] == {
+        "type": "unresolvableParams",
+        "blockedStep": "use",
+        "missingParam": "text",
+        "suggestedTool": "measure",
+    }
+    assert 'Call measure with {"text": "<task variable big>"}' in resumed.handoff
+    bucket.replace(key, content)
+    assert client.get_prompt("paused_variable", task=task).statuses == ["completed"] * 3
+
+
+def test_a_step_whose_variable_was_not_kept_pauses_instead_of_taking_the_note(make_client: MakeClient) -> None:
+    answer = make_client(large_server()).get_prompt("variable")
+    assert answer.meta["oversized"] == ["big"]
+    assert answer.meta["pause_reason"]["type"] == "unresolvableParams"
+
+
+def test_a_tool_that_reads_a_lost_variable_fails_and_says_why(client: Client, bucket: Bucket) -> None:
+    task = client.get_prompt("paused_variable").task_id
+    [key] = bucket.keys
+    bucket.expire(key)
+    answer = client.call_tool("read", task=task)
+    assert answer.result["isError"] is True
+    assert "is lost" in answer.result["content"][0]["text"]
+    assert answer.meta["recorded"] is True

@@ -1,0 +1,25 @@
+"""Serves the handler that `SERVED` names, and tells what is there when an event asks for it."""
+
+import gc
+import importlib
+import os
+import sys
+from typing import Any
+
+_module, _, _name = os.environ["SERVED"].partition(".")
+_serve = getattr(importlib.import_module(_module), _name)
+_was_enabled = gc.isenabled()
+_loaded: list[str] = []
+
+
+def handler(event: dict[str, Any], context: object) -> object:
+    """The handler's own answer, the modules at the end of the last one, or what the garbage collector is at."""
+    match event.get("tell"):
+        case "modules":
+            return _loaded
+        case "collector":
+            return {"enabled at import": _was_enabled, "enabled": gc.isenabled(), "frozen": gc.get_freeze_count()}
+        case _:
+            answer = _serve(event, context)
+            _loaded[:] = sorted(sys.modules)  # before what is done when the answer is out
+            return answer

@@ -1,0 +1,118 @@
+"""What a cold start loads, held fast: figures move with the machine, a module that slipped in does not."""
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from benchmarks.contenders import BATON
+from benchmarks.fake_dynamodb import FakeDynamoDB
+from benchmarks.layers import CODE
+from benchmarks.requests import Probe, prompts_get, streamed_call, tools_list
+from tests.runtime.conftest import FUNCTIONS, Start
+from tests.runtime.fake_runtime_api import FakeRuntimeApi
+
+PEER, SAMPLE, MODELS = "baton_peer.handler", "app.lambda_handler", "models_peer.handler"
+APOLOGY = prompts_get("apology", expected="apology", order_id="A-17")
+
+NEVER = {"asyncio", "boto3", "mcp_baton.server.inputs", "multiprocessing", "s3transfer"}
+"""What no first request needs."""
+CLIENT = {"botocore", "email", "http.client", "ssl", "urllib3"}
+"""What comes with a client for DynamoDB, so with the first task."""
+RARE = {"hashlib", "hmac", "importlib.metadata", "ipaddress", "random", "urllib.parse", "uuid"}
+"""What some requests need, and the first ones do not."""
+POWERTOOLS = {"aws_lambda_powertools", "aws_xray_sdk"}
+"""What writes metrics and traces, when the answer is out."""
+PYDANTIC = {"annotated_types", "pydantic", "pydantic_core", "typing_extensions"}
+
+type Load = Callable[[str, Probe], set[str]]
+"""`load(function, probe)`: what is loaded when the function has answered its first request."""
+
+
+@pytest.fixture
+def dynamodb() -> Iterator[FakeDynamoDB]:
+    server = FakeDynamoDB()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def serve(dynamodb: FakeDynamoDB, start: Start) -> Callable[[str], None]:
+    def serve(function: str) -> None:
+        path = os.pathsep.join(map(str, (FUNCTIONS, *CODE.values())))
+        credentials = {
+            "AWS_ACCESS_KEY_ID": "nobody",
+            "AWS_SECRET_ACCESS_KEY": "nobody",
+            "AWS_DEFAULT_REGION": "eu-west-1",
+        }
+        where = {"AWS_ENDPOINT_URL_DYNAMODB": dynamodb.url, "PYTHONPATH": path, "SERVED": function}
+        start("telling.handler", AWS_LAMBDA_FUNCTION_NAME="mcp", **credentials, **where, **BATON)
+
+    return serve
+
+
+@pytest.fixture
+def load(api: FakeRuntimeApi, serve: Callable[[str], None]) -> Load:
+    def load(function: str, probe: Probe) -> set[str]:
+        serve(function)
+        probe.check(api.invoke(probe.event).wait())
+        names: Any = api.invoke({"tell": "modules"}).wait().json()
+        return set(names)
+
+    return load
+
+
+@pytest.mark.parametrize(
+    ("function", "probe"),
+    [(PEER, tools_list()), (PEER, streamed_call()), (SAMPLE, tools_list()), (SAMPLE, APOLOGY)],
+    ids=["a list", "a streamed call", "the sample's list", "the sample's prompt"],
+)
+def test_a_first_request_loads_neither_pydantic_nor_a_client(load: Load, function: str, probe: Probe) -> None:
+    assert load(function, probe) & (NEVER | CLIENT | RARE | PYDANTIC | POWERTOOLS) == set()
+
+
+@pytest.mark.parametrize(
+    ("function", "probe"),
+    [(PEER, prompts_get("sum", start="1")), (SAMPLE, prompts_get("refund_order", order_id="A-18"))],
+    ids=["a workflow", "the sample's workflow"],
+)
+def test_a_first_task_loads_the_client_and_not_pydantic(load: Load, function: str, probe: Probe) -> None:
+    loaded = load(function, probe)
+
+    assert loaded & (NEVER | PYDANTIC | POWERTOOLS) == set()
+    assert loaded >= CLIENT
+
+
+def test_a_server_of_models_loads_pydantic_and_no_client(load: Load) -> None:
+    loaded = load(MODELS, tools_list())
+
+    assert loaded & (NEVER | {"botocore", "http.client", "urllib3"}) == set()
+    assert loaded >= PYDANTIC
+
+
+def test_a_first_task_costs_two_requests(load: Load, dynamodb: FakeDynamoDB) -> None:
+    load(SAMPLE, prompts_get("refund_order", order_id="A-18"))
+
+    assert dynamodb.calls == ["PutItem", "UpdateItem"]
+
+
+def test_garbage_is_collected_from_the_first_invocation_on_and_not_before(
+    api: FakeRuntimeApi, serve: Callable[[str], None]
+) -> None:
+    serve(SAMPLE)
+
+    told: Any = api.invoke({"tell": "collector"}).wait().json()
+
+    assert told["enabled at import"] is False
+    assert told["enabled"] is True
+    assert told["frozen"] > 10_000
+
+
+def test_garbage_is_collected_after_a_client_was_made(api: FakeRuntimeApi, serve: Callable[[str], None]) -> None:
+    serve(SAMPLE)
+    api.invoke(prompts_get("refund_order", order_id="A-18").event).wait()
+
+    told: Any = api.invoke({"tell": "collector"}).wait().json()
+    assert told["enabled"] is True

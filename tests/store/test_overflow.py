@@ -1,0 +1,357 @@
+"""Values that outgrow their task's item are kept in a bucket, exactly, and by nobody else's leave (section 7)."""
+
+import random
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mcp_baton.exceptions import Conflict, TaskFinished, TaskNotFound, TooLarge
+from mcp_baton.protocol.json import Json
+from mcp_baton.tasks.attributes import item_size
+from mcp_baton.tasks.dynamodb import DynamoDBTaskStore
+from mcp_baton.tasks.items import Limits
+from mcp_baton.tasks.overflow import pointer_in
+from mcp_baton.tasks.record import PROGRESS, NewTask, StepStatus, TaskRecord, TaskStatus
+from mcp_baton.tasks.recording import record_decided
+from mcp_baton.tasks.s3 import S3ObjectStore
+from mcp_baton.tasks.store import Batch, SetPause, StepWrite
+from tests.buckets import Bucket
+from tests.store.test_values import EXACT, same
+
+if TYPE_CHECKING:
+    from tests.store.conftest import Engine, Requests
+
+PENDING, COMPLETED = StepStatus.PENDING, StepStatus.COMPLETED
+LETTERS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_"
+
+
+def noise(size: int, seed: int = 0) -> str:
+    """Text that compresses to three quarters at best."""
+    return "".join(random.Random(seed).choices(LETTERS, k=size))
+
+
+def done(index: int, result: Json) -> StepWrite:
+    return StepWrite(index, f"s{index}", PENDING, COMPLETED, result)
+
+
+def result(task: TaskRecord, index: int) -> Json:
+    return task.variables[f"_workflow.result.s{index}"]
+
+
+def statuses(task: TaskRecord) -> list[str]:
+    progress = task.variables[PROGRESS]
+    assert isinstance(progress, dict)
+    return [step["status"] for step in progress["steps"]]
+
+
+def moved(task: TaskRecord) -> list[str]:
+    """The variables, and other attributes, that a task's item holds pointers for."""
+    assert isinstance(task.source, dict)
+    values: dict[str, Any] = {**task.source, **task.source["variables"]["M"]}
+    return sorted(name for name, value in values.items() if pointer_in(value))
+
+
+BIG = noise(600_000)
+
+
+@pytest.fixture
+def uncompressed(stores: Callable[..., DynamoDBTaskStore], bucket: Bucket) -> DynamoDBTaskStore:
+    """A store with a bucket, which compresses nothing that stays in the item."""
+    limits = Limits(compress_over_bytes=10**9)
+    return stores(limits=limits, objects=S3ObjectStore(bucket.name, lambda: bucket.client))
+
+
+def test_a_result_that_does_not_fit_goes_to_the_bucket_and_comes_back_exactly(
+    overflowing: DynamoDBTaskStore,
+    owner: str,
+    bucket: Bucket,
+    begin: Callable[..., TaskRecord],
+    requests: "Requests",
+) -> None:
+    task = begin(2)
+    requests.take()
+    recorded = overflowing.record(task, Batch(steps=(done(0, BIG), done(1, "small"))))
+    assert requests.take() == ["PutObject", "UpdateItem"]
+    assert recorded.oversized == ()
+    assert moved(recorded.task) == ["_workflow.result.s0"]
+    assert (result(recorded.task, 0), result(recorded.task, 1)) == (BIG, "small")
+    requests.take()
+    read = overflowing.get(owner, task.task_id)
+    assert (statuses(read), result(read, 1), read.version) == (["completed"] * 2, "small", 2)
+    assert requests.take() == ["GetItem"]
+    assert [result(read, 0), result(read, 0)] == [BIG, BIG]
+    assert requests.take() == ["GetObject"]
+    assert len(bucket.keys) == 1
+
+
+def test_what_fits_once_it_is_compressed_stays_in_the_item(
+    overflowing: DynamoDBTaskStore, begin: Callable[..., TaskRecord], requests: "Requests"
+) -> None:
+    task = begin()
+    requests.take()
+    recorded = overflowing.record(task, Batch(steps=(done(0, "x" * 5_000_000),)))
+    assert requests.take() == ["UpdateItem"]
+    assert moved(recorded.task) == []
+
+
+def test_the_largest_values_move_and_only_as_many_as_must(
+    uncompressed: DynamoDBTaskStore, begin: Callable[..., TaskRecord]
+) -> None:
+    values = [letter * size for letter, size in zip("abc", (100_000, 250_000, 200_000), strict=True)]
+    batch = Batch(steps=tuple(done(i, value) for i, value in enumerate(values)), variables={"v": "d" * 240_000})
+    recorded = uncompressed.record(begin(3), batch)
+    assert moved(recorded.task) == ["_workflow.result.s1", "v"]
+    assert [result(recorded.task, index) for index in range(3)] == values
+    assert recorded.task.variables["v"] == "d" * 240_000
+    assert recorded.oversized == ()
+
+
+WRITES: dict[str, Callable[[DynamoDBTaskStore, TaskRecord], TaskRecord]] = {
+    "a run": lambda store, task: (
+        store.record(task, Batch(steps=(done(0, BIG),), pause=SetPause({"type": "x"}), result={"completed": True})).task
+    ),
+    "a continuation": lambda store, task: store.record(task, Batch(steps=(done(0, BIG),))).task,
+    "an extra": lambda store, task: store.record(task, Batch(variables={"_workflow.extra.work": BIG})).task,
+    "a variable": lambda store, task: store.record(task, Batch(variables={"mine": BIG})).task,
+    "a run's result": lambda store, task: store.record(task, Batch(result={"large": BIG})).task,
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_every_write_is_one_object_and_one_update(
+    overflowing: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], requests: "Requests", write: str
+) -> None:
+    task = begin()
+    requests.take()
+    written = WRITES[write](overflowing, task)
+    assert requests.take() == ["PutObject", "UpdateItem"]
+    read = overflowing.get(owner, task.task_id)
+    values = [*read.variables.values(), read.result]
+    assert sum(value in (BIG, {"large": BIG}) for value in values) == 1
+    assert (read, len(moved(read))) == (written, 1)
+
+
+def test_a_task_is_created_with_large_variables_and_arguments(
+    overflowing: DynamoDBTaskStore, owner: str, requests: "Requests"
+) -> None:
+    other, small = noise(700_000, 1), noise(10_000, 2)
+    new = NewTask(owner, {"large": BIG, "small": small}, arguments={"text": other})
+    task = overflowing.create(new)
+    assert requests.take() == ["PutObject", "PutObject", "PutItem"]
+    assert moved(task) == ["arguments", "large"]
+    read = overflowing.get(owner, task.task_id)
+    assert requests.take() == ["GetItem"]
+    assert read.arguments == {"text": other}
+    assert dict(read.variables) == {"large": BIG, "small": small}
+    assert requests.take() == ["GetObject", "GetObject"]
+
+
+def test_a_creation_that_is_one_too_many_writes_no_object(
+    stores: Callable[..., DynamoDBTaskStore], bucket: Bucket, owner: str
+) -> None:
+    store = stores(limits=Limits(max_tasks_per_owner=1), objects=S3ObjectStore(bucket.name, lambda: bucket.client))
+    store.create(NewTask(owner, {}))
+    with pytest.raises(Exception, match="as many as are allowed"):
+        store.create(NewTask(owner, {"large": BIG}))
+    assert bucket.keys == []
+
+
+def test_a_task_is_completed_with_a_large_result(
+    overflowing: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], requests: "Requests"
+) -> None:
+    task = begin()
+    requests.take()
+    completed = overflowing.complete(owner, task.task_id, {"large": BIG})
+    assert requests.take() == ["GetItem", "PutObject", "UpdateItem"]
+    assert (completed.status, completed.result) == (TaskStatus.COMPLETED, {"large": BIG})
+    assert overflowing.get(owner, task.task_id).result == {"large": BIG}
+
+
+def test_a_result_that_finds_the_item_full_moves_after_all(
+    overflowing: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], requests: "Requests"
+) -> None:
+    filler, large = noise(400_000, 1), noise(250_000, 2)
+    task = overflowing.record(begin(), Batch(variables={"filler": filler})).task
+    assert moved(task) == []
+    requests.take()
+    completed = overflowing.complete(owner, task.task_id, {"large": large})
+    assert requests.take() == ["UpdateItem", "GetItem", "PutObject", "UpdateItem"]
+    assert (completed.result, completed.variables["filler"]) == ({"large": large}, filler)
+
+
+def test_nobody_fills_the_bucket_for_tasks_that_are_over_or_anothers(
+    overflowing: DynamoDBTaskStore, owner: str, bucket: Bucket, begin: Callable[..., TaskRecord]
+) -> None:
+    task = begin()
+    with pytest.raises(TaskNotFound):
+        overflowing.complete("another", task.task_id, {"large": BIG})
+    with pytest.raises(TaskNotFound):
+        overflowing.complete(owner, "no id", {"large": BIG})
+    overflowing.cancel(owner, task.task_id)
+    with pytest.raises(TaskFinished) as finished:
+        overflowing.complete(owner, task.task_id, {"large": BIG})
+    assert finished.value.current.status is TaskStatus.CANCELLED
+    assert bucket.keys == []
+
+
+def test_a_listing_fetches_nothing(
+    overflowing: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], requests: "Requests"
+) -> None:
+    task = begin()
+    overflowing.record(task, Batch(steps=(done(0, BIG),), result={"large": BIG}))
+    requests.take()
+    [listed] = overflowing.list(owner).tasks
+    assert (listed.status, listed.variables, listed.result) == (TaskStatus.COMPLETED, {}, None)
+    assert requests.take() == ["Query"]
+
+
+def test_writing_beside_a_value_that_has_moved_fetches_nothing(
+    overflowing: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], requests: "Requests"
+) -> None:
+    task = begin(2)
+    overflowing.record(task, Batch(steps=(done(0, BIG),)))
+    read = overflowing.get(owner, task.task_id)
+    requests.take()
+    written = overflowing.record(read, Batch(steps=(done(1, "small"),))).task
+    assert statuses(written) == ["completed"] * 2
+    overflowing.cancel(owner, task.task_id)
+    with pytest.raises(TaskFinished):
+        overflowing.record(written, Batch(variables={"late": 1}))
+    assert requests.take() == ["UpdateItem"] * 3
+
+
+@pytest.mark.parametrize("value", EXACT, ids=range(len(EXACT)))
+def test_a_value_in_the_bucket_comes_back_exactly(
+    stores: Callable[..., DynamoDBTaskStore], bucket: Bucket, owner: str, value: Json
+) -> None:
+    # Compressed or not: what moves is the same text.
+    for threshold in (100, 10**9):
+        limits = Limits(compress_over_bytes=threshold, item_bytes=1_500)
+        store = stores(limits=limits, objects=S3ObjectStore(bucket.name, lambda: bucket.client))
+        large: Json = [value, noise(2_000)]
+        task = store.create(NewTask(owner, {"variable": large}, arguments={"argument": large}))
+        store.record(task, Batch(variables={"written": large}, result={"result": large}))
+        read = store.get(owner, task.task_id)
+        assert moved(read) == ["arguments", "result", "variable", "written"]
+        assert same(read.arguments, {"argument": large})
+        assert same([read.variables["variable"], read.variables["written"]], [large, large])
+        assert same(read.result, {"result": large})
+
+
+def test_a_value_that_looks_like_a_pointer_is_a_value(
+    overflowing: DynamoDBTaskStore, owner: str, requests: "Requests"
+) -> None:
+    forged: Json = {"object": "2d/other/task/object", "bytes": 1, "sha256": "00"}
+    task = overflowing.create(NewTask(owner, {"forged": forged}, arguments={"forged": forged}))
+    overflowing.complete(owner, task.task_id, {"M": {"object": {"S": "2d/other"}}})
+    requests.take()
+    read = overflowing.get(owner, task.task_id)
+    assert (read.variables["forged"], read.arguments) == (forged, {"forged": forged})
+    assert read.result == {"M": {"object": {"S": "2d/other"}}}
+    assert requests.take() == ["GetItem"]
+
+
+def test_an_item_that_is_full_keeps_small_results_as_long_as_dynamodb_does(
+    uncompressed: DynamoDBTaskStore, begin: Callable[..., TaskRecord]
+) -> None:
+    task = begin(3)
+    assert isinstance(task.source, dict)
+    filler = "f" * (400_000 - item_size(task.source) - 200)
+    task = uncompressed.record(task, Batch(variables={"filler": filler})).task
+    recorded = uncompressed.record(task, Batch(steps=(done(0, "x" * 100), done(1, "y" * 5_000))))
+    assert (moved(recorded.task), recorded.oversized) == (["_workflow.result.s1"], ())
+    assert (result(recorded.task, 0), result(recorded.task, 1)) == ("x" * 100, "y" * 5_000)
+
+
+def test_two_writers_who_are_too_large_together_are_both_kept(
+    overflowing: DynamoDBTaskStore, begin: Callable[..., TaskRecord], requests: "Requests"
+) -> None:
+    task, first, second = begin(2), noise(300_000, 1), noise(300_000, 2)
+    overflowing.record(task, Batch(steps=(done(0, first),)))
+    requests.take()
+    recorded = overflowing.record(task, Batch(steps=(done(1, second),)))
+    assert requests.take() == ["UpdateItem", "PutObject", "UpdateItem"]
+    assert recorded.oversized == ()
+    assert (result(recorded.task, 0), result(recorded.task, 1)) == (first, second)
+
+
+def test_who_loses_the_race_leaves_the_winners_value_as_it_is(
+    overflowing: DynamoDBTaskStore, owner: str, bucket: Bucket, begin: Callable[..., TaskRecord]
+) -> None:
+    task, theirs, mine = begin(), noise(600_000, 1), noise(600_000, 2)
+    overflowing.record(task, Batch(steps=(done(0, theirs),)))
+    with pytest.raises(Conflict) as conflict:
+        overflowing.record(task, Batch(steps=(done(0, mine),)))
+    assert result(conflict.value.current, 0) == theirs
+    assert result(overflowing.get(owner, task.task_id), 0) == theirs
+    assert len(bucket.keys) == 2
+
+
+def test_the_same_value_is_another_object_each_time(
+    overflowing: DynamoDBTaskStore, owner: str, bucket: Bucket, begin: Callable[..., TaskRecord]
+) -> None:
+    task = begin()
+    for _ in range(3):
+        task = overflowing.record(task, Batch(variables={"same": BIG})).task
+    assert len(bucket.keys) == 3
+    assert overflowing.get(owner, task.task_id).variables["same"] == BIG
+
+
+@pytest.mark.parametrize(("ttl_ms", "days"), [(1_000, 2), (86_400_000, 2), (86_400_001, 8), (31_536_000_000, 366)])
+def test_an_object_is_kept_longer_than_its_task_and_names_nobody(
+    stores: Callable[..., DynamoDBTaskStore], bucket: Bucket, ttl_ms: int, days: int
+) -> None:
+    store = stores(limits=Limits(max_ttl_ms=10**12), objects=S3ObjectStore(bucket.name, lambda: bucket.client))
+    task = store.create(NewTask("kim@example.com", {"large": BIG}, ttl_ms=ttl_ms))
+    store.record(task, Batch(variables={"later": BIG}))
+    store.complete("kim@example.com", task.task_id, {"large": BIG})
+    assert len(bucket.keys) == 3
+    for key in bucket.keys:
+        prefix, owner, task_id, name = key.split("/")
+        assert (prefix, task_id) == (f"{days}d", task.task_id)
+        assert (len(owner), len(name)) == (32, 32)
+        assert "kim" not in key
+
+
+def test_a_result_that_does_not_fit_without_a_bucket_is_refused_as_ever(
+    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], requests: "Requests"
+) -> None:
+    task = begin()
+    requests.take()
+    with pytest.raises(TooLarge):
+        store.complete(owner, task.task_id, {"large": BIG})
+    assert requests.take() == ["UpdateItem"]
+
+
+def test_the_s3_client_is_made_by_the_first_value_that_moves(
+    stores: Callable[..., DynamoDBTaskStore], engine: "Engine", bucket: Bucket, begin: Callable[..., TaskRecord]
+) -> None:
+    made: list[str] = []
+
+    def connect() -> Any:
+        made.append("client")
+        return engine.s3
+
+    store = stores(objects=S3ObjectStore(bucket.name, connect))
+    task = store.record(begin(), Batch(variables={"small": 1})).task
+    assert made == []
+    for _ in range(2):
+        task = store.record(task, Batch(variables={"large": BIG})).task
+    assert (task.variables["large"], made) == (BIG, ["client"])
+
+
+def test_writers_at_the_same_time_all_keep_their_large_values(
+    overflowing: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], threads: ThreadPoolExecutor
+) -> None:
+    task, values = begin(6), [noise(450_000, seed) for seed in range(6)]
+
+    def write(index: int) -> tuple[str, ...]:
+        step = done(index, values[index])
+        return record_decided(overflowing, task, lambda _: Batch(steps=(step,)), attempts=10).oversized
+
+    assert list(threads.map(write, range(6))) == [()] * 6
+    read = overflowing.get(owner, task.task_id)
+    assert [result(read, index) for index in range(6)] == values
+    assert (statuses(read), read.version) == (["completed"] * 6, 7)

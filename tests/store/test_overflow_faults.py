@@ -1,0 +1,291 @@
+"""S3 is down, refuses, has lost what it had, or the run is killed between it and DynamoDB (contract section 7)."""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from typing import TYPE_CHECKING
+
+import boto3
+import pytest
+from botocore.config import Config
+from botocore.exceptions import NoRegionError
+
+from mcp_baton.exceptions import StoreError, StoreUnavailable, TooLarge, ValueLost
+from mcp_baton.protocol.json import Json
+from mcp_baton.tasks.dynamodb import DynamoDBTaskStore
+from mcp_baton.tasks.record import NewTask, TaskRecord, TaskStatus
+from mcp_baton.tasks.s3 import S3ObjectStore
+from mcp_baton.tasks.store import Batch, SetPause
+from tests.buckets import DENIED, SLOW_DOWN, Bucket
+from tests.store.test_overflow import BIG, done, moved, noise, result, statuses
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+    from tests.store.conftest import Engine, Requests
+
+FAULTS: dict[str, Callable[[Bucket, str], AbstractContextManager[None]]] = {
+    "denied": lambda bucket, operation: bucket.refusing(operation, DENIED),
+    "slow down": lambda bucket, operation: bucket.refusing(operation, SLOW_DOWN),
+    "no bucket": lambda bucket, operation: bucket.refusing(operation, (404, "NoSuchBucket")),
+    "silent": lambda bucket, operation: bucket.silent(operation),
+}
+OUTAGES = [name for name in FAULTS if name != "denied"]
+
+
+class Killed(BaseException):
+    """The function is stopped, as by Lambda: nothing that runs in it can prevent that."""
+
+
+@contextmanager
+def killed_before_the_update(engine: "Engine") -> Iterator[None]:
+    """Expect a run to get as far as its `UpdateItem`, and stop it there."""
+
+    def stop(**_: object) -> None:
+        raise Killed
+
+    engine.client.meta.events.register_first("before-send.dynamodb.UpdateItem", stop)
+    try:
+        with pytest.raises(Killed):
+            yield
+    finally:
+        engine.client.meta.events.unregister("before-send.dynamodb.UpdateItem", stop)
+
+
+@pytest.fixture
+def nobody() -> Iterator["S3Client"]:
+    """A client of an endpoint where nobody listens, which tries once."""
+    config = Config(retries={"total_max_attempts": 1})
+    with closing(
+        boto3.Session("x", "x", region_name="us-east-1").client("s3", endpoint_url="http://127.0.0.1:9", config=config)
+    ) as client:
+        yield client
+
+
+def note(value: str) -> Json:
+    return {"error": f"result of {len(value) + 2} bytes exceeds the task's size limit"}
+
+
+def tracebacks(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR and record.exc_info]
+
+
+def test_a_run_that_is_killed_between_s3_and_dynamodb_leaves_the_task_as_it_was(
+    overflowing: DynamoDBTaskStore, engine: "Engine", owner: str, bucket: Bucket, begin: Callable[..., TaskRecord]
+) -> None:
+    task = overflowing.record(begin(2), Batch(steps=(done(0, noise(600_000, 1)),))).task
+    with killed_before_the_update(engine):
+        overflowing.record(task, Batch(steps=(done(1, BIG),), result={"completed": True}))
+    with killed_before_the_update(engine):
+        overflowing.complete(owner, task.task_id, {"large": BIG})
+    assert len(bucket.keys) == 3
+    read = overflowing.get(owner, task.task_id)
+    assert read == task
+    assert (read.status, statuses(read), read.result) == (TaskStatus.WORKING, ["completed", "pending"], None)
+    assert result(read, 0) == noise(600_000, 1)
+
+
+def test_what_was_killed_can_be_written_again(
+    overflowing: DynamoDBTaskStore, engine: "Engine", bucket: Bucket, begin: Callable[..., TaskRecord]
+) -> None:
+    task = begin()
+    with killed_before_the_update(engine):
+        overflowing.record(task, Batch(steps=(done(0, BIG),)))
+    assert result(overflowing.record(task, Batch(steps=(done(0, BIG),))).task, 0) == BIG
+    assert len(bucket.keys) == 2
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_when_objects_cannot_be_written_the_largest_value_gives_way_to_a_note(
+    overflowing: DynamoDBTaskStore,
+    owner: str,
+    bucket: Bucket,
+    begin: Callable[..., TaskRecord],
+    requests: "Requests",
+    caplog: pytest.LogCaptureFixture,
+    fault: str,
+) -> None:
+    task, other = begin(3), noise(700_000, 1)
+    batch = Batch(steps=(done(0, "small"), done(1, BIG), done(2, other)), pause=SetPause({"type": "x"}))
+    requests.take()
+    with FAULTS[fault](bucket, "PutObject"):
+        recorded = overflowing.record(task, batch)
+    # The first failure is the last try: a write has little time.
+    assert requests.take() == ["PutObject", "UpdateItem"]
+    assert recorded.oversized == ("_workflow.result.s2", "_workflow.result.s1")
+    read = overflowing.get(owner, task.task_id)
+    assert [result(read, index) for index in range(3)] == ["small", note(BIG), note(other)]
+    assert (statuses(read), read.variables["_workflow.pause_reason"]) == (["completed"] * 3, {"type": "x"})
+    [logged] = tracebacks(caplog)
+    assert task.task_id in logged
+    assert bucket.keys == []
+
+
+def test_when_the_second_object_cannot_be_written_the_first_is_kept(
+    overflowing: DynamoDBTaskStore, bucket: Bucket, begin: Callable[..., TaskRecord]
+) -> None:
+    task, larger = begin(2), noise(700_000, 1)
+    with ExitStack() as later:
+
+        def refuse_the_next(**_: object) -> None:
+            later.enter_context(bucket.refusing("PutObject", SLOW_DOWN))
+
+        bucket.client.meta.events.register("after-call.s3.PutObject", refuse_the_next, unique_id="once")
+        later.callback(bucket.client.meta.events.unregister, "after-call.s3.PutObject", unique_id="once")
+        recorded = overflowing.record(task, Batch(steps=(done(0, BIG), done(1, larger))))
+    assert recorded.oversized == ("_workflow.result.s0",)
+    assert (result(recorded.task, 0), result(recorded.task, 1)) == (note(BIG), larger)
+
+
+def test_a_bucket_where_nobody_listens_costs_the_value_alone(
+    stores: Callable[..., DynamoDBTaskStore], nobody: "S3Client", begin: Callable[..., TaskRecord]
+) -> None:
+    store = stores(objects=S3ObjectStore("bucket", lambda: nobody))
+    recorded = store.record(begin(), Batch(steps=(done(0, BIG),)))
+    assert (recorded.oversized, result(recorded.task, 0)) == (("_workflow.result.s0",), note(BIG))
+
+
+def test_an_s3_client_that_cannot_be_made_costs_the_value_alone(
+    stores: Callable[..., DynamoDBTaskStore], begin: Callable[..., TaskRecord]
+) -> None:
+    def connect() -> "S3Client":
+        raise NoRegionError
+
+    recorded = stores(objects=S3ObjectStore("bucket", connect)).record(begin(), Batch(steps=(done(0, BIG),)))
+    assert (recorded.oversized, result(recorded.task, 0)) == (("_workflow.result.s0",), note(BIG))
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_without_objects_what_has_no_note_is_refused_as_ever(
+    overflowing: DynamoDBTaskStore, owner: str, bucket: Bucket, begin: Callable[..., TaskRecord], fault: str
+) -> None:
+    task = begin()
+    with FAULTS[fault](bucket, "PutObject"):
+        with pytest.raises(TooLarge, match="fit"):
+            overflowing.complete(owner, task.task_id, {"large": BIG})
+        with pytest.raises(StoreError, match="too large"):
+            overflowing.create(NewTask(owner, {}, arguments={"large": BIG}))
+    assert overflowing.get(owner, task.task_id) == task
+    assert [listed.task_id for listed in overflowing.list(owner).tasks] == [task.task_id]
+
+
+LOSSES: dict[str, Callable[[Bucket, str], None]] = {
+    "expired": lambda bucket, key: bucket.expire(key),
+    "replaced": lambda bucket, key: bucket.replace(key, b"something else"),
+    "cut short": lambda bucket, key: bucket.replace(key, bucket.content(key)[:-1]),
+    "empty": lambda bucket, key: bucket.replace(key, b""),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_value_whose_object_is_gone_or_another_is_lost_and_the_rest_is_there(
+    overflowing: DynamoDBTaskStore,
+    owner: str,
+    bucket: Bucket,
+    begin: Callable[..., TaskRecord],
+    requests: "Requests",
+    caplog: pytest.LogCaptureFixture,
+    loss: str,
+) -> None:
+    task, kept = begin(2), noise(600_000, 1)
+    overflowing.record(task, Batch(steps=(done(0, BIG),)))
+    [key] = bucket.keys
+    overflowing.record(task, Batch(steps=(done(1, kept),)))
+    LOSSES[loss](bucket, key)
+    read = overflowing.get(owner, task.task_id)
+    with pytest.raises(ValueLost, match="600002 bytes"):
+        result(read, 0)
+    assert (result(read, 1), statuses(read), read.status) == (kept, ["completed"] * 2, TaskStatus.WORKING)
+    assert key in caplog.text
+    overflowing.record(read, Batch(variables={"later": 1}))
+
+
+def test_a_missing_object_of_a_bucket_that_may_not_be_listed_is_lost(
+    overflowing: DynamoDBTaskStore, bucket: Bucket, begin: Callable[..., TaskRecord]
+) -> None:
+    task = overflowing.record(begin(), Batch(steps=(done(0, BIG),))).task
+    with bucket.refusing("GetObject", DENIED), pytest.raises(ValueLost):
+        result(task, 0)
+
+
+def test_results_and_arguments_can_be_lost_too(
+    overflowing: DynamoDBTaskStore, owner: str, bucket: Bucket, begin: Callable[..., TaskRecord]
+) -> None:
+    task = overflowing.create(NewTask(owner, {"small": 1}, arguments={"large": BIG}))
+    completed = overflowing.complete(owner, task.task_id, {"large": BIG})
+    for key in bucket.keys:
+        bucket.expire(key)
+    for read in (completed, overflowing.get(owner, task.task_id)):
+        assert (read.status, dict(read.variables)) == (TaskStatus.COMPLETED, {"small": 1})
+        with pytest.raises(ValueLost):
+            _ = read.result
+        with pytest.raises(ValueLost):
+            _ = read.arguments
+
+
+@pytest.mark.parametrize("fault", OUTAGES)
+def test_an_s3_that_does_not_answer_is_unavailable_and_is_asked_once(
+    overflowing: DynamoDBTaskStore,
+    owner: str,
+    bucket: Bucket,
+    begin: Callable[..., TaskRecord],
+    requests: "Requests",
+    fault: str,
+) -> None:
+    task = begin(3)
+    overflowing.record(task, Batch(steps=(done(0, BIG), done(1, noise(600_000, 1)), done(2, "small"))))
+    read = overflowing.get(owner, task.task_id)
+    requests.take()
+    with FAULTS[fault](bucket, "GetObject"):
+        for index in (0, 1, 0):
+            with pytest.raises(StoreUnavailable):
+                result(read, index)
+    assert requests.take() == ["GetObject"]
+    assert (result(read, 2), statuses(read)) == ("small", ["completed"] * 3)
+    assert result(overflowing.get(owner, task.task_id), 0) == BIG
+
+
+def test_an_object_that_breaks_off_on_its_way_is_unavailable(
+    overflowing: DynamoDBTaskStore, bucket: Bucket, begin: Callable[..., TaskRecord]
+) -> None:
+    task = overflowing.record(begin(), Batch(steps=(done(0, BIG),))).task
+    with bucket.breaking_off("GetObject"), pytest.raises(StoreUnavailable, match="IncompleteReadError"):
+        result(task, 0)
+
+
+def test_a_value_that_has_moved_cannot_be_read_where_no_bucket_is_configured(
+    overflowing: DynamoDBTaskStore, store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord]
+) -> None:
+    task = overflowing.record(begin(2), Batch(steps=(done(0, BIG), done(1, "small")))).task
+    read = store.get(owner, task.task_id)
+    with pytest.raises(StoreUnavailable, match="no bucket"):
+        result(read, 0)
+    assert result(store.record(read, Batch(variables={"later": 1})).task, 1) == "small"
+    assert result(overflowing.get(owner, task.task_id), 0) == BIG
+
+
+def test_a_pointer_copied_from_another_owners_item_leads_nowhere(
+    overflowing: DynamoDBTaskStore, engine: "Engine", owner: str, requests: "Requests"
+) -> None:
+    theirs = overflowing.create(NewTask("another", {"secret": BIG}))
+    mine = overflowing.create(NewTask(owner, {"secret": "mine"}))
+    assert isinstance(theirs.source, dict)
+    assert isinstance(mine.source, dict)
+    forged = {**mine.source, "variables": theirs.source["variables"]}
+    engine.client.put_item(TableName="tasks", Item=forged)
+    requests.take()
+    read = overflowing.get(owner, mine.task_id)
+    assert moved(read) == ["secret"]
+    with pytest.raises(ValueLost, match="another task's"):
+        _ = read.variables["secret"]
+    assert requests.take() == ["GetItem"]
+
+
+def test_printing_a_task_fetches_nothing(
+    overflowing: DynamoDBTaskStore, begin: Callable[..., TaskRecord], requests: "Requests"
+) -> None:
+    task = overflowing.record(begin(), Batch(steps=(done(0, BIG),), result={"large": BIG})).task
+    requests.take()
+    assert "sha256" in repr(task)
+    assert BIG not in repr(task)
+    assert requests.take() == []
