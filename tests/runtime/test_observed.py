@@ -150,7 +150,7 @@ def test_metrics_get_through_where_lambda_lets_only_errors_through(watch: Watch)
 
 
 def test_a_request_without_anything_to_report_loads_no_powertools(watch: Watch) -> None:
-    watched = watch()
+    watched = watch(BATON_ALLOW_ANONYMOUS="off")
     for sampled in (0, 1):
         watched.ask("tools/list", sampled=sampled)
     assert watched.call("loaded")["structuredContent"] == {"result": []}
@@ -197,11 +197,20 @@ def test_a_process_that_was_started_ahead_has_no_cold_start(watch: Watch, initia
     assert [line["cold_start"] for line in watched.lines() if line.get("level") == "ERROR"] == [cold]
 
 
+def test_that_anybody_may_call_is_warned_of_once_and_not_while_anybody_waits(watch: Watch) -> None:
+    watched = watch()
+    for number in (1, 2):
+        watched.ask("tools/list", f"gateway-{number}")
+    [warned] = [line for line in watched.lines() if line.get("level") == "WARNING"]
+    assert warned["message"].startswith("BATON_ALLOW_ANONYMOUS is on")
+    assert warned["correlation_id"] == "gateway-1"
+
+
 def test_a_log_line_is_written_once(watch: Watch) -> None:
     watched = watch(BATON_TABLE="")
     watched.ask("prompts/get", name="sum")
-    warned = [line for line in watched.function.log.read_text().splitlines() if "BATON_TABLE is not set" in line]
-    assert len(warned) == 1
+    messages = [str(line.get("message")) for line in watched.lines()]
+    assert len([message for message in messages if "BATON_TABLE is not set" in message]) == 1
 
 
 def test_no_level_writes_credentials_or_values(watch: Watch) -> None:

@@ -46,6 +46,12 @@ ATTEMPTS = 2
 # failure is all that S3 can cost a write, which then asks it for nothing more.
 S3_TIMEOUT_S = 1.0
 
+NO_TABLE = "BATON_TABLE is not set: workflows run without tasks. Set it to the DynamoDB table's name."
+ANYBODY = (
+    "BATON_ALLOW_ANONYMOUS is on: whoever has no identity may call, and all of them see and change each other's tasks. "
+    "Deploy with another Auth than NONE to know callers apart."
+)
+
 
 class LambdaContext(Protocol):
     """What Baton uses of the context object that Lambda hands to a handler."""
@@ -79,27 +85,25 @@ def handler(
     if store is None and settings.table is not None:
         store = dynamodb_store(settings.table, settings, telemetry=telemetry)
     app: Application = Endpoint(server, store=store, settings=settings, telemetry=telemetry)
-    adapter = LambdaAdapter(
-        app if store is not None else _WithoutTasks(app),
-        allow_anonymous=settings.allow_anonymous,
-        streaming=settings.streaming,
-    )
+    if store is None:
+        app = _Warning(app, NO_TABLE)
+    if settings.allow_anonymous and settings.observed:  # on this machine alone nobody else is there
+        app = _Warning(app, ANYBODY)
+    adapter = LambdaAdapter(app, allow_anonymous=settings.allow_anonymous, streaming=settings.streaming)
     return adapter if collector is None else _observed(adapter, collector, settings)
 
 
 def _observed(adapter: LambdaAdapter, collector: Collector, settings: Settings) -> "ObservedHandler":
     """The handler with its logs, metrics and traces. Powertools is imported when there is something to write."""
-    from mcp_baton.observability.logs import PowertoolsHandler, install
+    from mcp_baton.observability.logs import install
     from mcp_baton.observability.metrics import EmbeddedMetrics
     from mcp_baton.observability.observed import ObservedHandler
     from mcp_baton.observability.traces import XRayTraces
 
-    logs = PowertoolsHandler(settings.service)
-    install(logs)
     return ObservedHandler(
         adapter,
         collector,
-        logs=logs,
+        logs=install(settings.service),
         metrics=EmbeddedMetrics(settings.metrics_namespace, settings.service, settings.lambda_log_level),
         traces=XRayTraces(settings.service),
         sampled=_sampled,
@@ -206,19 +210,20 @@ def _send_at_once(request: "AWSRequest", **_: object) -> None:
     del request.headers["Expect"]
 
 
-class _WithoutTasks:
-    """An application that says, once, that there is nowhere to keep tasks.
+class _Warning:
+    """An application that warns of a setting, once.
 
     With the first request rather than at import: a file that makes a handler may be imported by something else, such
-    as `baton serve`, which then makes its own handler with a store.
+    as `baton serve`, which then makes its own handler with a store. And when that request is answered: it need not
+    wait for the Logger to be imported.
     """
 
-    def __init__(self, app: Application) -> None:
+    def __init__(self, app: Application, warning: str) -> None:
         self._app = app
-        self._warned = False
+        self._warning: str | None = warning
 
     def __call__(self, request: HttpRequest, exchange: Exchange) -> HttpResponse | None:
-        if not self._warned:
-            self._warned = True
-            logger.warning("BATON_TABLE is not set: workflows run without tasks. Set it to the DynamoDB table's name.")
+        warning, self._warning = self._warning, None
+        if warning:
+            do_later(lambda: logger.warning(warning))
         return self._app(request, exchange)

@@ -114,12 +114,25 @@ def test_what_powertools_cannot_write_is_written_to_standard_error_and_costs_no_
     assert "the table is away" in said
 
 
-def test_what_others_may_say_is_left_to_a_function_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def restored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `install` changes is put back when the test ends."""
     for name in (PACKAGE, *TELLTALES):
         for member in ("handlers", "propagate", "level"):
             monkeypatch.setattr(logging.getLogger(name), member, vars(logging.getLogger(name))[member])
+
+
+@pytest.mark.usefixtures("restored")
+def test_a_process_that_makes_several_lambda_handlers_has_one_for_its_logs(service: str) -> None:
+    assert install(service) is install(service)
+    [handler] = logging.getLogger(PACKAGE).handlers
+    assert isinstance(handler, PowertoolsHandler)
+
+
+@pytest.mark.usefixtures("restored")
+def test_what_others_may_say_is_left_to_a_function_that_says_so(service: str) -> None:
     logging.getLogger("urllib3").setLevel(logging.NOTSET)
     logging.getLogger("botocore").setLevel(logging.DEBUG)
-    install(logging.NullHandler())
+    install(service)
     assert logging.getLogger("urllib3").level == logging.INFO
     assert logging.getLogger("botocore").level == logging.DEBUG

@@ -78,15 +78,22 @@ def _made(service: str) -> "Logger":
     return made
 
 
-def install(handler: logging.Handler) -> None:
-    """Let this handler, and no other, write what Baton logs, and nobody what is nobody's to read.
+def install(service: str) -> PowertoolsHandler:
+    """Let one handler, and no other, write what Baton logs, and nobody what is nobody's to read.
 
     The telltales say no more than INFO, whatever the least severe level is, unless the function's code chose another.
+
+    Returns:
+        That handler, of which a process has one, however many Lambda handlers it makes: each must reach its keys.
     """
     own = logging.getLogger(PACKAGE)
+    handler = next(
+        (known for known in own.handlers if isinstance(known, PowertoolsHandler)), PowertoolsHandler(service)
+    )
     own.handlers = [handler]
     own.propagate = False
     for name in TELLTALES:
         other = logging.getLogger(name)
         if other.level == logging.NOTSET:
             other.setLevel(logging.INFO)
+    return handler
