@@ -76,7 +76,7 @@ def test_the_inspector_lists_what_is_published(inspector: Inspector) -> None:
 
 
 def test_the_inspector_finds_every_schema_portable(inspector: Inspector) -> None:
-    inspector.result("tools/list", "--strict")
+    assert inspector.result("tools/list", "--strict")["tools"]
 
 
 def test_the_inspector_takes_a_workflow_from_its_pause_to_its_last_step(inspector: Inspector) -> None:

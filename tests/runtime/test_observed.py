@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from mcp_baton.local.dynamodb import REGION, create_table, http_client
+from mcp_baton.tasks.ids import new_task_id
 from tests.runtime.conftest import Function, Start
 from tests.runtime.delivery import PATIENCE_S
 from tests.runtime.fake_runtime_api import FakeRuntimeApi
@@ -179,6 +180,21 @@ def test_a_store_that_is_down_is_counted_and_so_is_what_it_did_not_record(watch:
     assert counted == {"StoreErrors": [1.0], "StepsRun": [1.0], "RunsCompleted": [1.0], "RecordingsLost": [1.0]}
 
 
+@pytest.mark.parametrize(
+    ("environment", "lost"),
+    [({"AWS_ENDPOINT_URL_DYNAMODB": "http://127.0.0.1:9"}, [1.0]), ({}, None)],
+    ids=["the store is down", "there is no such task"],
+)
+def test_a_call_that_is_not_recorded_is_counted_where_that_is_the_stores_fault(
+    watch: Watch, environment: dict[str, str], lost: list[float] | None
+) -> None:
+    watched = watch(**environment)
+    task = {"_task_id": new_task_id(1_795_000_000_000)}
+    answer = watched.ask("tools/call", name="add", arguments={"left": 1, "right": 2}, _meta=task)
+    assert answer["result"]["_meta"]["recorded"] is False
+    assert watched.metrics().get(("RecordingsLost", "")) == lost
+
+
 def test_what_a_tool_logs_with_powertools_can_be_found_by_the_same_id(watch: Watch) -> None:
     watched = watch()
     watched.ask("prompts/get", "gateway-1", name="sum")
@@ -199,8 +215,8 @@ def test_a_process_that_was_started_ahead_has_no_cold_start(watch: Watch, initia
 
 def test_that_anybody_may_call_is_warned_of_once_and_not_while_anybody_waits(watch: Watch) -> None:
     watched = watch()
-    for number in (1, 2):
-        watched.ask("tools/list", f"gateway-{number}")
+    assert watched.call("loaded", "gateway-1")["structuredContent"] == {"result": []}
+    watched.ask("tools/list", "gateway-2")
     [warned] = [line for line in watched.lines() if line.get("level") == "WARNING"]
     assert warned["message"].startswith("BATON_ALLOW_ANONYMOUS is on")
     assert warned["correlation_id"] == "gateway-1"

@@ -97,17 +97,17 @@ def _record(call: Call, task: TaskRecord, tool: Tool, outcome: Outcome, variable
 
 
 def _refused(call: Call, task_id: str, error: StoreError) -> dict[str, Json]:
+    if not isinstance(error, TaskNotFound | TaskFinished):
+        call.telemetry.add(RECORDINGS_LOST)
     match error:
         case TaskNotFound():
             return unrecorded_meta(call, task_id, UNKNOWN_TASK)
         case TaskFinished():
             return unrecorded_meta(call, task_id, str(error), error.current)
         case Conflict():
-            call.telemetry.add(RECORDINGS_LOST)
             logger.error("task %s: the call was not recorded, too many others were at the same time", task_id)
             return unrecorded_meta(call, task_id, "the task kept changing; make the call again", error.current)
         case _:
-            call.telemetry.add(RECORDINGS_LOST)
             logger.error("task %s: the call was not recorded", task_id, exc_info=error)
             return unrecorded_meta(call, task_id, STORE_DOWN)
 
