@@ -8,11 +8,9 @@ In the cloud, too, a client's answer reaches another instance of the function th
 import sys
 from pathlib import Path
 from socketserver import ForkingMixIn
-from typing import override
 
 from mcp_baton import Server
 from mcp_baton.aws import dynamodb_store, handler
-from mcp_baton.local.connection import Connection
 from mcp_baton.local.dynamodb import create_table, http_client
 from mcp_baton.local.httpd import Function, LocalServer
 from mcp_baton.local.loader import load
@@ -21,20 +19,6 @@ from mcp_baton.settings import Settings
 FIXTURE = Path(__file__).parent / "server.py"
 TABLE = "conformance"
 TIMEOUT_S = 60.0
-
-
-class OneRequest(Connection):
-    """A connection that is closed after its first request: the next one brings the next process."""
-
-    @override
-    def handle(self) -> None:
-        self.close_connection = True
-        self.handle_one_request()
-
-    @override
-    def end_headers(self) -> None:
-        self.send_header("Connection", "close")
-        super().end_headers()
 
 
 class ProcessPerRequest(ForkingMixIn, LocalServer):
@@ -50,9 +34,8 @@ class ProcessPerRequest(ForkingMixIn, LocalServer):
     def __init__(self, dynamodb: str) -> None:
         server = load(str(FIXTURE), Server)
         super().__init__("127.0.0.1", 0, function(server, dynamodb, frozenset()))
-        self.RequestHandlerClass = OneRequest
         self.origin = f"http://127.0.0.1:{self.server_port}"
-        self.function = function(server, dynamodb, frozenset({self.origin}))
+        self.app = function(server, dynamodb, frozenset({self.origin}))
 
 
 def function(server: Server, dynamodb: str, origins: frozenset[str]) -> Function:

@@ -132,8 +132,11 @@ FRAGMENTS = st.sampled_from(
 
 @settings(max_examples=150)
 @given(st.lists(FRAGMENTS | st.binary(max_size=20), max_size=8).map(b"".join))
-def test_bytes_in_any_order_are_answered_in_http_or_not_at_all(port: int, data: bytes) -> None:
-    check_statuses(statuses(answered(port, data).replace(b"HTTP/1.1 100 Continue\r\n\r\n", b"")))
+def test_bytes_in_any_order_are_answered_or_not_and_never_with_a_fault_of_ours(port: int, data: bytes) -> None:
+    answer = answered(port, data).replace(b"HTTP/1.1 100 Continue\r\n\r\n", b"")
+    assert b"Traceback" not in answer
+    if answer.startswith(b"HTTP/1.1"):  # Python's server answers what has no version without a head, as HTTP/0.9 did.
+        check_statuses(statuses(answer))
 
 
 def test_a_hundred_clients_that_stop_in_the_middle_keep_nobody_waiting(port: int) -> None:
@@ -186,22 +189,22 @@ def test_headers_beyond_what_is_taken_are_refused(port: int, head: bytes, status
     [
         (b"%x\r\n" % len(ECHO) + ECHO + b"\r\n0\r\n\r\n", [200]),
         (b"%x\r\n" % (len(ECHO) - 1) + ECHO + b"\r\n0\r\n\r\n", [400]),
-        (b"%x\r\n" % (len(ECHO) + 9) + ECHO + b"\r\n0\r\n\r\n", []),
-        (b"%x\r\n" % len(ECHO) + ECHO, []),
-        (b"0\r\n\r\n" + ECHO, [400, 400]),
+        (b"%x\r\n" % (len(ECHO) + 9) + ECHO + b"\r\n0\r\n\r\n", [400]),
+        (b"%x\r\n" % len(ECHO) + ECHO, [400]),
+        (b"0\r\n\r\n" + ECHO, [400]),
         (b"-5\r\n", [400]),
         (b"ffffffffffffff\r\n", [413]),
         (b"5;" + b"x" * 5_000 + b"\r\n", [400]),
         (b"0\r\n" + b"T: a\r\n" * 101, [400]),
     ],
 )
-def test_chunks_that_lie_are_refused_or_forgotten(port: int, chunks: bytes, expected: list[int]) -> None:
+def test_chunks_that_lie_are_refused(port: int, chunks: bytes, expected: list[int]) -> None:
     assert statuses(answered(port, HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunks)) == expected
 
 
 @pytest.mark.parametrize("length", [len(ECHO) + 1, 9_000_000])
-def test_a_body_shorter_than_its_length_is_forgotten(port: int, length: int) -> None:
-    assert answered(port, HEAD + b"Content-Length: %d\r\n\r\n" % length + ECHO) == b""
+def test_a_body_shorter_than_its_length_is_refused(port: int, length: int) -> None:
+    assert statuses(answered(port, HEAD + b"Content-Length: %d\r\n\r\n" % length + ECHO)) == [400]
 
 
 @pytest.mark.parametrize("length", [0, 1, len(ECHO) - 1])

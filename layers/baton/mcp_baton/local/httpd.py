@@ -1,24 +1,41 @@
 """HTTP in front of a Lambda handler: what API Gateway and Lambda do to a request in the cloud, in one process.
 
-Requests run in parallel, each in its connection's thread, and nothing that a client sends or does ends the server.
+werkzeug's server reads the requests, each in a thread of its own, and closes the connection after the answer. Here each
+request becomes a proxy event and a call of the handler, which may open a stream: its pieces leave as they are written.
 """
 
+import base64
 import logging
+import re
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import ThreadingHTTPServer
-from socketserver import TCPServer
-from typing import Any, override
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, override
 
-from mcp_baton.local.body import Disconnected
-from mcp_baton.local.connection import Connection
-from mcp_baton.local.gateway import InvocationContext
+from werkzeug.exceptions import BadRequest, HTTPException
+from werkzeug.serving import ThreadedWSGIServer, WSGIRequestHandler
+from werkzeug.wrappers import Request
+
+from mcp_baton.local.gateway import HOP_BY_HOP, InvocationContext, WireRequest, proxy_event
+from mcp_baton.protocol.http import ClientGone
+from mcp_baton.protocol.json import dumps
+from mcp_baton.transport.stream import stream_opener
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 logger = logging.getLogger(__name__)
+
+GATEWAY_BODY_BYTES = 10 * 1024 * 1024
+"""API Gateway's own limit of a body: the handler's smaller one is the handler's to answer."""
+
+SERVER_HEADERS = HOP_BY_HOP | {"content-length", "date", "server"}
+RAW_HEADERS = "baton.headers"
+_FOLD = re.compile(r"\r?\n[ \t]*")
 
 type LambdaHandler = Callable[[dict[str, Any], InvocationContext], dict[str, Any]]
 
@@ -37,31 +54,57 @@ class Function:
     timeout_s: float
     owner_header: str | None = None
 
+    def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> list[bytes]:
+        """Answer one request (PEP 3333).
 
-class LocalServer(ThreadingHTTPServer):
+        Raises:
+            BrokenOff: the answer had begun and cannot be finished.
+        """
+        answer = _Answer(start_response, bodiless=environ["REQUEST_METHOD"] == "HEAD")
+        try:
+            request = _wire_request(environ)
+        except HTTPException as refused:
+            body = dumps({"message": refused.description}).encode()
+            return answer.whole(refused.code or 400, {"Content-Type": "application/json"}, body)
+        return self._invoke(request, answer)
+
+    def _invoke(self, request: WireRequest, answer: "_Answer") -> list[bytes]:
+        context = InvocationContext(self.timeout_s)
+        event = proxy_event(request, request_id=context.aws_request_id, owner_header=self.owner_header)
+        token = stream_opener.set(answer.open)
+        try:
+            returned = self.handler(event, context)
+            return [] if answer.begun else answer.of(returned)
+        except Exception as error:
+            logger.exception("invocation %s failed", context.aws_request_id)
+            if answer.begun:
+                raise BrokenOff from error
+            return answer.whole(502, {"Content-Type": "application/json"}, b'{"message":"Internal server error"}')
+        finally:
+            stream_opener.reset(token)
+
+
+class BrokenOff(ConnectionError):
+    """An answer that ends before it is complete, so that it does not look complete. Logged where it happened."""
+
+
+class LocalServer(ThreadedWSGIServer):
     """Serves a function. Bound once it is made; port 0 takes a free one (`server_port` tells which).
 
     Raises:
         OSError: the address cannot be had.
     """
 
-    daemon_threads = True
     block_on_close = False
-    request_queue_size = 128
 
     def __init__(self, host: str, port: int, function: Function) -> None:
-        self.function = function
         self._busy = 0
         self._idle = threading.Condition()
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        self.address_family = family
-        super().__init__((str(address[0]), port), Connection)
-
-    @override
-    def server_bind(self) -> None:
-        """Bind, without the look-up of the host's full name that `HTTPServer` does, which can take seconds."""
-        TCPServer.server_bind(self)
-        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+        # werkzeug ends the process where an address is taken; of a socket that is bound already it takes a copy.
+        with socket.create_server(address[:2], family=family, backlog=128) as bound:
+            super().__init__(str(address[0]), port, function, Connection, fd=bound.fileno())
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
     @contextmanager
     def in_flight(self) -> Iterator[None]:
@@ -82,10 +125,142 @@ class LocalServer(ThreadingHTTPServer):
             return self._busy
 
     @override
+    def log(self, type: str, message: str, *args: Any) -> None:
+        """Log what werkzeug has to say."""
+        logger.log(logging.getLevelNamesMapping().get(type.upper(), logging.INFO), message, *args)
+
+    @override
     def handle_error(self, request: object, client_address: object) -> None:
         """Log what a connection's thread died of. A client that went away is no error."""
         error = sys.exception()
-        if isinstance(error, (OSError, Disconnected)):
-            logger.info("%s went away: %s", client_address, error or "in the middle of a request")
+        if isinstance(error, OSError):
+            logger.info("%s went away: %s", client_address, error)
         else:
             logger.error("the connection of %s failed", client_address, exc_info=error)
+
+
+class Connection(WSGIRequestHandler):
+    """One client's connection."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    timeout = 75
+    server: LocalServer
+
+    @override
+    def run_wsgi(self) -> None:
+        """Answer the request."""
+        with self.server.in_flight():
+            super().run_wsgi()
+
+    @override
+    def handle_expect_100(self) -> bool:
+        """Leave it to werkzeug to tell the client to go on."""
+        return True
+
+    @override
+    def make_environ(self) -> "WSGIEnvironment":
+        """The request, with its headers as they came: PEP 3333 knows neither their order nor repeated ones."""
+        headers = [(name, _FOLD.sub(" ", str(value)).strip()) for name, value in self.headers.items()]
+        return super().make_environ() | {RAW_HEADERS: headers}
+
+    @override
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        """Log a request with the status of its answer. The line is the client's: control characters are escaped."""
+        logger.info("%r %s", self.requestline, code)
+
+    @override
+    def log_error(self, format: str, *args: Any) -> None:
+        """Log what is wrong with a request, escaped likewise."""
+        logger.info("%s: %r", self.address_string(), format % args)
+
+
+class _Request(Request):
+    """A request whose body has the gateway's limit."""
+
+    max_content_length = GATEWAY_BODY_BYTES
+
+
+def _wire_request(environ: "WSGIEnvironment") -> WireRequest:
+    """The request that werkzeug has read.
+
+    Raises:
+        HTTPException: its body is too large, or not framed as HTTP wants it.
+    """
+    try:
+        body = _Request(environ).get_data(cache=False)
+    except (ConnectionError, TimeoutError):
+        raise
+    except OSError as error:
+        raise BadRequest(f"{error}") from error
+    return WireRequest(
+        environ["REQUEST_METHOD"], environ["RAW_URI"], environ[RAW_HEADERS], body, environ["REMOTE_ADDR"]
+    )
+
+
+class _Answer:
+    """The answer to one request: whole, or a stream.
+
+    Args:
+        start_response: Sends its head.
+        bodiless: Whether nothing follows the head (the answer to `HEAD`).
+    """
+
+    def __init__(self, start_response: "StartResponse", *, bodiless: bool) -> None:
+        self._start_response = start_response
+        self._bodiless = bodiless
+        self._send: Callable[[bytes], object] | None = None
+
+    @property
+    def begun(self) -> bool:
+        """Whether it is a stream that was opened."""
+        return self._send is not None
+
+    def open(self, status: int, headers: Mapping[str, str]) -> "_Answer":
+        """Begin a stream."""
+        self._send = self._start(status, headers, {})
+        self._put(b"")
+        return self
+
+    def write(self, data: bytes) -> None:
+        """Send a piece of the stream now.
+
+        Raises:
+            ClientGone: nobody is listening any more.
+        """
+        if data and not self._bodiless:
+            self._put(data)
+
+    def of(self, returned: dict[str, Any]) -> list[bytes]:
+        """The handler's whole answer.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is not a proxy response.
+        """
+        body = str(returned.get("body") or "")
+        data = base64.b64decode(body) if returned.get("isBase64Encoded") else body.encode()
+        return self.whole(int(returned["statusCode"]), dict(returned.get("headers") or {}), data)
+
+    def whole(self, status: int, headers: Mapping[str, str], body: bytes) -> list[bytes]:
+        """Send the head of an answer whose body is known; what is left to send."""
+        without_body = status in {204, 304}
+        self._start(status, headers, {} if without_body else {"Content-Length": str(len(body))})
+        return [] if without_body or self._bodiless else [body]
+
+    def _start(self, status: int, headers: Mapping[str, str], framing: Mapping[str, str]) -> Callable[[bytes], object]:
+        own = [(name, value) for name, value in headers.items() if name.lower() not in SERVER_HEADERS]
+        return self._start_response(f"{status} {_phrase(status)}", [*own, *framing.items()])
+
+    def _put(self, data: bytes) -> None:
+        try:
+            if self._send is not None:
+                self._send(data)
+        except OSError as error:
+            raise ClientGone from error
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "-"

@@ -90,7 +90,8 @@ def _bind(options: Options, function: Function) -> LocalServer:
         return LocalServer(options.host, options.port, function)
     except OSError as error:
         remedy = ": --port 0 takes a free one" if error.errno == errno.EADDRINUSE else ""
-        reason = error.strerror or str(error)
+        # Python's own text names the address once more.
+        reason = (error.strerror or str(error)).partition(" (while attempting")[0]
         raise ServeError(f"cannot listen on {options.host} port {options.port}: {reason}{remedy}") from error
 
 
