@@ -124,7 +124,6 @@ def add_workflows(server: Server) -> None:
     for name, kind in (("checked_argument", CHECKED), ("dumped_argument", DUMPED)):
         steps = [Step("only", tool="checks", arguments={"amount": prompt_arg("n")})]
         server.add_workflow(Workflow(name=name, description="work", arguments=[Argument("n", type=kind)], steps=steps))
-    return server
 
 
 def assert_masked(answer: Answer, log: str) -> None:

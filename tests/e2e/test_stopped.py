@@ -65,16 +65,16 @@ def task_in(table: Table) -> str:
 def ending(client: Client, table: Table, how: str) -> Callable[[], object]:
     """What ends the only task in the table."""
 
-    def end() -> object:
+    def end() -> None:
         match how:
             case "cancelled":
-                return client.task("cancel", task_in(table))
+                client.task("cancel", task_in(table))
             case "completed":
-                return client.task("cancel", task_in(table), result={"by": "me"})
+                client.task("cancel", task_in(table), result={"by": "me"})
             case "deleted":
-                return table.delete(task_in(table))
+                table.delete(task_in(table))
             case _:
-                return table.expire(task_in(table))
+                table.expire(task_in(table))
 
     return end
 
