@@ -177,17 +177,6 @@ def test_a_run_of_less_than_two_seconds_does_not_look(
     assert requests.take() == ["PutItem", *["GetItem"] * looks, "UpdateItem"]
 
 
-def test_the_first_progress_of_a_run_names_its_task_and_no_other(
-    make_client: MakeClient, era: Era, streaming: Streaming
-) -> None:
-    sink, client = Sink(), make_client(three_steps(Course()), era=era)
-    answer = streaming(sink, lambda: client.get_prompt("flow", meta=LISTENING))
-    told = [sink.next_told() for _ in STEPS]
-    task_id = sink.next()["result"]["_meta"]["task_id"]
-    answer.result(BOUND_S)
-    assert [progress.get("_meta") for progress in told] == [{"task_id": task_id}, None, None]
-
-
 def test_the_progress_of_a_run_without_a_task_names_none(make_client: MakeClient, streaming: Streaming) -> None:
     sink, client = Sink(), make_client(three_steps(Course()), owner=None)
     streaming(sink, lambda: client.get_prompt("flow", meta=LISTENING)).result(BOUND_S)
