@@ -95,6 +95,17 @@ def test_a_status_is_read_of_as_little_as_can_be_and_need_not_be_the_newest(
     assert read["ExpressionAttributeNames"] == {"#0": "status", "#1": "expires_at"}
 
 
+@pytest.mark.parametrize("damage", [{"status": {"S": "odd"}}, {"expires_at": {"S": "never"}}], ids=["status", "time"])
+def test_a_damaged_status_is_the_stores_failure(
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], engine: "Engine", damage: dict[str, dict[str, str]]
+) -> None:
+    task = begin(1)
+    assert isinstance(task.source, dict)
+    engine.client.put_item(TableName="tasks", Item={**task.source, **damage})
+    with pytest.raises(StoreError, match="damaged"):
+        store.status(task.owner, task.task_id)
+
+
 def test_a_task_that_is_gone_or_anothers_has_no_status(
     store: DynamoDBTaskStore, clock: "Clock", begin: Callable[..., TaskRecord]
 ) -> None:

@@ -114,9 +114,15 @@ class DynamoDBTaskStore:
         """
         key = self._key(owner, task_id)
         item = self._table.glance(key, GLANCED_AT) or self._table.get(key)
-        if item is None or expired(item, self._now_ms()):
+        if item is None:
             raise TaskNotFound
-        return TaskStatus(item["status"]["S"])
+        try:
+            over, status = expired(item, self._now_ms()), TaskStatus(item["status"]["S"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise StoreError(f"the item of the task {task_id} is damaged: {error}") from error
+        if over:
+            raise TaskNotFound
+        return status
 
     def list(self, owner: str, cursor: str | None = None) -> TaskPage:
         """One page of the owner's tasks, newest first: one `Query`."""
