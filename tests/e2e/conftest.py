@@ -1,5 +1,6 @@
 """The handler over every engine."""
 
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
@@ -63,6 +64,7 @@ class MakeClient(Protocol):
         remaining_ms: Callable[[], int] = ...,
         table_name: str | None = None,
         bucket: Bucket | None = None,
+        clock: Callable[[], float] = ...,
         **settings: Any,
     ) -> Client:
         """A client of it.
@@ -74,6 +76,7 @@ class MakeClient(Protocol):
             remaining_ms: The function's clock.
             table_name: Another table than the test's own.
             bucket: Where values go that do not fit into the table.
+            clock: Seconds, by which the lengths of runs are measured.
             settings: The operator's choices.
         """
 
@@ -131,12 +134,13 @@ def make_client(engine: Engine, table: Table) -> MakeClient:
         remaining_ms: Callable[[], int] = lambda: 30_000,
         table_name: str | None = None,
         bucket: Bucket | None = None,
+        clock: Callable[[], float] = time.monotonic,
         **settings: Any,
     ) -> Client:
         name = table_name or table.name
         chosen = Settings(table=name, overflow_bucket=bucket.name if bucket else None, **settings)
         store = dynamodb_store(name, chosen, connect=lambda: table.client, connect_s3=lambda: engine.s3)
-        return Client(handler(server, settings=chosen, store=store), owner, era, remaining_ms)
+        return Client(handler(server, settings=chosen, store=store, clock=clock), owner, era, remaining_ms)
 
     return make
 

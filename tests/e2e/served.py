@@ -29,6 +29,12 @@ def whoami(ctx: Context) -> dict[str, Any]:
     return {"owner": ctx.owner, "remaining_ms": ctx.remaining_ms()}
 
 
+@server.tool
+def broken() -> None:
+    """Raise."""
+    raise RuntimeError("the bank at https://bank.example.com/?api_key=k-1 said no")
+
+
 server.add_workflow(
     Workflow(
         name="waiting",

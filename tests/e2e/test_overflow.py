@@ -356,11 +356,14 @@ def test_a_step_whose_variable_was_not_kept_pauses_instead_of_taking_the_note(ma
     assert answer.meta["pause_reason"]["type"] == "unresolvableParams"
 
 
-def test_a_tool_that_reads_a_lost_variable_fails_and_says_why(client: Client, bucket: Bucket) -> None:
+def test_a_tool_that_reads_a_lost_variable_fails_and_the_log_says_why(
+    client: Client, bucket: Bucket, caplog: pytest.LogCaptureFixture
+) -> None:
     task = client.get_prompt("paused_variable").task_id
     [key] = bucket.keys
     bucket.expire(key)
     answer = client.call_tool("read", task=task)
     assert answer.result["isError"] is True
-    assert "is lost" in answer.result["content"][0]["text"]
+    assert answer.result["content"][0]["text"] == "internal error in read (id api-1)"
+    assert "is lost" in caplog.text
     assert answer.meta["recorded"] is True

@@ -117,7 +117,7 @@ def test_any_exception_of_a_tool_is_a_tool_error(make_client: MakeClient, era: E
     client = make_client(refunds_server(refund), era=era)
     answer = run(client)
     assert answer.meta["pause_reason"]["type"] == "toolError"
-    assert answer.meta["pause_reason"]["error"] == "'A-17'"
+    assert answer.meta["pause_reason"]["error"] == "internal error in refund (id api-1)"
 
 
 def test_a_value_that_is_not_what_the_tool_declares_is_a_tool_error(make_client: MakeClient) -> None:

@@ -271,13 +271,16 @@ def test_a_tool_without_a_task_has_no_variables(make_client: MakeClient) -> None
     assert client.call_tool("look").result["structuredContent"] == {"result": True}
 
 
-def test_each_step_is_announced_when_it_begins_if_the_client_asked(make_client: MakeClient, era: Era) -> None:
+def test_each_step_is_announced_when_it_begins_and_the_first_names_the_task_if_the_client_asked(
+    make_client: MakeClient, era: Era
+) -> None:
     client = make_client(orders_server(), era=era)
     answer = client.get_prompt("refund_order", {"order_id": "A-17"}, meta={"progressToken": "t-1"})
-    assert answer.notifications == [
+    first, *others = [
         {"progressToken": "t-1", "progress": number, "total": 4, "message": f"Step {number}/4: {name}"}
         for number, name in enumerate(["fetch", "policy", "refund", "notify"], 1)
     ]
+    assert answer.notifications == [first | {"_meta": {"task_id": answer.task_id}}, *others]
     assert answer.conversation == CONVERSATION
 
 

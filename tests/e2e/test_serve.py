@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -64,9 +65,10 @@ def start() -> Iterator[Start]:
     """Starts `baton serve`; no process outlives the test."""
     with ExitStack() as stack:
 
-        def run(*options: str, target: str = SERVED) -> Baton:
+        def run(*options: str, target: str = SERVED, errors: Path | None = None) -> Baton:
             command = [*COMMAND, target, "--port", "0", *options]
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+            stderr = None if errors is None else stack.enter_context(errors.open("w"))
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
             stack.enter_context(process)
             stack.callback(process.kill)
             watchdog = threading.Timer(BOUND_S, process.kill)
@@ -119,6 +121,27 @@ def test_calls_run_in_parallel(start: Start) -> None:
     with ThreadPoolExecutor(2) as pool:
         places = pool.map(lambda _: baton.tool("meet")["result"], range(2))
         assert sorted(places) == [0, 1]
+
+
+def test_what_a_tool_raises_is_in_the_terminal_with_its_traceback_and_the_client_reads_its_id(
+    start: Start, tmp_path: Path
+) -> None:
+    terminal = tmp_path / "stderr"
+    [block] = start(errors=terminal).call("tools/call", name="broken", arguments={})["content"]
+    found = re.fullmatch(r"internal error in broken \(id ([0-9a-f-]{36})\)", block["text"])
+    assert found
+    line, _, traceback = terminal.read_text().partition(f"request {found[1]}: internal error in broken\n")
+    assert "ERROR" in line
+    assert traceback.startswith("Traceback (most recent call last):\n")
+    assert 'served.py", line' in traceback
+    assert "RuntimeError: the bank at https://bank.example.com/?api_key=k-1 said no" in traceback
+
+
+def test_a_timeout_that_leaves_no_time_to_work_is_refused() -> None:
+    said = failed(SERVED, "--timeout", "6", "--port", "0")
+    assert "--timeout 6" in said
+    assert "BATON_WRITE_RESERVE_MS" in said
+    assert "more than 6 seconds" in said
 
 
 def test_the_function_has_the_time_that_the_command_gives_it(start: Start) -> None:

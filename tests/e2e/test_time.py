@@ -1,6 +1,7 @@
 """What happens while a step runs, and when the function's time runs out (contract section 3)."""
 
 import asyncio
+import json
 from collections.abc import Callable
 from contextlib import suppress
 from threading import Event
@@ -173,10 +174,11 @@ def stuck_client(
     return make_client(server, era=era, remaining_ms=clock), clock, stuck
 
 
+LATE = "timed out; it may still have happened"
 TIMED_OUT = {
     "type": "toolError",
     "failedStep": "slow",
-    "error": "timed out",
+    "error": LATE,
     "retryable": False,
     "suggestedTool": "work",
 }
@@ -192,7 +194,7 @@ def test_a_tool_that_is_still_running_when_the_write_reserve_begins_is_abandoned
     assert answer.statuses == ["failed", "pending"]
     variables = client.variables(answer.task_id)
     assert variables["_workflow.pause_reason"] == TIMED_OUT
-    assert variables["_workflow.result.slow"] == {"error": "timed out"}
+    assert variables["_workflow.result.slow"] == {"error": LATE}
     stuck.let_go.set()
     assert stuck.ended.wait(BOUND_S)
 
@@ -240,7 +242,7 @@ def test_a_continuation_whose_tool_does_not_end_is_recorded_as_timed_out(make_cl
     clock.ms = 30_000
     answer = client.call_tool("work", task=task, meta=LISTENING)
     assert answer.result["isError"] is True
-    assert answer.result["content"] == [{"type": "text", "text": "timed out"}]
+    assert answer.result["content"] == [{"type": "text", "text": LATE}]
     assert answer.meta["recorded"] is True
     assert answer.meta["pause_reason"] == TIMED_OUT
     stuck.let_go.set()
@@ -285,3 +287,80 @@ def test_an_abandoned_coroutine_is_cancelled(make_client: MakeClient, era: Era) 
     answer = make_client(server, era=era, remaining_ms=clock).get_prompt("flow", meta=LISTENING)
     assert answer.meta["pause_reason"] == TIMED_OUT
     assert cancelled.wait(BOUND_S)
+
+
+NOT_BEGUN = "not begun: the time for this request was over. Nothing was run."
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_tool_that_is_called_when_the_time_is_over_is_not_begun(
+    make_client: MakeClient, era: Era, is_async: bool
+) -> None:
+    server, begun = Server("s"), list[str]()
+
+    def work() -> None:
+        begun.append("work")
+
+    async def work_async() -> None:
+        begun.append("work")
+
+    server.tool(name="work")(work_async if is_async else work)
+    clock = Clock(RESERVE_MS)
+    client = make_client(server, era=era, remaining_ms=clock)
+    answer = client.call_tool("work")
+    assert answer.result["isError"] is True
+    assert answer.result["content"] == [{"type": "text", "text": NOT_BEGUN}]
+    clock.ms = RESERVE_MS + 10_000
+    assert "isError" not in client.call_tool("work").result
+    assert begun == ["work"]
+
+
+def test_a_step_whose_resources_took_all_the_time_does_not_begin_its_tool(make_client: MakeClient, era: Era) -> None:
+    server, clock = Server("s"), Clock()
+
+    @server.resource("docs://slow")
+    def docs() -> str:
+        clock.ms = RESERVE_MS
+        return "at last"
+
+    @server.tool
+    def work() -> None:
+        raise AssertionError("it must not be called")
+
+    steps = [Step("slow", tool="work", resources=["docs://slow"])]
+    server.add_workflow(Workflow(name="flow", description="work", steps=steps))
+    answer = make_client(server, era=era, remaining_ms=clock).get_prompt("flow")
+    assert answer.statuses == ["failed"]
+
+
+def test_of_a_batch_what_was_not_begun_in_time_is_not_run_and_says_so(make_client: MakeClient) -> None:
+    server, clock, ran = Server("s"), Clock(), list[int]()
+
+    @server.tool
+    def work(number: int) -> int:
+        ran.append(number)
+        if number == 2:
+            clock.ms = RESERVE_MS
+        return number
+
+    called = [
+        {
+            "jsonrpc": "2.0",
+            "id": number,
+            "method": "tools/call",
+            "params": {"name": "work", "arguments": {"number": number}},
+        }
+        for number in range(1, 13)
+    ]
+    noted = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 99}}
+    answered = {"jsonrpc": "2.0", "id": "q", "result": {}}
+    client = make_client(server, remaining_ms=clock)
+    answer = client.post(json.dumps([*called, noted, answered]), {"MCP-Protocol-Version": "2025-03-26"})
+    assert ran == [1, 2]
+    [messages] = answer.messages
+    answers: Any = messages
+    assert answer.status == 200
+    assert [message["id"] for message in answers] == [*range(1, 13), None]
+    assert ["result" in message for message in answers] == [True] * 2 + [False] * 11
+    assert {message["error"]["code"] for message in answers[2:]} == {-32603}
+    assert all(message["error"]["message"].startswith("Not run: ") for message in answers[2:])

@@ -23,7 +23,7 @@ from mcp_baton.tasks.record import (
 from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite, TaskStore
 
 if TYPE_CHECKING:
-    from tests.store.conftest import Clock, Requests
+    from tests.store.conftest import Clock, Engine, Requests
 
 PENDING, COMPLETED, FAILED = StepStatus.PENDING, StepStatus.COMPLETED, StepStatus.FAILED
 PAUSE: JsonObject = {
@@ -65,6 +65,57 @@ def test_a_created_task_is_read_back_as_it_was_created(
     assert created.version == 1
     assert created.result is None
     assert statuses(created) == ["pending", "pending"]
+
+
+def test_a_status_is_read_by_one_request_whatever_the_task_holds(
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], requests: "Requests"
+) -> None:
+    task = begin(2)
+    requests.take()
+    assert store.status(task.owner, task.task_id) is TaskStatus.WORKING
+    assert requests.take() == ["GetItem"]
+    store.cancel(task.owner, task.task_id)
+    assert store.status(task.owner, task.task_id) is TaskStatus.CANCELLED
+
+
+def test_a_status_is_read_of_as_little_as_can_be_and_need_not_be_the_newest(
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], engine: "Engine"
+) -> None:
+    task, sent = begin(2), list[dict[str, object]]()
+    events, event = engine.client.meta.events, "provide-client-params.dynamodb.GetItem"
+
+    def note(params: dict[str, object], **_: object) -> None:
+        sent.append(params)
+
+    events.register(event, note)
+    store.status(task.owner, task.task_id)
+    events.unregister(event, note)
+    [read] = sent
+    assert read["ConsistentRead"] is False
+    assert read["ExpressionAttributeNames"] == {"#0": "status", "#1": "expires_at"}
+
+
+@pytest.mark.parametrize("damage", [{"status": {"S": "odd"}}, {"expires_at": {"S": "never"}}], ids=["status", "time"])
+def test_a_damaged_status_is_the_stores_failure(
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], engine: "Engine", damage: dict[str, dict[str, str]]
+) -> None:
+    task = begin(1)
+    assert isinstance(task.source, dict)
+    engine.client.put_item(TableName="tasks", Item={**task.source, **damage})
+    with pytest.raises(StoreError, match="damaged"):
+        store.status(task.owner, task.task_id)
+
+
+def test_a_task_that_is_gone_or_anothers_has_no_status(
+    store: DynamoDBTaskStore, clock: "Clock", begin: Callable[..., TaskRecord]
+) -> None:
+    task = begin(1)
+    for owner, task_id in ((task.owner + "x", task.task_id), (task.owner, NOBODYS), (task.owner, "no id")):
+        with pytest.raises(TaskNotFound):
+            store.status(owner, task_id)
+    clock.ms += task.ttl_ms + 1_000
+    with pytest.raises(TaskNotFound):
+        store.status(task.owner, task.task_id)
 
 
 @pytest.mark.parametrize("name", ['"quoted"', "Zoë 🎉", "lone \ud800 half", "with#hash and space", ""])

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchmarks.contenders import BATON, DEPLOYED
+from mcp_baton.server.host import START_MARGIN_MS
 from mcp_baton.settings import KEY_CHARACTERS, Settings
 from mcp_baton.tasks.overflow import DAY_MS, LONGEST_TTL_MS, RETENTION_DAYS, folder_of, new_key
 from mcp_baton.telemetry import INTERNAL_ERRORS, STORE_CONFLICTS, STORE_ERRORS
@@ -66,6 +67,14 @@ def test_the_function_is_as_large_and_as_patient_as_the_operator_says(stack: Mak
     chosen = function(stack(MemorySize="777", FunctionTimeout="77"))
 
     assert (chosen["MemorySize"], chosen["Timeout"]) == ("777", "77")
+
+
+def test_every_reserve_leaves_every_function_time_to_work(default: Stack) -> None:
+    shortest_ms = 1000 * int(default.declared("FunctionTimeout")["MinValue"])
+    longest_reserve_ms = int(default.declared("WriteReserveMs")["MaxValue"])
+
+    assert longest_reserve_ms + START_MARGIN_MS < shortest_ms
+    assert Settings().write_reserve_ms <= longest_reserve_ms
 
 
 def test_the_function_runs_on_arm_and_without_snapshots_unless_told_otherwise(default: Stack) -> None:

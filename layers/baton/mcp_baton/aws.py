@@ -10,6 +10,7 @@ lambda_handler = handler(server)
 import gc
 import logging
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -65,7 +66,11 @@ class LambdaContext(Protocol):
 
 
 def handler(
-    server: Server, *, settings: Settings | None = None, store: TaskStore | None = None
+    server: Server,
+    *,
+    settings: Settings | None = None,
+    store: TaskStore | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Callable[[dict[str, Any], LambdaContext], dict[str, Any]]:
     """Make the Lambda handler of a server.
 
@@ -74,6 +79,7 @@ def handler(
         settings: From the environment when not given.
         store: Keeps the tasks. When not given: the DynamoDB table that the settings name. Without either, workflows
             run without tasks, and the first request logs that.
+        clock: Seconds, from any moment on; how long runs and questions take is measured by it.
 
     Raises:
         SettingsError: an environment variable holds a value that cannot be used.
@@ -84,7 +90,7 @@ def handler(
     telemetry = collector or SILENT
     if store is None and settings.table is not None:
         store = dynamodb_store(settings.table, settings, telemetry=telemetry)
-    app: Application = Endpoint(server, store=store, settings=settings, telemetry=telemetry)
+    app: Application = Endpoint(server, store=store, settings=settings, telemetry=telemetry, clock=clock)
     if store is None:
         app = _Warning(app, NO_TABLE)
     if settings.allow_anonymous and settings.observed:  # on this machine alone nobody else is there

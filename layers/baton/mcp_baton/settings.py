@@ -13,6 +13,7 @@
 | `BATON_ALLOWED_ORIGINS` | origins whose pages may call, comma-separated: `https://app.example.com` | none |
 | `BATON_MAX_BODY_BYTES` | the largest request body | 6000000 |
 | `BATON_LISTEN_MS` | how long a `subscriptions/listen` stream is kept open | 60000 |
+| `BATON_QUESTION_MS` | how long a tool waits for the client's answer (revisions up to 2025-11-25) | 300000 (5 min) |
 | `BATON_STATE_KEY` | signs what travels through the client; 32 characters or more | made anew in each process |
 | `BATON_STATE_KEY_PREVIOUS` | the key before the last rotation, still accepted | none |
 
@@ -51,6 +52,7 @@ class Settings:
     # that grows in the event (base64, escaped quotes) is refused by API Gateway before it gets here.
     max_body_bytes: int = 6_000_000
     listen_ms: int = 60_000
+    question_ms: int = 300_000
     # A local server lets pages of this machine in, and keeps out names that were made to point at it (DNS rebinding).
     local_only: bool = False
     state_key: bytes | None = field(default=None, repr=False)
@@ -83,6 +85,7 @@ class Settings:
             allowed_origins=_origins(env, "BATON_ALLOWED_ORIGINS"),
             max_body_bytes=_number(env, "BATON_MAX_BODY_BYTES", default.max_body_bytes),
             listen_ms=_number(env, "BATON_LISTEN_MS", default.listen_ms),
+            question_ms=_number(env, "BATON_QUESTION_MS", default.question_ms),
             state_key=_key(env, "BATON_STATE_KEY"),
             previous_state_key=_key(env, "BATON_STATE_KEY_PREVIOUS"),
             observed=_text(env, "AWS_LAMBDA_FUNCTION_NAME") is not None,

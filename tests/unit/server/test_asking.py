@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -291,6 +291,16 @@ def test_nobody_waits_for_an_answer_when_nobody_waits_for_the_tool() -> None:
     with pytest.raises(Abandoned):
         meeting(notebook, lambda *_: None, lambda: next(looks) < 2).ask((NAME,))
     assert notebook.log.count("answered q1") == 2
+
+
+def test_nobody_waits_longer_for_an_answer_than_the_limit() -> None:
+    notebook, clock = Notebook(), itertools.count(100.0, 2.5)
+    asker = replace(meeting(notebook, lambda *_: None), limit_s=7.5, clock=lambda: next(clock))
+
+    with pytest.raises(ToolError, match=r"Nobody answered elicitation/create in 7\.5 s"):
+        asker.ask((NAME, THOUGHT))
+    assert notebook.log.count("answered q1") == 2
+    assert notebook.open == {}
 
 
 def test_an_answer_is_looked_for_ever_more_slowly_but_never_too_slowly() -> None:

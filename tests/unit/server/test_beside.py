@@ -13,7 +13,7 @@ import pytest
 
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server import beside
-from mcp_baton.server.beside import Deserted, Mailbox, Raised, Returned, TimedOut, run_beside
+from mcp_baton.server.beside import Deserted, Mailbox, NotBegun, Raised, Returned, TimedOut, run_beside
 
 PATIENCE_S = 10.0
 """How long a test waits for what must happen; it never waits that long unless it fails."""
@@ -179,6 +179,23 @@ def test_a_function_whose_time_is_over_is_abandoned_and_its_late_word_is_heard_b
 
     assert over.wait(PATIENCE_S)
     assert ear.heard == [("early", {})]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_function_whose_time_is_over_before_it_begins_is_not_begun(is_async: bool) -> None:
+    begun = list[str]()
+
+    def work() -> None:
+        begun.append("def")
+
+    async def work_async() -> None:
+        begun.append("async def")
+
+    with pytest.raises(NotBegun):
+        run(work_async if is_async else work, is_async=is_async, left_s=lambda: 0.0)
+    # The thread that was used last and the loop take their jobs in turn: one of before would be done by now.
+    run(work_async if is_async else work, is_async=is_async)
+    assert len(begun) == 1
 
 
 def test_an_asynchronous_function_whose_time_is_over_is_cancelled() -> None:

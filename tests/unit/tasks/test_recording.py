@@ -40,6 +40,9 @@ class ContestedStore:
     def get(self, owner: str, task_id: str) -> TaskRecord:
         raise NotImplementedError
 
+    def status(self, owner: str, task_id: str) -> TaskStatus:
+        raise NotImplementedError
+
     def list(self, owner: str, cursor: str | None = None) -> TaskPage:
         raise NotImplementedError
 

@@ -35,6 +35,7 @@ from mcp_baton.workflow.run import (
     ResourceUnavailable,
     RunRecord,
     Succeeded,
+    TaskOver,
 )
 from mcp_baton.workflow.sources import prompt_arg, step_output, task_variable
 
@@ -73,12 +74,15 @@ class ScriptedHost:
             raise ResourceUnavailable(f"there is no resource {uri}")
         return [FetchedResource(uri, "text/plain", text=self.resources[uri])]
 
-    def announce(self, begun: int, total: int, step: str) -> None:
+    def announce(self, begun: int, total: int, step: str, _task_id: str | None) -> None:
         self.log.append(f"announce {begun}/{total} {step}")
 
     def may_start(self) -> bool:
         self.starts -= 1
         return self.starts >= 0
+
+    def words(self, name: str, _error: Exception) -> str:
+        return f"internal error in {name}"
 
     @property
     def calls(self) -> list[str]:
@@ -108,6 +112,10 @@ class RecordingStore:
     def get(self, owner: str, task_id: str) -> TaskRecord:
         self._request("get")
         return self._store.get(owner, task_id)
+
+    def status(self, owner: str, task_id: str) -> TaskStatus:
+        self._request("status")
+        return self._store.status(owner, task_id)
 
     def list(self, owner: str, cursor: str | None = None) -> TaskPage:
         self._request("list")
@@ -605,10 +613,83 @@ def test_a_task_that_was_cancelled_meanwhile_stays_cancelled(store: DynamoDBTask
 
     run = Engine(host, recording).start(THREE, INVOCATION)
 
-    assert (run.persisted, run.pause) == (False, None)
+    assert (run.persisted, run.stop) == (False, TaskOver(TaskStatus.CANCELLED))
     assert run.task is not None
     assert run.task.status is TaskStatus.CANCELLED
     assert statuses(stored(store, run)) == ["pending"] * 3
+
+
+@dataclass
+class Clock:
+    """Seconds; stands still until a tool takes its time."""
+
+    s: float = 50.0
+
+    def __call__(self) -> float:
+        return self.s
+
+    def passing(self, seconds: float, then: Callable[[], object] = lambda: None) -> Behaviour:
+        """A tool that takes so long."""
+
+        def work(_arguments: JsonObject, _variables: TaskVariables | None) -> Outcome:
+            self.s += seconds
+            then()
+            return Succeeded({"from": "it"})
+
+        return work
+
+
+def verbs(host: ScriptedHost) -> list[str]:
+    return [entry.split()[0] for entry in host.log if not entry.startswith("announce")]
+
+
+@pytest.mark.parametrize(
+    ("first_s", "second_s", "looks"),
+    [(1.9, 0.0, []), (2.0, 0.0, ["b"]), (1.0, 1.0, ["c"]), (2.0, 1.9, ["b"]), (2.0, 2.0, ["b", "c"])],
+)
+def test_a_run_looks_at_its_task_when_it_has_not_heard_of_it_for_two_seconds(
+    store: DynamoDBTaskStore, first_s: float, second_s: float, looks: list[str]
+) -> None:
+    clock = Clock()
+    host = ScriptedHost({"make": clock.passing(first_s), "change": clock.passing(second_s)})
+
+    run = Engine(host, RecordingStore(store, host), clock).start(THREE, INVOCATION)
+
+    seen = [host.log[place + 1].split()[-1] for place, entry in enumerate(host.log) if entry == "status"]
+    assert (seen, run.stop, run.persisted) == (looks, None, True)
+
+
+def test_a_checkpoint_tells_that_the_task_is_live(store: DynamoDBTaskStore) -> None:
+    clock = Clock()
+    host = ScriptedHost({"make": clock.passing(5)})
+    steps = workflow(Step("a", tool="make", checkpoint=True), Step("b", tool="change"))
+
+    Engine(host, RecordingStore(store, host), clock).start(steps, INVOCATION)
+
+    assert verbs(host) == ["create", "call", "record", "call", "record"]
+
+
+def test_a_store_that_does_not_answer_a_look_stops_no_run_and_is_not_asked_again_at_once(
+    store: DynamoDBTaskStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Clock()
+    host = ScriptedHost({"make": clock.passing(3)})
+    recording = RecordingStore(store, host, {2: StoreUnavailable("down")})
+
+    run = Engine(host, recording, clock).start(THREE, INVOCATION)
+
+    assert verbs(host) == ["create", "call", "status", "call", "call", "record"]
+    assert (run.stop, run.persisted) == (None, True)
+    assert "cannot be read" in caplog.text
+
+
+def test_a_run_that_has_no_time_for_another_step_does_not_look(store: DynamoDBTaskStore) -> None:
+    clock = Clock()
+    host = ScriptedHost({"make": clock.passing(3)}, starts=1)
+
+    Engine(host, RecordingStore(store, host), clock).start(THREE, INVOCATION)
+
+    assert verbs(host) == ["create", "call", "record"]
 
 
 def test_deeply_nested_values_bind_and_are_kept(store: DynamoDBTaskStore) -> None:

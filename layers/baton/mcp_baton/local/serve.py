@@ -9,10 +9,11 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from mcp_baton.aws import dynamodb_store, handler
-from mcp_baton.exceptions import BatonError
+from mcp_baton.exceptions import BatonError, SettingsError
 from mcp_baton.local.httpd import Function, LocalServer
 from mcp_baton.local.loader import load
 from mcp_baton.local.run import run
+from mcp_baton.server.host import START_MARGIN_MS
 from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
 
@@ -56,11 +57,12 @@ def serve(options: Options) -> int:
 
     Raises:
         LoadError: there is no server object to be had from the file.
-        SettingsError: an environment variable holds a value that cannot be used.
+        SettingsError: an environment variable holds a value that cannot be used, or no time is left for requests.
         ServeError: the database or the address cannot be used.
     """
     environment = Settings.from_environment(os.environ)
     settings = replace(environment, table=options.table, allow_anonymous=options.owner_header is None, local_only=True)
+    _check_time(settings, options.timeout_s)
     server = load(options.target, Server)
     client = _database(options.dynamodb, options.table)
     lambda_handler = handler(
@@ -70,6 +72,16 @@ def serve(options: Options) -> int:
     if not ip_address(local.server_name).is_loopback:
         logger.warning("listening on %s: whoever reaches it may call every tool, as any owner", local.server_name)
     return run(local, lambda: _announce(options.host, local.server_port))
+
+
+def _check_time(settings: Settings, timeout_s: float) -> None:
+    kept_ms = settings.write_reserve_ms + START_MARGIN_MS
+    if timeout_s * 1000 <= kept_ms:
+        raise SettingsError(
+            f"--timeout {timeout_s:g} leaves no time to work: BATON_WRITE_RESERVE_MS={settings.write_reserve_ms} and "
+            f"{START_MARGIN_MS} ms to start a step are kept back. Give more than {kept_ms / 1000:g} seconds, or lower "
+            "BATON_WRITE_RESERVE_MS"
+        )
 
 
 def _database(where: str, table: str) -> "DynamoDBClient":

@@ -90,5 +90,12 @@ def _by_hand(text: str, target: Any) -> Json:
 
 
 def _dumped(adapter: "TypeAdapter[Any]", validated: object) -> Json:
+    from pydantic_core import PydanticSerializationError
+
+    try:
+        dumped = adapter.dump_python(validated, mode="json")
+    except PydanticSerializationError as error:
+        # It is a `ValueError`, but its text is that of the type's own code, and none of the client's doing.
+        raise RuntimeError("an argument's serializer failed") from error
     # `dumps` refuses NaN and the infinities, which a tool would otherwise get as null.
-    return loads(dumps(adapter.dump_python(validated, mode="json")))
+    return loads(dumps(dumped))

@@ -8,7 +8,7 @@ takes: they meet in the store.
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -158,6 +158,8 @@ class Meeting:
         send: Sends a JSON-RPC request to the client: id, method, params.
         new_question: Makes an id that cannot be guessed.
         waited_for: Whether somebody still waits for the tool.
+        limit_s: How long an answer is waited for, seconds.
+        clock: Seconds, from any moment on.
     """
 
     store: AnswerStore
@@ -165,45 +167,53 @@ class Meeting:
     send: Callable[[str, str, JsonObject], None]
     new_question: Callable[[], str]
     waited_for: Callable[[], bool]
+    limit_s: float = 300.0
+    clock: Callable[[], float] = time.monotonic
     known: dict[str, JsonObject] = field(default_factory=dict)
 
     def ask(self, questions: tuple[Question, ...]) -> list[JsonObject]:
         """Ask all that has not been asked yet, then wait for every answer.
 
         Raises:
-            ToolError: the store cannot hold the question, or the client refuses to answer.
+            ToolError: the store cannot hold the question, the client refuses to answer, or nobody answers in time.
         """
         new = {question.key: question for question in questions if question.key not in self.known}
+        asked: dict[str, str] = {}
         try:
-            asked = {key: self._send(question) for key, question in new.items()}
-            for key, identifier in asked.items():
-                self.known[key] = self._wait(identifier)
+            for key, question in new.items():
+                asked[key] = self._send(question)
+            until_s = self.clock() + self.limit_s
+            for key, question in new.items():
+                self.known[key] = self._wait(asked[key], question, until_s)
         except StoreError as error:
             raise ToolError("The client could not be asked: the store is not available.") from error
+        finally:
+            self._close(asked.values())
         return [_accepted(self.known[question.key], question) for question in questions]
 
     def _send(self, question: Question) -> str:
         identifier = self.new_question()
-        self.store.ask(self.owner, identifier, QUESTION_TTL_S)
+        self.store.ask(self.owner, identifier, max(QUESTION_TTL_S, int(self.limit_s) + 1))
         self.send(identifier, question.method, question.params)
         return identifier
 
-    def _wait(self, identifier: str) -> JsonObject:
-        try:
-            return wait_for_answer(self.store, self.owner, identifier, waiting=self._check)
-        finally:
-            self._close(identifier)
+    def _wait(self, identifier: str, question: Question, until_s: float) -> JsonObject:
+        def check() -> None:
+            if not self.waited_for():
+                raise Abandoned
+            if self.clock() >= until_s:
+                raise ToolError(f"Nobody answered {question.method} in {self.limit_s:g} s.")
 
-    def _close(self, identifier: str) -> None:
-        """Take no answer any more, whether one came or nobody waits. A question that stays open ends by itself."""
+        return wait_for_answer(self.store, self.owner, identifier, waiting=check)
+
+    def _close(self, identifiers: Iterable[str]) -> None:
+        """Take no answers any more, whether they came or nobody waits. A question that stays open ends by itself, so a
+        store that fails is not asked again."""
         try:
-            self.store.close(self.owner, identifier)
+            for identifier in identifiers:
+                self.store.close(self.owner, identifier)
         except StoreError:
-            logger.warning("the question %s could not be closed", identifier, exc_info=True)
-
-    def _check(self) -> None:
-        if not self.waited_for():
-            raise Abandoned
+            logger.warning("a question could not be closed", exc_info=True)
 
 
 def _accepted(answer: JsonObject, question: Question) -> JsonObject:

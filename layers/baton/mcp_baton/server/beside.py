@@ -25,6 +25,10 @@ KEEP_ALIVE_S = 15.0
 """A quiet stream says something at least this often (contract section 8)."""
 
 
+class NotBegun(Exception):
+    """The function's time was over before it began. It was not run."""
+
+
 class TimedOut(Exception):
     """The function was still running when its time was over. It was abandoned."""
 
@@ -132,13 +136,16 @@ def run_beside(
         stay: Let the function finish even when the client has gone.
 
     Raises:
-        TimedOut: its time was over.
+        NotBegun: its time was over already. It was not run.
+        TimedOut: its time was over while it ran.
         Deserted: the client went away, and `stay` is false.
     """
+    if _is_over(left_s()):
+        raise NotBegun
     give_up = (_start_coroutine if is_async else _start_thread)(function, arguments, mailbox)
     while True:
         left = left_s()
-        if left is not None and left <= 0:
+        if _is_over(left):
             give_up()
             raise TimedOut
         if listener.gone and not stay:
@@ -154,6 +161,10 @@ def run_beside(
                 listener.request(identifier, method, params)
             case Returned() | Raised():
                 return mail
+
+
+def _is_over(left_s: float | None) -> bool:
+    return left_s is not None and left_s <= 0
 
 
 def _start_thread(function: Callable[..., object], arguments: dict[str, Any], mailbox: Mailbox) -> Callable[[], None]:

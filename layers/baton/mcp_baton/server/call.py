@@ -32,7 +32,8 @@ class Call:
         seal: Signs what travels through the client.
         headers: HTTP headers, names in lower case.
         telemetry: Where what is done for it is noted.
-        begun_s: When it began, on the monotonic clock.
+        clock: Seconds, from any moment on.
+        begun_s: When the request came in, on that clock.
     """
 
     server: Server
@@ -46,6 +47,7 @@ class Call:
     seal: Seal
     headers: Mapping[str, str]
     telemetry: Telemetry = SILENT
+    clock: Callable[[], float] = time.monotonic
     begun_s: float = field(default_factory=time.monotonic)
 
     @property
@@ -66,7 +68,16 @@ class Call:
         """
         asking = self._asking(in_workflow=in_workflow)
         reserve_ms = self.settings.write_reserve_ms
-        return Caller(self.exchange, self.envelope, self.reply, self.owner, reserve_ms, asking, self.telemetry)
+        return Caller(
+            exchange=self.exchange,
+            envelope=self.envelope,
+            reply=self.reply,
+            owner=self.owner,
+            write_reserve_ms=reserve_ms,
+            asking=asking,
+            telemetry=self.telemetry,
+            mask_errors=self.server.mask_errors,
+        )
 
     def _asking(self, *, in_workflow: bool) -> Asking:
         if not self.stateless:
@@ -85,11 +96,14 @@ class Call:
             return Nobody("the caller has no identity")
         if not self.reply.may_ask:
             return Nobody("the client does not take a stream")
-        return Meeting(self.store.answers, self.owner, mailbox.request, new_question, waited_for)
+        limit_s = self.settings.question_ms / 1000
+        return Meeting(
+            self.store.answers, self.owner, mailbox.request, new_question, waited_for, limit_s, clock=self.clock
+        )
 
     def elapsed_s(self) -> float:
         """Seconds since the request came in."""
-        return time.monotonic() - self.begun_s
+        return self.clock() - self.begun_s
 
     def text(self, name: str) -> str:
         """A param that must be a string.

@@ -2,7 +2,8 @@
 
 import functools
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ from mcp_baton.protocol.envelope import Envelope
 from mcp_baton.protocol.http import Exchange
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.server.asking import Asker, InputRequired
-from mcp_baton.server.beside import Mailbox, Raised, Returned, TimedOut, run_beside
+from mcp_baton.server.beside import Mailbox, NotBegun, Raised, Returned, TimedOut, run_beside
 from mcp_baton.server.completions import Completion, suggestions
 from mcp_baton.server.content import CONTENT_TYPES, Message, base64_of
 from mcp_baton.server.context import Context, ProgressMap, Scope
@@ -27,14 +28,30 @@ from mcp_baton.workflow.run import Failed, FetchedResource, Outcome, ResourceUna
 
 logger = logging.getLogger(__name__)
 
-TIMED_OUT = "timed out"
+TIMED_OUT = "timed out; it may still have happened"
+NOT_BEGUN = "not begun: the time for this request was over. Nothing was run."
 
 type Asking = Callable[[Mailbox, Callable[[], bool]], Asker]
 """From a running function's mailbox, and whether somebody waits for it, to what answers its questions."""
 
 
 class Unreadable(Exception):
-    """A resource or a prompt whose function failed; its text may be shown to the client."""
+    """A function failed; the text is for the client."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """A function that is to be called.
+
+    Attributes:
+        name: What clients call it.
+        what: What traces call it.
+    """
+
+    name: str
+    what: str
+    function: Callable[..., object]
+    signature: Signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +62,7 @@ class Caller:
         write_reserve_ms: Time kept back from every call for writing to the store, milliseconds.
         asking: Makes what a function's questions to the client go through.
         telemetry: Takes how long tools and resources took.
+        mask_errors: Whether the text of an exception that is no `ToolError` is kept from the client.
     """
 
     exchange: Exchange
@@ -54,6 +72,7 @@ class Caller:
     write_reserve_ms: int
     asking: Asking
     telemetry: Telemetry = SILENT
+    mask_errors: bool = True
 
     def call_tool(
         self,
@@ -78,22 +97,17 @@ class Caller:
             InputRequired: the client must answer first.
             ProtocolError: the tool wants the request answered with it.
         """
+        work = _Work(tool.name, f"tool {tool.name}", tool.function, tool.signature)
         try:
-            bound = tool.input.bind(arguments)
+            with self._authors_code(tool.name):
+                bound = tool.input.bind(arguments)
+            returned = self._run(work, bound, variables, progress, stay=stay)
+            with self._authors_code(tool.name):
+                return tool.outcome(returned)
         except InvalidArguments as error:
             return Failed(f"Invalid arguments for tool {tool.name}: {error}")
-        what = f"tool {tool.name}"
-        ended = self._run(what, tool.function, tool.signature, bound, variables, progress, stay=stay)
-        if isinstance(ended, str):
-            return Failed(ended)
-        if isinstance(ended, Raised):
-            return Failed(_told(ended.error, what))
-        try:
-            return tool.outcome(ended.value)
-        except Exception as error:
-            # Whatever it is: the declared type can bring validators of its own.
-            logger.exception("tool %s returned what it must not", tool.name)
-            return Failed(str(error) or type(error).__name__)
+        except Unreadable as error:
+            return Failed(str(error))
 
     def read(
         self, resource: Resource, uri: str, arguments: Mapping[str, str], *, progress: ProgressMap | None = None
@@ -109,33 +123,31 @@ class Caller:
         Raises:
             ResourceUnavailable: its function failed.
         """
+        work = _Work(resource.name, f"resource {resource.uri}", resource.function, resource.signature)
         try:
-            bound = resource.input.bind(arguments)
+            with self._authors_code(resource.name):
+                bound = resource.input.bind(arguments)
+            returned = self._run(work, bound, None, progress, stay=True)
+            with self._authors_code(resource.name):
+                return contents_of(uri, resource.mime_type, returned)
         except InvalidArguments as error:
             raise ResourceUnavailable(f"{uri}: {error}") from error
-        what = f"resource {resource.uri}"
-        ended = self._run(what, resource.function, resource.signature, bound, None, progress, stay=True)
-        if isinstance(ended, str):
-            raise ResourceUnavailable(ended)
-        if isinstance(ended, Raised):
-            raise ResourceUnavailable(_told(ended.error, f"resource {uri}"))
-        return contents_of(uri, resource.mime_type, ended.value)
+        except Unreadable as error:
+            raise ResourceUnavailable(str(error)) from error
 
     def messages(self, prompt: Prompt, arguments: JsonObject) -> list[Json]:
         """A prompt's messages.
 
         Raises:
             InvalidArguments: the arguments do not satisfy its schema.
+            ProtocolError: it returned something else, or wants the request answered with this error.
             Unreadable: its function failed.
         """
-        bound = prompt.input.bind(arguments)
-        what = f"prompt {prompt.name}"
-        ended = self._run(what, prompt.function, prompt.signature, bound, None, None, stay=False)
-        if isinstance(ended, str):
-            raise Unreadable(ended)
-        if isinstance(ended, Raised):
-            raise Unreadable(_told(ended.error, what))
-        return messages_of(ended.value)
+        with self._authors_code(prompt.name):
+            bound = prompt.input.bind(arguments)
+        returned = self._run(_Work(prompt.name, f"prompt {prompt.name}", prompt.function, prompt.signature), bound)
+        with self._authors_code(prompt.name):
+            return messages_of(returned)
 
     def suggestions(self, completion: Completion, value: str, known: dict[str, Any]) -> JsonObject:
         """Suggestions for an argument.
@@ -146,14 +158,43 @@ class Caller:
         arguments = (value, known) if completion.wants_arguments else (value,)
         signature = Signature((), None, NO_ANNOTATION, is_async(completion.function))
         function = functools.partial(completion.function, *arguments)
-        ended = self._run("completion", function, signature, {}, None, None, stay=False)
-        if isinstance(ended, str):
-            raise Unreadable(ended)
-        if isinstance(ended, Raised):
-            raise Unreadable(_told(ended.error, completion.what))
-        if isinstance(ended.value, str) or not isinstance(ended.value, Iterable):
+        returned = self._run(_Work(completion.what, "completion", function, signature), {})
+        if isinstance(returned, str) or not isinstance(returned, Iterable):
             raise Unreadable(f"{completion.what} did not return suggestions")
-        return suggestions(str(suggestion) for suggestion in ended.value)
+        with self._authors_code(completion.what):
+            return suggestions(str(suggestion) for suggestion in returned)
+
+    def words(self, name: str, error: BaseException) -> str:
+        """An exception in words for the client: a `ToolError`'s text, which is meant for it; of any other one an id to
+        find it by in the log (docs/tools.md, Errors).
+
+        Args:
+            name: The tool, resource, prompt or step that it ended.
+            error: The exception.
+        """
+        if self.mask_errors and not isinstance(error, ToolError):
+            return f"internal error in {name} (id {self.exchange.request_id})"
+        return str(error) or type(error).__name__
+
+    @contextmanager
+    def _authors_code(self, name: str) -> Iterator[None]:
+        """Around validators, serializers and generators of the author's.
+
+        Raises:
+            InvalidArguments, ProtocolError: which are meant for the client.
+            Unreadable: anything else was raised.
+        """
+        try:
+            yield
+        except (InvalidArguments, ProtocolError):
+            raise
+        except Exception as error:
+            raise self._unreadable(name, error) from error
+
+    def _unreadable(self, name: str, error: BaseException) -> Unreadable:
+        if not isinstance(error, ToolError):
+            logger.error("request %s: internal error in %s", self.exchange.request_id, name, exc_info=error)
+        return Unreadable(self.words(name, error))
 
     def left_ms(self) -> int | None:
         """Milliseconds until the write reserve begins; `None` where nothing stops the function."""
@@ -162,15 +203,19 @@ class Caller:
 
     def _run(
         self,
-        what: str,
-        function: Callable[..., object],
-        signature: Signature,
+        work: _Work,
         bound: dict[str, Any],
-        variables: TaskVariables | None,
-        progress: ProgressMap | None,
+        variables: TaskVariables | None = None,
+        progress: ProgressMap | None = None,
         *,
-        stay: bool,
-    ) -> Returned | Raised | str:
+        stay: bool = False,
+    ) -> object:
+        """What the function returns.
+
+        Raises:
+            Unreadable: it raised, or had no time.
+            InputRequired, ProtocolError: it raised this, which is the request's answer.
+        """
         mailbox = Mailbox()
         scope = Scope(
             request_id=self.exchange.request_id,
@@ -182,22 +227,39 @@ class Caller:
             variables=variables,
             progress=progress,
         )
-        if signature.context:
-            bound = bound | {signature.context: Context(scope)}
         try:
-            with self.telemetry.span(what) as span:
-                ended = run_beside(
-                    function, bound, mailbox, self.reply, is_async=signature.is_async, left_s=self._left_s, stay=stay
-                )
-                span.failed = isinstance(ended, Raised) and not isinstance(ended.error, InputRequired)
-        except TimedOut:
+            ended = self._ended(work, bound, mailbox, scope, stay=stay)
+        except NotBegun as over:
+            raise Unreadable(NOT_BEGUN) from over
+        except TimedOut as over:
             if variables is not None:
                 variables.close()
-            return TIMED_OUT
+            raise Unreadable(TIMED_OUT) from over
         finally:
             scope.abandoned = True
-        if isinstance(ended, Raised) and isinstance(ended.error, InputRequired | ProtocolError):
+        if isinstance(ended, Returned):
+            return ended.value
+        if isinstance(ended.error, InputRequired | ProtocolError):
             raise ended.error
+        raise self._unreadable(work.name, ended.error) from ended.error
+
+    def _ended(
+        self, work: _Work, bound: dict[str, Any], mailbox: Mailbox, scope: Scope, *, stay: bool
+    ) -> Returned | Raised:
+        signature = work.signature
+        if signature.context:
+            bound = bound | {signature.context: Context(scope)}
+        with self.telemetry.span(work.what) as span:
+            ended = run_beside(
+                work.function,
+                bound,
+                mailbox,
+                self.reply,
+                is_async=signature.is_async,
+                left_s=self._left_s,
+                stay=stay,
+            )
+            span.failed = isinstance(ended, Raised) and not isinstance(ended.error, InputRequired)
         return ended
 
     def _left_s(self) -> float | None:
@@ -205,27 +267,17 @@ class Caller:
         return None if left is None else left / 1000
 
 
-def _told(error: BaseException, what: str) -> str:
-    """What the client is told of an exception: its text, which is its author's. The log has the traceback."""
-    if not isinstance(error, ToolError):
-        logger.error("%s raised", what, exc_info=error)
-    return str(error) or type(error).__name__
-
-
 def contents_of(uri: str, mime_type: str | None, returned: object) -> FetchedResource:
     """What a resource's function returned, as one content: text, bytes as base64, or anything else as JSON text.
 
     Raises:
-        ResourceUnavailable: it cannot be written as JSON.
+        ValueError: it cannot be written as JSON.
     """
     if isinstance(returned, str):
         return FetchedResource(uri, mime_type or "text/plain", text=returned)
     if isinstance(returned, bytes | bytearray):
         return FetchedResource(uri, mime_type or "application/octet-stream", blob=base64_of(bytes(returned)))
-    try:
-        return FetchedResource(uri, mime_type or "application/json", text=dumps(to_json(returned)))
-    except ValueError as error:
-        raise ResourceUnavailable(f"{uri}: {error}") from error
+    return FetchedResource(uri, mime_type or "application/json", text=dumps(to_json(returned)))
 
 
 def messages_of(returned: object) -> list[Json]:

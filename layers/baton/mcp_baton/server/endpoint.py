@@ -5,6 +5,7 @@ Every request stands alone: nothing is kept between two but what the task store 
 
 import logging
 import os
+import time
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
@@ -41,6 +42,7 @@ from mcp_baton.telemetry import INTERNAL_ERRORS, SILENT, Telemetry
 logger = logging.getLogger(__name__)
 
 PATH: Final = "/mcp"
+NOT_RUN: Final = "Not run: the time for this batch was over. Send this message again."
 
 type Method = Callable[[Call], JsonObject]
 
@@ -87,15 +89,23 @@ class Endpoint:
         store: Where tasks are kept; `None` where there is no store: workflows then run without tasks.
         settings: The operator's choices.
         telemetry: Where runs, tools and failures are noted.
+        clock: Seconds, from any moment on.
     """
 
     def __init__(
-        self, server: Server, *, store: TaskStore | None, settings: Settings, telemetry: Telemetry = SILENT
+        self,
+        server: Server,
+        *,
+        store: TaskStore | None,
+        settings: Settings,
+        telemetry: Telemetry = SILENT,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._server = server
         self._store = store
         self._settings = settings
         self._telemetry = telemetry
+        self._clock = clock
         self._seal = seal_of(settings)
         self._origins = Origins(settings.allowed_origins, settings.local_only)
         self._warned = False
@@ -138,11 +148,20 @@ class Endpoint:
         revision = request.headers.get("mcp-protocol-version", REVISION_WITHOUT_HEADER)
         if revision != REVISION_WITHOUT_HEADER:
             return _refusal(400, f"Invalid request: revision {revision} has no batches; send each message by itself")
-        answers = [self._answer(message, request, exchange, in_batch=True) for message in messages]
+        answers = [self._answer_in_batch(message, request, exchange) for message in messages]
         bodies = [answer.body for answer in answers if answer is not None and answer.body]
         if not bodies:
             return HttpResponse(202)
         return HttpResponse(200, {"Content-Type": "application/json"}, b"[" + b",".join(bodies) + b"]")
+
+    def _answer_in_batch(self, message: Message, request: HttpRequest, exchange: Exchange) -> HttpResponse | None:
+        """A message's answer; one that says so when the batch's time is over before the message is begun."""
+        left_ms = exchange.remaining_ms()
+        is_over = left_ms is not None and left_ms <= self._settings.write_reserve_ms
+        if is_over and isinstance(message, Request | Response):
+            known = message.id if isinstance(message, Request) else None
+            return whole(200, error_message(known, ProtocolError(INTERNAL_ERROR, NOT_RUN)))
+        return self._answer(message, request, exchange, in_batch=True)
 
     def _answer(
         self, message: Message, request: HttpRequest, exchange: Exchange, *, in_batch: bool = False
@@ -179,6 +198,8 @@ class Endpoint:
             seal=self._seal,
             headers=request.headers,
             telemetry=self._telemetry,
+            clock=self._clock,
+            begun_s=self._clock(),
         )
         try:
             result = self._dispatch(call)

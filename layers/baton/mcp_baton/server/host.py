@@ -69,19 +69,30 @@ class ServerHost:
         except ProtocolError as error:
             raise ResourceUnavailable(error.message) from error
 
-    def announce(self, begun: int, total: int, step: str) -> None:
-        """Send `notifications/progress`, when the client asked for it."""
+    def announce(self, begun: int, total: int, step: str, task_id: str | None) -> None:
+        """Send `notifications/progress`, when the client asked for it.
+
+        The first one names the task in `_meta`, so that a client that is cut off can ask and resume.
+        """
+        first = self._begun == 0
         self._begun, self._total, self._shown = begun, total, float(begun)
         token = self._call.envelope.progress_token
         if token is None:
             return
         params: dict[str, Json] = {"progressToken": token, "progress": begun, "total": total}
-        self._call.reply.notify("notifications/progress", params | {"message": f"Step {begun}/{total}: {step}"})
+        params["message"] = f"Step {begun}/{total}: {step}"
+        if first and task_id is not None:
+            params["_meta"] = {"task_id": task_id}
+        self._call.reply.notify("notifications/progress", params)
 
     def may_start(self) -> bool:
         """Whether enough of the function's time is left to start a step."""
         left = self._caller.left_ms()
         return left is None or left > START_MARGIN_MS
+
+    def words(self, name: str, error: Exception) -> str:
+        """An exception in words for the client."""
+        return self._caller.words(name, error)
 
     def _within_step(self, progress: float, total: float | None) -> tuple[float, float | None] | None:
         """A function's progress as a fraction of its step; `None` unless the request's progress grows by it.

@@ -17,7 +17,7 @@ from mcp_baton.tasks.record import TaskRecord, steps_of
 from mcp_baton.telemetry import PAUSES, RECORDINGS_LOST, RUNS_COMPLETED, STEPS_FAILED, STEPS_RUN
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.engine import Engine, Invocation
-from mcp_baton.workflow.run import Failed, RunRecord
+from mcp_baton.workflow.run import Failed, RunRecord, TaskOver
 from mcp_baton.workflow.trace import Message, messages
 
 logger = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ def _get_messages(call: Call, prompt: Prompt) -> JsonObject:
 def _run_workflow(call: Call, workflow: Workflow) -> JsonObject:
     host = ServerHost(call)
     with call.telemetry.span(f"workflow {workflow.name}"):
-        run = _run(call, workflow, Engine(host, call.store))
+        run = _run(call, workflow, Engine(host, call.store, call.clock))
     _note(call, run)
     return _render(call, run, host)
 
@@ -76,12 +76,13 @@ def _note(call: Call, run: RunRecord) -> None:
         call.telemetry.add(STEPS_RUN, len(ran))
     if any(isinstance(outcome, Failed) for outcome in ran):  # a run stops at the first one
         call.telemetry.add(STEPS_FAILED)
-    if run.pause is None:
-        call.telemetry.add(RUNS_COMPLETED)
-    else:
+    if run.pause:
         call.telemetry.add(PAUSES, of=run.pause.type)
+    elif run.stop is None:
+        call.telemetry.add(RUNS_COMPLETED)
     refused = run.task is None and run.workflow.durable and call.store is not None and call.owner is not None
-    if refused or not run.persisted:
+    over = isinstance(run.stop, TaskOver)  # then it is nobody's fault that nothing was recorded
+    if refused or not (run.persisted or over):
         call.telemetry.add(RECORDINGS_LOST)
 
 

@@ -4,7 +4,6 @@ Importing pydantic is most of a cold start, so plain types (scalars, `Any`, `Lit
 and dataclasses of such) are described and checked by hand; everything else goes to pydantic.
 """
 
-import logging
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -19,8 +18,6 @@ from mcp_baton.workflow.run import Mismatch
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
-
-logger = logging.getLogger(__name__)
 
 MAX_ERRORS = 1_000
 """As many of pydantic's errors are looked at. Each takes a kilobyte, and a body of megabytes can hold a million."""
@@ -69,6 +66,8 @@ class InputSchema:
 
         Raises:
             InvalidArguments: they do not satisfy the schema.
+            Exception: what a validator of the author's raised: pydantic lets through whatever is neither a
+                `ValueError` nor an `AssertionError`.
         """
         bound_by_hand = self._bound_by_hand(arguments)
         if bound_by_hand is not None:
@@ -79,10 +78,6 @@ class InputSchema:
             bound = self._adapter.validate_python(dict(arguments))
         except ValidationError as error:
             raise InvalidArguments(mismatch_of(error)) from error
-        except Exception as error:
-            # A validator of the user's own: pydantic lets through whatever is no `ValueError`.
-            logger.exception("%s: checking its arguments raised", self._name)
-            raise InvalidArguments(Mismatch(invalid=(InvalidField("arguments", str(error)),))) from error
         return {parameter.name: getattr(bound, parameter.name) for parameter in self._signature.parameters}
 
     @property

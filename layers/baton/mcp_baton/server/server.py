@@ -42,6 +42,8 @@ class Server:
         instructions: What a model should know before it uses the server.
         website_url: Where people can read about it.
         icons: MCP `Icon` objects.
+        mask_errors: Whether clients read `internal error in NAME (id …)` in the place of what any exception but a
+            `ToolError` says. The log has it either way (docs/tools.md, Errors).
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Server:
         instructions: str | None = None,
         website_url: str | None = None,
         icons: Sequence[JsonObject] = (),
+        mask_errors: bool = True,
     ) -> None:
         self.name = name
         self.version = version
@@ -60,6 +63,7 @@ class Server:
         self.instructions = instructions
         self.website_url = website_url
         self.icons = tuple(icons)
+        self.mask_errors = mask_errors
         self.tools: dict[str, Tool] = {}
         self.resources: dict[str, Resource] = {}
         self.prompts: dict[str, Prompt] = {}

@@ -6,7 +6,7 @@ from mcp_baton.protocol.envelope import RELATED_TASK_KEY
 from mcp_baton.protocol.json import Json
 from mcp_baton.server.call import Call
 from mcp_baton.tasks.record import RESULT_PREFIX, TaskRecord, pause_of, steps_of
-from mcp_baton.workflow.run import RunRecord
+from mcp_baton.workflow.run import RunRecord, TaskOver
 
 
 def run_meta(call: Call, run: RunRecord) -> dict[str, Json]:
@@ -23,6 +23,8 @@ def run_meta(call: Call, run: RunRecord) -> dict[str, Json]:
         if run.pause:
             meta["pause_reason"] = run.pause.to_json()
         meta["persisted"] = False
+    if run.stop == TaskOver(None):
+        del meta["task_status"]  # there is none any more
     return meta | _oversized(run.oversized)
 
 

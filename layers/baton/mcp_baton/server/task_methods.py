@@ -164,10 +164,10 @@ def _from_store[T](call: Call, ask: Callable[[TaskStore, str], T]) -> T:
         raise
     except TooLarge as error:
         raise ProtocolError(INVALID_PARAMS, f"Invalid params: {error}") from error
-    except StoreUnavailable as error:
-        # What it says names tables, endpoints and roles: that is for the log, and an id to find it by for the client.
-        logger.exception("request %s: the task store is not available", call.exchange.request_id)
-        message = "The task store is not available. Send the same request again."
-        raise ProtocolError(INTERNAL_ERROR, message, {"correlationId": call.exchange.request_id}) from error
     except StoreError as error:
-        raise ProtocolError(INTERNAL_ERROR, f"The task store could not do this: {error}") from error
+        # What it says names tables, endpoints and roles: that is for the log, and an id to find it by for the client.
+        logger.exception("request %s: the task store failed", call.exchange.request_id)
+        down = isinstance(error, StoreUnavailable)
+        why = "is not available. Send the same request again." if down else "could not do this."
+        data = {"correlationId": call.exchange.request_id}
+        raise ProtocolError(INTERNAL_ERROR, f"The task store {why}", data) from error

@@ -12,6 +12,7 @@ from mcp_baton.tasks.dynamodb_answers import DynamoDBAnswerStore
 from mcp_baton.tasks.expressions import Update, finish_update, record_update
 from mcp_baton.tasks.ids import is_task_id, new_task_id, new_token
 from mcp_baton.tasks.items import (
+    GLANCED_AT,
     LISTED,
     TASK_PREFIX,
     Limits,
@@ -105,6 +106,23 @@ class DynamoDBTaskStore:
         if item is None or expired(item, self._now_ms()):
             raise TaskNotFound
         return self._task_in(owner, item)
+
+    def status(self, owner: str, task_id: str) -> TaskStatus:
+        """A task's status: one `GetItem` of two attributes, eventually consistent.
+
+        A task that it does not find may be too new for it, so it is looked for once more, strongly consistent.
+        """
+        key = self._key(owner, task_id)
+        item = self._table.glance(key, GLANCED_AT) or self._table.get(key)
+        if item is None:
+            raise TaskNotFound
+        try:
+            over, status = expired(item, self._now_ms()), TaskStatus(item["status"]["S"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise StoreError(f"the item of the task {task_id} is damaged: {error}") from error
+        if over:
+            raise TaskNotFound
+        return status
 
     def list(self, owner: str, cursor: str | None = None) -> TaskPage:
         """One page of the owner's tasks, newest first: one `Query`."""

@@ -29,6 +29,9 @@ LISTED = (
 )
 """The attributes that a listing reads: everything but the values."""
 
+GLANCED_AT = ("status", "expires_at")
+"""The attributes that tell whether a task is live."""
+
 KEPT = ("arguments", "result")
 """The attributes besides the variables that can be large."""
 

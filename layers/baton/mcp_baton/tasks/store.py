@@ -11,7 +11,7 @@ from typing import Protocol
 
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.answers import AnswerStore
-from mcp_baton.tasks.record import NewTask, StepStatus, TaskPage, TaskRecord
+from mcp_baton.tasks.record import NewTask, StepStatus, TaskPage, TaskRecord, TaskStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +102,14 @@ class TaskStore(Protocol):
 
     def get(self, owner: str, task_id: str) -> TaskRecord:
         """Read one task, strongly consistent.
+
+        Raises:
+            TaskNotFound: missing, expired or another owner's.
+        """
+
+    def status(self, owner: str, task_id: str) -> TaskStatus:
+        """A task's status alone, by the cheapest read: it may be behind by a moment, but never speaks of a task's end
+        that has not come.
 
         Raises:
             TaskNotFound: missing, expired or another owner's.

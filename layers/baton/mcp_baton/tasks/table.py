@@ -1,6 +1,6 @@
 """The DynamoDB requests that a task store makes, with the failures it must tell apart (contract section 7)."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -103,6 +103,19 @@ class TaskTable:
         """Read one item, strongly consistent."""
         with self._request("GetItem") as client:
             return client.get_item(TableName=self.name, Key=key, ConsistentRead=True).get("Item")
+
+    def glance(self, key: Item, attributes: Sequence[str]) -> Item | None:
+        """Read some attributes of one item, eventually consistent: half the price of a consistent read."""
+        names = {f"#{place}": name for place, name in enumerate(attributes)}
+        with self._request("GetItem") as client:
+            answer = client.get_item(
+                TableName=self.name,
+                Key=key,
+                ConsistentRead=False,
+                ProjectionExpression=",".join(names),
+                ExpressionAttributeNames=names,
+            )
+        return answer.get("Item")
 
     def delete(self, key: Item) -> None:
         """Delete an item, if there is one."""

@@ -5,11 +5,12 @@ announce, write. Contract section 3; resuming is section 5.
 """
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import cast
 
-from mcp_baton.exceptions import StoreError, TaskFinished, ValueLost
+from mcp_baton.exceptions import StoreError, TaskFinished, TaskNotFound, ValueLost
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import (
     PROGRESS,
@@ -37,13 +38,18 @@ from mcp_baton.workflow.run import (
     ResourceUnavailable,
     RunRecord,
     StepTrace,
+    Stop,
     Succeeded,
+    TaskOver,
 )
 
 logger = logging.getLogger(__name__)
 
 WRITE_ATTEMPTS = 10
 """How often a run tries to write: each lost race means that a continuation got in between."""
+
+LOOK_AFTER_S = 2.0
+"""A run that has not heard of its task for so long looks at it before the next step, seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +71,18 @@ class Invocation:
 
 @dataclass(slots=True)
 class _Run:
-    """A run under way: what is known, and what has not been written yet."""
+    """A run under way: what is known, and what has not been written yet.
+
+    Attributes:
+        live_s: When the task was last known to be live, on the engine's clock.
+    """
 
     workflow: Workflow
     invocation: Invocation
     task: TaskRecord | None
     variables: TaskVariables
     statuses: dict[str, StepStatus]
+    live_s: float
     outputs: dict[str, Json] = field(default_factory=dict)
     traces: list[StepTrace] = field(default_factory=list)
     written: int = 0
@@ -89,17 +100,20 @@ class Engine:
     Args:
         host: The server's tools, resources, clock and the client's ear.
         store: Where tasks are kept; `None` where there is no store.
+        clock: Seconds, from any moment on.
     """
 
-    def __init__(self, host: Host, store: TaskStore | None) -> None:
+    def __init__(self, host: Host, store: TaskStore | None, clock: Callable[[], float] = time.monotonic) -> None:
         self._host = host
         self._store = store
+        self._clock = clock
 
     def start(self, workflow: Workflow, invocation: Invocation) -> RunRecord:
         """Run a workflow from its first step, as a new task if it is durable and the store takes one."""
         task = self._create(workflow, invocation) if workflow.durable else None
         statuses = {step.name: StepStatus.PENDING for step in workflow.steps}
-        return self._finish(_Run(workflow, invocation, task, TaskVariables(task.variables if task else {}), statuses))
+        variables = TaskVariables(task.variables if task else {})
+        return self._finish(_Run(workflow, invocation, task, variables, statuses, self._clock()))
 
     def resume(self, workflow: Workflow, invocation: Invocation, task: TaskRecord) -> RunRecord:
         """Go on from a task's stored state: settled steps are not run again, their results bind.
@@ -110,7 +124,7 @@ class Engine:
             StoreUnavailable: a result that outgrew the item cannot be read now. Nothing was run.
         """
         statuses = {step["name"]: StepStatus(step["status"]) for step in steps_of(task)}
-        run = _Run(workflow, invocation, task, TaskVariables(task.variables), statuses)
+        run = _Run(workflow, invocation, task, TaskVariables(task.variables), statuses, self._clock())
         for step in workflow.steps:
             if statuses[step.name] is StepStatus.COMPLETED:
                 self._replay(run, step)
@@ -150,48 +164,78 @@ class Engine:
         run.traces.append(StepTrace(step, arguments, (), Succeeded(value), replayed=True))
 
     def _finish(self, run: _Run) -> RunRecord:
-        pause = self._advance(run)
-        self._write(run, pause, finished=pause is None)
+        stop = self._advance(run)
+        if isinstance(stop, TaskOver):
+            # Nothing can be written to it any more.
+            run.persisted = run.persisted and run.written == len(run.traces)
+        else:
+            over = self._write(run, stop, finished=stop is None)
+            # Where there is no task any more, nobody has decided against the calls that are left.
+            stop = over if over and over.status else stop
         places = {step.name: place for place, step in enumerate(run.workflow.steps)}
         return RunRecord(
             workflow=run.workflow,
             known=Known(run.invocation.texts, run.invocation.arguments, run.statuses, run.outputs, run.variables),
             traces=tuple(sorted(run.traces, key=lambda trace: places[trace.step.name])),
-            pause=pause,
+            stop=stop,
             task=run.task,
             persisted=run.persisted,
             oversized=tuple(sorted(run.oversized)),
         )
 
-    def _advance(self, run: _Run) -> PauseReason | None:
+    def _advance(self, run: _Run) -> Stop | None:
         for number, step in enumerate(run.workflow.steps, 1):
             if run.statuses[step.name].settled:
                 continue
-            pause = self._begin_safely(run, number, step)
-            if pause:
-                return pause
-            if step.checkpoint:
-                self._write(run, None, finished=False)
+            stop = self._begin_safely(run, number, step)
+            if stop is None and step.checkpoint:
+                stop = self._write(run, None, finished=False)
+            if stop:
+                return stop
         return None
 
-    def _begin_safely(self, run: _Run, number: int, step: Step) -> PauseReason | None:
+    def _begin_safely(self, run: _Run, number: int, step: Step) -> Stop | None:
         """No stop is ever silent: even a fault of Baton's own leaves a pause reason, and the batch is still written."""
         try:
             return self._begin(run, number, step)
-        except Exception:
-            logger.exception("workflow %s: step %s broke", run.workflow.name, step.name)
-            return self._failed(
-                run, step, None, (), "internal error; the server's log has the details", step.tool or ""
-            )
+        except Exception as error:
+            words = self._host.words(step.tool or step.name, error)
+            logger.exception("workflow %s: step %s: %s", run.workflow.name, step.name, words)
+            return self._failed(run, step, None, (), words, step.tool or "")
 
-    def _begin(self, run: _Run, number: int, step: Step) -> PauseReason | None:
+    def _begin(self, run: _Run, number: int, step: Step) -> Stop | None:
         if not self._host.may_start():
             return DeadlineExceeded(step.name, step.tool or "")
-        self._host.announce(number, len(run.workflow.steps), step.name)
+        over = self._look(run)
+        if over:
+            return over
+        task_id = run.task.task_id if run.task else None
+        self._host.announce(number, len(run.workflow.steps), step.name, task_id)
         decision = decide(step, run.workflow, run.known, self._host)
         if not isinstance(decision, Ready):
             return decision
         return self._perform(run, step, decision)
+
+    def _look(self, run: _Run) -> TaskOver | None:
+        """What has become of the task, when that has not been known for a while: one light read.
+
+        A store that does not answer holds no run up: its last write says what has become of the task.
+        """
+        if run.task is None or self._store is None or self._clock() - run.live_s < LOOK_AFTER_S:
+            return None
+        try:
+            status = self._store.status(run.task.owner, run.task.task_id)
+        except TaskNotFound:
+            return TaskOver(None)
+        except StoreError:
+            logger.warning("task %s: its status cannot be read; the run goes on", run.task.task_id, exc_info=True)
+            return None
+        finally:
+            run.live_s = self._clock()
+        if not status.terminal:
+            return None
+        run.task = replace(run.task, status=status)
+        return TaskOver(status)
 
     def _perform(self, run: _Run, step: Step, ready: Ready) -> PauseReason | None:
         try:
@@ -226,10 +270,11 @@ class Engine:
             run.outputs[trace.step.name] = outcome.value
         run.traces.append(trace)
 
-    def _write(self, run: _Run, pause: PauseReason | None, *, finished: bool) -> None:
-        """Write what has not been written. A failure costs durability, never the reply (section 3, step 6)."""
+    def _write(self, run: _Run, pause: PauseReason | None, *, finished: bool) -> TaskOver | None:
+        """Write what has not been written. A failure costs durability, never the reply (docs/workflows.md, Without a
+        task). A task that is over takes nothing."""
         if run.task is None or self._store is None:
-            return
+            return None
         unwritten = run.traces[run.written :]
         try:
             recorded = record_decided(
@@ -238,13 +283,18 @@ class Engine:
                 lambda task: run_batch(task, unwritten, pause, run.variables, finished=finished),
                 attempts=WRITE_ATTEMPTS,
             )
-        except StoreError as error:
+        except TaskFinished as error:
+            run.task, run.persisted = error.current, False
+            return TaskOver(error.current.status)
+        except TaskNotFound:
+            run.persisted = False
+            return TaskOver(None)
+        except StoreError:
             logger.exception("task %s: the run could not be written", run.task.task_id)
             run.persisted = False
-            if isinstance(error, TaskFinished):
-                run.task = error.current
         else:
             self._written(run, recorded)
+        return None
 
     def _written(self, run: _Run, recorded: Recorded) -> None:
         run.task = recorded.task
@@ -252,4 +302,5 @@ class Engine:
         run.variables = TaskVariables(recorded.task.variables)
         run.written = len(run.traces)
         run.persisted = True
+        run.live_s = self._clock()
         run.oversized.update(recorded.oversized)

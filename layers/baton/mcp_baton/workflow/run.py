@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.tasks.record import StepStatus, TaskRecord
+from mcp_baton.tasks.record import StepStatus, TaskRecord, TaskStatus
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.pause import InvalidField, PauseReason
@@ -78,11 +78,14 @@ class Host(Protocol):
             ResourceUnavailable: there is no such resource, or reading it failed.
         """
 
-    def announce(self, begun: int, total: int, step: str) -> None:
-        """Tell the client that the step with this number is about to run."""
+    def announce(self, begun: int, total: int, step: str, task_id: str | None) -> None:
+        """Tell the client that the step with this number is about to run, and, the first time, in which task."""
 
     def may_start(self) -> bool:
         """Whether enough of the function's time is left to start a step."""
+
+    def words(self, name: str, error: Exception) -> str:
+        """An exception in words for the client. `name` is that of the tool or step that it ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +107,28 @@ class StepTrace:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskOver:
+    """Why a run stopped: its task came to an end while it was under way, and not by its doing.
+
+    Attributes:
+        status: The task's terminal status; `None` for a task that is no longer there.
+    """
+
+    status: TaskStatus | None
+
+
+type Stop = PauseReason | TaskOver
+"""Why a run ended before every step was settled, or could not end its task."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunRecord:
-    """A run that has ended: completed, or paused for a reason.
+    """A run that has ended: completed, paused for a reason, or stopped since its task was over.
 
     Attributes:
         known: Arguments, statuses, outputs and variables at its end.
         traces: The steps that ran, in order; of a resumed run also those that had been completed before.
-        pause: Why it stopped; `None` when it completed.
+        stop: Why it stopped; `None` when it completed.
         task: The task as the store holds it; `None` for a run without one.
         persisted: Whether the store holds what this record says.
         oversized: Names of task variables whose values did not fit into the store.
@@ -119,10 +137,15 @@ class RunRecord:
     workflow: Workflow
     known: Known
     traces: tuple[StepTrace, ...]
-    pause: PauseReason | None
+    stop: Stop | None
     task: TaskRecord | None
     persisted: bool = True
     oversized: tuple[str, ...] = ()
+
+    @property
+    def pause(self) -> PauseReason | None:
+        """Why it paused; `None` when it completed, and when its task was over."""
+        return None if isinstance(self.stop, TaskOver) else self.stop
 
     @property
     def statuses(self) -> Mapping[str, StepStatus]:

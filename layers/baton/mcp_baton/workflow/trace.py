@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from mcp_baton.protocol.json import dumps_spaced
 from mcp_baton.workflow.handoff import Requirements, handoff
-from mcp_baton.workflow.run import Failed, FetchedResource, RunRecord, StepTrace
+from mcp_baton.workflow.over import what_became
+from mcp_baton.workflow.run import Failed, FetchedResource, RunRecord, StepTrace, TaskOver
 from mcp_baton.workflow.sources import as_text, fill
 
 
@@ -19,7 +20,7 @@ class Message:
 
 
 def messages(run: RunRecord, tools: Requirements, describe: Callable[[str], str]) -> list[Message]:
-    """The conversation: intent, plan, what each step did, and the handoff when the run is paused.
+    """The conversation: intent, plan, what each step did; last the handoff, or what became of the task.
 
     Args:
         run: The run.
@@ -29,7 +30,9 @@ def messages(run: RunRecord, tools: Requirements, describe: Callable[[str], str]
     conversation = [Message("user", _intent(run)), Message("assistant", _plan(run, describe))]
     for trace in run.traces:
         conversation.extend(_step(trace, run.known.texts))
-    if run.pause:
+    if isinstance(run.stop, TaskOver):
+        conversation.append(Message("assistant", what_became(run, run.stop)))
+    elif run.pause:
         conversation.append(Message("assistant", handoff(run.workflow, run.known, run.pause, tools)))
     return conversation
 

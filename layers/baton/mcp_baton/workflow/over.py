@@ -1,0 +1,34 @@
+"""The last message of a run whose task came to an end while it was under way. Pure."""
+
+from collections.abc import Sequence
+
+from mcp_baton.tasks.record import TaskStatus
+from mcp_baton.workflow.run import RunRecord, TaskOver
+
+
+def what_became(run: RunRecord, over: TaskOver) -> str:
+    """What ended the task, which step ran last, and that the others were not run. It hands nothing off."""
+    ran = [trace.step.name for trace in run.traces if not trace.replayed]
+    left = [name for name, status in run.statuses.items() if not status.settled and name not in ran]
+    return " ".join([f"{_event(over.status)} while this run was under way.", _last_step(ran), _steps_not_run(left)])
+
+
+def _event(status: TaskStatus | None) -> str:
+    match status:
+        case TaskStatus.CANCELLED:
+            return "The task was cancelled"
+        case TaskStatus.COMPLETED:
+            return "The task was completed by somebody else"
+        case None:
+            return "The task expired or was deleted"
+        case other:
+            return f"The task became '{other}'"
+
+
+def _last_step(ran: Sequence[str]) -> str:
+    return f"Step '{ran[-1]}' ran last." if ran else "The run ran no step."
+
+
+def _steps_not_run(left: Sequence[str]) -> str:
+    names = ", ".join(f"'{name}'" for name in left)
+    return f"These steps were not run: {names}." if names else "No step was left to run."
