@@ -11,7 +11,7 @@ from mcp_baton.protocol.codes import INTERNAL_ERROR
 from mcp_baton.protocol.envelope import Envelope
 from mcp_baton.protocol.http import Exchange
 from mcp_baton.protocol.json import Json, JsonObject, dumps
-from mcp_baton.server.asking import Asker, InputRequired
+from mcp_baton.server.asking import AskedInWorkflow, Asker, InputRequired
 from mcp_baton.server.beside import Mailbox, Raised, Returned, TimedOut, run_beside
 from mcp_baton.server.completions import Completion, suggestions
 from mcp_baton.server.content import CONTENT_TYPES, Message, base64_of
@@ -87,7 +87,7 @@ class Caller:
         if isinstance(ended, str):
             return Failed(ended)
         if isinstance(ended, Raised):
-            return Failed(_told(ended.error, what))
+            return Failed(_told(ended.error, what), by_itself=isinstance(ended.error, AskedInWorkflow))
         try:
             return tool.outcome(ended.value)
         except Exception as error:
