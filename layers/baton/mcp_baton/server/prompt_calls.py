@@ -1,4 +1,4 @@
-"""`prompts/get`: a function's messages, or a workflow that runs as far as it can (contract sections 3 and 5)."""
+"""`prompts/get`: a function's messages, or a workflow that runs as far as it can (docs/workflows.md)."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""A workflow's definition: immutable, checked when it is added to a server (contract section 2)."""
+"""A workflow's definition: immutable, checked when it is added to a server (docs/workflows.md)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

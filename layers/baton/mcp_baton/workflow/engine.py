@@ -1,7 +1,7 @@
 """The engine: runs a workflow's steps in order as far as it can, then writes everything it has learnt at once.
 
 Decisions are pure functions (`decide`, `run_batch`); the effects are here and few: create the task, fetch, call,
-announce, write. Contract section 3; resuming is section 5.
+announce, write (docs/workflows.md).
 """
 
 import logging

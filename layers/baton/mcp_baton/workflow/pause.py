@@ -1,4 +1,4 @@
-"""Pause reasons: the typed record of why execution stopped (contract section 3)."""
+"""Pause reasons: the typed record of why execution stopped (docs/workflows.md)."""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,4 +1,4 @@
-"""Data sources: where a step's argument gets its value (contract section 2)."""
+"""Data sources: where a step's argument gets its value (docs/workflows.md)."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
