@@ -6,30 +6,15 @@ Whatever goes wrong with one of them is told in words; nothing is raised.
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.handoff import preview_uris
 from mcp_baton.workflow.resolve import Known, resolve_uri
-from mcp_baton.workflow.run import Content, FetchedResource, ResourceUnavailable, UnreadResource
+from mcp_baton.workflow.run import Content, FetchedResource, Host, ResourceUnavailable, UnreadResource
 
 logger = logging.getLogger(__name__)
 
 INTERNAL = "internal error; the server's log has the details"
-
-
-class Reader(Protocol):
-    """The part of a `Host` that has resources and a clock."""
-
-    def read(self, uri: str) -> Sequence[FetchedResource]:
-        """Fetch a resource.
-
-        Raises:
-            ResourceUnavailable: there is no such resource, or reading it failed.
-        """
-
-    def may_start(self) -> bool:
-        """Whether enough of the function's time is left to start something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +32,7 @@ class Fetched:
     error: str | None = None
 
 
-def fetch_before(step: Step, workflow: Workflow, known: Known, reader: Reader) -> Fetched:
+def fetch_before(step: Step, workflow: Workflow, known: Known, host: Host) -> Fetched:
     """Fetch what can be fetched before the tool, up to the first resource that fails.
 
     One whose URI is not known yet is passed over: `decide` says why.
@@ -58,7 +43,7 @@ def fetch_before(step: Step, workflow: Workflow, known: Known, reader: Reader) -
         uri = None if step.read_after(resource) else resolve_uri(resource, step, workflow, known)
         if not isinstance(uri, str):
             continue
-        found = _read(uri, reader)
+        found = _read(uri, host)
         if isinstance(found, str):
             return Fetched(tuple(contents), frozenset(read), found)
         contents.extend(found)
@@ -66,18 +51,18 @@ def fetch_before(step: Step, workflow: Workflow, known: Known, reader: Reader) -
     return Fetched(tuple(contents), frozenset(read))
 
 
-def fetch_after(step: Step, workflow: Workflow, known: Known, reader: Reader) -> tuple[Content, ...]:
+def fetch_after(step: Step, workflow: Workflow, known: Known, host: Host) -> tuple[Content, ...]:
     """Fetch the resources that need the output of the step's tool, which has been called."""
-    return _fetch_all([it for it in step.resources if step.read_after(it)], step, workflow, known, reader)
+    return _fetch_all([it for it in step.resources if step.read_after(it)], step, workflow, known, host)
 
 
-def fetch_again(step: Step, workflow: Workflow, known: Known, reader: Reader) -> tuple[Content, ...]:
+def fetch_again(step: Step, workflow: Workflow, known: Known, host: Host) -> tuple[Content, ...]:
     """Fetch the resources of a step that an earlier call has completed."""
-    return _fetch_all(step.resources, step, workflow, known, reader)
+    return _fetch_all(step.resources, step, workflow, known, host)
 
 
 def _fetch_all(
-    resources: Sequence[str], step: Step, workflow: Workflow, known: Known, reader: Reader
+    resources: Sequence[str], step: Step, workflow: Workflow, known: Known, host: Host
 ) -> tuple[Content, ...]:
     contents: list[Content] = []
     for resource in resources:
@@ -86,15 +71,15 @@ def _fetch_all(
             shown = preview_uris(step, workflow, known)[resource]
             contents.append(UnreadResource(shown, "a value in its URI is not known"))
             continue
-        found = _read(uri, reader) if reader.may_start() else "too little time is left"
+        found = _read(uri, host) if host.may_start() else "too little time is left"
         contents.extend([UnreadResource(uri, found)] if isinstance(found, str) else found)
     return tuple(contents)
 
 
-def _read(uri: str, reader: Reader) -> Sequence[FetchedResource] | str:
+def _read(uri: str, host: Host) -> Sequence[FetchedResource] | str:
     """The contents at a URI, or why they cannot be had."""
     try:
-        return reader.read(uri)
+        return host.read(uri)
     except ResourceUnavailable as error:
         return str(error)
     except Exception:

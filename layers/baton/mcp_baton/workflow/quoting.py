@@ -30,7 +30,9 @@ def one_line(value: Json) -> str:
 
 def is_long(value: Json) -> bool:
     """Whether a value is longer than what is shown of values."""
-    return len(one_line(value)) > LONGEST
+    if isinstance(value, str) and len(value) > LONGEST:
+        return True
+    return len(dumps_spaced(value)) > LONGEST or len(one_line(value)) > LONGEST
 
 
 def quoted_error(text: str) -> str:
