@@ -6,9 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-_CALL = re.compile(r"^\d+\. Call (?P<tool>\S+) with (?P<arguments>\{.*\})$(?:\n +Note: (?P<note>.*)$)?", re.MULTILINE)
-_OUTPUT = re.compile(r"<(?:field '(?P<path>[^']+)'|output) from (?P<tool>[^>]+)>")
-_OPEN = re.compile(r"<(?:missing: |prompt arg )(?P<name>[^>]+)>")
+_CALL = re.compile(
+    r"^\d+\. Call (?P<tool>\S+) with (?P<arguments>\{.*\})$"
+    r"(?:\n +(?:First|Then): Read the resource .*$)*(?:\n +Note: (?P<note>.*)$)?",
+    re.MULTILINE,
+)
+_OUTPUT = re.compile(r"<(?:field '(?P<path>[^']+)'|output) from (?P<tool>[^> ]+)>")
+_OPEN = re.compile(r"<(?:missing: |invalid: |prompt arg |task variable |output from |field ').+>")
 
 
 class Unfilled(Exception):

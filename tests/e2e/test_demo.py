@@ -134,7 +134,11 @@ def test_the_demo_reads_a_handoff_as_it_is_written() -> None:
         arguments=[Argument("given"), Argument("left_out")],
         steps=[
             Step(
-                "a", tool="first", arguments={"text": constant(awkward), "it": prompt_arg("given")}, guidance="Mind it."
+                "a",
+                tool="first",
+                arguments={"text": constant(awkward), "it": prompt_arg("given")},
+                resources=["docs://a"],
+                guidance="Mind it.",
             ),
             Step("b", tool="second", arguments={"id": step_output("a", "rows.1.id"), "all": step_output("a")}),
         ],
@@ -150,7 +154,18 @@ def test_the_demo_reads_a_handoff_as_it_is_written() -> None:
     assert filled(second, results, {}) == {"id": 7, "all": results["first"]}
 
 
-@pytest.mark.parametrize("value", ["<output from first>", "<missing: summary>", "<prompt arg left_out>"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "<output from first>",
+        "<output from first (step 'a')>",
+        "<field 'x' from task variable seen>",
+        "<task variable seen>",
+        "<missing: summary>",
+        "<invalid: summary>",
+        "<prompt arg left_out>",
+    ],
+)
 def test_the_demo_makes_no_call_with_a_placeholder_in_it(value: str) -> None:
     call = PlannedCall("second", {"argument": value}, "")
 

@@ -116,8 +116,8 @@ def test_a_large_result_is_kept_and_a_resume_goes_on_with_it(
 
 def test_what_a_client_sees_is_the_same_as_for_a_value_that_fits(client: Client, era: Era) -> None:
     run = client.get_prompt("flow")
-    handoff = 'Call measure with {"text": "' + BIG + '"}'
-    assert handoff in run.handoff
+    assert 'Call measure with {"text": "<output from make>"}' in run.handoff
+    assert ("user", f"Result from make: {BIG}") in run.conversation
     assert run.meta == {
         "task_id": run.task_id,
         "task_status": "working",
@@ -224,7 +224,7 @@ def test_an_s3_that_is_down_costs_the_large_value_alone(
         run = client.get_prompt("flow")
     assert run.meta["oversized"] == ["make"]
     assert run.statuses == ["completed", "failed", "pending"]
-    assert BIG in run.handoff
+    assert ("user", f"Result from make: {BIG}") in run.conversation
     variables = client.variables(run.task_id)
     assert variables["_workflow.result.make"] == {
         "error": f"result of {len(BIG) + 2} bytes exceeds the task's size limit"

@@ -6,7 +6,18 @@ from typing import Annotated, Any, cast
 import pytest
 from pydantic import BaseModel, Field
 
-from mcp_baton import Argument, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output, task_variable
+from mcp_baton import (
+    Argument,
+    Context,
+    Server,
+    Step,
+    ToolError,
+    Workflow,
+    constant,
+    prompt_arg,
+    step_output,
+    task_variable,
+)
 from mcp_baton.workflow.sources import Source
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Answer, Client, Clock, Era, Table, related
@@ -93,10 +104,10 @@ def test_the_handoff_is_as_the_contract_shows_it(make_client: MakeClient) -> Non
     guidance = "Refund no more than the order's total for {order_id}."
     answer = run(make_client(refunds_server(refund_fails, retryable=True, guidance=guidance)))
     assert answer.handoff == (
-        "Step 'refund' failed: connection timeout. This step is retryable.\n\n"
+        "Step 'refund' failed: \"connection timeout\". This step is retryable.\n\n"
         "To continue the workflow, make these tool calls:\n\n"
         '1. Call refund with {"order_id": "A-17", "amount": 30.0}\n'
-        "   Note: Refund no more than the order's total for A-17.\n\n"
+        '   Note: Refund no more than the order\'s total for "A-17".\n\n'
         '2. Call send_mail with {"to": "kim@example.com", "text": "Refunded A-17"}'
     )
     assert answer.task_id not in answer.handoff
@@ -319,9 +330,65 @@ def test_a_resource_that_is_unknown_is_a_tool_error_without_a_tool(make_client: 
 
 def test_a_tools_step_whose_resource_cannot_be_fetched_fails_without_calling_the_tool(make_client: MakeClient) -> None:
     answer = make_client(docs_server(after=True)).get_prompt("flow", {"topic": "broken"})
-    assert answer.meta["pause_reason"]["suggestedTool"] == ""
+    assert answer.meta["pause_reason"]["suggestedTool"] == "fails"
     assert answer.meta["pause_reason"]["error"] == "the shelf is empty"
     assert answer.statuses == ["failed", "pending"]
+    assert '1. Call fails with {"topic": "broken"}\n   First: Read the resource docs://broken\n' in answer.handoff
+
+
+def test_a_resource_that_fails_costs_none_of_those_that_were_read_before_it(make_client: MakeClient) -> None:
+    server = docs_server(after=False)
+    steps = [Step("read", resources=["docs://a", "docs://broken", "docs://c"], guidance="Mind.")]
+    server.add_workflow(Workflow(name="three", description="read", steps=steps))
+    answer = make_client(server).get_prompt("three")
+    assert answer.conversation[2:6] == [
+        ("assistant", "Mind."),
+        ("assistant", "Reading docs://a, docs://broken, docs://c"),
+        ("user", "Resource content from docs://a:\nAbout a"),
+        ("user", "Error from read: the shelf is empty"),
+    ]
+    assert answer.handoff.split(f"{NEXT}\n\n")[1] == (
+        "1. Read the resource docs://broken\n   Read the resource docs://c\n   Note: Mind."
+    )
+
+
+def test_a_step_that_is_blocked_shows_its_resources_before_the_handoff(make_client: MakeClient, era: Era) -> None:
+    server = docs_server(after=False)
+
+    @server.tool
+    def publish(summary: str) -> str:
+        return summary
+
+    step = Step(
+        "publish",
+        tool="publish",
+        resources=["docs://style", "docs://{slug}"],
+        template_bindings={"slug": step_output("publish")},
+        guidance="Keep to the style.",
+    )
+    server.add_workflow(Workflow(name="report", description="publish", steps=[step]))
+    client = make_client(server, era=era)
+    answer = client.get_prompt("report")
+    assert answer.meta["pause_reason"]["type"] == "schemaMismatch"
+    assert answer.statuses == ["pending"]
+    assert answer.conversation[2:-1] == [("user", "Resource content from docs://style:\nAbout style")]
+    assert answer.handoff.split(f"{NEXT}\n\n")[1] == (
+        '1. Call publish with {"summary": "<missing: summary>"}\n'
+        "   Then: Read the resource docs://<output from publish>\n"
+        "   Note: Keep to the style."
+    )
+
+
+def test_a_step_that_wants_to_ask_is_to_be_called_by_itself_and_there_is_no_cause_to_correct(
+    make_client: MakeClient,
+) -> None:
+    def refund(order_id: str, amount: float, ctx: Context) -> str:
+        return str(ctx.elicit("sure", "Sure?", {"type": "object", "properties": {"sure": {"type": "boolean"}}}).action)
+
+    first, _, call, *_ = run(make_client(refunds_server(refund), era="2026")).handoff.split("\n\n")
+    assert first.endswith("It can ask when its tool is called by itself.")
+    assert "correct the cause" not in first
+    assert call.startswith("1. Call refund with ")
 
 
 def test_a_resource_template_whose_value_is_missing_blocks_its_step(make_client: MakeClient) -> None:
@@ -350,7 +417,7 @@ def test_a_remaining_resource_step_is_handed_off_as_something_to_read(make_clien
     answer = make_client(docs_server(after=True)).get_prompt("flow", {"topic": "mail"})
     assert answer.handoff.split(f"{NEXT}\n\n")[1] == (
         '1. Call fails with {"topic": "mail"}\n\n'
-        "2. Read the resource docs://mail\n   Read the resource docs://fine\n   Note: Mind mail."
+        '2. Read the resource docs://mail\n   Read the resource docs://fine\n   Note: Mind "mail".'
     )
 
 

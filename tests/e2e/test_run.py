@@ -89,8 +89,9 @@ CONVERSATION = [
     ),
     ("assistant", 'Calling fetch_order with {"order_id": "A-17"}'),
     ("user", f"Result from fetch_order: {json.dumps(FETCHED, separators=(',', ':'))}"),
+    ("assistant", "Reading docs://refunds"),
     ("user", "Resource content from docs://refunds:\n# About refunds"),
-    ("assistant", "Refund no more than the total of A-17; {unknown} stays."),
+    ("assistant", 'Refund no more than the total of "A-17"; {unknown} stays.'),
     ("assistant", 'Calling refund with {"order_id": "A-17", "amount": 30.0}'),
     ("user", 'Result from refund: {"refunded":30.0,"order":"A-17"}'),
     ("user", "Resource content from docs://mail:\n# About mail"),
@@ -232,7 +233,7 @@ def test_prompt_arguments_are_converted_to_their_types_for_tools_and_stay_texts_
     client = make_client(server)
     answer = client.get_prompt("flow", {"amount": "30", "tags": '["a", "b"]'})
     assert client.variables(answer.task_id)["_workflow.result.only"] == [30.0, ["a", "b"], "30 EUR"]
-    assert ("assistant", "Not above 30.") in answer.conversation
+    assert ("assistant", 'Not above "30".') in answer.conversation
 
 
 def test_a_variable_that_a_tool_sets_can_be_the_source_of_a_later_steps_argument(make_client: MakeClient) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mcp_baton.exceptions import Conflict, StoreError, TaskFinished, TaskNotFound
-from mcp_baton.protocol.json import JsonObject
+from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.dynamodb import DynamoDBTaskStore
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.tasks.items import Limits
@@ -248,6 +248,22 @@ def test_a_step_that_is_not_as_expected_is_a_conflict_that_shows_the_winner(
     with pytest.raises(Conflict) as conflict:
         store.record(task, Batch(steps=(done(1), done(0, "second")), variables={"stray": 1}))
     assert conflict.value.current == winner == store.get(owner, task.task_id)
+
+
+def test_whoever_has_read_another_definition_conflicts(
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord]
+) -> None:
+    """The steps that it means may be in other places by now."""
+    created = begin(2, definition="one two")
+    turned: list[Json] = [{"name": f"s{index}", "tool": "work", "status": "pending"} for index in (1, 0)]
+    progress: Json = {"goal": "flow", "steps": turned, "schemaVersion": 1}
+    moved = store.record(created, Batch(variables={PROGRESS: progress}, definition="two one")).task
+    assert (moved.definition, steps_of(moved)) == ("two one", turned)
+    for batch in (Batch(steps=(done(1),)), Batch(variables={"seen": 1})):
+        with pytest.raises(Conflict) as conflict:
+            store.record(created, batch)
+        assert conflict.value.current == moved
+    assert statuses(store.record(moved, Batch(steps=(done(0),))).task) == ["completed", "pending"]
 
 
 def test_what_a_conflict_reports_can_be_written_against(

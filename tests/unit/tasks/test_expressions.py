@@ -17,14 +17,14 @@ PENDING, COMPLETED, FAILED = StepStatus.PENDING, StepStatus.COMPLETED, StepStatu
 TOKEN = "0123456789abcdef"
 
 
-def stored(steps: int) -> Item:
+def stored(steps: int, definition: str | None = None) -> Item:
     listed: list[Json] = [{"name": f"s{index}", "status": "pending"} for index in range(steps)]
     progress: Json = {"goal": "flow", "steps": listed, "schemaVersion": 1}
-    return new_item(NewTask("owner", {PROGRESS: progress}), "0" * 34, 0, Limits())
+    return new_item(NewTask("owner", {PROGRESS: progress}, definition=definition), "0" * 34, 0, Limits())
 
 
-def update(batch: Batch, steps: int) -> Update:
-    item = stored(steps)
+def update(batch: Batch, steps: int, definition: str | None = None) -> Update:
+    item = stored(steps, definition)
     return record_update(item, plan(item, batch, 8192), 5_000, TOKEN)
 
 
@@ -44,6 +44,27 @@ def test_a_step_is_set_and_guarded_by_its_path() -> None:
     assert spelled(made.condition(), made) == (
         f"attribute_exists(pk) AND expires_at>5 AND status IN (input_required,working) AND {path}=pending"
     )
+
+
+def test_a_new_definition_replaces_the_progress_and_is_guarded_by_what_was_read() -> None:
+    made = update(Batch(variables={PROGRESS: {"goal": "g", "steps": []}}, definition="new"), 0, "old")
+    assert ",definition=new,variables._workflow.progress={'goal'" in spelled(made.expression(), made)
+    assert " AND definition=old AND variables._workflow.progress=" in spelled(made.condition(), made)
+
+
+def test_the_largest_move_to_another_definition_is_a_write_that_dynamodb_takes() -> None:
+    names = [f"step {index}" for index in range(100)]
+    progress: Json = {"goal": "g", "steps": [{"name": name, "status": "pending"} for name in names]}
+    batch = Batch(
+        steps=tuple(StepWrite(index, name, PENDING, COMPLETED, index) for index, name in enumerate(names)),
+        pause=SetPause({"type": "x"}),
+        variables={PROGRESS: progress, **{f"v{index}": index for index in range(50)}},
+        removed=frozenset(f"_workflow.result.s{index}" for index in range(100)),
+        definition="new",
+    )
+    made = update(batch, 100, "old")
+    assert len(made.expression()) < EXPRESSION_BYTES
+    assert len(made.condition()) < EXPRESSION_BYTES
 
 
 def test_a_status_that_stays_is_guarded_and_not_set() -> None:

@@ -1,16 +1,18 @@
 """What a run writes, decided against the task as it stands."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import cast
 
 import pytest
 
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, StepStatus, TaskRecord, TaskStatus
-from mcp_baton.tasks.store import ClearPause, PauseWrite, SetPause, StepWrite
+from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepWrite
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.batch import run_batch
 from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.moving import Move
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, ToolFailed
 from mcp_baton.workflow.run import Failed, Outcome, StepTrace, Succeeded
 
@@ -138,6 +140,55 @@ def test_the_pause_reason_follows_the_state_that_is_written(
     batch = run_batch(task(*statuses, pause=stored), (), pause, nothing(), finished=finished)
 
     assert batch.pause == written
+
+
+NEXT = Workflow(name="w", description="d", steps=[Step(name, tool=f"do_{name}") for name in "xba"])
+
+
+def moved_batch(current: TaskRecord, pause: PauseReason | None = None, **outcomes: Outcome) -> Batch:
+    """What a run by the next definition writes, which has read the task with the one before."""
+    ran = [StepTrace(step, {}, (), outcomes[step.name]) for step in NEXT.steps if step.name in outcomes]
+    move = Move(WORKFLOW.fingerprint, NEXT)
+    return run_batch(current, ran, pause, nothing(), finished=pause is None, move=move)
+
+
+def by(definition: Workflow, task: TaskRecord) -> TaskRecord:
+    return replace(task, definition=definition.fingerprint)
+
+
+def test_a_move_writes_the_new_steps_with_what_is_settled_and_drops_what_is_left_of_the_others() -> None:
+    current = by(WORKFLOW, task(COMPLETED, FAILED, PENDING, pause=LATE_C))
+
+    batch = moved_batch(current, LATE_B, x=Succeeded(1))
+
+    assert batch.variables == {PROGRESS: NEXT.progress([PENDING, FAILED, COMPLETED])}
+    assert batch.steps == (StepWrite(0, "x", PENDING, COMPLETED, 1),)
+    assert (batch.removed, batch.definition) == (frozenset({"_workflow.result.c"}), NEXT.fingerprint)
+    assert batch.pause == SetPause(LATE_B.to_json())
+
+
+def test_a_move_clears_a_reason_whose_step_is_gone_at_a_checkpoint_too() -> None:
+    current = by(WORKFLOW, task(COMPLETED, PENDING, PENDING, pause=LATE_C))
+
+    batch = run_batch(current, (), None, nothing(), finished=False, move=Move(WORKFLOW.fingerprint, NEXT))
+
+    assert batch.pause == ClearPause(LATE_C.to_json())
+
+
+def test_a_step_that_a_call_has_completed_meanwhile_keeps_its_result_though_its_step_is_gone() -> None:
+    batch = moved_batch(by(WORKFLOW, task(COMPLETED, PENDING, COMPLETED)), LATE_B)
+
+    assert batch.removed == frozenset()
+
+
+def test_a_task_that_is_moved_already_is_written_to_as_any_other() -> None:
+    current = by(NEXT, task(COMPLETED, PENDING, PENDING))
+
+    batch = moved_batch(current, LATE_B, x=Succeeded(1), b=Failed("no"))
+
+    assert (batch.definition, batch.variables, batch.removed) == (None, {}, frozenset())
+    # Its third step, `c`, is not of this run's definition, nor is this run's `x` of its.
+    assert [write.name for write in batch.steps] == ["b"]
 
 
 def test_a_reason_that_names_no_step_is_cleared_by_a_finished_run_alone() -> None:

@@ -19,7 +19,7 @@ from mcp_baton.workflow.pause import (
     UnresolvedDependency,
     step_named_by,
 )
-from mcp_baton.workflow.resolve import Known
+from mcp_baton.workflow.resolve import Known, resolve_uri
 from mcp_baton.workflow.run import Mismatch
 from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output, task_variable
 
@@ -46,6 +46,18 @@ def decided(
     verdict: Mismatch | None = None,
 ) -> object:
     """What is decided for a step after `fetch`, whose output is bound to `order`."""
+    workflow, known = situation(step, status, outputs, given, variables)
+    return decide(step, workflow, known, FixedSchemas(verdict))
+
+
+def situation(
+    step: Step,
+    status: StepStatus = StepStatus.COMPLETED,
+    outputs: Mapping[str, Json] | None = None,
+    given: Mapping[str, str] | None = None,
+    variables: Mapping[str, Json] | None = None,
+) -> tuple[Workflow, Known]:
+    """The step in its workflow, and what is known before it."""
     fetch = Step("fetch", tool="fetch_order", binding="order")
     workflow = Workflow(
         name="w", description="d", arguments=[Argument("id"), Argument("amount", type=float)], steps=[fetch, step]
@@ -58,7 +70,13 @@ def decided(
         outputs={"fetch": ORDER} if outputs is None else outputs,
         variables=variables or {},
     )
-    return decide(step, workflow, known, FixedSchemas(verdict))
+    return workflow, known
+
+
+def located(step: Step) -> list[object]:
+    """The URIs of a step's resources."""
+    workflow, known = situation(step)
+    return [resolve_uri(resource, step, workflow, known) for resource in step.resources]
 
 
 def call(**arguments: Source) -> Step:
@@ -84,13 +102,13 @@ def call(**arguments: Source) -> Step:
 def test_every_source_yields_its_value(source: Source, value: Json) -> None:
     variables: dict[str, Json] = {"seen": {"at": [1]}, "nothing": None}
 
-    assert decided(call(a=source), variables=variables) == Ready((), {"a": value})
+    assert decided(call(a=source), variables=variables) == Ready({"a": value})
 
 
 def test_prompt_arguments_are_values_as_arguments_and_the_clients_text_in_strings() -> None:
     decision = decided(call(a=prompt_arg("amount"), b=constant("{amount}")), given={"amount": "30.00"})
 
-    assert decision == Ready((), {"a": 30.0, "b": "30.00"})
+    assert decision == Ready({"a": 30.0, "b": "30.00"})
 
 
 def test_arguments_share_nothing_with_what_is_known() -> None:
@@ -104,7 +122,7 @@ def test_arguments_share_nothing_with_what_is_known() -> None:
 
 
 def test_an_absent_prompt_argument_is_left_out_for_the_schema_to_judge() -> None:
-    assert decided(call(a=prompt_arg("id"), b=constant(1)), given={}) == Ready((), {"b": 1})
+    assert decided(call(a=prompt_arg("id"), b=constant(1)), given={}) == Ready({"b": 1})
 
 
 @pytest.mark.parametrize(
@@ -143,19 +161,20 @@ def test_arguments_that_do_not_satisfy_the_schema_are_a_mismatch() -> None:
 def test_a_resource_only_step_needs_no_schema() -> None:
     step = Step("next", resources=["docs://faq", "docs://{id}"])
 
-    assert decided(step, verdict=Mismatch(("a",))) == Ready(("docs://faq", "docs://7"), None)
+    assert decided(step, verdict=Mismatch(("a",))) == Ready(None)
+    assert located(step) == ["docs://faq", "docs://7"]
 
 
 def test_a_steps_templates_are_bound_and_win_over_prompt_arguments() -> None:
     step = Step("next", resources=["docs://{id}/{n}"], template_bindings={"id": constant("x y"), "n": constant(3)})
 
-    assert decided(step) == Ready(("docs://x%20y/3",), None)
+    assert located(step) == ["docs://x%20y/3"]
 
 
 def test_a_value_in_a_uri_reaches_one_segment_of_it_whatever_it_holds() -> None:
     step = Step("next", resources=["docs://{topic}"], template_bindings={"topic": step_output("order", "topic")})
 
-    assert decided(step) == Ready(("docs://a%2Fb",), None)
+    assert located(step) == ["docs://a%2Fb"]
 
 
 @pytest.mark.parametrize(
@@ -185,6 +204,14 @@ def test_a_value_in_a_uri_reaches_one_segment_of_it_whatever_it_holds() -> None:
 )
 def test_a_uri_with_a_hole_is_unresolvable(step: Step, reason: UnresolvableParams) -> None:
     assert decided(step) == reason
+
+
+def test_a_uri_that_needs_the_steps_own_output_does_not_block_it() -> None:
+    step = Step(
+        "next", tool="refund", resources=["docs://{t}"], template_bindings={"t": step_output("next")}, arguments={}
+    )
+
+    assert decided(step) == Ready({})
 
 
 def test_a_template_whose_producer_failed_is_an_unresolved_dependency() -> None:

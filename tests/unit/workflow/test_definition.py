@@ -38,6 +38,7 @@ def test_a_workflow_that_can_work_is_accepted() -> None:
             Step("policy", resources=["docs://{topic}/{order_id}"], template_bindings={"topic": step_output("order")}),
             Step("refund", tool="refund", arguments={"amount": step_output("order", "total"), "order_id": constant(1)}),
             Step("both", tool="ping", resources=["docs://faq"]),
+            Step("own", tool="ping", resources=["docs://{t}"], template_bindings={"t": step_output("own", "id")}),
             Step("last", tool="fetch", arguments={"order_id": task_variable("seen")}),
         ),
         TOOLS,
@@ -77,6 +78,11 @@ def test_a_workflow_that_can_work_is_accepted() -> None:
             Step("s", resources=["docs://{t}"], template_bindings={"t": step_output("later", "x")}),
             "step_output('later') does not refer to an earlier step",
             id="a later step in a template",
+        ),
+        pytest.param(
+            Step("s", resources=["docs://{t}"], template_bindings={"t": step_output("s")}),
+            "step_output('s') does not refer to an earlier step",
+            id="itself in a template, without a tool",
         ),
         pytest.param(
             Step("s", tool="fetch", arguments={"order": constant(1)}), "no parameter 'order'", id="unknown parameter"

@@ -26,8 +26,16 @@ from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.continuation import continuation_batch
 from mcp_baton.workflow.definition import Argument, Step, Workflow
 from mcp_baton.workflow.engine import Engine, Invocation
-from mcp_baton.workflow.pause import DeadlineExceeded, InvalidField, SchemaMismatch, ToolFailed, UnresolvedDependency
+from mcp_baton.workflow.pause import (
+    DeadlineExceeded,
+    InvalidField,
+    SchemaMismatch,
+    ToolFailed,
+    UnresolvableParams,
+    UnresolvedDependency,
+)
 from mcp_baton.workflow.run import (
+    Blocked,
     Failed,
     FetchedResource,
     Mismatch,
@@ -36,8 +44,9 @@ from mcp_baton.workflow.run import (
     RunRecord,
     Succeeded,
     TaskOver,
+    UnreadResource,
 )
-from mcp_baton.workflow.sources import prompt_arg, step_output, task_variable
+from mcp_baton.workflow.sources import Source, prompt_arg, step_output, task_variable
 
 PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
 OWNER = "kim"
@@ -180,6 +189,10 @@ def give(value: Json) -> Behaviour:
     return lambda _arguments, _variables: Succeeded(value)
 
 
+def text_at(uri: str, text: str) -> FetchedResource:
+    return FetchedResource(uri, "text/plain", text=text)
+
+
 def stored(store: TaskStore, run: RunRecord) -> TaskRecord:
     assert run.task is not None
     return store.get(OWNER, run.task.task_id)
@@ -268,7 +281,7 @@ def test_a_resource_only_step_completes_with_null_and_what_it_fetched(store: Dyn
     run = Engine(host, store).start(workflow(Step("r", resources=["docs://{id}", "docs://b"])), INVOCATION)
 
     task = stored(store, run)
-    assert [resource.text for resource in run.traces[0].resources] == ["seven", "b"]
+    assert run.traces[0].resources == (text_at("docs://7", "seven"), text_at("docs://b", "b"))
     assert task.variables["_workflow.result.r"] is None
     assert statuses(task) == ["completed"]
 
@@ -279,7 +292,7 @@ def test_a_resource_that_cannot_be_fetched_fails_its_step(store: DynamoDBTaskSto
 
     run = Engine(host, store).start(workflow(Step("r", tool=tool, resources=["docs://x"])), INVOCATION)
 
-    assert run.pause == ToolFailed("r", "there is no resource docs://x", False, "")
+    assert run.pause == ToolFailed("r", "there is no resource docs://x", False, tool or "")
     assert statuses(stored(store, run)) == ["failed"]
     assert host.calls == []
 
@@ -290,6 +303,149 @@ def test_a_steps_resources_are_read_before_its_tool_is_called(store: DynamoDBTas
     Engine(host, store).start(workflow(Step("r", tool="make", resources=["docs://x"])), INVOCATION)
 
     assert host.log == ["announce 1/1 r", "read docs://x", "call make {}"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "locator", "producer", "reason"),
+    [
+        pytest.param({"it": step_output("a", "gone")}, "docs://2", COMPLETED, UnresolvableParams, id="a path"),
+        pytest.param({"it": step_output("a")}, "docs://2", SKIPPED, UnresolvedDependency, id="a producer"),
+        pytest.param({}, "docs://2", COMPLETED, SchemaMismatch, id="the schema"),
+        pytest.param({}, "docs://{amount}", COMPLETED, UnresolvableParams, id="another resource"),
+    ],
+)
+def test_the_resources_of_a_step_that_is_blocked_are_fetched_all_the_same(
+    store: DynamoDBTaskStore, arguments: dict[str, Source], locator: str, producer: StepStatus, reason: type
+) -> None:
+    host = ScriptedHost(
+        resources={"docs://1": "one", "docs://2": "two", "docs://3": "three"}, mismatches={"change": Mismatch(("x",))}
+    )
+    step = Step("b", tool="change", arguments=arguments, resources=["docs://1", locator, "docs://3"])
+    definition = workflow(Step("a", tool="make"), step)
+    task = with_status(paused(store, host, definition), 0, producer, definition)
+
+    run = Engine(host, store).resume(definition, INVOCATION, task)
+
+    assert isinstance(run.pause, reason)
+    assert host.calls == []
+    read = [uri for uri in step.resources if uri in host.resources]
+    assert run.blocked == Blocked(step, tuple(text_at(uri, host.resources[uri]) for uri in read), frozenset(read))
+    assert [trace.step.name for trace in run.traces if not trace.replayed] == []
+
+
+def test_without_time_to_start_a_step_nothing_is_fetched_for_it(store: DynamoDBTaskStore) -> None:
+    host = ScriptedHost(resources={"docs://1": "one"}, starts=0)
+
+    run = Engine(host, store).start(workflow(Step("a", tool="make", resources=["docs://1"])), INVOCATION)
+
+    assert (run.blocked, host.log) == (None, [])
+
+
+@pytest.mark.parametrize("tool", [None, "make"])
+@pytest.mark.parametrize("error", [ResourceUnavailable("gone"), RuntimeError("secret detail")])
+def test_what_was_fetched_before_the_resource_that_failed_is_kept(
+    store: DynamoDBTaskStore, monkeypatch: pytest.MonkeyPatch, tool: str | None, error: Exception
+) -> None:
+    host = ScriptedHost(resources={"docs://1": "one"})
+    original = host.read
+
+    def read(uri: str) -> Sequence[FetchedResource]:
+        if uri != "docs://1":
+            raise error
+        return original(uri)
+
+    monkeypatch.setattr(host, "read", read)
+
+    run = Engine(host, store).start(
+        workflow(Step("a", tool=tool, resources=["docs://1", "docs://2", "docs://3"])), INVOCATION
+    )
+
+    assert isinstance(run.pause, ToolFailed)
+    assert (run.pause.suggested_tool, "secret" in run.pause.error) == (tool or "", False)
+    assert run.traces[0].resources == (text_at("docs://1", "one"),)
+    assert run.read == {"docs://1"}
+
+
+OWN_OUTPUT = workflow(
+    Step(
+        "a",
+        tool="make",
+        resources=["docs://{t}", "docs://1"],
+        template_bindings={"t": step_output("a", "from")},
+    ),
+    Step("b", tool="change"),
+)
+
+
+def test_a_resource_that_needs_the_steps_own_output_is_fetched_after_its_tool(store: DynamoDBTaskStore) -> None:
+    host = ScriptedHost(resources={"docs://1": "one", "docs://make": "made"})
+
+    run = Engine(host, store).start(OWN_OUTPUT, INVOCATION)
+
+    assert host.log == [
+        "announce 1/2 a",
+        "read docs://1",
+        "call make {}",
+        "read docs://make",
+        "announce 2/2 b",
+        "call change {}",
+    ]
+    assert run.traces[0].after == (text_at("docs://make", "made"),)
+
+
+@pytest.mark.parametrize(
+    ("output", "unread"),
+    [
+        ({"from": "x"}, UnreadResource("docs://x", "there is no resource docs://x")),
+        ({}, UnreadResource("docs://<field 'from' from make>", "a value in its URI is not known")),
+    ],
+)
+def test_a_resource_that_cannot_be_fetched_after_its_tool_does_not_undo_the_call(
+    store: DynamoDBTaskStore, output: Json, unread: UnreadResource
+) -> None:
+    host = ScriptedHost({"make": give(output)}, resources={"docs://1": "one"})
+
+    run = Engine(host, store).start(OWN_OUTPUT, INVOCATION)
+
+    assert (run.pause, run.traces[0].after) == (None, (unread,))
+    assert stored(store, run).status is TaskStatus.COMPLETED
+
+
+READ_FIRST = workflow(Step("r", resources=["docs://{id}", "docs://b"]), Step("b", tool="change"))
+
+
+def test_a_resume_fetches_the_resources_of_resource_only_steps_again(store: DynamoDBTaskStore) -> None:
+    host = ScriptedHost({"change": fail("no")}, resources={"docs://7": "seven", "docs://b": "b"})
+    task = paused(store, host, READ_FIRST)
+    host.resources = {"docs://b": "b, changed"}
+
+    run = Engine(host, store).resume(READ_FIRST, INVOCATION, task)
+
+    assert (run.pause, run.traces[0].replayed) == (None, True)
+    assert run.traces[0].resources == (
+        UnreadResource("docs://7", "there is no resource docs://7"),
+        text_at("docs://b", "b, changed"),
+    )
+
+
+def test_a_resume_without_time_fetches_nothing_again(store: DynamoDBTaskStore) -> None:
+    host = ScriptedHost({"change": fail("no")}, resources={"docs://7": "seven", "docs://b": "b"})
+    task = paused(store, host, READ_FIRST)
+    host.starts = 0
+
+    run = Engine(host, store).resume(READ_FIRST, INVOCATION, task)
+
+    assert run.pause == DeadlineExceeded("b", "change")
+    assert host.log == []
+    assert run.traces[0].resources == tuple(
+        UnreadResource(uri, "too little time is left") for uri in ("docs://7", "docs://b")
+    )
+
+
+def test_a_tool_that_wants_to_be_called_by_itself_is_told_apart(store: DynamoDBTaskStore) -> None:
+    run = Engine(ScriptedHost({"make": lambda *_: Failed("ask", by_itself=True)}), store).start(THREE, INVOCATION)
+
+    assert run.pause == ToolFailed("a", "ask", False, "make", by_itself=True)
 
 
 def test_a_checkpoint_is_written_right_after_its_step_and_the_rest_at_the_end(store: DynamoDBTaskStore) -> None:
@@ -554,11 +710,11 @@ def test_a_resume_of_a_task_with_every_step_completed_completes_it(store: Dynamo
     assert (host.calls, run.pause, stored(store, run).status) == ([], None, TaskStatus.COMPLETED)
 
 
-def with_status(task: TaskRecord, index: int, status: StepStatus) -> TaskRecord:
+def with_status(task: TaskRecord, index: int, status: StepStatus, definition: Workflow = THREE) -> TaskRecord:
     """The task as it would be read if one of its steps had another status."""
     changed = [StepStatus(step["status"]) for step in steps_of(task)]
     changed[index] = status
-    variables: dict[str, Any] = {**task.variables, "_workflow.progress": THREE.progress(changed)}
+    variables: dict[str, Any] = {**task.variables, "_workflow.progress": definition.progress(changed)}
     return dataclasses.replace(task, variables=variables)
 
 

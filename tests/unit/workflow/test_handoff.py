@@ -35,7 +35,7 @@ NOTIFY = Step(
     arguments={"to": step_output("order", "email"), "text": constant("Refunded {order_id}")},
 )
 ARGUMENTS = [Argument("order_id", required=True), Argument("topic"), Argument("amount", type=float)]
-ORDER: Json = {"lines": [{"total": 30.0}], "email": "kim@example.com", "topic": "a b"}
+ORDER: dict[str, Json] = {"lines": [{"total": 30.0}], "email": "kim@example.com", "topic": "a b"}
 
 
 class Required:
@@ -56,24 +56,27 @@ def text(
     *,
     tools: Required | None = None,
     variables: Mapping[str, Json] | None = None,
+    read: frozenset[str] = frozenset(),
+    **given: str,
 ) -> str:
     workflow = Workflow(name="w", description="d", arguments=ARGUMENTS, steps=steps)
     by_name = {step.name: status for step, status in zip(steps, statuses, strict=True)}
-    outputs = {name: ORDER for name, status in by_name.items() if status is COMPLETED}
-    known = Known({"order_id": "A-17"}, {"order_id": "A-17"}, by_name, outputs, variables or {})
-    return handoff(workflow, known, pause, tools or Required())
+    outputs: dict[str, Json] = {name: ORDER for name, status in by_name.items() if status is COMPLETED}
+    texts = {"order_id": "A-17", **given}
+    known = Known(texts, texts, by_name, outputs, variables or {})
+    return handoff(workflow, known, pause, tools or Required(), read)
 
 
 def test_the_handoff_is_the_contracts() -> None:
     pause = ToolFailed("refund", "connection timeout", True, "refund")
 
     assert text([FETCH, REFUND, NOTIFY], [COMPLETED, FAILED, PENDING], pause) == (
-        "Step 'refund' failed: connection timeout. This step is retryable.\n"
+        "Step 'refund' failed: \"connection timeout\". This step is retryable.\n"
         "\n"
         "To continue the workflow, make these tool calls:\n"
         "\n"
         '1. Call refund with {"order_id": "A-17", "amount": 30.0}\n'
-        "   Note: Refund no more than the order's total for A-17.\n"
+        '   Note: Refund no more than the order\'s total for "A-17".\n'
         "\n"
         '2. Call send_mail with {"to": "kim@example.com", "text": "Refunded A-17"}'
     )
@@ -82,10 +85,14 @@ def test_the_handoff_is_the_contracts() -> None:
 @pytest.mark.parametrize(
     ("pause", "told"),
     [
-        (ToolFailed("s", "no route", True, "t"), "Step 's' failed: no route. This step is retryable."),
+        (ToolFailed("s", "no route", True, "t"), "Step 's' failed: \"no route\". This step is retryable."),
         (
             ToolFailed("s", "Declined!", False, "t"),
-            "Step 's' failed: Declined! This step is not retryable: correct the cause first.",
+            "Step 's' failed: \"Declined!\". This step is not retryable: correct the cause first.",
+        ),
+        (
+            ToolFailed("s", "who?", True, "t", by_itself=True),
+            "Step 's' failed: \"who?\". It can ask when its tool is called by itself.",
         ),
         (
             UnresolvableParams("s", "amount", "t"),
@@ -95,7 +102,7 @@ def test_the_handoff_is_the_contracts() -> None:
             SchemaMismatch("s", ("a", "b"), (InvalidField("c.0", "too small"),), "t"),
             (
                 "Step 's' could not start: its arguments do not satisfy the tool's input schema. "
-                "Missing: a, b. Invalid: c.0 (too small)."
+                'Missing: a, b. Invalid: "c.0" ("too small").'
             ),
         ),
         (
@@ -128,6 +135,12 @@ LATE = DeadlineExceeded("next", "do")
         pytest.param(FAILED, step_output("order", "a.b"), "\"<field 'a.b' from fetch_order>\"", id="of no output"),
         pytest.param(COMPLETED, step_output("order", "a.b"), "\"<field 'a.b' from fetch_order>\"", id="no such field"),
         pytest.param(COMPLETED, task_variable("seen"), '"<task variable seen>"', id="no such variable"),
+        pytest.param(
+            COMPLETED,
+            task_variable("seen", "a.0"),
+            "\"<field 'a.0' from task variable seen>\"",
+            id="no such field of it",
+        ),
         pytest.param(COMPLETED, prompt_arg("amount"), '"<prompt arg amount>"', id="a required prompt argument"),
     ],
 )
@@ -135,6 +148,85 @@ def test_an_argument_shows_its_value_or_a_placeholder(status: StepStatus, source
     step = Step("next", tool="do", arguments={"a": source})
 
     assert f'Call do with {{"a": {shown}}}' in text([FETCH, step], [status, PENDING], LATE, tools=Required("a"))
+
+
+@pytest.mark.parametrize(("path", "what"), [(None, "output"), ("id", "field 'id'")])
+def test_a_placeholder_names_the_step_where_two_steps_share_the_tool(path: str | None, what: str) -> None:
+    again = Step("fetch again", tool="fetch_order")
+    step = Step("next", tool="do", arguments={"a": step_output("fetch again", path), "b": step_output("order", path)})
+
+    told = text([FETCH, again, step], [FAILED, PENDING, PENDING], LATE)
+
+    assert f'"a": "<{what} from fetch_order (step \'fetch again\')>"' in told
+    assert f'"b": "<{what} from fetch_order (step \'fetch\')>"' in told
+
+
+@pytest.mark.parametrize("field", ["amount", "amount.0.net"])
+def test_a_value_that_the_schema_refused_is_not_suggested_again(field: str) -> None:
+    arguments = {"amount": constant(-1), "amounts": constant([2])}
+    steps = [Step("b", tool="do", arguments=arguments), Step("c", tool="do", arguments=arguments)]
+    pause = SchemaMismatch("b", (), (InvalidField(field, "too small"),), "do")
+
+    told = text(steps, [PENDING, PENDING], pause)
+
+    assert '1. Call do with {"amount": "<invalid: amount>", "amounts": [2]}' in told
+    assert '2. Call do with {"amount": -1, "amounts": [2]}' in told
+
+
+LONG = "x" * 499
+
+
+@pytest.mark.parametrize(
+    ("source", "shown"),
+    [
+        pytest.param(step_output("order", "long"), "<field 'long' from fetch_order>", id="an output"),
+        pytest.param(prompt_arg("topic"), "<prompt arg topic>", id="a prompt argument"),
+        pytest.param(task_variable("long"), "<task variable long>", id="a task variable"),
+        pytest.param(constant(LONG), LONG, id="a constant stands whole"),
+        pytest.param(step_output("order", "shorter"), LONG[1:], id="what fits"),
+    ],
+)
+def test_a_long_value_is_shown_as_its_placeholder(source: Source, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ORDER, "long", LONG)
+    monkeypatch.setitem(ORDER, "shorter", LONG[1:])
+    step = Step("next", tool="do", arguments={"a": source})
+
+    told = text([FETCH, step], [COMPLETED, PENDING], LATE, variables={"long": LONG}, topic=LONG)
+
+    assert f'Call do with {{"a": "{shown}"}}' in told
+
+
+def test_a_long_error_is_cut() -> None:
+    told = what_happened(ToolFailed("s", "e" * 600, False, "t"))
+
+    assert f'failed: "{"e" * 500} …". ' in told
+
+
+def test_a_tools_step_lists_the_resources_that_have_not_been_read_with_its_call() -> None:
+    step = Step(
+        "b",
+        tool="do",
+        resources=["docs://{t}", "docs://faq", "docs://{order_id}"],
+        template_bindings={"t": step_output("b", "id")},
+        guidance="Mind.",
+    )
+
+    told = text([step], [FAILED], ToolFailed("b", "no", True, "do"), read=frozenset({"docs://faq"}))
+
+    assert told.split("\n\n", 2)[2].splitlines() == [
+        "1. Call do with {}",
+        "   First: Read the resource docs://A-17",
+        "   Then: Read the resource docs://<field 'id' from do>",
+        "   Note: Mind.",
+    ]
+
+
+def test_what_was_read_of_one_step_is_not_taken_for_anothers() -> None:
+    steps = [Step(name, resources=["docs://faq"]) for name in "ab"]
+
+    told = text(steps, [PENDING, PENDING], DeadlineExceeded("a", ""), read=frozenset({"docs://faq"}))
+
+    assert "2. Read the resource docs://faq" in told
 
 
 def test_a_producer_without_a_tool_is_called_by_its_name() -> None:
@@ -175,7 +267,7 @@ def test_remaining_steps_come_in_order_without_those_that_are_settled() -> None:
         pytest.param(Step("r", resources=["docs://faq"]), ["1. Read the resource docs://faq"], id="one"),
         pytest.param(
             Step("r", resources=["docs://a", "docs://{order_id}"], guidance="Mind {order_id}."),
-            ["1. Read the resource docs://a", "   Read the resource docs://A-17", "   Note: Mind A-17."],
+            ["1. Read the resource docs://a", "   Read the resource docs://A-17", '   Note: Mind "A-17".'],
             id="two and a note",
         ),
         pytest.param(

@@ -131,10 +131,6 @@ def test_a_value_in_a_uri_is_percent_encoded_unless_it_begins_the_uri(uri: str, 
     assert fill_uri(uri, {"v": value}) == filled
 
 
-def test_a_note_in_a_uri_stays_readable() -> None:
-    assert fill_uri("docs://{a}/{b}", {"a": "1 2"}, notes={"b": "<prompt arg b>"}) == "docs://1%202/<prompt arg b>"
-
-
 def test_every_string_inside_a_constant_is_filled() -> None:
     template: Json = {"to": ["{a}", {"deep": "{a}-{b}"}], "{a}": 1, "n": None, "t": True, "f": 1.5}
 

@@ -5,15 +5,30 @@ import pytest
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.workflow.definition import Argument, Step, Workflow
-from mcp_baton.workflow.pause import DeadlineExceeded, ToolFailed
+from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, ToolFailed, UnresolvableParams
 from mcp_baton.workflow.resolve import Known
-from mcp_baton.workflow.run import Failed, FetchedResource, RunRecord, StepTrace, Succeeded
+from mcp_baton.workflow.run import (
+    Blocked,
+    Failed,
+    FetchedResource,
+    RunRecord,
+    StepTrace,
+    Succeeded,
+    UnreadResource,
+)
+from mcp_baton.workflow.sources import constant, prompt_arg
 from mcp_baton.workflow.trace import Message, messages
 
 PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
 FETCH = Step("fetch", tool="fetch_order", guidance="Look at {order_id} first.")
 POLICY = Step("policy", resources=["docs://{topic}", "docs://faq"], guidance="Read it all.")
-REFUND = Step("refund", tool="refund", resources=["docs://limits"], guidance="Mind {unknown}.")
+REFUND = Step(
+    "refund",
+    tool="refund",
+    arguments={"why": prompt_arg("topic"), "note": constant("")},
+    resources=["docs://limits"],
+    guidance="Mind {unknown}.",
+)
 WORKFLOW = Workflow(
     name="refund_order",
     description="refund an order.",
@@ -33,11 +48,13 @@ class Nothing:
         return frozenset()
 
 
-def told(*traces: StepTrace, pause: DeadlineExceeded | ToolFailed | None = None, **texts: str) -> list[Message]:
+def told(
+    *traces: StepTrace, pause: PauseReason | None = None, blocked: Blocked | None = None, **texts: str
+) -> list[Message]:
     statuses = dict.fromkeys(("fetch", "policy", "refund"), PENDING)
     statuses |= {trace.step.name: FAILED if isinstance(trace.outcome, Failed) else COMPLETED for trace in traces}
     known = Known(texts, dict(texts), statuses, {}, {})
-    return messages(RunRecord(WORKFLOW, known, traces, pause, None), Nothing(), TOOLS.__getitem__)
+    return messages(RunRecord(WORKFLOW, known, traces, pause, None, blocked=blocked), Nothing(), TOOLS.__getitem__)
 
 
 def test_a_run_is_told_from_its_intent_to_its_last_result_in_order() -> None:
@@ -46,19 +63,23 @@ def test_a_run_is_told_from_its_intent_to_its_last_result_in_order() -> None:
         StepTrace(POLICY, None, (TEXT, BYTES), Succeeded(None)),
         StepTrace(REFUND, {}, (TEXT,), Succeeded(None)),
         order_id="A-17",
+        topic="shoes & socks",
         amount="30.0",
     )
 
     assert conversation == [
-        Message("user", "I want to refund an order.\n\nArguments:\n- order_id: A-17\n- amount: 30.0"),
+        Message(
+            "user", "I want to refund an order.\n\nArguments:\n- order_id: A-17\n- topic: shoes & socks\n- amount: 30.0"
+        ),
         Message(
             "assistant",
             "Here is the plan:\n\n1. fetch_order: Fetch one order.\n2. Read docs://{topic}, docs://faq\n3. refund",
         ),
-        Message("assistant", "Look at A-17 first."),
+        Message("assistant", 'Look at "A-17" first.'),
         Message("assistant", 'Calling fetch_order with {"order_id": "A-17"}'),
         Message("user", 'Result from fetch_order: {"total":30.0}'),
         Message("assistant", "Read it all."),
+        Message("assistant", "Reading docs://shoes%20%26%20socks, docs://faq"),
         Message("user", "Resource content from docs://shoes:\nAll about shoes"),
         Message("user", "Resource content from docs://faq:", blob=BYTES),
         Message("assistant", "Mind {unknown}."),
@@ -86,17 +107,54 @@ def test_a_failed_step_tells_its_error_and_the_handoff_comes_last() -> None:
         "assistant",
     ]
     assert conversation[4].text == "Error from fetch_order: no route"
-    assert conversation[5].text.startswith("Step 'fetch' failed: no route.")
+    assert conversation[5].text.startswith("Step 'fetch' failed: \"no route\".")
 
 
-@pytest.mark.parametrize(("step", "name"), [(POLICY, "policy"), (REFUND, "refund")])
-def test_a_step_whose_resource_failed_announces_no_call(step: Step, name: str) -> None:
-    conversation = told(StepTrace(step, None, (), Failed("gone")))
+@pytest.mark.parametrize(
+    ("step", "name", "announced"),
+    [(POLICY, "policy", ["Reading docs://a, docs://faq"]), (REFUND, "refund", [])],
+)
+def test_a_step_whose_resource_failed_shows_what_was_fetched_and_announces_no_call(
+    step: Step, name: str, announced: list[str]
+) -> None:
+    conversation = told(StepTrace(step, None, (TEXT,), Failed("gone")), topic="a")
 
-    assert [message.text for message in conversation[3:]] == [f"Error from {name}: gone"]
+    assert [message.text for message in conversation[3:]] == [
+        *announced,
+        "Resource content from docs://shoes:\nAll about shoes",
+        f"Error from {name}: gone",
+    ]
 
 
-def test_a_step_that_was_blocked_leaves_nothing_but_the_handoff() -> None:
+def test_a_step_that_was_blocked_shows_what_was_fetched_for_it_before_the_handoff() -> None:
+    blocked = Blocked(REFUND, (TEXT,), frozenset({"docs://limits"}))
+
+    *_, resource, last = told(pause=UnresolvableParams("refund", "amount", "refund"), blocked=blocked)
+
+    assert resource == Message("user", "Resource content from docs://shoes:\nAll about shoes")
+    assert (last.role, "docs://limits" in last.text) == ("assistant", False)
+
+
+def test_what_could_not_be_read_and_what_was_read_after_the_tool_stand_in_the_users_messages() -> None:
+    unread = UnreadResource("docs://a", "gone")
+
+    conversation = told(StepTrace(FETCH, {}, (unread,), Succeeded(1), after=(TEXT,)))
+
+    assert conversation[3:] == [
+        Message("user", "The resource docs://a could not be read: gone"),
+        Message("assistant", "Calling fetch_order with {}"),
+        Message("user", "Result from fetch_order: 1"),
+        Message("user", "Resource content from docs://shoes:\nAll about shoes"),
+    ]
+
+
+def test_a_long_argument_is_announced_by_its_placeholder_and_a_long_constant_whole() -> None:
+    conversation = told(StepTrace(REFUND, {"why": "x" * 600, "note": "y" * 600}, (), Succeeded(None)))
+
+    assert conversation[-2].text == f'Calling refund with {{"why": "<prompt arg topic>", "note": "{"y" * 600}"}}'
+
+
+def test_without_time_a_step_leaves_nothing_but_the_handoff() -> None:
     conversation = told(pause=DeadlineExceeded("fetch", "fetch_order"))
 
     assert len(conversation) == 3
@@ -109,10 +167,13 @@ def test_a_replayed_step_shows_its_call_and_stored_result_without_guidance(value
 
     conversation = told(
         StepTrace(FETCH, {"order_id": "A-17"}, (), Succeeded(value), replayed=True),
-        StepTrace(POLICY, None, (), Succeeded(None), replayed=True),
+        StepTrace(POLICY, None, (TEXT,), Succeeded(None), replayed=True),
+        topic="a",
     )
 
     assert [message.text for message in conversation[2:]] == [
         'Calling fetch_order with {"order_id": "A-17"}',
         f"Result from fetch_order: {shown}",
+        "Reading docs://a, docs://faq",
+        "Resource content from docs://shoes:\nAll about shoes",
     ]

@@ -65,19 +65,25 @@ def supports(envelope: Envelope, capability: str) -> bool:
     return envelope.era is Era.HANDSHAKE or declares(envelope.capabilities, capability)
 
 
+class AskedInWorkflow(ToolError):
+    """A step wanted to ask the client, which its tool can do where it is called by itself."""
+
+
 class Nobody:
     """An asker where nobody can be asked.
 
     Args:
         why: What the tool's failure says.
+        refusal: The failure's kind.
     """
 
-    def __init__(self, why: str) -> None:
+    def __init__(self, why: str, refusal: type[ToolError] = ToolError) -> None:
         self._why = why
+        self._refusal = refusal
 
     def ask(self, questions: tuple[Question, ...]) -> list[JsonObject]:
         """Refuse."""
-        raise ToolError(f"The client must be asked ({questions[0].method}), but {self._why}.")
+        raise self._refusal(f"The client must be asked ({questions[0].method}), but {self._why}.")
 
 
 @dataclass(slots=True)

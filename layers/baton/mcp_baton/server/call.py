@@ -11,7 +11,7 @@ from mcp_baton.protocol.http import Exchange
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import Request
 from mcp_baton.protocol.state import Seal
-from mcp_baton.server.asking import Asker, Meeting, Nobody, open_rounds
+from mcp_baton.server.asking import AskedInWorkflow, Asker, Meeting, Nobody, open_rounds
 from mcp_baton.server.beside import Mailbox
 from mcp_baton.server.calls import Asking, Caller
 from mcp_baton.server.reply import Reply
@@ -84,7 +84,8 @@ class Call:
             return self._meeting
         if in_workflow:
             # A workflow that ran again from its start would make its calls again.
-            return lambda _mailbox, _waited_for: Nobody("a step of a workflow cannot wait: call the tool by itself")
+            why = "a step of a workflow cannot wait: call the tool by itself"
+            return lambda _mailbox, _waited_for: Nobody(why, AskedInWorkflow)
         params, capabilities = self.params, self.envelope.capabilities
         rounds = open_rounds(self.seal, self.owner, self.request.method, params, capabilities)
         return lambda _mailbox, _waited_for: rounds

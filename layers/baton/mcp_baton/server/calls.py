@@ -12,7 +12,7 @@ from mcp_baton.protocol.codes import INTERNAL_ERROR
 from mcp_baton.protocol.envelope import Envelope
 from mcp_baton.protocol.http import Exchange
 from mcp_baton.protocol.json import Json, JsonObject, dumps
-from mcp_baton.server.asking import Asker, InputRequired
+from mcp_baton.server.asking import AskedInWorkflow, Asker, InputRequired
 from mcp_baton.server.beside import Mailbox, NotBegun, Raised, Returned, TimedOut, run_beside
 from mcp_baton.server.completions import Completion, suggestions
 from mcp_baton.server.content import CONTENT_TYPES, Message, base64_of
@@ -107,7 +107,7 @@ class Caller:
         except InvalidArguments as error:
             return Failed(f"Invalid arguments for tool {tool.name}: {error}")
         except Unreadable as error:
-            return Failed(str(error))
+            return Failed(str(error), by_itself=isinstance(error.__cause__, AskedInWorkflow))
 
     def read(
         self, resource: Resource, uri: str, arguments: Mapping[str, str], *, progress: ProgressMap | None = None

@@ -100,6 +100,9 @@ class ServerHost:
         A step may call several functions, and one may change its mind about its total (MCP basic/utilities/progress:
         the value must increase with each notification).
         """
+        if not self._total:
+            # Before its first step, a resume shows the resources of earlier ones.
+            return None
         of = total if total is not None and total > 0 else progress + 1
         fraction = min(max(progress / of, 0.0), 1.0) * 0.99 if of > 0 else 0.0
         if not self._begun + fraction > self._shown:

@@ -1,4 +1,4 @@
-"""`prompts/get`: a function's messages, or a workflow that runs as far as it can (contract sections 3 and 5)."""
+"""`prompts/get`: a function's messages, or a workflow that runs as far as it can (docs/workflows.md)."""
 
 import logging
 
@@ -13,10 +13,11 @@ from mcp_baton.server.functions import Prompt
 from mcp_baton.server.host import ServerHost
 from mcp_baton.server.schema import InvalidArguments
 from mcp_baton.server.task_meta import run_meta
-from mcp_baton.tasks.record import TaskRecord, steps_of
+from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.telemetry import PAUSES, RECORDINGS_LOST, RUNS_COMPLETED, STEPS_FAILED, STEPS_RUN
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.engine import Engine, Invocation
+from mcp_baton.workflow.moving import differing
 from mcp_baton.workflow.run import Failed, RunRecord, TaskOver
 from mcp_baton.workflow.trace import Message, messages
 
@@ -63,7 +64,7 @@ def _run(call: Call, workflow: Workflow, engine: Engine) -> RunRecord:
         return engine.start(workflow, _invocation(call, workflow, call.object("arguments")))
     task = _resumable(call, workflow, task_id)
     try:
-        given = stored_arguments(task.arguments, call.object("arguments"))
+        given = stored_arguments(_declared(workflow, task.arguments), call.object("arguments"))
         return engine.resume(workflow, _invocation(call, workflow, given), task)
     except StoreError as error:
         raise _not_read(task_id, error) from error
@@ -129,15 +130,18 @@ def _not_read(task_id: str, error: StoreError) -> ProtocolError:
     return ProtocolError(INTERNAL_ERROR, message)
 
 
+def _declared(workflow: Workflow, stored: JsonObject) -> JsonObject:
+    """The arguments of the first call, without those that the workflow does not take any more."""
+    names = {argument.name for argument in workflow.arguments}
+    return {name: value for name, value in stored.items() if name in names}
+
+
 def _refuse_drift(workflow: Workflow, task: TaskRecord) -> None:
-    """A task goes on only with the definition that it was started with (contract section 11)."""
-    if task.definition == workflow.fingerprint:
-        return
-    stored = dict(zip((step["name"] for step in steps_of(task)), (task.definition or "").split(), strict=False))
-    current = {step.name: step.fingerprint for step in workflow.steps}
-    changed = [name for name in {**stored, **current} if stored.get(name) != current.get(name)]
-    what = f"these steps differ: {', '.join(changed)}" if changed else "its steps are in another order"
-    raise ProtocolError(INVALID_PARAMS, f"The workflow has changed since the task was started; {what}")
+    """A task goes on only where all that it has completed is still there, unchanged (docs/workflows.md)."""
+    changed = differing(workflow, task)
+    if changed:
+        what = f"these steps are completed and differ now: {', '.join(changed)}"
+        raise ProtocolError(INVALID_PARAMS, f"The workflow has changed since the task was started; {what}")
 
 
 def _render(call: Call, run: RunRecord, host: ServerHost) -> JsonObject:

@@ -30,6 +30,7 @@ class Changes:
         replaceable: Names of the variables whose values may give way when the item is too large: may be moved
             elsewhere, or where that is not possible, be replaced by a note.
         oversized: Names of those that were replaced by a note.
+        definition: The task's new definition, where it gets one.
     """
 
     steps: tuple[StepWrite, ...]
@@ -39,6 +40,7 @@ class Changes:
     result: Attribute | None
     replaceable: frozenset[str]
     oversized: tuple[str, ...] = ()
+    definition: Attribute | None = None
 
 
 def plan(stored: Item, batch: Batch, compress_over: int) -> Changes:
@@ -74,7 +76,8 @@ def plan(stored: Item, batch: Batch, compress_over: int) -> Changes:
         variables[PROGRESS] = after
         steps = ()
     result = None if batch.result is None else encode_object("result", batch.result, compress_over)
-    return Changes(steps, variables, removed, required, result, replaceable)
+    definition: Attribute | None = None if batch.definition is None else {"S": batch.definition}
+    return Changes(steps, variables, removed, required, result, replaceable, definition=definition)
 
 
 def with_statuses(progress: Attribute, writes: tuple[StepWrite, ...]) -> Attribute:
@@ -100,6 +103,8 @@ def size_after(stored: Item, changes: Changes) -> int:
     item: Item = {**stored, "variables": {"M": variables}}
     if changes.result is not None:
         item["result"] = changes.result
+    if changes.definition is not None:
+        item["definition"] = changes.definition
     longer_statuses = len(changes.steps) * max(map(len, StepStatus))
     return item_size(item) + longer_statuses + BOOKKEEPING_BYTES
 

@@ -141,6 +141,11 @@ def record_update(stored: Item, changes: Changes, now_ms: int, token: str) -> Up
         update.require(f"{path}={update.text(step.expected)}")
         if step.status != step.expected:
             update.set(path, update.text(step.status))
+    if changes.variables and "definition" in stored:
+        # The places of the steps, and what they are, were read from this definition's progress.
+        update.require(f"{update.name('definition')}={update.value(stored['definition'])}")
+    if changes.definition is not None:
+        update.set(update.name("definition"), update.value(changes.definition))
     for name, attribute in changes.required.items():
         update.require(f"{update.path('variables', to_text(name))}={update.value(attribute)}")
     for name, attribute in changes.variables.items():

@@ -61,6 +61,7 @@ class Batch:
         variables: Other task variables to set, whatever they were (last writer wins).
         removed: Names of task variables to remove.
         result: The task's final result. When given, the task becomes `completed` in the same write.
+        definition: The definition that the task goes by from now on; comes with a new progress among `variables`.
     """
 
     steps: tuple[StepWrite, ...] = ()
@@ -68,6 +69,7 @@ class Batch:
     variables: Mapping[str, Json] = field(default_factory=dict)
     removed: frozenset[str] = frozenset()
     result: JsonObject | None = None
+    definition: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,8 @@ class TaskStore(Protocol):
             batch: What to write, and what must still be true.
 
         Raises:
-            Conflict: a step or the pause reason is not as expected. Nothing was written.
+            Conflict: a step or the pause reason is not as expected, or the task has another definition than when it
+                was read. Nothing was written.
             TaskFinished: the task is terminal. Nothing was written.
             TaskNotFound: missing, expired or another owner's.
             StoreError: what the batch holds does not fit, even with its values replaced.

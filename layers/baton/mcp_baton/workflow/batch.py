@@ -1,11 +1,13 @@
 """What a run writes, decided against the task as it stands. Pure, so that it can be decided again after a lost race."""
 
 from collections.abc import Mapping, Sequence
+from typing import cast
 
-from mcp_baton.protocol.json import Json
-from mcp_baton.tasks.record import StepStatus, TaskRecord, pause_of, steps_of
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.tasks.record import PROGRESS, StepStatus, TaskRecord, pause_of
 from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepWrite
 from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.workflow.moving import Move, carried, left_behind, statuses_of
 from mcp_baton.workflow.pause import PauseReason, step_named_by
 from mcp_baton.workflow.run import Failed, Outcome, StepTrace, Succeeded
 
@@ -27,6 +29,7 @@ def run_batch(
     variables: TaskVariables,
     *,
     finished: bool,
+    move: Move | None = None,
 ) -> Batch:
     """The batch of a run, or of the part of it that has not been written yet.
 
@@ -39,17 +42,25 @@ def run_batch(
         pause: Why the run stopped; `None` for a finished run or a checkpoint.
         variables: What tools changed.
         finished: Every step is settled: the task becomes `completed` in the same write.
+        move: The definition that the run goes by, where the task was read with another. A task that somebody else has
+            moved meanwhile is not moved back: of this run it takes the steps that it still has.
     """
-    statuses = {step["name"]: StepStatus(step["status"]) for step in steps_of(task)}
+    moving = move if move and move.concerns(task) else None
+    statuses = carried(task, moving.workflow) if moving else statuses_of(task)
     writes = tuple(_writes(traces, statuses))
     after = statuses | {write.name: write.status for write in writes}
     return Batch(
         steps=writes,
         pause=_pause_write(task, pause, after, finished=finished),
-        variables=variables.changed,
-        removed=variables.removed,
+        variables=variables.changed | (_progress(moving, statuses) if moving else {}),
+        removed=variables.removed | (left_behind(task, statuses) if moving else frozenset()),
         result=run_result(after) if finished and all(status.settled for status in after.values()) else None,
+        definition=moving.workflow.fingerprint if moving else None,
     )
+
+
+def _progress(move: Move, statuses: Mapping[str, StepStatus]) -> dict[str, Json]:
+    return {PROGRESS: cast("JsonObject", move.workflow.progress(list(statuses.values())))}
 
 
 def run_result(statuses: Mapping[str, StepStatus]) -> dict[str, Json]:
@@ -62,8 +73,8 @@ def _writes(traces: Sequence[StepTrace], statuses: Mapping[str, StepStatus]) -> 
     places = {name: index for index, name in enumerate(statuses)}
     writes = []
     for trace in traces:
-        name, stored, status = trace.step.name, statuses[trace.step.name], status_of(trace.outcome)
-        if isinstance(trace.outcome, Failed) and stored is StepStatus.COMPLETED:
+        name, stored, status = trace.step.name, statuses.get(trace.step.name), status_of(trace.outcome)
+        if stored is None or (isinstance(trace.outcome, Failed) and stored is StepStatus.COMPLETED):
             continue
         writes.append(StepWrite(places[name], name, stored, status, stored_result(trace.outcome)))
     return writes
@@ -72,12 +83,13 @@ def _writes(traces: Sequence[StepTrace], statuses: Mapping[str, StepStatus]) -> 
 def _pause_write(
     task: TaskRecord, pause: PauseReason | None, after: Mapping[str, StepStatus], *, finished: bool
 ) -> PauseWrite:
-    if pause and after[pause.step] is not StepStatus.COMPLETED:
+    if pause and after.get(pause.step, StepStatus.COMPLETED) is not StepStatus.COMPLETED:
         return SetPause(pause.to_json())
     stored = pause_of(task)
     if stored is None:
         return None
     named = step_named_by(stored)
-    if finished or (named is not None and after.get(named) is StepStatus.COMPLETED):
+    # The step that it names is done, or there is no such step any more.
+    if finished or (named is not None and after.get(named, StepStatus.COMPLETED) is StepStatus.COMPLETED):
         return ClearPause(stored)
     return None

@@ -6,7 +6,7 @@ from typing import Protocol
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.pause import PauseReason, SchemaMismatch
-from mcp_baton.workflow.resolve import Known, resolve_arguments, resolve_uris
+from mcp_baton.workflow.resolve import Known, resolve_arguments, resolve_uri
 from mcp_baton.workflow.run import Mismatch
 
 
@@ -22,11 +22,9 @@ class Ready:
     """A step that can run.
 
     Attributes:
-        uris: The resources to fetch first.
         arguments: The call's arguments; `None` for a step without a tool.
     """
 
-    uris: tuple[str, ...]
     arguments: JsonObject | None
 
 
@@ -35,12 +33,13 @@ def decide(step: Step, workflow: Workflow, known: Known, schemas: Schemas) -> Re
     arguments = resolve_arguments(step, workflow, known)
     if not isinstance(arguments, dict):
         return arguments
-    uris = resolve_uris(step, workflow, known)
-    if not isinstance(uris, list):
-        return uris
+    for resource in step.resources:
+        uri = None if step.read_after(resource) else resolve_uri(resource, step, workflow, known)
+        if uri is not None and not isinstance(uri, str):
+            return uri
     if step.tool is None:
-        return Ready(tuple(uris), None)
+        return Ready(None)
     mismatch = schemas.mismatch(step.tool, arguments)
     if mismatch:
         return SchemaMismatch(step.name, mismatch.missing, mismatch.invalid, step.tool)
-    return Ready(tuple(uris), arguments)
+    return Ready(arguments)

@@ -1,4 +1,4 @@
-"""A workflow's definition: immutable, checked when it is added to a server (contract section 2)."""
+"""A workflow's definition: immutable, checked when it is added to a server (docs/workflows.md)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,8 +41,10 @@ class Step:
         arguments: Sources by the tool's parameter.
         binding: The name under which later steps refer to this step's output; the step's own unless given.
         guidance: What a model should bear in mind when it makes this call itself; `{arg}` is replaced.
-        resources: URIs to fetch; `{name}` is replaced from `template_bindings`, else by a prompt argument.
-        template_bindings: Sources for the `{name}`s in `resources`.
+        resources: URIs to fetch before the tool is called; `{name}` is replaced from `template_bindings`, else by a
+            prompt argument.
+        template_bindings: Sources for the `{name}`s in `resources`. One may be the step's own output: such resources
+            are fetched after the tool.
         retryable: Whether a failure may pass when the call is simply made again.
         checkpoint: Write the batch so far right after this step: for effects that must not happen twice.
     """
@@ -84,6 +86,11 @@ class Step:
             retryable=retryable,
             checkpoint=checkpoint,
         )
+
+    def read_after(self, resource: str) -> bool:
+        """Whether one of the step's resources can only be fetched after its tool: its URI needs the tool's output."""
+        sources = (self.template_bindings.get(name) for name in placeholders(resource))
+        return any(isinstance(source, StepOutput) and source.binding == self.binding for source in sources)
 
     @property
     def fingerprint(self) -> str:
@@ -231,11 +238,13 @@ def _source_faults(name: str, source: object, arguments: frozenset[str]) -> Iter
 
 def _reference_faults(workflow: Workflow, step: Step, before: set[str]) -> Iterator[str]:
     known = {other.binding for other in workflow.steps}
-    for source in (*sources_in(step.arguments), *sources_in(step.template_bindings)):
-        if source.binding not in known:
-            yield f"step_output({source.binding!r}) refers to an unknown binding"
-        elif source.binding not in before:
-            yield f"step_output({source.binding!r}) does not refer to an earlier step"
+    in_uris = before | {step.binding} if step.tool else before
+    for sources, allowed in ((step.arguments, before), (step.template_bindings, in_uris)):
+        for source in sources_in(sources):
+            if source.binding not in known:
+                yield f"step_output({source.binding!r}) refers to an unknown binding"
+            elif source.binding not in allowed:
+                yield f"step_output({source.binding!r}) does not refer to an earlier step"
 
 
 def _step_progress(step: Step, status: StepStatus) -> StepProgress:

@@ -1,7 +1,7 @@
 """The engine: runs a workflow's steps in order as far as it can, then writes everything it has learnt at once.
 
 Decisions are pure functions (`decide`, `run_batch`); the effects are here and few: create the task, fetch, call,
-announce, write. Contract section 3; resuming is section 5.
+announce, write (docs/workflows.md).
 """
 
 import logging
@@ -19,7 +19,6 @@ from mcp_baton.tasks.record import (
     StepStatus,
     TaskRecord,
     is_oversized,
-    steps_of,
 )
 from mcp_baton.tasks.recording import record_decided
 from mcp_baton.tasks.store import Recorded, TaskStore
@@ -27,15 +26,17 @@ from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.batch import run_batch, status_of
 from mcp_baton.workflow.decide import Ready, decide
 from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.fetching import Fetched, fetch_after, fetch_again, fetch_before
 from mcp_baton.workflow.handoff import preview_arguments
+from mcp_baton.workflow.moving import Move, carried, move_to
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, ToolFailed
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import (
+    Blocked,
+    Content,
     Failed,
-    FetchedResource,
     Host,
     Outcome,
-    ResourceUnavailable,
     RunRecord,
     StepTrace,
     Stop,
@@ -85,6 +86,8 @@ class _Run:
     live_s: float
     outputs: dict[str, Json] = field(default_factory=dict)
     traces: list[StepTrace] = field(default_factory=list)
+    blocked: Blocked | None = None
+    move: Move | None = None
     written: int = 0
     oversized: set[str] = field(default_factory=set)
     persisted: bool = True
@@ -118,13 +121,14 @@ class Engine:
     def resume(self, workflow: Workflow, invocation: Invocation, task: TaskRecord) -> RunRecord:
         """Go on from a task's stored state: settled steps are not run again, their results bind.
 
-        The caller has made sure that the task is live and was started with this definition.
+        The caller has made sure that the task is live, and that what it has completed is as in this definition.
 
         Raises:
             StoreUnavailable: a result that outgrew the item cannot be read now. Nothing was run.
         """
-        statuses = {step["name"]: StepStatus(step["status"]) for step in steps_of(task)}
-        run = _Run(workflow, invocation, task, TaskVariables(task.variables), statuses, self._clock())
+        statuses = carried(task, workflow)
+        variables, move = TaskVariables(task.variables), move_to(workflow, task)
+        run = _Run(workflow, invocation, task, variables, statuses, self._clock(), move=move)
         for step in workflow.steps:
             if statuses[step.name] is StepStatus.COMPLETED:
                 self._replay(run, step)
@@ -161,7 +165,8 @@ class Engine:
             if not is_oversized(value):
                 run.outputs[step.name] = value
         arguments = preview_arguments(step, run.workflow, run.known, self._host) if step.tool else None
-        run.traces.append(StepTrace(step, arguments, (), Succeeded(value), replayed=True))
+        resources = () if step.tool else fetch_again(step, run.workflow, run.known, self._host)
+        run.traces.append(StepTrace(step, arguments, resources, Succeeded(value), replayed=True))
 
     def _finish(self, run: _Run) -> RunRecord:
         stop = self._advance(run)
@@ -181,6 +186,7 @@ class Engine:
             task=run.task,
             persisted=run.persisted,
             oversized=tuple(sorted(run.oversized)),
+            blocked=run.blocked,
         )
 
     def _advance(self, run: _Run) -> Stop | None:
@@ -211,10 +217,14 @@ class Engine:
             return over
         task_id = run.task.task_id if run.task else None
         self._host.announce(number, len(run.workflow.steps), step.name, task_id)
+        fetched = fetch_before(step, run.workflow, run.known, self._host)
+        if fetched.error is not None:
+            return self._failed(run, step, None, fetched.contents, fetched.error, step.tool or "", read=fetched.read)
         decision = decide(step, run.workflow, run.known, self._host)
         if not isinstance(decision, Ready):
+            run.blocked = Blocked(step, fetched.contents, fetched.read)
             return decision
-        return self._perform(run, step, decision)
+        return self._perform(run, step, decision.arguments, fetched)
 
     def _look(self, run: _Run) -> TaskOver | None:
         """What has become of the task, when that has not been known for a while: one light read.
@@ -237,18 +247,18 @@ class Engine:
         run.task = replace(run.task, status=status)
         return TaskOver(status)
 
-    def _perform(self, run: _Run, step: Step, ready: Ready) -> PauseReason | None:
-        try:
-            resources = tuple(content for uri in ready.uris for content in self._host.read(uri))
-        except ResourceUnavailable as error:
-            return self._failed(run, step, None, (), str(error), "")
-        if step.tool is None or ready.arguments is None:
-            self._settle(run, StepTrace(step, None, resources, Succeeded(None)))
+    def _perform(self, run: _Run, step: Step, arguments: JsonObject | None, fetched: Fetched) -> PauseReason | None:
+        if step.tool is None or arguments is None:
+            self._settle(run, StepTrace(step, None, fetched.contents, Succeeded(None)))
             return None
-        outcome = self._host.call(step.tool, ready.arguments, run.variables if run.task else None)
+        outcome = self._host.call(step.tool, arguments, run.variables if run.task else None)
         if isinstance(outcome, Failed):
-            return self._failed(run, step, ready.arguments, resources, outcome.error, step.tool)
-        self._settle(run, StepTrace(step, ready.arguments, resources, outcome))
+            pause = self._failed(run, step, arguments, fetched.contents, outcome.error, step.tool, read=fetched.read)
+            return replace(pause, by_itself=outcome.by_itself)
+        self._settle(run, StepTrace(step, arguments, fetched.contents, outcome))
+        # The tool has done its work: a resource that cannot be fetched now must not make anybody call it again.
+        after = fetch_after(step, run.workflow, run.known, self._host)
+        run.traces[-1] = replace(run.traces[-1], after=after)
         return None
 
     def _failed(
@@ -256,11 +266,13 @@ class Engine:
         run: _Run,
         step: Step,
         arguments: Mapping[str, Json] | None,
-        resources: tuple[FetchedResource, ...],
+        resources: tuple[Content, ...],
         error: str,
         tool: str,
-    ) -> PauseReason:
-        self._settle(run, StepTrace(step, arguments, resources, Failed(error)))
+        *,
+        read: frozenset[str] = frozenset(),
+    ) -> ToolFailed:
+        self._settle(run, StepTrace(step, arguments, resources, Failed(error), read=read))
         return ToolFailed(step.name, error, step.retryable, tool)
 
     def _settle(self, run: _Run, trace: StepTrace) -> None:
@@ -280,7 +292,7 @@ class Engine:
             recorded = record_decided(
                 self._store,
                 run.task,
-                lambda task: run_batch(task, unwritten, pause, run.variables, finished=finished),
+                lambda task: run_batch(task, unwritten, pause, run.variables, finished=finished, move=run.move),
                 attempts=WRITE_ATTEMPTS,
             )
         except TaskFinished as error:

@@ -1,11 +1,15 @@
-"""The handoff: the last message of a paused prompt, written for the model that goes on (contract section 4). Pure."""
+"""The handoff: the last message of a paused prompt, written for the model that goes on (docs/workflows.md). Pure.
+
+It is an assistant's message, so what comes from outside is quoted in it: see `quoting`.
+"""
 
 from collections.abc import Iterator
 from typing import Protocol
 
-from mcp_baton.protocol.json import Json, dumps_spaced
+from mcp_baton.protocol.json import Json
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.pause import (
+    MAX_FIELDS,
     DeadlineExceeded,
     PauseReason,
     SchemaMismatch,
@@ -13,8 +17,10 @@ from mcp_baton.workflow.pause import (
     UnresolvableParams,
     UnresolvedDependency,
 )
-from mcp_baton.workflow.resolve import Known, NoField, NoOutput, NotGiven, NoVariable, needed_in_uris, resolve
-from mcp_baton.workflow.sources import Found, PromptArg, as_text, fill, fill_uri
+from mcp_baton.workflow.placeholder import placeholder, shown
+from mcp_baton.workflow.quoting import encoded_uri, is_long, one_line, quoted_error, quoted_guidance
+from mcp_baton.workflow.resolve import Known, NotGiven, resolve
+from mcp_baton.workflow.sources import Found, PromptArg, as_text, encoded, fill, placeholders
 
 
 class Requirements(Protocol):
@@ -24,18 +30,35 @@ class Requirements(Protocol):
         """The names of a tool's required arguments."""
 
 
-def handoff(workflow: Workflow, known: Known, pause: PauseReason, tools: Requirements) -> str:
-    """What happened, then every remaining step in order, the failed or blocked one first."""
+def handoff(
+    workflow: Workflow, known: Known, pause: PauseReason, tools: Requirements, read: frozenset[str] = frozenset()
+) -> str:
+    """What happened, then every remaining step in order, the failed or blocked one first.
+
+    Args:
+        workflow: The workflow.
+        known: What the run knows at its end.
+        pause: Why it stopped.
+        tools: Knows what the tools require.
+        read: The resources of the step where it stopped that stand in the conversation already, as the step has them.
+    """
     remaining = [step for step in workflow.steps if not known.statuses[step.name].settled]
-    calls = [_call(number, step, workflow, known, tools) for number, step in enumerate(remaining, 1)]
+    calls = []
+    for number, step in enumerate(remaining, 1):
+        here = step.name == pause.step
+        refused = _refused(step, pause) if here else frozenset()
+        lines = list(_actions(step, workflow, known, tools, read if here else frozenset(), refused))
+        if step.guidance:
+            lines.append(f"Note: {quoted_guidance(step.guidance, known.texts)}")
+        calls.append(f"{number}. " + "\n   ".join(lines))
     return "\n\n".join([what_happened(pause), "To continue the workflow, make these tool calls:", *calls])
 
 
 def what_happened(pause: PauseReason) -> str:
     """A pause reason in one or two sentences."""
     match pause:
-        case ToolFailed(step, error, retryable):
-            return f"Step '{step}' failed: {_sentence(error)} {_retry_hint(retryable=retryable)}"
+        case ToolFailed(step, error):
+            return f"Step '{step}' failed: {quoted_error(error)}. {_hint(pause)}"
         case UnresolvableParams(step, param):
             return f"Step '{step}' could not start: no value was found for its argument '{param}'."
         case SchemaMismatch(step):
@@ -50,72 +73,73 @@ def what_happened(pause: PauseReason) -> str:
             return f"The server ran out of time before step '{step}'. Nothing failed; the remaining steps are yours."
 
 
-def _sentence(text: str) -> str:
-    return text if text.endswith((".", "!", "?")) else f"{text}."
-
-
-def _retry_hint(*, retryable: bool) -> str:
-    return "This step is retryable." if retryable else "This step is not retryable: correct the cause first."
+def _hint(pause: ToolFailed) -> str:
+    if pause.by_itself:
+        return "It can ask when its tool is called by itself."
+    if pause.retryable:
+        return "This step is retryable."
+    return "This step is not retryable: correct the cause first."
 
 
 def _problems(pause: SchemaMismatch) -> Iterator[str]:
     if pause.missing_fields:
         yield f"Missing: {', '.join(pause.missing_fields)}."
-    for invalid in pause.invalid_fields:
-        yield f"Invalid: {invalid.field} ({invalid.problem})."
+    for invalid in pause.invalid_fields[:MAX_FIELDS]:
+        yield f"Invalid: {quoted_error(invalid.field)} ({quoted_error(invalid.problem)})."
 
 
-def _call(number: int, step: Step, workflow: Workflow, known: Known, tools: Requirements) -> str:
-    lines = [
-        f"{number}. {text}" if index == 0 else f"   {text}"
-        for index, text in enumerate(_actions(step, workflow, known, tools))
-    ]
-    if step.guidance:
-        lines.append(f"   Note: {fill(step.guidance, known.texts)}")
-    return "\n".join(lines)
+def _refused(step: Step, pause: PauseReason) -> frozenset[str]:
+    """The arguments whose values the tool's schema refused; a field is a dotted path that begins with one of them."""
+    fields = [invalid.field for invalid in pause.invalid_fields] if isinstance(pause, SchemaMismatch) else []
+    return frozenset(
+        name for name in step.arguments if any(field == name or field.startswith(f"{name}.") for field in fields)
+    )
 
 
-def _actions(step: Step, workflow: Workflow, known: Known, tools: Requirements) -> Iterator[str]:
+def _actions(
+    step: Step, workflow: Workflow, known: Known, tools: Requirements, read: frozenset[str], refused: frozenset[str]
+) -> Iterator[str]:
+    uris = {resource: uri for resource, uri in preview_uris(step, workflow, known).items() if resource not in read}
     if step.tool is None:
-        for uri in preview_uris(step, workflow, known):
-            yield f"Read the resource {uri}"
-    else:
-        yield f"Call {step.tool} with {dumps_spaced(preview_arguments(step, workflow, known, tools))}"
+        yield from (f"Read the resource {uri}" for uri in uris.values())
+        return
+    arguments = preview_arguments(step, workflow, known, tools)
+    arguments |= {name: f"<invalid: {name}>" for name in refused}
+    yield f"Call {step.tool} with {one_line(arguments)}"
+    for when, after in (("First", False), ("Then", True)):
+        yield from (f"{when}: Read the resource {uri}" for it, uri in uris.items() if step.read_after(it) is after)
 
 
 def preview_arguments(step: Step, workflow: Workflow, known: Known, tools: Requirements) -> dict[str, Json]:
-    """A call's arguments as far as they are known, with a placeholder for each that is not."""
+    """A call's arguments as far as they are known, with a placeholder for each that is not, or is too long."""
     required = tools.required(step.tool or "")
     arguments: dict[str, Json] = {}
     for name, source in step.arguments.items():
         resolution = resolve(source, workflow, known)
         if isinstance(resolution, Found):
-            arguments[name] = resolution.value
+            arguments[name] = shown(resolution.value, source, workflow)
         elif not isinstance(resolution, NotGiven) or name in required:
-            arguments[name] = _placeholder(resolution)
+            arguments[name] = placeholder(source, workflow)
     for name in sorted(required - step.arguments.keys()):
         arguments[name] = f"<missing: {name}>"
     return arguments
 
 
-def preview_uris(step: Step, workflow: Workflow, known: Known) -> list[str]:
-    """The URIs of a step's resources as far as they are known, with placeholders in them."""
-    texts, notes = dict(known.texts), {}
-    for name in needed_in_uris(step):
-        resolution = resolve(step.template_bindings.get(name, PromptArg(name)), workflow, known)
+def preview_uris(step: Step, workflow: Workflow, known: Known) -> dict[str, str]:
+    """The URIs of a step's resources as far as they are known, with placeholders in them, by what the step has."""
+    return {resource: _preview_uri(resource, step, workflow, known) for resource in step.resources}
+
+
+def _preview_uri(resource: str, step: Step, workflow: Workflow, known: Known) -> str:
+    values: dict[str, str] = {}
+    for name in placeholders(resource):
+        source = step.template_bindings.get(name, PromptArg(name))
+        resolution = resolve(source, workflow, known)
+        text = None
         if isinstance(resolution, Found):
-            texts[name] = as_text(resolution.value) if name in step.template_bindings else known.texts[name]
-        else:
-            notes[name] = _placeholder(resolution)
-    return [fill_uri(uri, texts, notes) for uri in step.resources]
-
-
-def _placeholder(missing: NotGiven | NoOutput | NoField | NoVariable) -> str:
-    match missing:
-        case NotGiven(name):
-            return f"<prompt arg {name}>"
-        case NoVariable(name):
-            return f"<task variable {name}>"
-        case NoOutput(step, path) | NoField(step, path):
-            producer = step.tool or step.name
-            return f"<output from {producer}>" if path is None else f"<field '{path}' from {producer}>"
+            text = as_text(resolution.value) if name in step.template_bindings else known.texts[name]
+        stand_in = placeholder(source, workflow) if text is None or is_long(text) else None
+        # A value that begins the URI stands for its scheme and what follows.
+        encode = encoded_uri if resource.startswith(f"{{{name}}}") else encoded
+        values[name] = stand_in or encode(text or "")
+    return fill(resource, values)

@@ -1,4 +1,4 @@
-"""Pause reasons: the typed record of why execution stopped (contract section 3)."""
+"""Pause reasons: the typed record of why execution stopped (docs/workflows.md)."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -58,13 +58,18 @@ class SchemaMismatch:
 
 @dataclass(frozen=True, slots=True)
 class ToolFailed:
-    """The tool reported an error, raised or timed out, or a resource could not be fetched. The step is `failed`."""
+    """The tool reported an error, raised or timed out, or a resource could not be fetched. The step is `failed`.
+
+    Attributes:
+        by_itself: The tool wanted to ask the client, which it can where it is called by itself. Not stored.
+    """
 
     type: ClassVar[str] = "toolError"
     step: str
     error: str
     retryable: bool
     suggested_tool: str
+    by_itself: bool = False
 
     def to_json(self) -> JsonObject:
         """The wire form."""

@@ -116,22 +116,19 @@ def resolve_arguments(step: Step, workflow: Workflow, known: Known) -> dict[str,
     return _resolve_all(step.arguments, step, workflow, known, step.tool or "")
 
 
-def resolve_uris(step: Step, workflow: Workflow, known: Known) -> list[str] | PauseReason:
-    """The URIs of a step's resources, or why they cannot be had."""
-    values = _resolve_all(step.template_bindings, step, workflow, known, step.tool or "")
+def resolve_uri(template: str, step: Step, workflow: Workflow, known: Known) -> str | PauseReason:
+    """The URI of one of a step's resources, or why it cannot be had."""
+    names = sorted(placeholders(template))
+    bound = {name: step.template_bindings[name] for name in names if name in step.template_bindings}
+    values = _resolve_all(bound, step, workflow, known, step.tool or "")
     if not isinstance(values, dict):
         return values
-    texts = {name: text for name, text in known.texts.items() if name not in step.template_bindings}
+    texts = {name: text for name, text in known.texts.items() if name not in bound}
     texts.update({name: as_text(value) for name, value in values.items()})
-    for name in needed_in_uris(step):
+    for name in names:
         if name not in texts:
             return UnresolvableParams(step.name, name, step.tool or "")
-    return [fill_uri(uri, texts) for uri in step.resources]
-
-
-def needed_in_uris(step: Step) -> list[str]:
-    """The names for which a step's URIs need a value, in a fixed order."""
-    return sorted({name for uri in step.resources for name in placeholders(uri)})
+    return fill_uri(template, texts)
 
 
 def _resolve_all(

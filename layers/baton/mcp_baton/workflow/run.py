@@ -26,9 +26,14 @@ class Succeeded:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The tool reported an error, raised, or timed out."""
+    """The tool reported an error, raised, or timed out.
+
+    Attributes:
+        by_itself: It wanted to ask the client, which it can where it is called by itself.
+    """
 
     error: str
+    by_itself: bool = False
 
 
 type Outcome = Succeeded | Failed
@@ -50,6 +55,17 @@ class FetchedResource:
     mime_type: str | None
     text: str | None = None
     blob: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadResource:
+    """A resource that could not be read, in a run that goes on without it."""
+
+    uri: str
+    error: str
+
+
+type Content = FetchedResource | UnreadResource
 
 
 class ResourceUnavailable(Exception):
@@ -97,13 +113,31 @@ class StepTrace:
         resources: What was fetched for it.
         outcome: How it ended.
         replayed: It was completed by an earlier call; this run only shows it.
+        read: Which of the step's `resources` were fetched, as the step has them.
+        after: What was fetched after its tool.
     """
 
     step: Step
     arguments: JsonObject | None
-    resources: tuple[FetchedResource, ...]
+    resources: tuple[Content, ...]
     outcome: Outcome
     replayed: bool = False
+    read: frozenset[str] = frozenset()
+    after: tuple[Content, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """A step that could not run, and what was fetched for it all the same.
+
+    Attributes:
+        resources: What was fetched.
+        read: Which of the step's `resources` that were, as the step has them.
+    """
+
+    step: Step
+    resources: tuple[Content, ...]
+    read: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +166,7 @@ class RunRecord:
         task: The task as the store holds it; `None` for a run without one.
         persisted: Whether the store holds what this record says.
         oversized: Names of task variables whose values did not fit into the store.
+        blocked: The step at which it stopped, where that could not run.
     """
 
     workflow: Workflow
@@ -141,6 +176,14 @@ class RunRecord:
     task: TaskRecord | None
     persisted: bool = True
     oversized: tuple[str, ...] = ()
+    blocked: Blocked | None = None
+
+    @property
+    def read(self) -> frozenset[str]:
+        """Which resources of the step at which it stopped were fetched, as the step has them."""
+        if self.blocked:
+            return self.blocked.read
+        return next((trace.read for trace in self.traces if isinstance(trace.outcome, Failed)), frozenset())
 
     @property
     def pause(self) -> PauseReason | None:

@@ -1,4 +1,4 @@
-"""Data sources: where a step's argument gets its value (contract section 2)."""
+"""Data sources: where a step's argument gets its value (docs/workflows.md)."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -98,7 +98,7 @@ def fill(text: str, values: Mapping[str, str]) -> str:
     return _PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), text)
 
 
-def fill_uri(uri: str, values: Mapping[str, str], notes: Mapping[str, str] | None = None) -> str:
+def fill_uri(uri: str, values: Mapping[str, str]) -> str:
     """`fill` for a URI: values are percent-encoded, so that each reaches its template whole (RFC 6570, 3.2.2).
 
     A value that begins the URI is put in as it is: it stands for the scheme and what follows.
@@ -106,20 +106,22 @@ def fill_uri(uri: str, values: Mapping[str, str], notes: Mapping[str, str] | Non
     Args:
         uri: A URI with `{name}`s.
         values: The values by name.
-        notes: Texts for a reader, put in as they are.
     """
-    return _PLACEHOLDER.sub(lambda match: _in_uri(match, values, notes or {}), uri)
+    return _PLACEHOLDER.sub(lambda match: _in_uri(match, values), uri)
 
 
-def _in_uri(match: re.Match[str], values: Mapping[str, str], notes: Mapping[str, str]) -> str:
+def _in_uri(match: re.Match[str], values: Mapping[str, str]) -> str:
     name = match[1]
-    if name in notes:
-        return notes[name]
     if name not in values:
         return match[0]
+    return values[name] if match.start() == 0 else encoded(values[name])
+
+
+def encoded(text: str) -> str:
+    """A text percent-encoded as one value in a URI: everything but RFC 3986's unreserved characters."""
     from urllib.parse import quote
 
-    return values[name] if match.start() == 0 else quote(values[name], safe="", errors="replace")
+    return quote(text, safe="", errors="replace")
 
 
 def placeholders(text: str) -> frozenset[str]:

@@ -1,13 +1,18 @@
-"""A run as the messages of a prompt (contract sections 3 and 4). Pure; the tool twin is another rendering."""
+"""A run as the messages of a prompt (docs/workflows.md). Pure.
 
-from collections.abc import Callable, Iterator, Mapping
+Nobody but Baton speaks as the assistant: what comes from outside is quoted there (`quoting`). Results, errors and
+resources stand whole in the user's messages.
+"""
+
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from mcp_baton.protocol.json import dumps_spaced
-from mcp_baton.workflow.handoff import Requirements, handoff
+from mcp_baton.workflow.handoff import Requirements, handoff, preview_uris
 from mcp_baton.workflow.over import what_became
-from mcp_baton.workflow.run import Failed, FetchedResource, RunRecord, StepTrace, TaskOver
-from mcp_baton.workflow.sources import as_text, fill
+from mcp_baton.workflow.placeholder import shown
+from mcp_baton.workflow.quoting import one_line, quoted_guidance
+from mcp_baton.workflow.run import Content, Failed, FetchedResource, RunRecord, StepTrace, TaskOver, UnreadResource
+from mcp_baton.workflow.sources import as_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +34,13 @@ def messages(run: RunRecord, tools: Requirements, describe: Callable[[str], str]
     """
     conversation = [Message("user", _intent(run)), Message("assistant", _plan(run, describe))]
     for trace in run.traces:
-        conversation.extend(_step(trace, run.known.texts))
+        conversation.extend(_step(trace, run))
+    if run.blocked:
+        conversation.extend(_resource(resource) for resource in run.blocked.resources)
     if isinstance(run.stop, TaskOver):
         conversation.append(Message("assistant", what_became(run, run.stop)))
     elif run.pause:
-        conversation.append(Message("assistant", handoff(run.workflow, run.known, run.pause, tools)))
+        conversation.append(Message("assistant", handoff(run.workflow, run.known, run.pause, tools, run.read)))
     return conversation
 
 
@@ -60,20 +67,33 @@ def _plan(run: RunRecord, describe: Callable[[str], str]) -> str:
     return "\n".join(lines)
 
 
-def _step(trace: StepTrace, texts: Mapping[str, str]) -> Iterator[Message]:
+def _step(trace: StepTrace, run: RunRecord) -> Iterator[Message]:
     if trace.step.guidance and not trace.replayed:
-        yield Message("assistant", fill(trace.step.guidance, texts))
+        yield Message("assistant", quoted_guidance(trace.step.guidance, run.known.texts))
+    if trace.step.tool is None:
+        uris = preview_uris(trace.step, run.workflow, run.known)
+        yield Message("assistant", f"Reading {', '.join(uris.values())}")
     for resource in trace.resources:
         yield _resource(resource)
     if trace.arguments is not None:
-        yield Message("assistant", f"Calling {trace.step.tool} with {dumps_spaced(trace.arguments)}")
+        yield Message("assistant", f"Calling {trace.step.tool} with {_arguments(trace, run)}")
     if isinstance(trace.outcome, Failed):
         yield Message("user", f"Error from {trace.step.tool or trace.step.name}: {trace.outcome.error}")
     elif trace.step.tool is not None:
         yield Message("user", f"Result from {trace.step.tool}: {as_text(trace.outcome.value)}")
+    for resource in trace.after:
+        yield _resource(resource)
 
 
-def _resource(resource: FetchedResource) -> Message:
+def _arguments(trace: StepTrace, run: RunRecord) -> str:
+    sources = trace.step.arguments
+    arguments = trace.arguments or {}
+    return one_line({name: shown(value, sources.get(name), run.workflow) for name, value in arguments.items()})
+
+
+def _resource(resource: Content) -> Message:
+    if isinstance(resource, UnreadResource):
+        return Message("user", f"The resource {resource.uri} could not be read: {resource.error}")
     heading = f"Resource content from {resource.uri}:"
     if resource.text is None:
         return Message("user", heading, blob=resource)

@@ -1,0 +1,87 @@
+"""Fetching a step's resources: before its tool, after it, and once more for a resume (docs/workflows.md).
+
+Whatever goes wrong with one of them is told in words; nothing is raised.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.handoff import preview_uris
+from mcp_baton.workflow.resolve import Known, resolve_uri
+from mcp_baton.workflow.run import Content, FetchedResource, Host, ResourceUnavailable, UnreadResource
+
+logger = logging.getLogger(__name__)
+
+INTERNAL = "internal error; the server's log has the details"
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What was fetched before a step's tool.
+
+    Attributes:
+        contents: The contents, in order.
+        read: Which of the step's `resources` these are, as the step has them.
+        error: Why the next one could not be fetched; `None` when all went well.
+    """
+
+    contents: tuple[FetchedResource, ...]
+    read: frozenset[str]
+    error: str | None = None
+
+
+def fetch_before(step: Step, workflow: Workflow, known: Known, host: Host) -> Fetched:
+    """Fetch what can be fetched before the tool, up to the first resource that fails.
+
+    One whose URI is not known yet is passed over: `decide` says why.
+    """
+    contents: list[FetchedResource] = []
+    read: set[str] = set()
+    for resource in step.resources:
+        uri = None if step.read_after(resource) else resolve_uri(resource, step, workflow, known)
+        if not isinstance(uri, str):
+            continue
+        found = _read(uri, host)
+        if isinstance(found, str):
+            return Fetched(tuple(contents), frozenset(read), found)
+        contents.extend(found)
+        read.add(resource)
+    return Fetched(tuple(contents), frozenset(read))
+
+
+def fetch_after(step: Step, workflow: Workflow, known: Known, host: Host) -> tuple[Content, ...]:
+    """Fetch the resources that need the output of the step's tool, which has been called."""
+    return _fetch_all([it for it in step.resources if step.read_after(it)], step, workflow, known, host)
+
+
+def fetch_again(step: Step, workflow: Workflow, known: Known, host: Host) -> tuple[Content, ...]:
+    """Fetch the resources of a step that an earlier call has completed."""
+    return _fetch_all(step.resources, step, workflow, known, host)
+
+
+def _fetch_all(
+    resources: Sequence[str], step: Step, workflow: Workflow, known: Known, host: Host
+) -> tuple[Content, ...]:
+    contents: list[Content] = []
+    for resource in resources:
+        uri = resolve_uri(resource, step, workflow, known)
+        if not isinstance(uri, str):
+            shown = preview_uris(step, workflow, known)[resource]
+            contents.append(UnreadResource(shown, "a value in its URI is not known"))
+            continue
+        found = _read(uri, host) if host.may_start() else "too little time is left"
+        contents.extend([UnreadResource(uri, found)] if isinstance(found, str) else found)
+    return tuple(contents)
+
+
+def _read(uri: str, host: Host) -> Sequence[FetchedResource] | str:
+    """The contents at a URI, or why they cannot be had."""
+    try:
+        return host.read(uri)
+    except ResourceUnavailable as error:
+        return str(error)
+    except Exception:
+        logger.exception("the resource %s broke", uri)
+        return INTERNAL

@@ -1,0 +1,69 @@
+"""Moving a task to another definition of its workflow: the one that is deployed when it is resumed. Pure.
+
+A task remembers a fingerprint of each step that it was started with. What it has completed must still be there,
+unchanged; every other step may be changed, added or removed (docs/workflows.md, "When the workflow changes").
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord, steps_of
+from mcp_baton.workflow.definition import Workflow
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """From one definition to another.
+
+    Attributes:
+        left: The fingerprint that the task had when it was read.
+        workflow: The definition that it is to have.
+    """
+
+    left: str | None
+    workflow: Workflow
+
+    def concerns(self, task: TaskRecord) -> bool:
+        """Whether the task has still to be moved: not once it was, by this run or by another's."""
+        return task.definition == self.left
+
+
+def move_to(workflow: Workflow, task: TaskRecord) -> Move | None:
+    """The move that a resume makes; `None` where the task has this definition already."""
+    return None if task.definition == workflow.fingerprint else Move(task.definition, workflow)
+
+
+def differing(workflow: Workflow, task: TaskRecord) -> list[str]:
+    """The names of the completed steps that a definition has changed or does not have; with one there is no move."""
+    current = {step.name: step.fingerprint for step in workflow.steps}
+    stored = (task.definition or "").split()
+    steps = steps_of(task)
+    fingerprints = stored if len(stored) == len(steps) else [""] * len(steps)
+    return [
+        step["name"]
+        for step, fingerprint in zip(steps, fingerprints, strict=True)
+        if step["status"] == StepStatus.COMPLETED and current.get(step["name"]) != fingerprint
+    ]
+
+
+def statuses_of(task: TaskRecord) -> dict[str, StepStatus]:
+    """Each step's stored status, by name, in the stored order."""
+    return {step["name"]: StepStatus(step["status"]) for step in steps_of(task)}
+
+
+def carried(task: TaskRecord, workflow: Workflow) -> dict[str, StepStatus]:
+    """The status of each step of a definition, in its order: the stored one, or `pending` for a step that is new."""
+    stored = statuses_of(task)
+    return {step.name: stored.get(step.name, StepStatus.PENDING) for step in workflow.steps}
+
+
+def left_behind(task: TaskRecord, after: Mapping[str, StepStatus]) -> frozenset[str]:
+    """The results of steps that a definition does not have any more.
+
+    One that a continuation has completed meanwhile is kept: it was done.
+    """
+    return frozenset(
+        f"{RESULT_PREFIX}{name}"
+        for name, status in statuses_of(task).items()
+        if name not in after and status is not StepStatus.COMPLETED
+    )

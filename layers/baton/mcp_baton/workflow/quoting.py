@@ -1,0 +1,56 @@
+"""How what comes from outside stands in an assistant's message: as JSON on one line (docs/workflows.md). Pure.
+
+The assistant's messages are Baton's own voice, which models follow. Whatever a client, a tool or a resource has said is
+quoted there, so that none of it can pass for an instruction of Baton's.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+
+from mcp_baton.protocol.json import Json, dumps_spaced
+from mcp_baton.workflow.sources import fill
+
+LONGEST = 500
+"""Characters of JSON that a value may have in an assistant's message, and characters of an error that are shown."""
+
+# What ends a line somewhere, what is not seen, and what turns the direction of writing; JSON itself escapes U+0000 to
+# U+001F alone.
+_HIDDEN = re.compile(
+    "[\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e0fff]"
+)
+_URI_MARKS = ":/?#[]@!$&'()*+,;=%~"
+
+
+def one_line(value: Json) -> str:
+    """A value as JSON on one line, with every control, format and separator character escaped."""
+    return _HIDDEN.sub(lambda found: json.dumps(found[0])[1:-1], dumps_spaced(value))
+
+
+def is_long(value: Json) -> bool:
+    """Whether a value is longer than what is shown of values."""
+    if isinstance(value, str) and len(value) > LONGEST:
+        return True
+    return len(dumps_spaced(value)) > LONGEST or len(one_line(value)) > LONGEST
+
+
+def quoted_error(text: str) -> str:
+    """An error as JSON on one line, cut where it is long."""
+    return one_line(text if len(text) <= LONGEST else f"{text[:LONGEST]} …")
+
+
+def quoted_guidance(guidance: str, texts: Mapping[str, str]) -> str:
+    """Guidance with each `{name}` replaced by the prompt argument as JSON, or by its placeholder where that is long."""
+    return fill(guidance, {name: _quoted_argument(name, text) for name, text in texts.items()})
+
+
+def _quoted_argument(name: str, text: str) -> str:
+    return f"<prompt arg {name}>" if is_long(text) else one_line(text)
+
+
+def encoded_uri(uri: str) -> str:
+    """A URI with everything percent-encoded that cannot stand in one (RFC 3986, section 2): no blank is left in it."""
+    from urllib.parse import quote
+
+    return quote(uri, safe=_URI_MARKS, errors="replace")

@@ -1,0 +1,68 @@
+"""How what comes from outside stands in an assistant's message."""
+
+import json
+import unicodedata
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_baton.workflow.quoting import encoded_uri, is_long, one_line, quoted_error
+
+TEXT = st.text(st.characters(codec=None), max_size=20)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
+    max_leaves=10,
+)
+
+
+@given(JSON)
+def test_a_value_stands_on_one_line_with_nothing_hidden_and_can_be_read_back(value: Any) -> None:
+    line = one_line(value)
+
+    assert len(line.splitlines()) == 1
+    assert {unicodedata.category(character) for character in line} & {"Cc", "Zl", "Zp", "Cs"} == set()
+    assert repr(json.loads(line)) == repr(value)
+
+
+@pytest.mark.parametrize("character", ["\u200b", "\u200d", "\u202e", "\u2069", "\u00ad", "\ufeff", "\U000e0041"])
+def test_characters_that_are_not_seen_are_escaped(character: str) -> None:
+    assert character not in one_line({character: character})
+    assert json.loads(one_line(character)) == character
+
+
+@pytest.mark.parametrize(
+    ("value", "long"),
+    [
+        ("x" * 498, False),
+        ("x" * 499, True),
+        ("\n" * 249, False),
+        ("\n" * 250, True),
+        ("\u2028" * 83, False),
+        ("\u2028" * 84, True),
+        (["x" * 495, 1], True),
+        (None, False),
+    ],
+)
+def test_a_value_is_long_by_its_characters_as_json(value: Any, long: bool) -> None:
+    assert is_long(value) is long
+
+
+@pytest.mark.parametrize(("length", "shown"), [(500, "e" * 500), (501, "e" * 500 + " …")])
+def test_an_error_is_cut_at_five_hundred_characters(length: int, shown: str) -> None:
+    assert quoted_error("e" * length) == f'"{shown}"'
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("docs://a/b?c=d&e[0]=%20#f", "docs://a/b?c=d&e[0]=%20#f"),
+        ("docs://a b\n{c}", "docs://a%20b%0A%7Bc%7D"),
+        ("docs://für\u2028x", "docs://f%C3%BCr%E2%80%A8x"),
+        ("docs://\ud800", "docs://?"),
+    ],
+)
+def test_a_uri_keeps_its_marks_and_encodes_all_else(uri: str, shown: str) -> None:
+    assert encoded_uri(uri) == shown
