@@ -4,8 +4,8 @@
 can be split in several ways, the first variable takes as much as it can, then the second, and so on. The split is that
 of the URI as it was sent; each value is percent-decoded once, afterwards.
 
-What `{name}` gives to its function can stand in a path or a key as one name: a URI that hides a slash, a backslash or a
-NUL in it (`%2F`, `%5C`, `%00`), or whose value is `.` or `..` (RFC 3986, 3.3), does not match. `{+name}` gives all that.
+What `{name}` gives to its function can stand in a path as one name: a URI that hides a slash, a backslash or a NUL in
+it (`%2F`, `%5C`, `%00`), or whose value is `.` or `..` (RFC 3986, 3.3), does not match. `{+name}` gives all that.
 """
 
 import re
