@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 _CALL = re.compile(r"^\d+\. Call (?P<tool>\S+) with (?P<arguments>\{.*\})$(?:\n +Note: (?P<note>.*)$)?", re.MULTILINE)
-_OUTPUT = re.compile(r"<(?:field '(?P<path>[^']+)'|output) from (?P<tool>[^>]+)>")
-_OPEN = re.compile(r"<(?:missing: |prompt arg )(?P<name>[^>]+)>")
+_OUTPUT = re.compile(r"<(?:field '(?P<path>[^']+)'|output) from (?P<tool>[^<>]+)>")
+_OPEN = re.compile(r"<(?:missing: |prompt arg )(?P<name>[^<>]+)>")
 
 
 class Unfilled(Exception):
