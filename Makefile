@@ -53,6 +53,12 @@ serve: setup ## Serve the sample application on this machine (ARGS="--port 8080"
 test: setup-tests ## Run the tests (ARGS="-k continuation")
 	$(RUN) pytest $(ARGS)
 
+# What it finds becomes an `@example` of the test, or a test of its own, so that `make test` holds it.
+SEED ?= $(shell date +%s)
+.PHONY: fuzz
+fuzz: setup-tests ## Look for new examples that break a property, for some minutes (SEED=1, ARGS="tests/rude")
+	$(RUN) pytest -m hypothesis --hypothesis-profile=fuzz --hypothesis-seed=$(SEED) $(ARGS)
+
 # These two run the built function in containers. Without Docker they say how to get it, and stop.
 IN_CONTAINERS := tests/deployed/.venv/bin/python -m pytest -c tests/deployed/pyproject.toml
 

@@ -12,7 +12,7 @@ _CALL = re.compile(
     re.MULTILINE,
 )
 _OUTPUT = re.compile(r"<(?:field '(?P<path>[^']+)'|output) from (?P<tool>[^> ]+)>")
-_OPEN = re.compile(r"<(?:missing: |invalid: |prompt arg |task variable |output from |field ').+>")
+_OPEN = re.compile(r"<(?:missing: |invalid: |prompt arg |task variable |output from |field ')[^<>]+>")
 
 
 class Unfilled(Exception):

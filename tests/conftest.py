@@ -12,10 +12,15 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.examples import FUZZED, USUAL
 from tests.wire.tap import TAP
 
-# A busy machine is slow at drawing examples; that is no finding. A failing example is printed with what reproduces it.
-settings.register_profile("baton", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+# A busy machine is slow at drawing examples; that is no finding.
+BUSY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# The same commit gives the same answer: examples follow from the test's code alone.
+settings.register_profile("baton", BUSY, max_examples=USUAL, derandomize=True)
+# `make fuzz` looks further. A failing example is printed with what reproduces it, and tried first the next time.
+settings.register_profile("fuzz", BUSY, max_examples=FUZZED, print_blob=True)
 settings.load_profile("baton")
 
 MINISTACK = Path(__file__).parent / "ministack"

@@ -115,7 +115,7 @@ def by_iam(twin: Twin, build: Path, request: pytest.FixtureRequest) -> Access:
     forger = SigningCaller(stack.host, kim[0], mallory[1])
     return Access(
         stack=stack,
-        owner=iam.get_user(UserName="kim")["User"]["Arn"],
+        owner=iam.get_user(UserName="kim")["User"]["UserId"],
         kim=SigningCaller(stack.host, *kim),
         mallory=SigningCaller(stack.host, *mallory),
         strangers=(forger, SigningCaller(stack.host, *denied), stack.caller()),

@@ -302,13 +302,6 @@ def test_an_id_that_cannot_be_one_is_as_unknown_as_any_other(make_client: MakeCl
     assert odd.body.replace("no id at all", "ID") == nobodys.body.replace(NOBODYS, "ID")
 
 
-def test_a_caller_without_an_identity_has_its_calls_made_and_not_recorded(make_client: MakeClient) -> None:
-    client, task = paused(make_client)
-    [known] = say(client, NOBODYS, "b:hello")
-    [answer] = say(client.as_owner(None), task, "b:hello")
-    assert answer.body.replace(task, "ID") == known.body.replace(NOBODYS, "ID")
-
-
 def test_a_tool_reads_and_writes_the_tasks_variables(make_client: MakeClient, era: Era) -> None:
     client, task = paused(make_client, era)
     assert client.call_tool("count", {"by": 2}, task=task).result["content"][0]["text"] == '{"was":0}'

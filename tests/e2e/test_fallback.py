@@ -67,12 +67,6 @@ def test_a_store_that_is_not_there_leaves_the_run_without_a_task(make_client: Ma
     assert_runs_without_a_task(make_client(flow_server(script), era=era, table_name="nowhere"), script)
 
 
-def test_a_caller_without_an_identity_has_no_task(make_client: MakeClient, era: Era, table: Table) -> None:
-    script = Script()
-    assert_runs_without_a_task(make_client(flow_server(script), era=era, owner=None), script)
-    assert table.items == []
-
-
 def test_an_anonymous_caller_has_a_task_where_that_is_allowed(make_client: MakeClient, table: Table) -> None:
     answer = make_client(flow_server(Script()), owner=None, allow_anonymous=True).get_prompt("flow")
     assert table.item(answer.task_id, "anonymous")["status"] == {"S": "completed"}

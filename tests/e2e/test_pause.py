@@ -328,6 +328,36 @@ def test_a_resource_that_is_unknown_is_a_tool_error_without_a_tool(make_client: 
     assert (reason["type"], reason["failedStep"], reason["suggestedTool"]) == ("toolError", "read", "")
 
 
+@pytest.mark.parametrize("topic", ["food/fish", "..", "a\\b"])
+def test_a_value_with_a_path_in_it_is_refused_by_a_resource_of_one_name_and_taken_by_one_of_paths(
+    make_client: MakeClient, topic: str
+) -> None:
+    server = Server("s")
+    taken: list[str] = []
+
+    @server.resource("docs://{topic}")
+    def docs(topic: str) -> str:
+        taken.append(topic)
+        return "never"
+
+    @server.resource("all://{+topic}")
+    def everything(topic: str) -> str:
+        taken.append(topic)
+        return "text"
+
+    for name, uri in (("names", "docs://{topic}"), ("paths", "all://{topic}")):
+        read = Step("read", resources=[uri])
+        server.add_workflow(Workflow(name=name, description="read", arguments=[Argument("topic")], steps=[read]))
+    client = make_client(server)
+
+    reason = client.get_prompt("names", {"topic": topic}).meta["pause_reason"]
+    assert (reason["type"], reason["failedStep"]) == ("toolError", "read")
+    assert "{topic} of docs://{topic} takes one name" in reason["error"]
+    assert "{+topic}" in reason["error"]
+    assert client.get_prompt("paths", {"topic": topic}).meta["task_status"] == "completed"
+    assert taken == [topic]
+
+
 def test_a_tools_step_whose_resource_cannot_be_fetched_fails_without_calling_the_tool(make_client: MakeClient) -> None:
     answer = make_client(docs_server(after=True)).get_prompt("flow", {"topic": "broken"})
     assert answer.meta["pause_reason"]["suggestedTool"] == "fails"

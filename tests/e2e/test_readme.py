@@ -16,6 +16,7 @@ from mcp_baton.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
+TOOLS = (ROOT / "docs" / "tools.md").read_text()
 PAGES = [ROOT / "README.md", ROOT / "events" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
@@ -37,19 +38,23 @@ def block(language: str, page: str = README) -> str:
 
 
 def get_prompt(server: Server, name: str, arguments: dict[str, str]) -> Any:
-    """The result of `prompts/get` through the real handler, as an anonymous caller."""
+    """The result of `prompts/get`."""
+    return ask(server, "prompts/get", {"name": name, "arguments": arguments})["result"]
+
+
+def ask(server: Server, method: str, params: dict[str, Any]) -> Any:
+    """What the real handler answers to an anonymous caller."""
     client = embedded_client()
     create_table(client, "tasks")
     settings = Settings(allow_anonymous=True)
     lambda_handler = handler(server, settings=settings, store=dynamodb_store("tasks", settings, lambda: client))
-    params = {"name": name, "arguments": arguments}
     event = {
         "httpMethod": "POST",
         "path": "/mcp",
         "headers": {"Content-Type": "application/json"},
-        "body": json.dumps({"jsonrpc": "2.0", "id": 1, "method": "prompts/get", "params": params}),
+        "body": json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}),
     }
-    return json.loads(lambda_handler(event, Context())["body"])["result"]
+    return json.loads(lambda_handler(event, Context())["body"])
 
 
 def test_the_server_in_twenty_lines_pauses_with_the_handoff_that_is_shown(tmp_path: Path) -> None:
@@ -67,7 +72,7 @@ def test_the_server_in_twenty_lines_pauses_with_the_handoff_that_is_shown(tmp_pa
 
 def test_the_server_on_the_page_about_tools_registers_what_it_shows(tmp_path: Path) -> None:
     file = tmp_path / "tools_server.py"
-    file.write_text(block("python", (ROOT / "docs" / "tools.md").read_text()))
+    file.write_text(block("python", TOOLS))
 
     server = load(str(file), Server)
 
@@ -76,6 +81,27 @@ def test_the_server_on_the_page_about_tools_registers_what_it_shows(tmp_path: Pa
     assert server.tools["chart"].mirrored == {("region",): "mcp-param-region"}
     assert list(server.completions) == [("docs://{topic}", "topic")]
     assert get_prompt(server, "greeting", {"name": "Kim"})["messages"][1]["role"] == "assistant"
+
+
+def test_the_resource_of_paths_on_the_page_about_tools_stays_in_its_folder(tmp_path: Path) -> None:
+    code = "\n".join(re.findall(r"^```python\n(.*?)^```", TOOLS, re.MULTILINE | re.DOTALL))
+    folder = tmp_path / "manual"
+    (folder / "parts").mkdir(parents=True)
+    (folder / "parts" / "belt.md").write_text("# Belt")
+    (folder / "out").symlink_to(tmp_path)
+    secret = tmp_path / "secret.md"
+    secret.write_text("secret")
+    file = tmp_path / "manual_server.py"
+    file.write_text(code.replace("/var/task/manual", str(folder)))
+    server = load(str(file), Server)
+
+    def read(path: str) -> Any:
+        return ask(server, "resources/read", {"uri": f"manual://{path}"})
+
+    assert read("parts/belt.md")["result"]["contents"][0]["text"] == "# Belt"
+    for path in ("../secret.md", "parts/%2e%2e/../secret.md", "..%2Fsecret.md", str(secret), "out/secret.md"):
+        assert "secret" not in json.dumps(read(path)).replace(path, ""), path
+        assert "error" in read(path)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

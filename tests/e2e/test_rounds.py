@@ -251,7 +251,6 @@ def test_a_state_is_of_no_use_to_another_or_for_anything_else(make_client: MakeC
     hi = {"greeting": "Hi"}
     refused = [
         talk(client.as_owner("mallory"), name="who", arguments=hi),
-        talk(client.as_owner(None), name="who", arguments=hi),
         talk(client, name="who", arguments={"greeting": "Ho"}),
         talk(client, name="who"),
         talk(client, name="order", arguments=hi),

@@ -91,6 +91,12 @@ def tree(root: str, branch: str) -> str:
     return f"{root} {branch}"
 
 
+@server.resource("date://{y}-{m}-{d}")
+def date(y: str, m: str, d: str) -> str:
+    """A day, written with what may be part of a value, too."""
+    return f"{d}.{m}.{y}"
+
+
 @server.prompt
 def greeting(name: str, times: int = 1) -> str:
     """Greet somebody."""

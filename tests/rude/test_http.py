@@ -12,8 +12,10 @@ from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.examples import examples
 
 BOUND_S = 60
 SERVED = f"{Path(__file__).with_name('served.py')}:server"
@@ -130,7 +132,7 @@ FRAGMENTS = st.sampled_from(
 )
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(st.lists(FRAGMENTS | st.binary(max_size=20), max_size=8).map(b"".join))
 def test_bytes_in_any_order_are_answered_or_not_and_never_with_a_fault_of_ours(port: int, data: bytes) -> None:
     answer = answered(port, data).replace(b"HTTP/1.1 100 Continue\r\n\r\n", b"")

@@ -4,6 +4,7 @@ import base64
 import json
 import os
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -68,6 +69,21 @@ def test_a_uri_of_many_slashes_does_not_keep_a_template_busy(rude: Rude, era: Er
     for length in (MAX_URI, 190_000):
         answer = rude.request(era, method, {"uri": "tree://" + "/" * (length - len("tree://"))})
         assert answer.error["code"] in {INVALID_PARAMS, -32002, -32601}
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_uri_of_many_hyphens_does_not_keep_a_template_busy(rude: Rude, era: Era) -> None:
+    answer = rude.request(era, "resources/read", {"uri": "date://" + "-" * 3_000 + "/"})
+    assert answer.error["code"] in {INVALID_PARAMS, -32002}
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("segment", ["..", "%2e%2e", "a%2Fb", "a%5Cb", "a%00"])
+def test_a_path_that_is_hidden_in_a_name_is_an_unknown_resource(rude: Rude, era: Era, segment: str) -> None:
+    answer = rude.request(era, "resources/read", {"uri": f"docs://{segment}/x"})
+    assert answer.error["code"] == (INVALID_PARAMS if era == "2026" else -32002)
+    sent = rude.request(era, "resources/read", {"uri": f"docs://x/{segment}"}).result["contents"][0]["text"]
+    assert json.loads(sent) == {"topic": "x", "rest": unquote(segment)}
 
 
 @pytest.mark.parametrize("era", ERAS)

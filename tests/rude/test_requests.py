@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION, VERSION_KEY
 from tests.e2e.support import Era
+from tests.examples import examples
 from tests.rude.strategies import HEADER_TEXTS, METAS, VALUES, broken_bodies, wrong_envelopes, wrong_params
 from tests.rude.valid import ERAS, VALID, Params
 from tests.rude.wire import ORIGIN, Rude, check_id
@@ -60,7 +61,7 @@ def test_the_requests_that_rude_ones_are_made_of_reach_their_method(
 
 
 @pytest.mark.parametrize("era", ERAS)
-@settings(max_examples=4 * EXAMPLES)
+@examples(4 * EXAMPLES)
 @given(st.data())
 def test_params_with_one_thing_wrong_are_answered(rude: Rude, era: Era, data: st.DataObject) -> None:
     method, params = data.draw(wrong_params(VALID[era]))
@@ -71,7 +72,7 @@ def test_params_with_one_thing_wrong_are_answered(rude: Rude, era: Era, data: st
 
 
 @pytest.mark.parametrize("era", ERAS)
-@settings(max_examples=2 * EXAMPLES)
+@examples(2 * EXAMPLES)
 @given(st.data())
 def test_a_meta_of_any_shape_is_answered(rude: Rude, era: Era, data: st.DataObject) -> None:
     method, params = data.draw(st.sampled_from(VALID[era]))
@@ -85,7 +86,7 @@ def test_a_meta_of_any_shape_is_answered(rude: Rude, era: Era, data: st.DataObje
 
 
 @pytest.mark.parametrize("era", ERAS)
-@settings(max_examples=2 * EXAMPLES)
+@examples(2 * EXAMPLES)
 @given(st.data())
 def test_an_envelope_with_any_member_wrong_is_answered(rude: Rude, era: Era, data: st.DataObject) -> None:
     message = data.draw(wrong_envelopes(VALID[era]))
@@ -99,21 +100,21 @@ def test_an_envelope_with_any_member_wrong_is_answered(rude: Rude, era: Era, dat
     check_id(rude.post(body, headers), body.encode())
 
 
-@settings(max_examples=2 * EXAMPLES)
+@examples(2 * EXAMPLES)
 @given(VALUES)
 def test_json_of_any_shape_is_answered(rude: Rude, value: Any) -> None:
     body = json.dumps(value)
     check_id(rude.post(body), body.encode())
 
 
-@settings(max_examples=EXAMPLES)
+@examples(EXAMPLES)
 @given(st.binary(max_size=200))
 def test_random_bytes_are_answered(rude: Rude, body: bytes) -> None:
     post_bytes(rude, body, {})
 
 
 @pytest.mark.parametrize("era", ERAS)
-@settings(max_examples=2 * EXAMPLES)
+@examples(2 * EXAMPLES)
 @given(st.data())
 def test_bodies_that_are_cut_spliced_or_in_another_encoding_are_answered(
     rude: Rude, era: Era, data: st.DataObject
@@ -123,7 +124,7 @@ def test_bodies_that_are_cut_spliced_or_in_another_encoding_are_answered(
 
 
 @pytest.mark.parametrize("era", ERAS)
-@settings(max_examples=2 * EXAMPLES)
+@examples(2 * EXAMPLES)
 @given(st.data())
 def test_headers_of_any_kind_are_answered(rude: Rude, era: Era, data: st.DataObject) -> None:
     method, params = data.draw(st.sampled_from(VALID[era]))
@@ -135,7 +136,7 @@ def test_headers_of_any_kind_are_answered(rude: Rude, era: Era, data: st.DataObj
     check_id(rude.post(body, single, multiValueHeaders=several), body.encode())
 
 
-@settings(max_examples=EXAMPLES)
+@examples(EXAMPLES)
 @given(
     origin=st.sampled_from([ORIGIN, "https://evil.example", f"{ORIGIN}.evil.example", "null", "*"]) | HEADER_TEXTS,
     method=st.sampled_from(["OPTIONS", "OPTIONS", "POST", "GET", "DELETE", "PUT"]),
@@ -158,7 +159,7 @@ def test_pages_and_their_browsers_are_answered(
         assert re.fullmatch(r"[!-~]+", name)
 
 
-@settings(max_examples=EXAMPLES)
+@examples(EXAMPLES)
 @given(st.data())
 def test_batches_of_anything_are_answered(rude: Rude, data: st.DataObject) -> None:
     revision = data.draw(st.sampled_from([None, "2025-03-26", "2025-03-26", "2025-06-18", "2026-07-28", "x"]))
@@ -168,7 +169,7 @@ def test_batches_of_anything_are_answered(rude: Rude, data: st.DataObject) -> No
         assert answer.refusal == (400, -32600)
 
 
-@settings(max_examples=EXAMPLES)
+@examples(EXAMPLES)
 @given(identifier=VALUES, members=st.dictionaries(st.sampled_from(["result", "error"]), VALUES, min_size=1))
 def test_answers_to_questions_that_nobody_asked_are_refused(
     rude: Rude, identifier: Any, members: dict[str, Any]
@@ -178,7 +179,7 @@ def test_answers_to_questions_that_nobody_asked_are_refused(
 
 
 @pytest.mark.parametrize("era", ERAS)
-@settings(max_examples=EXAMPLES)
+@examples(EXAMPLES)
 @given(st.data())
 def test_notifications_of_anything_are_accepted_or_refused_and_never_run(
     rude: Rude, era: Era, data: st.DataObject

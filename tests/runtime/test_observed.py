@@ -36,7 +36,7 @@ class Watched:
             "path": "/mcp",
             "httpMethod": "POST",
             "headers": {"Content-Type": "application/json"},
-            "requestContext": {"requestId": request_id},
+            "requestContext": {"requestId": request_id, "authorizer": {"claims": {"sub": "kim"}}},
             "body": body,
         }
         traced = {"Lambda-Runtime-Trace-Id": TRACE.format(sampled)}

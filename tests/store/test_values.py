@@ -14,6 +14,7 @@ from mcp_baton.tasks.dynamodb import DynamoDBTaskStore
 from mcp_baton.tasks.items import Limits
 from mcp_baton.tasks.record import PAUSE_REASON, NewTask, StepStatus, TaskRecord
 from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite
+from tests.examples import examples
 
 PENDING, COMPLETED = StepStatus.PENDING, StepStatus.COMPLETED
 
@@ -80,7 +81,7 @@ def test_a_value_comes_back_exactly_from_every_place(
     assert same(read.result, {"result": value})
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(variable_names.filter(lambda name: not name.startswith("_workflow.")), json_values, max_size=4))
 def test_any_json_comes_back_exactly(store: DynamoDBTaskStore, owner: str, variables: dict[str, Json]) -> None:
     task = store.create(NewTask(owner, variables))
@@ -89,7 +90,7 @@ def test_any_json_comes_back_exactly(store: DynamoDBTaskStore, owner: str, varia
     assert same(sorted(written.variables.items()), sorted(variables.items()))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(texts, json_values, max_size=4))
 def test_any_pause_reason_is_known_again(store: DynamoDBTaskStore, owner: str, reason: dict[str, Json]) -> None:
     task = store.record(store.create(NewTask(owner, {})), Batch(pause=SetPause(reason))).task

@@ -55,7 +55,7 @@ def test_without_authentication_something_is_defined_all_the_same_since_sam_loca
 def test_only_without_authentication_are_callers_anonymous(modes: Mapping[str, Stack], mode: str) -> None:
     environment = modes[mode].resources["McpFunction"]["Properties"]["Environment"]["Variables"]
 
-    assert environment["BATON_ALLOW_ANONYMOUS"] == ("on" if mode == "NONE" else "off")
+    assert environment["BATON_ALLOW_ANONYMOUS"] == ("on" if mode == "NONE" else "")
 
 
 def test_a_stack_that_lets_everybody_in_says_so_and_others_do_not(modes: Mapping[str, Stack]) -> None:
@@ -65,7 +65,7 @@ def test_a_stack_that_lets_everybody_in_says_so_and_others_do_not(modes: Mapping
 
 def test_nobody_is_let_in_by_default(default: Stack) -> None:
     assert default.parameters["Auth"] != "NONE"
-    assert default.resources["McpFunction"]["Properties"]["Environment"]["Variables"]["BATON_ALLOW_ANONYMOUS"] == "off"
+    assert default.resources["McpFunction"]["Properties"]["Environment"]["Variables"]["BATON_ALLOW_ANONYMOUS"] == ""
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from mcp_baton.exceptions import SettingsError
 from mcp_baton.settings import Settings
 
 DEFAULT = Settings()
+SAM_LOCAL = replace(DEFAULT, sam_local=True, streaming=False, allow_anonymous=True)
 
 
 @pytest.mark.parametrize(
@@ -24,8 +25,11 @@ DEFAULT = Settings()
         ({"BATON_ALLOW_ANONYMOUS": ""}, DEFAULT),
         ({"BATON_STREAMING": "off"}, replace(DEFAULT, streaming=False)),
         ({"BATON_STREAMING": "ON"}, DEFAULT),
-        ({"AWS_SAM_LOCAL": "true"}, replace(DEFAULT, streaming=False)),
-        ({"AWS_SAM_LOCAL": "true", "BATON_STREAMING": "on"}, replace(DEFAULT, streaming=False)),
+        ({"BATON_TRUST_SESSION_NAMES": "on"}, replace(DEFAULT, trust_session_names=True)),
+        ({"AWS_SAM_LOCAL": "true"}, SAM_LOCAL),
+        ({"AWS_SAM_LOCAL": "true", "BATON_STREAMING": "on"}, SAM_LOCAL),
+        ({"AWS_SAM_LOCAL": "true", "BATON_ALLOW_ANONYMOUS": ""}, SAM_LOCAL),
+        ({"AWS_SAM_LOCAL": "true", "BATON_ALLOW_ANONYMOUS": "off"}, replace(SAM_LOCAL, allow_anonymous=False)),
         ({"AWS_SAM_LOCAL": ""}, DEFAULT),
         ({"BATON_DEFAULT_TTL_MS": "60000"}, replace(DEFAULT, default_ttl_ms=60_000)),
         ({"BATON_MAX_TTL_MS": "3600000"}, replace(DEFAULT, max_ttl_ms=3_600_000)),

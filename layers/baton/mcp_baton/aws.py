@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from mcp_baton.exceptions import SettingsError
@@ -23,6 +24,7 @@ from mcp_baton.settings import Settings
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import SILENT, Collector, Telemetry
 from mcp_baton.transport.adapter import LambdaAdapter
+from mcp_baton.transport.owner import resolve_owner
 from mcp_baton.transport.stream import do_later
 
 if TYPE_CHECKING:
@@ -93,9 +95,11 @@ def handler(
     app: Application = Endpoint(server, store=store, settings=settings, telemetry=telemetry, clock=clock)
     if store is None:
         app = _Warning(app, NO_TABLE)
-    if settings.allow_anonymous and settings.observed:  # on this machine alone nobody else is there
+    # On a machine of one's own nobody else is there.
+    if settings.allow_anonymous and settings.observed and not settings.sam_local:
         app = _Warning(app, ANYBODY)
-    adapter = LambdaAdapter(app, allow_anonymous=settings.allow_anonymous, streaming=settings.streaming)
+    owner = partial(resolve_owner, trust_session_names=settings.trust_session_names)
+    adapter = LambdaAdapter(app, allow_anonymous=settings.allow_anonymous, streaming=settings.streaming, owner=owner)
     return adapter if collector is None else _observed(adapter, collector, settings)
 
 

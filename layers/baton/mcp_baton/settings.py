@@ -4,7 +4,8 @@
 |---|---|---|
 | `BATON_TABLE` | the DynamoDB table of the tasks; without one workflows run without tasks | none |
 | `BATON_OVERFLOW_BUCKET` | the S3 bucket for values that do not fit into their task's item | none: they are not kept |
-| `BATON_ALLOW_ANONYMOUS` | `on`: a caller without an identity owns tasks as `anonymous` | `off` |
+| `BATON_ALLOW_ANONYMOUS` | `on`: a caller without an identity is the owner `anonymous`; `off`: refused | `off` (1) |
+| `BATON_TRUST_SESSION_NAMES` | `on`: of one IAM role, each session name is an owner of its own (2) | `off` |
 | `BATON_STREAMING` | `off`: answers are whole, never streamed; so they are where `AWS_SAM_LOCAL` is set | `on` |
 | `BATON_DEFAULT_TTL_MS` | a task's lifetime when the client asks for none | 3600000 (1 h) |
 | `BATON_MAX_TTL_MS` | the longest lifetime that a client gets | 86400000 (24 h) |
@@ -20,6 +21,9 @@
 Of what Lambda and Powertools define, `AWS_LAMBDA_FUNCTION_NAME` (logs, metrics and traces are written where it is set),
 `AWS_LAMBDA_INITIALIZATION_TYPE`, `AWS_LAMBDA_LOG_LEVEL`, `POWERTOOLS_SERVICE_NAME` and `POWERTOOLS_METRICS_NAMESPACE`
 (default `Baton`) are read, too.
+
+(1) `on` where `AWS_SAM_LOCAL` is set: `sam local` does not ask who calls. (2) For roles whose callers cannot choose
+their session's name, as those of IAM Identity Center.
 
 A variable that is empty or blank counts as not set, as templates pass optional parameters on that way.
 """
@@ -42,6 +46,7 @@ class Settings:
     table: str | None = None
     overflow_bucket: str | None = None
     allow_anonymous: bool = False
+    trust_session_names: bool = False
     streaming: bool = True
     default_ttl_ms: int = 3_600_000
     max_ttl_ms: int = 86_400_000
@@ -62,6 +67,8 @@ class Settings:
     service: str = "baton"
     metrics_namespace: str = "Baton"
     lambda_log_level: str | None = None
+    # `sam local` runs the function on a machine of one's own, and knows neither streaming nor who calls.
+    sam_local: bool = False
     # Whether Lambda has started the process ahead of its first request, which then waits for no start.
     provisioned: bool = False
 
@@ -73,11 +80,13 @@ class Settings:
             SettingsError: a value cannot be used; names the variable, the value and the remedy.
         """
         default = cls()
+        sam_local = _text(env, "AWS_SAM_LOCAL") is not None
         settings = cls(
             table=_text(env, "BATON_TABLE"),
             overflow_bucket=_text(env, "BATON_OVERFLOW_BUCKET"),
-            allow_anonymous=_switch(env, "BATON_ALLOW_ANONYMOUS", default.allow_anonymous),
-            streaming=_switch(env, "BATON_STREAMING", default.streaming) and _text(env, "AWS_SAM_LOCAL") is None,
+            allow_anonymous=_switch(env, "BATON_ALLOW_ANONYMOUS", sam_local),
+            trust_session_names=_switch(env, "BATON_TRUST_SESSION_NAMES", default.trust_session_names),
+            streaming=_switch(env, "BATON_STREAMING", default.streaming) and not sam_local,
             default_ttl_ms=_number(env, "BATON_DEFAULT_TTL_MS", default.default_ttl_ms),
             max_ttl_ms=_number(env, "BATON_MAX_TTL_MS", default.max_ttl_ms),
             max_tasks_per_owner=_number(env, "BATON_MAX_TASKS_PER_OWNER", default.max_tasks_per_owner),
@@ -92,6 +101,7 @@ class Settings:
             service=_text(env, "POWERTOOLS_SERVICE_NAME") or _text(env, "AWS_LAMBDA_FUNCTION_NAME") or default.service,
             metrics_namespace=_text(env, "POWERTOOLS_METRICS_NAMESPACE") or default.metrics_namespace,
             lambda_log_level=_text(env, "AWS_LAMBDA_LOG_LEVEL"),
+            sam_local=sam_local,
             provisioned=_text(env, "AWS_LAMBDA_INITIALIZATION_TYPE") == "provisioned-concurrency",
         )
         if settings.default_ttl_ms > settings.max_ttl_ms:

@@ -117,7 +117,6 @@ def test_a_malformed_message_is_refused_under_its_id_where_that_is_known(
         pytest.param(b'{"a": "\xff"}', id="not UTF-8"),
         pytest.param(b'{"a": "\xed\xa0\x80"}', id="a surrogate in UTF-8"),
         pytest.param('{"a": 1}'.encode("utf-16"), id="UTF-16"),
-        pytest.param(b"[" * 100_000, id="too deep to read"),
     ],
 )
 def test_a_body_that_is_not_json_in_utf8_is_a_parse_error(body: bytes) -> None:
@@ -140,8 +139,9 @@ def deep_body(levels: int, innermost: str) -> bytes:
 @pytest.mark.parametrize("innermost", ["1", "[]", '[[], ["x"]]'])
 def test_a_body_may_have_64_levels_and_not_one_more(innermost: str) -> None:
     assert isinstance(parse_body(deep_body(MAX_DEPTH, innermost)), Request)
-    error = refused(deep_body(MAX_DEPTH + 1, innermost))
-    assert (error.code, "64" in error.message) == (INVALID_REQUEST, True)
+    for body in (deep_body(MAX_DEPTH + 1, innermost), b"[" * 100_000):
+        error = refused(body)
+        assert (error.code, "64" in error.message) == (INVALID_REQUEST, True)
 
 
 def test_brackets_inside_strings_are_no_levels() -> None:

@@ -1,5 +1,6 @@
-"""Owner resolution (contract section 9)."""
+"""Owner resolution (docs/http.md)."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,7 +9,20 @@ from hypothesis import strategies as st
 
 from mcp_baton.transport.owner import resolve_owner
 
-ROLE = "arn:aws:sts::123456789012:assumed-role/agent/session"
+ACCOUNT, USER, ROLE = "123456789012", "AIDA2CRXO3S2JEXAMPLE", "AROA2DREO3S2AEXAMPLE"
+USER_ARN = f"arn:aws:iam::{ACCOUNT}:user/kim"
+SESSION_ARN = f"arn:aws:sts::{ACCOUNT}:assumed-role/agent/kim"
+
+
+def rest(unique_id: str | None, arn: str = SESSION_ARN, **more: Any) -> dict[str, Any]:
+    """What a REST API tells of a caller who signed the request."""
+    return {"identity": {"user": unique_id, "caller": unique_id, "userArn": arn, "accountId": ACCOUNT, **more}}
+
+
+def http_api(unique_id: str | None, arn: str = SESSION_ARN, **more: Any) -> dict[str, Any]:
+    """What an HTTP API or a function URL tells of one."""
+    iam = {"userId": unique_id, "callerId": unique_id, "userArn": arn, "accountId": ACCOUNT, "cognitoIdentity": None}
+    return {"authorizer": {"iam": {**iam, **more}}}
 
 
 @pytest.mark.parametrize(
@@ -23,13 +37,9 @@ ROLE = "arn:aws:sts::123456789012:assumed-role/agent/session"
         pytest.param({"authorizer": {"jwt": {"claims": {"client_id": "c1"}}}}, "c1", id="jwt client"),
         pytest.param({"authorizer": {"lambda": {"sub": "u1"}}}, "u1", id="http api lambda authorizer"),
         pytest.param({"authorizer": {"lambda": {"principalId": "p1"}}}, "p1", id="http api principal id"),
-        pytest.param({"authorizer": {"iam": {"userArn": ROLE, "userId": "AROA:s"}}}, ROLE, id="http api iam"),
-        pytest.param({"identity": {"userArn": ROLE, "user": "AROA:s"}}, ROLE, id="rest iam"),
         pytest.param({"identity": {"apiKeyId": "k1", "apiKey": "secret"}}, "k1", id="api key"),
-        pytest.param({"identity": {"apiKeyId": "k1", "userArn": ROLE}}, ROLE, id="iam before api key"),
-        pytest.param(
-            {"authorizer": {"claims": {"sub": "u1"}}, "identity": {"userArn": ROLE}}, "u1", id="sub before iam"
-        ),
+        pytest.param(rest(USER, USER_ARN, apiKeyId="k1"), USER, id="iam before api key"),
+        pytest.param({"authorizer": {"claims": {"sub": "u1"}}, **rest(USER)}, "u1", id="sub before iam"),
         pytest.param(
             {"authorizer": {"claims": {"sub": ""}, "sub": 7, "client_id": None}, "identity": {"apiKeyId": "k1"}},
             "k1",
@@ -45,12 +55,42 @@ def test_the_owner_is_what_the_authorizer_vouches_for(context: dict[str, Any], o
 @pytest.mark.parametrize(
     "context",
     [
-        {"identity": {"userArn": ROLE, "cognitoIdentityId": "eu-west-1:one"}},
-        {"authorizer": {"iam": {"userArn": ROLE, "cognitoIdentity": {"identityId": "eu-west-1:one"}}}},
+        rest(f"{ROLE}:CognitoIdentityCredentials", cognitoIdentityId="eu-west-1:one"),
+        http_api(f"{ROLE}:CognitoIdentityCredentials", cognitoIdentity={"identityId": "eu-west-1:one"}),
     ],
 )
 def test_users_of_one_identity_pool_are_told_apart_although_they_share_a_role(context: dict[str, Any]) -> None:
     assert resolve_owner(context, allow_anonymous=False) == "eu-west-1:one"
+
+
+@pytest.mark.parametrize("event", [rest, http_api])
+@pytest.mark.parametrize(
+    ("unique_id", "owner", "trusting"),
+    [
+        pytest.param(USER, USER, USER, id="user"),
+        pytest.param(ACCOUNT, ACCOUNT, ACCOUNT, id="root user"),
+        pytest.param(f"{ROLE}:kim", ROLE, f"{ROLE}:kim", id="role"),
+        pytest.param(f"{ACCOUNT}:kim", f"{ACCOUNT}:", f"{ACCOUNT}:", id="federated user, who is not root"),
+        pytest.param(":kim", None, None, id="a name alone"),
+    ],
+)
+def test_an_iam_caller_is_its_unique_id_and_a_name_that_it_chose_counts_only_where_it_is_trusted(
+    event: Callable[[str], dict[str, Any]], unique_id: str, owner: str | None, trusting: str | None
+) -> None:
+    assert resolve_owner(event(unique_id), allow_anonymous=False) == owner
+    assert resolve_owner(event(unique_id), allow_anonymous=False, trust_session_names=True) == trusting
+
+
+@pytest.mark.parametrize("context", [{"identity": {"caller": USER}}, {"authorizer": {"iam": {"callerId": USER}}}])
+def test_either_of_the_two_names_of_the_unique_id_will_do(context: dict[str, Any]) -> None:
+    assert resolve_owner(context, allow_anonymous=False) == USER
+
+
+@pytest.mark.parametrize("event", [rest, http_api])
+def test_an_arn_which_can_be_had_again_after_it_was_deleted_is_no_identity(
+    event: Callable[[None, str], dict[str, Any]],
+) -> None:
+    assert resolve_owner(event(None, USER_ARN), allow_anonymous=False) is None
 
 
 @pytest.mark.parametrize(
@@ -69,9 +109,11 @@ def test_without_an_identity_the_owner_is_anonymous_only_where_allowed(context: 
     assert resolve_owner(context, allow_anonymous=True) == "anonymous"
 
 
-NAMES = st.sampled_from(["authorizer", "claims", "jwt", "lambda", "iam", "identity", "sub", "userArn", "apiKeyId"])
+NAMES = st.sampled_from(
+    ["authorizer", "claims", "jwt", "lambda", "iam", "identity", "sub", "user", "caller", "userId", "apiKeyId"]
+)
 VALUES = st.recursive(
-    st.none() | st.integers() | st.text(max_size=4),
+    st.none() | st.integers() | st.text(max_size=4) | st.sampled_from([":", ":x", "AROA:", "1:x"]),
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(NAMES, inner, max_size=3),
 )
 

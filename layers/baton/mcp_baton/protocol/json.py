@@ -11,6 +11,10 @@ MAX_LEVELS = 500
 """Levels of nesting that a value which somebody's code made may have: what can be walked in Python's 1000 frames."""
 
 
+class TooDeep(ValueError):
+    """A JSON text that is nested too deep to be read."""
+
+
 def dumps(value: object, *, sort_keys: bool = False) -> str:
     """Compact JSON text. Unicode stays readable, except lone surrogates, which UTF-8 cannot carry.
 
@@ -46,13 +50,13 @@ def loads(text: str | bytes) -> Json:
     """The value of a JSON text.
 
     Raises:
-        ValueError: the text is not JSON (RFC 8259; `NaN` and the infinities are not), is nested too deep, or holds a
-            number that is too large for a float.
+        ValueError: the text is not JSON (RFC 8259; `NaN` and the infinities are not), is nested too deep (`TooDeep`),
+            or holds a number that is too large for a float.
     """
     try:
         value: Json = _STRICT.decode(text if isinstance(text, str) else text.decode())
     except RecursionError as error:
-        raise ValueError("nested too deep") from error
+        raise TooDeep("nested too deep") from error
     return value
 
 

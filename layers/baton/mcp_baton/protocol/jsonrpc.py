@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.codes import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
-from mcp_baton.protocol.json import Json, JsonObject, is_deeper_than, loads
+from mcp_baton.protocol.json import Json, JsonObject, TooDeep, is_deeper_than, loads
 
 MAX_DEPTH = 64
-"""Levels of nesting that a body may have (contract section 8)."""
+"""Levels of nesting that a body may have (docs/http.md)."""
 
 MAX_BATCH = 100
 """Messages that a batch may have: each is answered, so that a body of a few megabytes could ask for gigabytes."""
@@ -70,11 +70,13 @@ def parse_body(body: bytes) -> Message | list[Message]:
     """
     try:
         value = loads(body.decode())
+    except TooDeep as error:
+        raise _too_deep() from error
     except ValueError as error:
         raise ProtocolError(PARSE_ERROR, "Parse error: the body is not JSON in UTF-8") from error
     # A body of few brackets cannot nest deep, which spares most bodies the walk.
     if body.count(b"[") + body.count(b"{") > MAX_DEPTH and is_deeper_than(value, MAX_DEPTH):
-        raise ProtocolError(INVALID_REQUEST, f"Invalid request: the body is nested deeper than {MAX_DEPTH} levels")
+        raise _too_deep()
     if isinstance(value, list):
         if not value:
             raise ProtocolError(INVALID_REQUEST, "Invalid request: the batch is empty")
@@ -82,6 +84,10 @@ def parse_body(body: bytes) -> Message | list[Message]:
             raise ProtocolError(INVALID_REQUEST, f"Invalid request: a batch has {MAX_BATCH} messages at most")
         return [parse_message(item) for item in value]
     return parse_message(value)
+
+
+def _too_deep() -> ProtocolError:
+    return ProtocolError(INVALID_REQUEST, f"Invalid request: the body is nested deeper than {MAX_DEPTH} levels")
 
 
 def parse_message(value: Json) -> Message:

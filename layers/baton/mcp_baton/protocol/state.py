@@ -97,8 +97,16 @@ def _encode(data: bytes) -> str:
 
 
 def _decode(text: str) -> bytes:
+    """What `_encode` made the text of; no two texts stand for the same.
+
+    Raises:
+        ValueError: it made no such text.
+    """
     padded = text.translate(_FROM_URL) + "=" * (-len(text) % 4)
-    return binascii.a2b_base64(padded, strict_mode=True)
+    data = binascii.a2b_base64(padded, strict_mode=True)
+    if _encode(data) != text:  # the other alphabet, or a last character with bits that stand for nothing
+        raise ValueError("not as it was written")
+    return data
 
 
 _TO_URL = str.maketrans("+/", "-_")

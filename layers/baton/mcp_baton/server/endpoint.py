@@ -31,6 +31,7 @@ from mcp_baton.server import catalog, listening, prompt_calls, resource_reads, s
 from mcp_baton.server.asking import InputRequired
 from mcp_baton.server.beside import Deserted
 from mcp_baton.server.call import Call
+from mcp_baton.server.identity import forbidden
 from mcp_baton.server.origins import Origins, Page, Stranger, is_preflight
 from mcp_baton.server.reply import Reply, whole
 from mcp_baton.server.server import Server
@@ -137,6 +138,9 @@ class Endpoint:
         if request.method != "POST":
             refused = _refusal(405, "Method not allowed: use POST")
             return HttpResponse(405, {**refused.headers, "Allow": "POST"}, refused.body)
+        reason = forbidden(request.owner, local=self._settings.local_only)
+        if reason:
+            return _refusal(403, reason)
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             return _refusal(415, "Unsupported media type: send application/json")
         if len(request.body) > self._settings.max_body_bytes:

@@ -14,7 +14,7 @@ from mcp_baton.server.content import explicit_content, mentions_content
 from mcp_baton.server.param_headers import Header, mirrored
 from mcp_baton.server.schema import InputSchema, OutputSchema
 from mcp_baton.server.signature import NO_ANNOTATION, Signature, read_signature
-from mcp_baton.server.uri_template import match, variables_of
+from mcp_baton.server.uri_template import match, variables_of, withheld
 from mcp_baton.server.values import to_json
 from mcp_baton.workflow.definition import Argument
 from mcp_baton.workflow.run import Succeeded
@@ -188,6 +188,10 @@ class Resource:
         if self.is_template:
             return match(self.uri, uri)
         return {} if uri == self.uri else None
+
+    def withheld(self, uri: str) -> str | None:
+        """The `{name}` for which alone a URI is not this resource's: its value would be a path."""
+        return withheld(self.uri, uri) if self.is_template else None
 
 
 class Prompt:

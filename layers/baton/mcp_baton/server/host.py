@@ -15,8 +15,8 @@ START_MARGIN_MS = 1_000
 """Time beyond the write reserve without which no step is started, milliseconds."""
 
 MAX_URI = 8_000
-"""Characters of a URI that is looked up: RFC 9110 asks for so many octets. A template with several `{+name}` takes a
-time that grows with the square of the length to find out that a longer one is not its own."""
+"""Characters of a URI that is looked up: RFC 9110, section 4.1, asks for so many octets. To be held against a template
+takes a time that grows with the length, times the template's variables; and there may be many templates."""
 
 
 class ServerHost:
@@ -62,7 +62,7 @@ class ServerHost:
         """
         found = find_resource(self._call.server, uri)
         if found is None:
-            raise ResourceUnavailable(f"there is no resource {uri}")
+            raise ResourceUnavailable(f"there is no resource {uri}{_why_not(self._call.server, uri)}")
         resource, arguments = found
         try:
             return [self._caller.read(resource, uri, arguments, progress=self._within_step)]
@@ -123,3 +123,17 @@ def find_resource(server: Server, uri: str) -> tuple[Resource, dict[str, str]] |
         if arguments is not None:
             return resource, arguments
     return None
+
+
+def _why_not(server: Server, uri: str) -> str:
+    """What keeps a URI from the resource that it seems to be meant for, for the author of a workflow."""
+    if len(uri) > MAX_URI:
+        return f": it is longer than {MAX_URI} characters"
+    for resource in server.resources.values():
+        name = resource.withheld(uri)
+        if name is not None:
+            return (
+                f": {{{name}}} of {resource.uri} takes one name, without a slash, a backslash or a NUL, and not '.' or "
+                f"'..'. A resource whose URI has {{+{name}}} takes paths, too"
+            )
+    return ""

@@ -1,4 +1,4 @@
-"""Who a request belongs to (contract section 9). Pure.
+"""Who a request belongs to (docs/http.md). Pure.
 
 Only API Gateway's own notes (`requestContext`) are read: what its authorizer, IAM or its API keys vouch for. Headers,
 query and body never are, since the client writes those.
@@ -7,31 +7,42 @@ query and body never are, since the client writes those.
 from collections.abc import Iterator, Mapping
 
 ANONYMOUS = "anonymous"
+ROLE = "AROA"
+"""How a role's unique id begins (IAM User Guide, "IAM identifiers", Understanding unique ID prefixes)."""
 
 
-def resolve_owner(request_context: Mapping[str, object], *, allow_anonymous: bool) -> str | None:
+def resolve_owner(
+    request_context: Mapping[str, object], *, allow_anonymous: bool, trust_session_names: bool = False
+) -> str | None:
     """The owner: claim `sub`, else `client_id`, else the IAM principal, else the API key's id, else anonymous.
 
     A Lambda authorizer's `principalId` counts as a principal. A value that is not a non-empty string is as good as
     absent.
 
+    Args:
+        request_context: The event's `requestContext`.
+        allow_anonymous: Whether a caller without an identity is `"anonymous"`.
+        trust_session_names: Whether the sessions of one role are told apart by their names.
+
     Returns:
         The identity; `"anonymous"` for nobody in particular, where that is allowed; otherwise `None`.
     """
-    found = next(_identities(request_context), None)
+    found = next(_identities(request_context, trust_session_names), None)
     if found is not None:
         return found
     return ANONYMOUS if allow_anonymous else None
 
 
-def _identities(context: Mapping[str, object]) -> Iterator[str]:
+def _identities(context: Mapping[str, object], trust_session_names: bool) -> Iterator[str]:
     authorizer = _object(context, "authorizer")
     identity = _object(context, "identity")
     claims = list(_claims(authorizer))
     for name in ("sub", "client_id", "principalId"):
         for source in claims:
             yield from _text(source, name)
-    yield from _iam_principal(authorizer, identity)
+    yield from _cognito_identity(authorizer, identity)
+    principals = (_principal(found, trust_session_names) for found in _unique_ids(authorizer, identity))
+    yield from filter(None, principals)
     yield from _text(identity, "apiKeyId")
 
 
@@ -46,14 +57,34 @@ def _claims(authorizer: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
     yield authorizer
 
 
-def _iam_principal(authorizer: Mapping[str, object], identity: Mapping[str, object]) -> Iterator[str]:
-    iam = _object(authorizer, "iam")
-    # Everyone who comes through a Cognito identity pool has the same role and the same session name, hence the same
-    # ARN. Only the identity's id tells them apart.
-    yield from _text(_object(iam, "cognitoIdentity"), "identityId")
+def _cognito_identity(authorizer: Mapping[str, object], identity: Mapping[str, object]) -> Iterator[str]:
+    # Everyone who comes through a Cognito identity pool has the same role. Only the identity's id tells them apart.
+    yield from _text(_object(_object(authorizer, "iam"), "cognitoIdentity"), "identityId")
     yield from _text(identity, "cognitoIdentityId")
-    yield from _text(iam, "userArn")
-    yield from _text(identity, "userArn")
+
+
+def _unique_ids(authorizer: Mapping[str, object], identity: Mapping[str, object]) -> Iterator[str]:
+    """The caller's unique id, as HTTP APIs and function URLs tell it, and REST APIs.
+
+    Not the ARN: a user who is made anew under the name of one who was deleted has the same, and would have their tasks.
+    """
+    iam = _object(authorizer, "iam")
+    yield from _text(iam, "userId")
+    yield from _text(iam, "callerId")
+    yield from _text(identity, "user")
+    yield from _text(identity, "caller")
+
+
+def _principal(unique_id: str, trust_session_names: bool) -> str:
+    """The owner for a unique id (IAM User Guide, "IAM policy elements: Variables and tags", column `aws:userid`).
+
+    A user's is `AIDA…`, the root user's the account's number. A role's session has `AROA…:session name`, and one of
+    `GetFederationToken` `account:name`: the caller chooses such a name, so that it says nothing of who that is.
+    """
+    known, colon, _ = unique_id.partition(":")
+    if not colon or (trust_session_names and known.startswith(ROLE)):
+        return unique_id
+    return f"{known}:" if known.isdigit() else known  # the number alone is the root user
 
 
 def _object(members: Mapping[str, object], name: str) -> Mapping[str, object]:

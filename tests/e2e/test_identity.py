@@ -1,0 +1,138 @@
+"""Whose request it is (docs/http.md): nobody is served whom nobody vouches for, and nothing is run."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from mcp_baton import Server, Step, Workflow
+from mcp_baton.aws import handler
+from mcp_baton.server.identity import MAX_OWNER_BYTES
+from mcp_baton.settings import Settings
+from mcp_baton.tasks.ids import new_question
+from tests.e2e.conftest import MakeClient
+from tests.e2e.support import Answer, Client, Era, FunctionContext, Script, Table, proxy_event
+
+INVALID_REQUEST = -32600
+PAGE = "https://app.example.com"
+FORBIDDEN = (403, INVALID_REQUEST)
+
+
+@pytest.fixture
+def script() -> Script:
+    """What was called."""
+    return Script()
+
+
+@pytest.fixture
+def server(script: Script) -> Server:
+    """A tool, and a workflow of it."""
+    made = Server("s")
+
+    @made.tool
+    def work() -> int:
+        return script.play("work", 1)
+
+    made.add_workflow(Workflow(name="flow", description="work", steps=[Step("only", tool="work")]))
+    return made
+
+
+@pytest.fixture
+def client(server: Server, make_client: MakeClient) -> Client:
+    """Nobody in particular."""
+    return make_client(server, owner=None, allowed_origins=frozenset({PAGE}))
+
+
+def call(method: str = "tools/call", **members: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"name": "work", "arguments": {}}, **members}
+
+
+def notification() -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
+
+
+REQUESTS: dict[str, Callable[[Client], Answer]] = {
+    "a tool": lambda client: client.call_tool("work"),
+    "a workflow": lambda client: client.get_prompt("flow"),
+    "a list": lambda client: client.request("tools/list"),
+    "no method": lambda client: client.request("nothing"),
+    "a batch": lambda client: client.post(json.dumps([call(), call("ping"), notification()])),
+    "a notification": lambda client: client.post(json.dumps(notification())),
+    "an answer": lambda client: client.post(json.dumps({"jsonrpc": "2.0", "id": new_question(), "result": {}})),
+    "no JSON": lambda client: client.post("{"),
+    "another content type": lambda client: client.post("{}", {"Content-Type": "text/plain"}),
+}
+
+
+@pytest.mark.parametrize("send", REQUESTS.values(), ids=REQUESTS)
+def test_a_caller_without_an_identity_is_refused_whatever_it_sends_and_nothing_is_run(
+    client: Client, era: Era, script: Script, table: Table, send: Callable[[Client], Answer]
+) -> None:
+    answer = send(client.in_era(era))
+    assert answer.refusal == FORBIDDEN
+    assert "authorizer" in answer.error["message"]
+    assert "BATON_ALLOW_ANONYMOUS=on" in answer.error["message"]
+    assert (script.called, table.items) == ([], [])
+
+
+def test_a_page_may_read_why_its_call_without_an_identity_is_refused(client: Client) -> None:
+    answer = client.request("tools/list", headers={"Origin": PAGE})
+    assert answer.refusal == FORBIDDEN
+    assert answer.headers["Access-Control-Allow-Origin"] == PAGE
+
+
+def test_on_a_machine_of_ones_own_the_header_is_asked_for(server: Server) -> None:
+    client = Client(handler(server, settings=Settings(local_only=True)), owner=None)
+    assert "--owner-header" in client.request("tools/list").error["message"]
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        {"identity": {"userArn": "arn:aws:iam::123456789012:user/kim", "sourceIp": "192.0.2.7"}},
+        {"authorizer": {"claims": {"sub": ""}}},
+        {},
+    ],
+)
+def test_what_vouches_for_nobody_is_no_identity(client: Client, script: Script, context: Mapping[str, Any]) -> None:
+    event = proxy_event(json.dumps(call()), None, {}, requestContext=context)
+    answer = client.handler(event, FunctionContext(lambda: 30_000))
+    assert (answer["statusCode"], script.called) == (403, [])
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+def test_the_sessions_of_one_role_are_one_owner_unless_their_names_are_trusted(
+    server: Server, make_client: MakeClient, trusted: bool
+) -> None:
+    client = make_client(server, trust_session_names=trusted)
+
+    def ask(session: str, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+        identity = {"user": f"AROA2DREO3S2AEXAMPLE:{session}", "caller": f"AROA2DREO3S2AEXAMPLE:{session}"}
+        event = proxy_event(body, None, {}, requestContext={"requestId": "api-1", "identity": identity})
+        made: dict[str, Any] = json.loads(client.handler(event, FunctionContext(lambda: 30_000))["body"])
+        return made
+
+    task = ask("kim", "prompts/get", {"name": "flow"})["result"]["_meta"]["task_id"]
+    assert ask("kim", "tasks/get", {"taskId": task})["result"]["status"] == "completed"
+    assert ("error" in ask("mallory", "tasks/get", {"taskId": task})) == trusted
+
+
+LONGEST = ["a" * MAX_OWNER_BYTES, "é" * (MAX_OWNER_BYTES // 2), '"' + "a" * (MAX_OWNER_BYTES - 4)]
+"""The last is stored as JSON, in which it is three bytes longer."""
+
+
+@pytest.mark.parametrize("owner", LONGEST, ids=["ascii", "two bytes each", "as JSON"])
+def test_an_identity_of_as_many_bytes_as_can_be_kept_owns_tasks_and_a_longer_one_is_refused(
+    server: Server, make_client: MakeClient, era: Era, script: Script, table: Table, owner: str
+) -> None:
+    longest = make_client(server, owner=owner, era=era)
+    assert longest.variables(longest.get_prompt("flow").task_id)
+    script.take()
+    kept = len(table.items)
+    too_long = longest.as_owner(f"{owner}a")
+    for answer in (too_long.get_prompt("flow"), too_long.call_tool("work"), too_long.request("tools/list")):
+        assert answer.refusal == FORBIDDEN
+        assert str(MAX_OWNER_BYTES) in answer.error["message"]
+    assert (script.called, len(table.items)) == ([], kept)
