@@ -12,6 +12,7 @@ from tests.template.cloudformation import Stack
 from tests.template.conftest import MakeStack
 
 SECRET = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:StateKey-a1B2c3"
+STATE_KEY = {"Fn::GetAtt": ["StateKey", "Id"]}
 
 
 def function(stack: Stack) -> Any:
@@ -179,7 +180,7 @@ def test_the_key_that_signs_request_states_is_a_secret_made_for_the_stack(defaul
     secret = default.one("AWS::SecretsManager::Secret")
 
     assert secret["GenerateSecretString"]["PasswordLength"] >= KEY_CHARACTERS
-    assert function(default)["Environment"]["Variables"]["BATON_STATE_KEY_SECRET"] == {"Ref": "StateKey"}
+    assert function(default)["Environment"]["Variables"]["BATON_STATE_KEY_SECRET"] == STATE_KEY
 
 
 def test_the_key_itself_is_not_in_the_functions_environment(default: Stack) -> None:
@@ -194,7 +195,7 @@ def test_the_function_may_read_the_one_secret_and_do_nothing_else_to_it(default:
 
     assert secret["Effect"] == "Allow"
     assert secret["Action"] == "secretsmanager:GetSecretValue"
-    assert secret["Resource"] == {"Ref": "StateKey"}
+    assert secret["Resource"] == STATE_KEY
 
 
 def test_logs_do_not_stay_for_ever(stack: MakeStack) -> None:
