@@ -42,11 +42,13 @@ def test_the_client_answers_of_itself(probe: Stack) -> None:
     assert value["name"] == "Ada"
 
 
-def test_what_signs_the_state_is_the_stacks_secret_and_every_container_has_it(probe: Stack) -> None:
+def test_what_signs_the_state_is_the_stacks_secret_and_is_not_in_the_functions_environment(probe: Stack) -> None:
+    secrets = probe.twin.client("secretsmanager")
     [secret] = probe.resources("AWS::SecretsManager::Secret").values()
-    key = probe.twin.client("secretsmanager").get_secret_value(SecretId=secret)["SecretString"]
+    key = secrets.get_secret_value(SecretId=secret)["SecretString"]
     assert len(key) == 64
     aws_lambda = probe.twin.client("lambda")
     name = probe.outputs["FunctionName"]
     deployed = aws_lambda.get_function_configuration(FunctionName=name, Qualifier="live")["Environment"]["Variables"]
-    assert deployed["BATON_STATE_KEY"] == key
+    assert secrets.get_secret_value(SecretId=deployed["BATON_STATE_KEY_SECRET"])["SecretString"] == key
+    assert key not in deployed.values()

@@ -6,6 +6,7 @@
 - Which API key a request came with, which API Gateway tells the function.
 - Gateway responses that stand in an API's definition.
 - A table's expiry, backups and encryption, where CloudFormation makes the table.
+- That it stands for AWS, which is called over TLS: bucket and queue refuse whoever comes without.
 
 A process of its own: `python twin.py`, with MiniStack's own variables (`GATEWAY_PORT`, `LAMBDA_EXECUTOR=docker`).
 """
@@ -109,9 +110,20 @@ def teach_tables() -> None:
     handlers["create"] = create_with_settings
 
 
+def teach_tls() -> None:
+    """Have policies take every request for one over TLS, which a loopback address does without."""
+    pin = app.pin_request_origin
+
+    def pin_as_if_encrypted(source_ip: str, secure_transport: bool) -> None:
+        pin(source_ip, True)
+
+    app.pin_request_origin = pin_as_if_encrypted
+
+
 if __name__ == "__main__":
     teach_streaming()
     teach_api_keys()
     teach_gateway_responses()
     teach_tables()
+    teach_tls()
     sys.exit(app.main())

@@ -17,7 +17,7 @@ PEER, SAMPLE, MODELS = "baton_peer.handler", "app.lambda_handler", "models_peer.
 APOLOGY = prompts_get("apology", expected="apology", order_id="A-17")
 
 NEVER = {"asyncio", "boto3", "mcp_baton.server.inputs", "multiprocessing", "s3transfer"}
-"""What no first request needs."""
+"""What no first request needs; boto3 comes with the first question to a client, for the key that signs its state."""
 CLIENT = {"botocore", "email", "http.client", "ssl", "urllib3"}
 """What comes with a client for DynamoDB, so with the first task."""
 RARE = {"hashlib", "hmac", "importlib.metadata", "ipaddress", "random", "urllib.parse", "uuid"}
@@ -48,7 +48,8 @@ def serve(dynamodb: FakeDynamoDB, start: Start) -> Callable[[str], None]:
             "AWS_DEFAULT_REGION": "eu-west-1",
         }
         where = {"AWS_ENDPOINT_URL_DYNAMODB": dynamodb.url, "PYTHONPATH": path, "SERVED": function}
-        start("telling.handler", AWS_LAMBDA_FUNCTION_NAME="mcp", **credentials, **where, **BATON)
+        secret = {"BATON_STATE_KEY_SECRET": "arn:aws:secretsmanager:eu-west-1:123456789012:secret:StateKey-a1B2c3"}
+        start("telling.handler", AWS_LAMBDA_FUNCTION_NAME="mcp", **credentials, **where, **secret, **BATON)
 
     return serve
 

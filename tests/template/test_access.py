@@ -104,7 +104,6 @@ def test_a_key_belongs_to_a_plan_for_the_stage(modes: Mapping[str, Stack]) -> No
     ]
     assert stack.one("AWS::ApiGateway::UsagePlanKey")["KeyId"] == {"Ref": "ApiKey"}
     assert stack.one("AWS::ApiGateway::ApiKey")["Enabled"] is True
-    assert stack.one("AWS::ApiGateway::UsagePlan")["Throttle"] == {"RateLimit": "50", "BurstLimit": "100"}
     assert [mode for mode, other in modes.items() if other.of_type("AWS::ApiGateway::ApiKey")] == ["API_KEY"]
 
 

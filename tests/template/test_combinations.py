@@ -21,6 +21,7 @@ CHOICES = {
     "PublicUrl": ("", "https://mcp.example.com"),
     "AllowedOrigins": ("", "https://app.example.com"),
     "AlarmTopicArn": ("", "arn:aws:sns:eu-central-1:123456789012:pager"),
+    "KmsKeyArn": ("", "arn:aws:kms:eu-central-1:123456789012:key/1a2b3c4d"),
 }
 ALL = [
     {**mode, **dict(zip(CHOICES, values, strict=True))}
@@ -41,6 +42,8 @@ def test_every_parameter_translates_and_to_the_same_template(translation: Any, t
         *MODES.values(),
         {name: values[-1] for name, values in CHOICES.items()},
         {"MemorySize": "1024", "ReleaseId": "2", "RequiredScopes": "", "JwtAudiences": "a,b", "LogRetentionDays": "1"},
+        {"ReservedConcurrency": "5", "KeyRateLimit": "1", "KeyBurstLimit": "1", "KeyQuotaPerDay": "1"},
+        {"ListenMs": "1000", "QuestionMs": "1000", "TrustSessionNames": "on", "DeletionProtection": "on"},
     ]
 
     for parameters in others:

@@ -12,9 +12,18 @@ from mcp_baton.telemetry import INTERNAL_ERRORS, STORE_CONFLICTS, STORE_ERRORS
 from tests.template.cloudformation import Stack
 from tests.template.conftest import MakeStack
 
+SECRET = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:StateKey-a1B2c3"
+STATE_KEY = {"Fn::GetAtt": ["StateKey", "Id"]}
+
 
 def function(stack: Stack) -> Any:
     return stack.resources["McpFunction"]["Properties"]
+
+
+def environment(stack: Stack) -> dict[str, str]:
+    """The function's variables, with what references to the table and to the secret come to."""
+    variables: dict[str, str] = function(stack)["Environment"]["Variables"]
+    return {**variables, "BATON_TABLE": "tasks", "BATON_STATE_KEY_SECRET": SECRET}
 
 
 def statements(stack: Stack) -> list[Any]:
@@ -112,6 +121,7 @@ def test_what_a_deleted_stack_leaves_is_what_the_docs_say(stack: MakeStack) -> N
         "ApiLogsAccount",
         "ApiLogsRole",
         "OverflowBucket",
+        "OverflowBucketPolicy",
     }
     assert resources["TaskTable"]["UpdateReplacePolicy"] == "Retain"
 
@@ -167,23 +177,34 @@ def test_the_function_is_told_the_bucket_when_there_is_one(stack: MakeStack) -> 
     name = "BATON_OVERFLOW_BUCKET"
 
     assert function(stack(Overflow="on"))["Environment"]["Variables"][name] == {"Ref": "OverflowBucket"}
-    given = function(stack(Overflow="off"))["Environment"]["Variables"] | {"BATON_TABLE": "tasks"}
-    assert Settings.from_environment(given).overflow_bucket is None
+    assert Settings.from_environment(environment(stack(Overflow="off"))).overflow_bucket is None
 
 
 def test_settings_take_what_the_template_gives_and_come_to_their_own_defaults(default: Stack) -> None:
-    environment: Mapping[str, str] = {**function(default)["Environment"]["Variables"], "BATON_TABLE": "tasks"}
-
-    given = Settings.from_environment(environment)
-    assert given == Settings(table="tasks", state_key=given.state_key, service=given.service)
+    given = Settings.from_environment(environment(default))
+    assert given == Settings(table="tasks", state_key_secret=SECRET, service=given.service)
 
 
 def test_the_key_that_signs_request_states_is_a_secret_made_for_the_stack(default: Stack) -> None:
     secret = default.one("AWS::SecretsManager::Secret")
 
     assert secret["GenerateSecretString"]["PasswordLength"] >= KEY_CHARACTERS
-    signed_with = function(default)["Environment"]["Variables"]["BATON_STATE_KEY"]
-    assert signed_with == "{{resolve:secretsmanager:${StateKey}}}"
+    assert function(default)["Environment"]["Variables"]["BATON_STATE_KEY_SECRET"] == STATE_KEY
+
+
+def test_the_key_itself_is_not_in_the_functions_environment(default: Stack) -> None:
+    variables = function(default)["Environment"]["Variables"]
+
+    assert {"BATON_STATE_KEY", "BATON_STATE_KEY_PREVIOUS"} & set(variables) == set()
+    assert "resolve:" not in str(variables)
+
+
+def test_the_function_may_read_the_one_secret_and_do_nothing_else_to_it(default: Stack) -> None:
+    [secret] = [statement for statement in statements(default) if "secretsmanager" in str(statement)]
+
+    assert secret["Effect"] == "Allow"
+    assert secret["Action"] == "secretsmanager:GetSecretValue"
+    assert secret["Resource"] == STATE_KEY
 
 
 def test_logs_do_not_stay_for_ever(stack: MakeStack) -> None:

@@ -5,6 +5,7 @@ import json
 import logging
 import os
 from base64 import b64decode
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -26,6 +27,7 @@ from mcp_baton.aws import (
     dynamodb_store,
     handler,
     s3_client,
+    secrets_client,
 )
 from mcp_baton.exceptions import SettingsError
 from mcp_baton.local.dynamodb import create_table, embedded_client
@@ -184,10 +186,11 @@ def test_an_object_is_sent_at_once_with_its_checksum() -> None:
     assert b64decode(request.headers["x-amz-checksum-sha256"]) == sha256(b"content").digest()
 
 
-def test_a_dynamodb_that_hangs_leaves_time_within_the_write_reserve() -> None:
+@pytest.mark.parametrize("make", [dynamodb_client, secrets_client])
+def test_a_service_that_hangs_leaves_time_within_the_write_reserve(make: Callable[[], Any]) -> None:
     environment = {"AWS_DEFAULT_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"}
     with patch.dict(os.environ, environment):
-        config: Any = dynamodb_client().meta.config
+        config: Any = make().meta.config
     assert (config.connect_timeout, config.read_timeout) == (CONNECT_TIMEOUT_S, READ_TIMEOUT_S)
     assert (config.retries["mode"], config.retries["total_max_attempts"]) == ("standard", ATTEMPTS)
     assert config.tcp_keepalive is True

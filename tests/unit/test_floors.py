@@ -20,6 +20,7 @@ FLOORS = {
     "workflow": ("workflow", "tasks", "protocol.json"),
     "server": ("server", "workflow", "tasks", "protocol"),
     "transport": ("transport", "protocol.http", "protocol.json"),
+    "state_keys.py": ("protocol",),
     "observability": ("observability", "transport.correlation"),
 }
 """What a floor may import of the package, besides what all share."""
@@ -29,7 +30,7 @@ ROOTS = ("__init__.py", "aws.py", "local/*")
 """Where the floors are put together. They may import any of them."""
 
 AWS_SDK = frozenset({"boto3", "botocore", "moto"})
-AWS_SDK_USERS = ("tasks/dynamodb*.py", "tasks/s3.py", "tasks/table.py", "aws.py", "local/*")
+AWS_SDK_USERS = ("tasks/dynamodb*.py", "tasks/s3.py", "tasks/table.py", "state_keys.py", "aws.py", "local/*")
 CONCRETE_STORES = ("mcp_baton.tasks.dynamodb", "mcp_baton.tasks.s3")
 NETWORK = frozenset({"http", "httpx", "requests", "socket", "ssl", "urllib", "urllib3"})
 NETWORK_FREE = ("protocol/*", "tasks/*", "workflow/*", "server/*")

@@ -9,6 +9,8 @@ from mcp_baton.settings import Settings
 
 DEFAULT = Settings()
 SAM_LOCAL = replace(DEFAULT, sam_local=True, streaming=False, allow_anonymous=True)
+SECRET = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:StateKey-a1B2c3"
+KEY = "k" * 32
 
 
 @pytest.mark.parametrize(
@@ -43,6 +45,9 @@ SAM_LOCAL = replace(DEFAULT, sam_local=True, streaming=False, allow_anonymous=Tr
             replace(DEFAULT, allowed_origins=frozenset({"https://app.example.com", "http://localhost:6274"})),
         ),
         ({"BATON_ALLOWED_ORIGINS": " , "}, DEFAULT),
+        ({"BATON_STATE_KEY_SECRET": SECRET}, replace(DEFAULT, state_key_secret=SECRET)),
+        ({"BATON_STATE_KEY_SECRET": "", "BATON_STATE_KEY": KEY}, replace(DEFAULT, state_key=KEY.encode())),
+        ({"BATON_STATE_KEY_SECRET": "StateKey", "AWS_SAM_LOCAL": "true"}, SAM_LOCAL),
         ({"PATH": "/bin", "TABLE": "other"}, DEFAULT),
     ],
 )
@@ -65,6 +70,8 @@ def test_every_variable_sets_what_it_says(env: dict[str, str], expected: Setting
         ({"BATON_ALLOWED_ORIGINS": "https://ok.example,https://example.com/"}, "without a path"),
         ({"BATON_ALLOWED_ORIGINS": "example.com"}, "scheme://host"),
         ({"BATON_DEFAULT_TTL_MS": "90000000"}, "raise the second"),
+        ({"BATON_STATE_KEY_SECRET": "StateKey"}, "arn:aws:secretsmanager"),
+        ({"BATON_STATE_KEY_SECRET": "arn:aws:ssm:eu-west-1:123456789012:parameter/key"}, "arn:aws:secretsmanager"),
     ],
 )
 def test_a_bad_value_names_the_variable_the_value_and_the_remedy(env: dict[str, str], remedy: str) -> None:
@@ -74,6 +81,12 @@ def test_a_bad_value_names_the_variable_the_value_and_the_remedy(env: dict[str, 
     assert name in str(caught.value)
     assert value.rpartition(",")[2] in str(caught.value)
     assert remedy in str(caught.value)
+
+
+@pytest.mark.parametrize("other", ["BATON_STATE_KEY", "BATON_STATE_KEY_PREVIOUS"])
+def test_a_key_and_a_secret_that_holds_one_are_one_too_many(other: str) -> None:
+    with pytest.raises(SettingsError, match=f"BATON_STATE_KEY_SECRET and {other} are both set: keep"):
+        Settings.from_environment({"BATON_STATE_KEY_SECRET": SECRET, other: KEY})
 
 
 def test_the_defaults_are_those_of_the_contract() -> None:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
     from mcp_baton.observability.observed import ObservedHandler
+    from mcp_baton.protocol.state import Keys
     from mcp_baton.tasks.overflow import ObjectStore
 
 logger = logging.getLogger(__name__)
@@ -92,7 +93,8 @@ def handler(
     telemetry = collector or SILENT
     if store is None and settings.table is not None:
         store = dynamodb_store(settings.table, settings, telemetry=telemetry)
-    app: Application = Endpoint(server, store=store, settings=settings, telemetry=telemetry, clock=clock)
+    keys = _state_keys(settings, telemetry)
+    app: Application = Endpoint(server, store=store, settings=settings, telemetry=telemetry, clock=clock, keys=keys)
     if store is None:
         app = _Warning(app, NO_TABLE)
     # On a machine of one's own nobody else is there.
@@ -174,6 +176,14 @@ def _overflow(settings: Settings, connect: "Callable[[], S3Client]", telemetry: 
     return S3ObjectStore(settings.overflow_bucket, connect, telemetry)
 
 
+def _state_keys(settings: Settings, telemetry: Telemetry) -> "Keys | None":
+    if settings.state_key_secret is None:
+        return None
+    from mcp_baton.state_keys import SecretKeys
+
+    return SecretKeys(settings.state_key_secret, secrets_client, telemetry=telemetry)
+
+
 def dynamodb_client() -> "DynamoDBClient":
     """A client for DynamoDB where AWS's own configuration says it is."""
     return cast("DynamoDBClient", _client("dynamodb", CONNECT_TIMEOUT_S, READ_TIMEOUT_S))
@@ -185,6 +195,11 @@ def s3_client() -> "S3Client":
     # Asking S3 before sending an object costs a round trip, and where S3 hangs a second more than the timeout.
     client.meta.events.register("request-created.s3.PutObject", _send_at_once)
     return cast("S3Client", client)
+
+
+def secrets_client() -> "BaseClient":
+    """A client for Secrets Manager where AWS's own configuration says it is."""
+    return _client("secretsmanager", CONNECT_TIMEOUT_S, READ_TIMEOUT_S)
 
 
 def _client(service: str, connect_timeout_s: float, read_timeout_s: float) -> "BaseClient":

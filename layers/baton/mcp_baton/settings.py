@@ -15,6 +15,7 @@
 | `BATON_MAX_BODY_BYTES` | the largest request body | 6000000 |
 | `BATON_LISTEN_MS` | how long a `subscriptions/listen` stream is kept open | 60000 |
 | `BATON_QUESTION_MS` | how long a tool waits for the client's answer (revisions up to 2025-11-25) | 300000 (5 min) |
+| `BATON_STATE_KEY_SECRET` | ARN of the secret that holds the next two; not read where `AWS_SAM_LOCAL` is set | none |
 | `BATON_STATE_KEY` | signs what travels through the client; 32 characters or more | made anew in each process |
 | `BATON_STATE_KEY_PREVIOUS` | the key before the last rotation, still accepted | none |
 
@@ -36,6 +37,7 @@ from mcp_baton.exceptions import SettingsError
 
 SWITCH = {"on": True, "true": True, "1": True, "yes": True, "off": False, "false": False, "0": False, "no": False}
 KEY_CHARACTERS = 32
+_ARN = r"arn:[^:\s]+:secretsmanager:[^:\s]+:[0-9]+:secret:\S+"
 _ORIGIN = r"[a-z][a-z0-9+.-]*://[^\s/?#@,]+"
 
 
@@ -60,6 +62,7 @@ class Settings:
     question_ms: int = 300_000
     # A local server lets pages of this machine in, and keeps out names that were made to point at it (DNS rebinding).
     local_only: bool = False
+    state_key_secret: str | None = None
     state_key: bytes | None = field(default=None, repr=False)
     previous_state_key: bytes | None = field(default=None, repr=False)
     # Whether somebody reads what is noted of Baton's own work, and under which names.
@@ -95,6 +98,7 @@ class Settings:
             max_body_bytes=_number(env, "BATON_MAX_BODY_BYTES", default.max_body_bytes),
             listen_ms=_number(env, "BATON_LISTEN_MS", default.listen_ms),
             question_ms=_number(env, "BATON_QUESTION_MS", default.question_ms),
+            state_key_secret=_secret(env, "BATON_STATE_KEY_SECRET"),
             state_key=_key(env, "BATON_STATE_KEY"),
             previous_state_key=_key(env, "BATON_STATE_KEY_PREVIOUS"),
             observed=_text(env, "AWS_LAMBDA_FUNCTION_NAME") is not None,
@@ -121,6 +125,19 @@ def _key(env: Mapping[str, str], name: str) -> bytes | None:
     if text is not None and len(text) < KEY_CHARACTERS:
         raise SettingsError(f"{name} is too short to sign with: give it {KEY_CHARACTERS} random characters or more")
     return None if text is None else text.encode()
+
+
+def _secret(env: Mapping[str, str], name: str) -> str | None:
+    text = _text(env, name)
+    # `sam local` creates no secret, and passes the name that the template has for it.
+    if text is None or _text(env, "AWS_SAM_LOCAL") is not None:
+        return None
+    if not re.fullmatch(_ARN, text):
+        raise SettingsError(f"{name}={text!r} is not a secret's ARN: set it to arn:aws:secretsmanager:...:secret:...")
+    for other in ("BATON_STATE_KEY", "BATON_STATE_KEY_PREVIOUS"):
+        if _text(env, other) is not None:
+            raise SettingsError(f"{name} and {other} are both set: keep the first, or the second where there is no AWS")
+    return text
 
 
 def _switch(env: Mapping[str, str], name: str, default: bool) -> bool:

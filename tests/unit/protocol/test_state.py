@@ -1,5 +1,7 @@
 """`requestState`: what comes back from the client is what went out, for this caller and this request, in time."""
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -9,7 +11,13 @@ from mcp_baton.protocol.state import LIFETIME_S, ForgedState, Seal, binding_of
 
 NOW_S = 1_000_000
 OLD, NEW = b"o" * 32, b"n" * 32
-SEAL = Seal(NEW)
+
+
+def seal_with(*keys: bytes) -> Seal:
+    return Seal(lambda: keys)
+
+
+SEAL = seal_with(NEW)
 BINDING = binding_of("alice", "tools/call", "ask", {"a": 1})
 ANSWERS: JsonObject = {"name": {"action": "accept", "content": {"name": "Zoë \ud800 🎉"}}, "more": [1.5, None]}
 STATE = SEAL.seal(ANSWERS, BINDING, NOW_S)
@@ -64,17 +72,34 @@ def test_arguments_in_another_order_are_the_same_request() -> None:
 
 
 def test_the_key_before_the_rotation_is_accepted_and_one_before_that_is_not() -> None:
-    before = Seal(OLD).seal(ANSWERS, BINDING, NOW_S)
+    before = seal_with(OLD).seal(ANSWERS, BINDING, NOW_S)
 
-    assert Seal(NEW, previous=OLD).open(before, BINDING, NOW_S) == ANSWERS
-    assert Seal(NEW, previous=OLD).open(STATE, BINDING, NOW_S) == ANSWERS
-    for seal in (Seal(NEW), Seal(b"x" * 32, previous=NEW)):
+    assert seal_with(NEW, OLD).open(before, BINDING, NOW_S) == ANSWERS
+    assert seal_with(NEW, OLD).open(STATE, BINDING, NOW_S) == ANSWERS
+    for seal in (seal_with(NEW), seal_with(b"x" * 32, NEW)):
         with pytest.raises(ForgedState, match="signature"):
             seal.open(before, BINDING, NOW_S)
 
 
 def test_the_current_key_signs() -> None:
-    assert Seal(NEW, previous=OLD).seal(ANSWERS, BINDING, NOW_S) == STATE
+    assert seal_with(NEW, OLD).seal(ANSWERS, BINDING, NOW_S) == STATE
+
+
+def test_no_key_is_asked_for_that_is_not_needed() -> None:
+    asked: list[bytes] = []
+
+    def keys() -> Iterator[bytes]:
+        for key in (NEW, OLD):
+            asked.append(key)
+            yield key
+
+    seal = Seal(keys)
+    with pytest.raises(ForgedState):
+        seal.open("no state", BINDING, NOW_S)
+    assert asked == []
+    assert seal.seal(ANSWERS, BINDING, NOW_S) == STATE
+    assert seal.open(STATE, BINDING, NOW_S) == ANSWERS
+    assert asked == [NEW, NEW]
 
 
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"

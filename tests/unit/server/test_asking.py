@@ -16,7 +16,7 @@ from mcp_baton.protocol.state import Seal
 from mcp_baton.server.asking import InputRequired, Meeting, Nobody, Question, Rounds, declares, open_rounds, supports
 from mcp_baton.tasks.answers import FIRST_WAIT_S, LONGEST_WAIT_S, wait_for_answer
 
-SEAL = Seal(b"k" * 32)
+SEAL = Seal(lambda: (b"k" * 32,))
 ALL: JsonObject = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 CALL: JsonObject = {"name": "ask", "arguments": {"a": 1}}
 NAME = elicitation("name", "Who?", {"type": "object", "properties": {}})

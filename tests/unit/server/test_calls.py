@@ -331,7 +331,7 @@ def call(
         owner="kim",
         exchange=exchange,
         reply=reply,
-        seal=Seal(b"k" * 32),
+        seal=Seal(lambda: (b"k" * 32,)),
         headers={},
     )
 

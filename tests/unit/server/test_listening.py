@@ -60,7 +60,7 @@ def heard(line: Line, identifier: RequestId = 7, listen_ms: int = 60_000, **para
         owner="alice",
         exchange=line,
         reply=Reply(line, streams=True),
-        seal=Seal(b"k" * 32),
+        seal=Seal(lambda: (b"k" * 32,)),
         headers={},
     )
     return listen(call)

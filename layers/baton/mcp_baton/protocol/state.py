@@ -6,18 +6,36 @@ The digests are imported where they are made: few servers ask, and loading OpenS
 """
 
 import binascii
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from mcp_baton.exceptions import ProtocolError
+from mcp_baton.protocol.codes import INTERNAL_ERROR
 from mcp_baton.protocol.json import Json, JsonObject, dumps, loads
 
 LIFETIME_S: Final = 900
 """How long a round may take the client, seconds: people are asked."""
 
 
+type Keys = Callable[[], Iterable[bytes]]
+"""`keys()`: what states are signed with; the first key signs, the others are still accepted.
+
+Called when a key is needed, and read only as far as needed: keys may have to be fetched first.
+"""
+
+
 class ForgedState(Exception):
     """A `requestState` that this server did not make for this caller and this request, or that is too old."""
+
+
+class KeyUnavailable(ProtocolError):
+    """The keys cannot be had now. It answers the request that needed one, and no other."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            INTERNAL_ERROR, "Internal error: the key that signs `requestState` cannot be read; send the request again"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +43,10 @@ class Seal:
     """Signs and checks states.
 
     Attributes:
-        key: Signs.
-        previous: Signed until the last rotation; still accepted.
+        keys: What it signs with. Whoever makes them up may raise `KeyUnavailable`.
     """
 
-    key: bytes
-    previous: bytes | None = None
+    keys: Keys
 
     def seal(self, answers: JsonObject, binding: str, now_s: int) -> str:
         """A state.
@@ -39,15 +55,19 @@ class Seal:
             answers: What the client has answered so far, by key.
             binding: Names the caller and the request, as `binding_of` does.
             now_s: Epoch seconds.
+
+        Raises:
+            KeyUnavailable: there is no key to sign with now.
         """
         payload = dumps({"answers": answers, "binding": binding, "expires": now_s + LIFETIME_S}).encode()
-        return f"{_encode(payload)}.{_encode(_sign(self.key, payload))}"
+        return f"{_encode(payload)}.{_encode(_sign(next(iter(self.keys())), payload))}"
 
     def open(self, state: str, binding: str, now_s: int) -> Mapping[str, Json]:
         """The answers in a state.
 
         Raises:
             ForgedState: it is not a state of this server's, for this caller and request, or it has expired.
+            KeyUnavailable: there is no key to check it with now.
         """
         payload = self._verified(state)
         content = loads(payload)
@@ -70,8 +90,7 @@ class Seal:
             raise ForgedState("it is not of the right form") from error
         from hmac import compare_digest
 
-        keys = [self.key] if self.previous is None else [self.key, self.previous]
-        if not any(compare_digest(_sign(key, payload), signed) for key in keys):
+        if not any(compare_digest(_sign(key, payload), signed) for key in self.keys()):
             raise ForgedState("its signature is wrong")
         return payload
 

@@ -26,7 +26,7 @@ from mcp_baton.protocol.jsonrpc import (
     parse_body,
     result_message,
 )
-from mcp_baton.protocol.state import Seal
+from mcp_baton.protocol.state import Keys, Seal
 from mcp_baton.server import catalog, listening, prompt_calls, resource_reads, small_methods, task_methods, tool_calls
 from mcp_baton.server.asking import InputRequired
 from mcp_baton.server.beside import Deserted
@@ -91,6 +91,7 @@ class Endpoint:
         settings: The operator's choices.
         telemetry: Where runs, tools and failures are noted.
         clock: Seconds, from any moment on.
+        keys: What signs states, where the settings do not say it themselves.
     """
 
     def __init__(
@@ -101,13 +102,15 @@ class Endpoint:
         settings: Settings,
         telemetry: Telemetry = SILENT,
         clock: Callable[[], float] = time.monotonic,
+        keys: Keys | None = None,
     ) -> None:
         self._server = server
         self._store = store
         self._settings = settings
         self._telemetry = telemetry
         self._clock = clock
-        self._seal = seal_of(settings)
+        self._seal = seal_of(settings, keys)
+        self._made_key = keys is None and settings.state_key is None
         self._origins = Origins(settings.allowed_origins, settings.local_only)
         self._warned = False
 
@@ -221,7 +224,7 @@ class Endpoint:
         return reply.result(result_message(message.id, _finished(call, result)))
 
     def _warn_of_made_key(self) -> None:
-        if self._settings.state_key is None and not self._warned:
+        if self._made_key and not self._warned:
             self._warned = True
             logger.warning(
                 "BATON_STATE_KEY is not set: a round that reaches another process than the one before will be refused. "
@@ -251,11 +254,12 @@ class Endpoint:
         return method(call)
 
 
-def seal_of(settings: Settings) -> Seal:
+def seal_of(settings: Settings, keys: Keys | None = None) -> Seal:
     """What signs this server's states. A key made here is good for one process, so only for a server of one's own."""
-    if settings.state_key is not None:
-        return Seal(settings.state_key, settings.previous_state_key)
-    return Seal(os.urandom(32))
+    if keys is not None:
+        return Seal(keys)
+    known = tuple(key for key in (settings.state_key or os.urandom(32), settings.previous_state_key) if key is not None)
+    return Seal(lambda: known)
 
 
 def _takes_stream(request: HttpRequest) -> bool:

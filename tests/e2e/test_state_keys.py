@@ -1,0 +1,82 @@
+"""Request states that are signed with a secret of AWS Secrets Manager, through the handler."""
+
+import logging
+from collections.abc import Callable
+from unittest.mock import patch
+
+import pytest
+
+from tests.e2e.conftest import MakeClient
+from tests.e2e.support import Client
+from tests.e2e.test_rounds import ACCEPTED, Talk, asked, asking_server, talk, text_of
+from tests.vault import Vault, new_vault
+
+FIRST, SECOND, THIRD = "1" * 32, "2" * 32, "3" * 32
+
+type Process = Callable[[], Client]
+"""A client of a new process, which shares nothing with the others but the secret."""
+
+
+@pytest.fixture
+def vault() -> Vault:
+    return new_vault(FIRST)
+
+
+@pytest.fixture
+def process(make_client: MakeClient, vault: Vault) -> Process:
+    def start() -> Client:
+        with patch("mcp_baton.aws.secrets_client", return_value=vault.client):
+            return make_client(asking_server(), era="2026", state_key_secret=vault.arn)
+
+    return start
+
+
+def who(client: Client) -> Talk:
+    return talk(client, name="who", arguments={})
+
+
+def test_another_process_takes_the_answer_also_after_one_rotation_and_not_after_two(
+    process: Process, vault: Vault
+) -> None:
+    _, state = asked(who(process()).round())
+    assert text_of(who(process()).round(state, {"name": ACCEPTED})) == "Hello Kim"
+
+    vault.put(SECOND)
+    assert text_of(who(process()).round(state, {"name": ACCEPTED})) == "Hello Kim"
+
+    vault.put(THIRD)
+    assert who(process()).round(state, {"name": ACCEPTED}).refusal == (400, -32602)
+
+
+def test_the_secret_is_read_by_the_first_question_and_by_nothing_before_it(process: Process, vault: Vault) -> None:
+    client = process()
+    client.request("tools/list", {})
+    assert client.call_tool("refusing").refusal == (200, -32099)
+    assert vault.take() == []
+
+    who(client).round()
+    assert vault.take() == ["AWSCURRENT"]
+
+
+def test_a_secret_that_cannot_be_read_refuses_the_request_that_needs_it_and_no_other(
+    process: Process, vault: Vault, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = process()
+    _, state = asked(who(process()).round())
+    with vault.hushed():
+        for answer in (who(client).round(), who(client).round(state, {"name": ACCEPTED})):
+            assert answer.refusal == (200, -32603)
+            assert "send the request again" in answer.error["message"]
+            assert vault.arn not in answer.body
+        assert client.request("tools/list", {}).result["tools"]
+    assert [record.exc_info is not None for record in caplog.records if record.levelno == logging.ERROR] == [True, True]
+
+    assert text_of(who(client).round(state, {"name": ACCEPTED})) == "Hello Kim"
+
+
+def test_nobody_is_warned_of_a_key_that_was_made_where_there_is_a_secret(
+    process: Process, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked(who(process()).round())
+
+    assert "BATON_STATE_KEY" not in caplog.text

@@ -1,0 +1,177 @@
+"""What bounds money and damage: limits, encryption, TLS, deletion."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.template.cloudformation import Stack
+from tests.template.conftest import MODES, MakeStack
+from tests.template.test_operation import environment, function, statements
+
+KEY = "arn:aws:kms:eu-central-1:123456789012:key/1a2b3c4d-0000-1111-2222-333344445555"
+ACL = "arn:aws:wafv2:eu-central-1:123456789012:regional/webacl/floods/1a2b3c4d-0000"
+KMS_OF_THE_FUNCTION = {"dynamodb", "s3", "secretsmanager", "sqs"}
+
+
+def encrypted(stack: Stack) -> Iterator[tuple[str, Any]]:
+    """Each resource that keeps data, and what its properties say of keys."""
+    places = {
+        "AWS::DynamoDB::Table": "SSESpecification",
+        "AWS::S3::Bucket": "BucketEncryption",
+        "AWS::SQS::Queue": "KmsMasterKeyId",
+        "AWS::SecretsManager::Secret": "KmsKeyId",
+        "AWS::Logs::LogGroup": "KmsKeyId",
+    }
+    for name, body in stack.resources.items():
+        if body["Type"] in places:
+            yield name, body["Properties"].get(places[body["Type"]])
+
+
+def test_the_function_runs_as_often_at_once_as_the_operator_says_and_else_as_the_account_allows(
+    stack: MakeStack,
+) -> None:
+    assert function(stack(ReservedConcurrency="5"))["ReservedConcurrentExecutions"] == "5"
+    assert function(stack(ReservedConcurrency="0"))["ReservedConcurrentExecutions"] == "0"
+    assert "ReservedConcurrentExecutions" not in function(stack())
+
+
+def test_every_key_has_limits_of_its_own_below_those_of_the_stage(stack: MakeStack) -> None:
+    plan = stack(KeyRateLimit="3", KeyBurstLimit="4", KeyQuotaPerDay="5").one("AWS::ApiGateway::UsagePlan")
+    assert plan["Throttle"] == {"RateLimit": "3", "BurstLimit": "4"}
+    assert plan["Quota"] == {"Limit": "5", "Period": "DAY"}
+
+    usual = stack().parameters
+    assert int(usual["KeyRateLimit"]) < int(usual["ThrottleRate"])
+    assert int(usual["KeyBurstLimit"]) < int(usual["ThrottleBurst"])
+    assert int(usual["KeyQuotaPerDay"]) < 24 * 3600 * int(usual["KeyRateLimit"])
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value", "variable"),
+    [
+        ("ListenMs", "7000", "BATON_LISTEN_MS"),
+        ("QuestionMs", "8000", "BATON_QUESTION_MS"),
+        ("TrustSessionNames", "on", "BATON_TRUST_SESSION_NAMES"),
+    ],
+)
+def test_the_function_is_told_what_the_operator_says(
+    stack: MakeStack, parameter: str, value: str, variable: str
+) -> None:
+    assert environment(stack(**{parameter: value}))[variable] == value
+
+
+def test_what_nobody_asked_for_is_off(default: Stack) -> None:
+    chosen = environment(default)
+
+    assert (chosen["BATON_LISTEN_MS"], chosen["BATON_QUESTION_MS"]) == ("60000", "300000")
+    assert chosen["BATON_TRUST_SESSION_NAMES"] == "off"
+    assert default.of_type("AWS::WAFv2::WebACLAssociation") == []
+    assert default.one("AWS::DynamoDB::Table")["DeletionProtectionEnabled"] is False
+
+
+def test_a_web_acl_stands_before_the_stage(stack: MakeStack) -> None:
+    chosen = stack(WebAclArn=ACL)
+    association = chosen.one("AWS::WAFv2::WebACLAssociation")
+
+    assert chosen.dangling() == set()
+    assert chosen.order().index("Apiv1Stage") < chosen.order().index("WebAclAssociation")
+    assert association["WebACLArn"] == ACL
+    assert association["ResourceArn"] == "arn:aws:apigateway:eu-central-1::/restapis/${Api}/stages/${Apiv1Stage}"
+
+
+def test_a_protected_table_cannot_be_deleted(stack: MakeStack) -> None:
+    assert stack(DeletionProtection="on").one("AWS::DynamoDB::Table")["DeletionProtectionEnabled"] is True
+
+
+@pytest.mark.parametrize(
+    ("kind", "resources"),
+    [
+        ("AWS::S3::BucketPolicy", [{"Fn::GetAtt": ["OverflowBucket", "Arn"]}, "${OverflowBucket.Arn}/*"]),
+        ("AWS::SQS::QueuePolicy", {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}),
+    ],
+)
+def test_bucket_and_queue_refuse_whoever_comes_without_tls(stack: MakeStack, kind: str, resources: Any) -> None:
+    policy = stack(Overflow="on").one(kind)
+    [statement] = policy["PolicyDocument"]["Statement"]
+
+    assert policy.get("Bucket", policy.get("Queues")) in ({"Ref": "OverflowBucket"}, [{"Ref": "DeadLetterQueue"}])
+    assert (statement["Effect"], statement["Principal"]) == ("Deny", "*")
+    assert statement["Action"] == ("s3:*" if "S3" in kind else "sqs:*")
+    assert statement["Resource"] == resources
+    assert statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+
+
+def test_without_a_bucket_there_is_no_policy_for_one(default: Stack) -> None:
+    assert default.of_type("AWS::S3::BucketPolicy") == []
+
+
+def test_a_key_of_ones_own_encrypts_everything_that_is_kept(stack: MakeStack) -> None:
+    kept = dict(encrypted(stack(**MODES["JWT"], Overflow="on", KmsKeyArn=KEY)))
+
+    assert len(kept) == 8
+    assert [name for name, said in kept.items() if KEY not in str(said)] == []
+    assert kept["TaskTable"] == {"SSEEnabled": True, "SSEType": "KMS", "KMSMasterKeyId": KEY}
+    [rule] = kept["OverflowBucket"]["ServerSideEncryptionConfiguration"]
+    assert rule["ServerSideEncryptionByDefault"] == {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": KEY}
+    assert rule["BucketKeyEnabled"] is True
+    # SQS refuses a queue that names both.
+    assert "SqsManagedSseEnabled" not in stack(KmsKeyArn=KEY).one("AWS::SQS::Queue")
+
+
+def test_without_a_key_of_ones_own_aws_has_one(stack: MakeStack) -> None:
+    plain = stack(Overflow="on")
+
+    assert "kms" not in str(dict(encrypted(plain))).lower()
+    assert plain.one("AWS::S3::Bucket")["BucketEncryption"] == {
+        "ServerSideEncryptionConfiguration": [{"ServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}]
+    }
+
+
+def test_the_function_may_use_the_key_through_the_services_that_keep_its_data_alone(stack: MakeStack) -> None:
+    [key] = [statement for statement in statements(stack(KmsKeyArn=KEY)) if "kms:" in str(statement)]
+
+    assert (key["Effect"], key["Resource"]) == ("Allow", KEY)
+    assert key["Action"] == [
+        "kms:Decrypt",
+        "kms:DescribeKey",
+        "kms:Encrypt",
+        "kms:GenerateDataKey",
+        "kms:ReEncryptFrom",
+        "kms:ReEncryptTo",
+    ]
+    assert key["Condition"] == {
+        "StringEquals": {
+            "kms:ViaService": [f"{name}.eu-central-1.amazonaws.com" for name in sorted(KMS_OF_THE_FUNCTION)]
+        }
+    }
+    assert [statement for statement in statements(stack()) if "kms:" in str(statement)] == []
+
+
+@pytest.mark.parametrize(
+    ("parameter", "good", "bad"),
+    [
+        ("ReservedConcurrency", ["", "0", "25"], ["-1", "1.5", "many", "123456"]),
+        ("WebAclArn", ["", ACL], ["floods", ACL.replace("regional", "global")]),
+        ("KmsKeyArn", ["", KEY], ["1a2b3c4d", KEY.replace("key/", "alias/")]),
+    ],
+)
+def test_what_would_fail_while_the_stack_is_made_is_refused_before(
+    translation: Any, parameter: str, good: list[str], bad: list[str]
+) -> None:
+    pattern = translation["Parameters"][parameter]["AllowedPattern"]
+
+    assert [value for value in good if not re.fullmatch(pattern, value)] == []
+    assert [value for value in bad if re.fullmatch(pattern, value)] == []
+
+
+def test_every_parameter_is_shown_once_in_the_console(translation: Any) -> None:
+    groups = translation["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"]
+    shown = [name for group in groups for name in group["Parameters"]]
+
+    assert sorted(shown) == sorted(translation["Parameters"])
+
+
+def test_only_who_may_call_has_to_be_thought_of(translation: Any) -> None:
+    assert [name for name, entry in translation["Parameters"].items() if "Default" not in entry] == []

@@ -1,0 +1,65 @@
+"""What docs/operating.md says that requests cost comes of the prices and the formula beside it."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+PAGE = (Path(__file__).parents[2] / "docs" / "operating.md").read_text()
+GB, PER_SECOND, DAYS = 0.5, 50, 30
+NUMBER = r"[0-9]+(?:\.[0-9]+)?"
+
+
+def rows() -> list[tuple[str, list[float]]]:
+    """The table: each kind of request, and its figures."""
+    table = PAGE.partition("| kind |")[2].partition("\n\n")[0]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+    return [(kind, [float(figure) for figure in figures]) for kind, *figures in cells]
+
+
+def price(of: str) -> list[float]:
+    """The dollars in the line of the prices that begins so."""
+    [line] = re.findall(rf"^\| {of}[^|]*\|([^|]+)\|", PAGE, re.MULTILINE)
+    return [float(figure) for figure in re.findall(NUMBER, line)]
+
+
+def test_the_formula_has_the_prices_that_are_listed() -> None:
+    formula = PAGE.partition("A million of a kind costs `")[2].partition("`")[0]
+
+    assert [float(figure) for figure in re.findall(NUMBER, formula)] == [
+        *price("API Gateway, REST"),
+        *price("Lambda, a million requests"),
+        *price("Lambda, a million GB-seconds"),
+        *price("DynamoDB on demand"),
+        *price("CloudWatch Logs"),
+        *price("Data out"),
+    ]
+
+
+@pytest.mark.parametrize(("kind", "figures"), rows(), ids=[kind for kind, _ in rows()])
+def test_every_row_of_the_table_can_be_computed_again(kind: str, figures: list[float]) -> None:
+    requests, seconds, writes, reads, log_kb, answer_kb, million, day, month = figures
+    [api], [invocation], [gb_second] = (
+        price("API Gateway, REST"),
+        price("Lambda, a million r"),
+        price("Lambda, a million G"),
+    )
+    [[write, read], [log], [out]] = price("DynamoDB on demand"), price("CloudWatch Logs"), price("Data out")
+    cost = requests * (api + invocation) + seconds * GB * gb_second
+    cost += writes * write + reads * read + log_kb * log + answer_kb * out
+
+    millions_a_day = PER_SECOND * 24 * 3600 / 1_000_000
+    assert million == pytest.approx(cost, abs=0.006)
+    assert day == pytest.approx(cost * millions_a_day, abs=0.06)
+    assert month == pytest.approx(cost * millions_a_day * DAYS, abs=0.6)
+
+
+def test_what_one_request_at_once_can_cost_a_day_is_what_the_page_says() -> None:
+    [gb_second] = price("Lambda, a million G")
+    a_day = GB * 24 * 3600 * gb_second / 1_000_000
+
+    said = re.search(
+        r"is \$([0-9.]+) a day each at 512 MB:\n\$([0-9]+) a day for `ReservedConcurrency=50`, \$([0-9]+) ", PAGE
+    )
+    assert said
+    assert [float(figure) for figure in said.groups()] == [round(a_day, 2), round(50 * a_day), round(1000 * a_day)]

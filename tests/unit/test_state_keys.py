@@ -1,0 +1,185 @@
+"""The keys in Secrets Manager: read when needed, read again when they may have been rotated."""
+
+import logging
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from mcp_baton.protocol.codes import INTERNAL_ERROR
+from mcp_baton.protocol.state import ForgedState, KeyUnavailable, Seal, binding_of
+from mcp_baton.state_keys import LOOK_AGAIN_S, MAX_AGE_S, SecretKeys
+from mcp_baton.telemetry import INTERNAL_ERRORS, Collector
+from tests.vault import Vault, new_vault
+
+FIRST, SECOND, THIRD = "1" * 32, "2" * 32, "3" * 32
+BINDING, NOW_S = binding_of("kim", "tools/call", "ask", {}), 1_000_000
+
+
+class Clock:
+    """Time that passes when it is told to, for Powertools as well."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+    def now(self) -> datetime:
+        return datetime(2026, 1, 1) + timedelta(seconds=self.seconds)  # noqa: DTZ001 - as Powertools has it
+
+
+@pytest.fixture
+def clock() -> Iterator[Clock]:
+    made = Clock()
+    with patch("aws_lambda_powertools.utilities.parameters.base.datetime", made):
+        yield made
+
+
+@pytest.fixture
+def vault() -> Vault:
+    """A secret that was never rotated."""
+    return new_vault(FIRST)
+
+
+def keys_in(vault: Vault, clock: Clock, collector: Collector | None = None) -> SecretKeys:
+    """The keys as a process of its own reads them."""
+    return SecretKeys(vault.arn, lambda: vault.client, telemetry=collector or Collector(), clock=clock)
+
+
+def sealed(keys: SecretKeys, answer: str = "yes") -> str:
+    return Seal(keys).seal({"name": answer}, BINDING, NOW_S)
+
+
+def opened(keys: SecretKeys, state: str) -> Any:
+    return Seal(keys).open(state, BINDING, NOW_S)
+
+
+def test_nothing_is_read_before_a_key_is_needed_and_then_once(vault: Vault, clock: Clock) -> None:
+    keys = keys_in(vault, clock)
+    assert vault.take() == []
+
+    state = sealed(keys)
+    for _ in range(3):
+        assert opened(keys, state) == {"name": "yes"}
+
+    assert vault.take() == ["AWSCURRENT"]
+
+
+def test_what_was_sealed_before_the_last_rotation_is_accepted_and_before_that_not(vault: Vault, clock: Clock) -> None:
+    oldest = sealed(keys_in(vault, clock))
+    vault.put(SECOND)
+    old = sealed(keys_in(vault, clock))
+    vault.put(THIRD)
+    keys = keys_in(vault, clock)
+
+    assert opened(keys, old) == {"name": "yes"}
+    assert opened(keys, sealed(keys)) == {"name": "yes"}
+    with pytest.raises(ForgedState, match="signature"):
+        opened(keys, oldest)
+
+
+def test_the_previous_version_never_signs(vault: Vault, clock: Clock) -> None:
+    old = sealed(keys_in(vault, clock))
+    vault.put(SECOND)
+    keys = keys_in(vault, clock)
+    opened(keys, old)
+
+    assert sealed(keys) == Seal(lambda: (SECOND.encode(),)).seal({"name": "yes"}, BINDING, NOW_S)
+
+
+def test_a_process_that_knows_the_old_key_takes_what_another_sealed_with_the_new_one(
+    vault: Vault, clock: Clock
+) -> None:
+    keys = keys_in(vault, clock)
+    sealed(keys)
+    vault.put(SECOND)
+    state = sealed(keys_in(vault, clock))
+    vault.take()
+
+    assert opened(keys, state) == {"name": "yes"}
+    assert vault.take() == ["AWSCURRENT", "AWSPREVIOUS"]
+    assert sealed(keys) == state
+
+
+def test_a_key_is_used_for_its_age_and_then_read_again(vault: Vault, clock: Clock) -> None:
+    keys = keys_in(vault, clock)
+    old = sealed(keys)
+    vault.put(SECOND)
+    clock.seconds = MAX_AGE_S - 1
+    assert sealed(keys) == old
+    clock.seconds = MAX_AGE_S + 1
+
+    assert sealed(keys) != old
+    assert opened(keys, old) == {"name": "yes"}
+
+
+def test_forged_states_have_the_secret_read_no_more_often_than_now_and_then(vault: Vault, clock: Clock) -> None:
+    keys = keys_in(vault, clock)
+    forged = Seal(lambda: (b"f" * 32,)).seal({}, BINDING, NOW_S)
+
+    def refused(times: int) -> list[str]:
+        for _ in range(times):
+            with pytest.raises(ForgedState):
+                opened(keys, forged)
+        return vault.take()
+
+    assert refused(5) == ["AWSCURRENT", "AWSCURRENT", "AWSPREVIOUS"]
+    clock.seconds = LOOK_AGAIN_S - 1
+    assert refused(5) == []
+    clock.seconds = LOOK_AGAIN_S
+    assert refused(5) == ["AWSCURRENT", "AWSPREVIOUS"]
+
+
+def test_a_secret_that_cannot_be_read_fails_what_needs_it_is_logged_and_counted_and_heals(
+    vault: Vault, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    collector = Collector()
+    keys = keys_in(vault, clock, collector)
+    with vault.hushed():
+        for _ in range(2):
+            with pytest.raises(KeyUnavailable, match="send the request again") as caught:
+                sealed(keys)
+            assert caught.value.code == INTERNAL_ERROR
+    [first, _] = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert vault.arn in first.getMessage()
+    assert first.exc_info
+    assert [(note.metric, note.value) for note in collector.take().measurements] == [(INTERNAL_ERRORS, 1)] * 2
+
+    assert opened(keys, sealed(keys)) == {"name": "yes"}
+
+
+def test_a_signature_that_cannot_be_checked_is_not_called_forged(vault: Vault, clock: Clock) -> None:
+    keys = keys_in(vault, clock)
+    old = sealed(keys_in(vault, clock))
+    vault.put(SECOND)
+    sealed(keys)
+    with vault.hushed(), pytest.raises(KeyUnavailable):
+        opened(keys, old)
+
+    assert opened(keys, old) == {"name": "yes"}
+
+
+@pytest.mark.parametrize("value", ["k" * 31, b"k" * 31])
+def test_a_key_too_short_to_sign_with_is_refused_and_the_log_says_so(
+    value: str | bytes, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(KeyUnavailable):
+        sealed(keys_in(new_vault(value), clock))
+
+    assert "32 characters or more" in caplog.text
+
+
+def test_a_binary_secret_is_a_key_as_well(clock: Clock) -> None:
+    keys = keys_in(new_vault(bytes(range(32))), clock)
+
+    assert opened(keys, sealed(keys)) == {"name": "yes"}
+
+
+def test_a_secret_that_is_not_there_cannot_be_read(vault: Vault, clock: Clock) -> None:
+    keys = SecretKeys(f"{vault.arn}-gone", lambda: vault.client, clock=clock)
+
+    with pytest.raises(KeyUnavailable):
+        sealed(keys)

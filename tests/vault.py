@@ -1,0 +1,83 @@
+"""Secrets Manager for the tests: moto's inside this process, and what goes wrong between it and its clients."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import botocore.session
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from botocore.config import Config
+from botocore.exceptions import ConnectionClosedError
+from moto.core.botocore_stubber import BotocoreStubber, MockRawResponse
+
+SECRETS = count(1)
+
+
+@dataclass(slots=True)
+class Vault:
+    """A secret, past the code under test.
+
+    Attributes:
+        client: A client whose requests are answered by moto in this process.
+        arn: The secret's ARN.
+        reads: The stages that were asked for, in order.
+        silent: Whether nobody answers.
+    """
+
+    client: Any
+    arn: str = ""
+    reads: list[str] = field(default_factory=list)
+    silent: bool = False
+
+    def put(self, key: str | bytes) -> None:
+        """Put a new value: what was the current one becomes the previous one."""
+        self.client.put_secret_value(SecretId=self.arn, **_value(key))
+
+    @contextmanager
+    def hushed(self) -> Iterator[None]:
+        """Let nobody answer."""
+        self.silent = True
+        try:
+            yield
+        finally:
+            self.silent = False
+
+    def take(self) -> list[str]:
+        """The stages that were asked for since the last look."""
+        taken, self.reads = self.reads, []
+        return taken
+
+    def note(self, params: dict[str, Any], **_: object) -> None:
+        """Take down one read."""
+        self.reads.append(params["VersionStage"])
+        if self.silent:
+            raise ConnectionClosedError(endpoint_url="https://secretsmanager")
+
+
+def new_vault(key: str | bytes) -> Vault:
+    """A new secret with this value."""
+    stub = BotocoreStubber()
+
+    def answer(request: AWSPreparedRequest, **_: object) -> AWSResponse:
+        answered = stub.process_request(request)
+        assert answered is not None
+        status, headers, body = answered
+        told: Any = headers
+        return AWSResponse(request.url, status, told, MockRawResponse(body))
+
+    session = botocore.session.Session()
+    session.set_credentials("local", "local")
+    client: Any = session.create_client(
+        "secretsmanager", region_name="us-east-1", config=Config(retries={"total_max_attempts": 1})
+    )
+    vault = Vault(client)
+    client.meta.events.register("before-send.secretsmanager", answer)
+    vault.arn = client.create_secret(Name=f"state-key-{next(SECRETS)}", **_value(key))["ARN"]
+    client.meta.events.register("provide-client-params.secretsmanager.GetSecretValue", vault.note)
+    return vault
+
+
+def _value(key: str | bytes) -> dict[str, Any]:
+    return {"SecretString": key} if isinstance(key, str) else {"SecretBinary": key}
