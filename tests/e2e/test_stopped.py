@@ -6,6 +6,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from mcp_baton import Context, Server, Step, ToolError, Workflow
+from mcp_baton.aws import dynamodb_store
+from mcp_baton.server.endpoint import Endpoint
+from mcp_baton.settings import Settings
+from mcp_baton.telemetry import STEPS_RUN, Collector
+from mcp_baton.transport.adapter import LambdaAdapter
 from tests.e2e.conftest import MakeClient, Requests, Streaming
 from tests.e2e.support import BOUND_S, Client, Era, Sink, Table
 
@@ -151,6 +156,26 @@ def test_a_run_that_is_cancelled_in_its_last_step_hands_nothing_off(make_client:
     assert answer.handoff == (
         "The task was cancelled while this run was under way. Step 'two' ran last. These steps were not run: 'three'."
     )
+
+
+@pytest.mark.parametrize("takes_s", [0.0, 2.0], ids=["at its end", "before a step"])
+def test_a_run_that_was_stopped_is_no_run_that_completed_paused_or_was_lost(
+    make_client: MakeClient, table: Table, takes_s: float
+) -> None:
+    course, collector = Course(takes_s={"two": takes_s}), Collector()
+    settings = Settings(table=table.name)
+    endpoint = Endpoint(
+        three_steps(course),
+        store=dynamodb_store(table.name, settings, connect=lambda: table.client),
+        settings=settings,
+        telemetry=collector,
+        clock=course.clock,
+    )
+    course.during["two"] = ending(make_client(Server("other")), table, "cancelled")
+    answer = Client(LambdaAdapter(endpoint, allow_anonymous=False, streaming=False)).get_prompt("flow")
+    assert answer.meta["task_status"] == "cancelled"
+    noted = [(measured.metric, measured.value) for measured in collector.take().measurements]
+    assert noted == [(STEPS_RUN, len(course.ran))]
 
 
 def test_a_resumed_run_stops_too(make_client: MakeClient, table: Table) -> None:

@@ -294,8 +294,9 @@ def test_nobody_waits_for_an_answer_when_nobody_waits_for_the_tool() -> None:
 
 
 def test_nobody_waits_longer_for_an_answer_than_the_limit() -> None:
-    notebook, clock = Notebook(), itertools.count(100.0, 2.5)
-    asker = replace(meeting(notebook, lambda *_: None), limit_s=7.5, clock=lambda: next(clock))
+    notebook, clock, looks = Notebook(), itertools.count(100.0, 2.5), itertools.count()
+    unbounded = meeting(notebook, lambda *_: None, lambda: next(looks) < 10)
+    asker = replace(unbounded, limit_s=7.5, clock=lambda: next(clock))
 
     with pytest.raises(ToolError, match=r"Nobody answered elicitation/create in 7\.5 s"):
         asker.ask((NAME, THOUGHT))
