@@ -29,7 +29,8 @@ def dumps(value: object, *, sort_keys: bool = False) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        return json.dumps(value, allow_nan=False, separators=(",", ":"), sort_keys=sort_keys)
+        # Python writes what UTF-8 cannot carry as JSON escapes it; the rest of the text keeps its length.
+        return text.encode(errors="backslashreplace").decode()
     return text
 
 
