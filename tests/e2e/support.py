@@ -16,6 +16,7 @@ from mcp_baton.protocol.envelope import (
     TASKS_EXTENSION,
     VERSION_KEY,
 )
+from mcp_baton.server.task_values import VARIABLES_KEY
 from mcp_baton.tasks.attributes import Item
 from mcp_baton.tasks.items import key_of
 
@@ -197,8 +198,8 @@ class Client:
         return self.request(f"tasks/{method}", {"taskId": task_id, **params})
 
     def variables(self, task_id: str) -> JsonDict:
-        """The task variables, as `tasks/get` gives them."""
-        return self.task("get", task_id).meta
+        """All task variables, as `tasks/get` gives them."""
+        return self.request("tasks/get", {"taskId": task_id}, {VARIABLES_KEY: "all"}).meta
 
     def _own_meta(self) -> JsonDict:
         if self.era == "2025":
