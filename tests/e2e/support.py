@@ -197,9 +197,13 @@ class Client:
         """Send `tasks/<method>` for a task."""
         return self.request(f"tasks/{method}", {"taskId": task_id, **params})
 
+    def task_with(self, values: object, task_id: str) -> Answer:
+        """Send `tasks/get` for a task and say which values it is to show."""
+        return self.request("tasks/get", {"taskId": task_id}, {VARIABLES_KEY: values})
+
     def variables(self, task_id: str) -> JsonDict:
         """All task variables, as `tasks/get` gives them."""
-        return self.request("tasks/get", {"taskId": task_id}, {VARIABLES_KEY: "all"}).meta
+        return self.task_with("all", task_id).meta
 
     def _own_meta(self) -> JsonDict:
         if self.era == "2025":

@@ -34,6 +34,11 @@ def dumps(value: object, *, sort_keys: bool = False) -> str:
     return text
 
 
+def escaped(text: str) -> str:
+    """A text as it stands between the quotation marks of a JSON string; its pieces' are the pieces of the whole's."""
+    return dumps(text)[1:-1]
+
+
 def dumps_spaced(value: object) -> str:
     """JSON text as a person writes it, with a space after each comma and colon; for texts that models and people read.
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from mcp_baton.protocol.http import ClientGone, Exchange, HttpResponse, StreamSink
-from mcp_baton.protocol.json import Json, JsonObject, dumps
+from mcp_baton.protocol.json import Json, JsonObject, dumps, escaped
 from mcp_baton.protocol.jsonrpc import notification_message, request_message
 
 logger = logging.getLogger(__name__)
@@ -107,7 +107,7 @@ class Reply:
         head, _, tail = message.partition(mark)
         self._write(f"event: message\ndata: {head}".encode())
         for piece in pieces:
-            self._write(dumps(piece)[1:-1].encode())
+            self._write(escaped(piece).encode())
         self._write(f"{tail}\n\n".encode())
 
     def _write(self, data: bytes) -> None:

@@ -4,7 +4,7 @@ import logging
 
 from mcp_baton.exceptions import ProtocolError, StoreError, StoreUnavailable, TaskNotFound
 from mcp_baton.protocol.codes import INTERNAL_ERROR, INVALID_REQUEST
-from mcp_baton.protocol.json import Json, dumps
+from mcp_baton.protocol.json import Json, dumps, escaped
 from mcp_baton.server.budget import ANSWER_BYTES
 from mcp_baton.server.call import Call
 from mcp_baton.server.own_uris import value_at
@@ -47,7 +47,7 @@ def _text(call: Call, task: TaskRecord, name: str, uri: str) -> str | None:
     if weight.text_bytes > VALUE_BYTES:
         raise _too_long(uri, weight.text_bytes, f"at most {VALUE_BYTES} can be read")
     # Read through once to the end before the answer begins: what is damaged is an error, not half an answer.
-    length = sum(len(dumps(piece).encode()) - 2 for piece in text_of(task, name))
+    length = sum(len(escaped(piece).encode()) for piece in text_of(task, name))
     if length + 2 * len(dumps(uri).encode()) <= call.budget.left:
         return "".join(text_of(task, name))
     if call.reply.takes_pieces:
