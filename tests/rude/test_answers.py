@@ -12,10 +12,11 @@ from mcp_baton.aws import dynamodb_store, handler
 from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.server.budget import ANSWER_BYTES
 from mcp_baton.settings import Settings
+from mcp_baton.transport.stream import stream_opener
 from tests.e2e.support import Client
 
 POLLS = 100
-PEAK_BYTES = 60_000_000
+PEAK_BYTES = 30_000_000
 """What a poll may take at its worst: its budget as text, as values, as an answer, each in a few copies."""
 
 TABLE = "answers"
@@ -74,6 +75,29 @@ def test_a_batch_of_polls_of_a_task_with_large_results_stays_within_its_budget_a
         assert "result" in message or "by itself" in message["error"]["message"]
     inlined = [value for value in messages[0]["result"]["_meta"].values() if isinstance(value, str)]
     assert sum(map(len, inlined)) == (0 if workflow == "two of 5 MB" else sum(SIZES[workflow]))
+
+
+def test_a_long_value_is_streamed_in_less_memory_than_it_has_bytes(client: Client) -> None:
+    task = client.get_prompt("two of 5 MB").task_id
+    sent = 0
+
+    class Wire:
+        def write(self, data: bytes) -> None:
+            nonlocal sent
+            sent += len(data)
+
+    def read() -> int:
+        token = stream_opener.set(lambda _status, _headers: Wire())
+        tracemalloc.start()
+        client.request("resources/read", {"uri": f"baton://tasks/{task}/_workflow.result.s1"})
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        stream_opener.reset(token)
+        return peak
+
+    read()
+    assert read() < 1_000_000
+    assert sent > 2 * 5_000_000
 
 
 def test_a_batch_that_has_no_room_left_says_so_for_each_message(client: Client) -> None:
