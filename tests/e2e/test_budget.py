@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from mcp_baton import Context, RegistrationError, Server, Step, ToolError, Workflow
+from mcp_baton import Context, RegistrationError, Server, Step, ToolError, Workflow, step_output
 from mcp_baton.protocol.json import dumps, loads
 from mcp_baton.server.budget import ANSWER_BYTES
 from mcp_baton.server.own_uris import value_uri
@@ -225,6 +225,37 @@ def test_a_value_over_six_megabytes_is_kept_in_the_bucket_and_refused_with_its_s
     assert "6000002 bytes; at most 6000000" in message["error"]["message"]
 
 
+def test_a_resume_reads_no_value_over_six_megabytes_and_pauses_where_it_is_needed(
+    make_client: MakeClient, bucket: Bucket, requests: Requests
+) -> None:
+    server = value_server()
+
+    @server.tool
+    def make() -> str:
+        return "x" * 6_000_000
+
+    @server.tool
+    def measure(text: str) -> int:
+        return len(text)
+
+    steps = [
+        Step("make", tool="make"),
+        Step("wait", tool="fails"),
+        Step("use", tool="measure", arguments={"text": step_output("make")}),
+    ]
+    server.add_workflow(Workflow(name="long", description="measure", steps=steps))
+    client = make_client(server, bucket=bucket)
+    run = client.get_prompt("long")
+    assert "oversized" not in run.meta
+    server.tools.pop("fails")
+    server.tool(name="fails")(lambda: "done")
+    assert client.call_tool("fails", task=run.task_id).meta["recorded"] is True
+    requests.take()
+    pause = client.get_prompt("long", task=run.task_id).meta["pause_reason"]
+    assert (pause["type"], pause["missingOutput"]) == ("unresolvedDependency", "make")
+    assert requests.take() == ["GetItem", "UpdateItem"]
+
+
 def test_without_a_bucket_a_value_over_six_megabytes_gives_way_to_a_note(make_client: MakeClient) -> None:
     client = make_client(value_server())
     task = client.get_prompt("flow").task_id
@@ -285,7 +316,10 @@ def test_a_template_that_fits_every_uri_sees_none_of_batons(make_client: MakeCli
     def everything(uri: str) -> str:
         return uri
 
+    step = Step("read", resources=["baton://tasks/a/b"])
+    server.add_workflow(Workflow(name="reads", description="read", steps=[step]))
     client = make_client(server, era=era)
+    assert client.get_prompt("reads").meta["pause_reason"]["type"] == "toolError"
     assert read(client, "docs://x").result["contents"][0]["text"] == "docs://x"
     assert read(client, value_uri(new_task_id(0), "x")).refusal == unknown(era)
 
@@ -310,6 +344,17 @@ def test_a_batch_has_one_budget_and_says_what_has_no_room(make_client: MakeClien
     assert third["result"]["_meta"]["omitted"] == ["a"]
     assert value["error"]["code"] == -32600
     assert "by itself" in value["error"]["message"]
+
+
+def test_a_batch_leaves_out_an_answer_that_can_be_had_again_and_has_room_for_the_next(make_client: MakeClient) -> None:
+    server = value_server()
+    server.resource("docs://big", name="big")(lambda: "x" * 2_500_000)
+    look = {"method": "resources/read", "params": {"uri": "docs://big"}}
+    first, second, ping = batch(make_client(server), look, look, {"method": "ping"})
+    assert len(first["result"]["contents"][0]["text"]) == 2_500_000
+    assert second["error"]["code"] == -32600
+    assert "by itself" in second["error"]["message"]
+    assert ping["result"] == {}
 
 
 def test_a_batch_runs_nothing_when_its_answer_is_full_and_never_hides_what_it_has_run(make_client: MakeClient) -> None:
