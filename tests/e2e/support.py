@@ -16,6 +16,7 @@ from mcp_baton.protocol.envelope import (
     TASKS_EXTENSION,
     VERSION_KEY,
 )
+from mcp_baton.server.task_values import VARIABLES_KEY
 from mcp_baton.tasks.attributes import Item
 from mcp_baton.tasks.items import key_of
 
@@ -196,9 +197,13 @@ class Client:
         """Send `tasks/<method>` for a task."""
         return self.request(f"tasks/{method}", {"taskId": task_id, **params})
 
+    def task_with(self, values: object, task_id: str) -> Answer:
+        """Send `tasks/get` for a task and say which values it is to show."""
+        return self.request("tasks/get", {"taskId": task_id}, {VARIABLES_KEY: values})
+
     def variables(self, task_id: str) -> JsonDict:
-        """The task variables, as `tasks/get` gives them."""
-        return self.task("get", task_id).meta
+        """All task variables, as `tasks/get` gives them."""
+        return self.task_with("all", task_id).meta
 
     def _own_meta(self) -> JsonDict:
         if self.era == "2025":

@@ -155,6 +155,7 @@ def test_a_continuation_with_a_large_result_is_one_object_more(client: Client, r
 
 def test_nothing_is_fetched_that_nobody_asks_for(client: Client, requests: Requests, era: Era) -> None:
     task = paused(client, requests)
+    client.task("get", task)
     approve(client, task)
     client.get_prompt("argument", {"text": "x"}, task=task)
     if era == "2025":
@@ -269,9 +270,9 @@ def test_a_resume_without_a_lost_value_pauses_where_it_is_needed(client: Client,
 
 def test_tasks_get_shows_the_rest_beside_a_value_that_is_lost(client: Client, bucket: Bucket) -> None:
     task = client.get_prompt("two").task_id
-    whole = client.task("get", task)
+    whole = client.task_with("all", task)
     bucket.expire(bucket.keys[0])
-    answer = client.task("get", task)
+    answer = client.task_with("all", task)
     assert answer.result["status"] == "working"
     differing = {name: value for name, value in answer.meta.items() if whole.meta[name] != value}
     assert list(differing.values()) == [LOST]
@@ -284,7 +285,7 @@ def test_tasks_get_shows_the_rest_beside_values_that_cannot_be_read_now(
     task = client.get_prompt("two").task_id
     requests.take()
     with bucket.silent("GetObject"):
-        answer = client.task("get", task)
+        answer = client.task_with("all", task)
     assert requests.take() == ["GetItem", "GetObject"]
     assert answer.result["status"] == "working"
     assert [answer.meta[f"_workflow.result.make{seed}"] for seed in range(2)] == [UNREADABLE] * 2

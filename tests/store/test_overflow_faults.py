@@ -13,6 +13,7 @@ from botocore.exceptions import NoRegionError
 from mcp_baton.exceptions import StoreError, StoreUnavailable, TooLarge, ValueLost
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb import DynamoDBTaskStore
+from mcp_baton.tasks.overflow import ObjectTooLarge
 from mcp_baton.tasks.record import NewTask, TaskRecord, TaskStatus
 from mcp_baton.tasks.s3 import S3ObjectStore
 from mcp_baton.tasks.store import Batch, SetPause
@@ -205,6 +206,18 @@ def test_a_missing_object_of_a_bucket_that_may_not_be_listed_is_lost(
 ) -> None:
     task = overflowing.record(begin(), Batch(steps=(done(0, BIG),))).task
     with bucket.refusing("GetObject", DENIED), pytest.raises(ValueLost):
+        result(task, 0)
+
+
+def test_an_object_that_is_larger_than_its_pointer_says_is_lost_and_not_read(
+    overflowing: DynamoDBTaskStore, bucket: Bucket, begin: Callable[..., TaskRecord]
+) -> None:
+    task = overflowing.record(begin(), Batch(steps=(done(0, BIG),))).task
+    [key] = bucket.keys
+    bucket.replace(key, bucket.content(key) + bytes(1_000_000))
+    with pytest.raises(ObjectTooLarge):
+        S3ObjectStore(bucket.name, lambda: bucket.client).get(key, 1_000_000)
+    with pytest.raises(ValueLost, match="damaged"):
         result(task, 0)
 
 

@@ -2,19 +2,26 @@
 
 import json
 import random
+import tracemalloc
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mcp_baton.exceptions import Conflict, StoreError, TaskFinished
+from mcp_baton.exceptions import Conflict, StoreError, TaskFinished, ValueLost
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb import DynamoDBTaskStore
 from mcp_baton.tasks.items import Limits
-from mcp_baton.tasks.record import PAUSE_REASON, NewTask, StepStatus, TaskRecord
+from mcp_baton.tasks.record import PAUSE_REASON, NewTask, StepStatus, TaskRecord, Weight
 from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite
+from mcp_baton.tasks.texts import zipped
+from mcp_baton.tasks.values import weight_of
 from tests.examples import examples
+
+if TYPE_CHECKING:
+    from tests.store.conftest import Engine
 
 PENDING, COMPLETED = StepStatus.PENDING, StepStatus.COMPLETED
 
@@ -141,6 +148,67 @@ def test_what_is_not_json_is_refused_before_anything_is_written(
     with pytest.raises(StoreError, match="result"):
         store.complete(owner, task.task_id, {"value": value})
     assert store.get(owner, task.task_id) == task
+
+
+def test_tasks_that_paused_for_one_reason_are_found_by_a_filter(
+    store: DynamoDBTaskStore, engine: "Engine", owner: str, begin: Callable[..., TaskRecord]
+) -> None:
+    failed = [begin(), begin()]
+    for task in failed:
+        store.record(task, Batch(pause=SetPause({"type": "toolError", "failedStep": "s0", "retryable": True})))
+    store.record(begin(), Batch(pause=SetPause({"type": "deadlineExceeded", "blockedStep": "s0"})))
+    begin()
+    found = engine.client.scan(
+        TableName="tasks",
+        ConsistentRead=True,
+        FilterExpression="pk = :owner AND variables.#p.#t = :toolError",
+        ExpressionAttributeNames={"#p": PAUSE_REASON, "#t": "type"},
+        ExpressionAttributeValues={":toolError": {"S": "toolError"}, ":owner": {"S": f"OWNER#{owner}"}},
+    )
+    assert {item["sk"]["S"] for item in found["Items"]} == {f"TASK#{task.task_id}" for task in failed}
+
+
+def test_pause_reason_and_arguments_can_be_read_in_the_console(
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord]
+) -> None:
+    task = begin(arguments={"order_id": "A-17", "amount": 30.0})
+    reason: Json = {"type": "schemaMismatch", "missingFields": ["to"], "retryable": False}
+    assert isinstance(reason, dict)
+    source = store.record(task, Batch(pause=SetPause(reason))).task.source
+    assert isinstance(source, dict)
+    assert source["arguments"] == {"M": {"order_id": {"S": "A-17"}, "amount": {"SS": ["30.0"]}}}
+    assert source["variables"]["M"][PAUSE_REASON] == {
+        "M": {
+            "type": {"S": "schemaMismatch"},
+            "missingFields": {"L": [{"S": "to"}]},
+            "retryable": {"BOOL": False},
+        }
+    }
+
+
+def test_arguments_that_look_like_a_pointer_are_arguments(begin: Callable[..., TaskRecord]) -> None:
+    arguments = {"object": "2d/a/b", "bytes": 1, "sha256": ""}
+    assert begin(arguments=arguments).arguments == arguments
+
+
+def test_a_hostile_zip_costs_its_own_value_and_no_memory(
+    store: DynamoDBTaskStore, engine: "Engine", owner: str, begin: Callable[..., TaskRecord]
+) -> None:
+    task = begin()
+    assert isinstance(task.source, dict)
+    bomb = zipped(b"0" * 100_000_000)
+    stored = {"said": {"B": bomb}, "unsaid": {"B": bomb[:-4] + b"\1\0\0\0"}, "other": {"S": "1"}}
+    engine.client.put_item(TableName="tasks", Item={**task.source, "variables": {"M": stored}})
+    read = store.get(owner, task.task_id)
+    tracemalloc.start()
+    for name in ("said", "unsaid"):
+        with pytest.raises(ValueLost):
+            _ = read.variables[name]
+        assert weight_of(read, name) in (Weight(100_000_000, outside=False), Weight(1, outside=False))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1_000_000
+    assert read.variables["other"] == 1
 
 
 def test_progress_and_variables_can_be_read_in_the_console(begin: Callable[..., TaskRecord]) -> None:

@@ -15,6 +15,7 @@ Exception
         ├── TaskFinished       the task is in a terminal state; carries it
         ├── TooLarge           what should be stored does not fit, and never will
         ├── ValueLost          a stored value whose object is gone; the rest of the task is there
+        │   └── ValueTooLarge  one that is there, and larger than is read at once
         └── StoreUnavailable   the store did not answer, or refused
 BaseException
 └── Abandoned                  internal: raised by `Context` in a tool whose caller has gone on
@@ -121,7 +122,7 @@ class TooLarge(StoreError):
 
 
 class ValueLost(StoreError):
-    """A value that outgrew its task's item is not where the item says. Reading again does not help.
+    """A value is not where its task's item says, or is damaged. Reading again does not help.
 
     Args:
         text_bytes: The length of the value's JSON text, bytes.
@@ -130,6 +131,18 @@ class ValueLost(StoreError):
 
     def __init__(self, text_bytes: int, cause: str) -> None:
         super().__init__(f"result of {text_bytes} bytes is lost: {cause}")
+
+
+class ValueTooLarge(ValueLost):
+    """A stored value that is larger than Baton reads back. It stays where it is.
+
+    Args:
+        text_bytes: The length of the value's JSON text, bytes.
+        most: The most that is read, bytes.
+    """
+
+    def __init__(self, text_bytes: int, most: int) -> None:
+        StoreError.__init__(self, f"result of {text_bytes} bytes is larger than the {most} bytes that are read")
 
 
 class StoreUnavailable(StoreError):

@@ -66,7 +66,7 @@ def test_text_is_written_as_people_read_it() -> None:
 
 
 def test_lone_surrogates_are_escaped_so_that_utf8_can_carry_the_text() -> None:
-    assert dumps("é\ud800").encode() == b'"\\u00e9\\ud800"'
+    assert dumps("é\ud800").encode() == '"é\\ud800"'.encode()
 
 
 def nested(levels: int, innermost: object = None) -> object:

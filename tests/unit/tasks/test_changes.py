@@ -37,8 +37,9 @@ class Shelf:
             raise StoreUnavailable("no room")
         self.objects[key] = data
 
-    def get(self, key: str) -> bytes:
+    def get(self, key: str, most: int) -> bytes:
         """An object that was kept."""
+        assert len(self.objects[key]) <= most
         return self.objects[key]
 
 

@@ -68,9 +68,8 @@ def test_an_object_holds_the_text_compressed_and_its_pointer_describes_it(thresh
     assert not pointer.describes(data + b"\0")
 
 
-def test_a_native_value_is_never_moved() -> None:
-    with pytest.raises(ValueError, match="moved"):
-        object_of(native({"goal": "g"}))
+def test_an_object_holds_a_native_values_text() -> None:
+    assert decode({"B": object_of(native({"amount": 30.0}))}) == {"amount": 30.0}
 
 
 def test_each_key_is_another_and_lies_in_its_tasks_folder() -> None:

@@ -33,8 +33,14 @@ def dumps(value: object, *, sort_keys: bool = False) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        return json.dumps(value, allow_nan=False, separators=(",", ":"), sort_keys=sort_keys)
+        # Python writes what UTF-8 cannot carry as JSON escapes it; the rest of the text keeps its length.
+        return text.encode(errors="backslashreplace").decode()
     return text
+
+
+def escaped(text: str) -> str:
+    """A text as it stands between the quotation marks of a JSON string; its pieces' are the pieces of the whole's."""
+    return dumps(text)[1:-1]
 
 
 def dumps_spaced(value: object) -> str:

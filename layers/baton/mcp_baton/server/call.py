@@ -13,6 +13,7 @@ from mcp_baton.protocol.jsonrpc import Request
 from mcp_baton.protocol.state import Seal
 from mcp_baton.server.asking import AskedInWorkflow, Asker, Meeting, Nobody, open_rounds
 from mcp_baton.server.beside import Mailbox
+from mcp_baton.server.budget import Budget
 from mcp_baton.server.calls import Asking, Caller
 from mcp_baton.server.reply import Reply
 from mcp_baton.server.server import Server
@@ -32,6 +33,7 @@ class Call:
         seal: Signs what travels through the client.
         headers: HTTP headers, names in lower case.
         telemetry: Where what is done for it is noted.
+        budget: What is left of its answer's length, where the answer is of Baton's own making.
         clock: Seconds, from any moment on.
         begun_s: When the request came in, on that clock.
     """
@@ -48,6 +50,7 @@ class Call:
     headers: Mapping[str, str]
     telemetry: Telemetry = SILENT
     clock: Callable[[], float] = time.monotonic
+    budget: Budget = field(default_factory=Budget)
     begun_s: float = field(default_factory=time.monotonic)
 
     @property

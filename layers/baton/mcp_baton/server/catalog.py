@@ -82,7 +82,8 @@ def capabilities(call: Call) -> dict[str, Json]:
         made["tools"] = {}
     if server.prompts or server.workflows:
         made["prompts"] = {}
-    if server.resources:
+    # A durable workflow's values are resources of their own, which are read and never listed.
+    if server.resources or any(workflow.durable for workflow in server.workflows.values()):
         made["resources"] = {}
     if server.completions:
         made["completions"] = {}

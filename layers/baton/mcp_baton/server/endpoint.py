@@ -30,6 +30,7 @@ from mcp_baton.protocol.state import Keys, Seal
 from mcp_baton.server import catalog, listening, prompt_calls, resource_reads, small_methods, task_methods, tool_calls
 from mcp_baton.server.asking import InputRequired
 from mcp_baton.server.beside import Deserted
+from mcp_baton.server.budget import Budget, batch_budget, no_room
 from mcp_baton.server.call import Call
 from mcp_baton.server.identity import forbidden
 from mcp_baton.server.origins import Origins, Page, Stranger, is_preflight
@@ -155,23 +156,33 @@ class Endpoint:
         revision = request.headers.get("mcp-protocol-version", REVISION_WITHOUT_HEADER)
         if revision != REVISION_WITHOUT_HEADER:
             return _refusal(400, f"Invalid request: revision {revision} has no batches; send each message by itself")
-        answers = [self._answer_in_batch(message, request, exchange) for message in messages]
+        budget = batch_budget(len(messages))
+        answers = [self._answer_in_batch(message, request, exchange, budget) for message in messages]
         bodies = [answer.body for answer in answers if answer is not None and answer.body]
         if not bodies:
             return HttpResponse(202)
         return HttpResponse(200, {"Content-Type": "application/json"}, b"[" + b",".join(bodies) + b"]")
 
-    def _answer_in_batch(self, message: Message, request: HttpRequest, exchange: Exchange) -> HttpResponse | None:
-        """A message's answer; one that says so when the batch's time is over before the message is begun."""
+    def _answer_in_batch(
+        self, message: Message, request: HttpRequest, exchange: Exchange, budget: Budget
+    ) -> HttpResponse | None:
+        """A message's answer, as long as the batch's has room for it and time is left; else one that says so."""
         left_ms = exchange.remaining_ms()
         is_over = left_ms is not None and left_ms <= self._settings.write_reserve_ms
         if is_over and isinstance(message, Request | Response):
             known = message.id if isinstance(message, Request) else None
             return whole(200, error_message(known, ProtocolError(INTERNAL_ERROR, NOT_RUN)))
-        return self._answer(message, request, exchange, in_batch=True)
+        if isinstance(message, Request) and budget.left <= 0:
+            return whole(200, error_message(message.id, no_room(was_run=False)))
+        answer = self._answer(message, request, exchange, batch=budget)
+        if answer is not None and isinstance(message, Request):
+            if budget.refuses(message.method, len(answer.body)):
+                return whole(200, error_message(message.id, no_room(was_run=True)))
+            budget.take(len(answer.body))
+        return answer
 
     def _answer(
-        self, message: Message, request: HttpRequest, exchange: Exchange, *, in_batch: bool = False
+        self, message: Message, request: HttpRequest, exchange: Exchange, *, batch: Budget | None = None
     ) -> HttpResponse | None:
         if isinstance(message, Malformed):
             return whole(HTTP_STATUS[message.error.code], error_message(message.id, message.error))
@@ -184,15 +195,16 @@ class Endpoint:
             return whole(HTTP_STATUS[error.code], error_message(known, error))
         if isinstance(message, Notification):
             return HttpResponse(202)
-        return self._serve(message, envelope, request, exchange, in_batch=in_batch)
+        return self._serve(message, envelope, request, exchange, batch=batch)
 
     def _serve(
-        self, message: Request, envelope: Envelope, request: HttpRequest, exchange: Exchange, *, in_batch: bool
+        self, message: Request, envelope: Envelope, request: HttpRequest, exchange: Exchange, *, batch: Budget | None
     ) -> HttpResponse | None:
         wanted = envelope.progress_token is not None or envelope.log_level is not None
-        streams = (wanted or message.method == "subscriptions/listen") and not in_batch
-        may_stream = envelope.era is Era.HANDSHAKE and _takes_stream(request) and not in_batch
-        reply = Reply(exchange, streams=streams, may_stream=may_stream)
+        streams = (wanted or message.method == "subscriptions/listen") and batch is None
+        takes_stream = _takes_stream(request) and batch is None
+        may_stream = envelope.era is Era.HANDSHAKE and takes_stream
+        reply = Reply(exchange, streams=streams, may_stream=may_stream, takes_stream=takes_stream)
         call = Call(
             server=self._server,
             store=self._store,
@@ -207,6 +219,7 @@ class Endpoint:
             telemetry=self._telemetry,
             clock=self._clock,
             begun_s=self._clock(),
+            budget=batch or Budget(),
         )
         try:
             result = self._dispatch(call)

@@ -6,6 +6,7 @@ from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.call import Call
 from mcp_baton.server.functions import Resource
+from mcp_baton.server.own_uris import is_own
 from mcp_baton.server.schema import InvalidArguments
 from mcp_baton.server.server import Server
 from mcp_baton.tasks.variables import TaskVariables
@@ -113,7 +114,7 @@ class ServerHost:
 
 def find_resource(server: Server, uri: str) -> tuple[Resource, dict[str, str]] | None:
     """The resource at a URI and its function's arguments; one with that very URI before any template."""
-    if len(uri) > MAX_URI:
+    if len(uri) > MAX_URI or is_own(uri):
         return None
     exact = server.resources.get(uri)
     if exact is not None and not exact.is_template:

@@ -5,11 +5,12 @@ MCP basic/transports, Streamable HTTP.
 """
 
 import logging
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from mcp_baton.protocol.http import ClientGone, Exchange, HttpResponse, StreamSink
-from mcp_baton.protocol.json import Json, JsonObject, dumps
+from mcp_baton.protocol.json import Json, JsonObject, dumps, escaped
 from mcp_baton.protocol.jsonrpc import notification_message, request_message
 
 logger = logging.getLogger(__name__)
@@ -32,10 +33,15 @@ class Reply:
         streams: Whether the client wants to hear of what happens before the result.
         may_stream: Whether a stream may begin all the same, when the server has something to say: logs and questions in
             the handshake era, where no request says that it wants them.
+        takes_stream: Whether the client understands a stream at all.
     """
 
-    def __init__(self, exchange: Exchange, *, streams: bool, may_stream: bool = False) -> None:
+    def __init__(
+        self, exchange: Exchange, *, streams: bool, may_stream: bool = False, takes_stream: bool = False
+    ) -> None:
         self._exchange = exchange
+        self._takes_stream = takes_stream
+        self._long: tuple[str, Iterable[str]] | None = None
         self._streams = streams
         self._may_stream = may_stream
         self._sink: StreamSink | None = None
@@ -45,6 +51,21 @@ class Reply:
     def may_ask(self) -> bool:
         """Whether a question can be sent to the client while its call runs."""
         return self._may_stream and self._exchange.can_stream
+
+    @property
+    def takes_pieces(self) -> bool:
+        """Whether a long text of the result can reach the client piece by piece."""
+        return self._takes_stream and self._exchange.can_stream
+
+    def in_pieces(self, pieces: Iterable[str]) -> str:
+        """Keep a text of the result out of memory: it is taken, once, while the result is written.
+
+        Returns:
+            What is to stand in the result in its place.
+        """
+        mark = os.urandom(16).hex()
+        self._long = (mark, pieces)
+        return mark
 
     @property
     def gone(self) -> bool:
@@ -66,7 +87,10 @@ class Reply:
             self._write(b": keep-alive\n\n")
 
     def result(self, message: Mapping[str, Json]) -> HttpResponse | None:
-        """Send the result: on the stream if the client wants one, else whole."""
+        """Send the result: on the stream if the client wants one or it is long, else whole."""
+        if self._long is not None:
+            self._write_long(dumps(message), *self._long)
+            return None
         if not self._streams and self._sink is None:
             return whole(200, message)
         self._write(_event(message))
@@ -78,6 +102,13 @@ class Reply:
             return whole(status, message)
         self._write(_event(message))
         return None
+
+    def _write_long(self, message: str, mark: str, pieces: Iterable[str]) -> None:
+        head, _, tail = message.partition(mark)
+        self._write(f"event: message\ndata: {head}".encode())
+        for piece in pieces:
+            self._write(escaped(piece).encode())
+        self._write(f"{tail}\n\n".encode())
 
     def _write(self, data: bytes) -> None:
         if self._gone:

@@ -7,6 +7,7 @@ from mcp_baton.exceptions import RegistrationError, WorkflowError
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.completions import Completer, Completion
 from mcp_baton.server.functions import Labels, Prompt, Resource, Tool
+from mcp_baton.server.own_uris import SCHEME, is_own
 from mcp_baton.workflow.definition import Workflow, check
 
 
@@ -115,10 +116,12 @@ class Server:
         """Publish a function as the resource at `uri`, or at every URI of the template `uri`.
 
         Raises:
-            RegistrationError: the URI is taken, or its `{name}`s are not the function's parameters.
+            RegistrationError: the URI is taken or Baton's own, or its `{name}`s are not the function's parameters.
         """
         if not isinstance(uri, str):
             raise RegistrationError("resource: needs its URI, as in @server.resource('docs://{topic}')")
+        if is_own(uri):
+            raise RegistrationError(f"resource {uri!r}: {SCHEME} is Baton's own, for stored values; choose another")
 
         def register[F: Callable[..., object]](function: F, /) -> F:
             _refuse_taken("resource", uri, uri in self.resources)

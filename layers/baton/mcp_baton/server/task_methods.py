@@ -13,27 +13,26 @@ from mcp_baton.exceptions import (
     TaskFinished,
     TaskNotFound,
     TooLarge,
-    ValueLost,
 )
 from mcp_baton.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, MISSING_CLIENT_CAPABILITY
 from mcp_baton.protocol.envelope import TASKS_EXTENSION
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.call import Call
 from mcp_baton.server.task_meta import related_task
-from mcp_baton.tasks.record import PROGRESS, TaskRecord, TaskStatus
+from mcp_baton.server.task_values import result_of, wanted_values, with_values
+from mcp_baton.tasks.record import PROGRESS, TaskRecord
 from mcp_baton.tasks.store import TaskStore
 
 logger = logging.getLogger(__name__)
 
-UNREADABLE = "this value cannot be read now; ask again"
-
 
 def get_task(call: Call) -> JsonObject:
-    """The task as it stands, its variables in `_meta`, one key a variable."""
+    """The task as it stands, its variables in `_meta`, one key a variable; in the 2026 era with its result inlined."""
+    wanted = wanted_values(call)
 
     def look(store: TaskStore, owner: str) -> JsonObject:
         task = store.get(owner, call.text("taskId"))
-        return shown(call, task) | {"_meta": _readable(task.variables)}
+        return with_values(call, task, shown(call, task), wanted)
 
     return _from_store(call, look)
 
@@ -62,7 +61,7 @@ def task_result(call: Call) -> JsonObject:
         if not task.status.terminal:
             data: dict[str, Json] = {"status": task.status.value, "progress": task.variables.get(PROGRESS)}
             raise ProtocolError(INVALID_REQUEST, "The task has no result yet: it waits for the client to go on", data)
-        return {"result": _result(task), "_meta": related_task(task.task_id)}
+        return result_of(call, task, related_task(task.task_id))
 
     return _from_store(call, look)
 
@@ -93,11 +92,7 @@ def update_task(call: Call) -> JsonObject:
 
 
 def shown(call: Call, task: TaskRecord) -> dict[str, Json]:
-    """A task in the words of the request's era; in the 2026 era with its result inlined.
-
-    Raises:
-        StoreError: that result cannot be had.
-    """
+    """A task in the words of the request's era, without its values."""
     made: dict[str, Json] = {
         "taskId": task.task_id,
         "status": task.status.value,
@@ -108,36 +103,7 @@ def shown(call: Call, task: TaskRecord) -> dict[str, Json]:
         made["statusMessage"] = task.status_message
     if not call.stateless:
         return made | {"ttl": task.ttl_ms, "pollInterval": task.poll_interval_ms}
-    if task.status is TaskStatus.COMPLETED:
-        made["result"] = _result(task)
     return made | {"ttlMs": task.ttl_ms, "pollIntervalMs": task.poll_interval_ms}
-
-
-def _result(task: TaskRecord) -> Json:
-    """A task's result. That it is lost does not hide that the task is over.
-
-    Raises:
-        StoreUnavailable: it cannot be read now; the client had better ask again.
-    """
-    try:
-        return task.result
-    except ValueLost as lost:
-        return {"error": str(lost)}
-
-
-def _readable(variables: JsonObject) -> dict[str, Json]:
-    """Every task variable; in the place of one that cannot be had, why: it costs neither the others nor the status."""
-    return {name: _value(variables, name) for name in variables}
-
-
-def _value(variables: JsonObject, name: str) -> Json:
-    try:
-        return variables[name]
-    except ValueLost as lost:
-        return {"error": str(lost)}
-    except StoreUnavailable:
-        logger.exception("the task variable %r cannot be read", name)
-        return {"error": UNREADABLE}
 
 
 def _completion(call: Call) -> JsonObject | None:

@@ -1,19 +1,20 @@
-"""JSON values as DynamoDB attribute values, exactly, and what they weigh (contract section 7).
+"""JSON values as DynamoDB attribute values, exactly, and what they weigh (docs/storage.md).
 
 A DynamoDB number has 38 digits and no memory of `30.0`, a map has at most 32 levels and a string no lone surrogates.
-A value is therefore kept as its JSON text: readable in the console (`S`), or compressed (`B`) where that is smaller.
-Only `_workflow.progress` is a native map, because writes address the single statuses in it; the pause reason's text
-has its keys sorted, because conditions compare it.
+Results and variables are therefore kept as their JSON texts: readable in the console (`S`), or zipped (`B`) where that
+is smaller. Progress, pause reason and prompt arguments are native maps, because writes address the single statuses,
+and because operators look for the rest; what has no exact native form stands in them as a set of one JSON text (`SS`),
+which nothing else is.
 """
 
 import json
-import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import Json, dumps, loads
 from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS
+from mcp_baton.tasks.texts import decoded, unzipped, unzipped_pieces, zipped, zipped_length
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
@@ -27,6 +28,8 @@ type Item = dict[str, Attribute]
 COLLECTION_BYTES = 3
 ELEMENT_BYTES = 1
 MAX_DIGITS = 38
+MAX_NATIVE_LEVELS = 16
+"""Levels of maps and lists in a native value: DynamoDB takes 32, those that the item puts around it included."""
 
 
 def encode_variable(name: str, value: Json, compress_over: int) -> Attribute:
@@ -41,10 +44,8 @@ def encode_variable(name: str, value: Json, compress_over: int) -> Attribute:
         StoreError: the value is not JSON.
     """
     try:
-        if name == PROGRESS:
+        if name in {PROGRESS, PAUSE_REASON}:
             return native(value)
-        if name == PAUSE_REASON:
-            return {"S": canonical(value)}
         return encode_text(dumps(value), compress_over)
     except (ValueError, TypeError, RecursionError) as error:
         raise StoreError(f"the value of {name!r} cannot be stored: {error}") from error
@@ -54,7 +55,7 @@ def encode_text(text: str, compress_over: int) -> Attribute:
     """A JSON text, compressed above the threshold if that is smaller."""
     data = text.encode()
     if len(data) > compress_over:
-        compressed = zlib.compress(data)
+        compressed = zipped(data)
         if len(compressed) < len(data):
             return {"B": compressed}
     return {"S": text}
@@ -64,6 +65,8 @@ def decode(attribute: Attribute) -> Json:
     """The value that was encoded, in whichever form it is stored.
 
     Raises:
+        ValueLost: it is zipped, and the zip is damaged.
+        ValueTooLarge: its text is longer than is read.
         StoreError: the attribute is not one that this module writes.
     """
     try:
@@ -71,24 +74,48 @@ def decode(attribute: Attribute) -> Json:
             case {"S": text}:
                 return loads(text)
             case {"B": compressed}:
-                return loads(zlib.decompress(compressed))
+                return loads(unzipped(bytes(compressed)))
             case _:
                 return from_native(attribute)
-    except (ValueError, zlib.error) as error:
+    except ValueError as error:
         raise StoreError(f"a stored value is damaged: {error}") from error
 
 
-def canonical(value: Json) -> str:
-    """JSON text that is the same for equal values: keys sorted at every level."""
-    return dumps(json.loads(json.dumps(value, sort_keys=True, allow_nan=False)))
+def text_bytes(attribute: Attribute) -> int:
+    """The length of the JSON text behind an encoded value, bytes. Nothing is unzipped for it."""
+    match attribute:
+        case {"S": _}:
+            return size(attribute)
+        case {"B": bytes() as compressed}:
+            return zipped_length(compressed)
+        case _:
+            return len(dumps(from_native(attribute)).encode())
 
 
-def native(value: Json) -> Attribute:
-    """A value as DynamoDB's own maps, lists, strings and numbers.
+def text_pieces(attribute: Attribute) -> Iterator[str]:
+    """The JSON text behind an encoded value, in pieces.
 
     Raises:
-        TypeError: the value holds a float, which a DynamoDB number would not give back as one.
-        ValueError: an integer has more digits than a DynamoDB number.
+        StoreError: as `decode`; what came before is then worth nothing.
+    """
+    try:
+        match attribute:
+            case {"S": text}:
+                yield text
+            case {"B": bytes() as compressed}:
+                yield from decoded(unzipped_pieces(compressed))
+            case _:
+                yield dumps(from_native(attribute))
+    except ValueError as error:
+        raise StoreError(f"a stored value is damaged: {error}") from error
+
+
+def native(value: Json, levels: int = MAX_NATIVE_LEVELS) -> Attribute:
+    """A value as DynamoDB's own maps, lists, strings and numbers. Equal values have equal forms.
+
+    Raises:
+        TypeError: the value holds something that is not JSON.
+        ValueError: the value holds `NaN` or an infinity.
     """
     match value:
         case None:
@@ -97,18 +124,23 @@ def native(value: Json) -> Attribute:
             return {"BOOL": value}
         case str():
             return {"S": to_text(value)}
-        case int():
-            return {"N": _digits(value)}
-        case Mapping():
-            return {"M": {to_text(key): native(element) for key, element in value.items()}}
-        case Sequence():
-            return {"L": [native(element) for element in value]}
+        case int() if abs(value) < 10**MAX_DIGITS:
+            return {"N": str(value)}
+        case Mapping() if levels:
+            return {"M": {to_text(key): native(element, levels - 1) for key, element in value.items()}}
+        case Sequence() if levels:
+            return {"L": [native(element, levels - 1) for element in value]}
         case _:
-            raise TypeError(f"{type(value).__name__} has no native form")
+            return {"SS": [dumps(value, sort_keys=True)]}
 
 
 def from_native(attribute: Attribute) -> Json:
-    """The value of a native attribute."""
+    """The value of a native attribute.
+
+    Raises:
+        StoreError: it is not one.
+        ValueError: a text in it is damaged.
+    """
     match attribute:
         case {"M": elements}:
             return {from_text(key): from_native(element) for key, element in elements.items()}
@@ -122,15 +154,10 @@ def from_native(attribute: Attribute) -> Json:
             return truth
         case {"NULL": _}:
             return None
+        case {"SS": [text]}:
+            return loads(text)
         case _:
             raise StoreError(f"an attribute of type {'/'.join(attribute)} is not a stored value")
-
-
-def _digits(number: int) -> str:
-    text = str(number)
-    if len(text.lstrip("-")) > MAX_DIGITS:
-        raise ValueError(f"{text} has more than {MAX_DIGITS} digits")
-    return text
 
 
 def to_text(text: str) -> str:
@@ -167,6 +194,8 @@ def size(attribute: Attribute) -> int:
             return COLLECTION_BYTES + sum(ELEMENT_BYTES + len(k.encode()) + size(v) for k, v in elements.items())
         case {"L": elements}:
             return COLLECTION_BYTES + sum(ELEMENT_BYTES + size(element) for element in elements)
+        case {"SS": texts}:
+            return COLLECTION_BYTES + sum(ELEMENT_BYTES + len(text.encode()) for text in texts)
         case _:
             return 1
 
@@ -174,45 +203,3 @@ def size(attribute: Attribute) -> int:
 def _number_size(number: str) -> int:
     """At most: DynamoDB counts a byte for two significant digits, one more, one for a sign, and no trailing zeros."""
     return 1 + (len(number.lstrip("-")) + 1) // 2 + number.startswith("-")
-
-
-class Variables(Mapping[str, Json]):
-    """Task variables as they are stored: a value is decoded when it is asked for, each time anew.
-
-    A continuation reads the progress and the pause reason of a task that may hold 400 KB of results, and many more
-    elsewhere.
-
-    Args:
-        stored: The attributes, by stored name.
-        value: The value of an attribute.
-    """
-
-    __slots__ = ("_stored", "_value")
-
-    def __init__(self, stored: Mapping[str, Attribute], value: Callable[[Attribute], Json] = decode) -> None:
-        self._stored = {from_text(name): attribute for name, attribute in stored.items()}
-        self._value = value
-
-    def __getitem__(self, name: str) -> Json:
-        """The variable's value, exactly as it was stored.
-
-        Raises:
-            StoreError: it cannot be had.
-        """
-        return self._value(self._stored[name])
-
-    def __iter__(self) -> Iterator[str]:
-        """The variables' names."""
-        return iter(self._stored)
-
-    def __len__(self) -> int:
-        """How many there are."""
-        return len(self._stored)
-
-    def __contains__(self, name: object) -> bool:
-        """Whether there is such a variable, without decoding it."""
-        return name in self._stored
-
-    def __repr__(self) -> str:
-        # Of a value that is elsewhere, the pointer: nothing is fetched to be printed.
-        return f"Variables({ {name: decode(attribute) for name, attribute in self._stored.items()}!r})"

@@ -1,16 +1,17 @@
-"""What a batch changes in a stored item, and how it is made to fit (contract section 7: item limit 400 KB)."""
+"""What a batch changes in a stored item, and how it is made to fit (docs/storage.md, Sizes)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from mcp_baton.exceptions import StoreError
-from mcp_baton.tasks.attributes import Attribute, Item, encode_variable, item_size, size, to_text
+from mcp_baton.tasks.attributes import Attribute, Item, encode_variable, item_size, size, text_bytes, to_text
 from mcp_baton.tasks.items import encode_object, members
 from mcp_baton.tasks.moving import Mover
-from mcp_baton.tasks.overflow import pointer_in, text_bytes
+from mcp_baton.tasks.overflow import pointer_in
 from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, RESULT_PREFIX, StepStatus, oversized_value
 from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite
+from mcp_baton.tasks.texts import VALUE_BYTES
 
 STEPWISE_LIMIT = 100
 BOOKKEEPING_BYTES = 64
@@ -112,8 +113,10 @@ def size_after(stored: Item, changes: Changes) -> int:
 def fitted(stored: Item, changes: Changes, limit: int, mover: Mover) -> Changes:
     """The changes with as many values given way, the largest first, as bring the item under the limit.
 
-    When that is not enough the rest is left to DynamoDB, whose own limit is a little higher.
+    Values that are too long to be read back give way whatever they weigh. When all that is not enough the rest is left
+    to DynamoDB, whose own limit is a little higher.
     """
+    changes = without_unreadable(changes, mover)
     over = size_after(stored, changes) - limit
     while over > 0:
         smaller = lighter(changes, mover)
@@ -121,6 +124,16 @@ def fitted(stored: Item, changes: Changes, limit: int, mover: Mover) -> Changes:
             return changes
         over -= weight(changes) - weight(smaller)
         changes = smaller
+    return changes
+
+
+def without_unreadable(changes: Changes, mover: Mover) -> Changes:
+    """The changes with every value given way that is longer than a value that is read back (`VALUE_BYTES`)."""
+    for name in sorted(changes.replaceable):
+        value = changes.variables[name]
+        if text_bytes(value) > VALUE_BYTES:
+            pointer = mover.move(value)
+            changes = noted(changes, name) if pointer is None else with_variable(changes, name, pointer)
     return changes
 
 
@@ -157,11 +170,14 @@ def without_largest(changes: Changes) -> Changes | None:
     largest = max(changes.replaceable, key=by_size(changes), default=None)
     if largest is None:
         return None
-    value = changes.variables[largest]
-    note = encode_variable(largest, oversized_value(text_bytes(value)), 0)
-    if size(note) >= size(value):
-        return None
-    return replace(with_variable(changes, largest, note), oversized=(*changes.oversized, largest))
+    smaller = noted(changes, largest)
+    return smaller if size(smaller.variables[largest]) < size(changes.variables[largest]) else None
+
+
+def noted(changes: Changes, name: str) -> Changes:
+    """The changes with a note in the place of a variable's value, that it was not kept."""
+    note = encode_variable(name, oversized_value(text_bytes(changes.variables[name])), 0)
+    return replace(with_variable(changes, name, note), oversized=(*changes.oversized, name))
 
 
 def with_variable(changes: Changes, name: str, value: Attribute) -> Changes:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from mcp_baton.exceptions import Conflict, StoreError, TaskFinished, TaskNotFound, TooLarge
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.tasks.attributes import Item, item_size, size
+from mcp_baton.tasks.attributes import Item, item_size, size, text_bytes
 from mcp_baton.tasks.changes import Changes, fitted, lighter, plan, without_largest
 from mcp_baton.tasks.cursors import from_cursor, to_cursor
 from mcp_baton.tasks.dynamodb_answers import DynamoDBAnswerStore
@@ -31,6 +31,7 @@ from mcp_baton.tasks.overflow import ObjectStore
 from mcp_baton.tasks.record import LIVE, NewTask, TaskPage, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import Batch, Recorded
 from mcp_baton.tasks.table import ConditionFailed, ItemTooLarge, TaskTable
+from mcp_baton.tasks.texts import VALUE_BYTES
 from mcp_baton.telemetry import SILENT, STORE_CONFLICTS, Telemetry
 
 if TYPE_CHECKING:
@@ -86,6 +87,8 @@ class DynamoDBTaskStore:
         now_ms, token = self._now_ms(), new_token()
         task_id = self._new_id(now_ms)
         item = new_item(task, task_id, now_ms, self._limits)
+        if text_bytes(item["arguments"]) > VALUE_BYTES:
+            raise StoreError(f"the task is too large: its arguments have {text_bytes(item['arguments'])} bytes")
         item["writes"] = {"M": {token: {"N": str(now_ms)}}}
         self._check_count(task.owner, now_ms)
         mover = Mover(self._objects, task.owner, task_id, number(item, "ttl_ms"))
@@ -167,6 +170,8 @@ class DynamoDBTaskStore:
     def complete(self, owner: str, task_id: str, result: JsonObject) -> TaskRecord:
         """Move a live task to `completed`: one `UpdateItem`, after a `GetItem` and a put where the result must move."""
         encoded = encode_object("result", result, self._limits.compress_over_bytes)
+        if text_bytes(encoded) > VALUE_BYTES:
+            raise TooLarge(f"the result has {text_bytes(encoded)} bytes; a task keeps {VALUE_BYTES} at most")
         update = finish_update(self._now_ms(), new_token(), TaskStatus.COMPLETED, encoded)
         try:
             if self._objects is None or size(encoded) <= self._limits.item_bytes:

@@ -1,4 +1,4 @@
-"""A task as one DynamoDB item, and back (contract section 7)."""
+"""A task as one DynamoDB item, and back (docs/storage.md)."""
 
 import time
 from collections.abc import Mapping
@@ -7,10 +7,11 @@ from typing import Any
 
 from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import JsonObject, dumps
-from mcp_baton.tasks.attributes import Attribute, Item, Variables, encode_text, encode_variable, from_text, to_text
+from mcp_baton.tasks.attributes import Attribute, Item, encode_text, encode_variable, from_text, native, to_text
 from mcp_baton.tasks.moving import Fetcher
-from mcp_baton.tasks.overflow import ObjectStore
+from mcp_baton.tasks.overflow import ObjectStore, pointer_in
 from mcp_baton.tasks.record import NewTask, TaskRecord, TaskStatus, timestamp
+from mcp_baton.tasks.values import Variables
 
 OWNER_PREFIX = "OWNER#"
 TASK_PREFIX = "TASK#"
@@ -109,7 +110,7 @@ def new_item(task: NewTask, task_id: str, now_ms: int, limits: Limits) -> Item:
         "poll_interval_ms": {"N": str(limits.poll_interval_ms)},
         "expires_at": {"N": str(-(-(now_ms + ttl_ms) // 1000))},
         "version": {"N": "1"},
-        "arguments": encode_object("arguments", task.arguments, compress_over),
+        "arguments": encode_arguments(task.arguments, compress_over),
         "variables": {"M": variables},
         "writes": {"M": {}},
     }
@@ -118,6 +119,20 @@ def new_item(task: NewTask, task_id: str, now_ms: int, limits: Limits) -> Item:
     if task.definition is not None:
         item["definition"] = {"S": task.definition}
     return item
+
+
+def encode_arguments(arguments: JsonObject, compress_over: int) -> Attribute:
+    """Prompt arguments as a native map, for the console; as JSON text where they are long enough to be zipped.
+
+    Raises:
+        StoreError: they are not JSON.
+    """
+    text = encode_object("arguments", arguments, compress_over)
+    if "B" in text:
+        return text
+    made = native(arguments)
+    # Arguments that look like a pointer must not be taken for one.
+    return made if pointer_in(made) is None else text
 
 
 def encode_object(name: str, value: JsonObject, compress_over: int) -> Attribute:
@@ -166,11 +181,11 @@ def _record(owner: str, item: Item, objects: ObjectStore | None) -> TaskRecord:
         ttl_ms=number(item, "ttl_ms"),
         poll_interval_ms=number(item, "poll_interval_ms"),
         version=number(item, "version"),
-        variables=Variables(members(item, "variables"), fetcher.value),
+        variables=Variables(members(item, "variables"), fetcher),
         status_message=_text(item, "status_message"),
         workflow=_text(item, "workflow"),
         definition=_text(item, "definition"),
-        kept=Variables({name: item[name] for name in KEPT if name in item}, fetcher.value),
+        kept=Variables({name: item[name] for name in KEPT if name in item}, fetcher),
         source=item,
     )
 

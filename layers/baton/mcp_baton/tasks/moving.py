@@ -1,14 +1,15 @@
 """The objects of one task: values are moved there while it is written, and fetched while it is read (section 7)."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from mcp_baton.exceptions import StoreUnavailable, ValueLost
 from mcp_baton.protocol.json import Json
-from mcp_baton.tasks.attributes import Attribute, Item, decode, item_size, size
+from mcp_baton.tasks.attributes import Attribute, Item, decode, item_size, size, text_bytes, text_pieces
 from mcp_baton.tasks.overflow import (
     ObjectMissing,
     ObjectStore,
+    ObjectTooLarge,
     Pointer,
     folder_of,
     new_key,
@@ -16,7 +17,8 @@ from mcp_baton.tasks.overflow import (
     pointer_in,
     pointer_to,
 )
-from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS
+from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, Weight
+from mcp_baton.tasks.texts import check_readable, most_zipped
 
 logger = logging.getLogger(__name__)
 
@@ -89,6 +91,14 @@ def _replaced(item: Item, place: str, pointer: Attribute) -> Item:
     return {**item, attribute: {"M": {**item["variables"]["M"], name: pointer}} if name else pointer}
 
 
+def weight(attribute: Attribute) -> Weight:
+    """What a value weighs that an attribute holds or points at. Nothing is fetched or unzipped for it."""
+    pointer = pointer_in(attribute)
+    if pointer is None:
+        return Weight(text_bytes(attribute), outside=False)
+    return Weight(pointer.text_bytes, outside=True)
+
+
 class Fetcher:
     """Reads the values of one task, wherever they are. An object is fetched when it is first asked for, once.
 
@@ -100,7 +110,8 @@ class Fetcher:
 
     def __init__(self, store: ObjectStore | None, owner: str, task_id: str) -> None:
         self._store = store
-        self._folder = folder_of(owner, task_id)
+        self._owner = owner
+        self._task_id = task_id
         self._fetched: dict[str, bytes] = {}
         self._failure: StoreUnavailable | None = None
 
@@ -108,12 +119,24 @@ class Fetcher:
         """The value that an attribute holds or points at.
 
         Raises:
-            ValueLost: the object is gone, or is not what was written.
+            ValueLost: the object is gone, or is not what was written, or the attribute's zip is damaged.
+            ValueTooLarge: the value is larger than is read; nothing was fetched or unzipped.
             StoreUnavailable: the object store does not answer, or refuses.
             StoreError: the attribute is damaged.
         """
+        return decode(self._here(attribute))
+
+    def text(self, attribute: Attribute) -> Iterator[str]:
+        """The JSON text of that value, in pieces.
+
+        Raises:
+            StoreError: as `value`; what came before is then worth nothing.
+        """
+        return text_pieces(self._here(attribute))
+
+    def _here(self, attribute: Attribute) -> Attribute:
         pointer = pointer_in(attribute)
-        return decode(attribute) if pointer is None else decode({"B": self._object(pointer)})
+        return attribute if pointer is None else {"B": self._object(pointer)}
 
     def _object(self, pointer: Pointer) -> bytes:
         if pointer.key not in self._fetched:
@@ -121,13 +144,16 @@ class Fetcher:
         return self._fetched[pointer.key]
 
     def _fetch(self, pointer: Pointer) -> bytes:
+        check_readable(pointer.text_bytes)
         # A pointer into another task's folder was not written here.
-        if not pointer.key.partition("/")[2].startswith(self._folder):
+        if not pointer.key.partition("/")[2].startswith(folder_of(self._owner, self._task_id)):
             raise self._lost(pointer, "its pointer is another task's")
         try:
             data = self._get(pointer)
         except ObjectMissing as missing:
             raise self._lost(pointer, "its object is missing") from missing
+        except ObjectTooLarge as larger:
+            raise self._lost(pointer, "its object is damaged") from larger
         if not pointer.describes(data):
             raise self._lost(pointer, "its object is damaged")
         return data
@@ -138,7 +164,7 @@ class Fetcher:
         if self._failure is not None:
             raise StoreUnavailable(str(self._failure)) from self._failure
         try:
-            return self._store.get(pointer.key)
+            return self._store.get(pointer.key, most_zipped(pointer.text_bytes))
         except StoreUnavailable as failure:
             # Whoever reads on, in the same request, would wait for the same failure again.
             self._failure = failure

@@ -6,11 +6,12 @@ a key begins with the days after which a lifecycle rule of the bucket may do so.
 """
 
 import os
-import zlib
 from dataclasses import dataclass
 from typing import Protocol
 
-from mcp_baton.tasks.attributes import Attribute, size, to_text
+from mcp_baton.protocol.json import dumps
+from mcp_baton.tasks.attributes import Attribute, from_native, text_bytes, to_text
+from mcp_baton.tasks.texts import zipped
 
 RETENTION_DAYS = (2, 8, 31, 366)
 """The lifetimes that an object can have; `template.yaml` has a lifecycle rule for each."""
@@ -25,6 +26,10 @@ NAME_BYTES = 16
 
 class ObjectMissing(Exception):
     """There is no object of this key, or it may not be read: without the right to list, S3 does not tell them apart."""
+
+
+class ObjectTooLarge(Exception):
+    """The object is larger than what was written under its key. Nothing of it was read."""
 
 
 class ObjectStore(Protocol):
@@ -42,11 +47,16 @@ class ObjectStore(Protocol):
             StoreUnavailable: it could not be written.
         """
 
-    def get(self, key: str) -> bytes:
+    def get(self, key: str, most: int) -> bytes:
         """Read an object.
+
+        Args:
+            key: Its key.
+            most: The bytes that it has at most.
 
         Raises:
             ObjectMissing: there is none.
+            ObjectTooLarge: it has more bytes.
             StoreUnavailable: it could not be read.
         """
 
@@ -98,23 +108,14 @@ def pointer_to(key: str, value: Attribute, data: bytes) -> Pointer:
 
 
 def object_of(value: Attribute) -> bytes:
-    """The object that holds an encoded value: its JSON text, compressed."""
+    """The object that holds an encoded value: its JSON text, zipped."""
     match value:
         case {"B": bytes() as compressed}:
             return compressed
         case {"S": text}:
-            return zlib.compress(text.encode())
+            return zipped(text.encode())
         case _:
-            raise ValueError("only JSON texts can be moved")
-
-
-def text_bytes(value: Attribute) -> int:
-    """The length of the JSON text behind an encoded value, bytes."""
-    match value:
-        case {"B": bytes() as compressed}:
-            return len(zlib.decompress(compressed))
-        case _:
-            return size(value)
+            return zipped(dumps(from_native(value)).encode())
 
 
 def folder_of(owner: str, task_id: str) -> str:

@@ -52,6 +52,19 @@ class StepStatus(StrEnum):
         return self in {StepStatus.COMPLETED, StepStatus.SKIPPED}
 
 
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """What it costs to show a stored value.
+
+    Attributes:
+        text_bytes: The length of its JSON text, bytes.
+        outside: Whether it is kept outside its task's item: reading it takes a request of its own.
+    """
+
+    text_bytes: int
+    outside: bool
+
+
 class StepProgress(TypedDict):
     """One step in `_workflow.progress`; `tool` is absent for a step that only fetches resources."""
 

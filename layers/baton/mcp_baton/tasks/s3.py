@@ -6,7 +6,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from mcp_baton.exceptions import StoreUnavailable
-from mcp_baton.tasks.overflow import ObjectMissing
+from mcp_baton.tasks.overflow import ObjectMissing, ObjectTooLarge
 from mcp_baton.telemetry import SILENT, STORE_ERRORS, Telemetry, timed
 
 if TYPE_CHECKING:
@@ -40,10 +40,14 @@ class S3ObjectStore:
         with self._request("PutObject") as client:
             client.put_object(Bucket=self._bucket, Key=key, Body=data, ChecksumSHA256=checksum)
 
-    def get(self, key: str) -> bytes:
-        """Read an object: one `GetObject`."""
+    def get(self, key: str, most: int) -> bytes:
+        """Read an object of at most so many bytes: one `GetObject`."""
         with self._request("GetObject") as client:
-            return client.get_object(Bucket=self._bucket, Key=key)["Body"].read()
+            answer = client.get_object(Bucket=self._bucket, Key=key)
+            if answer["ContentLength"] > most:
+                answer["Body"].close()
+                raise ObjectTooLarge(f"{answer['ContentLength']} bytes")
+            return answer["Body"].read()
 
     @contextmanager
     def _request(self, operation: str) -> "Iterator[S3Client]":

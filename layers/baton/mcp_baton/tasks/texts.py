@@ -1,0 +1,93 @@
+"""JSON texts as they are kept: zipped from a length on, and never unzipped beyond a bound (docs/storage.md, Budgets).
+
+A zip is a gzip stream (RFC 1952). Its last four bytes are the length of the text, so that a text is weighed without
+being unzipped; they are held against what comes out when it is.
+"""
+
+import codecs
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from mcp_baton.exceptions import ValueLost, ValueTooLarge
+
+VALUE_BYTES: Final = 6_000_000
+"""The longest JSON text of a value that is read back, bytes; as long as a request's body may be."""
+
+PIECE_BYTES: Final = 65_536
+"""How much of a text is in memory at once when it is passed on in pieces, bytes."""
+
+_GZIP = 31  # zlib's number for a gzip stream with the largest window
+_MAGIC = b"\x1f\x8b"
+_LENGTH_BYTES = 4
+_DAMAGED = "its zip is damaged"
+
+
+def zipped(text: bytes) -> bytes:
+    """A text as a gzip stream."""
+    return zlib.compress(text, wbits=_GZIP)
+
+
+def zipped_length(data: bytes) -> int:
+    """The length of the text in a gzip stream, as the stream states it, bytes; of anything else its own."""
+    return int.from_bytes(data[-_LENGTH_BYTES:], "little") if data.startswith(_MAGIC) else len(data)
+
+
+def most_zipped(text_bytes: int) -> int:
+    """The most bytes that a zip of a text of this length has: zlib stores what does not become smaller."""
+    return text_bytes + text_bytes // 1000 + 64
+
+
+def check_readable(text_bytes: int) -> None:
+    """Make sure that a text of this length may be read.
+
+    Raises:
+        ValueTooLarge: it is longer than `VALUE_BYTES`.
+    """
+    if text_bytes > VALUE_BYTES:
+        raise ValueTooLarge(text_bytes, VALUE_BYTES)
+
+
+def unzipped(data: bytes) -> bytes:
+    """The whole text in a gzip stream.
+
+    Raises:
+        ValueLost: it is damaged, or holds more than it states.
+        ValueTooLarge: it states more than is read.
+    """
+    return b"".join(unzipped_pieces(data, VALUE_BYTES))
+
+
+def unzipped_pieces(data: bytes, piece_bytes: int = PIECE_BYTES) -> Iterator[bytes]:
+    """The text in a gzip stream, in pieces of at most so many bytes.
+
+    Raises:
+        ValueLost, ValueTooLarge: as `unzipped`; what came out before is then worth nothing.
+    """
+    length = zipped_length(data)
+    check_readable(length)
+    unzip = zlib.decompressobj(_GZIP)
+    rest, came = data, 0
+    try:
+        while not unzip.eof:
+            piece = unzip.decompress(rest, min(piece_bytes, length - came + 1))
+            rest, came = unzip.unconsumed_tail, came + len(piece)
+            if came > length or not (piece or unzip.eof):
+                raise ValueLost(length, _DAMAGED)
+            yield piece
+    except zlib.error as error:
+        raise ValueLost(length, _DAMAGED) from error
+    if unzip.unused_data:
+        raise ValueLost(length, _DAMAGED)
+
+
+def decoded(pieces: Iterable[bytes]) -> Iterator[str]:
+    """Pieces of UTF-8 as text, wherever they were cut.
+
+    Raises:
+        UnicodeDecodeError: they are not UTF-8.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    for piece in pieces:
+        yield decoder.decode(piece)
+    yield decoder.decode(b"", final=True)

@@ -1,0 +1,375 @@
+"""An answer of Baton's own making has a budget; what it leaves out can be read whole (docs/storage.md, Budgets)."""
+
+import json
+import random
+from collections.abc import Mapping
+from urllib.parse import quote
+
+import pytest
+
+from mcp_baton import Context, RegistrationError, Server, Step, ToolError, Workflow, step_output
+from mcp_baton.protocol.json import dumps, loads
+from mcp_baton.server.budget import ANSWER_BYTES
+from mcp_baton.server.own_uris import value_uri
+from mcp_baton.tasks.ids import new_task_id
+from mcp_baton.transport.stream import stream_opener
+from tests.buckets import Bucket
+from tests.e2e.conftest import MakeClient, Requests
+from tests.e2e.support import Answer, Client, Era, JsonDict, Table, events_in
+
+ODD = 'a/b %2F?#é "q"'
+"""A variable's name with everything that a URI must escape."""
+LETTERS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_"
+
+
+def value_server() -> Server:
+    """A workflow that waits, and a tool that sets variables of any size."""
+    server = Server("s")
+
+    @server.tool
+    def keep(ctx: Context, sizes: dict[str, int], seed: int | None = None) -> str:
+        assert ctx.task is not None
+        for name, size in sizes.items():
+            text = "x" * size if seed is None else "".join(random.Random(seed).choices(LETTERS, k=size))
+            ctx.task[name] = text
+        return "kept"
+
+    @server.tool
+    def fails() -> None:
+        raise ToolError("no")
+
+    server.add_workflow(Workflow(name="flow", description="wait", steps=[Step("wait", tool="fails")]))
+    return server
+
+
+@pytest.fixture
+def client(make_client: MakeClient, bucket: Bucket, era: Era) -> Client:
+    """A client in each era, over a store with a bucket."""
+    return make_client(value_server(), bucket=bucket, era=era)
+
+
+def begin(client: Client, sizes: Mapping[str, int], seed: int | None = None) -> str:
+    """A task with texts of these sizes among its variables, all alike or, with a seed, incompressible."""
+    task = client.get_prompt("flow").task_id
+    if sizes:
+        answer = client.call_tool("keep", {"sizes": dict(sizes), "seed": seed}, task=task)
+        assert answer.meta["recorded"] is True
+        assert "oversized" not in answer.meta
+    return task
+
+
+def read(client: Client, uri: str) -> Answer:
+    return client.request("resources/read", {"uri": uri})
+
+
+def text_at(client: Client, uri: str) -> str:
+    [contents] = read(client, uri).result["contents"]
+    assert (contents["uri"], contents["mimeType"]) == (uri, "application/json")
+    text: str = contents["text"]
+    return text
+
+
+def streamed(client: Client, uri: str) -> tuple[JsonDict, int]:
+    """The answer to a read by a client that takes a stream, and the size of its largest piece."""
+    pieces: list[bytes] = []
+
+    class Wire:
+        def write(self, data: bytes) -> None:
+            pieces.append(data)
+
+    def open_wire(status: int, headers: Mapping[str, str]) -> Wire:
+        assert (status, headers["Content-Type"]) == (200, "text/event-stream")
+        return Wire()
+
+    token = stream_opener.set(open_wire)
+    try:
+        answer = read(client, uri)
+    finally:
+        stream_opener.reset(token)
+    [message] = events_in(b"".join(pieces).decode()) if pieces else answer.messages
+    return message, max(map(len, pieces), default=0)
+
+
+def unknown(era: Era) -> tuple[int, int]:
+    return (200, -32002) if era == "2025" else (400, -32602)
+
+
+def test_values_in_the_item_are_shown_and_one_outside_is_named(client: Client, requests: Requests) -> None:
+    task = begin(client, {"big": 600_000}, seed=1)
+    client.call_tool("keep", {"sizes": {"small": 3}}, task=task)
+    requests.take()
+    meta = client.task("get", task).meta
+    assert requests.take() == ["GetItem"]
+    assert meta["small"] == "xxx"
+    assert meta["big"] == {"bytes": 600_002, "uri": f"baton://tasks/{task}/big"}
+    assert meta["omitted"] == ["big"]
+    assert meta["_workflow.pause_reason"]["type"] == "toolError"
+    assert set(client.variables(task)) == set(meta) - {"omitted"}
+    assert len(client.variables(task)["big"]) == 600_000
+
+
+def test_none_leaves_progress_and_pause_reason(client: Client, requests: Requests) -> None:
+    task = begin(client, {"small": 3})
+    requests.take()
+    assert set(client.task_with("none", task).meta) == {"_workflow.progress", "_workflow.pause_reason"}
+    assert requests.take() == ["GetItem"]
+
+
+@pytest.mark.parametrize("value", ["some", "", None, True, 1, ["all"], {"all": True}])
+def test_another_choice_of_variables_is_refused_by_name_and_asks_nothing(
+    client: Client, requests: Requests, era: Era, value: object
+) -> None:
+    answer = client.task_with(value, new_task_id(0))
+    assert answer.refusal == (200 if era == "2025" else 400, -32602)
+    assert "mcp-baton/variables" in answer.error["message"]
+    assert requests.take() == []
+
+
+@pytest.mark.parametrize("values", [None, "all"])
+def test_an_answer_shows_the_smallest_values_and_stays_within_its_budget(client: Client, values: str | None) -> None:
+    sizes = {"a": 2_500_000, "b": 1_000, "c": 1_400_000, "d": 5_000_000}
+    task = begin(client, sizes)
+    answer = client.task("get", task) if values is None else client.task_with(values, task)
+    assert len(answer.body.encode()) <= ANSWER_BYTES
+    assert answer.meta["omitted"] == ["d"] or set(answer.meta["omitted"]) == {"d"}
+    assert {name: len(answer.meta[name]) for name in "abc"} == {name: sizes[name] for name in "abc"}
+    assert answer.meta["d"] == {"bytes": 5_000_002, "uri": value_uri(task, "d")}
+    more = begin(client, {**sizes, "a": 2_700_000})
+    assert set(client.task("get", more).meta["omitted"]) == {"a", "d"}
+
+
+def test_a_value_of_lone_surrogates_does_not_outgrow_the_budget(make_client: MakeClient) -> None:
+    server = value_server()
+
+    @server.tool
+    def odd(ctx: Context) -> str:
+        assert ctx.task is not None
+        ctx.task["a"], ctx.task["b"] = "\ud800", "é" * 1_900_000
+        return "kept"
+
+    client = make_client(server)
+    task = client.get_prompt("flow").task_id
+    assert client.call_tool("odd", task=task).meta["recorded"] is True
+    answer = client.task("get", task)
+    assert (answer.meta["a"], answer.meta["b"]) == ("\ud800", "é" * 1_900_000)
+    assert len(answer.body.encode()) <= ANSWER_BYTES
+
+
+def test_a_variable_called_omitted_gives_way_to_the_list_and_can_be_read(client: Client) -> None:
+    task = begin(client, {"omitted": 3})
+    assert client.task("get", task).meta["omitted"] == "xxx"
+    client.call_tool("keep", {"sizes": {"big": 5_000_000}}, task=task)
+    assert sorted(client.task("get", task).meta["omitted"]) == ["big", "omitted"]
+    assert text_at(client, value_uri(task, "omitted")) == '"xxx"'
+
+
+def test_a_final_result_is_shown_wherever_it_is_kept_and_over_the_budget_it_is_named(
+    client: Client, era: Era, requests: Requests
+) -> None:
+    task = begin(client, {"other": 100})
+    final = {"text": "y" * 4_100_000}
+    assert client.task("cancel", task, result=final).status == 200
+    uri = f"baton://tasks/{task}/_workflow.result"
+    answer = client.task("result" if era == "2025" else "get", task)
+    assert answer.result["result"] == {"bytes": len(dumps(final)), "uri": uri}
+    assert answer.meta["omitted"] == ["_workflow.result"]
+    [contents] = streamed(client, uri)[0]["result"]["contents"]
+    assert json.loads(contents["text"]) == final
+    assert client.task_with("none", task).result["status"] == "completed"
+
+
+@pytest.mark.parametrize(
+    "name", ["_workflow.progress", "_workflow.pause_reason", "_workflow.result.wait", "small", ODD]
+)
+def test_a_value_is_a_resource_with_its_json_as_text(make_client: MakeClient, era: Era, name: str) -> None:
+    client = make_client(value_server(), era="2025")
+    task = begin(client, {"small": 5, ODD: 7})
+    uri = f"baton://tasks/{task}/{quote(name, safe='')}"
+    assert loads(text_at(client.in_era(era), uri)) == client.variables(task)[name]
+
+
+def test_a_resource_read_of_a_value_outside_is_one_object_more(client: Client, requests: Requests, era: Era) -> None:
+    task = begin(client, {"big": 600_000}, seed=1)
+    requests.take()
+    answer = read(client, value_uri(task, "big"))
+    assert requests.take() == ["GetItem", "GetObject"]
+    assert answer.headers["Content-Type"] == "application/json"
+    assert loads(answer.result["contents"][0]["text"]) == client.variables(task)["big"]
+    if era == "2026":
+        assert (answer.result["ttlMs"], answer.result["cacheScope"]) == (0, "private")
+
+
+def test_a_long_value_is_read_whole_as_a_stream_in_small_pieces(client: Client) -> None:
+    task = begin(client, {"big": 5_999_998})
+    message, largest = streamed(client, value_uri(task, "big"))
+    assert message["result"]["contents"][0]["text"] == '"' + "x" * 5_999_998 + '"'
+    assert largest < 200_000
+
+
+def test_a_long_value_that_cannot_be_streamed_is_refused_with_its_size(client: Client, era: Era) -> None:
+    task = begin(client, {"big": 5_000_000})
+    answer = read(client, value_uri(task, "big"))
+    assert answer.refusal == (200 if era == "2025" else 400, -32600)
+    assert answer.error["data"]["bytes"] == 5_000_002
+    assert "5000002 bytes" in answer.error["message"]
+    assert "stream" in answer.error["message"]
+
+
+def test_a_value_over_six_megabytes_is_kept_in_the_bucket_and_refused_with_its_size(client: Client) -> None:
+    task = begin(client, {"big": 6_000_000})
+    uri = value_uri(task, "big")
+    assert client.task("get", task).meta["big"] == {"bytes": 6_000_002, "uri": uri}
+    assert client.variables(task)["big"] == {"bytes": 6_000_002, "uri": uri}
+    message, _ = streamed(client, uri)
+    assert message["error"]["code"] == -32600
+    assert "6000002 bytes; at most 6000000" in message["error"]["message"]
+
+
+def test_a_resume_reads_no_value_over_six_megabytes_and_pauses_where_it_is_needed(
+    make_client: MakeClient, bucket: Bucket, requests: Requests
+) -> None:
+    server = value_server()
+
+    @server.tool
+    def make() -> str:
+        return "x" * 6_000_000
+
+    @server.tool
+    def measure(text: str) -> int:
+        return len(text)
+
+    steps = [
+        Step("make", tool="make"),
+        Step("wait", tool="fails"),
+        Step("use", tool="measure", arguments={"text": step_output("make")}),
+    ]
+    server.add_workflow(Workflow(name="long", description="measure", steps=steps))
+    client = make_client(server, bucket=bucket)
+    run = client.get_prompt("long")
+    assert "oversized" not in run.meta
+    server.tools.pop("fails")
+    server.tool(name="fails")(lambda: "done")
+    assert client.call_tool("fails", task=run.task_id).meta["recorded"] is True
+    requests.take()
+    pause = client.get_prompt("long", task=run.task_id).meta["pause_reason"]
+    assert (pause["type"], pause["missingOutput"]) == ("unresolvedDependency", "make")
+    assert requests.take() == ["GetItem", "UpdateItem"]
+
+
+def test_without_a_bucket_a_value_over_six_megabytes_gives_way_to_a_note(make_client: MakeClient) -> None:
+    client = make_client(value_server())
+    task = client.get_prompt("flow").task_id
+    answer = client.call_tool("keep", {"sizes": {"big": 6_000_000, "other": 5}}, task=task)
+    assert answer.meta["oversized"] == ["big"]
+    variables = client.variables(task)
+    assert variables["big"] == {"error": "result of 6000002 bytes exceeds the task's size limit"}
+    assert variables["other"] == "xxxxx"
+
+
+def test_what_is_unknown_foreign_or_expired_is_one_and_the_same_unknown_resource(
+    client: Client, era: Era, table: Table
+) -> None:
+    task, expired = begin(client, {"small": 3}), begin(client, {"small": 3})
+    table.expire(expired)
+    nowhere = [
+        read(client.as_owner("bob"), value_uri(task, "small")),
+        read(client.as_owner(None), value_uri(task, "small")),
+        read(client, value_uri(expired, "small")),
+        read(client, value_uri(new_task_id(0), "small")),
+        read(client, value_uri(task, "smaller")),
+        read(client, value_uri(task, "_workflow.result")),
+        *[read(client, uri) for uri in (f"baton://tasks/{task}", "baton://", "baton://x/y/z", "BATON://tasks/a/b")],
+        *[read(client, f"baton://tasks/{task}/{name}") for name in ("", "small/", "%ff", "sm%61ll%")],
+    ]
+    assert {answer.refusal for answer in nowhere} == {unknown(era)}
+    messages = {answer.error["message"].partition(": ")[0] for answer in nowhere}
+    assert messages == {"Unknown resource"}
+    assert {tuple(answer.error["data"]) for answer in nowhere} == {("uri",)}
+    assert text_at(client, f"baton://tasks/{task}/sm%61ll") == '"xxx"'
+
+
+def test_values_are_resources_wherever_a_workflow_is_durable_and_never_listed(
+    make_client: MakeClient, era: Era
+) -> None:
+    client = make_client(value_server(), era=era)
+    begin(client, {"small": 3})
+    opening = ("initialize", {"protocolVersion": "2025-11-25"}) if era == "2025" else ("server/discover", {})
+    assert client.request(*opening).result["capabilities"]["resources"] == {}
+    assert client.request("resources/list").result["resources"] == []
+    assert client.request("resources/templates/list").result["resourceTemplates"] == []
+    plain = Server("plain")
+    plain.tool(name="work")(lambda: 1)
+    plain.add_workflow(Workflow(name="flow", description="w", steps=[Step("one", tool="work")], durable=False))
+    assert "resources" not in make_client(plain, era=era).request(*opening).result["capabilities"]
+
+
+@pytest.mark.parametrize("uri", ["baton://tasks/{task}/{name}", "baton://mine", "Baton://mine"])
+def test_a_resource_of_a_servers_own_cannot_be_in_the_way(uri: str) -> None:
+    with pytest.raises(RegistrationError, match="baton://"):
+        Server("s").resource(uri)
+
+
+def test_a_template_that_fits_every_uri_sees_none_of_batons(make_client: MakeClient, era: Era) -> None:
+    server = value_server()
+
+    @server.resource("{+uri}")
+    def everything(uri: str) -> str:
+        return uri
+
+    step = Step("read", resources=["baton://tasks/a/b"])
+    server.add_workflow(Workflow(name="reads", description="read", steps=[step]))
+    client = make_client(server, era=era)
+    assert client.get_prompt("reads").meta["pause_reason"]["type"] == "toolError"
+    assert read(client, "docs://x").result["contents"][0]["text"] == "docs://x"
+    assert read(client, value_uri(new_task_id(0), "x")).refusal == unknown(era)
+
+
+def batch(client: Client, *messages: JsonDict) -> list[JsonDict]:
+    sent = [{"jsonrpc": "2.0", "id": number, **message} for number, message in enumerate(messages)]
+    answer = client.post(json.dumps(sent))
+    assert answer.status == 200
+    made: list[JsonDict] = json.loads(answer.body)
+    assert [message["id"] for message in made] == list(range(len(messages)))
+    return made
+
+
+def test_a_batch_has_one_budget_and_says_what_has_no_room(make_client: MakeClient) -> None:
+    client = make_client(value_server())
+    task = begin(client, {"a": 1_900_000})
+    poll = {"method": "tasks/get", "params": {"taskId": task}}
+    first, second, third, value = batch(
+        client, poll, poll, poll, {"method": "resources/read", "params": {"uri": value_uri(task, "a")}}
+    )
+    assert [len(message["result"]["_meta"]["a"]) for message in (first, second)] == [1_900_000] * 2
+    assert third["result"]["_meta"]["omitted"] == ["a"]
+    assert value["error"]["code"] == -32600
+    assert "by itself" in value["error"]["message"]
+
+
+def test_a_batch_leaves_out_an_answer_that_can_be_had_again_and_has_room_for_the_next(make_client: MakeClient) -> None:
+    server = value_server()
+    server.resource("docs://big", name="big")(lambda: "x" * 2_500_000)
+    look = {"method": "resources/read", "params": {"uri": "docs://big"}}
+    first, second, ping = batch(make_client(server), look, look, {"method": "ping"})
+    assert len(first["result"]["contents"][0]["text"]) == 2_500_000
+    assert second["error"]["code"] == -32600
+    assert "by itself" in second["error"]["message"]
+    assert ping["result"] == {}
+
+
+def test_a_batch_runs_nothing_when_its_answer_is_full_and_never_hides_what_it_has_run(make_client: MakeClient) -> None:
+    server, called = value_server(), []
+
+    @server.tool
+    def large(name: str) -> str:
+        called.append(name)
+        return "x" * 1_300_000
+
+    call = [{"method": "tools/call", "params": {"name": "large", "arguments": {"name": name}}} for name in "abc"]
+    first, second, third, ping = batch(make_client(server), *call, {"method": "ping"})
+    assert called == ["a", "b"]
+    assert all(len(message["result"]["content"][0]["text"]) == 1_300_000 for message in (first, second))
+    for refused in (third, ping):
+        assert refused["error"]["code"] == -32600
+        assert "by itself" in refused["error"]["message"]
+    assert "not run" in third["error"]["message"]

@@ -1,0 +1,114 @@
+"""A few bytes of request never make many of answer, nor of memory: the polls of a batch share one budget."""
+
+import gc
+import json
+import tracemalloc
+from collections.abc import Iterator
+
+import pytest
+
+from mcp_baton import Server, Step, ToolError, Workflow, constant
+from mcp_baton.aws import dynamodb_store, handler
+from mcp_baton.local.dynamodb import create_table, embedded_client
+from mcp_baton.server.budget import ANSWER_BYTES
+from mcp_baton.settings import Settings
+from mcp_baton.transport.stream import stream_opener
+from tests.e2e.support import Client
+
+POLLS = 100
+PEAK_BYTES = 30_000_000
+"""What a poll may take at its worst: its budget as text, as values, as an answer, each in a few copies."""
+
+TABLE = "answers"
+SIZES = {"two of 5 MB": [5_000_000] * 2, "many that fit": [400_000] * 9}
+
+
+def heavy_server() -> Server:
+    """A workflow whose results are zipped to a thousandth."""
+    server = Server("s")
+
+    @server.tool
+    def heavy(size: int) -> str:
+        return "a" * size
+
+    @server.tool
+    def fails() -> None:
+        raise ToolError("no")
+
+    for name, sizes in SIZES.items():
+        steps = [
+            Step(f"s{place}", tool="heavy", arguments={"size": constant(size)}) for place, size in enumerate(sizes)
+        ]
+        server.add_workflow(Workflow(name=name, description="w", steps=[*steps, Step("end", tool="fails")]))
+    return server
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    made = embedded_client()
+    create_table(made, TABLE)
+    chosen = Settings(table=TABLE)
+    yield Client(handler(heavy_server(), settings=chosen, store=dynamodb_store(TABLE, chosen, connect=lambda: made)))
+    made.close()
+
+
+@pytest.mark.parametrize("workflow", SIZES)
+def test_a_batch_of_polls_of_a_task_with_large_results_stays_within_its_budget_and_memory(
+    client: Client, workflow: str
+) -> None:
+    task = client.get_prompt(workflow).task_id
+    polls = [
+        {"jsonrpc": "2.0", "id": number, "method": "tasks/get", "params": {"taskId": task}} for number in range(POLLS)
+    ]
+    body = json.dumps(polls)
+    client.post(json.dumps(polls[:2]))
+    gc.collect()
+    tracemalloc.start()
+    answer = client.post(body)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(answer.body.encode()) <= ANSWER_BYTES
+    assert peak < PEAK_BYTES
+    messages = json.loads(answer.body)
+    assert [message["id"] for message in messages] == list(range(POLLS))
+    for message in messages:
+        assert "result" in message or "by itself" in message["error"]["message"]
+    inlined = [value for value in messages[0]["result"]["_meta"].values() if isinstance(value, str)]
+    assert sum(map(len, inlined)) == (0 if workflow == "two of 5 MB" else sum(SIZES[workflow]))
+
+
+def test_a_long_value_is_streamed_in_less_memory_than_it_has_bytes(client: Client) -> None:
+    task = client.get_prompt("two of 5 MB").task_id
+    sent = 0
+
+    class Wire:
+        def write(self, data: bytes) -> None:
+            nonlocal sent
+            sent += len(data)
+
+    def read() -> int:
+        token = stream_opener.set(lambda _status, _headers: Wire())
+        tracemalloc.start()
+        client.request("resources/read", {"uri": f"baton://tasks/{task}/_workflow.result.s1"})
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        stream_opener.reset(token)
+        return peak
+
+    read()
+    assert read() < 1_000_000
+    assert sent > 2 * 5_000_000
+
+
+def test_a_batch_that_has_no_room_left_says_so_for_each_message(client: Client) -> None:
+    workflow = "many that fit"
+    task = client.get_prompt(workflow).task_id
+    uri = f"baton://tasks/{task}/_workflow.result.s0"
+    reads = [
+        {"jsonrpc": "2.0", "id": number, "method": "resources/read", "params": {"uri": uri}} for number in range(POLLS)
+    ]
+    answer = client.post(json.dumps(reads))
+    assert len(answer.body.encode()) <= ANSWER_BYTES
+    errors = [message["error"] for message in json.loads(answer.body) if "error" in message]
+    assert len(errors) == POLLS - 9
+    assert all(error["code"] == -32600 and "by itself" in error["message"] for error in errors)

@@ -1,0 +1,80 @@
+"""Texts are zipped and unzipped, never beyond a bound, whatever a zip says of itself."""
+
+import random
+import tracemalloc
+import zlib
+
+import pytest
+
+from mcp_baton.exceptions import ValueLost, ValueTooLarge
+from mcp_baton.tasks.texts import (
+    VALUE_BYTES,
+    decoded,
+    most_zipped,
+    unzipped,
+    unzipped_pieces,
+    zipped,
+    zipped_length,
+)
+
+TEXT = ("é\u4e00🎉" * 5000).encode()
+
+
+def test_a_text_comes_back_whole_and_is_weighed_without_being_unzipped() -> None:
+    data = zipped(TEXT)
+    assert unzipped(data) == TEXT
+    assert zipped_length(data) == len(TEXT)
+
+
+@pytest.mark.parametrize("size", [1, 7, 4096, 10**7])
+def test_a_text_comes_in_pieces_that_are_no_larger_and_may_be_cut_anywhere(size: int) -> None:
+    pieces = list(unzipped_pieces(zipped(TEXT), size))
+    assert max(map(len, pieces)) <= size
+    assert "".join(decoded(pieces)) == TEXT.decode()
+
+
+def test_a_text_of_the_largest_size_is_read_and_a_longer_one_is_not() -> None:
+    assert len(unzipped(zipped(b"x" * VALUE_BYTES))) == VALUE_BYTES
+    with pytest.raises(ValueTooLarge, match=f"{VALUE_BYTES + 1} bytes"):
+        unzipped(zipped(b"x" * (VALUE_BYTES + 1)))
+
+
+def lying(size: int, stated: int) -> bytes:
+    return zipped(b"x" * size)[:-4] + stated.to_bytes(4, "little")
+
+
+DAMAGED = {
+    "nothing": b"",
+    "no zip": b"something else",
+    "another zip": zlib.compress(TEXT),
+    "broken off": zipped(TEXT)[:-20] + zipped(TEXT)[-4:],
+    "changed": zipped(TEXT)[:50] + b"?" + zipped(TEXT)[51:],
+    "states less": lying(50_000, 10),
+    "states more": lying(50_000, 60_000),
+    "followed by another": zipped(TEXT) + zipped(b"y"),
+    "followed by its own length": zipped(TEXT) + len(TEXT).to_bytes(4, "little"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_a_damaged_zip_is_a_lost_value(damage: str) -> None:
+    with pytest.raises(ValueLost):
+        unzipped(DAMAGED[damage])
+
+
+@pytest.mark.parametrize("stated", [100, VALUE_BYTES, 300_000_000])
+def test_a_zip_that_holds_a_thousand_times_what_may_be_read_takes_no_memory(stated: int) -> None:
+    bomb = lying(300_000_000, stated)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueLost):
+            unzipped(bomb)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 3 * VALUE_BYTES
+
+
+@pytest.mark.parametrize("size", [0, 1, 5000, 1_000_000])
+def test_no_zip_is_larger_than_the_most_that_is_read_of_one(size: int) -> None:
+    assert len(zipped(random.Random(size).randbytes(size))) <= most_zipped(size)
