@@ -1,9 +1,12 @@
 """`baton dynamodb`: the command in a process of its own, asked by boto3 and by a handler that is given its client."""
 
 import json
+import os
+import re
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +16,8 @@ import httpx
 import pytest
 
 from mcp_baton.aws import handler
+from mcp_baton.local.cli import DATABASE_PORT
+from mcp_baton.local.dynamodb import create_table
 from mcp_baton.local.loader import load
 from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
@@ -21,12 +26,22 @@ from tests.e2e.support import FunctionContext, proxy_event
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
+ROOT = Path(__file__).parents[2]
+SAM_INTERPRETER = ROOT / "tests" / "sam" / ".venv" / "bin" / "python"
+SAM_LOCAL = Path(__file__).with_name("sam_local.py")
 BOUND_S = 60
+ANSWER = """\
+import json, sys
+from types import SimpleNamespace
+import app
+context = SimpleNamespace(aws_request_id="1", get_remaining_time_in_millis=lambda: 30_000)
+print(json.dumps(app.lambda_handler(json.loads(sys.argv[1]), context)))
+"""
 COMMAND = [sys.executable, "-c", "import sys; from mcp_baton.local.cli import main; sys.exit(main())", "dynamodb"]
 SERVED = f"{Path(__file__).with_name('served.py')}:server"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def database() -> Iterator[str]:
     """The line that a running `baton dynamodb` prints. A signal ends it, and well."""
     command = [*COMMAND, "--port", "0", "--table", "tasks"]
@@ -40,7 +55,7 @@ def database() -> Iterator[str]:
             process.kill()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def client(database: str) -> "DynamoDBClient":
     url = database.split()[4]
     return boto3.client(
@@ -58,14 +73,71 @@ def test_it_says_where_it_listens_and_has_the_table(database: str, client: "Dyna
 
 
 def test_a_handler_that_is_given_its_client_keeps_tasks_there(client: "DynamoDBClient") -> None:
-    lambda_handler = handler(load(SERVED, Server), settings=Settings(table="tasks"), dynamodb=client)
+    create_table(client, "served")
+    lambda_handler = handler(load(SERVED, Server), settings=Settings(table="served"), dynamodb=client)
     request = {"jsonrpc": "2.0", "id": 1, "method": "prompts/get", "params": {"name": "asking", "arguments": {}}}
 
     answer = lambda_handler(proxy_event(json.dumps(request), "kim", {}), FunctionContext(lambda: 30_000))
 
     meta = json.loads(answer["body"])["result"]["_meta"]
-    [item] = client.scan(TableName="tasks")["Items"]
+    [item] = client.scan(TableName="served")["Items"]
     assert (meta["task_status"], item["status"]["S"]) == ("completed", "completed")
+
+
+def test_under_sam_local_an_anonymous_call_of_the_sample_keeps_its_task_there_with_the_template_as_it_is(
+    client: "DynamoDBClient",
+) -> None:
+    told = [str(SAM_INTERPRETER), str(SAM_LOCAL), str(ROOT / "template.yaml"), str(ROOT / "sam-local.json")]
+    done = subprocess.run(told, capture_output=True, text=True, check=True, timeout=BOUND_S)
+    environment: dict[str, str] = json.loads(done.stdout)
+    # A container calls this machine host.docker.internal. The test's DynamoDB has a port and a table of its own.
+    create_table(client, "sample")
+    assert environment["AWS_ENDPOINT_URL_DYNAMODB"] == f"http://host.docker.internal:{DATABASE_PORT}"
+    here = {"AWS_ENDPOINT_URL_DYNAMODB": client.meta.endpoint_url, "BATON_TABLE": "sample", "PATH": os.defpath}
+    params = {"name": "refund_order", "arguments": {"order_id": "A-18"}}
+    event = proxy_event(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "prompts/get", "params": params}), None, {})
+
+    called = subprocess.run(
+        [sys.executable, "-c", ANSWER, json.dumps(event)],
+        env={**environment, **here},
+        cwd=ROOT / "functions" / "mcp",
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=BOUND_S,
+    )
+
+    assert called.returncode == 0, called.stderr
+    answer = json.loads(called.stdout.splitlines()[-1])
+    assert answer["statusCode"] == 200, answer
+    meta = json.loads(answer["body"])["result"]["_meta"]
+    [item] = client.scan(TableName="sample")["Items"]
+    assert (meta["task_status"], item["status"]["S"]) == ("completed", "completed")
+    assert "anonymous" in item["pk"]["S"]
+
+
+@pytest.mark.parametrize("command", ["start-api", "invoke"])
+def test_sam_local_takes_what_samconfig_says_to_it(command: str) -> None:
+    config = tomllib.loads((ROOT / "samconfig.toml").read_text())["default"]
+    said = config[f"local_{command.replace('-', '_')}"]["parameters"]
+
+    done = subprocess.run(
+        [SAM_INTERPRETER.with_name("sam"), "local", command, "--debug"],
+        cwd=ROOT,
+        env={**os.environ, "DOCKER_HOST": "tcp://127.0.0.1:9", "SAM_CLI_TELEMETRY": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=BOUND_S,
+    )
+
+    # Options are read before Docker is looked for, and a wrong one ends the command with 2.
+    assert (done.returncode, "requires a container runtime" in done.stderr) == (1, True), done.stderr
+    assert said["env_vars"] == "sam-local.json"
+    read = re.search(r"Configuration values are: (.*)", done.stderr)
+    assert read is not None, done.stderr
+    assert "sam-local.json" in read[1]
+    assert said["add_host"] == ["host.docker.internal:host-gateway"]
 
 
 def test_an_error_of_dynamodbs_comes_back_as_one(client: "DynamoDBClient") -> None:

@@ -4,7 +4,7 @@
 |---|---|---|
 | `BATON_TABLE` | the DynamoDB table of the tasks; without one workflows run without tasks | none |
 | `BATON_OVERFLOW_BUCKET` | the S3 bucket for values that do not fit into their task's item | none: they are not kept |
-| `BATON_ALLOW_ANONYMOUS` | `on`: a caller without an identity owns tasks as `anonymous` | `off` |
+| `BATON_ALLOW_ANONYMOUS` | `on`: who has no identity owns tasks as `anonymous` | `off`; if `AWS_SAM_LOCAL` is, `on` |
 | `BATON_STREAMING` | `off`: answers are whole, never streamed; so they are where `AWS_SAM_LOCAL` is set | `on` |
 | `BATON_DEFAULT_TTL_MS` | a task's lifetime when the client asks for none | 3600000 (1 h) |
 | `BATON_MAX_TTL_MS` | the longest lifetime that a client gets | 86400000 (24 h) |
@@ -74,7 +74,7 @@ class Settings:
         settings = cls(
             table=_text(env, "BATON_TABLE"),
             overflow_bucket=_text(env, "BATON_OVERFLOW_BUCKET"),
-            allow_anonymous=_switch(env, "BATON_ALLOW_ANONYMOUS", default.allow_anonymous),
+            allow_anonymous=_switch(env, "BATON_ALLOW_ANONYMOUS", _text(env, "AWS_SAM_LOCAL") is not None),
             streaming=_switch(env, "BATON_STREAMING", default.streaming) and _text(env, "AWS_SAM_LOCAL") is None,
             default_ttl_ms=_number(env, "BATON_DEFAULT_TTL_MS", default.default_ttl_ms),
             max_ttl_ms=_number(env, "BATON_MAX_TTL_MS", default.max_ttl_ms),
