@@ -9,9 +9,10 @@ from runpy import run_path
 from typing import Any
 
 import pytest
+from moto import mock_aws
 
 from mcp_baton import Server
-from mcp_baton.aws import dynamodb_store, handler
+from mcp_baton.aws import dynamodb_client, dynamodb_store, handler
 from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.local.loader import load
 from mcp_baton.settings import Settings
@@ -81,6 +82,22 @@ def test_the_test_on_the_page_passes_and_fails_where_no_task_is_kept(
     run_path(str(passes))["test_a_refund_above_the_limit_waits_for_an_approval"]()
     with pytest.raises(ValueError, match="not enough values"):
         run_path(str(fails))["test_a_refund_above_the_limit_waits_for_an_approval"]()
+
+
+@mock_aws
+def test_the_client_on_the_page_about_storage_has_the_patience_of_batons_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    file = tmp_path / "clients.py"
+    file.write_text(block("py", (ROOT / "docs" / "storage.md").read_text()))
+    given: list[Any] = []
+
+    run_path(str(file), {"server": None, "handler": lambda _server, dynamodb: given.append(dynamodb)})
+
+    [shown], own = given, dynamodb_client()
+    for name in ("connect_timeout", "read_timeout", "retries"):
+        assert getattr(shown.meta.config, name) == getattr(own.meta.config, name)
 
 
 def test_what_sam_local_is_told_to_run_is_there() -> None:

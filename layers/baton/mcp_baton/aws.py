@@ -208,7 +208,7 @@ def _given[Client](service: str, client: Client | None) -> Callable[[], Client] 
 
 
 def _client(service: str, connect_timeout_s: float, read_timeout_s: float) -> "BaseClient":
-    """botocore's client, which is what boto3 would give out: importing boto3 too would cost a tenth more.
+    """botocore's client, which is what boto3 would give out, without the imports around it (docs/performance.md).
 
     What is imported here stays, and looking for garbage among it in between costs a twentieth.
     """
