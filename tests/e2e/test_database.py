@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,14 +42,31 @@ COMMAND = [sys.executable, "-c", "import sys; from mcp_baton.local.cli import ma
 SERVED = f"{Path(__file__).with_name('served.py')}:server"
 
 
+@dataclass(frozen=True, slots=True)
+class Database:
+    """What a running `baton dynamodb` says.
+
+    Attributes:
+        line: Its line on stdout.
+        log: What it logs.
+    """
+
+    line: str
+    log: Path
+
+
 @pytest.fixture(scope="module")
-def database() -> Iterator[str]:
-    """The line that a running `baton dynamodb` prints. A signal ends it, and well."""
-    command = [*COMMAND, "--port", "0", "--table", "tasks"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    """A running `baton dynamodb`, where `make local-dynamodb` has it. A signal ends it, and well."""
+    command = [*COMMAND, "--host", "0.0.0.0", "--port", "0", "--table", "tasks"]
+    log = tmp_path_factory.mktemp("database") / "log"
+    with (
+        log.open("wb") as errors,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
+    ):
         assert process.stdout is not None
         try:
-            yield process.stdout.readline()
+            yield Database(process.stdout.readline(), log)
             process.send_signal(signal.SIGTERM)
             assert process.wait(BOUND_S) == 0
         finally:
@@ -56,15 +74,18 @@ def database() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def client(database: str) -> "DynamoDBClient":
-    url = database.split()[4]
+def client(database: Database) -> "DynamoDBClient":
+    url = database.line.split()[4]
     return boto3.client(
         "dynamodb", endpoint_url=url, region_name="eu-west-1", aws_access_key_id="x", aws_secret_access_key="x"
     )
 
 
-def test_it_says_where_it_listens_and_has_the_table(database: str, client: "DynamoDBClient") -> None:
-    assert database == f"DynamoDB is listening on {client.meta.endpoint_url} with the table tasks\n"
+def test_it_says_where_it_listens_and_who_may_come_and_has_the_table(
+    database: Database, client: "DynamoDBClient"
+) -> None:
+    assert "listening on 0.0.0.0: whoever reaches it may read and change every table" in database.log.read_text()
+    assert database.line == f"DynamoDB is listening on {client.meta.endpoint_url} with the table tasks\n"
     assert client.list_tables()["TableNames"] == ["tasks"]
     assert [key["AttributeName"] for key in client.describe_table(TableName="tasks")["Table"]["KeySchema"]] == [
         "pk",
