@@ -15,7 +15,7 @@ SAM := SAM_CLI_TELEMETRY=0 ARCHITECTURE=$(ARCHITECTURE) PATH="$(CURDIR)/.tools/u
 
 .PHONY: help
 help: ## Print this list
-	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: $(filter .tools/%,$(UV)) ## Install what the project itself needs, here in this folder
@@ -48,6 +48,10 @@ demo: setup ## Watch a workflow pause, hand off, be continued and complete
 .PHONY: serve
 serve: setup ## Serve the sample application on this machine (ARGS="--port 8080")
 	$(RUN) baton serve functions/mcp/app.py $(ARGS)
+
+.PHONY: local-dynamodb
+local-dynamodb: setup ## Serve a DynamoDB with the task table on port 8001, for `sam local`
+	@$(RUN) baton dynamodb --host 0.0.0.0 $(ARGS)
 
 .PHONY: test
 test: setup-tests ## Run the tests (ARGS="-k continuation")

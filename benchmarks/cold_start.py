@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from benchmarks import layers
-from benchmarks.contenders import CONTENDERS, FLOORS, Contender
+from benchmarks.contenders import BY_BOTO3, BY_BOTOCORE, CONTENDERS, DRESSED, FLOORS, Contender
 from benchmarks.fake_dynamodb import FakeDynamoDB
 from benchmarks.import_time import heaviest_imports
 from benchmarks.requests import Probe, WrongAnswer
@@ -38,22 +38,25 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--warm", type=int, default=200, help="warm invocations of each kind in each round")
     parser.add_argument("--keep-layers", action="store_true", help="do not build the layers anew")
+    parser.add_argument("--clients", action="store_true", help="compare clients by boto3 and by botocore alone")
     parser.add_argument("--imports", action="store_true", help="say instead where Baton's cold milliseconds go")
     options = parser.parse_args()
-    if not options.keep_layers:
-        layers.build()
+    contenders = [one for one in CONTENDERS if not options.clients or one.name in (*FLOORS, BY_BOTOCORE, BY_BOTO3)]
+    layers.build(() if options.keep_layers else {contender.layer for contender in contenders})
     with suppress(KeyboardInterrupt):
         if options.imports:
             _print_imports()
         else:
-            _print_figures(_measure(options.rounds, options.warm), options.rounds)
+            figures = _measure(contenders, options.rounds, options.warm)
+            _print_figures(figures, options.rounds)
+            _print_saving(figures)
 
 
-def _measure(rounds: int, warm: int) -> Figures:
+def _measure(contenders: list[Contender], rounds: int, warm: int) -> Figures:
     figures: Figures = defaultdict(list)
     for number in range(rounds):
-        first = number % len(CONTENDERS)  # so that nobody always follows the same one
-        for contender in CONTENDERS[first:] + CONTENDERS[:first]:
+        first = number % len(contenders)  # so that nobody always follows the same one
+        for contender in contenders[first:] + contenders[:first]:
             _show_progress(f"round {number + 1}/{rounds}: {contender.name}")
             _measure_once(contender, warm, figures)
     _show_progress("")
@@ -130,6 +133,14 @@ def _print_figures(figures: Figures, rounds: int) -> None:
         ratios = " | ".join(f"{milliseconds / floor:.2f}" for floor in floors)
         spread = f"{min(figures[name, measure]):.2f} | {max(figures[name, measure]):.2f}"
         print(f"| {name} | {measure} | {milliseconds:.2f} | {spread} | {ratios} |")
+
+
+def _print_saving(figures: Figures) -> None:
+    """What botocore's client saves a first task: the median of the rounds' differences."""
+    rounds = zip(figures[BY_BOTO3, _COLD], figures[BY_BOTOCORE, _COLD], strict=True)
+    saved = statistics.median(by_boto3 - by_botocore for by_boto3, by_botocore in rounds)
+    share = saved / statistics.median(figures[DRESSED, _COLD])
+    print(f"\na client by botocore, not boto3, saves {saved:.1f} ms of a first task: {share:.3f} of the {DRESSED}")
 
 
 def _print_imports() -> None:

@@ -83,12 +83,14 @@ DEPLOYED = {"PYDANTIC_DISABLE_PLUGINS": "__all__"}
 """What `template.yaml` sets for everything that the function imports."""
 BATON = {"BATON_TABLE": "tasks", "BATON_ALLOW_ANONYMOUS": "on", **DEPLOYED}
 _DURABLE = prompts_get("sum", start="1")
+BARE, DRESSED = "bare floor", "dressed floor"
+BY_BOTOCORE, BY_BOTO3 = "Baton, durable prompts/get", "Baton, durable prompts/get, its client by boto3"
 
 CONTENDERS = (
-    _floor("bare floor", "floor", "bare.handler"),
+    _floor(BARE, "floor", "bare.handler"),
     # AWS_EXECUTION_ENV, which Lambda always sets, makes the stock client poll from a thread. This is what that costs.
     _floor("bare floor, polling without a thread", "floor", "bare.handler", AWS_EXECUTION_ENV=""),
-    _floor("dressed floor", "dressed", "dressed.handler"),
+    _floor(DRESSED, "dressed", "dressed.handler"),
     Contender(
         "Baton's runtime, fixed answer",
         "baton",
@@ -103,11 +105,12 @@ CONTENDERS = (
     _baton(
         "Baton, tools/list", tools_list(), {"tools/call whole": tools_call(), "tools/call streamed": streamed_call()}
     ),
-    _baton("Baton, durable prompts/get", _DURABLE, {"prompts/get whole": _DURABLE}),
+    _baton(BY_BOTOCORE, _DURABLE, {"prompts/get whole": _DURABLE}),
+    Contender(BY_BOTO3, "baton", "baton_boto3_peer.handler", _DURABLE, {}, streaming=True, environment=BATON),
     _sample("Baton's sample, tools/list", tools_list()),
     _sample("Baton's sample, durable prompts/get", prompts_get("refund_order", order_id="A-18")),
     _models("Baton, pydantic models, tools/list", tools_list()),
     _models("Baton, pydantic models, durable prompts/get", prompts_get("bill", order_id="A-18")),
 )
 
-FLOORS = ("bare floor", "dressed floor")
+FLOORS = (BARE, DRESSED)

@@ -30,10 +30,12 @@ REGION = "eu-central-1"
 PRELUDE_END = bytes(8)
 
 
+def session() -> boto3.Session:
+    return boto3.Session(aws_access_key_id="test", aws_secret_access_key="test", region_name=REGION)
+
+
 def dynamodb(url: str) -> "DynamoDBClient":
-    return boto3.client(
-        "dynamodb", endpoint_url=url, region_name=REGION, aws_access_key_id="test", aws_secret_access_key="test"
-    )
+    return session().client("dynamodb", endpoint_url=url)
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +130,29 @@ def test_the_built_function_streams(built: FakeRuntimeApi) -> None:
 
     assert delivery.headers["lambda-runtime-function-response-mode"] == "streaming"
     assert len(delivery.chunks) > 2
+
+
+def test_the_sample_publishes_through_the_layers_boto3_whatever_the_runtime_brings(
+    api: FakeRuntimeApi, start_built: StartBuilt, table_url: str, tmp_path: Path
+) -> None:
+    sns = session().client("sns", endpoint_url=table_url)
+    sqs = session().client("sqs", endpoint_url=table_url)
+    topic_arn = sns.create_topic(Name="messages")["TopicArn"]
+    queue_url = sqs.create_queue(QueueName="inbox")["QueueUrl"]
+    queue_arn = sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    sns.subscribe(TopicArn=topic_arn, Protocol="sqs", Endpoint=queue_arn)
+    # Lambda's own boto3 comes after the layer's, and one of the two with the other's botocore would be neither.
+    for package in ("boto3", "botocore", "s3transfer"):
+        (tmp_path / f"{package}.py").write_text("raise ImportError('this is the runtime')")
+
+    start_built(TOPIC_ARN=topic_arn, AWS_ENDPOINT_URL_SNS=table_url, LAMBDA_RUNTIME_DIR=str(tmp_path))
+    status, text = answer(api, event("prompts-get-refund-completes"))
+
+    assert (status, '"task_status":"completed"' in text.replace(" ", "")) == (200, True), text
+    received = sqs.receive_message(QueueUrl=queue_url, WaitTimeSeconds=5)["Messages"]
+    [message] = [json.loads(each["Body"]) for each in received]
+    assert message["Subject"] == "News from the shop (R-A-18)"
+    assert message["MessageAttributes"]["to"]["Value"] == "ada@example.com"
 
 
 def test_the_layer_holds_what_logs_metrics_and_traces_need(api: FakeRuntimeApi, start_built: StartBuilt) -> None:

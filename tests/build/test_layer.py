@@ -141,7 +141,7 @@ operations = {
 }
 print(json.dumps([found, operations]))
 """
-SERVICES = ("dynamodb", "lambda", "s3", "secretsmanager", "sqs", "stepfunctions", "sts")
+SERVICES = ("dynamodb", "lambda", "s3", "secretsmanager", "sns", "sqs", "stepfunctions", "sts")
 
 
 def resolved(packages: Path) -> str:

@@ -1,19 +1,24 @@
-"""The built function under `sam local`: the sample's conversation, and every file of `events/`.
+"""The built function under `sam local`: the sample's conversation, every file of `events/`, and the README's commands.
 
-Nothing can take a stream there, so the same handler answers whole. The table is one of the twin's.
+Nothing can take a stream there, so the same handler answers whole. Nothing says who calls, so callers are anonymous.
+The table is one of the twin's, and for the README's commands the one of `make local-dynamodb`.
 """
 
 import json
+import os
 import re
+import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import anyio
+import boto3
 import httpx2
 import pytest
 
@@ -21,11 +26,13 @@ from tests.deployed.callers import HeaderCaller
 from tests.deployed.conversation import Era, first_sdk, whole_conversation
 from tests.deployed.deployment import SAM, Stack, Twin, sam
 from tests.deployed.evidence import Evidence
-from tests.deployed.machine import ROOT, architecture, environment, free_port
+from tests.deployed.machine import REGION, ROOT, architecture, environment, free_port
 
 EVENTS = ROOT / "events"
 FILES = sorted(path.stem for path in EVENTS.glob("*.json"))
 READY_WITHIN_S = 120.0
+README_WITHIN_S = 600.0
+"""They build, too."""
 AT_ONCE = 4
 STREAMED = {"prompts-get-refund-pauses", "prompts-get-report-pauses-2026"}
 """The events that ask for progress, and so for a stream."""
@@ -57,8 +64,7 @@ class Local:
     def options(self) -> list[str]:
         options = ["--template", str(self.template), "--env-vars", str(self.variables), "--skip-pull-image"]
         options += ["--container-host", "127.0.0.1", "--add-host", "host.docker.internal:host-gateway"]
-        options += ["--parameter-overrides", f"Architecture={architecture()}", "Auth=NONE"]
-        return [*options, f"AllowedOrigins={ORIGIN}"]
+        return [*options, "--parameter-overrides", f"Architecture={architecture()}", f"AllowedOrigins={ORIGIN}"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,21 +96,13 @@ def streaming(twin: Twin, build: Path) -> Streaming:
 def local(build: Path, twin: Twin, streaming: Streaming, tmp_path_factory: pytest.TempPathFactory) -> Local:
     """The built template, its function told where this machine's DynamoDB is and what the table is called there."""
     port = twin.url.rsplit(":", 1)[1]
-    where = f"AWS_ENDPOINT_URL_DYNAMODB: http://host.docker.internal:{port}"
-    # `--env-vars` changes only what the template declares.
-    text, found = re.subn(
-        r"^( *)(AWS_LAMBDA_EXEC_WRAPPER:.*)$",
-        rf"\1\2\n\1{where}",
-        (build / "template.yaml").read_text(),
-        flags=re.MULTILINE,
-    )
-    assert found == 1
-    template = build / "local.yaml"
-    template.write_text(text)
+    where = {
+        "AWS_ENDPOINT_URL_DYNAMODB": f"http://host.docker.internal:{port}",
+        "BATON_TABLE": streaming.stack.outputs["TaskTableName"],
+    }
     variables = tmp_path_factory.mktemp("local") / "variables.json"
-    table = streaming.stack.outputs["TaskTableName"]
-    variables.write_text(json.dumps({"McpFunction": {"BATON_TABLE": table}}))
-    return Local(template, variables)
+    variables.write_text(json.dumps({"McpFunction": where}))
+    return Local(build / "template.yaml", variables)
 
 
 @pytest.fixture(scope="module")
@@ -124,8 +122,8 @@ def endpoint(local: Local, tmp_path_factory: pytest.TempPathFactory, evidence: E
         process.wait(60)
 
 
-def await_ready(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
-    stop = time.monotonic() + READY_WITHIN_S
+def await_ready(process: subprocess.Popen[bytes], url: str, log: Path, within_s: float = READY_WITHIN_S) -> None:
+    stop = time.monotonic() + within_s
     while time.monotonic() < stop and process.poll() is None:
         try:
             httpx2.get(url)
@@ -193,6 +191,89 @@ def test_an_event_gives_the_same_answer_whole_as_streamed_by_the_deployed_functi
     whole, streamed = answers[name]
     assert streamed == {"statusCode": whole["statusCode"], "headers": whole["headers"], "body": streamed["body"]}
     assert steady(streamed["body"]) == steady(whole["body"])
+
+
+@dataclass(frozen=True, slots=True)
+class ReadmeCommands:
+    """The commands of the README's "Test locally", on their way.
+
+    Attributes:
+        printed: The file with what they print.
+        ask: The command for another terminal.
+    """
+
+    printed: Path
+    ask: str
+
+
+@pytest.fixture(scope="module")
+def readme_commands(
+    image: str, tmp_path_factory: pytest.TempPathFactory, evidence: Evidence
+) -> Iterator[ReadmeCommands]:
+    """The README's commands as they stand there, down to the last one, which serves until the tests are over."""
+    section = (ROOT / "README.md").read_text().partition("\n## Test locally\n")[2].partition("\n## ")[0]
+    begin, ask = re.findall(r"^```sh\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
+    folder = tmp_path_factory.mktemp("readme")
+    printed, log = folder / "printed", folder / "log"
+    evidence.watch(log)
+    path = os.pathsep.join([str(SAM.parent), str(ROOT / ".tools" / "uv" / "bin"), os.environ["PATH"]])
+    # The runtime's image is this machine's: see the fixture `image`.
+    variables = environment(PATH=path, SAM_SKIP_PULL_IMAGE="true")
+    with printed.open("wb") as output, log.open("wb") as errors:
+        process = subprocess.Popen(
+            ["bash", "-euc", begin], cwd=ROOT, env=variables, stdout=output, stderr=errors, start_new_session=True
+        )
+    try:
+        await_ready(process, "http://127.0.0.1:3000", log, within_s=README_WITHIN_S)
+        yield ReadmeCommands(printed, ask)
+    finally:
+        end_session(process)
+
+
+def end_session(process: subprocess.Popen[bytes]) -> None:
+    """End a process and all that it started, which `sam` uses to take its containers away."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    process.wait(60)
+    stop = time.monotonic() + 60
+    with suppress(ProcessLookupError):
+        while time.monotonic() < stop:
+            os.killpg(process.pid, 0)
+            time.sleep(0.2)
+
+
+def test_the_readmes_commands_invoke_the_function_which_keeps_its_task(readme_commands: ReadmeCommands) -> None:
+    [answer] = [line for line in readme_commands.printed.read_text().splitlines() if '"statusCode"' in line]
+
+    body = json.loads(answer[answer.index("{") :])["body"]
+    [result] = [json.loads(line.removeprefix("data: ")) for line in body.splitlines() if '"result"' in line]
+    assert result["result"]["_meta"]["task_status"] == "working"
+    assert TASK_ID.fullmatch(result["result"]["_meta"]["task_id"])
+
+
+def test_the_readmes_call_of_start_api_is_answered_and_keeps_its_task(readme_commands: ReadmeCommands) -> None:
+    asked = subprocess.run(
+        ["bash", "-euc", readme_commands.ask], capture_output=True, text=True, check=True, timeout=120
+    )
+
+    meta = json.loads(asked.stdout)["result"]["_meta"]
+    assert (meta["task_status"], meta["pause_reason"]["failedStep"]) == ("working", "refund")
+    database = boto3.client(
+        "dynamodb",
+        endpoint_url="http://127.0.0.1:8001",
+        region_name=REGION,
+        aws_access_key_id="x",
+        aws_secret_access_key="x",
+    )
+    tasks = [item["sk"]["S"] for item in database.scan(TableName="baton")["Items"]]
+    assert f"TASK#{meta['task_id']}" in tasks
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+def test_the_official_client_holds_the_whole_conversation_with_the_readmes_commands(
+    readme_commands: ReadmeCommands, era: Era
+) -> None:
+    anyio.run(whole_conversation, "http://127.0.0.1:3000/mcp", HeaderCaller(), era)
 
 
 def steady(body: str) -> str:

@@ -2,14 +2,17 @@
 
 import json
 import re
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
+from runpy import run_path
 from typing import Any
 
 import pytest
+from moto import mock_aws
 
 from mcp_baton import Server
-from mcp_baton.aws import dynamodb_store, handler
+from mcp_baton.aws import dynamodb_client, dynamodb_store, handler
 from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.local.loader import load
 from mcp_baton.settings import Settings
@@ -17,6 +20,7 @@ from mcp_baton.settings import Settings
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 TOOLS = (ROOT / "docs" / "tools.md").read_text()
+LOCALLY = README.partition("\n## Test locally\n")[2].partition("\n## ")[0]
 PAGES = [ROOT / "README.md", ROOT / "events" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
@@ -68,6 +72,54 @@ def test_the_server_in_twenty_lines_pauses_with_the_handoff_that_is_shown(tmp_pa
     assert prompt["messages"][-1]["content"]["text"] == block("text").rstrip("\n")
     assert prompt["_meta"]["pause_reason"]["missingFields"] == ["reader"]
     assert [step["status"] for step in prompt["_meta"]["steps"]] == ["completed", "pending"]
+
+
+def test_the_test_on_the_page_passes_and_fails_where_no_task_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = block("python", LOCALLY)
+    monkeypatch.chdir(ROOT)
+    passes, fails = tmp_path / "passes.py", tmp_path / "fails.py"
+    passes.write_text(code)
+    fails.write_text(code.replace('Settings(table="tasks")', "Settings()"))
+
+    assert len(code.partition("@mock_aws")[2].splitlines()) <= 12
+    run_path(str(passes))["test_a_refund_above_the_limit_waits_for_an_approval"]()
+    with pytest.raises(ValueError, match="not enough values"):
+        run_path(str(fails))["test_a_refund_above_the_limit_waits_for_an_approval"]()
+
+
+@mock_aws
+def test_the_client_on_the_page_about_storage_has_the_patience_of_batons_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    file = tmp_path / "clients.py"
+    file.write_text(block("py", (ROOT / "docs" / "storage.md").read_text()))
+    given: list[Any] = []
+
+    run_path(str(file), {"server": None, "handler": lambda _server, dynamodb: given.append(dynamodb)})
+
+    [shown], own = given, dynamodb_client()
+    for name in ("connect_timeout", "read_timeout", "retries"):
+        assert getattr(shown.meta.config, name) == getattr(own.meta.config, name)
+
+
+def test_what_sam_local_is_told_to_run_is_there() -> None:
+    first, second = re.findall(r"^```sh\n(.*?)^```", LOCALLY, re.MULTILINE | re.DOTALL)
+    template = (ROOT / "template.yaml").read_text()
+    lines = [shlex.split(line) for line in first.splitlines()]
+
+    # tests/deployed/test_sam_local.py runs them, where there is Docker.
+    assert [line[:3] for line in lines if line[0] == "sam"] == [
+        ["sam", "build", "--parameter-overrides"],
+        ["sam", "local", "invoke"],
+        ["sam", "local", "start-api"],
+    ]
+    [invoke] = [line for line in lines if "invoke" in line]
+    assert f"\n  {invoke[3]}:\n    Type: AWS::Serverless::Function\n" in template
+    assert (ROOT / invoke[invoke.index("--event") + 1]).exists()
+    assert "http://127.0.0.1:3000/mcp" in second
 
 
 def test_the_server_on_the_page_about_tools_registers_what_it_shows(tmp_path: Path) -> None:

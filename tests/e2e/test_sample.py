@@ -1,13 +1,22 @@
 """The sample application's own rules: what it refuses, and what importing it costs."""
 
+import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
+import boto3
 import pytest
+from botocore.exceptions import ReadTimeoutError
+from moto import mock_aws
 
 import orders
 import sales
+import shop
 from mcp_baton import Context, ToolError
 from mcp_baton.protocol.envelope import Envelope, Era
 from mcp_baton.server.asking import Nobody
@@ -16,7 +25,8 @@ from mcp_baton.server.context import Scope
 FUNCTION = Path(__file__).parents[2] / "functions" / "mcp"
 SLOW = ("asyncio", "boto3", "botocore", "http.client", "pydantic")
 IMPORT_AND_REPORT = """
-import sys
+import os, sys
+os.environ["TOPIC_ARN"] = "arn:aws:sns:eu-west-1:123456789012:messages"
 sys.path[:0] = sys.argv[1:2]
 import app
 print(*(name for name in sys.argv[2:] if name in sys.modules))
@@ -75,3 +85,109 @@ def test_returns_are_set_aside_and_the_rest_is_added_up() -> None:
 def test_an_extract_that_is_mostly_wrong_is_refused() -> None:
     with pytest.raises(ToolError, match="only 1 of 2 rows are sales"):
         sales.validate_sales([sales.Row("desk", 5, 945.0), sales.Row("desk", -1, -189.0)])
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic, and a queue that is subscribed to it."""
+
+    arn: str
+    queue: str
+
+    def messages(self) -> list[Any]:
+        """What has been published since the last look."""
+        received = boto3.client("sqs").receive_message(QueueUrl=self.queue, MaxNumberOfMessages=10)
+        return [json.loads(message["Body"]) for message in received.get("Messages", [])]
+
+
+@pytest.fixture
+def topic(monkeypatch: pytest.MonkeyPatch) -> Iterator[Topic]:
+    """The stack's topic, which the sample is told of."""
+    shop.sns.cache_clear()
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    with mock_aws():
+        arn = boto3.client("sns").create_topic(Name="messages")["TopicArn"]
+        sqs = boto3.client("sqs")
+        queue = sqs.create_queue(QueueName="inbox")["QueueUrl"]
+        queue_arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+        boto3.client("sns").subscribe(TopicArn=arn, Protocol="sqs", Endpoint=queue_arn)
+        monkeypatch.setenv("TOPIC_ARN", arn)
+        yield Topic(arn, queue)
+    shop.sns.cache_clear()
+
+
+def test_a_message_goes_to_the_stacks_topic_with_whom_it_is_for(topic: Topic) -> None:
+    sent = shop.send_message("kim@example.com", "Your refund is on its way.", "R-A-17")
+
+    [received] = topic.messages()
+    assert (received["Subject"], received["Message"]) == ("News from the shop (R-A-17)", "Your refund is on its way.")
+    assert received["MessageAttributes"] == {"to": {"Type": "String", "Value": "kim@example.com"}}
+    assert sent.message_id == received["MessageId"]
+
+
+def test_the_client_is_made_once_when_the_first_message_is_sent(topic: Topic) -> None:
+    with patch("boto3.client", wraps=boto3.client) as made:
+        shop.send_message("kim@example.com", "One.")
+        shop.send_message("kim@example.com", "Two.")
+        assert made.call_count == 1
+    assert sorted(message["Message"] for message in topic.messages()) == ["One.", "Two."]
+
+
+@pytest.mark.parametrize(
+    ("reference", "subject"),
+    [
+        ("Bücher 😀", "News from the shop (B?cher ?)"),
+        ("one\r\ntwo\tthree", "News from the shop (one two three)"),
+        ("bell\x07", "News from the shop (bell?)"),
+        ("x" * 78, f"News from the shop ({'x' * 78})"),
+        ("x" * 79, f"News from the shop ({'x' * 76}..."),
+    ],
+)
+def test_a_subject_is_made_what_sns_takes_and_the_tool_tells_what_was_meant(
+    topic: Topic, reference: str, subject: str
+) -> None:
+    sent = shop.send_message("kim@example.com", "Hello.", reference)
+
+    [received] = topic.messages()
+    assert received["Subject"] == subject
+    assert len(subject) < 100
+    assert sent.subject == f"News from the shop ({reference})"
+
+
+def test_a_message_that_sns_refuses_is_told_as_not_sent_without_the_accounts_names(
+    topic: Topic, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("TOPIC_ARN", f"{topic.arn}-that-is-gone")
+
+    with pytest.raises(ToolError) as caught:
+        shop.send_message("kim@example.com", "Hello.")
+
+    assert str(caught.value) == "nothing was sent: SNS refused the message (NotFound)"
+    assert "NotFound" in caplog.text
+
+
+def test_a_message_that_sns_may_have_sent_is_not_told_as_not_sent(topic: Topic) -> None:
+    client = shop.sns()
+    failure: Any = {"Error": {"Code": "InternalError", "Message": "sorry"}, "ResponseMetadata": {"HTTPStatusCode": 500}}
+
+    for error in (client.exceptions.ClientError(failure, "Publish"), ReadTimeoutError(endpoint_url="https://sns")):
+        with patch.object(client, "publish", side_effect=error), pytest.raises(type(error)) as caught:
+            shop.send_message("kim@example.com", "Hello.")
+        assert caught.value is error
+    assert topic.messages() == []
+
+
+def test_a_message_is_published_once_and_not_waited_for_as_long_as_boto3_would(topic: Topic) -> None:
+    config: Any = shop.sns().meta.config
+
+    assert config.retries["total_max_attempts"] == 1
+    assert config.connect_timeout + config.read_timeout < 10
+
+
+def test_without_a_topic_nothing_is_published(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOPIC_ARN", "")
+
+    sent = shop.send_message("kim@example.com", "Hello.", "R-A-17")
+
+    assert sent == shop.Message("kim@example.com", "News from the shop (R-A-17)", "Hello.", None)
+    assert topic.messages() == []

@@ -17,6 +17,7 @@ CHOICES = {
     "Architecture": ("arm64", "x86_64"),
     "SnapStart": ("off", "on"),
     "Overflow": ("off", "on"),
+    "MessageTopic": ("off", "on"),
     "ApiLogs": ("create-role", "role-exists", "off"),
     "PublicUrl": ("", "https://mcp.example.com"),
     "AllowedOrigins": ("", "https://app.example.com"),

@@ -1,16 +1,20 @@
 """What an operator relies on: rights, data, logs, alarms, limits, failed work."""
 
 import json
+import os
 from collections.abc import Mapping
 from typing import Any
+from unittest.mock import patch
 
 from benchmarks.contenders import BATON, DEPLOYED
+from mcp_baton.aws import dynamodb_client
+from mcp_baton.local.cli import DATABASE_PORT
 from mcp_baton.server.host import START_MARGIN_MS
 from mcp_baton.settings import KEY_CHARACTERS, Settings
 from mcp_baton.tasks.overflow import DAY_MS, LONGEST_TTL_MS, RETENTION_DAYS, folder_of, new_key
 from mcp_baton.telemetry import INTERNAL_ERRORS, STORE_CONFLICTS, STORE_ERRORS
 from tests.template.cloudformation import Stack
-from tests.template.conftest import MakeStack
+from tests.template.conftest import ROOT, MakeStack
 
 SECRET = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:StateKey-a1B2c3"
 STATE_KEY = {"Fn::GetAtt": ["StateKey", "Id"]}
@@ -50,7 +54,7 @@ def test_the_function_may_read_and_write_its_own_table_and_never_scan_it(default
 
 
 def test_the_function_may_do_nothing_to_everything(stack: MakeStack) -> None:
-    rights = statements(stack(Overflow="on"))
+    rights = statements(stack(Overflow="on", MessageTopic="on"))
 
     assert [statement["Resource"] for statement in rights if statement["Resource"] == "*"] == []
     assert [action for statement in rights for action in str(statement["Action"]) if action == "*"] == []
@@ -178,6 +182,41 @@ def test_the_function_is_told_the_bucket_when_there_is_one(stack: MakeStack) -> 
 
     assert function(stack(Overflow="on"))["Environment"]["Variables"][name] == {"Ref": "OverflowBucket"}
     assert Settings.from_environment(environment(stack(Overflow="off"))).overflow_bucket is None
+
+
+def test_the_function_may_publish_to_the_topic_of_its_messages_when_there_is_one_and_do_nothing_else_of_sns(
+    stack: MakeStack,
+) -> None:
+    chosen = stack(MessageTopic="on")
+    [publish] = [statement for statement in statements(chosen) if "sns:" in str(statement)]
+
+    assert (publish["Effect"], publish["Action"], publish["Resource"]) == ("Allow", "sns:Publish", {"Ref": "Messages"})
+    assert function(chosen)["Environment"]["Variables"]["TOPIC_ARN"] == {"Ref": "Messages"}
+    assert chosen.outputs["MessageTopicArn"] == {"Ref": "Messages"}
+
+
+def test_without_a_topic_the_function_is_told_of_none_and_may_not_publish(default: Stack) -> None:
+    assert default.of_type("AWS::SNS::Topic") == []
+    assert function(default)["Environment"]["Variables"]["TOPIC_ARN"] == ""
+    assert [statement for statement in statements(default) if "sns:" in str(statement)] == []
+
+
+def test_messages_are_encrypted_under_a_key_that_asks_the_function_for_no_further_right(stack: MakeStack) -> None:
+    # The key that AWS keeps for SNS lets in whoever in the account may publish; one of one's own would not.
+    assert stack(MessageTopic="on").one("AWS::SNS::Topic") == {"KmsMasterKeyId": "alias/aws/sns"}
+
+
+def test_dynamodb_is_the_regions_own_unless_sam_local_says_otherwise(default: Stack) -> None:
+    deployed: Mapping[str, str] = function(default)["Environment"]["Variables"]
+    name = "AWS_ENDPOINT_URL_DYNAMODB"
+    local: Mapping[str, Mapping[str, str]] = json.loads((ROOT / "sam-local.json").read_text())
+
+    assert local["McpFunction"].keys() <= deployed.keys()  # `sam local` passes on nothing else
+    endpoints = []
+    for value in (deployed[name], local["McpFunction"][name]):
+        with patch.dict(os.environ, {"AWS_DEFAULT_REGION": "eu-west-1", name: value}):
+            endpoints.append(dynamodb_client().meta.endpoint_url)
+    assert endpoints == ["https://dynamodb.eu-west-1.amazonaws.com", f"http://host.docker.internal:{DATABASE_PORT}"]
 
 
 def test_settings_take_what_the_template_gives_and_come_to_their_own_defaults(default: Stack) -> None:
@@ -342,5 +381,6 @@ def test_the_benchmark_runs_with_the_variables_that_are_deployed(default: Stack)
     environment: Mapping[str, str] = function(default)["Environment"]["Variables"]
     baton_s_own = ("AWS_LAMBDA_EXEC_WRAPPER", "BATON_", "POWERTOOLS_")
 
-    assert {name: value for name, value in environment.items() if not name.startswith(baton_s_own)} == DEPLOYED
+    given = {name: value for name, value in environment.items() if value and not name.startswith(baton_s_own)}
+    assert given == DEPLOYED
     assert set(BATON) - set(DEPLOYED) <= set(environment)

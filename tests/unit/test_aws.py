@@ -12,9 +12,11 @@ from hashlib import sha256
 from typing import Any
 from unittest.mock import patch
 
+import boto3
 import pytest
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.compat import HTTPHeaders
+from moto import mock_aws
 from moto.core.botocore_stubber import MockRawResponse
 
 from mcp_baton import Server, Step, Workflow
@@ -124,6 +126,76 @@ def test_a_table_makes_a_store_whose_client_waits_for_the_first_request(
         answer = lambda_handler(post("prompts/get", name="counting"), LambdaContext())
         assert connect.call_count == 1
     assert json.loads(answer["body"])["result"]["_meta"]["task_status"] == "completed"
+
+
+@mock_aws
+def test_a_boto3_client_that_is_given_keeps_the_tasks_and_no_other_is_made(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = boto3.client("dynamodb", region_name="eu-west-1")
+    create_table(client, "tasks")
+    monkeypatch.setenv("BATON_TABLE", "tasks")
+    with patch("mcp_baton.aws.dynamodb_client") as connect:
+        answer = handler(server, dynamodb=client)(post("prompts/get", name="counting"), LambdaContext())
+    assert connect.call_count == 0
+    meta = json.loads(answer["body"])["result"]["_meta"]
+    [item] = client.scan(TableName="tasks")["Items"]
+    assert meta["task_status"] == item["status"]["S"] == "completed"
+    assert meta["task_id"] in item["sk"]["S"]
+
+
+@mock_aws
+def test_a_boto3_client_for_s3_that_is_given_takes_what_the_table_cannot() -> None:
+    made = Server("large", version="1.0.0")
+
+    @made.tool
+    def photograph() -> str:
+        """Take a photograph."""
+        return os.urandom(400_000).hex()
+
+    step = Step("photograph", tool="photograph")
+    made.add_workflow(Workflow(name="shooting", description="take a photograph", steps=[step]))
+    client, bucket = boto3.client("dynamodb", region_name="us-east-1"), new_bucket(boto3.client("s3", "us-east-1"))
+    create_table(client, "tasks")
+    settings = Settings(table="tasks", overflow_bucket=bucket.name)
+    with patch("mcp_baton.aws.s3_client") as connect:
+        lambda_handler = handler(made, settings=settings, dynamodb=client, s3=bucket.client)
+        answer = lambda_handler(post("prompts/get", name="shooting"), LambdaContext())
+    assert connect.call_count == 0
+    assert "oversized" not in json.loads(answer["body"])["result"]["_meta"]
+    assert len(bucket.keys) == 1
+
+
+@mock_aws
+def test_a_client_without_a_table_keeps_no_tasks_and_the_first_request_says_what_is_missing(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    lambda_handler = handler(server, settings=Settings(), dynamodb=boto3.client("dynamodb", "eu-west-1"))
+    answer = lambda_handler(post("prompts/get", name="counting"), LambdaContext())
+    assert "_meta" not in json.loads(answer["body"])["result"]
+    assert any("BATON_TABLE is not set" in text for text in warnings(caplog))
+
+
+@mock_aws
+def test_what_is_no_client_of_the_service_is_refused_with_the_remedy(server: Server) -> None:
+    resource: Any = boto3.resource("dynamodb", "eu-west-1")
+    another: Any = boto3.client("s3", "eu-west-1")
+    settings = Settings(table="tasks")
+    with pytest.raises(
+        TypeError, match=r"'dynamodb.ServiceResource'; a boto3 resource has its client at `.meta.client`"
+    ):
+        handler(server, settings=settings, dynamodb=resource)
+    with pytest.raises(TypeError, match=r"boto3.client\('dynamodb'\), and got 'S3'"):
+        handler(server, settings=settings, dynamodb=another)
+    with pytest.raises(TypeError, match=r"handler\(s3=…\)"):
+        handler(server, settings=settings, s3=resource)
+
+
+def test_a_store_takes_no_client_beside_its_own(server: Server) -> None:
+    client = embedded_client()
+    store = dynamodb_store("tasks", Settings(), lambda: client)
+    with pytest.raises(TypeError, match="pass either `store`, or `dynamodb` and `s3`"):
+        handler(server, settings=Settings(table="tasks"), store=store, dynamodb=client)
 
 
 def test_the_settings_limit_the_stores_tasks() -> None:

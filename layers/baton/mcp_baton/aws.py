@@ -74,6 +74,8 @@ def handler(
     settings: Settings | None = None,
     store: TaskStore | None = None,
     clock: Callable[[], float] = time.monotonic,
+    dynamodb: "DynamoDBClient | None" = None,
+    s3: "S3Client | None" = None,
 ) -> Callable[[dict[str, Any], LambdaContext], dict[str, Any]]:
     """Make the Lambda handler of a server.
 
@@ -83,16 +85,24 @@ def handler(
         store: Keeps the tasks. When not given: the DynamoDB table that the settings name. Without either, workflows
             run without tasks, and the first request logs that.
         clock: Seconds, from any moment on; how long runs and questions take is measured by it.
+        dynamodb: A boto3 client for DynamoDB, used for that table as it is: its timeouts, retries, credentials and
+            endpoint are the caller's. When not given, Baton makes one when it is first needed. It brings no table:
+            where the settings name none, workflows run without tasks all the same.
+        s3: The same for S3, used for the bucket that the settings name, if they name one.
 
     Raises:
         SettingsError: an environment variable holds a value that cannot be used.
+        TypeError: a client is not of its service, or comes with a store, which has its own.
     """
+    connect, connect_s3 = _given("dynamodb", dynamodb), _given("s3", s3)
+    if store is not None and (connect or connect_s3):
+        raise TypeError("a store has clients of its own: pass either `store`, or `dynamodb` and `s3`")
     if settings is None:
         settings = Settings.from_environment(os.environ)
     collector = Collector() if settings.observed else None
     telemetry = collector or SILENT
     if store is None and settings.table is not None:
-        store = dynamodb_store(settings.table, settings, telemetry=telemetry)
+        store = dynamodb_store(settings.table, settings, connect, connect_s3, telemetry=telemetry)
     keys = _state_keys(settings, telemetry)
     app: Application = Endpoint(server, store=store, settings=settings, telemetry=telemetry, clock=clock, keys=keys)
     if store is None:
@@ -202,8 +212,25 @@ def secrets_client() -> "BaseClient":
     return _client("secretsmanager", CONNECT_TIMEOUT_S, READ_TIMEOUT_S)
 
 
+def _given[Client](service: str, client: Client | None) -> Callable[[], Client] | None:
+    """What gives out a client that the caller made; `None` where they made none.
+
+    Raises:
+        TypeError: it is no client, or another service's.
+    """
+    if client is None:
+        return None
+    model = getattr(getattr(client, "meta", None), "service_model", None)
+    if model is None or model.service_name != service:
+        raise TypeError(
+            f"handler({service}=…) takes a client, boto3.client({service!r}), and got {type(client).__name__!r}; "
+            "a boto3 resource has its client at `.meta.client`"
+        )
+    return lambda: client
+
+
 def _client(service: str, connect_timeout_s: float, read_timeout_s: float) -> "BaseClient":
-    """botocore's client, which is what boto3 would give out: importing boto3 too would cost a tenth more.
+    """botocore's client, which is what boto3 would give out, without the imports around it (docs/performance.md).
 
     What is imported here stays, and looking for garbage among it in between costs a twentieth.
     """

@@ -22,6 +22,9 @@ from mcp_baton.local.cli import main
         (["serve", "app.py", "--timeout", "0"], "not a time in seconds"),
         (["serve", "app.py", "--timeout", "inf"], "not a time in seconds"),
         (["serve", "app.py", "--timeout", "soon"], "not a time in seconds"),
+        (["dynamodb", "--port", "65536"], "'65536' is not a port"),
+        (["dynamodb", "--table", "my tasks"], "not a table's name"),
+        (["dynamodb", "app.py"], "unrecognized arguments: app.py"),
     ],
 )
 def test_arguments_that_make_no_sense_end_with_code_2_and_say_why(

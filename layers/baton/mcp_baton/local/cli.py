@@ -5,11 +5,12 @@ import logging
 import math
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from mcp_baton.exceptions import BatonError
 
 DEFAULT_PORT = 8000
+DATABASE_PORT = 8001
 INTERRUPTED = 130
 
 
@@ -18,7 +19,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = _parser().parse_args(arguments)
     _log_to_stderr()
     try:
-        return _serve(parsed)
+        run: Callable[[argparse.Namespace], int] = parsed.run
+        return run(parsed)
     except BatonError as error:
         sys.stderr.write(f"baton: {error}\n")
         return 2
@@ -43,6 +45,12 @@ def _serve(parsed: argparse.Namespace) -> int:
     )
     end_by_force(code)
     return code
+
+
+def _dynamodb(parsed: argparse.Namespace) -> int:
+    from mcp_baton.local.database import serve_database
+
+    return serve_database(parsed.host, parsed.port, parsed.table)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -81,6 +89,16 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="time for each request (default: %(default)g)",
     )
+    serve.set_defaults(run=_serve)
+    dynamodb = commands.add_parser(
+        "dynamodb",
+        help="serve a DynamoDB for what runs outside this process, such as `sam local`",
+        description="Serve the embedded DynamoDB over HTTP, with the table of the tasks in it. Gone when it ends.",
+    )
+    dynamodb.add_argument("--port", type=_port, default=DATABASE_PORT, help="0 for a free one (default: %(default)s)")
+    dynamodb.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    dynamodb.add_argument("--table", type=_table, default="baton", help="the table (default: %(default)s)")
+    dynamodb.set_defaults(run=_dynamodb)
     return parser
 
 

@@ -9,16 +9,31 @@ if TYPE_CHECKING:
     from botocore.session import Session
     from mypy_boto3_dynamodb import DynamoDBClient
 
+    from mcp_baton.local.embedded import EmbeddedEngine
+
 REGION = "us-east-1"
 NOBODY = "local"
 CONNECTIONS = 64
 
 
-def embedded_client() -> "DynamoDBClient":
-    """A client whose requests are answered by an engine of its own inside this process.
+def embedded_engine() -> "EmbeddedEngine":
+    """A DynamoDB inside this process. What it holds is gone with it.
 
-    It needs no network, no credentials and no AWS configuration, and leaves every other client alone. What it holds
-    is gone with the client.
+    Raises:
+        SettingsError: moto, of which it is made, is not installed.
+    """
+    try:
+        from mcp_baton.local.embedded import EmbeddedEngine
+    except ModuleNotFoundError as error:
+        remedy = "install mcp-baton[local], or name an endpoint with --dynamodb URL"
+        raise SettingsError(f"the embedded DynamoDB needs the package {error.name!r}: {remedy}") from error
+    return EmbeddedEngine(REGION)
+
+
+def embedded_client(engine: "EmbeddedEngine | None" = None) -> "DynamoDBClient":
+    """A client whose requests are answered by an engine inside this process: one of its own unless one is given.
+
+    It needs no network, no credentials and no AWS configuration, and leaves every other client alone.
 
     Raises:
         SettingsError: moto, the engine, is not installed.
@@ -27,11 +42,7 @@ def embedded_client() -> "DynamoDBClient":
 
     import botocore.session
 
-    try:
-        from mcp_baton.local.embedded import EmbeddedEngine
-    except ModuleNotFoundError as error:
-        remedy = "install mcp-baton[local], or name an endpoint with --dynamodb URL"
-        raise SettingsError(f"the embedded DynamoDB needs the package {error.name!r}: {remedy}") from error
+    engine = embedded_engine() if engine is None else engine
     # A profile that does not exist, or a configuration file that cannot be read, must not matter here.
     session = botocore.session.Session(
         {"profile": (None, None, None, None), "config_file": (None, None, os.devnull, None)}
@@ -39,7 +50,7 @@ def embedded_client() -> "DynamoDBClient":
     session.set_credentials(NOBODY, NOBODY)
     client = _client(session, f"https://dynamodb.{REGION}.amazonaws.com", REGION)
     # botocore takes the answer of a `before-send` handler for the server's; its stubs say that handlers have none.
-    answer: Any = EmbeddedEngine(REGION).answer
+    answer: Any = engine.answer
     client.meta.events.register("before-send.dynamodb", answer)
     return client
 

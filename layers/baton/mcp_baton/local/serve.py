@@ -68,8 +68,8 @@ def serve(options: Options) -> int:
     lambda_handler = handler(
         server, settings=settings, store=dynamodb_store(options.table, settings, connect=lambda: client)
     )
-    local = _bind(options, Function(lambda_handler, options.timeout_s, options.owner_header))
-    if not ip_address(local.server_name).is_loopback:
+    local = bind(options.host, options.port, Function(lambda_handler, options.timeout_s, options.owner_header))
+    if not is_private(local):
         logger.warning("listening on %s: whoever reaches it may call every tool, as any owner", local.server_name)
     return run(local, lambda: _announce(options.host, local.server_port))
 
@@ -97,14 +97,24 @@ def _database(where: str, table: str) -> "DynamoDBClient":
     return client
 
 
-def _bind(options: Options, function: Function) -> LocalServer:
+def bind(host: str, port: int, function: Function) -> LocalServer:
+    """A server that listens.
+
+    Raises:
+        ServeError: the address cannot be had.
+    """
     try:
-        return LocalServer(options.host, options.port, function)
+        return LocalServer(host, port, function)
     except OSError as error:
         remedy = ": --port 0 takes a free one" if error.errno == errno.EADDRINUSE else ""
         # Python's own text names the address once more.
         reason = (error.strerror or str(error)).partition(" (while attempting")[0]
-        raise ServeError(f"cannot listen on {options.host} port {options.port}: {reason}{remedy}") from error
+        raise ServeError(f"cannot listen on {host} port {port}: {reason}{remedy}") from error
+
+
+def is_private(server: LocalServer) -> bool:
+    """Whether this machine alone reaches a server."""
+    return ip_address(server.server_name).is_loopback
 
 
 def _announce(host: str, port: int) -> None:

@@ -1,0 +1,40 @@
+"""What `sam local` gives the function, by the template and a file for `--env-vars`. Needs the SAM CLI's interpreter.
+
+`python sam_local.py TEMPLATE VARIABLES` prints the function's environment as JSON.
+"""
+
+import importlib
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def module(name: str) -> Any:
+    """A module of the SAM CLI, which only this script's interpreter has."""
+    return importlib.import_module(name)
+
+
+def environment(template: str, variables: dict[str, dict[str, str]]) -> dict[str, str]:
+    """The environment of a container, but for what the emulator adds."""
+    stacks, _ = module("samcli.lib.providers.sam_stack_provider").SamLocalStackProvider.get_stacks(template)
+    function = module("samcli.lib.providers.sam_function_provider").SamFunctionProvider(stacks).get("McpFunction")
+    resolved: dict[str, str] = (
+        module("samcli.local.lambdafn.env_vars")
+        .EnvironmentVariables(
+            function.name,
+            function.memory,
+            function.timeout,
+            function.handler,
+            variables=function.environment["Variables"],
+            override_values=variables["McpFunction"],
+        )
+        .resolve()
+    )
+    return resolved
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("AWS_DEFAULT_REGION", "eu-central-1")
+    sys.stdout.write(json.dumps(environment(sys.argv[1], json.loads(Path(sys.argv[2]).read_text()))))

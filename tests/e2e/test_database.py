@@ -1,0 +1,177 @@
+"""`baton dynamodb`: the command in a process of its own, asked by boto3 and by a handler that is given its client."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import boto3
+import httpx
+import pytest
+
+from mcp_baton.aws import handler
+from mcp_baton.local.cli import DATABASE_PORT
+from mcp_baton.local.dynamodb import create_table
+from mcp_baton.local.loader import load
+from mcp_baton.server.server import Server
+from mcp_baton.settings import Settings
+from tests.e2e.support import FunctionContext, proxy_event
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+ROOT = Path(__file__).parents[2]
+SAM_INTERPRETER = ROOT / "tests" / "sam" / ".venv" / "bin" / "python"
+SAM_LOCAL = Path(__file__).with_name("sam_local.py")
+BOUND_S = 60
+ANSWER = """\
+import json, sys
+from types import SimpleNamespace
+import app
+context = SimpleNamespace(aws_request_id="1", get_remaining_time_in_millis=lambda: 30_000)
+print(json.dumps(app.lambda_handler(json.loads(sys.argv[1]), context)))
+"""
+COMMAND = [sys.executable, "-c", "import sys; from mcp_baton.local.cli import main; sys.exit(main())", "dynamodb"]
+SERVED = f"{Path(__file__).with_name('served.py')}:server"
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """What a running `baton dynamodb` says.
+
+    Attributes:
+        line: Its line on stdout.
+        log: What it logs.
+    """
+
+    line: str
+    log: Path
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    """A running `baton dynamodb`, where `make local-dynamodb` has it. A signal ends it, and well."""
+    command = [*COMMAND, "--host", "0.0.0.0", "--port", "0", "--table", "tasks"]
+    log = tmp_path_factory.mktemp("database") / "log"
+    with (
+        log.open("wb") as errors,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
+    ):
+        assert process.stdout is not None
+        try:
+            yield Database(process.stdout.readline(), log)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(BOUND_S) == 0
+        finally:
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def client(database: Database) -> "DynamoDBClient":
+    url = database.line.split()[4]
+    return boto3.client(
+        "dynamodb", endpoint_url=url, region_name="eu-west-1", aws_access_key_id="x", aws_secret_access_key="x"
+    )
+
+
+def test_it_says_where_it_listens_and_who_may_come_and_has_the_table(
+    database: Database, client: "DynamoDBClient"
+) -> None:
+    assert "listening on 0.0.0.0: whoever reaches it may read and change every table" in database.log.read_text()
+    assert database.line == f"DynamoDB is listening on {client.meta.endpoint_url} with the table tasks\n"
+    assert client.list_tables()["TableNames"] == ["tasks"]
+    assert [key["AttributeName"] for key in client.describe_table(TableName="tasks")["Table"]["KeySchema"]] == [
+        "pk",
+        "sk",
+    ]
+
+
+def test_a_handler_that_is_given_its_client_keeps_tasks_there(client: "DynamoDBClient") -> None:
+    create_table(client, "served")
+    lambda_handler = handler(load(SERVED, Server), settings=Settings(table="served"), dynamodb=client)
+    request = {"jsonrpc": "2.0", "id": 1, "method": "prompts/get", "params": {"name": "asking", "arguments": {}}}
+
+    answer = lambda_handler(proxy_event(json.dumps(request), "kim", {}), FunctionContext(lambda: 30_000))
+
+    meta = json.loads(answer["body"])["result"]["_meta"]
+    [item] = client.scan(TableName="served")["Items"]
+    assert (meta["task_status"], item["status"]["S"]) == ("completed", "completed")
+
+
+def test_under_sam_local_an_anonymous_call_of_the_sample_keeps_its_task_there_with_the_template_as_it_is(
+    client: "DynamoDBClient",
+) -> None:
+    told = [str(SAM_INTERPRETER), str(SAM_LOCAL), str(ROOT / "template.yaml"), str(ROOT / "sam-local.json")]
+    done = subprocess.run(told, capture_output=True, text=True, check=True, timeout=BOUND_S)
+    environment: dict[str, str] = json.loads(done.stdout)
+    # A container calls this machine host.docker.internal. The test's DynamoDB has a port and a table of its own.
+    create_table(client, "sample")
+    assert environment["AWS_ENDPOINT_URL_DYNAMODB"] == f"http://host.docker.internal:{DATABASE_PORT}"
+    here = {"AWS_ENDPOINT_URL_DYNAMODB": client.meta.endpoint_url, "BATON_TABLE": "sample", "PATH": os.defpath}
+    params = {"name": "refund_order", "arguments": {"order_id": "A-18"}}
+    event = proxy_event(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "prompts/get", "params": params}), None, {})
+
+    called = subprocess.run(
+        [sys.executable, "-c", ANSWER, json.dumps(event)],
+        env={**environment, **here},
+        cwd=ROOT / "functions" / "mcp",
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=BOUND_S,
+    )
+
+    assert called.returncode == 0, called.stderr
+    answer = json.loads(called.stdout.splitlines()[-1])
+    assert answer["statusCode"] == 200, answer
+    meta = json.loads(answer["body"])["result"]["_meta"]
+    [item] = client.scan(TableName="sample")["Items"]
+    assert (meta["task_status"], item["status"]["S"]) == ("completed", "completed")
+    assert "anonymous" in item["pk"]["S"]
+
+
+@pytest.mark.parametrize("command", ["start-api", "invoke"])
+def test_sam_local_takes_what_samconfig_says_to_it(command: str) -> None:
+    config = tomllib.loads((ROOT / "samconfig.toml").read_text())["default"]
+    said = config[f"local_{command.replace('-', '_')}"]["parameters"]
+
+    done = subprocess.run(
+        [SAM_INTERPRETER.with_name("sam"), "local", command, "--debug"],
+        cwd=ROOT,
+        env={**os.environ, "DOCKER_HOST": "tcp://127.0.0.1:9", "SAM_CLI_TELEMETRY": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=BOUND_S,
+    )
+
+    # Options are read before Docker is looked for, and a wrong one ends the command with 2.
+    assert (done.returncode, "requires a container runtime" in done.stderr) == (1, True), done.stderr
+    assert said["env_vars"] == "sam-local.json"
+    read = re.search(r"Configuration values are: (.*)", done.stderr)
+    assert read is not None, done.stderr
+    assert "sam-local.json" in read[1]
+    assert said["add_host"] == ["host.docker.internal:host-gateway"]
+
+
+def test_an_error_of_dynamodbs_comes_back_as_one(client: "DynamoDBClient") -> None:
+    key = {"pk": {"S": "kim"}, "sk": {"S": "1"}}
+    client.put_item(TableName="tasks", Item=key)
+
+    with pytest.raises(client.exceptions.ConditionalCheckFailedException):
+        client.put_item(TableName="tasks", Item=key, ConditionExpression="attribute_not_exists(pk)")
+    with pytest.raises(client.exceptions.ResourceNotFoundException):
+        client.get_item(TableName="another", Key=key)
+
+
+def test_a_browser_is_told_what_it_came_upon(client: "DynamoDBClient") -> None:
+    answer = httpx.get(client.meta.endpoint_url)
+
+    assert (answer.status_code, answer.text) == (400, "this is a DynamoDB: ask it with an AWS SDK\n")
