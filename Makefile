@@ -25,6 +25,7 @@ setup: $(filter .tools/%,$(UV)) ## Install what the project itself needs, here i
 setup-tests: setup tests/conformance/node_modules/.package-lock.json tests/clients/node_modules/.package-lock.json ## Install what only its tests need: engines, SAM, the conformance suite, clients
 	$(UV) sync --frozen --project tests/ministack
 	$(UV) sync --frozen --project tests/sam
+	$(UV) sync --frozen --project tests/audit
 
 # npm writes this file last. It comes with its Node from the environment beside the suite, so that no machine has to have them.
 tests/conformance/node_modules/.package-lock.json: tests/conformance/package-lock.json tests/conformance/uv.lock | $(filter .tools/%,$(UV))
@@ -74,7 +75,7 @@ sam-local: containers ## Test the built function under `sam local`
 	$(IN_CONTAINERS) tests/deployed/test_sam_local.py $(ARGS)
 
 .PHONY: check
-check: setup-tests ## Check format, lint, types, the locks and the template
+check: setup-tests audit ## Check format, lint, types, the locks and the template, and audit them
 	$(UV) lock --check
 	$(EXPORT_LAYER) | diff - layers/baton/requirements.txt
 	$(EXPORT_AUTHORIZER) | diff - functions/authorizer/requirements.txt
@@ -82,6 +83,14 @@ check: setup-tests ## Check format, lint, types, the locks and the template
 	$(RUN) ruff check .
 	$(RUN) mypy
 	$(SAM) validate --lint --region us-east-1
+
+# What is found and stays has its reason in tests/audit/accepted.toml. Advisories that no source tells are no failure, unless
+# ADVISORIES=required: `.ci/run` ends by saying so.
+.PHONY: audit
+audit: setup-tests ## Audit the code, the template and the locked packages for what makes them unsafe
+	$(RUN) python -m tests.audit.code
+	$(RUN) python -m tests.audit.stacks
+	UV=$(UV) $(RUN) python -m tests.audit.advisories .tools/not-audited
 
 # What goes to AWS is what the lock says, hashes included.
 EXPORT := $(UV) export --frozen --quiet --no-emit-project --no-annotate --no-header --format requirements-txt
@@ -93,6 +102,7 @@ lock: $(filter .tools/%,$(UV)) ## Lock newer versions of what the project depend
 	$(UV) lock --upgrade
 	$(UV) lock --upgrade --project tests/ministack
 	$(UV) lock --upgrade --project tests/sam
+	$(UV) lock --upgrade --project tests/audit
 	$(UV) lock --upgrade --project tests/deployed
 	$(UV) lock --upgrade --project tests/deployed/first_sdk
 	$(EXPORT_LAYER) >layers/baton/requirements.txt

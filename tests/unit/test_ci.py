@@ -125,6 +125,19 @@ def test_told_not_to_be_ci_nothing_is_installed_or_started_and_the_last_line_say
     assert checkout.called("apt-get", "dockerd", "systemctl") == []
 
 
+@pytest.mark.parametrize("answers", [True, False], ids=["with Docker", "without Docker"])
+def test_advisories_that_nobody_told_are_in_the_last_line(checkout: Checkout, answers: bool) -> None:
+    (checkout.folder / ".tools").mkdir()
+    (checkout.folder / ".tools" / "not-audited").write_text("advisories about 70 locked packages\n")
+    if answers:
+        (checkout.folder / "daemon-answers").touch()
+
+    done = checkout.run("run", CI="")
+
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[-1].endswith("NOT AUDITED: advisories about 70 locked packages")
+
+
 @needs_root
 def test_a_kernel_that_makes_no_containers_is_named_and_nothing_is_changed(checkout: Checkout) -> None:
     checkout.command("unshare", "echo 'unshare failed: Operation not permitted' >&2\nexit 1\n")
