@@ -1,6 +1,7 @@
 """An auditor's word counts only if it looked at everything, and what it finds is mended or accepted with a reason."""
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 
 from tests.audit import advisories, code, stacks
 from tests.audit.advisories import audit, names_in
-from tests.audit.findings import AuditError, Finding, accepted, complaints
+from tests.audit.findings import TOOLS, AuditError, Finding, accepted, complaints
 
 REQUIREMENTS = (
     'boto3==1.2 \\\n    --hash=sha256:00\npyjwt[crypto]==2 \\\n    --hash=sha256:00\ncolorama==0.4 ; os == "win"\n'
@@ -75,18 +76,36 @@ def test_the_repository_gives_a_reason_for_all_it_accepts(auditor: str) -> None:
     assert all(accepted(auditor).values())
 
 
-def test_a_file_that_bandit_cannot_read_fails_the_audit() -> None:
-    report = {"errors": [{"filename": "a.py", "reason": "syntax error"}], "metrics": {"_totals": {}}, "results": []}
-
-    with pytest.raises(AuditError, match="syntax error"):
-        list(code.parsed(json.dumps(report), "", set()))
-
-
 def test_a_file_that_bandit_did_not_look_at_fails_the_audit() -> None:
     report = {"errors": [], "metrics": {"_totals": {}, "a.py": {}}, "results": []}
 
     with pytest.raises(AuditError, match=r"did not look at b\.py"):
         list(code.parsed(json.dumps(report), "", {"a.py", "b.py"}))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder of sources, where the auditors are installed."""
+    if not (TOOLS / "bandit").exists():
+        missing = "the auditors are not installed; `make test` does it: uv sync --project tests/audit --frozen"
+        if os.environ.get("CI"):
+            pytest.fail(missing)
+        pytest.skip(missing)
+    (tmp_path / "functions").mkdir()
+    return tmp_path
+
+
+def test_what_is_dangerous_is_found_also_where_a_comment_says_that_it_is_not(folder: Path) -> None:
+    (folder / "functions" / "app.py").write_text('type Text = str\nexec("1")  # nosec\n')
+
+    assert [finding.key for finding in code.findings(folder, ["functions"])] == ["B102 functions/app.py"]
+
+
+def test_a_file_that_is_no_python_fails_the_audit(folder: Path) -> None:
+    (folder / "functions" / "app.py").write_text("def\n")
+
+    with pytest.raises(AuditError, match=r"could not read functions/app\.py"):
+        list(code.findings(folder, ["functions"]))
 
 
 def test_a_stack_that_checkov_says_nothing_of_fails_the_audit() -> None:
