@@ -49,9 +49,12 @@ def complaints(found: Iterable[Finding], reasons: Mapping[str, str]) -> Iterator
 
 
 def report(auditor: str, found: Iterable[Finding]) -> int:
-    """Print what is to be done; the exit status."""
-    findings = list(found)
-    wrong = list(complaints(findings, accepted(auditor)))
+    """Print what is to be done; the exit status. An auditor that did not do its work has failed."""
+    try:
+        findings = list(found)
+        wrong = list(complaints(findings, accepted(auditor)))
+    except AuditError as error:
+        findings, wrong = [], [str(error)]
     for line in wrong:
         sys.stderr.write(f"{auditor}: {line}\n")
     if not wrong:
