@@ -4,7 +4,6 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 
-UV_VERSION := 0.13.8
 # `command -v uv` would find a pyenv shim that has no uv behind it: only a uv that answers counts.
 UV := $(shell uv --version >/dev/null 2>&1 && echo uv || echo .tools/uv/bin/uv)
 RUN := $(UV) run --frozen
@@ -40,7 +39,7 @@ tests/clients/node_modules/.package-lock.json: tests/clients/package-lock.json t
 	touch $@
 
 .tools/uv/bin/uv:
-	@.ci/get-uv $(UV_VERSION) .tools/uv
+	@.ci/get-uv .tools/uv
 
 .PHONY: demo
 demo: setup ## Watch a workflow pause, hand off, be continued and complete

@@ -1,4 +1,4 @@
-"""pip-audit over every locked package, deployed or not: python -m tests.audit.advisories [NOTE]
+"""pip-audit over every package of uv.lock, deployed or not: python -m tests.audit.advisories [NOTE]
 
 Advisories come from PyPI, or else from OSV. A mirror of PyPI often has none of them, and pip-audit calls that "no known
 vulnerabilities". So a source is first asked about a release that is known to be vulnerable, and believed if it knows.
