@@ -4,7 +4,6 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 
-UV_VERSION := 0.13.8
 # `command -v uv` would find a pyenv shim that has no uv behind it: only a uv that answers counts.
 UV := $(shell uv --version >/dev/null 2>&1 && echo uv || echo .tools/uv/bin/uv)
 RUN := $(UV) run --frozen
@@ -25,6 +24,7 @@ setup: $(filter .tools/%,$(UV)) ## Install what the project itself needs, here i
 setup-tests: setup tests/conformance/node_modules/.package-lock.json tests/clients/node_modules/.package-lock.json ## Install what only its tests need: engines, SAM, the conformance suite, clients
 	$(UV) sync --frozen --project tests/ministack
 	$(UV) sync --frozen --project tests/sam
+	$(UV) sync --frozen --project tests/audit
 
 # npm writes this file last. It comes with its Node from the environment beside the suite, so that no machine has to have them.
 tests/conformance/node_modules/.package-lock.json: tests/conformance/package-lock.json tests/conformance/uv.lock | $(filter .tools/%,$(UV))
@@ -39,7 +39,7 @@ tests/clients/node_modules/.package-lock.json: tests/clients/package-lock.json t
 	touch $@
 
 .tools/uv/bin/uv:
-	@.ci/get-uv $(UV_VERSION) .tools/uv
+	@.ci/get-uv .tools/uv
 
 .PHONY: demo
 demo: setup ## Watch a workflow pause, hand off, be continued and complete
@@ -84,7 +84,7 @@ sam-local: containers ## Test the built function under `sam local`
 	$(IN_CONTAINERS) tests/deployed/test_sam_local.py $(ARGS)
 
 .PHONY: check
-check: setup-tests ## Check format, lint, types, the locks and the template
+check: setup-tests audit ## Check format, lint, types, the locks and the template, and audit them
 	$(UV) lock --check
 	$(EXPORT_LAYER) | diff - layers/baton/requirements.txt
 	$(EXPORT_AUTHORIZER) | diff - functions/authorizer/requirements.txt
@@ -92,6 +92,14 @@ check: setup-tests ## Check format, lint, types, the locks and the template
 	$(RUN) ruff check .
 	$(RUN) mypy
 	$(SAM) validate --lint --region us-east-1
+
+# What is found and stays has its reason in tests/audit/accepted.toml. Advisories that no source tells are no failure, unless
+# ADVISORIES=required: `.ci/run` ends by saying so.
+.PHONY: audit
+audit: setup-tests ## Audit the code, the template and the locked packages for what makes them unsafe
+	$(RUN) python -m tests.audit.code
+	$(RUN) python -m tests.audit.stacks
+	UV=$(UV) $(RUN) python -m tests.audit.advisories .tools/not-audited
 
 # What goes to AWS is what the lock says, hashes included.
 EXPORT := $(UV) export --frozen --quiet --no-emit-project --no-annotate --no-header --format requirements-txt
@@ -103,6 +111,7 @@ lock: $(filter .tools/%,$(UV)) ## Lock newer versions of what the project depend
 	$(UV) lock --upgrade
 	$(UV) lock --upgrade --project tests/ministack
 	$(UV) lock --upgrade --project tests/sam
+	$(UV) lock --upgrade --project tests/audit
 	$(UV) lock --upgrade --project tests/deployed
 	$(UV) lock --upgrade --project tests/deployed/first_sdk
 	$(EXPORT_LAYER) >layers/baton/requirements.txt

@@ -20,10 +20,11 @@ DISCOVERY = "/.well-known/openid-configuration"
 
 @dataclass(slots=True)
 class Site:
-    """A web site that counts what it is asked for."""
+    """A web site that counts what it is asked for. What has moved is answered with its new address."""
 
     url: str = ""
     pages: dict[str, Any] = field(default_factory=dict)
+    moved: dict[str, str] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
 
 
@@ -34,7 +35,8 @@ def site(issuer: Issuer) -> Iterator[Site]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             site.asked.append(self.path)
-            self.send_response(200 if self.path in site.pages else 404)
+            self.send_response(302 if self.path in site.moved else 200 if self.path in site.pages else 404)
+            self.send_header("Location", site.moved.get(self.path, self.path))
             self.end_headers()
             self.wfile.write(json.dumps(site.pages.get(self.path)).encode())
 
@@ -122,6 +124,16 @@ def test_keys_are_not_fetched_over_what_anybody_can_write_to(site: Site, issuer:
 
     with pytest.raises(ValueError, match="https"):
         IssuerKeys(site.url)(issuer.sign())
+
+
+@pytest.mark.parametrize("page", [DISCOVERY, "/keys"])
+def test_nobody_is_followed_to_another_place(site: Site, issuer: Issuer, page: str) -> None:
+    site.pages["/elsewhere"] = site.pages[page]
+    site.moved[page] = "/elsewhere"
+
+    with pytest.raises((HTTPError, jwt.PyJWKClientConnectionError)):
+        IssuerKeys(site.url)(issuer.sign())
+    assert site.asked[-1] == page
 
 
 def test_a_key_that_the_issuer_withdraws_is_good_for_ten_minutes_at_most(

@@ -4,6 +4,7 @@ The scripts run in a folder of their own, with commands on the path that only no
 """
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -125,6 +126,19 @@ def test_told_not_to_be_ci_nothing_is_installed_or_started_and_the_last_line_say
     assert checkout.called("apt-get", "dockerd", "systemctl") == []
 
 
+@pytest.mark.parametrize("answers", [True, False], ids=["with Docker", "without Docker"])
+def test_advisories_that_nobody_told_are_in_the_last_line(checkout: Checkout, answers: bool) -> None:
+    (checkout.folder / ".tools").mkdir()
+    (checkout.folder / ".tools" / "not-audited").write_text("advisories about 70 locked packages\n")
+    if answers:
+        (checkout.folder / "daemon-answers").touch()
+
+    done = checkout.run("run", CI="")
+
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[-1].endswith("NOT AUDITED: advisories about 70 locked packages")
+
+
 @needs_root
 def test_a_kernel_that_makes_no_containers_is_named_and_nothing_is_changed(checkout: Checkout) -> None:
     checkout.command("unshare", "echo 'unshare failed: Operation not permitted' >&2\nexit 1\n")
@@ -219,3 +233,21 @@ def test_a_daemon_elsewhere_that_does_not_answer_is_a_failure(checkout: Checkout
     assert done.returncode == 1
     assert "tcp://docker:2375" in done.stderr
     assert checkout.called("apt-get", "dockerd") == []
+
+
+def test_uv_is_brought_by_its_hashes(checkout: Checkout) -> None:
+    checkout.command("python3")
+
+    done = checkout.run("get-uv", "brought")
+
+    assert done.returncode == 0, done.stderr
+    [bringing] = [call for call in checkout.called("python3") if "pip install" in call]
+    assert bringing.endswith(f" --require-hashes --requirement {checkout.folder}/.ci/uv.txt --target brought")
+
+
+def test_builds_that_bring_uv_themselves_bring_the_same() -> None:
+    locked = re.findall(r"^uv==(\S+) ", (CI / "uv.txt").read_text(), re.MULTILINE)
+    builds = [path.read_text() for path in CI.parent.glob("*/*/Makefile")]
+
+    assert len(builds) == 3
+    assert [re.findall(r"^UV_VERSION := (\S+)$", text, re.MULTILINE) for text in builds] == [locked] * 3

@@ -1,0 +1,130 @@
+"""pip-audit over every package of uv.lock, deployed or not: python -m tests.audit.advisories [NOTE]
+
+Advisories come from PyPI, or else from OSV. A mirror of PyPI often has none of them, and pip-audit calls that "no known
+vulnerabilities". So a source is first asked about a release that is known to be vulnerable, and believed if it knows.
+
+Where no source is to be had, that is said, and written into the file NOTE, which `.ci/run` repeats as its last word. It
+is a failure if ADVISORIES=required is in the environment. By default it is none: a machine that reaches nothing but
+package registries could never land a change.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.audit.findings import ROOT, TOOLS, AuditError, Finding, report
+
+SOURCES = ("pypi", "osv")
+KNOWN_VULNERABLE = "jinja2==2.4.1"
+"""CVE-2014-0012, CVE-2019-10906 and others."""
+DEPLOYED = (ROOT / "layers" / "baton" / "requirements.txt", ROOT / "functions" / "authorizer" / "requirements.txt")
+TIMEOUT_S = 5
+
+type Ask = Callable[[str, Sequence[Path]], str]
+"""`ask(source, files)`: pip-audit's report in JSON, or nothing if it could not make one."""
+
+
+def pip_audit(source: str, files: Sequence[Path]) -> str:
+    """Ask a source about the packages in requirements files, and about no others. Nothing is installed."""
+    command: list[str | Path] = [
+        TOOLS / "pip-audit",
+        "--vulnerability-service",
+        source,
+        "--timeout",
+        str(TIMEOUT_S),
+        "--format",
+        "json",
+    ]
+    command += ["--progress-spinner", "off", "--disable-pip", "--no-deps"]
+    command += [word for file in files for word in ("--requirement", str(file))]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
+
+
+def believed_source(ask: Ask, known: Path) -> str | None:
+    """The first source that knows of advisories at all; `None` if there is none.
+
+    Args:
+        ask: Asks a source.
+        known: A requirements file that names a release with advisories.
+    """
+    return next((source for source in SOURCES if any(_vulnerabilities(ask(source, [known])))), None)
+
+
+def findings(output: str, expected: set[str]) -> Iterator[Finding]:
+    """The advisories in pip-audit's report, which must have an answer about each of the packages that were expected.
+
+    Raises:
+        AuditError: it has not.
+    """
+    try:
+        told = json.loads(output)["dependencies"]
+    except (ValueError, KeyError, TypeError):
+        raise AuditError("pip-audit told nothing") from None
+    answered = {entry["name"] for entry in told if "vulns" in entry}
+    if unknown := expected - answered:
+        raise AuditError(f"the source of advisories knows nothing of {', '.join(sorted(unknown))}")
+    yield from _vulnerabilities(output)
+
+
+def _vulnerabilities(output: str) -> Iterator[Finding]:
+    for entry in json.loads(output)["dependencies"] if output.strip() else []:
+        for found in entry.get("vulns", []):
+            fixed = ", ".join(found["fix_versions"]) or "no release yet"
+            yield Finding(
+                found["id"], f"{entry['name']} {entry['version']}, mended in {fixed}; `make lock` locks newer ones"
+            )
+
+
+def names_in(requirements: str) -> set[str]:
+    """The packages that a requirements file of uv's names, but for those that are for other systems alone."""
+    lines = [line for line in requirements.splitlines() if line and line[0] not in " #-"]
+    return {line.partition("==")[0].partition("[")[0] for line in lines if ";" not in line}
+
+
+def locked(folder: Path) -> list[Path]:
+    """Requirements files that together name every package of uv.lock, hashes included."""
+    exported = folder / "locked.txt"
+    words = ["export", "--frozen", "--quiet", "--no-emit-project", "--all-extras", "--all-groups", "--no-annotate"]
+    done = subprocess.run(
+        [os.environ.get("UV", "uv"), *words, "--no-header"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    exported.write_text(done.stdout)
+    return [*DEPLOYED, exported]
+
+
+def audit(ask: Ask, folder: Path, files: Sequence[Path]) -> str | int:
+    """Ask about the packages in these files: the exit status, or why there is none.
+
+    Args:
+        ask: Asks a source.
+        folder: Where to put what asking needs.
+        files: Requirements files.
+    """
+    known = folder / "known.txt"
+    known.write_text(f"{KNOWN_VULNERABLE}\n")
+    packages = set[str]().union(*(names_in(file.read_text()) for file in files))
+    source = believed_source(ask, known)
+    if source is None:
+        return f"advisories about {len(packages)} locked packages: neither PyPI nor OSV tells any here"
+    return report("advisories", findings(ask(source, files), packages))
+
+
+def main(note: Path | None) -> int:
+    """Audit what this repository locks."""
+    with TemporaryDirectory() as folder:
+        status = audit(pip_audit, Path(folder), locked(Path(folder)))
+    if note is not None:
+        note.parent.mkdir(parents=True, exist_ok=True)
+        note.write_text(f"{status}\n" if isinstance(status, str) else "")
+    if isinstance(status, int):
+        return status
+    sys.stderr.write(f"NOT AUDITED: {status}\n")
+    return 1 if os.environ.get("ADVISORIES") == "required" else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]) if len(sys.argv) > 1 else None))

@@ -1,0 +1,180 @@
+"""An auditor's word counts only if it looked at everything, and what it finds is mended or accepted with a reason."""
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.audit import advisories, code, stacks
+from tests.audit.advisories import audit, names_in
+from tests.audit.findings import TOOLS, AuditError, Finding, accepted, complaints
+
+REQUIREMENTS = (
+    'boto3==1.2 \\\n    --hash=sha256:00\npyjwt[crypto]==2 \\\n    --hash=sha256:00\ncolorama==0.4 ; os == "win"\n'
+)
+
+
+def package(name: str, *ids: str) -> dict[str, Any]:
+    """A package in pip-audit's report."""
+    return {"name": name, "version": "1", "vulns": [{"id": one, "fix_versions": ["2"], "aliases": []} for one in ids]}
+
+
+def told(*packages: dict[str, Any]) -> str:
+    """pip-audit's report."""
+    return json.dumps({"dependencies": packages, "fixes": []})
+
+
+def skipped(name: str) -> dict[str, Any]:
+    """What pip-audit says of a package that its source does not have, with exit status 0."""
+    return {"name": name, "skip_reason": "Dependency not found on PyPI and could not be audited"}
+
+
+class Sources:
+    """Sources of advisories: the reports of each, first about the release that is known to be vulnerable."""
+
+    def __init__(self, **reports: Sequence[str]) -> None:
+        self._reports = {name: list(found) for name, found in reports.items()}
+        self.asked: list[str] = []
+
+    def __call__(self, source: str, _files: Sequence[Path]) -> str:
+        self.asked.append(source)
+        return self._reports[source].pop(0)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    (tmp_path / "requirements.txt").write_text(REQUIREMENTS)
+    return [tmp_path / "requirements.txt"]
+
+
+def test_a_finding_is_a_complaint_unless_it_is_accepted() -> None:
+    found = [
+        Finding("B102 a.py", "a.py:3: exec"),
+        Finding("B102 a.py", "a.py:3: exec"),
+        Finding("B311 b.py", "b.py:1: random"),
+    ]
+
+    assert list(complaints(found, {"B311 b.py": "jitter"})) == ["B102 a.py: a.py:3: exec"]
+
+
+def test_what_is_accepted_and_not_found_any_more_is_a_complaint_too() -> None:
+    [complaint] = complaints([], {"B311 b.py": "jitter"})
+
+    assert complaint.startswith("B311 b.py: nothing finds this any more")
+
+
+def test_nothing_is_accepted_without_a_reason() -> None:
+    with pytest.raises(AuditError, match=r"B311 b\.py"):
+        accepted("bandit", '[bandit]\n"B311 b.py" = " "\n')
+
+
+@pytest.mark.parametrize("auditor", ["bandit", "checkov", "advisories"])
+def test_the_repository_gives_a_reason_for_all_it_accepts(auditor: str) -> None:
+    assert all(accepted(auditor).values())
+
+
+def test_a_file_that_bandit_did_not_look_at_fails_the_audit() -> None:
+    report = {"errors": [], "metrics": {"_totals": {}, "a.py": {}}, "results": []}
+
+    with pytest.raises(AuditError, match=r"did not look at b\.py"):
+        list(code.parsed(json.dumps(report), "", {"a.py", "b.py"}))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder of sources, where the auditors are installed."""
+    if not (TOOLS / "bandit").exists():
+        missing = "the auditors are not installed; `make test` does it: uv sync --project tests/audit --frozen"
+        if os.environ.get("CI"):
+            pytest.fail(missing)
+        pytest.skip(missing)
+    (tmp_path / "functions").mkdir()
+    return tmp_path
+
+
+def test_what_is_dangerous_is_found_also_where_a_comment_says_that_it_is_not(folder: Path) -> None:
+    (folder / "functions" / "app.py").write_text('type Text = str\nexec("1")  # nosec\n')
+
+    assert [finding.key for finding in code.findings(folder, ["functions"])] == ["B102 functions/app.py"]
+
+
+def test_a_file_that_is_no_python_fails_the_audit(folder: Path) -> None:
+    (folder / "functions" / "app.py").write_text("def\n")
+
+    with pytest.raises(AuditError, match=r"could not read functions/app\.py"):
+        list(code.findings(folder, ["functions"]))
+
+
+def test_a_stack_that_checkov_says_nothing_of_fails_the_audit() -> None:
+    check = {"check_id": "CKV_AWS_1", "check_name": "x", "resource": "AWS::S3::Bucket.B", "file_path": "/JWT.json"}
+    report = {"results": {"failed_checks": [check]}, "summary": {"parsing_errors": 0}}
+
+    with pytest.raises(AuditError, match="IAM"):
+        list(stacks.parsed(json.dumps(report), "", {"JWT", "IAM"}))
+
+
+@pytest.mark.parametrize("parsed", [code.parsed, stacks.parsed], ids=["bandit", "checkov"])
+def test_an_auditor_that_dies_fails_the_audit(parsed: Any) -> None:
+    with pytest.raises(AuditError, match="no such option"):
+        list(parsed("", "no such option", set()))
+
+
+def test_advisories_come_from_the_first_source_that_knows_any(files: list[Path], tmp_path: Path) -> None:
+    clean = told(package("boto3"), package("pyjwt"))
+    sources = Sources(pypi=[told(skipped("jinja2"))], osv=[told(package("jinja2", "CVE-2019-10906")), clean])
+
+    assert audit(sources, tmp_path, files) == 0
+    assert sources.asked == ["pypi", "osv", "osv"]
+
+
+def test_an_advisory_about_a_locked_package_fails_the_audit(
+    files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = told(package("boto3"), package("pyjwt", "PYSEC-2026-7"))
+
+    assert audit(Sources(pypi=[told(package("jinja2", "CVE-2019-10906")), found]), tmp_path, files) == 1
+    assert "PYSEC-2026-7: pyjwt 1, mended in 2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "silence", ["", told(skipped("jinja2")), told(package("jinja2"))], ids=["dead", "unknown", "clean"]
+)
+def test_sources_that_do_not_know_what_is_known_to_be_vulnerable_are_not_believed(
+    silence: str, files: list[Path], tmp_path: Path
+) -> None:
+    said = audit(Sources(pypi=[silence], osv=[silence]), tmp_path, files)
+
+    assert said == "advisories about 2 locked packages: neither PyPI nor OSV tells any here"
+
+
+def test_a_package_that_the_source_knows_nothing_of_fails_the_audit(
+    files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sources = Sources(pypi=[told(package("jinja2", "CVE-2019-10906")), told(package("boto3"), skipped("pyjwt"))])
+
+    assert audit(sources, tmp_path, files) == 1
+    assert "knows nothing of pyjwt" in capsys.readouterr().err
+
+
+def test_what_is_deployed_is_among_what_is_audited() -> None:
+    named = [names_in(path.read_text()) for path in advisories.DEPLOYED]
+
+    assert [{"boto3", "pydantic"} <= named[0], "pyjwt" in named[1]] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("status", "demanded", "exit_status"), [("nobody", "", 0), ("nobody", "required", 1), (1, "", 1)]
+)
+def test_what_could_not_be_audited_is_noted_and_fails_where_that_is_demanded(
+    status: str | int, demanded: str, exit_status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ADVISORIES", demanded)
+    monkeypatch.setattr(advisories, "locked", lambda _folder: [])
+    monkeypatch.setattr(advisories, "audit", lambda *_: status)
+    note = tmp_path / "tools" / "not-audited"
+
+    assert advisories.main(note) == exit_status
+    assert note.read_text() == ("nobody\n" if status == "nobody" else "")
