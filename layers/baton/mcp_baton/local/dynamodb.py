@@ -1,11 +1,13 @@
 """DynamoDB for a machine of one's own: an engine inside this process, or any endpoint by URL (contract section 10)."""
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from mcp_baton.exceptions import SettingsError
 
 if TYPE_CHECKING:
     from botocore.config import Config
+    from botocore.loaders import Loader
     from botocore.session import Session
     from mypy_boto3_dynamodb import DynamoDBClient
 
@@ -14,11 +16,11 @@ NOBODY = "local"
 CONNECTIONS = 64
 
 
-def embedded_client() -> "DynamoDBClient":
+def embedded_client(config: "Config | None" = None) -> "DynamoDBClient":
     """A client whose requests are answered by an engine of its own inside this process.
 
     It needs no network, no credentials and no AWS configuration, and leaves every other client alone. What it holds
-    is gone with the client.
+    is gone with the client. Timeouts and retries are in its config.
 
     Raises:
         SettingsError: moto, the engine, is not installed.
@@ -37,11 +39,20 @@ def embedded_client() -> "DynamoDBClient":
         {"profile": (None, None, None, None), "config_file": (None, None, os.devnull, None)}
     )
     session.set_credentials(NOBODY, NOBODY)
-    client = _client(session, f"https://dynamodb.{REGION}.amazonaws.com", REGION)
+    session.register_component("data_loader", _loader())
+    client = _client(session, f"https://dynamodb.{REGION}.amazonaws.com", REGION, config)
     # botocore takes the answer of a `before-send` handler for the server's; its stubs say that handlers have none.
     answer: Any = EmbeddedEngine(REGION).answer
     client.meta.events.register("before-send.dynamodb", answer)
     return client
+
+
+@cache
+def _loader() -> "Loader":
+    """botocore's data, read once for all embedded clients: that is most of what making one takes."""
+    from botocore.loaders import create_loader
+
+    return create_loader()
 
 
 def http_client(url: str, config: "Config | None" = None) -> "DynamoDBClient":
