@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from mcp_baton.testing.client import Client
     from mcp_baton.testing.connecting import aconnect, connect
     from mcp_baton.testing.invocations import Kill, Killed
-    from mcp_baton.testing.results import Contents, Message, Pause, Result, Run, Task
+    from mcp_baton.testing.pause import Pause
+    from mcp_baton.testing.results import Contents, Message, Result, Run, Task
     from mcp_baton.testing.wire import Era, JsonRpcError
 
 __all__ = [
@@ -46,7 +47,8 @@ _HOMES = {
     "client": ("Client",),
     "connecting": ("aconnect", "connect"),
     "invocations": ("Kill", "Killed"),
-    "results": ("Contents", "Message", "Pause", "Result", "Run", "Task"),
+    "pause": ("Pause",),
+    "results": ("Contents", "Message", "Result", "Run", "Task"),
     "wire": ("Era", "JsonRpcError"),
 }
 

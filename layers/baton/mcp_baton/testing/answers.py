@@ -76,18 +76,18 @@ class Answers:
         text, key = text_of(method, params), key or self._keys.get(_identity(method, params))
         for name in (key, text):
             if name is not None and name in self._given:
-                return self._made(method, params, self._given[name], Unanswered(key, text, WRONG[method]))
+                return self._made(method, params, self._given[name], Unanswered(key, text, WRONG.get(method, "")))
         raise Unanswered(key, text)
 
     def _made(self, method: str, params: JsonObject, given: Json, wrong: Unanswered) -> JsonObject:
         match method, given:
             case "elicitation/create", ("decline" | "cancel") as action:
                 return {"action": action}
-            case "elicitation/create", {**fields}:
+            case "elicitation/create", Mapping() as fields:
                 return {"action": "accept"} if params.get("mode") == "url" else {"action": "accept", "content": fields}
             case "sampling/createMessage", str(text):
                 return {"role": "assistant", "content": {"type": "text", "text": text}, "model": "test"}
-            case (("sampling/createMessage" | "roots/list"), {**result}):
+            case (("sampling/createMessage" | "roots/list"), Mapping() as result):
                 return result
             case "roots/list", [*uris]:
                 return {"roots": [{"uri": uri} for uri in uris]}

@@ -1,17 +1,18 @@
 """The client that a test holds."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, cast
 
 from mcp_baton import Server
 from mcp_baton.protocol.envelope import TASK_ID_KEY
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.tasks.record import PROGRESS
 from mcp_baton.testing.answers import Answers
 from mcp_baton.testing.clock import Clock
 from mcp_baton.testing.function import Function
 from mcp_baton.testing.invocations import Invocations, Kill
-from mcp_baton.testing.results import Contents, Result, Run, Task, variables_in
+from mcp_baton.testing.results import Contents, Result, Run, Task, own_meta
 from mcp_baton.testing.script import Script
 from mcp_baton.testing.store import Store
 from mcp_baton.testing.wire import Era, Wire
@@ -137,7 +138,7 @@ class Client(Controls):
     def _workflow_of(self, task_id: str) -> str:
         if task_id in self.stage.started:
             return self.stage.started[task_id]
-        progress = cast("dict[str, Any]", self.task(task_id).variables["_workflow.progress"])
+        progress = cast("dict[str, Any]", self.task(task_id).variables[PROGRESS])
         workflows = self.stage.server.workflows.values()
         return next(item.name for item in workflows if progress["goal"] == f"{item.name}: {item.description}")
 
@@ -153,11 +154,11 @@ class Client(Controls):
         status, result = str(told["status"]), told.get("result")
         if self.era == "2025" and status == "completed":
             result = self.request("tasks/result", {"taskId": task_id})["result"]
-        return Task(task_id, status, variables_in(told), result, _without(told, "result", "_meta"))
+        return Task(task_id, status, own_meta(told), result, _without(told, "result", "_meta"))
 
     def tasks(self) -> list[Task]:
         """The owner's tasks, newest first, without their variables. Asked in the 2025 era, which alone lists tasks."""
-        listed = replace(self, era="2025")._pages("tasks/list", "tasks")  # noqa: SLF001 - another of this class
+        listed = pages(replace(self, era="2025").request, "tasks/list", "tasks")
         return [Task(item["taskId"], item["status"], {}, None, item) for item in listed]
 
     def cancel(self, task_id: str) -> Task:
@@ -172,7 +173,7 @@ class Client(Controls):
 
     def list_tools(self) -> list[dict[str, Any]]:
         """The tools, as they are listed."""
-        return self._pages("tools/list", "tools")
+        return pages(self.request, "tools/list", "tools")
 
     def read_resource(self, uri: str) -> Contents:
         """A resource's contents."""
@@ -189,17 +190,20 @@ class Client(Controls):
         """
         return self._wire.request(method, params or {}, meta or {})[0]
 
-    def _pages(self, method: str, key: str) -> list[dict[str, Any]]:
-        page = self.request(method)
-        found = cast("list[dict[str, Any]]", page[key])
-        while "nextCursor" in page:
-            page = self.request(method, {"cursor": page["nextCursor"]})
-            found = [*found, *cast("list[dict[str, Any]]", page[key])]
-        return found
-
     @property
     def _wire(self) -> Wire:
         return Wire(self.stage.function, self.stage.server, self.stage.answers, self.owner, self.era)
+
+
+def pages(request: Callable[[str, JsonObject], JsonObject], method: str, key: str) -> list[dict[str, Any]]:
+    """All that a list holds, page by page."""
+    found: list[dict[str, Any]] = []
+    params: JsonObject | None = {}
+    while params is not None:
+        page = request(method, params)
+        found += cast("list[dict[str, Any]]", page[key])
+        params = {"cursor": page["nextCursor"]} if "nextCursor" in page else None
+    return found
 
 
 def _naming(task: str | None) -> JsonObject:

@@ -1,52 +1,14 @@
 """What a client under test gets: runs, results, tasks and contents, as values that read well in a failed assertion."""
 
 import base64
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY, SERVER_INFO_KEY
-from mcp_baton.protocol.json import Json, JsonObject, dumps_spaced
-
-SHOWN = 120
-"""Characters of a text in a `repr`."""
-
-_UNTOLD = frozenset({"failedStep", "blockedStep", "suggestedTool"})
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Pause:
-    """Why a run stopped. Its fields are attributes: `pause.suggested_tool`, `pause.missing_fields`, `pause.error`, …
-
-    Attributes:
-        type: `toolError`, `schemaMismatch`, … (docs/workflows.md).
-        fields: Everything else, under the names of the wire.
-    """
-
-    type: str
-    fields: JsonObject
-
-    @property
-    def step(self) -> str:
-        """The step that failed or could not start."""
-        return str(self.fields.get("failedStep", self.fields.get("blockedStep")))
-
-    def __getattr__(self, name: str) -> Any:
-        wire = re.sub(r"_(\w)", lambda found: found[1].upper(), name)
-        if name.startswith("_") or wire not in self.fields:
-            has = ", ".join(re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", field) for field in self.fields)
-            raise AttributeError(f"a pause of type {self.type} has no {name!r}; it has type, step, {has}")
-        return self.fields[wire]
-
-    def to_dict(self) -> dict[str, Json]:
-        """The pause reason as it is sent and stored."""
-        return {"type": self.type, **self.fields}
-
-    def __repr__(self) -> str:
-        told = [f"{name} {_short(value)}" for name, value in self.fields.items() if value and name not in _UNTOLD]
-        why = _short(self.fields["error"]) if "error" in self.fields else ", ".join(told)
-        return f"{self.type} at {self.step!r}" + (f": {why}" if why else "")
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS
+from mcp_baton.testing.pause import Pause, pause_in, short
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,29 +37,16 @@ class Run:
     Attributes:
         messages: The conversation.
         meta: The reply's `_meta`, without the server's own name and version. Empty for a run without a task.
-        steps: The status of each step, in order.
-        pause: Why it stopped; `None` where nothing stopped it.
-        next: What remains, as `_meta["next"]` lists it; empty where the reply has no such list.
     """
 
     messages: tuple[Message, ...]
     meta: JsonObject
-    steps: dict[str, str]
-    pause: Pause | None
-    next: list[dict[str, Json]]
 
     @classmethod
     def of(cls, result: JsonObject) -> "Run":
         """Of a `GetPromptResult`."""
         messages = cast("list[dict[str, Any]]", result["messages"])
-        meta = _own(result)
-        return cls(
-            tuple(Message(message["role"], message["content"]) for message in messages),
-            meta,
-            steps_in(meta.get("steps")),
-            pause_in(meta.get("pause_reason")),
-            cast("list[dict[str, Json]]", meta.get("next", [])),
-        )
+        return cls(tuple(Message(message["role"], message["content"]) for message in messages), own_meta(result))
 
     @property
     def task_id(self) -> str:
@@ -111,9 +60,23 @@ class Run:
         return str(self.meta["task_id"])
 
     @property
+    def steps(self) -> dict[str, str]:
+        """The status of each step, in order."""
+        return steps_in(self.meta.get("steps"))
+
+    @property
     def paused(self) -> bool:
         """Whether it stopped before its end."""
-        return self.pause is not None
+        return "pause_reason" in self.meta
+
+    @property
+    def pause(self) -> Pause:
+        """Why it stopped.
+
+        Raises:
+            AttributeError: it did not.
+        """
+        return pause_in(self.meta.get("pause_reason"), self)
 
     @property
     def completed(self) -> bool:
@@ -121,14 +84,19 @@ class Run:
         return self.meta.get("task_status") == "completed"
 
     @property
+    def next(self) -> list[dict[str, Any]]:
+        """What remains, as `_meta["next"]` lists it; empty where the reply has no such list."""
+        return cast("list[dict[str, Any]]", self.meta.get("next", []))
+
+    @property
     def handoff(self) -> str:
         """The last message of a paused run; empty for any other."""
-        return self.messages[-1].text if self.pause is not None else ""
+        return self.messages[-1].text if self.paused else ""
 
     def __repr__(self) -> str:
-        status = "paused" if self.pause else str(self.meta.get("task_status", "no task"))
+        status = "paused" if self.paused else str(self.meta.get("task_status", "no task"))
         unsaved = ", not persisted" if self.meta.get("persisted") is False else ""
-        return f"Run({status}{unsaved}{_told(self.steps, self.pause)})"
+        return f"Run({status}{unsaved}{_told(self.meta.get('pause_reason'), self.steps)})"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -162,7 +130,7 @@ class Result:
             failed,
             cast("JsonObject | None", result.get("structuredContent")),
             tuple(content),
-            _own(result),
+            own_meta(result),
         )
 
     @property
@@ -171,11 +139,11 @@ class Result:
         return self.meta.get("recorded") is True
 
     def __repr__(self) -> str:
-        said = f"error {_short(self.text)}" if self.is_error else f"value {_short(self.value)}"
+        said = f"error {short(self.text)}" if self.is_error else f"value {short(self.value)}"
         if "recorded" not in self.meta:
             return f"Result({said})"
         recorded = "recorded" if self.recorded else f"recorded {self.meta['recorded']}: {self.meta.get('record_error')}"
-        return f"Result({said}, {recorded}{_told(steps_in(self.meta.get('steps')), None)})"
+        return f"Result({said}, {recorded}{_told(None, steps_in(self.meta.get('steps')))})"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -198,16 +166,25 @@ class Task:
     @property
     def steps(self) -> dict[str, str]:
         """The status of each step, in order; empty for a task that a list told of."""
-        progress = self.variables.get("_workflow.progress")
+        progress = self.variables.get(PROGRESS)
         return steps_in(progress.get("steps")) if isinstance(progress, Mapping) else {}
 
     @property
-    def pause(self) -> Pause | None:
-        """Why its last run stopped; `None` where nothing stopped it."""
-        return pause_in(self.variables.get("_workflow.pause_reason"))
+    def paused(self) -> bool:
+        """Whether it waits for somebody to go on."""
+        return PAUSE_REASON in self.variables
+
+    @property
+    def pause(self) -> Pause:
+        """Why its last run stopped.
+
+        Raises:
+            AttributeError: nothing stopped it.
+        """
+        return pause_in(self.variables.get(PAUSE_REASON), self)
 
     def __repr__(self) -> str:
-        return f"Task({self.status}{_told(self.steps, self.pause)})"
+        return f"Task({self.status}{_told(self.variables.get(PAUSE_REASON), self.steps)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,28 +213,12 @@ def steps_in(steps: object) -> dict[str, str]:
     return {step["name"]: step["status"] for step in steps} if isinstance(steps, list) else {}
 
 
-def pause_in(reason: object) -> Pause | None:
-    """A pause reason, where there is one."""
-    if not isinstance(reason, Mapping):
-        return None
-    return Pause(reason["type"], {name: value for name, value in reason.items() if name != "type"})
-
-
-def _own(result: JsonObject) -> dict[str, Json]:
+def own_meta(result: JsonObject) -> dict[str, Json]:
+    """A result's `_meta` without what every result says."""
     meta = cast("JsonObject", result.get("_meta", {}))
     return {name: value for name, value in meta.items() if name not in {SERVER_INFO_KEY, RELATED_TASK_KEY}}
 
 
-def variables_in(result: JsonObject) -> dict[str, Json]:
-    """The task variables in the result of `tasks/get`."""
-    return _own(result)
-
-
-def _told(steps: dict[str, str], pause: Pause | None) -> str:
-    why = f": {pause!r}" if pause else ""
+def _told(reason: object, steps: dict[str, str]) -> str:
+    why = f": {pause_in(reason, reason)!r}" if reason else ""
     return why + ("; " + " ".join(f"{name}={status}" for name, status in steps.items()) if steps else "")
-
-
-def _short(value: object) -> str:
-    text = dumps_spaced(value) if isinstance(value, Mapping | list | str) else repr(value)
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"

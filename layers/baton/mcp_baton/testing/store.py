@@ -67,8 +67,8 @@ class Store:
         """
         if not self.knows(operation):
             raise ValueError(
-                f"store.fails({operation!r}): DynamoDB has no such operation; Baton sends PutItem, UpdateItem, GetItem, "
-                "Query and DeleteItem"
+                f"store.fails({operation!r}): DynamoDB has no such operation; "
+                "Baton sends PutItem, UpdateItem, GetItem, Query and DeleteItem"
             )
         self._faults[operation] = Fault(error, times)
 
