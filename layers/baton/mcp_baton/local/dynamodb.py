@@ -16,11 +16,11 @@ NOBODY = "local"
 CONNECTIONS = 64
 
 
-def embedded_client(config: "Config | None" = None) -> "DynamoDBClient":
+def embedded_client() -> "DynamoDBClient":
     """A client whose requests are answered by an engine of its own inside this process.
 
     It needs no network, no credentials and no AWS configuration, and leaves every other client alone. What it holds
-    is gone with the client. Timeouts and retries are in its config.
+    is gone with the client.
 
     Raises:
         SettingsError: moto, the engine, is not installed.
@@ -40,7 +40,7 @@ def embedded_client(config: "Config | None" = None) -> "DynamoDBClient":
     )
     session.set_credentials(NOBODY, NOBODY)
     session.register_component("data_loader", _loader())
-    client = _client(session, f"https://dynamodb.{REGION}.amazonaws.com", REGION, config)
+    client = _client(session, f"https://dynamodb.{REGION}.amazonaws.com", REGION)
     # botocore takes the answer of a `before-send` handler for the server's; its stubs say that handlers have none.
     answer: Any = EmbeddedEngine(REGION).answer
     client.meta.events.register("before-send.dynamodb", answer)

@@ -71,9 +71,7 @@ def _settings(settings: Settings) -> Settings:
 
 
 def _database() -> "DynamoDBClient":
-    from botocore.config import Config
-
-    client = embedded_client(Config(retries={"mode": "standard", "total_max_attempts": 1}))
+    client = embedded_client()
     create_table(client, TABLE)
     return client
 

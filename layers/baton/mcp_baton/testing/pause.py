@@ -53,9 +53,9 @@ def pause_in(reason: object, of: object) -> Pause:
     Raises:
         AttributeError: there is none; says what `of` is.
     """
-    if not isinstance(reason, Mapping):
-        raise AttributeError(f"nothing has stopped it: {of!r}")
-    return Pause(reason["type"], {name: value for name, value in reason.items() if name != "type"})
+    if isinstance(reason, Mapping):
+        return Pause(reason["type"], {name: value for name, value in reason.items() if name != "type"})
+    raise AttributeError(f"nothing has stopped it: {of!r}")
 
 
 def short(value: object) -> str:

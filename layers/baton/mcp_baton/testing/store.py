@@ -1,9 +1,8 @@
 """The DynamoDB of a server under test: requests that fail, and those after which the function is killed.
 
-Both happen between botocore and the engine, so that what botocore and the store make of a failure is the real thing.
+Both happen inside botocore's client, by its events, so that what the store makes of a failure is the real thing.
 """
 
-import json
 from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from mcp_baton.testing.invocations import Invocations
 
 if TYPE_CHECKING:
-    from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+    from botocore.awsrequest import AWSResponse
     from mypy_boto3_dynamodb import DynamoDBClient
 
 SERVER_FAULTS = {"InternalServerError": 500, "ServiceUnavailable": 503}
@@ -35,7 +34,7 @@ class Store:
     """The DynamoDB behind a server under test.
 
     Args:
-        client: Its client, which must not repeat requests of itself.
+        client: Its client.
         invocations: What makes the requests.
     """
 
@@ -44,9 +43,9 @@ class Store:
         self._invocations = invocations
         self._faults: dict[str, Fault] = {}
         self._lock = Lock()
-        # botocore takes the answer of a `before-send` handler for the server's; its stubs say that handlers have none.
+        # botocore takes what a `before-call` handler returns for the answer; its stubs say that handlers have none.
         before: Any = self._before
-        client.meta.events.register_first("before-send.dynamodb", before)
+        client.meta.events.register("before-call.dynamodb", before)
         client.meta.events.register("after-call.dynamodb", self._after)
 
     def knows(self, operation: str) -> bool:
@@ -54,7 +53,7 @@ class Store:
         return operation in self._operations
 
     def fails(self, operation: str, *, times: int | None = 1, error: str | Exception = "InternalServerError") -> None:
-        """Have the next requests of this operation fail, repetitions included. Nothing of them reaches the store.
+        """Have the next requests of this operation fail, botocore's repetitions included. None reaches the engine.
 
         Args:
             operation: `PutItem`, `UpdateItem`, `GetItem`, `Query`, …
@@ -72,14 +71,14 @@ class Store:
             )
         self._faults[operation] = Fault(error, times)
 
-    def _before(self, request: "AWSPreparedRequest", event_name: str, **_: object) -> "AWSResponse | None":
+    def _before(self, event_name: str, **_: object) -> "tuple[AWSResponse, dict[str, Any]] | None":
         self._invocations.check()
         fault = self._due(event_name.rpartition(".")[2])
         if fault is None:
             return None
         if isinstance(fault.error, Exception):
             raise fault.error
-        return refusal(request.url, fault.error)
+        return refusal(fault.error)
 
     def _due(self, operation: str) -> Fault | None:
         with self._lock:
@@ -95,12 +94,12 @@ class Store:
             self._invocations.done(event_name.rpartition(".")[2])
 
 
-def refusal(url: str, code: str) -> "AWSResponse":
-    """DynamoDB's answer to a request that failed."""
+def refusal(code: str) -> "tuple[AWSResponse, dict[str, Any]]":
+    """DynamoDB's answer to a request that failed for good, and what botocore reads in it."""
     from botocore.awsrequest import AWSResponse
     from botocore.compat import HTTPHeaders
-    from moto.core.botocore_stubber import MockRawResponse
 
-    body = {"__type": f"com.amazonaws.dynamodb.v20120810#{code}", "message": f"{code}, as the test had it"}
     status = SERVER_FAULTS.get(code, 400)
-    return AWSResponse(url, status, HTTPHeaders(), MockRawResponse(json.dumps(body).encode()))
+    error = {"Code": code, "Message": "as the test had it"}
+    parsed = {"Error": error, "ResponseMetadata": {"HTTPStatusCode": status, "RetryAttempts": 0}}
+    return AWSResponse("", status, HTTPHeaders(), None), parsed
