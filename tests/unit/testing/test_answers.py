@@ -1,6 +1,6 @@
 """Questions of tools, prompts and resources, answered by the client in both eras."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -10,10 +10,10 @@ from mcp_baton.testing.wire import ROUNDS
 
 
 @pytest.fixture
-def client(asking: Server, era: Era) -> Client:
+def client(asking: Server, era: Era) -> Iterator[Client]:
     """A client of a server that asks."""
     with connect(asking, era=era) as client:
-        return client
+        yield client
 
 
 @pytest.mark.parametrize("name", ["colour", "Which colour?"])
