@@ -1,32 +1,17 @@
 """What the README and the pages beside it claim, where a test can tell."""
 
-import json
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from mcp_baton import Server
-from mcp_baton.aws import dynamodb_store, handler
-from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.local.loader import load
-from mcp_baton.settings import Settings
+from mcp_baton.testing import Connect
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 PAGES = [ROOT / "README.md", ROOT / "events" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-
-
-@dataclass(frozen=True, slots=True)
-class Context:
-    """One invocation with half a minute left."""
-
-    aws_request_id: str = "0a2b7f2e-52d0-4a58-8a7e-1f2d3c4b5a69"
-
-    def get_remaining_time_in_millis(self) -> int:
-        return 30_000
 
 
 def block(language: str, page: str = README) -> str:
@@ -36,36 +21,20 @@ def block(language: str, page: str = README) -> str:
     return found[1]
 
 
-def get_prompt(server: Server, name: str, arguments: dict[str, str]) -> Any:
-    """The result of `prompts/get` through the real handler, as an anonymous caller."""
-    client = embedded_client()
-    create_table(client, "tasks")
-    settings = Settings(allow_anonymous=True)
-    lambda_handler = handler(server, settings=settings, store=dynamodb_store("tasks", settings, lambda: client))
-    params = {"name": name, "arguments": arguments}
-    event = {
-        "httpMethod": "POST",
-        "path": "/mcp",
-        "headers": {"Content-Type": "application/json"},
-        "body": json.dumps({"jsonrpc": "2.0", "id": 1, "method": "prompts/get", "params": params}),
-    }
-    return json.loads(lambda_handler(event, Context())["body"])["result"]
-
-
-def test_the_server_in_twenty_lines_pauses_with_the_handoff_that_is_shown(tmp_path: Path) -> None:
+def test_the_server_in_twenty_lines_pauses_with_the_handoff_that_is_shown(tmp_path: Path, baton: Connect) -> None:
     code = block("python")
     file = tmp_path / "readme_server.py"
     file.write_text(code)
 
-    prompt = get_prompt(load(str(file), Server), "borrow", {"title": "Gathering Moss"})
+    run = baton(load(str(file), Server)).get_prompt("borrow", {"title": "Gathering Moss"})
 
     assert len([line for line in code.splitlines() if line]) <= 20
-    assert prompt["messages"][-1]["content"]["text"] == block("text").rstrip("\n")
-    assert prompt["_meta"]["pause_reason"]["missingFields"] == ["reader"]
-    assert [step["status"] for step in prompt["_meta"]["steps"]] == ["completed", "pending"]
+    assert run.handoff == block("text").rstrip("\n")
+    assert run.pause.missing_fields == ["reader"]
+    assert run.steps == {"find": "completed", "lend": "pending"}
 
 
-def test_the_server_on_the_page_about_tools_registers_what_it_shows(tmp_path: Path) -> None:
+def test_the_server_on_the_page_about_tools_registers_what_it_shows(tmp_path: Path, baton: Connect) -> None:
     file = tmp_path / "tools_server.py"
     file.write_text(block("python", (ROOT / "docs" / "tools.md").read_text()))
 
@@ -75,7 +44,7 @@ def test_the_server_on_the_page_about_tools_registers_what_it_shows(tmp_path: Pa
     assert server.tools["refund"].definition["annotations"] == {"destructiveHint": True}
     assert server.tools["chart"].mirrored == {("region",): "mcp-param-region"}
     assert list(server.completions) == [("docs://{topic}", "topic")]
-    assert get_prompt(server, "greeting", {"name": "Kim"})["messages"][1]["role"] == "assistant"
+    assert baton(server).get_prompt("greeting", {"name": "Kim"}).messages[1].role == "assistant"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -17,11 +17,14 @@ def client(asking: Server, era: Era) -> Iterator[Client]:
 
 
 @pytest.mark.parametrize("name", ["colour", "Which colour?"])
-def test_a_form_is_filled_in_by_its_key_or_its_text(client: Client, name: str) -> None:
+def test_a_form_is_filled_in_by_its_key_or_its_text(
+    client: Client, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
     client.answers({name: {"colour": "blue"}})
     assert client.call_tool("choose").value == "blue"
     assert client.get_prompt("paint").messages[0].text == "Paint it blue."
     assert client.read_resource("docs://colour").text == "blue"
+    assert caplog.messages == []  # a key that was made for want of one would be told of
 
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])

@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from mcp_baton.testing.connecting import aconnect, connect
     from mcp_baton.testing.invocations import Kill, Killed
     from mcp_baton.testing.pause import Pause
+    from mcp_baton.testing.plugin import Connect
     from mcp_baton.testing.results import Contents, Message, Result, Run, Task
     from mcp_baton.testing.wire import Era, JsonRpcError
 
 __all__ = [
     "AsyncClient",
     "Client",
+    "Connect",
     "Contents",
     "Era",
     "JsonRpcError",
@@ -48,6 +50,7 @@ _HOMES = {
     "connecting": ("aconnect", "connect"),
     "invocations": ("Kill", "Killed"),
     "pause": ("Pause",),
+    "plugin": ("Connect",),
     "results": ("Contents", "Message", "Result", "Run", "Task"),
     "wire": ("Era", "JsonRpcError"),
 }

@@ -152,7 +152,7 @@ class Stream:
         self.messages: list[JsonObject] = []
         self.unanswered: Unanswered | None = None
         self._answer = answer
-        self._rest = ""
+        self._rest = b""
 
     def open(self, _status: int, _headers: Mapping[str, str]) -> "Stream":
         """Begin."""
@@ -160,8 +160,8 @@ class Stream:
 
     def write(self, data: bytes) -> None:
         """Take a piece; answer what it asks."""
-        *events, self._rest = (self._rest + data.decode()).split("\n\n")
-        for message in (found for event in events for found in in_event(event)):
+        *events, self._rest = (self._rest + data).split(b"\n\n")
+        for message in (found for event in events for found in in_event(event.decode())):
             self.messages.append(message)
             if "method" in message and "id" in message:
                 self.unanswered = self._answer(message) or self.unanswered
