@@ -106,6 +106,7 @@ def test_what_lambda_never_runs_is_left_out(arm64: Path) -> None:
 
     assert (packages / "mcp_baton" / "aws.py").exists()
     assert not (packages / "mcp_baton" / "local").exists()
+    assert not (packages / "mcp_baton" / "testing").exists()
     assert {path.name for path in (packages / "botocore" / "data").iterdir() if path.is_dir()} >= {
         "dynamodb",
         "lambda",

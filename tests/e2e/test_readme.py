@@ -1,9 +1,7 @@
 """What the README and the pages beside it claim, where a test can tell."""
 
-import json
 import re
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
 from runpy import run_path
 from typing import Any
@@ -12,26 +10,15 @@ import pytest
 from moto import mock_aws
 
 from mcp_baton import Server
-from mcp_baton.aws import dynamodb_client, dynamodb_store, handler
-from mcp_baton.local.dynamodb import create_table, embedded_client
+from mcp_baton.aws import dynamodb_client
 from mcp_baton.local.loader import load
-from mcp_baton.settings import Settings
+from mcp_baton.testing import Connect, JsonRpcError
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 TOOLS = (ROOT / "docs" / "tools.md").read_text()
 LOCALLY = README.partition("\n## Test locally\n")[2].partition("\n## ")[0]
 PAGES = [ROOT / "README.md", ROOT / "events" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-
-
-@dataclass(frozen=True, slots=True)
-class Context:
-    """One invocation with half a minute left."""
-
-    aws_request_id: str = "0a2b7f2e-52d0-4a58-8a7e-1f2d3c4b5a69"
-
-    def get_remaining_time_in_millis(self) -> int:
-        return 30_000
 
 
 def block(language: str, page: str = README) -> str:
@@ -41,37 +28,17 @@ def block(language: str, page: str = README) -> str:
     return found[1]
 
 
-def get_prompt(server: Server, name: str, arguments: dict[str, str]) -> Any:
-    """The result of `prompts/get`."""
-    return ask(server, "prompts/get", {"name": name, "arguments": arguments})["result"]
-
-
-def ask(server: Server, method: str, params: dict[str, Any]) -> Any:
-    """What the real handler answers to an anonymous caller."""
-    client = embedded_client()
-    create_table(client, "tasks")
-    settings = Settings(allow_anonymous=True)
-    lambda_handler = handler(server, settings=settings, store=dynamodb_store("tasks", settings, lambda: client))
-    event = {
-        "httpMethod": "POST",
-        "path": "/mcp",
-        "headers": {"Content-Type": "application/json"},
-        "body": json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}),
-    }
-    return json.loads(lambda_handler(event, Context())["body"])
-
-
-def test_the_server_in_twenty_lines_pauses_with_the_handoff_that_is_shown(tmp_path: Path) -> None:
+def test_the_server_in_twenty_lines_pauses_with_the_handoff_that_is_shown(tmp_path: Path, baton: Connect) -> None:
     code = block("python")
     file = tmp_path / "readme_server.py"
     file.write_text(code)
 
-    prompt = get_prompt(load(str(file), Server), "borrow", {"title": "Gathering Moss"})
+    run = baton(load(str(file), Server)).get_prompt("borrow", {"title": "Gathering Moss"})
 
     assert len([line for line in code.splitlines() if line]) <= 20
-    assert prompt["messages"][-1]["content"]["text"] == block("text").rstrip("\n")
-    assert prompt["_meta"]["pause_reason"]["missingFields"] == ["reader"]
-    assert [step["status"] for step in prompt["_meta"]["steps"]] == ["completed", "pending"]
+    assert run.handoff == block("text").rstrip("\n")
+    assert run.pause.missing_fields == ["reader"]
+    assert run.steps == {"find": "completed", "lend": "pending"}
 
 
 def test_the_test_on_the_page_passes_and_fails_where_no_task_is_kept(
@@ -122,7 +89,7 @@ def test_what_sam_local_is_told_to_run_is_there() -> None:
     assert "http://127.0.0.1:3000/mcp" in second
 
 
-def test_the_server_on_the_page_about_tools_registers_what_it_shows(tmp_path: Path) -> None:
+def test_the_server_on_the_page_about_tools_registers_what_it_shows(tmp_path: Path, baton: Connect) -> None:
     file = tmp_path / "tools_server.py"
     file.write_text(block("python", TOOLS))
 
@@ -132,10 +99,10 @@ def test_the_server_on_the_page_about_tools_registers_what_it_shows(tmp_path: Pa
     assert server.tools["refund"].definition["annotations"] == {"destructiveHint": True}
     assert server.tools["chart"].mirrored == {("region",): "mcp-param-region"}
     assert list(server.completions) == [("docs://{topic}", "topic")]
-    assert get_prompt(server, "greeting", {"name": "Kim"})["messages"][1]["role"] == "assistant"
+    assert baton(server).get_prompt("greeting", {"name": "Kim"}).messages[1].role == "assistant"
 
 
-def test_the_resource_of_paths_on_the_page_about_tools_stays_in_its_folder(tmp_path: Path) -> None:
+def test_the_resource_of_paths_on_the_page_about_tools_stays_in_its_folder(tmp_path: Path, baton: Connect) -> None:
     code = "\n".join(re.findall(r"^```python\n(.*?)^```", TOOLS, re.MULTILINE | re.DOTALL))
     folder = tmp_path / "manual"
     (folder / "parts").mkdir(parents=True)
@@ -145,15 +112,13 @@ def test_the_resource_of_paths_on_the_page_about_tools_stays_in_its_folder(tmp_p
     secret.write_text("secret")
     file = tmp_path / "manual_server.py"
     file.write_text(code.replace("/var/task/manual", str(folder)))
-    server = load(str(file), Server)
+    client = baton(load(str(file), Server))
 
-    def read(path: str) -> Any:
-        return ask(server, "resources/read", {"uri": f"manual://{path}"})
-
-    assert read("parts/belt.md")["result"]["contents"][0]["text"] == "# Belt"
+    assert client.read_resource("manual://parts/belt.md").text == "# Belt"
     for path in ("../secret.md", "parts/%2e%2e/../secret.md", "..%2Fsecret.md", str(secret), "out/secret.md"):
-        assert "secret" not in json.dumps(read(path)).replace(path, ""), path
-        assert "error" in read(path)
+        with pytest.raises(JsonRpcError) as refused:
+            client.read_resource(f"manual://{path}")
+        assert "secret" not in str(refused.value).replace(path, ""), path
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

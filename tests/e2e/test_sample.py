@@ -17,10 +17,8 @@ from moto import mock_aws
 import orders
 import sales
 import shop
-from mcp_baton import Context, ToolError
-from mcp_baton.protocol.envelope import Envelope, Era
-from mcp_baton.server.asking import Nobody
-from mcp_baton.server.context import Scope
+from mcp_baton import ToolError
+from mcp_baton.testing import Connect, JsonRpcError
 
 FUNCTION = Path(__file__).parents[2] / "functions" / "mcp"
 SLOW = ("asyncio", "boto3", "botocore", "http.client", "pydantic")
@@ -28,16 +26,9 @@ IMPORT_AND_REPORT = """
 import os, sys
 os.environ["TOPIC_ARN"] = "arn:aws:sns:eu-west-1:123456789012:messages"
 sys.path[:0] = sys.argv[1:2]
-import app
+import orders
 print(*(name for name in sys.argv[2:] if name in sys.modules))
 """
-
-
-@pytest.fixture
-def context() -> Context:
-    """The context of a call that nobody listens to."""
-    envelope, nobody = Envelope(Era.HANDSHAKE, "2025-11-25", {}, {}, None, None), Nobody("nobody is there")
-    return Context(Scope("request", None, envelope, lambda: None, lambda _method, _params: None, nobody))
 
 
 def test_importing_the_sample_defines_it_and_does_nothing_slow() -> None:
@@ -67,13 +58,14 @@ def test_no_approval_covers_what_an_order_did_not_cost(amount: float) -> None:
         orders.issue_refund("A-17", amount, approved_by="supervisor@example.com")
 
 
-def test_what_does_not_exist_is_named(context: Context) -> None:
-    with pytest.raises(ToolError, match="no order 'A-99'"):
-        orders.fetch_order("A-99")
-    with pytest.raises(ToolError, match="no policy for 'toys'; there is one for books, electronics, furniture"):
-        orders.refund_policy("toys")
-    with pytest.raises(ToolError, match="no sales for '1999-01'; there are for 2026-09"):
-        sales.extract_sales("1999-01", context)
+def test_what_does_not_exist_is_named(baton: Connect) -> None:
+    client = baton(shop.server)
+
+    assert client.call_tool("fetch_order", {"order_id": "A-99"}).text == "there is no order 'A-99'"
+    sales_of = client.call_tool("extract_sales", {"month": "1999-01"})
+    assert sales_of.text == "there are no sales for '1999-01'; there are for 2026-09"
+    with pytest.raises(JsonRpcError, match="no policy for 'toys'; there is one for books, electronics, furniture"):
+        client.read_resource("policy://refunds/toys")
 
 
 def test_returns_are_set_aside_and_the_rest_is_added_up() -> None:

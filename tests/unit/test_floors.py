@@ -26,11 +26,23 @@ FLOORS = {
 """What a floor may import of the package, besides what all share."""
 
 SHARED = ("exceptions", "settings", "telemetry")
-ROOTS = ("__init__.py", "aws.py", "local/*")
+ROOTS = ("__init__.py", "aws.py", "local/*", "testing/*")
 """Where the floors are put together. They may import any of them."""
 
+FOR_TESTS = "mcp_baton.testing"
+NOT_DEPLOYED = ("local/*", "testing/*")
+"""What the layer leaves out: a cold start does not pay for it."""
+
 AWS_SDK = frozenset({"boto3", "botocore", "moto"})
-AWS_SDK_USERS = ("tasks/dynamodb*.py", "tasks/s3.py", "tasks/table.py", "state_keys.py", "aws.py", "local/*")
+AWS_SDK_USERS = (
+    "tasks/dynamodb*.py",
+    "tasks/s3.py",
+    "tasks/table.py",
+    "state_keys.py",
+    "aws.py",
+    "local/*",
+    "testing/*",
+)
 CONCRETE_STORES = ("mcp_baton.tasks.dynamodb", "mcp_baton.tasks.s3")
 NETWORK = frozenset({"http", "httpx", "requests", "socket", "ssl", "urllib", "urllib3"})
 NETWORK_FREE = ("protocol/*", "tasks/*", "workflow/*", "server/*")
@@ -139,8 +151,16 @@ def network(module: str, found: list[Import]) -> Iterator[str]:
                 yield f"opens the network: {item.name}"
 
 
+def for_tests(module: str, found: list[Import]) -> Iterator[str]:
+    """What is for tests is imported by tests: nothing that is deployed has it."""
+    if not module.startswith("testing/"):
+        for item in found:
+            if within(item.name, (FOR_TESTS,)):
+                yield f"imports what is for tests: {item.name}"
+
+
 def slow(module: str, found: list[Import]) -> Iterator[str]:
-    if not matches(module, ("local/*",)):
+    if not matches(module, NOT_DEPLOYED):
         for item in found:
             if within(item.name, SLOW) and not (item.deferred or item.for_types):
                 yield f"imports {item.name} while it is imported itself"
@@ -161,7 +181,7 @@ def violations(module: str, source: str) -> list[str]:
     """Every rule that a module breaks, in words."""
     tree = ast.parse(source)
     found = list(imports(tree, module))
-    rules = (upward, shared_on_floors, concrete_store, aws_sdk, network, slow)
+    rules = (upward, shared_on_floors, concrete_store, aws_sdk, network, for_tests, slow)
     return [*(text for rule in rules for text in rule(module, found)), *environment(module, tree)]
 
 
@@ -205,6 +225,8 @@ def test_a_module_knows_only_the_floors_under_it(module: str) -> None:
         ("observability/logs.py", "from aws_lambda_powertools import Logger"),
         ("observability/traces.py", "from mcp_baton.tasks.record import TaskRecord"),
         ("server/app.py", "from mcp_baton.observability.logs import PowertoolsHandler"),
+        ("local/cli.py", "def f():\n    from mcp_baton.testing import connect"),
+        ("__init__.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import mcp_baton.testing.wire"),
         ("misc.py", "pass"),
     ],
 )
@@ -222,6 +244,7 @@ def test_a_broken_rule_is_noticed(module: str, source: str) -> None:
         ("server/app.py", "from mcp_baton.protocol.http import HttpRequest"),
         ("transport/proxy.py", "from mcp_baton.protocol.http import HttpRequest\nfrom mcp_baton import exceptions"),
         ("local/cli.py", "import asyncio, os\nprint(os.environ)"),
+        ("testing/wire.py", "from mcp_baton.testing.results import Run"),
         ("aws.py", "import mcp_baton.tasks.dynamodb, mcp_baton.transport.proxy, mcp_baton.server.app"),
         ("settings.py", "import os\nprint(os.environ)"),
     ],
@@ -254,7 +277,7 @@ def dotted(module: str) -> str:
 
 
 def test_importing_the_runtime_imports_nothing_slow() -> None:
-    runtime = [dotted(module) for module in MODULES if not module.startswith("local/") and "__main__" not in module]
+    runtime = [dotted(module) for module in MODULES if not matches(module, NOT_DEPLOYED) and "__main__" not in module]
 
     assert "mcp_baton" in runtime
     assert import_fresh(PACKAGE.parent, runtime) == ""

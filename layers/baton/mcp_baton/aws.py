@@ -146,6 +146,7 @@ def dynamodb_store(
     connect_s3: "Callable[[], S3Client] | None" = None,
     *,
     telemetry: Telemetry = SILENT,
+    now_ms: Callable[[], int] | None = None,
 ) -> TaskStore:
     """The tasks in this DynamoDB table, and what does not fit there in the settings' bucket, if they name one.
 
@@ -155,12 +156,13 @@ def dynamodb_store(
         connect: Makes the DynamoDB client when it is first needed; botocore's by default.
         connect_s3: The same for S3.
         telemetry: Takes the requests' times, and failures.
+        now_ms: The clock, epoch milliseconds; the machine's by default.
 
     Raises:
         SettingsError: tasks may live longer than objects in the bucket.
     """
     from mcp_baton.tasks.dynamodb import DynamoDBTaskStore
-    from mcp_baton.tasks.items import Limits
+    from mcp_baton.tasks.items import Limits, system_ms
 
     limits = Limits(
         default_ttl_ms=settings.default_ttl_ms,
@@ -169,7 +171,8 @@ def dynamodb_store(
     )
     objects = _overflow(settings, s3_client if connect_s3 is None else connect_s3, telemetry)
     connect = dynamodb_client if connect is None else connect
-    return DynamoDBTaskStore(table, connect, limits=limits, objects=objects, telemetry=telemetry)
+    now_ms = system_ms if now_ms is None else now_ms
+    return DynamoDBTaskStore(table, connect, limits=limits, objects=objects, now_ms=now_ms, telemetry=telemetry)
 
 
 def _overflow(settings: Settings, connect: "Callable[[], S3Client]", telemetry: Telemetry) -> "ObjectStore | None":

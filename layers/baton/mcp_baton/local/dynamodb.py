@@ -1,11 +1,13 @@
 """DynamoDB for a machine of one's own: an engine inside this process, or any endpoint by URL (contract section 10)."""
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from mcp_baton.exceptions import SettingsError
 
 if TYPE_CHECKING:
     from botocore.config import Config
+    from botocore.loaders import Loader
     from botocore.session import Session
     from mypy_boto3_dynamodb import DynamoDBClient
 
@@ -48,11 +50,20 @@ def embedded_client(engine: "EmbeddedEngine | None" = None) -> "DynamoDBClient":
         {"profile": (None, None, None, None), "config_file": (None, None, os.devnull, None)}
     )
     session.set_credentials(NOBODY, NOBODY)
+    session.register_component("data_loader", _loader())
     client = _client(session, f"https://dynamodb.{REGION}.amazonaws.com", REGION)
     # botocore takes the answer of a `before-send` handler for the server's; its stubs say that handlers have none.
     answer: Any = engine.answer
     client.meta.events.register("before-send.dynamodb", answer)
     return client
+
+
+@cache
+def _loader() -> "Loader":
+    """botocore's data, read once for all embedded clients: that is most of what making one takes."""
+    from botocore.loaders import create_loader
+
+    return create_loader()
 
 
 def http_client(url: str, config: "Config | None" = None) -> "DynamoDBClient":

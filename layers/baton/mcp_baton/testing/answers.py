@@ -1,0 +1,118 @@
+"""A client's answers to what tools ask (MCP client/elicitation, client/sampling, client/roots)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from mcp_baton import Context
+from mcp_baton.protocol.json import Json, JsonObject, dumps
+
+if TYPE_CHECKING:
+    from mcp_baton.server.asking import Question
+
+SHOWN = 200
+
+
+class Unanswered(Exception):
+    """The server asked what the test has no answer to.
+
+    Args:
+        key: The question's key, where it is known.
+        text: What was asked.
+        why: What is wrong with the answer; empty where there is none.
+    """
+
+    def __init__(self, key: str | None, text: str, why: str = "") -> None:
+        named = f" (key {key!r})" if key else ""
+        remedy = why or f"answer it beforehand: client.answers({{{text or key!r}: …}})"
+        super().__init__(f"the server asks {text[:SHOWN]!r}{named}; {remedy}")
+        self.key = key
+        self.text = text
+
+
+@dataclass(slots=True)
+class Answers:
+    """What is answered, by a question's key or text.
+
+    Attributes:
+        able: Whether the client can be asked at all.
+    """
+
+    able: bool = True
+    _given: dict[str, Json] = field(default_factory=dict)
+    _keys: dict[str, str] = field(default_factory=dict)
+
+    def give(self, answers: Mapping[str, Json] | None) -> None:
+        """Add answers; `None` takes back those that there are, and the client's ability to be asked."""
+        self.able = answers is not None
+        if answers is None:
+            self._given.clear()
+        else:
+            self._given.update(answers)
+
+    def listen(self, context: Context) -> None:
+        """Remember the keys of a function's questions: up to 2025-11-25 they do not travel."""
+        asked = context.ask
+
+        def ask(*questions: "Question") -> list[Any]:
+            for question in questions:
+                self._keys[_identity(question.method, question.params)] = question.key
+            return asked(*questions)
+
+        vars(context)["ask"] = ask
+
+    def result(self, question: JsonObject, key: str | None = None) -> JsonObject:
+        """The client's result for a question.
+
+        Args:
+            question: The request: `method` and `params`.
+            key: The question's key, where the era says it.
+
+        Raises:
+            Unanswered: there is no answer, or none of the right kind.
+        """
+        method, params = str(question["method"]), question.get("params", {})
+        params = params if isinstance(params, Mapping) else {}
+        text, key = text_of(method, params), key or self._keys.get(_identity(method, params))
+        for name in (key, text):
+            if name is not None and name in self._given:
+                return self._made(method, params, self._given[name], Unanswered(key, text, WRONG.get(method, "")))
+        raise Unanswered(key, text)
+
+    def _made(self, method: str, params: JsonObject, given: Json, wrong: Unanswered) -> JsonObject:
+        match method, given:
+            case "elicitation/create", ("decline" | "cancel") as action:
+                return {"action": action}
+            case "elicitation/create", Mapping() as fields:
+                return {"action": "accept"} if params.get("mode") == "url" else {"action": "accept", "content": fields}
+            case "sampling/createMessage", str(text):
+                return {"role": "assistant", "content": {"type": "text", "text": text}, "model": "test"}
+            case (("sampling/createMessage" | "roots/list"), Mapping() as result):
+                return result
+            case "roots/list", [*uris]:
+                return {"roots": [{"uri": uri} for uri in uris]}
+            case _:
+                raise wrong
+
+
+WRONG = {
+    "elicitation/create": "its answer is a dict of the form's fields, 'decline' or 'cancel'",
+    "sampling/createMessage": "its answer is a text or a CreateMessageResult",
+    "roots/list": "its answer is a list of URIs or a ListRootsResult",
+}
+
+
+def text_of(method: str, params: JsonObject) -> str:
+    """What a question says: a form's message, the last text that a model is sent, or the method."""
+    messages = params.get("messages")
+    if isinstance(params.get("message"), str):
+        return str(params["message"])
+    if isinstance(messages, Sequence) and messages and isinstance(messages[-1], Mapping):
+        content = messages[-1].get("content")
+        blocks = content if isinstance(content, list) else [content]
+        return "\n".join(str(block["text"]) for block in blocks if isinstance(block, Mapping) and "text" in block)
+    return method
+
+
+def _identity(method: str, params: JsonObject) -> str:
+    return f"{method} {dumps(params, sort_keys=True)}"

@@ -1,0 +1,61 @@
+"""The client that an asynchronous test holds: what sends a request is awaited."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mcp_baton.protocol.json import JsonObject
+from mcp_baton.testing.client import Client, Controls
+from mcp_baton.testing.results import Contents, Result, Run, Task
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncClient(Controls):
+    """As `Client`, each request in a thread of its own: several can be under way at once. `aconnect` makes it."""
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None, task: str | None = None) -> Run:
+        """Get a prompt: run a workflow, or go on with a task."""
+        return await asyncio.to_thread(self._client.get_prompt, name, arguments, task)
+
+    async def resume(self, task_id: str, arguments: Mapping[str, str] | None = None) -> Run:
+        """Go on with a task, with these arguments beside those of its first run."""
+        return await asyncio.to_thread(self._client.resume, task_id, arguments)
+
+    async def call_tool(self, name: str, arguments: JsonObject | None = None, task: str | None = None) -> Result:
+        """Call a tool; with a task, as its continuation."""
+        return await asyncio.to_thread(self._client.call_tool, name, arguments, task)
+
+    async def task(self, task_id: str) -> Task:
+        """A task as it stands, whole."""
+        return await asyncio.to_thread(self._client.task, task_id)
+
+    async def tasks(self) -> list[Task]:
+        """The owner's tasks, newest first, without their variables."""
+        return await asyncio.to_thread(self._client.tasks)
+
+    async def cancel(self, task_id: str) -> Task:
+        """Cancel a task; the task as it then is."""
+        return await asyncio.to_thread(self._client.cancel, task_id)
+
+    async def complete(self, task_id: str, result: JsonObject) -> Task:
+        """Complete a task with a result; the task as it then is."""
+        return await asyncio.to_thread(self._client.complete, task_id, result)
+
+    async def list_tools(self) -> list[dict[str, Any]]:
+        """The tools, as they are listed."""
+        return await asyncio.to_thread(self._client.list_tools)
+
+    async def read_resource(self, uri: str) -> Contents:
+        """A resource's contents."""
+        return await asyncio.to_thread(self._client.read_resource, uri)
+
+    async def request(
+        self, method: str, params: JsonObject | None = None, meta: JsonObject | None = None
+    ) -> JsonObject:
+        """The result of any request."""
+        return await asyncio.to_thread(self._client.request, method, params, meta)
+
+    @property
+    def _client(self) -> Client:
+        return Client(self.stage, self.owner, self.era)

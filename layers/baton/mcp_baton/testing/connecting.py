@@ -1,0 +1,89 @@
+"""`connect`: the composition root of a server under test."""
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mcp_baton import Server
+from mcp_baton.aws import dynamodb_store, handler
+from mcp_baton.exceptions import SettingsError
+from mcp_baton.local.dynamodb import create_table, embedded_client
+from mcp_baton.settings import Settings
+from mcp_baton.testing.answers import Answers
+from mcp_baton.testing.client import Client, Stage
+from mcp_baton.testing.clock import Clock
+from mcp_baton.testing.function import Function
+from mcp_baton.testing.invocations import Invocations
+from mcp_baton.testing.script import Script, Watch
+from mcp_baton.testing.store import Store
+from mcp_baton.testing.wire import REVISIONS, Era
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+    from mcp_baton.testing.async_client import AsyncClient
+    from mcp_baton.testing.function import Handler
+
+TABLE = "tasks"
+
+
+@contextmanager
+def connect(
+    server: Server, *, owner: str | None = "tester", era: Era = "2026", settings: Settings | None = None
+) -> Iterator[Client]:
+    """A client of a server: in this process, through the real Lambda handler, over a DynamoDB of its own.
+
+    Args:
+        server: The server, as it is now. It is left as it is.
+        owner: Whose client it is; `None` for a caller without an identity.
+        era: `2026` or `2025` (docs/http.md).
+        settings: The operator's choices; the defaults unless given. The environment is not read.
+
+    Raises:
+        SettingsError: moto is not installed, or the settings name a bucket.
+        ValueError: there is no such era.
+    """
+    if era not in REVISIONS:
+        raise ValueError(f"era={era!r}: it is '2026' or '2025'")
+    chosen = _settings(settings or Settings())
+    with closing(_database()) as database:
+        yield Client(_stage(server, chosen, database), owner, era)
+
+
+@asynccontextmanager
+async def aconnect(
+    server: Server, *, owner: str | None = "tester", era: Era = "2026", settings: Settings | None = None
+) -> "AsyncIterator[AsyncClient]":
+    """As `connect`, for `async with`: the client's requests are awaited."""
+    from mcp_baton.testing.async_client import AsyncClient
+
+    with connect(server, owner=owner, era=era, settings=settings) as client:
+        yield AsyncClient(client.stage, client.owner, client.era)
+
+
+def _settings(settings: Settings) -> Settings:
+    if settings.overflow_bucket is not None:
+        raise SettingsError("settings: there is no S3 in this process; leave overflow_bucket out")
+    # A key of its own, as a deployed server has one: states outlive the process that signed them.
+    return replace(settings, table=TABLE, state_key=settings.state_key or os.urandom(32))
+
+
+def _database() -> "DynamoDBClient":
+    client = embedded_client()
+    create_table(client, TABLE)
+    return client
+
+
+def _stage(server: Server, settings: Settings, database: "DynamoDBClient") -> Stage:
+    clock, answers, script = Clock(), Answers(), Script(frozenset(server.tools))
+    invocations = Invocations(clock)
+    watched = Watch(script, answers, invocations).server(server)
+
+    def make() -> "Handler":
+        store = dynamodb_store(TABLE, settings, connect=lambda: database, now_ms=clock.now_ms)
+        return handler(watched, settings=settings, store=store)
+
+    function, store = Function(make, invocations), Store(database, invocations)
+    return Stage(watched, function, invocations, store, clock, script, answers)

@@ -1,0 +1,46 @@
+"""The pytest plugin: the fixture `baton`."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Protocol
+
+import pytest
+
+if TYPE_CHECKING:
+    from mcp_baton import Server
+    from mcp_baton.settings import Settings
+    from mcp_baton.testing import Client, Era
+
+
+class Connect(Protocol):
+    """`connect`, without the `with`: the client is closed when the test is over."""
+
+    def __call__(
+        self,
+        server: "Server",
+        *,
+        owner: str | None = "tester",
+        era: "Era" = "2026",
+        settings: "Settings | None" = None,
+    ) -> "Client":
+        """A client of a server: see `mcp_baton.testing.connect`."""
+
+
+@pytest.fixture
+def baton() -> Iterator[Connect]:
+    """Connects to servers in this process: `client = baton(server)`."""
+    with ExitStack() as stack:
+
+        def connected(
+            server: "Server",
+            *,
+            owner: str | None = "tester",
+            era: "Era" = "2026",
+            settings: "Settings | None" = None,
+        ) -> "Client":
+            # Imported here, as pytest loads this module wherever Baton is installed.
+            from mcp_baton.testing import connect
+
+            return stack.enter_context(connect(server, owner=owner, era=era, settings=settings))
+
+        yield connected

@@ -1,0 +1,224 @@
+"""What a client under test gets: runs, results, tasks and contents, as values that read well in a failed assertion."""
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from mcp_baton.protocol.envelope import RELATED_TASK_KEY, SERVER_INFO_KEY
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS
+from mcp_baton.testing.pause import Pause, pause_in, short
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A prompt's message.
+
+    Attributes:
+        role: `user` or `assistant`.
+        content: MCP content, e.g. `{"type": "text", "text": …}`.
+    """
+
+    role: str
+    content: JsonObject
+
+    @property
+    def text(self) -> str:
+        """Its text; of a resource its contents', empty for what has none."""
+        resource = self.content.get("resource")
+        return str(self.content.get("text", resource.get("text", "") if isinstance(resource, Mapping) else ""))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Run:
+    """What `prompts/get` returned.
+
+    Attributes:
+        messages: The conversation.
+        meta: The reply's `_meta`, without the server's own name and version. Empty for a run without a task.
+    """
+
+    messages: tuple[Message, ...]
+    meta: JsonObject
+
+    @classmethod
+    def of(cls, result: JsonObject) -> "Run":
+        """Of a `GetPromptResult`."""
+        messages = cast("list[dict[str, Any]]", result["messages"])
+        return cls(tuple(Message(message["role"], message["content"]) for message in messages), own_meta(result))
+
+    @property
+    def task_id(self) -> str:
+        """The run's task.
+
+        Raises:
+            AttributeError: it has none.
+        """
+        if "task_id" not in self.meta:
+            raise AttributeError("the run has no task: it is a plain prompt's, or the store took none")
+        return str(self.meta["task_id"])
+
+    @property
+    def steps(self) -> dict[str, str]:
+        """The status of each step, in order."""
+        return steps_in(self.meta.get("steps"))
+
+    @property
+    def paused(self) -> bool:
+        """Whether it stopped before its end."""
+        return "pause_reason" in self.meta
+
+    @property
+    def pause(self) -> Pause:
+        """Why it stopped.
+
+        Raises:
+            AttributeError: it did not.
+        """
+        return pause_in(self.meta.get("pause_reason"), self)
+
+    @property
+    def completed(self) -> bool:
+        """Whether its task is completed, as the store has it."""
+        return self.meta.get("task_status") == "completed"
+
+    @property
+    def next(self) -> list[dict[str, Any]]:
+        """What remains, as `_meta["next"]` lists it; empty where the reply has no such list."""
+        return cast("list[dict[str, Any]]", self.meta.get("next", []))
+
+    @property
+    def handoff(self) -> str:
+        """The last message of a paused run; empty for any other."""
+        return self.messages[-1].text if self.paused else ""
+
+    def __repr__(self) -> str:
+        status = "paused" if self.paused else str(self.meta.get("task_status", "no task"))
+        unsaved = ", not persisted" if self.meta.get("persisted") is False else ""
+        return f"Run({status}{unsaved}{_told(self.meta.get('pause_reason'), self.steps)})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Result:
+    """What `tools/call` returned.
+
+    Attributes:
+        value: The tool's value, as a task stores it; `None` for an error.
+        text: The texts of the content, joined by line breaks.
+        is_error: Whether the tool reported an error.
+        structured: The structured content; `None` where there is none.
+        content: The content.
+        meta: The result's `_meta`, without the server's own name and version.
+    """
+
+    value: Any
+    text: str
+    is_error: bool
+    structured: JsonObject | None
+    content: tuple[JsonObject, ...]
+    meta: JsonObject
+
+    @classmethod
+    def of(cls, result: JsonObject, value: Json) -> "Result":
+        """Of a `CallToolResult`, and the value that the tool had."""
+        content = cast("list[JsonObject]", result["content"])
+        failed = bool(result.get("isError", False))
+        return cls(
+            None if failed else value,
+            "\n".join(str(block["text"]) for block in content if block.get("type") == "text"),
+            failed,
+            cast("JsonObject | None", result.get("structuredContent")),
+            tuple(content),
+            own_meta(result),
+        )
+
+    @property
+    def recorded(self) -> bool:
+        """Whether it is known to be recorded with the task that the call named."""
+        return self.meta.get("recorded") is True
+
+    def __repr__(self) -> str:
+        said = f"error {short(self.text)}" if self.is_error else f"value {short(self.value)}"
+        if "recorded" not in self.meta:
+            return f"Result({said})"
+        recorded = "recorded" if self.recorded else f"recorded {self.meta['recorded']}: {self.meta.get('record_error')}"
+        return f"Result({said}, {recorded}{_told(None, steps_in(self.meta.get('steps')))})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Task:
+    """A task, as `tasks/get` tells it.
+
+    Attributes:
+        status: `working`, `input_required`, `completed`, `failed` or `cancelled`.
+        variables: The task variables, the engine's own (`_workflow.…`) included.
+        result: The final result of a completed task; `None` before.
+        shown: Everything else that was said of it: `createdAt`, `ttlMs`, `statusMessage`, …
+    """
+
+    task_id: str
+    status: str
+    variables: JsonObject
+    result: Any = None
+    shown: JsonObject = field(default_factory=dict)
+
+    @property
+    def steps(self) -> dict[str, str]:
+        """The status of each step, in order; empty for a task that a list told of."""
+        progress = self.variables.get(PROGRESS)
+        return steps_in(progress.get("steps")) if isinstance(progress, Mapping) else {}
+
+    @property
+    def paused(self) -> bool:
+        """Whether it waits for somebody to go on."""
+        return PAUSE_REASON in self.variables
+
+    @property
+    def pause(self) -> Pause:
+        """Why its last run stopped.
+
+        Raises:
+            AttributeError: nothing stopped it.
+        """
+        return pause_in(self.variables.get(PAUSE_REASON), self)
+
+    def __repr__(self) -> str:
+        return f"Task({self.status}{_told(self.variables.get(PAUSE_REASON), self.steps)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """A resource's contents.
+
+    Attributes:
+        text: Its text; empty for bytes.
+        data: Its bytes; empty for text.
+    """
+
+    uri: str
+    mime_type: str | None
+    text: str
+    data: bytes
+
+    @classmethod
+    def of(cls, contents: Mapping[str, Any]) -> "Contents":
+        """Of one of the contents of a `ReadResourceResult`."""
+        data = base64.b64decode(contents.get("blob", ""))
+        return cls(contents["uri"], contents.get("mimeType"), contents.get("text", ""), data)
+
+
+def steps_in(steps: object) -> dict[str, str]:
+    """The statuses in a list of steps."""
+    return {step["name"]: step["status"] for step in steps} if isinstance(steps, list) else {}
+
+
+def own_meta(result: JsonObject) -> dict[str, Json]:
+    """A result's `_meta` without what every result says."""
+    meta = cast("JsonObject", result.get("_meta", {}))
+    return {name: value for name, value in meta.items() if name not in {SERVER_INFO_KEY, RELATED_TASK_KEY}}
+
+
+def _told(reason: object, steps: dict[str, str]) -> str:
+    why = f": {pause_in(reason, reason)!r}" if reason else ""
+    return why + ("; " + " ".join(f"{name}={status}" for name, status in steps.items()) if steps else "")

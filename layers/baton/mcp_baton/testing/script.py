@@ -1,0 +1,179 @@
+"""The tools of a server under test: what they were called with, and what they are made to do.
+
+The server itself stays as it is: a copy of it is served, whose tools note what happens.
+"""
+
+import copy
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any
+
+from mcp_baton import Server, ToolError
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server.functions import Prompt, Resource, Tool
+from mcp_baton.server.schema import InputSchema
+from mcp_baton.testing.answers import Answers
+from mcp_baton.testing.invocations import Invocations
+from mcp_baton.workflow.run import Succeeded
+
+_arguments: ContextVar[JsonObject] = ContextVar("mcp_baton.testing.arguments")
+"""The arguments of the call that is about to be made, as they were sent."""
+
+
+@dataclass(slots=True)
+class Canned:
+    """How a tool ends without being run.
+
+    Attributes:
+        value: What it returns.
+        error: What it raises instead; `None` where it returns.
+        times: How often; `None` until the client is closed.
+    """
+
+    value: object
+    error: BaseException | type[BaseException] | None
+    times: int | None
+
+    def end(self) -> object:
+        """Return, or raise."""
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+@dataclass(slots=True)
+class Script:
+    """What tools did, and what they shall do."""
+
+    tools: frozenset[str]
+    _calls: dict[str, list[dict[str, Json]]] = field(default_factory=dict)
+    _canned: dict[str, Canned] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
+
+    def calls(self, tool: str) -> list[dict[str, Json]]:
+        """The arguments of each call so far.
+
+        Raises:
+            ValueError: there is no such tool.
+        """
+        self.check(tool)
+        return [dict(arguments) for arguments in self._calls.get(tool, ())]
+
+    def returns(self, tool: str, value: object, times: int | None) -> None:
+        """Have a tool return this instead of running."""
+        self.check(tool)
+        self._canned[tool] = Canned(value, None, times)
+
+    def raises(self, tool: str, error: BaseException | type[BaseException] | str, times: int | None) -> None:
+        """Have a tool raise this instead of running; a text is a `ToolError`'s."""
+        self.check(tool)
+        self._canned[tool] = Canned(None, ToolError(error) if isinstance(error, str) else error, times)
+
+    def check(self, tool: str) -> None:
+        """Refuse a name that is no tool's."""
+        if tool not in self.tools:
+            raise ValueError(f"the server has no tool {tool!r}; it has {', '.join(sorted(self.tools)) or 'none'}")
+
+    def begin(self, tool: str, *, again: bool) -> Canned | None:
+        """Note a call; how it ends, when the tool is not to run."""
+        with self._lock:
+            if not again:
+                self._calls.setdefault(tool, []).append(copy.deepcopy(dict(_arguments.get())))
+            canned = self._canned.get(tool)
+            if canned is None or canned.times == 0:
+                return None
+            if canned.times is not None:
+                canned.times -= 1
+            return canned
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What happens around a function of the server's.
+
+    Attributes:
+        answers: Hears of the questions that it asks.
+        invocations: For which it runs.
+    """
+
+    script: Script
+    answers: Answers
+    invocations: Invocations
+
+    def server(self, server: Server) -> Server:
+        """A copy of a server whose functions are watched."""
+        made = copy.copy(server)
+        made.tools = {name: WatchedTool(tool, self) for name, tool in server.tools.items()}
+        made.resources = {uri: self._listened(resource) for uri, resource in server.resources.items()}
+        made.prompts = {name: self._listened(prompt) for name, prompt in server.prompts.items()}
+        return made
+
+    def _listened[Item: Prompt | Resource](self, item: Item) -> Item:
+        made = copy.copy(item)
+        made.function = self.around(item)
+        return made
+
+    def around(self, item: Tool | Prompt | Resource) -> Callable[..., object]:
+        """A published function, watched."""
+        function: Callable[..., Any] = item.function
+
+        def plain(**arguments: Any) -> object:
+            canned = self._begun(item, arguments)
+            value = function(**arguments) if canned is None else canned.end()
+            self._ended(item)
+            return value
+
+        async def asynchronous(**arguments: Any) -> object:
+            canned = self._begun(item, arguments)
+            value = await function(**arguments) if canned is None else canned.end()
+            self._ended(item)
+            return value
+
+        return asynchronous if item.signature.is_async else plain
+
+    def _begun(self, item: Tool | Prompt | Resource, arguments: dict[str, Any]) -> Canned | None:
+        self.invocations.check()
+        if item.signature.context in arguments:
+            self.answers.listen(arguments[item.signature.context])
+        if not isinstance(item, Tool):
+            return None
+        invocation = self.invocations.current
+        return self.script.begin(item.name, again=invocation is not None and invocation.again)
+
+    def _ended(self, item: Tool | Prompt | Resource) -> None:
+        if isinstance(item, Tool):
+            self.invocations.done(item.name)
+
+
+class WatchedTool(Tool):
+    """A tool that notes its calls and values. What has been made of the original's signature is shared with it."""
+
+    def __init__(self, tool: Tool, watch: Watch) -> None:
+        vars(self).update(vars(tool))
+        self.function = watch.around(tool)
+        self.input = WatchedInput(tool.input)
+        self._watch = watch
+
+    def outcome(self, returned: object) -> Succeeded:
+        """As the tool has it; the value is noted."""
+        outcome = super().outcome(returned)
+        invocation = self._watch.invocations.current
+        if invocation is not None:
+            invocation.value = outcome.value
+        return outcome
+
+
+class WatchedInput(InputSchema):
+    """A tool's input schema that notes the arguments as they were sent."""
+
+    def __init__(self, schema: InputSchema) -> None:
+        self._schema = schema
+        vars(self).update(vars(schema))
+
+    def bind(self, arguments: JsonObject) -> dict[str, Any]:
+        """As the schema has it."""
+        bound = self._schema.bind(arguments)
+        _arguments.set(arguments)
+        return bound

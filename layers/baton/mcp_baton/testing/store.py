@@ -1,0 +1,105 @@
+"""The DynamoDB of a server under test: requests that fail, and those after which the function is killed.
+
+Both happen inside botocore's client, by its events, so that what the store makes of a failure is the real thing.
+"""
+
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from mcp_baton.testing.invocations import Invocations
+
+if TYPE_CHECKING:
+    from botocore.awsrequest import AWSResponse
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+SERVER_FAULTS = {"InternalServerError": 500, "ServiceUnavailable": 503}
+"""DynamoDB answers every other error with 400 (its API reference, Common Errors)."""
+
+
+@dataclass(slots=True)
+class Fault:
+    """A failure that is to come.
+
+    Attributes:
+        error: DynamoDB's error code, or what botocore raises when no answer comes.
+        times: How often; `None` for ever.
+    """
+
+    error: str | Exception
+    times: int | None
+
+
+class Store:
+    """The DynamoDB behind a server under test.
+
+    Args:
+        client: Its client.
+        invocations: What makes the requests.
+    """
+
+    def __init__(self, client: "DynamoDBClient", invocations: Invocations) -> None:
+        self._operations = frozenset(client.meta.service_model.operation_names)
+        self._invocations = invocations
+        self._faults: dict[str, Fault] = {}
+        self._lock = Lock()
+        # botocore takes what a `before-call` handler returns for the answer; its stubs say that handlers have none.
+        before: Any = self._before
+        client.meta.events.register("before-call.dynamodb", before)
+        client.meta.events.register("after-call.dynamodb", self._after)
+
+    def knows(self, operation: str) -> bool:
+        """Whether DynamoDB has such an operation."""
+        return operation in self._operations
+
+    def fails(self, operation: str, *, times: int | None = 1, error: str | Exception = "InternalServerError") -> None:
+        """Have the next requests of this operation fail, botocore's repetitions included. None reaches the engine.
+
+        Args:
+            operation: `PutItem`, `UpdateItem`, `GetItem`, `Query`, …
+            times: How many requests; `None` for all of them, 0 for none any more.
+            error: DynamoDB's error code, e.g. `ThrottlingException`; or what botocore raises when no answer comes, e.g.
+                `EndpointConnectionError(endpoint_url="")`.
+
+        Raises:
+            ValueError: DynamoDB has no such operation.
+        """
+        if not self.knows(operation):
+            raise ValueError(
+                f"store.fails({operation!r}): DynamoDB has no such operation; "
+                "Baton sends PutItem, UpdateItem, GetItem, Query and DeleteItem"
+            )
+        self._faults[operation] = Fault(error, times)
+
+    def _before(self, event_name: str, **_: object) -> "tuple[AWSResponse, dict[str, Any]] | None":
+        self._invocations.check()
+        fault = self._due(event_name.rpartition(".")[2])
+        if fault is None:
+            return None
+        if isinstance(fault.error, Exception):
+            raise fault.error
+        return refusal(fault.error)
+
+    def _due(self, operation: str) -> Fault | None:
+        with self._lock:
+            fault = self._faults.get(operation)
+            if fault is None or fault.times == 0:
+                return None
+            if fault.times is not None:
+                fault.times -= 1
+            return fault
+
+    def _after(self, http_response: "AWSResponse", event_name: str, **_: object) -> None:
+        if http_response.status_code == 200:
+            self._invocations.done(event_name.rpartition(".")[2])
+
+
+def refusal(code: str) -> "tuple[AWSResponse, dict[str, Any]]":
+    """DynamoDB's answer to a request that failed for good, and what botocore reads in it."""
+    from botocore.awsrequest import AWSResponse
+    from botocore.compat import HTTPHeaders
+
+    status = SERVER_FAULTS.get(code, 400)
+    error = {"Code": code, "Message": "as the test had it"}
+    parsed = {"Error": error, "ResponseMetadata": {"HTTPStatusCode": status, "RetryAttempts": 0}}
+    return AWSResponse("", status, HTTPHeaders(), None), parsed

@@ -1,0 +1,206 @@
+"""Requests as API Gateway hands them to the function, and what the function answers."""
+
+import base64
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, Literal, cast
+
+from mcp_baton import BatonError, Server
+from mcp_baton.local.gateway import WireRequest, proxy_event
+from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION, VERSION_KEY
+from mcp_baton.protocol.json import Json, JsonObject, dumps
+from mcp_baton.testing.answers import Answers, Unanswered
+from mcp_baton.testing.function import Function
+from mcp_baton.testing.invocations import Invocation
+
+type Era = Literal["2025", "2026"]
+
+REVISIONS: Mapping[str, str] = {"2025": "2025-11-25", "2026": "2026-07-28"}
+OWNER_HEADER = "Baton-Testing-Owner"
+"""Stands for what an authorizer finds out. It becomes the claim `sub`."""
+
+ROUNDS = 50
+"""So many times a call may ask; one that asks more often never ends."""
+
+_ASKABLE: dict[str, Json] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
+_NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_ids = count(1)
+
+
+class JsonRpcError(BatonError):
+    """The server answered a request with an error.
+
+    Attributes:
+        code: The JSON-RPC or MCP error code, e.g. `-32602`.
+        message: What the server says.
+        data: The error's `data`; `None` where there is none.
+        status: The HTTP status.
+    """
+
+    def __init__(self, error: Mapping[str, Any], status: int) -> None:
+        self.code: int = error["code"]
+        self.message: str = error["message"]
+        self.data: Any = error.get("data")
+        self.status = status
+        super().__init__(f"{self.code}: {self.message}" + ("" if self.data is None else f" {dumps(self.data)}"))
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """One client's way to the function: whose it is, and in which era it speaks."""
+
+    function: Function
+    server: Server
+    answers: Answers
+    owner: str | None
+    era: Era
+
+    def request(self, method: str, params: JsonObject, meta: JsonObject) -> tuple[JsonObject, Invocation]:
+        """The result of a request, and the invocation that gave it; questions on the way are answered.
+
+        Raises:
+            JsonRpcError: the server refused it.
+            Unanswered: the server asked what has no answer.
+            Killed: the function was killed.
+        """
+        result, invocation = self._once(method, params, meta)
+        for _ in range(ROUNDS):
+            if result.get("resultType") != "input_required":
+                return result, invocation
+            asked = cast("Mapping[str, JsonObject]", result["inputRequests"])
+            responses = {key: self.answers.result(question, key) for key, question in asked.items()}
+            following = {**params, "inputResponses": responses, "requestState": result["requestState"]}
+            result, invocation = self._once(method, following, meta, again=True)
+        raise AssertionError(f"{method}: the server has asked {ROUNDS} times, and asks again")
+
+    def _once(
+        self, method: str, params: JsonObject, meta: JsonObject, *, again: bool = False
+    ) -> tuple[JsonObject, Invocation]:
+        sent = {**params, "_meta": {**self._own_meta(), **meta}}
+        message: dict[str, Json] = {"jsonrpc": "2.0", "id": next(_ids), "method": method, "params": sent}
+        stream = Stream(self._answer)
+        opener = stream.open if self.era == "2025" and self.answers.able else None
+        response, invocation = self.function.invoke(
+            self._event(message, self._headers(method, sent)), opener, again=again
+        )
+        if stream.unanswered:
+            raise stream.unanswered
+        status = response.get("statusCode", 200)
+        return result_in(stream.messages or messages_in(response), status), invocation
+
+    def _answer(self, question: JsonObject) -> Unanswered | None:
+        """Answer a question of the handshake era, with a request of its own. One without an answer is refused."""
+        message: dict[str, Json] = {"jsonrpc": "2.0", "id": question["id"]}
+        unanswered = None
+        try:
+            message["result"] = self.answers.result(question)
+        except Unanswered as error:
+            unanswered = error
+            message["error"] = {"code": -1, "message": str(error)}
+        self.function.invoke(self._event(message, {}), None)
+        return unanswered
+
+    def _event(self, message: JsonObject, headers: Mapping[str, str]) -> dict[str, Any]:
+        owner = {} if self.owner is None else {OWNER_HEADER: self.owner}
+        sent = {
+            "Content-Type": "application/json",
+            "Accept": "application/json, text/event-stream",
+            "MCP-Protocol-Version": REVISIONS[self.era],
+            **owner,
+            **headers,
+        }
+        request = WireRequest("POST", "/mcp", list(sent.items()), dumps(message).encode(), "127.0.0.1")
+        return proxy_event(request, request_id=f"test-{message['id']}", owner_header=OWNER_HEADER)
+
+    def _own_meta(self) -> dict[str, Json]:
+        if self.era == "2025":
+            return {}
+        able = _ASKABLE if self.answers.able else {}
+        return {VERSION_KEY: REVISIONS["2026"], CAPABILITIES_KEY: {"extensions": {TASKS_EXTENSION: {}}, **able}}
+
+    def _headers(self, method: str, params: JsonObject) -> dict[str, str]:
+        """What the 2026 era repeats in headers (MCP basic/transports/streamable-http, Standard Request Headers)."""
+        if self.era == "2025":
+            return {}
+        named = params.get(_NAMED_BY.get(method, "taskId"))
+        name = {} if named is None else {"Mcp-Name": header_value(named)}
+        return {"Mcp-Method": method, **name, **self._mirrored(method, params)}
+
+    def _mirrored(self, method: str, params: JsonObject) -> dict[str, str]:
+        tool = self.server.tools.get(str(params.get("name"))) if method == "tools/call" else None
+        found: dict[str, str] = {}
+        for path, header in tool.mirrored.items() if tool else ():
+            value: Json = params.get("arguments")
+            for name in path:
+                value = value.get(name) if isinstance(value, Mapping) else None
+            if value is not None:
+                found[header] = header_value(value)
+        return found
+
+
+class Stream:
+    """An answer that arrives in pieces, and the questions in it.
+
+    Attributes:
+        messages: What has arrived.
+        unanswered: The first question that has no answer.
+    """
+
+    def __init__(self, answer: Callable[[JsonObject], Unanswered | None]) -> None:
+        self.messages: list[JsonObject] = []
+        self.unanswered: Unanswered | None = None
+        self._answer = answer
+        self._rest = b""
+
+    def open(self, _status: int, _headers: Mapping[str, str]) -> "Stream":
+        """Begin."""
+        return self
+
+    def write(self, data: bytes) -> None:
+        """Take a piece; answer what it asks."""
+        *events, self._rest = (self._rest + data).split(b"\n\n")
+        for message in (found for event in events for found in in_event(event.decode())):
+            self.messages.append(message)
+            if "method" in message and "id" in message:
+                self.unanswered = self._answer(message) or self.unanswered
+
+
+def messages_in(response: Mapping[str, Any]) -> list[JsonObject]:
+    """The messages in a proxy response."""
+    headers, body = response["headers"], response.get("body") or ""
+    if headers.get("Content-Type") == "text/event-stream":
+        return [message for event in body.split("\n\n") for message in in_event(event)]
+    return [json.loads(body)] if body else []
+
+
+def in_event(event: str) -> Iterator[JsonObject]:
+    """The message in a server-sent event, if there is one."""
+    data = "\n".join(line.removeprefix("data: ") for line in event.split("\n") if line.startswith("data: "))
+    if data:
+        yield json.loads(data)
+
+
+def result_in(messages: list[JsonObject], status: int) -> JsonObject:
+    """The result that the last message brings.
+
+    Raises:
+        JsonRpcError: it brings an error.
+        RuntimeError: it is no answer.
+    """
+    last: Mapping[str, Any] = messages[-1] if messages else {}
+    if isinstance(last.get("error"), Mapping):
+        raise JsonRpcError(last["error"], status)
+    if "result" not in last:
+        raise RuntimeError(f"the server answered HTTP {status} and no result: {dumps(messages)}")
+    result: JsonObject = last["result"]
+    return result
+
+
+def header_value(value: Json) -> str:
+    """A value as it stands in a header: in base64 where it could not travel as it is."""
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    if text.isascii() and text.isprintable() and not text.startswith("=?"):
+        return text
+    return f"=?base64?{base64.b64encode(text.encode()).decode()}?="

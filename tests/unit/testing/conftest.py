@@ -1,0 +1,119 @@
+"""The servers that clients under test talk to."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from mcp_baton import Argument, Context, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
+from mcp_baton.testing import Era
+
+
+@dataclass(frozen=True, slots=True)
+class Refund:
+    """Money that went back."""
+
+    refund_id: str
+    amount: float
+
+
+@pytest.fixture(params=["2025", "2026"])
+def era(request: pytest.FixtureRequest) -> Era:
+    """Each era in turn."""
+    return "2025" if request.param == "2025" else "2026"
+
+
+@pytest.fixture
+def orders() -> Server:
+    """A workflow of three steps, whose second one fails when a step calls it."""
+    server = Server("orders")
+    attempts: list[float] = []
+
+    @server.tool
+    def fetch_order(order_id: str) -> dict[str, Any]:
+        """Fetch one order."""
+        return {"total": 30.0, "email": "kim@example.com"}
+
+    @server.tool
+    def refund(order_id: str, amount: float) -> Refund:
+        attempts.append(amount)
+        if len(attempts) == 1:
+            raise ToolError("connection timeout")
+        return Refund(f"R-{order_id}", amount)
+
+    @server.tool
+    def send_mail(to: str, text: str) -> dict[str, str]:
+        return {"to": to, "text": text}
+
+    @server.resource("docs://{topic}", mime_type="text/markdown")
+    def docs(topic: str) -> str | bytes:
+        return b"\x89PNG" if topic == "logo" else f"# {topic}"
+
+    @server.prompt
+    def greeting(name: str) -> str:
+        return f"Greet {name}."
+
+    server.add_workflow(
+        Workflow(
+            name="refund_order",
+            description="refund an order",
+            arguments=[Argument("order_id", "Order", required=True)],
+            steps=[
+                Step("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")}),
+                Step(
+                    "refund",
+                    tool="refund",
+                    retryable=True,
+                    arguments={"order_id": prompt_arg("order_id"), "amount": step_output("fetch", "total")},
+                ),
+                Step(
+                    "notify",
+                    tool="send_mail",
+                    arguments={"to": step_output("fetch", "email"), "text": constant("Refunded {order_id}")},
+                ),
+            ],
+        )
+    )
+    return server
+
+
+FORM: Any = {"type": "object", "properties": {"colour": {"type": "string"}}}
+
+
+@pytest.fixture
+def asking() -> Server:
+    """Everything that can ask, and every way of it."""
+    server = Server("asking")
+
+    @server.tool
+    def choose(ctx: Context) -> str:
+        answer = ctx.elicit("colour", "Which colour?", FORM)
+        return str(answer.content["colour"]) if answer.accepted else answer.action
+
+    @server.tool
+    async def sign_in(ctx: Context) -> str:
+        return (await ctx.elicit_url("page", "Please sign in.", "https://example.com")).action
+
+    @server.tool
+    def think(ctx: Context) -> str:
+        return ctx.sample("thought", "What do you think?").text
+
+    @server.tool
+    def look(ctx: Context) -> list[str]:
+        return [root.uri for root in ctx.list_roots("where").roots]
+
+    @server.tool
+    def forever(ctx: Context) -> str:
+        for number in range(1000):
+            ctx.elicit(f"question-{number}", "Again?", FORM)
+        return "done"
+
+    @server.prompt
+    def paint(ctx: Context) -> str:
+        return f"Paint it {ctx.elicit('colour', 'Which colour?', FORM).content['colour']}."
+
+    @server.resource("docs://colour")
+    def colour(ctx: Context) -> str:
+        return str(ctx.elicit("colour", "Which colour?", FORM).content["colour"])
+
+    return server

@@ -1,0 +1,126 @@
+"""Questions of tools, prompts and resources, answered by the client in both eras."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from mcp_baton import Context, Server
+from mcp_baton.testing import Client, Era, JsonRpcError, Unanswered, connect
+from mcp_baton.testing.wire import ROUNDS
+
+
+@pytest.fixture
+def client(asking: Server, era: Era) -> Iterator[Client]:
+    """A client of a server that asks."""
+    with connect(asking, era=era) as client:
+        yield client
+
+
+@pytest.mark.parametrize("name", ["colour", "Which colour?"])
+def test_a_form_is_filled_in_by_its_key_or_its_text(
+    client: Client, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    client.answers({name: {"colour": "blue"}})
+    assert client.call_tool("choose").value == "blue"
+    assert client.get_prompt("paint").messages[0].text == "Paint it blue."
+    assert client.read_resource("docs://colour").text == "blue"
+    assert caplog.messages == []  # a key that was made for want of one would be told of
+
+
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+def test_a_form_is_declined_or_cancelled(client: Client, action: str) -> None:
+    client.answers({"colour": action})
+    assert client.call_tool("choose").value == action
+
+
+def test_a_page_is_visited(asking: Server) -> None:
+    with connect(asking) as client:
+        client.answers({"Please sign in.": {}})
+        assert client.call_tool("sign_in").value == "accept"
+
+
+def test_the_model_thinks_what_it_is_told(client: Client) -> None:
+    client.answers({"What do you think?": "that it rains"})
+    assert client.call_tool("think").value == "that it rains"
+    content = {"type": "text", "text": "whole"}
+    client.answers({"thought": {"role": "assistant", "content": content, "model": "m", "stopReason": "endTurn"}})
+    assert client.call_tool("think").value == "whole"
+
+
+def test_roots_are_listed(client: Client) -> None:
+    client.answers({"where": ["file:///work"]})
+    assert client.call_tool("look").value == ["file:///work"]
+    client.answers({"where": {"roots": [{"uri": "file:///home"}]}})
+    assert client.call_tool("look").value == ["file:///home"]
+
+
+def test_a_call_that_asks_is_one_call(client: Client) -> None:
+    client.answers({"colour": {"colour": "blue"}})
+    client.call_tool("choose")
+    client.call_tool("choose")
+    assert client.calls("choose") == [{}, {}]
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        lambda client: client.call_tool("choose"),
+        lambda client: client.get_prompt("paint"),
+        lambda client: client.read_resource("docs://colour"),
+    ],
+)
+def test_a_question_without_an_answer_is_the_tests_to_hear_of(
+    client: Client, request_: Callable[[Client], object]
+) -> None:
+    with pytest.raises(Unanswered, match=r"'Which colour\?' \(key 'colour'\); .*client.answers") as asked:
+        request_(client)
+    assert (asked.value.key, asked.value.text) == ("colour", "Which colour?")
+
+
+@pytest.mark.parametrize(
+    ("tool", "key", "answer", "wanted"),
+    [
+        ("choose", "colour", "blue", "a dict of the form's fields"),
+        ("think", "thought", 5, "a text or a CreateMessageResult"),
+        ("look", "where", 5, "a list of URIs"),
+    ],
+)
+def test_an_answer_of_the_wrong_kind_is_refused_with_the_right_one(
+    client: Client, tool: str, key: str, answer: str | int, wanted: str
+) -> None:
+    client.answers({key: answer})
+    with pytest.raises(Unanswered, match=wanted):
+        client.call_tool(tool)
+
+
+def test_a_client_that_cannot_be_asked_is_not_asked(client: Client, era: Era) -> None:
+    client.answers({"colour": {"colour": "blue"}})
+    client.answers(None)
+    if era == "2025":
+        assert client.call_tool("choose").is_error
+    else:
+        with pytest.raises(JsonRpcError) as refused:
+            client.call_tool("choose")
+        assert refused.value.code == -32021
+    client.answers({})
+    with pytest.raises(Unanswered):
+        client.call_tool("choose")
+
+
+def test_a_call_that_never_stops_asking_is_given_up(asking: Server) -> None:
+    with connect(asking) as client:
+        client.answers({"Again?": {}})
+        with pytest.raises(AssertionError, match=f"asked {ROUNDS} times"):
+            client.call_tool("forever")
+
+
+def test_what_a_tool_says_on_the_way_does_not_hide_its_result(era: Era) -> None:
+    server = Server("loud")
+
+    @server.tool
+    def shout(ctx: Context) -> str:
+        ctx.log("warning", "first\n\nsecond")
+        return "done"
+
+    with connect(server, era=era) as client:
+        assert client.call_tool("shout").value == "done"

@@ -1,0 +1,358 @@
+"""What a test arranges: tools that end as they are told, and what rarely happens."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Event
+from typing import Any
+
+import pytest
+from botocore.exceptions import EndpointConnectionError
+from pydantic import BaseModel
+
+from mcp_baton import Context, Server, Step, ToolError, Workflow, constant
+from mcp_baton.settings import Settings
+from mcp_baton.testing import Client, Era, JsonRpcError, Killed, connect
+from mcp_baton.testing.clock import Clock
+from mcp_baton.testing.function import Function, Handler
+from mcp_baton.testing.invocations import Invocations
+
+pytestmark = pytest.mark.disable_socket
+
+ORDER = {"order_id": "A-17"}
+REFUND: dict[str, Any] = {"order_id": "A-17", "amount": 30.0}
+INTERNAL_ERROR = -32603
+
+
+def test_calls_are_those_of_steps_and_clients_as_they_were_sent(orders: Server, era: Era) -> None:
+    with connect(orders, era=era) as client:
+        assert client.calls("refund") == []
+        task = client.get_prompt("refund_order", ORDER).task_id
+        client.call_tool("refund", {"order_id": "A-17", "amount": "12.5"}, task=task)
+        assert client.calls("refund") == [REFUND, {"order_id": "A-17", "amount": "12.5"}]
+        assert client.calls("fetch_order") == [ORDER]
+
+
+def test_a_call_whose_arguments_are_refused_is_none(orders: Server) -> None:
+    with connect(orders) as client:
+        assert client.call_tool("refund", {"amount": 1.0}).is_error
+        assert client.calls("refund") == []
+
+
+def test_what_a_tool_does_to_its_arguments_is_not_seen_in_its_calls() -> None:
+    server = Server("s")
+
+    @server.tool
+    def spoil(items: list[Any]) -> int:
+        items.clear()
+        return 1
+
+    with connect(server) as client:
+        client.call_tool("spoil", {"items": [1, [2]]})
+        client.calls("spoil")[0]["items"] = 5
+        assert client.calls("spoil") == [{"items": [1, [2]]}]
+
+
+class Money(BaseModel):
+    """What pydantic checks."""
+
+    amount: float
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What is checked by hand."""
+
+    number: int
+
+
+@pytest.fixture
+def typed() -> Server:
+    """Tools whose values are of all kinds; none of them may run."""
+    server = Server("typed")
+
+    @server.tool
+    def money() -> Money:
+        raise AssertionError
+
+    @server.tool
+    async def receipt(ctx: Context) -> Receipt:
+        raise AssertionError
+
+    @server.tool
+    def anything() -> Any:
+        raise AssertionError
+
+    return server
+
+
+def test_a_tool_returns_what_it_is_told_to_as_an_object_or_as_json(typed: Server) -> None:
+    with connect(typed) as client:
+        client.tool_returns("money", Money(amount=1.5))
+        assert client.call_tool("money").value == {"amount": 1.5}
+        client.tool_returns("money", {"amount": 2})
+        assert client.call_tool("money").structured == {"amount": 2.0}
+        client.tool_returns("anything", [1, None])
+        assert client.call_tool("anything").value == [1, None]
+        client.tool_returns("money", "much")
+        assert "not what it declares" in client.call_tool("money").text
+
+
+@pytest.mark.enable_socket  # an event loop needs a pair of sockets
+def test_an_asynchronous_tool_returns_and_raises_what_it_is_told_to(typed: Server) -> None:
+    with connect(typed) as client:
+        client.tool_returns("receipt", {"number": 5})
+        assert client.call_tool("receipt").value == {"number": 5}
+        client.tool_raises("receipt", ToolError("out of paper"))
+        assert client.call_tool("receipt").text == "out of paper"
+        assert client.calls("receipt") == [{}, {}]
+
+
+@pytest.mark.parametrize("error", ["no", ToolError("no"), KeyError])
+def test_a_tool_raises_what_it_is_told_to(orders: Server, error: str | Exception | type[Exception]) -> None:
+    with connect(orders) as client:
+        client.tool_raises("fetch_order", error)
+        run = client.get_prompt("refund_order", ORDER)
+        assert (run.pause.type, run.pause.step) == ("toolError", "fetch")
+        assert client.call_tool("fetch_order", ORDER).is_error
+
+
+def test_a_tool_can_be_told_for_some_calls_only(orders: Server) -> None:
+    with connect(orders) as client:
+        client.tool_returns("fetch_order", {"total": 1.0}, times=2)
+        totals = [client.call_tool("fetch_order", ORDER).value["total"] for _ in range(3)]
+        assert totals == [1.0, 1.0, 30.0]
+        client.tool_raises("fetch_order", "no", times=1)
+        assert [client.call_tool("fetch_order", ORDER).is_error for _ in range(2)] == [True, False]
+        client.tool_raises("fetch_order", "no")
+        client.tool_raises("fetch_order", "no", times=0)
+        assert not client.call_tool("fetch_order", ORDER).is_error
+
+
+@pytest.mark.parametrize(
+    "arrange",
+    [
+        lambda client: client.calls("refnd"),
+        lambda client: client.tool_returns("refnd", 1),
+        lambda client: client.tool_raises("refnd", "no"),
+        lambda client: client.killed_after("refnd"),
+    ],
+)
+def test_a_tool_that_there_is_not_is_named_with_those_that_there_are(
+    orders: Server, arrange: Callable[[Client], object]
+) -> None:
+    with connect(orders) as client, pytest.raises(ValueError, match="'refnd'; it has fetch_order, refund, send_mail"):
+        arrange(client)
+
+
+def test_too_little_time_stops_a_run_before_its_first_step(orders: Server, era: Era) -> None:
+    with connect(orders, era=era) as client:
+        client.remaining_s(3)
+        run = client.get_prompt("refund_order", ORDER)
+        assert (run.pause.type, run.pause.step) == ("deadlineExceeded", "fetch")
+        assert client.calls("fetch_order") == []
+        client.remaining_s(120)
+        assert client.resume(run.task_id).pause.type == "toolError"
+
+
+@pytest.mark.parametrize("by", ["remaining", "clock"])
+def test_a_tool_can_use_up_the_functions_time(by: str) -> None:
+    server = Server("slow")
+
+    @server.tool
+    def slow() -> int:
+        if by == "clock":
+            client.clock.advance(115)
+        else:
+            client.remaining_s(3)
+        return 1
+
+    steps = [Step("one", tool="slow"), Step("two", tool="slow")]
+    server.add_workflow(Workflow(name="flow", description="dawdle", steps=steps))
+    with connect(server) as client:
+        run = client.get_prompt("flow")
+        assert run.steps == {"one": "completed", "two": "pending"}
+        assert run.pause.type == "deadlineExceeded"
+        if by == "clock":  # the next invocation has its own time
+            assert client.resume(run.task_id).completed
+
+
+def test_a_tool_that_hangs_is_abandoned_when_the_time_is_over() -> None:
+    server, end = Server("hung"), Event()
+
+    @server.tool
+    def hang() -> None:
+        end.wait()
+
+    server.add_workflow(Workflow(name="flow", description="hang", steps=[Step("one", tool="hang")]))
+    with connect(server, settings=Settings(write_reserve_ms=1_000)) as client:
+        client.remaining_s(2.1)
+        pause = client.get_prompt("flow").pause
+    end.set()
+    assert (pause.type, pause.step) == ("toolError", "one")
+    assert "timed out" in pause.error
+
+
+def test_a_task_expires_when_the_clock_has_passed_its_life(orders: Server, era: Era) -> None:
+    with connect(orders, era=era, settings=Settings(default_ttl_ms=60_000)) as client:
+        task_id = client.get_prompt("refund_order", ORDER).task_id
+        client.clock.advance(59)
+        assert client.task(task_id).status == "working"
+        client.clock.advance(2)
+        with pytest.raises(JsonRpcError, match="Unknown task"):
+            client.task(task_id)
+        with pytest.raises(ValueError, match="does not go back"):
+            client.clock.advance(-1)
+
+
+def test_a_run_whose_write_fails_has_its_say_and_a_task_that_knows_nothing_of_it(orders: Server, era: Era) -> None:
+    with connect(orders, era=era) as client:
+        client.store.fails("UpdateItem", times=1)
+        run = client.get_prompt("refund_order", ORDER)
+        assert (run.paused, run.meta["persisted"]) == (True, False)
+        assert set(client.task(run.task_id).steps.values()) == {"pending"}
+        assert client.resume(run.task_id).completed
+
+
+def test_a_task_that_cannot_be_created_is_done_without(orders: Server) -> None:
+    with connect(orders) as client:
+        client.store.fails("PutItem", times=2, error="ThrottlingException")
+        assert [bool(client.get_prompt("refund_order", ORDER).meta) for _ in range(3)] == [False, False, True]
+
+
+@pytest.mark.parametrize("error", ["ServiceUnavailable", EndpointConnectionError(endpoint_url="https://nowhere")])
+def test_a_store_that_is_down_stays_down_until_it_is_told_otherwise(orders: Server, error: str | Exception) -> None:
+    with connect(orders) as client:
+        task_id = client.get_prompt("refund_order", ORDER).task_id
+        client.store.fails("GetItem", times=None, error=error)
+        for _ in range(3):
+            with pytest.raises(JsonRpcError) as refused:
+                client.task(task_id)
+            assert refused.value.code == INTERNAL_ERROR
+        client.store.fails("GetItem", times=0)
+        assert client.task(task_id).status == "working"
+
+
+def test_an_operation_that_dynamodb_has_not_is_refused(orders: Server) -> None:
+    with connect(orders) as client, pytest.raises(ValueError, match=r"'updateItem'.*UpdateItem"):
+        client.store.fails("updateItem")
+
+
+def test_a_run_that_is_killed_after_its_task_was_created_leaves_it_as_it_was(orders: Server, era: Era) -> None:
+    with connect(orders, era=era) as client:
+        with client.killed_after("PutItem") as kill:
+            client.get_prompt("refund_order", ORDER)
+        assert kill.happened
+        assert client.calls("fetch_order") == []
+        [task] = client.tasks()
+        assert set(client.task(task.task_id).steps.values()) == {"pending"}
+        assert client.resume(task.task_id).steps["fetch"] == "completed"
+
+
+def test_a_run_that_is_killed_after_its_write_has_been_written(orders: Server) -> None:
+    with connect(orders) as client:
+        client.killed_after("UpdateItem")
+        with pytest.raises(Killed) as killed:
+            client.get_prompt("refund_order", ORDER)
+        assert killed.value.after == "UpdateItem"
+        [task] = client.tasks()
+        assert client.task(task.task_id).steps == {"fetch": "completed", "refund": "failed", "notify": "pending"}
+
+
+@pytest.mark.parametrize("tool", ["fetch_order", "send_mail"])
+def test_a_run_that_is_killed_after_a_tool_has_stored_nothing_of_it_and_runs_no_other(
+    orders: Server, era: Era, tool: str
+) -> None:
+    with connect(orders, era=era) as client:
+        client.tool_returns("refund", {"refund_id": "R-1", "amount": 30.0})
+        with client.killed_after(tool):
+            client.get_prompt("refund_order", ORDER)
+        [task] = client.tasks()
+        assert set(client.task(task.task_id).steps.values()) == {"pending"}
+        assert (len(client.calls(tool)), len(client.calls("send_mail"))) == (1, int(tool == "send_mail"))
+        assert client.resume(task.task_id).completed
+
+
+def test_a_call_that_writes_nothing_can_be_killed_too(orders: Server) -> None:
+    with connect(orders) as client:
+        client.killed_after("fetch_order")
+        with pytest.raises(Killed):
+            client.call_tool("fetch_order", ORDER)
+
+
+def test_a_kill_happens_once_and_only_after_what_succeeded(orders: Server) -> None:
+    with connect(orders) as client:
+        client.store.fails("PutItem")
+        with client.killed_after("PutItem"):
+            assert client.get_prompt("refund_order", ORDER).meta == {}
+            client.get_prompt("refund_order", ORDER)
+        assert client.get_prompt("refund_order", ORDER).meta
+
+
+def test_a_block_in_which_nobody_was_killed_fails(orders: Server) -> None:
+    with connect(orders) as client:
+        with pytest.raises(AssertionError, match=r"killed_after\('PutItem'\)"), client.killed_after("PutItem"):
+            client.list_tools()
+        assert client.get_prompt("refund_order", ORDER).meta
+        with pytest.raises(KeyError), client.killed_after("PutItem"):
+            raise KeyError
+
+
+def test_nothing_of_a_killed_run_reaches_the_store_whatever_its_code_does_on_its_way_out(orders: Server) -> None:
+    """A `finally` runs in this process; in a function that is killed it does not."""
+    orders.add_workflow(
+        Workflow(
+            name="careful",
+            description="write twice",
+            steps=[
+                Step("one", tool="fetch_order", arguments={"order_id": constant("A")}, checkpoint=True),
+                Step("two", tool="fetch_order", arguments={"order_id": constant("B")}),
+            ],
+        )
+    )
+    with connect(orders) as client:
+        with client.killed_after("UpdateItem"):
+            client.get_prompt("careful")
+        [task] = client.tasks()
+        assert client.task(task.task_id).steps == {"one": "completed", "two": "pending"}
+        assert client.calls("fetch_order") == [{"order_id": "A"}]
+
+
+def test_a_killed_process_is_followed_by_a_new_one() -> None:
+    invocations, made = Invocations(Clock()), []
+
+    def make() -> Handler:
+        made.append("a handler")
+
+        def handle(_event: dict[str, Any], _context: object) -> dict[str, Any]:
+            invocations.done("work")
+            return {}
+
+        return handle
+
+    function = Function(make, invocations)
+    function.invoke({}, None)
+    assert len(made) == 1
+    invocations.kill_after("work")
+    with pytest.raises(Killed):
+        function.invoke({}, None)
+    assert len(made) == 2
+    assert function.invoke({}, None)[0] == {}
+
+
+def test_a_kill_strikes_the_run_that_did_what_it_waits_for_and_no_other(orders: Server) -> None:
+    begun, go_on = Event(), Event()
+
+    @orders.tool
+    def wait() -> None:
+        begun.set()
+        go_on.wait()
+
+    orders.add_workflow(Workflow(name="waiting", description="wait", steps=[Step("one", tool="wait")]))
+    with connect(orders) as client, ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(client.get_prompt, "waiting")
+        begun.wait()
+        with client.killed_after("PutItem"):
+            client.get_prompt("refund_order", ORDER)
+        go_on.set()
+        assert waiting.result().completed

@@ -1,0 +1,75 @@
+"""What a client under test is made of, piece by piece."""
+
+from threading import Thread
+
+import pytest
+
+from mcp_baton.protocol.json import JsonObject
+from mcp_baton.testing.clock import Clock
+from mcp_baton.testing.invocations import TIMEOUT_S, Invocations, Killed
+from mcp_baton.testing.wire import Stream, in_event, result_in
+
+
+def test_no_two_readings_of_the_clock_are_the_same() -> None:
+    clock = Clock()
+    readings = [clock.now_ms() for _ in range(1000)]
+    assert readings == sorted(set(readings))
+
+
+def test_time_passes_for_both_of_the_clocks_hands() -> None:
+    clock = Clock()
+    day, moment = clock.now_ms(), clock.monotonic_s()
+    clock.advance(1.5)
+    assert clock.now_ms() - day >= 1500
+    assert clock.monotonic_s() - moment >= 1.5
+
+
+def test_each_invocation_has_all_of_its_time() -> None:
+    clock = Clock()
+    invocations = Invocations(clock)
+    clock.advance(1000)
+    with invocations.begin(again=False) as first:
+        assert first.get_remaining_time_in_millis() > (TIMEOUT_S - 10) * 1000
+        clock.advance(TIMEOUT_S)
+        assert first.get_remaining_time_in_millis() == 0
+        with invocations.begin(again=False) as second:
+            assert second.get_remaining_time_in_millis() > 0
+        invocations.remaining_s(50)
+        assert 40_000 < first.get_remaining_time_in_millis() <= 50_000
+
+
+def test_a_thread_that_says_nothing_of_its_invocation_works_for_the_one_begun_last() -> None:
+    invocations, ends = Invocations(Clock()), []
+
+    def work() -> None:
+        try:
+            invocations.done("work")
+        except Killed as killed:
+            ends.append(killed.after)
+
+    kill = invocations.kill_after("work")
+    assert invocations.current is None
+    work()
+    with invocations.begin(again=False), invocations.begin(again=False) as last:
+        thread = Thread(target=work)
+        thread.start()
+        thread.join()
+        assert (ends, last.killed_after, kill.happened) == (["work"], "work", True)
+
+
+def test_a_stream_is_read_however_it_is_cut() -> None:
+    questions: list[JsonObject] = []
+    stream = Stream(questions.append)
+    events = ['event: message\ndata: {"id": 1,\ndata: "method": "roots/list"}', ": keep-alive", 'data: {"result": "ü"}']
+    for byte in "".join(f"{event}\n\n" for event in events).encode():
+        stream.write(bytes([byte]))
+    assert questions == [{"id": 1, "method": "roots/list"}]
+    assert stream.messages == [*questions, {"result": "ü"}]
+    assert list(in_event(": keep-alive")) == []
+
+
+def test_an_answer_that_is_none_is_not_taken_for_one() -> None:
+    with pytest.raises(RuntimeError, match="HTTP 500"):
+        result_in([{"error": "internal error"}], 500)
+    with pytest.raises(RuntimeError, match="HTTP 202"):
+        result_in([], 202)

@@ -1,0 +1,31 @@
+"""The pytest plugin, in a pytest of its own, and with it every code block of docs/testing.md."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+PAGE = (Path(__file__).parents[3] / "docs" / "testing.md").read_text()
+STRICT = ("-W", "error", "--strict-config", "--strict-markers", "-p", "no:cacheprovider")
+CLOSED = ("--disable-socket", "--allow-unix-socket")
+LOADED = "import sys, mcp_baton.testing.plugin; print(*(name for name in sys.modules if name.startswith('mcp_baton')))"
+
+
+def test_what_the_page_about_testing_shows_works_on_several_processors_without_a_network(tmp_path: Path) -> None:
+    server, *tests = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    assert len(tests) == PAGE.count("```") // 2 - 1
+    (tmp_path / "orders.py").write_text(server)
+    (tmp_path / "test_orders.py").write_text("\n\n".join(tests))
+
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "2", *STRICT, *CLOSED, "test_orders.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
+
+    shown = len(re.findall("^def test_", PAGE, re.MULTILINE))
+    again = 1  # one of them is shown in two eras
+    assert f"{shown + again} passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_pytest_loads_next_to_nothing_where_the_fixture_is_not_used() -> None:
+    done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True, timeout=60)
+
+    assert done.stdout.split() == ["mcp_baton", "mcp_baton.testing", "mcp_baton.testing.plugin"]

@@ -1,0 +1,76 @@
+"""How runs, results, tasks and pauses read where an assertion fails."""
+
+import pytest
+
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.testing import JsonRpcError, Kill, Message, Pause, Result, Run, Task
+
+REASON: JsonObject = {
+    "type": "toolError",
+    "failedStep": "refund",
+    "error": "timeout",
+    "retryable": True,
+    "suggestedTool": "refund",
+}
+STEPS: list[Json] = [{"name": "fetch", "status": "completed"}, {"name": "refund", "status": "failed"}]
+MISMATCH = Pause(
+    "schemaMismatch",
+    {"blockedStep": "lend", "missingFields": ["reader"], "invalidFields": [], "suggestedTool": "lend"},
+)
+
+
+def test_a_pauses_fields_are_attributes_under_names_of_python() -> None:
+    assert (MISMATCH.type, MISMATCH.step) == ("schemaMismatch", "lend")
+    assert (MISMATCH.missing_fields, MISMATCH.invalid_fields, MISMATCH.suggested_tool) == (["reader"], [], "lend")
+    assert MISMATCH.blocked_step == "lend"
+
+
+@pytest.mark.parametrize("name", ["error", "failed_step", "_fields", "__wrapped__"])
+def test_a_field_that_a_pause_has_not_is_named_with_those_that_it_has(name: str) -> None:
+    with pytest.raises(AttributeError, match="has type, step, blocked_step, missing_fields, invalid_fields"):
+        getattr(MISMATCH, name)
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (MISMATCH, "schemaMismatch at 'lend': missingFields [\"reader\"]"),
+        (Pause("deadlineExceeded", {"blockedStep": "a", "suggestedTool": "b"}), "deadlineExceeded at 'a'"),
+        (
+            Run((), {"task_id": "t", "task_status": "working", "steps": STEPS, "pause_reason": REASON}),
+            "Run(paused: toolError at 'refund': \"timeout\"; fetch=completed refund=failed)",
+        ),
+        (Run((), {"task_status": "working", "persisted": False}), "Run(working, not persisted)"),
+        (Run((Message("user", {}),), {}), "Run(no task)"),
+        (Result({"a": 1}, "", False, None, (), {}), 'Result(value {"a": 1})'),
+        (Result(None, "no", True, None, (), {}), 'Result(error "no")'),
+        (
+            Result(30, "", False, None, (), {"recorded": True, "steps": STEPS}),
+            "Result(value 30, recorded; fetch=completed refund=failed)",
+        ),
+        (
+            Result(30, "", False, None, (), {"recorded": "unknown", "record_error": "lost"}),
+            "Result(value 30, recorded unknown: lost)",
+        ),
+        (
+            Task("t", "working", {"_workflow.progress": {"steps": STEPS}, "_workflow.pause_reason": REASON}),
+            "Task(working: toolError at 'refund': \"timeout\"; fetch=completed refund=failed)",
+        ),
+        (Task("t", "completed", {}), "Task(completed)"),
+        (Kill("PutItem", lambda: None), "Kill(after PutItem: still to come)"),
+        (Result("x" * 200, "", False, None, (), {}), f'Result(value "{"x" * 119}…)'),
+    ],
+)
+def test_a_value_tells_what_matters_in_one_line(value: object, told: str) -> None:
+    assert repr(value) == told
+
+
+def test_an_error_tells_its_code_its_message_and_its_data() -> None:
+    assert str(JsonRpcError({"code": -1, "message": "no", "data": {"a": 1}}, 400)) == '-1: no {"a":1}'
+    assert str(JsonRpcError({"code": -1, "message": "no"}, 400)) == "-1: no"
+
+
+def test_a_messages_text_is_its_contents() -> None:
+    resource: JsonObject = {"type": "resource", "resource": {"uri": "docs://a", "text": "about a"}}
+    image: JsonObject = {"type": "image", "data": "", "mimeType": "image/png"}
+    assert [Message("user", content).text for content in (resource, image)] == ["about a", ""]
