@@ -9,7 +9,7 @@ from mcp_baton.exceptions import Conflict, StoreError, TaskFinished, TaskNotFoun
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.dynamodb import DynamoDBTaskStore
 from mcp_baton.tasks.ids import new_task_id
-from mcp_baton.tasks.items import Limits
+from mcp_baton.tasks.items import Limits, key_of
 from mcp_baton.tasks.record import (
     PAUSE_REASON,
     PROGRESS,
@@ -93,6 +93,23 @@ def test_a_status_is_read_of_as_little_as_can_be_and_need_not_be_the_newest(
     [read] = sent
     assert read["ConsistentRead"] is False
     assert read["ExpressionAttributeNames"] == {"#0": "status", "#1": "expires_at"}
+
+
+def test_a_task_that_a_replica_does_not_know_yet_is_not_taken_for_gone(
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], engine: "Engine"
+) -> None:
+    task = begin(1)
+    events, event = engine.client.meta.events, "provide-client-params.dynamodb.GetItem"
+
+    def lag(params: dict[str, object], **_: object) -> None:
+        if not params["ConsistentRead"]:
+            params["Key"] = key_of(task.owner, NOBODYS)
+
+    events.register(event, lag)
+    try:
+        assert store.status(task.owner, task.task_id) is TaskStatus.WORKING
+    finally:
+        events.unregister(event, lag)
 
 
 @pytest.mark.parametrize("damage", [{"status": {"S": "odd"}}, {"expires_at": {"S": "never"}}], ids=["status", "time"])
