@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import Argument, Server, Step, Workflow, constant, prompt_arg, step_output
+from mcp_baton import Argument, Context, Server, Step, Workflow, constant, prompt_arg, step_output
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.workflow.sources import Source
@@ -372,3 +372,29 @@ def test_a_task_that_cannot_be_read_is_not_run_from_its_beginning(make_client: M
     cut_off = make_client(orders_server(script), era=era, table_name="nowhere")
     assert cut_off.get_prompt("refund_order", task=task).error["code"] == -32603
     assert script.take() == []
+
+
+def test_a_resource_that_is_shown_again_moves_no_progress(make_client: MakeClient) -> None:
+    script = Script(errors={"work": "no"})
+    server = Server("docs")
+
+    @server.tool
+    def work() -> str:
+        return script.play("work", "done")
+
+    @server.resource("docs://a")
+    def docs(ctx: Context) -> str:
+        ctx.report_progress(1, 2, "half way")
+        return "a"
+
+    steps = [Step("read", resources=["docs://a"]), Step("work", tool="work")]
+    server.add_workflow(Workflow(name="flow", description="work", steps=steps))
+    client = make_client(server)
+    task = client.get_prompt("flow").task_id
+    script.errors.clear()
+    answer = client.get_prompt("flow", task=task, meta={"progressToken": "t"})
+    assert [(item["progress"], item["total"]) for item in answer.notifications] == [(2, 2)]
+    assert answer.conversation[2:4] == [
+        ("assistant", "Reading docs://a"),
+        ("user", "Resource content from docs://a:\na"),
+    ]

@@ -59,6 +59,12 @@ def test_the_size_after_a_batch_counts_what_it_replaces_and_removes() -> None:
     assert after == before - 97 - (len("removed") + 102 + 1) + 64
 
 
+def test_the_size_after_a_batch_counts_a_new_definition() -> None:
+    item = stored()
+    sizes = [size_after(item, plan(item, Batch(definition=text), 8192)) for text in ("x", "x" * 900)]
+    assert sizes[1] - sizes[0] == 899
+
+
 def test_the_largest_value_gives_way_first_and_only_as_many_as_must() -> None:
     item = stored()
     batch = Batch(variables={"a": "x" * 1000, "b": "y" * 3000, "c": "z" * 2000})
