@@ -87,6 +87,13 @@ def test_a_path_that_is_hidden_in_a_name_is_an_unknown_resource(rude: Rude, era:
 
 
 @pytest.mark.parametrize("era", ERAS)
+def test_half_a_character_for_a_name_or_a_value_is_given_back(rude: Rude, era: Era) -> None:
+    halves = {"a": 1, "b": 1.5, "c": True, "d": [{"\ud800": "\udfff"}], "e": {"\udfff": None}}
+    result = rude.request(era, "tools/call", {"name": "plain", "arguments": halves}).result
+    assert result["structuredContent"] == halves
+
+
+@pytest.mark.parametrize("era", ERAS)
 def test_of_very_many_invalid_arguments_only_the_number_is_told(rude: Rude, era: Era) -> None:
     params = {"name": "order", "arguments": {"to": "kim@example", "lines": [{}] * 40_000}}
     result = rude.request(era, "tools/call", params).result

@@ -102,6 +102,17 @@ def test_with_a_store_workflows_have_tasks_and_nothing_is_warned_of(
     assert warnings(caplog) == []
 
 
+@pytest.mark.parametrize("sam_local", [False, True])
+def test_that_anybody_may_call_is_warned_of_where_somebody_else_can(
+    server: Server, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, sam_local: bool
+) -> None:
+    # Powertools would take the process's log over.
+    monkeypatch.setattr("mcp_baton.aws._observed", lambda adapter, *_: adapter)
+    settings = Settings(allow_anonymous=True, observed=True, sam_local=sam_local)
+    handler(server, settings=settings)(post("ping"), LambdaContext())
+    assert any("BATON_ALLOW_ANONYMOUS is on" in text for text in warnings(caplog)) == (not sam_local)
+
+
 def test_the_settings_come_from_the_environment(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BATON_MAX_BODY_BYTES", "10")
     monkeypatch.delenv("BATON_TABLE", raising=False)

@@ -1,6 +1,8 @@
 """Messages against the official models (`mcp-types`) of their revision."""
 
+import json
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -35,12 +37,18 @@ def complaints(sent: Sent) -> list[str]:
     """What the models say against a message; nothing when it is right."""
     try:
         jsonrpc_message_adapter.validate_python(sent.message)
-        _validate(sent)
+        _validate(_writable(sent))
     except ValidationError as error:
         return [f"models {sent.revision}: {found['loc']}: {found['msg']}" for found in error.errors()]
     except KeyError as error:
         return [f"models {sent.revision}: the revision has no {error}"]
     return []
+
+
+def _writable(sent: Sent) -> Sent:
+    """The message without lone surrogates: JSON can say them, and the models cannot write what they have read."""
+    text = json.dumps(sent.message, ensure_ascii=False)
+    return replace(sent, message=json.loads(text.encode(errors="replace")))
 
 
 def _validate(sent: Sent) -> None:
