@@ -1,23 +1,30 @@
 """A result that no item holds, in the stack's bucket: written and read by the function's own role."""
 
+import json
 from typing import Any
 
 import anyio
+from mcp_types import TextResourceContents
 
 from tests.deployed.conversation import talking
 from tests.deployed.deployment import Stack
 
 
 def test_a_result_that_no_item_holds_is_in_the_bucket_and_comes_back_whole(probe: Stack) -> None:
-    async def drawn() -> tuple[Any, Any]:
+    async def drawn() -> tuple[Any, Any, Any]:
         async with talking(probe.endpoint, probe.caller(x_api_key=probe.api_key)) as talk:
             _, meta = await talk.prompt("drawing")
-            return meta, await talk.task("get", meta["task_id"])
+            task = await talk.task("get", meta["task_id"])
+            read = await talk.client.read_resource(task["_meta"]["_workflow.result.draw"]["uri"])
+            [contents] = read.contents
+            assert isinstance(contents, TextResourceContents)
+            return meta, task, json.loads(contents.text)
 
-    meta, task = anyio.run(drawn)
+    meta, task, value = anyio.run(drawn)
     assert (meta["task_status"], task["status"]) == ("completed", "completed")
     assert "oversized" not in meta
-    assert len(task["_meta"]["_workflow.result.draw"]) == 900_000
+    assert task["_meta"]["omitted"] == ["_workflow.result.draw"]
+    assert len(value) == 900_000
     [bucket] = probe.resources("AWS::S3::Bucket").values()
     listed = probe.twin.client("s3").list_objects_v2(Bucket=bucket)["Contents"]
     assert [found["Key"].split("/")[2] for found in listed] == [meta["task_id"]]

@@ -32,7 +32,7 @@ BEATS = [
     "Resource content from policy://refunds/electronics:",
     "Error from issue_refund: EUR 240.00 is above",
     "✓ fetch ✓ policy ✗ refund · notify",
-    '"suggestedTool": "issue_refund", "type": "toolError"',
+    '"suggestedTool": "issue_refund"',
     "To continue the workflow, make these tool calls:",
     "1. Call issue_refund",
     '"approved_by": "supervisor@example.com"}, "_meta": {"_task_id":',
