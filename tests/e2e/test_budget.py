@@ -273,7 +273,6 @@ def test_what_is_unknown_foreign_or_expired_is_one_and_the_same_unknown_resource
     table.expire(expired)
     nowhere = [
         read(client.as_owner("bob"), value_uri(task, "small")),
-        read(client.as_owner(None), value_uri(task, "small")),
         read(client, value_uri(expired, "small")),
         read(client, value_uri(new_task_id(0), "small")),
         read(client, value_uri(task, "smaller")),

@@ -46,7 +46,7 @@ class Course:
         return step
 
 
-def three_steps(course: Course, *checkpoints: str, fails: str = "") -> Server:
+def three_steps(course: Course, *checkpoints: str, fails: str = "", durable: bool = True) -> Server:
     server = Server("s")
     for name in STEPS:
 
@@ -58,7 +58,7 @@ def three_steps(course: Course, *checkpoints: str, fails: str = "") -> Server:
             return done
 
     steps = [Step(name, tool=name, checkpoint=name in checkpoints) for name in STEPS]
-    server.add_workflow(Workflow(name="flow", description="count", steps=steps))
+    server.add_workflow(Workflow(name="flow", description="count", steps=steps, durable=durable))
     return server
 
 
@@ -203,7 +203,7 @@ def test_a_run_of_less_than_two_seconds_does_not_look(
 
 
 def test_the_progress_of_a_run_without_a_task_names_none(make_client: MakeClient, streaming: Streaming) -> None:
-    sink, client = Sink(), make_client(three_steps(Course()), owner=None)
+    sink, client = Sink(), make_client(three_steps(Course(), durable=False))
     streaming(sink, lambda: client.get_prompt("flow", meta=LISTENING)).result(BOUND_S)
     assert [("_meta" in sink.next_told()) for _ in STEPS] == [False] * 3
 

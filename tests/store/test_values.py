@@ -158,14 +158,15 @@ def test_tasks_that_paused_for_one_reason_are_found_by_a_filter(
         store.record(task, Batch(pause=SetPause({"type": "toolError", "failedStep": "s0", "retryable": True})))
     store.record(begin(), Batch(pause=SetPause({"type": "deadlineExceeded", "blockedStep": "s0"})))
     begin()
-    found = engine.client.scan(
+    pages = engine.client.get_paginator("scan").paginate(
         TableName="tasks",
         ConsistentRead=True,
         FilterExpression="pk = :owner AND variables.#p.#t = :toolError",
         ExpressionAttributeNames={"#p": PAUSE_REASON, "#t": "type"},
         ExpressionAttributeValues={":toolError": {"S": "toolError"}, ":owner": {"S": f"OWNER#{owner}"}},
     )
-    assert {item["sk"]["S"] for item in found["Items"]} == {f"TASK#{task.task_id}" for task in failed}
+    found = {item["sk"]["S"] for page in pages for item in page["Items"]}
+    assert found == {f"TASK#{task.task_id}" for task in failed}
 
 
 def test_pause_reason_and_arguments_can_be_read_in_the_console(

@@ -46,7 +46,7 @@ def test_a_paused_run_says_why_and_what_comes_next(orders: Server, era: Era) -> 
             "retryable": True,
             "suggestedTool": "refund",
         }
-        assert run.handoff.startswith("Step 'refund' failed: connection timeout.")
+        assert run.handoff.startswith("Step 'refund' failed: \"connection timeout\".")
         assert run.messages[0].role == "user"
         assert run.messages[0].text.startswith("I want to refund an order.")
         assert not run.completed
@@ -150,9 +150,9 @@ def test_another_owner_has_tasks_of_its_own(orders: Server, era: Era) -> None:
         assert alice.task(task_id).status == "working"
 
 
-def test_a_caller_without_an_identity_has_no_task(orders: Server) -> None:
-    with connect(orders, owner=None) as client:
-        assert client.get_prompt("refund_order", {"order_id": "A-17"}).meta == {}
+def test_a_caller_without_an_identity_is_refused_unless_anonymous_ones_are_allowed(orders: Server) -> None:
+    with connect(orders, owner=None) as client, pytest.raises(JsonRpcError, match="no identity"):
+        client.get_prompt("refund_order", {"order_id": "A-17"})
     with connect(orders, owner=None, settings=Settings(allow_anonymous=True)) as client:
         assert client.get_prompt("refund_order", {"order_id": "A-17"}).completed
 
