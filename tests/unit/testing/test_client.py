@@ -154,7 +154,7 @@ def test_a_caller_without_an_identity_is_refused_unless_anonymous_ones_are_allow
     with connect(orders, owner=None) as client, pytest.raises(JsonRpcError, match="no identity"):
         client.get_prompt("refund_order", {"order_id": "A-17"})
     with connect(orders, owner=None, settings=Settings(allow_anonymous=True)) as client:
-        assert client.get_prompt("refund_order", {"order_id": "A-17"}).completed
+        assert client.get_prompt("refund_order", {"order_id": "A-17"}).task_id
 
 
 def test_tools_and_resources_are_those_of_the_server(orders: Server, era: Era) -> None:
