@@ -44,7 +44,7 @@ def test_what_a_tool_does_to_its_arguments_is_not_seen_in_its_calls() -> None:
 
     @server.tool
     def spoil(items: list[Any]) -> int:
-        items.clear()
+        items[1].clear()
         return 1
 
     with connect(server) as client:
@@ -162,9 +162,9 @@ def test_a_tool_can_use_up_the_functions_time(by: str) -> None:
     @server.tool
     def slow() -> int:
         if by == "clock":
-            client.clock.advance(115)
+            client.clock.advance(114.3)  # less than the reserve and a second is left, and more than the reserve
         else:
-            client.remaining_s(3)
+            client.remaining_s(5.7)
         return 1
 
     steps = [Step("one", tool="slow"), Step("two", tool="slow")]
@@ -221,7 +221,9 @@ def test_a_task_that_cannot_be_created_is_done_without(orders: Server) -> None:
 
 
 @pytest.mark.parametrize("error", ["ServiceUnavailable", EndpointConnectionError(endpoint_url="https://nowhere")])
-def test_a_store_that_is_down_stays_down_until_it_is_told_otherwise(orders: Server, error: str | Exception) -> None:
+def test_a_store_that_is_down_stays_down_until_it_is_told_otherwise(
+    orders: Server, error: str | Exception, caplog: pytest.LogCaptureFixture
+) -> None:
     with connect(orders) as client:
         task_id = client.get_prompt("refund_order", ORDER).task_id
         client.store.fails("GetItem", times=None, error=error)
@@ -229,6 +231,7 @@ def test_a_store_that_is_down_stays_down_until_it_is_told_otherwise(orders: Serv
             with pytest.raises(JsonRpcError) as refused:
                 client.task(task_id)
             assert refused.value.code == INTERNAL_ERROR
+            assert (error if isinstance(error, str) else type(error).__name__) in caplog.text
         client.store.fails("GetItem", times=0)
         assert client.task(task_id).status == "working"
 
@@ -283,8 +286,9 @@ def test_a_call_that_writes_nothing_can_be_killed_too(orders: Server) -> None:
 def test_a_kill_happens_once_and_only_after_what_succeeded(orders: Server) -> None:
     with connect(orders) as client:
         client.store.fails("PutItem")
-        with client.killed_after("PutItem"):
-            assert client.get_prompt("refund_order", ORDER).meta == {}
+        client.killed_after("PutItem")
+        assert client.get_prompt("refund_order", ORDER).meta == {}
+        with pytest.raises(Killed):
             client.get_prompt("refund_order", ORDER)
         assert client.get_prompt("refund_order", ORDER).meta
 
@@ -316,6 +320,14 @@ def test_nothing_of_a_killed_run_reaches_the_store_whatever_its_code_does_on_its
         [task] = client.tasks()
         assert client.task(task.task_id).steps == {"one": "completed", "two": "pending"}
         assert client.calls("fetch_order") == [{"order_id": "A"}]
+
+
+def test_a_killed_run_begins_nothing_more(orders: Server) -> None:
+    with connect(orders) as client, client.stage.invocations.begin(again=False) as invocation:
+        invocation.killed_after = "UpdateItem"
+        with pytest.raises(Killed):
+            client.stage.server.tools["fetch_order"].function(**ORDER)
+        assert client.calls("fetch_order") == []
 
 
 def test_a_killed_process_is_followed_by_a_new_one() -> None:

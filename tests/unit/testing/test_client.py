@@ -12,6 +12,7 @@ from mcp_baton import Header, Server, Step, Workflow
 from mcp_baton.exceptions import SettingsError
 from mcp_baton.settings import Settings
 from mcp_baton.testing import Era, JsonRpcError, aconnect, connect
+from mcp_baton.transport.stream import stream_opener
 
 pytestmark = pytest.mark.disable_socket
 
@@ -204,6 +205,12 @@ def test_a_server_is_left_as_it_is_and_its_connections_share_nothing(orders: Ser
         assert first.tasks() == []
         assert first.calls("fetch_order") == []
     assert orders.tools == tools
+
+
+def test_a_request_leaves_nothing_behind_where_it_was_made(orders: Server) -> None:
+    with connect(orders, era="2025") as client:
+        client.list_tools()
+        assert stream_opener.get() is None
 
 
 def test_settings_are_the_operators(orders: Server) -> None:
