@@ -43,7 +43,7 @@ def test_what_a_tool_does_to_its_arguments_is_not_seen_in_its_calls() -> None:
     server = Server("s")
 
     @server.tool
-    def spoil(items: list[Any]) -> int:
+    def spoil(items: Any) -> int:
         items[1].clear()
         return 1
 
@@ -162,7 +162,7 @@ def test_a_tool_can_use_up_the_functions_time(by: str) -> None:
     @server.tool
     def slow() -> int:
         if by == "clock":
-            client.clock.advance(114.3)  # less than the reserve and a second is left, and more than the reserve
+            client.clock.advance(114.3)  # leaves more than the reserve, and too little for another step
         else:
             client.remaining_s(5.7)
         return 1
@@ -234,6 +234,14 @@ def test_a_store_that_is_down_stays_down_until_it_is_told_otherwise(
             assert (error if isinstance(error, str) else type(error).__name__) in caplog.text
         client.store.fails("GetItem", times=0)
         assert client.task(task_id).status == "working"
+
+
+def test_a_resume_makes_the_requests_of_a_resume_alone(orders: Server) -> None:
+    with connect(orders) as client:
+        task_id = client.get_prompt("refund_order", ORDER).task_id
+        client.store.fails("GetItem")
+        with pytest.raises(JsonRpcError, match="nothing was run"):
+            client.resume(task_id)
 
 
 def test_an_operation_that_dynamodb_has_not_is_refused(orders: Server) -> None:
