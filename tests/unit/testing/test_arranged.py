@@ -39,11 +39,17 @@ def test_a_call_whose_arguments_are_refused_is_none(orders: Server) -> None:
         assert client.calls("refund") == []
 
 
+class Money(BaseModel):
+    """What pydantic checks."""
+
+    amount: float
+
+
 def test_what_a_tool_does_to_its_arguments_is_not_seen_in_its_calls() -> None:
     server = Server("s")
 
     @server.tool
-    def spoil(items: Any) -> int:
+    def spoil(items: Any, money: Money | None = None) -> int:
         items[1].clear()
         return 1
 
@@ -51,12 +57,6 @@ def test_what_a_tool_does_to_its_arguments_is_not_seen_in_its_calls() -> None:
         client.call_tool("spoil", {"items": [1, [2]]})
         client.calls("spoil")[0]["items"] = 5
         assert client.calls("spoil") == [{"items": [1, [2]]}]
-
-
-class Money(BaseModel):
-    """What pydantic checks."""
-
-    amount: float
 
 
 @dataclass(frozen=True, slots=True)
