@@ -39,24 +39,24 @@ def test_a_call_whose_arguments_are_refused_is_none(orders: Server) -> None:
         assert client.calls("refund") == []
 
 
+class Money(BaseModel):
+    """What pydantic checks."""
+
+    amount: float
+
+
 def test_what_a_tool_does_to_its_arguments_is_not_seen_in_its_calls() -> None:
     server = Server("s")
 
     @server.tool
-    def spoil(items: list[Any]) -> int:
-        items.clear()
+    def spoil(items: Any, money: Money | None = None) -> int:
+        items[1].clear()
         return 1
 
     with connect(server) as client:
         client.call_tool("spoil", {"items": [1, [2]]})
         client.calls("spoil")[0]["items"] = 5
         assert client.calls("spoil") == [{"items": [1, [2]]}]
-
-
-class Money(BaseModel):
-    """What pydantic checks."""
-
-    amount: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def test_a_tool_returns_what_it_is_told_to_as_an_object_or_as_json(typed: Server
         client.tool_returns("anything", [1, None])
         assert client.call_tool("anything").value == [1, None]
         client.tool_returns("money", "much")
-        assert client.call_tool("money").text.startswith("internal error in money")
+        assert client.call_tool("money").is_error
 
 
 @pytest.mark.enable_socket  # an event loop needs a pair of sockets
@@ -162,9 +162,9 @@ def test_a_tool_can_use_up_the_functions_time(by: str) -> None:
     @server.tool
     def slow() -> int:
         if by == "clock":
-            client.clock.advance(115)
+            client.clock.advance(114.3)  # leaves more than the reserve, and too little for another step
         else:
-            client.remaining_s(3)
+            client.remaining_s(5.7)
         return 1
 
     steps = [Step("one", tool="slow"), Step("two", tool="slow")]
@@ -221,7 +221,9 @@ def test_a_task_that_cannot_be_created_is_done_without(orders: Server) -> None:
 
 
 @pytest.mark.parametrize("error", ["ServiceUnavailable", EndpointConnectionError(endpoint_url="https://nowhere")])
-def test_a_store_that_is_down_stays_down_until_it_is_told_otherwise(orders: Server, error: str | Exception) -> None:
+def test_a_store_that_is_down_stays_down_until_it_is_told_otherwise(
+    orders: Server, error: str | Exception, caplog: pytest.LogCaptureFixture
+) -> None:
     with connect(orders) as client:
         task_id = client.get_prompt("refund_order", ORDER).task_id
         client.store.fails("GetItem", times=None, error=error)
@@ -229,8 +231,17 @@ def test_a_store_that_is_down_stays_down_until_it_is_told_otherwise(orders: Serv
             with pytest.raises(JsonRpcError) as refused:
                 client.task(task_id)
             assert refused.value.code == INTERNAL_ERROR
+            assert (error if isinstance(error, str) else type(error).__name__) in caplog.text
         client.store.fails("GetItem", times=0)
         assert client.task(task_id).status == "working"
+
+
+def test_a_resume_makes_the_requests_of_a_resume_alone(orders: Server) -> None:
+    with connect(orders) as client:
+        task_id = client.get_prompt("refund_order", ORDER).task_id
+        client.store.fails("GetItem")
+        with pytest.raises(JsonRpcError, match="nothing was run"):
+            client.resume(task_id)
 
 
 def test_an_operation_that_dynamodb_has_not_is_refused(orders: Server) -> None:
@@ -283,8 +294,9 @@ def test_a_call_that_writes_nothing_can_be_killed_too(orders: Server) -> None:
 def test_a_kill_happens_once_and_only_after_what_succeeded(orders: Server) -> None:
     with connect(orders) as client:
         client.store.fails("PutItem")
-        with client.killed_after("PutItem"):
-            assert client.get_prompt("refund_order", ORDER).meta == {}
+        client.killed_after("PutItem")
+        assert client.get_prompt("refund_order", ORDER).meta == {}
+        with pytest.raises(Killed):
             client.get_prompt("refund_order", ORDER)
         assert client.get_prompt("refund_order", ORDER).meta
 
@@ -316,6 +328,14 @@ def test_nothing_of_a_killed_run_reaches_the_store_whatever_its_code_does_on_its
         [task] = client.tasks()
         assert client.task(task.task_id).steps == {"one": "completed", "two": "pending"}
         assert client.calls("fetch_order") == [{"order_id": "A"}]
+
+
+def test_a_killed_run_begins_nothing_more(orders: Server) -> None:
+    with connect(orders) as client, client.stage.invocations.begin(again=False) as invocation:
+        invocation.killed_after = "UpdateItem"
+        with pytest.raises(Killed):
+            client.stage.server.tools["fetch_order"].function(**ORDER)
+        assert client.calls("fetch_order") == []
 
 
 def test_a_killed_process_is_followed_by_a_new_one() -> None:

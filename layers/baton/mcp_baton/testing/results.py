@@ -123,11 +123,10 @@ class Result:
     def of(cls, result: JsonObject, value: Json) -> "Result":
         """Of a `CallToolResult`, and the value that the tool had."""
         content = cast("list[JsonObject]", result["content"])
-        failed = bool(result.get("isError", False))
         return cls(
-            None if failed else value,
+            value,
             "\n".join(str(block["text"]) for block in content if block.get("type") == "text"),
-            failed,
+            bool(result.get("isError", False)),
             cast("JsonObject | None", result.get("structuredContent")),
             tuple(content),
             own_meta(result),
