@@ -16,9 +16,9 @@ from mcp_baton.protocol.envelope import (
     TASKS_EXTENSION,
     VERSION_KEY,
 )
-from mcp_baton.server.task_values import VARIABLES_KEY
-from mcp_baton.tasks.attributes import Item
-from mcp_baton.tasks.items import key_of
+from mcp_baton.server.methods.task_values import VARIABLES_KEY
+from mcp_baton.tasks.dynamodb.attributes import Item
+from mcp_baton.tasks.dynamodb.items import key_of
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

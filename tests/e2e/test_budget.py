@@ -8,9 +8,9 @@ from urllib.parse import quote
 import pytest
 
 from mcp_baton import Context, RegistrationError, Server, Step, ToolError, Workflow, step_output
+from mcp_baton.protocol.budget import ANSWER_BYTES
 from mcp_baton.protocol.json import dumps, loads
-from mcp_baton.server.budget import ANSWER_BYTES
-from mcp_baton.server.own_uris import value_uri
+from mcp_baton.server.published.own_uris import value_uri
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.transport.stream import stream_opener
 from tests.buckets import Bucket

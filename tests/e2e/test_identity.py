@@ -8,7 +8,7 @@ import pytest
 
 from mcp_baton import Server, Step, Workflow
 from mcp_baton.aws import handler
-from mcp_baton.server.identity import MAX_OWNER_BYTES
+from mcp_baton.server.access import MAX_OWNER_BYTES
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.ids import new_question
 from tests.e2e.conftest import MakeClient

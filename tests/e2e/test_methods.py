@@ -7,7 +7,7 @@ import pytest
 
 from mcp_baton import Argument, Context, Header, Image, Server, Step, ToolError, ToolResult, Workflow, prompt_arg
 from mcp_baton.protocol.envelope import LOG_LEVEL_KEY, LOG_LEVELS, SERVER_INFO_KEY
-from mcp_baton.server.listening import SUBSCRIPTION_KEY
+from mcp_baton.server.methods.subscriptions import SUBSCRIPTION_KEY
 from tests.e2e.conftest import MakeClient, Streaming
 from tests.e2e.support import BOUND_S, Answer, Client, Era, Sink
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from mcp_baton import Server, Step, ToolError, Workflow, constant
-from mcp_baton.tasks.attributes import Item
+from mcp_baton.tasks.dynamodb.attributes import Item
 from tests.e2e.conftest import Engine, MakeClient
 from tests.e2e.race_worker import STEPS, call_together, steps_server
 from tests.e2e.support import BOUND_S, Answer, Client, Clock, Table, begin

@@ -10,7 +10,7 @@ import pytest
 from mcp_baton import Server, Step, ToolError, Workflow, constant
 from mcp_baton.aws import dynamodb_store, handler
 from mcp_baton.local.dynamodb import create_table, embedded_client
-from mcp_baton.server.budget import ANSWER_BYTES
+from mcp_baton.protocol.budget import ANSWER_BYTES
 from mcp_baton.settings import Settings
 from mcp_baton.transport.stream import stream_opener
 from tests.e2e.support import Client

@@ -16,7 +16,7 @@ from tests.runtime.fake_runtime_api import FakeRuntimeApi
 PEER, SAMPLE, MODELS = "baton_peer.handler", "app.lambda_handler", "models_peer.handler"
 APOLOGY = prompts_get("apology", expected="apology", order_id="A-17")
 
-NEVER = {"asyncio", "boto3", "mcp_baton.server.inputs", "multiprocessing", "s3transfer"}
+NEVER = {"asyncio", "boto3", "mcp_baton.server.asking.questions", "multiprocessing", "s3transfer"}
 """What no first request needs; boto3 comes with the first question to a client, for the key that signs its state."""
 CLIENT = {"botocore", "email", "http.client", "ssl", "urllib3"}
 """What comes with a client for DynamoDB, so with the first task."""

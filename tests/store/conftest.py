@@ -11,9 +11,9 @@ import pytest
 
 from mcp_baton.local.dynamodb import create_table, embedded_client, http_client
 from mcp_baton.protocol.json import Json
-from mcp_baton.tasks.dynamodb import DynamoDBTaskStore
+from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
+from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import PROGRESS, NewTask, TaskRecord
-from mcp_baton.tasks.s3 import S3ObjectStore
 from tests.buckets import Bucket, embedded_s3, http_s3, new_bucket
 
 if TYPE_CHECKING:

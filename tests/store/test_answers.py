@@ -10,8 +10,8 @@ import pytest
 
 from mcp_baton.exceptions import StoreError, TaskNotFound
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.tasks.dynamodb import DynamoDBTaskStore
-from mcp_baton.tasks.dynamodb_answers import DynamoDBAnswerStore
+from mcp_baton.tasks.dynamodb.answers import DynamoDBAnswerStore
+from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.ids import new_question
 
 if TYPE_CHECKING:

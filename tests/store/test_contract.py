@@ -7,9 +7,9 @@ import pytest
 
 from mcp_baton.exceptions import Conflict, StoreError, TaskFinished, TaskNotFound
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.tasks.dynamodb import DynamoDBTaskStore
+from mcp_baton.tasks.dynamodb.items import Limits, key_of
+from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.ids import new_task_id
-from mcp_baton.tasks.items import Limits, key_of
 from mcp_baton.tasks.record import (
     PAUSE_REASON,
     PROGRESS,

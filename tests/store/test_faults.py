@@ -18,7 +18,7 @@ from moto.core.botocore_stubber import MockRawResponse
 
 from mcp_baton.exceptions import Conflict, StoreError, StoreUnavailable, TaskFinished, TaskNotFound
 from mcp_baton.local.dynamodb import http_client
-from mcp_baton.tasks.dynamodb import DynamoDBTaskStore
+from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.tasks.record import PROGRESS, NewTask, StepStatus, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import Batch, StepWrite, TaskStore

@@ -9,13 +9,13 @@ import pytest
 
 from mcp_baton.exceptions import Conflict, TaskFinished, TaskNotFound, TooLarge
 from mcp_baton.protocol.json import Json
-from mcp_baton.tasks.attributes import item_size
-from mcp_baton.tasks.dynamodb import DynamoDBTaskStore
-from mcp_baton.tasks.items import Limits
-from mcp_baton.tasks.overflow import pointer_in
+from mcp_baton.tasks.dynamodb.attributes import item_size
+from mcp_baton.tasks.dynamodb.items import Limits
+from mcp_baton.tasks.dynamodb.overflow import pointer_in
+from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
+from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import PROGRESS, NewTask, StepStatus, TaskRecord, TaskStatus
 from mcp_baton.tasks.recording import record_decided
-from mcp_baton.tasks.s3 import S3ObjectStore
 from mcp_baton.tasks.store import Batch, SetPause, StepWrite
 from tests.buckets import Bucket
 from tests.store.test_values import EXACT, same

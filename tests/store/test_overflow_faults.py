@@ -12,10 +12,10 @@ from botocore.exceptions import NoRegionError
 
 from mcp_baton.exceptions import StoreError, StoreUnavailable, TooLarge, ValueLost
 from mcp_baton.protocol.json import Json
-from mcp_baton.tasks.dynamodb import DynamoDBTaskStore
-from mcp_baton.tasks.overflow import ObjectTooLarge
+from mcp_baton.tasks.dynamodb.overflow import ObjectTooLarge
+from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
+from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import NewTask, TaskRecord, TaskStatus
-from mcp_baton.tasks.s3 import S3ObjectStore
 from mcp_baton.tasks.store import Batch, SetPause
 from tests.buckets import DENIED, SLOW_DOWN, Bucket
 from tests.store.test_overflow import BIG, done, moved, noise, result, statuses

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mcp_baton.exceptions import Conflict, TaskFinished
-from mcp_baton.tasks.dynamodb import DynamoDBTaskStore
+from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import PROGRESS, StepStatus, TaskRecord
 from mcp_baton.tasks.store import Batch, StepWrite
 

@@ -8,9 +8,9 @@ import pytest
 
 from mcp_baton.exceptions import Conflict, StoreError
 from mcp_baton.protocol.json import Json
-from mcp_baton.tasks.attributes import item_size
-from mcp_baton.tasks.dynamodb import DynamoDBTaskStore
-from mcp_baton.tasks.items import Limits
+from mcp_baton.tasks.dynamodb.attributes import item_size
+from mcp_baton.tasks.dynamodb.items import Limits
+from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import PROGRESS, NewTask, StepStatus, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import Batch, SetPause, StepWrite
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mcp_baton.exceptions import Conflict, StoreUnavailable, TaskFinished, ValueLost
-from mcp_baton.tasks.dynamodb import DynamoDBTaskStore
+from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
+from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import StepStatus, TaskRecord
-from mcp_baton.tasks.s3 import S3ObjectStore
 from mcp_baton.tasks.store import Batch, StepWrite
 from mcp_baton.telemetry import STORE_CONFLICTS, STORE_ERRORS, STORE_LATENCY, Collector
 from tests.buckets import Bucket

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from mcp_baton.exceptions import Conflict, StoreError, TaskFinished, ValueLost
 from mcp_baton.protocol.json import Json
-from mcp_baton.tasks.dynamodb import DynamoDBTaskStore
-from mcp_baton.tasks.items import Limits
+from mcp_baton.tasks.dynamodb.items import Limits
+from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import PAUSE_REASON, NewTask, StepStatus, TaskRecord, Weight
 from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite
 from mcp_baton.tasks.texts import zipped

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from mcp_baton.local.dynamodb import http_client
-from mcp_baton.tasks.dynamodb import DynamoDBTaskStore
+from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import StepStatus, TaskRecord
 from mcp_baton.tasks.store import Batch, StepWrite
 

@@ -9,9 +9,9 @@ from unittest.mock import patch
 from benchmarks.contenders import BATON, DEPLOYED
 from mcp_baton.aws import dynamodb_client
 from mcp_baton.local.cli import DATABASE_PORT
-from mcp_baton.server.host import START_MARGIN_MS
+from mcp_baton.server.methods.engine_host import START_MARGIN_MS
 from mcp_baton.settings import KEY_CHARACTERS, Settings
-from mcp_baton.tasks.overflow import DAY_MS, LONGEST_TTL_MS, RETENTION_DAYS, folder_of, new_key
+from mcp_baton.tasks.dynamodb.overflow import DAY_MS, LONGEST_TTL_MS, RETENTION_DAYS, folder_of, new_key
 from mcp_baton.telemetry import INTERNAL_ERRORS, STORE_CONFLICTS, STORE_ERRORS
 from tests.template.cloudformation import Stack
 from tests.template.conftest import ROOT, MakeStack

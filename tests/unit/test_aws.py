@@ -34,9 +34,9 @@ from mcp_baton.aws import (
 from mcp_baton.exceptions import SettingsError
 from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.settings import Settings
-from mcp_baton.tasks.overflow import LONGEST_TTL_MS
+from mcp_baton.tasks.dynamodb.overflow import LONGEST_TTL_MS
+from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
 from mcp_baton.tasks.record import NewTask
-from mcp_baton.tasks.s3 import S3ObjectStore
 from tests.buckets import embedded_s3, new_bucket
 
 MAX_BACKOFF_S = 1.0

@@ -35,15 +35,13 @@ NOT_DEPLOYED = ("local/*", "testing/*")
 
 AWS_SDK = frozenset({"boto3", "botocore", "moto"})
 AWS_SDK_USERS = (
-    "tasks/dynamodb*.py",
-    "tasks/s3.py",
-    "tasks/table.py",
+    *(f"tasks/dynamodb/{name}.py" for name in ("answers", "s3", "store", "table")),
     "state_keys.py",
     "aws.py",
     "local/*",
     "testing/*",
 )
-CONCRETE_STORES = ("mcp_baton.tasks.dynamodb", "mcp_baton.tasks.s3")
+CONCRETE_STORES = ("mcp_baton.tasks.dynamodb",)
 NETWORK = frozenset({"http", "httpx", "requests", "socket", "ssl", "urllib", "urllib3"})
 NETWORK_FREE = ("protocol/*", "tasks/*", "workflow/*", "server/*")
 HARMLESS = frozenset({"http", "http.HTTPStatus", *(f"urllib.parse{name}" for name in ("", ".quote", ".unquote"))})
@@ -131,7 +129,7 @@ def shared_on_floors(module: str, found: list[Import]) -> Iterator[str]:
 
 def concrete_store(module: str, found: list[Import]) -> Iterator[str]:
     """Only the composition roots choose a store; everyone else is given one."""
-    if not matches(module, AWS_SDK_USERS):
+    if not matches(module, (*AWS_SDK_USERS, "tasks/dynamodb/*")):
         for item in found:
             if item.name.startswith(CONCRETE_STORES):
                 yield f"chooses its own store: {item.name}"
@@ -200,15 +198,15 @@ def test_a_module_knows_only_the_floors_under_it(module: str) -> None:
         ("tasks/record.py", "from mcp_baton.protocol import http"),
         ("tasks/record.py", "import mcp_baton.workflow.engine"),
         ("tasks/record.py", "def f():\n    import boto3"),
-        ("tasks/dynamodb.py", "import boto3"),
-        ("tasks/dynamodb.py", "from botocore.exceptions import ClientError"),
+        ("tasks/dynamodb/store.py", "import boto3"),
+        ("tasks/dynamodb/store.py", "from botocore.exceptions import ClientError"),
         ("workflow/engine.py", "def f():\n    from mcp_baton.server.app import Server"),
         ("workflow/engine.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import mcp_baton.server.app"),
         ("workflow/engine.py", "from mcp_baton.protocol.jsonrpc import Request"),
-        ("workflow/engine.py", "from mcp_baton.tasks.dynamodb import DynamoDbTaskStore"),
-        ("tasks/moving.py", "from mcp_baton.tasks.s3 import S3ObjectStore"),
-        ("tasks/overflow.py", "def f():\n    import boto3"),
-        ("tasks/s3.py", "from botocore.exceptions import ClientError"),
+        ("workflow/engine.py", "from mcp_baton.tasks.dynamodb.store import DynamoDbTaskStore"),
+        ("tasks/recording.py", "from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore"),
+        ("tasks/dynamodb/overflow.py", "def f():\n    import boto3"),
+        ("tasks/dynamodb/s3.py", "from botocore.exceptions import ClientError"),
         ("workflow/engine.py", "def f():\n    import http.client"),
         ("server/app.py", "import pydantic"),
         ("server/app.py", "from pydantic import BaseModel"),
@@ -238,14 +236,14 @@ def test_a_broken_rule_is_noticed(module: str, source: str) -> None:
     ("module", "source"),
     [
         ("protocol/rpc.py", "from http import HTTPStatus"),
-        ("tasks/dynamodb.py", "def f():\n    import boto3"),
-        ("tasks/dynamodb.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import botocore.client"),
+        ("tasks/dynamodb/store.py", "def f():\n    import boto3"),
+        ("tasks/dynamodb/store.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import botocore.client"),
         ("workflow/engine.py", "from mcp_baton.protocol import json\nfrom mcp_baton.tasks import record"),
         ("server/app.py", "from mcp_baton.protocol.http import HttpRequest"),
         ("transport/proxy.py", "from mcp_baton.protocol.http import HttpRequest\nfrom mcp_baton import exceptions"),
         ("local/cli.py", "import asyncio, os\nprint(os.environ)"),
         ("testing/wire.py", "from mcp_baton.testing.results import Run"),
-        ("aws.py", "import mcp_baton.tasks.dynamodb, mcp_baton.transport.proxy, mcp_baton.server.app"),
+        ("aws.py", "import mcp_baton.tasks.dynamodb.store, mcp_baton.transport.proxy, mcp_baton.server.app"),
         ("settings.py", "import os\nprint(os.environ)"),
     ],
 )

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mcp_baton.exceptions import BatonError, ProtocolError, RegistrationError, ToolError, WorkflowError
+    from mcp_baton.server.asking.questions import elicitation, roots, sampling, url_elicitation
     from mcp_baton.server.content import Audio, EmbeddedResource, Image, Message, ResourceLink, Text, ToolResult
     from mcp_baton.server.context import Context
-    from mcp_baton.server.inputs import elicitation, roots, sampling, url_elicitation
-    from mcp_baton.server.param_headers import Header
+    from mcp_baton.server.published.param_headers import Header
     from mcp_baton.server.server import Server
     from mcp_baton.workflow.definition import Argument, Step, Workflow
     from mcp_baton.workflow.sources import constant, prompt_arg, step_output, task_variable
@@ -51,8 +51,8 @@ _HOMES = {
     "exceptions": ("BatonError", "ProtocolError", "RegistrationError", "ToolError", "WorkflowError"),
     "server.content": ("Audio", "EmbeddedResource", "Image", "Message", "ResourceLink", "Text", "ToolResult"),
     "server.context": ("Context",),
-    "server.inputs": ("elicitation", "roots", "sampling", "url_elicitation"),
-    "server.param_headers": ("Header",),
+    "server.asking.questions": ("elicitation", "roots", "sampling", "url_elicitation"),
+    "server.published.param_headers": ("Header",),
     "server.server": ("Server",),
     "workflow.definition": ("Argument", "Step", "Workflow"),
     "workflow.sources": ("constant", "prompt_arg", "step_output", "task_variable"),

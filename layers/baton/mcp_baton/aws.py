@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from mcp_baton.observability.observed import ObservedHandler
     from mcp_baton.protocol.state import Keys
-    from mcp_baton.tasks.overflow import ObjectStore
+    from mcp_baton.tasks.dynamodb.overflow import ObjectStore
 
 logger = logging.getLogger(__name__)
 
@@ -161,8 +161,8 @@ def dynamodb_store(
     Raises:
         SettingsError: tasks may live longer than objects in the bucket.
     """
-    from mcp_baton.tasks.dynamodb import DynamoDBTaskStore
-    from mcp_baton.tasks.items import Limits, system_ms
+    from mcp_baton.tasks.dynamodb.items import Limits, system_ms
+    from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 
     limits = Limits(
         default_ttl_ms=settings.default_ttl_ms,
@@ -178,8 +178,8 @@ def dynamodb_store(
 def _overflow(settings: Settings, connect: "Callable[[], S3Client]", telemetry: Telemetry) -> "ObjectStore | None":
     if settings.overflow_bucket is None:
         return None
-    from mcp_baton.tasks.overflow import LONGEST_TTL_MS
-    from mcp_baton.tasks.s3 import S3ObjectStore
+    from mcp_baton.tasks.dynamodb.overflow import LONGEST_TTL_MS
+    from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
 
     if settings.max_ttl_ms > LONGEST_TTL_MS:
         raise SettingsError(

@@ -10,7 +10,7 @@ from mcp_baton import Context
 from mcp_baton.exceptions import Abandoned
 from mcp_baton.protocol.envelope import LOG_LEVELS, Envelope, Era
 from mcp_baton.protocol.json import Json
-from mcp_baton.server.asking import Nobody
+from mcp_baton.server.asking.asker import Nobody
 from mcp_baton.server.context import ProgressMap, Scope
 from mcp_baton.tasks.variables import TaskVariables
 

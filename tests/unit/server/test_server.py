@@ -7,7 +7,9 @@ import pytest
 from pydantic import Field
 
 from mcp_baton import Argument, Context, RegistrationError, Server, Step, Workflow, WorkflowError
-from mcp_baton.server.functions import Labels, Tool, definition_of_prompt
+from mcp_baton.server.published.labels import Labels
+from mcp_baton.server.published.prompt import definition_of_prompt
+from mcp_baton.server.published.tool import Tool
 
 
 @pytest.fixture

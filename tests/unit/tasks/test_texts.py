@@ -7,15 +7,7 @@ import zlib
 import pytest
 
 from mcp_baton.exceptions import ValueLost, ValueTooLarge
-from mcp_baton.tasks.texts import (
-    VALUE_BYTES,
-    decoded,
-    most_zipped,
-    unzipped,
-    unzipped_pieces,
-    zipped,
-    zipped_length,
-)
+from mcp_baton.tasks.texts import VALUE_BYTES, decoded, most_zipped, unzipped, unzipped_pieces, zipped, zipped_length
 
 TEXT = ("é\u4e00🎉" * 5000).encode()
 

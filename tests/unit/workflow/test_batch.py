@@ -12,9 +12,10 @@ from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepW
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.batch import run_batch
 from mcp_baton.workflow.definition import Step, Workflow
-from mcp_baton.workflow.moving import Move
+from mcp_baton.workflow.drift import Move
+from mcp_baton.workflow.host import Failed, Outcome, Succeeded
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, ToolFailed
-from mcp_baton.workflow.run import Failed, Outcome, StepTrace, Succeeded
+from mcp_baton.workflow.run import StepTrace
 
 PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
 WORKFLOW = Workflow(name="w", description="d", steps=[Step(name, tool=f"do_{name}") for name in "abc"])

@@ -12,8 +12,8 @@ from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.continuation import attempts_for, continuation_batch
 from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.host import Failed, Outcome, Succeeded
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, SchemaMismatch, ToolFailed
-from mcp_baton.workflow.run import Failed, Outcome, Succeeded
 
 PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
 STEPS = [

@@ -10,6 +10,7 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.workflow.decide import Ready, decide
 from mcp_baton.workflow.definition import Argument, Step, Workflow
+from mcp_baton.workflow.host import Mismatch
 from mcp_baton.workflow.pause import (
     DeadlineExceeded,
     InvalidField,
@@ -20,7 +21,6 @@ from mcp_baton.workflow.pause import (
     step_named_by,
 )
 from mcp_baton.workflow.resolve import Known, resolve_uri
-from mcp_baton.workflow.run import Mismatch
 from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output, task_variable
 
 ORDER: dict[str, Json] = {"id": "A-17", "total": 30.0, "note": None, "lines": [{"sku": "x"}], "topic": "a/b"}

@@ -18,14 +18,15 @@ from mcp_baton.exceptions import StoreError, StoreUnavailable
 from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.answers import AnswerStore
-from mcp_baton.tasks.dynamodb import DynamoDBTaskStore
-from mcp_baton.tasks.items import Limits
+from mcp_baton.tasks.dynamodb.items import Limits
+from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import NewTask, StepStatus, TaskPage, TaskRecord, TaskStatus, pause_of, steps_of
 from mcp_baton.tasks.store import Batch, Recorded, TaskStore
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.continuation import continuation_batch
 from mcp_baton.workflow.definition import Argument, Step, Workflow
 from mcp_baton.workflow.engine import Engine, Invocation
+from mcp_baton.workflow.host import Failed, FetchedResource, Mismatch, Outcome, ResourceUnavailable, Succeeded
 from mcp_baton.workflow.pause import (
     DeadlineExceeded,
     InvalidField,
@@ -34,18 +35,7 @@ from mcp_baton.workflow.pause import (
     UnresolvableParams,
     UnresolvedDependency,
 )
-from mcp_baton.workflow.run import (
-    Blocked,
-    Failed,
-    FetchedResource,
-    Mismatch,
-    Outcome,
-    ResourceUnavailable,
-    RunRecord,
-    Succeeded,
-    TaskOver,
-    UnreadResource,
-)
+from mcp_baton.workflow.run import Blocked, RunRecord, TaskOver, UnreadResource
 from mcp_baton.workflow.sources import Source, prompt_arg, step_output, task_variable
 
 PENDING, COMPLETED, FAILED, SKIPPED = StepStatus

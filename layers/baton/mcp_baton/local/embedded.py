@@ -20,7 +20,7 @@ from moto.dynamodb.models.dynamo_type import Item, LimitedSizeDict
 from moto.dynamodb.responses import DynamoHandler
 from werkzeug.exceptions import HTTPException
 
-from mcp_baton.tasks.attributes import item_size
+from mcp_baton.tasks.dynamodb.attributes import item_size
 
 ACCOUNT = "123456789012"
 ITEM_BYTES = 409_600

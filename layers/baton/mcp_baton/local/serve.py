@@ -13,7 +13,7 @@ from mcp_baton.exceptions import BatonError, SettingsError
 from mcp_baton.local.httpd import Function, LocalServer
 from mcp_baton.local.loader import load
 from mcp_baton.local.run import run
-from mcp_baton.server.host import START_MARGIN_MS
+from mcp_baton.server.methods.engine_host import START_MARGIN_MS
 from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
 

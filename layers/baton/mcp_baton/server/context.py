@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from mcp_baton.exceptions import Abandoned
 from mcp_baton.protocol.envelope import LOG_LEVELS, Envelope, Era
 from mcp_baton.protocol.json import Json, dumps
-from mcp_baton.server.asking import Asker, Question, supports
+from mcp_baton.server.asking.asker import Asker, Question, supports
 from mcp_baton.tasks.variables import TaskVariables
 
 if TYPE_CHECKING:
-    from mcp_baton.server.inputs import Elicited, Roots, Said, Sampled, Schema
+    from mcp_baton.server.asking.questions import Elicited, Roots, Said, Sampled, Schema
 
 type Emit = Callable[[str, dict[str, Json]], None]
 """Sends a notification: method and params."""
@@ -175,14 +175,14 @@ class Context:
         Raises:
             ToolError: nobody can be asked, or the answer does not fit.
         """
-        from mcp_baton.server.inputs import elicitation
+        from mcp_baton.server.asking.questions import elicitation
 
         answer: Elicited = self.ask(elicitation(key, message, schema))[0]
         return answer
 
     def elicit_url(self, key: str, message: str, url: str) -> "Elicited":
         """Ask the person at the client to go to a page, for what must not pass through the client. As `elicit`."""
-        from mcp_baton.server.inputs import url_elicitation
+        from mcp_baton.server.asking.questions import url_elicitation
 
         answer: Elicited = self.ask(url_elicitation(key, message, url))[0]
         return answer
@@ -198,14 +198,14 @@ class Context:
             max_tokens: As many tokens may the answer have.
             options: Further params of `sampling/createMessage`, e.g. `systemPrompt`, `temperature`.
         """
-        from mcp_baton.server.inputs import sampling
+        from mcp_baton.server.asking.questions import sampling
 
         answer: Sampled = self.ask(sampling(key, messages, max_tokens=max_tokens, **options))[0]
         return answer
 
     def list_roots(self, key: str) -> "Roots":
         """Ask for the folders that the client lets the server work on. As `elicit`."""
-        from mcp_baton.server.inputs import roots
+        from mcp_baton.server.asking.questions import roots
 
         answer: Roots = self.ask(roots(key))[0]
         return answer

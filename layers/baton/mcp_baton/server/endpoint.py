@@ -7,10 +7,10 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Final
 
 from mcp_baton.exceptions import ProtocolError, StoreError, TaskNotFound, TooLarge
+from mcp_baton.protocol.budget import Budget, batch_budget, no_room
 from mcp_baton.protocol.codes import HTTP_STATUS, INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND
 from mcp_baton.protocol.envelope import REVISION_WITHOUT_HEADER, SERVER_INFO_KEY, Envelope, Era, Refusal, classify
 from mcp_baton.protocol.http import Exchange, HttpRequest, HttpResponse
@@ -27,14 +27,13 @@ from mcp_baton.protocol.jsonrpc import (
     result_message,
 )
 from mcp_baton.protocol.state import Keys, Seal
-from mcp_baton.server import catalog, listening, prompt_calls, resource_reads, small_methods, task_methods, tool_calls
-from mcp_baton.server.asking import InputRequired
-from mcp_baton.server.beside import Deserted
-from mcp_baton.server.budget import Budget, batch_budget, no_room
-from mcp_baton.server.call import Call
-from mcp_baton.server.identity import forbidden
-from mcp_baton.server.origins import Origins, Page, Stranger, is_preflight
+from mcp_baton.server.access import Origins, Page, Stranger, forbidden, is_preflight
+from mcp_baton.server.asking.asker import InputRequired
+from mcp_baton.server.methods import METHODS
+from mcp_baton.server.methods.lifecycle import server_info
 from mcp_baton.server.reply import Reply, whole
+from mcp_baton.server.request import Call
+from mcp_baton.server.running.worker import Deserted
 from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.ids import is_question
@@ -45,42 +44,6 @@ logger = logging.getLogger(__name__)
 
 PATH: Final = "/mcp"
 NOT_RUN: Final = "Not run: the time for this batch was over. Send this message again."
-
-type Method = Callable[[Call], JsonObject]
-
-_BOTH: Mapping[str, Method] = {
-    "tools/list": catalog.list_tools,
-    "tools/call": tool_calls.call_tool,
-    "prompts/list": catalog.list_prompts,
-    "prompts/get": prompt_calls.get_prompt,
-    "resources/list": catalog.list_resources,
-    "resources/templates/list": catalog.list_resource_templates,
-    "resources/read": resource_reads.read_resource,
-    "completion/complete": small_methods.complete,
-    "tasks/get": task_methods.get_task,
-    "tasks/cancel": task_methods.cancel_task,
-}
-METHODS: Mapping[Era, Mapping[str, Method]] = MappingProxyType(
-    {
-        Era.HANDSHAKE: {
-            **_BOTH,
-            "initialize": catalog.initialize,
-            "ping": catalog.ping,
-            "logging/setLevel": small_methods.set_log_level,
-            "resources/subscribe": small_methods.subscribe,
-            "resources/unsubscribe": small_methods.subscribe,
-            "tasks/list": task_methods.list_tasks,
-            "tasks/result": task_methods.task_result,
-        },
-        Era.STATELESS: {
-            **_BOTH,
-            "server/discover": catalog.discover,
-            "subscriptions/listen": listening.listen,
-            "tasks/update": task_methods.update_task,
-        },
-    }
-)
-"""The methods of each era."""
 
 
 class Endpoint:
@@ -286,7 +249,7 @@ def _finished(call: Call, result: JsonObject) -> JsonObject:
         return result
     meta = result.get("_meta")
     own = meta if isinstance(meta, Mapping) else {}
-    return {"resultType": "complete", **result, "_meta": {**own, SERVER_INFO_KEY: catalog.server_info(call)}}
+    return {"resultType": "complete", **result, "_meta": {**own, SERVER_INFO_KEY: server_info(call)}}
 
 
 def _status(envelope: Envelope, error: ProtocolError) -> int:

@@ -5,9 +5,12 @@ from typing import Any, Protocol, TypedDict, Unpack, overload
 
 from mcp_baton.exceptions import RegistrationError, WorkflowError
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.server.completions import Completer, Completion
-from mcp_baton.server.functions import Labels, Prompt, Resource, Tool
-from mcp_baton.server.own_uris import SCHEME, is_own
+from mcp_baton.server.published.completion import Completer, Completion
+from mcp_baton.server.published.labels import Labels
+from mcp_baton.server.published.own_uris import SCHEME, is_own
+from mcp_baton.server.published.prompt import Prompt
+from mcp_baton.server.published.resource import Resource
+from mcp_baton.server.published.tool import Tool
 from mcp_baton.workflow.definition import Workflow, check
 
 

@@ -5,11 +5,29 @@ being unzipped; they are held against what comes out when it is.
 """
 
 import codecs
+import json
 import zlib
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 from mcp_baton.exceptions import ValueLost, ValueTooLarge
+
+
+def to_text(text: str) -> str:
+    """Any Python string as one that DynamoDB takes as a key, a map's key or a string.
+
+    UTF-8 has no lone surrogates and a map no empty key: such a string is stored as its JSON text, which begins with a
+    quotation mark; so is one that itself begins with a quotation mark, and every other string is stored as it is.
+    """
+    if text and not text.startswith('"') and not any("\ud800" <= character <= "\udfff" for character in text):
+        return text
+    return json.dumps(text)
+
+
+def from_text(stored: str) -> str:
+    """The string that `to_text` was given."""
+    return str(json.loads(stored)) if stored.startswith('"') else stored
+
 
 VALUE_BYTES: Final = 6_000_000
 """The longest JSON text of a value that is read back, bytes; as long as a request's body may be."""

@@ -12,11 +12,13 @@ from typing import Any
 
 from mcp_baton import Server, ToolError
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.functions import Prompt, Resource, Tool
-from mcp_baton.server.schema import InputSchema
+from mcp_baton.server.published.prompt import Prompt
+from mcp_baton.server.published.resource import Resource
+from mcp_baton.server.published.tool import Tool
+from mcp_baton.server.schema.schema import InputSchema
 from mcp_baton.testing.answers import Answers
 from mcp_baton.testing.invocations import Invocations
-from mcp_baton.workflow.run import Succeeded
+from mcp_baton.workflow.host import Succeeded
 
 _arguments: ContextVar[JsonObject] = ContextVar("mcp_baton.testing.arguments")
 """The arguments of the call that is about to be made, as they were sent."""

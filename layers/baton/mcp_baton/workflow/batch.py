@@ -7,9 +7,10 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import PROGRESS, StepStatus, TaskRecord, pause_of
 from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepWrite
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.workflow.moving import Move, carried, left_behind, statuses_of
+from mcp_baton.workflow.drift import Move, carried, left_behind, statuses_of
+from mcp_baton.workflow.host import Failed, Outcome, Succeeded
 from mcp_baton.workflow.pause import PauseReason, step_named_by
-from mcp_baton.workflow.run import Failed, Outcome, StepTrace, Succeeded
+from mcp_baton.workflow.run import StepTrace
 
 
 def status_of(outcome: Outcome) -> StepStatus:

@@ -17,8 +17,8 @@ from mcp_baton.tasks.record import (
 from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepWrite
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.batch import status_of, stored_result
+from mcp_baton.workflow.host import Failed, Outcome
 from mcp_baton.workflow.pause import ToolFailed, step_named_by
-from mcp_baton.workflow.run import Failed, Outcome
 
 
 def attempts_for(task: TaskRecord, tool: str) -> int:

@@ -5,9 +5,9 @@ from typing import Protocol
 
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.host import Mismatch
 from mcp_baton.workflow.pause import PauseReason, SchemaMismatch
 from mcp_baton.workflow.resolve import Known, resolve_arguments, resolve_uri
-from mcp_baton.workflow.run import Mismatch
 
 
 class Schemas(Protocol):

@@ -26,23 +26,13 @@ from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.batch import run_batch, status_of
 from mcp_baton.workflow.decide import Ready, decide
 from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.drift import Move, carried, move_to
 from mcp_baton.workflow.fetching import Fetched, fetch_after, fetch_again, fetch_before
 from mcp_baton.workflow.handoff import preview_arguments
-from mcp_baton.workflow.moving import Move, carried, move_to
+from mcp_baton.workflow.host import Failed, Host, Outcome, Succeeded
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, ToolFailed
 from mcp_baton.workflow.resolve import Known
-from mcp_baton.workflow.run import (
-    Blocked,
-    Content,
-    Failed,
-    Host,
-    Outcome,
-    RunRecord,
-    StepTrace,
-    Stop,
-    Succeeded,
-    TaskOver,
-)
+from mcp_baton.workflow.run import Blocked, Content, RunRecord, StepTrace, Stop, TaskOver
 
 logger = logging.getLogger(__name__)
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.handoff import preview_uris
+from mcp_baton.workflow.host import FetchedResource, Host, ResourceUnavailable
 from mcp_baton.workflow.resolve import Known, resolve_uri
-from mcp_baton.workflow.run import Content, FetchedResource, Host, ResourceUnavailable, UnreadResource
+from mcp_baton.workflow.run import Content, UnreadResource
 
 logger = logging.getLogger(__name__)
 

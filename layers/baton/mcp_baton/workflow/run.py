@@ -1,60 +1,14 @@
 """The record of a run: what happened, as data. The prompt's messages are one rendering of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
-from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.record import StepStatus, TaskRecord, TaskStatus
-from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.definition import Step, Workflow
-from mcp_baton.workflow.pause import InvalidField, PauseReason
+from mcp_baton.workflow.host import Failed, FetchedResource, Outcome
+from mcp_baton.workflow.pause import PauseReason
 from mcp_baton.workflow.resolve import Known
-
-
-@dataclass(frozen=True, slots=True)
-class Succeeded:
-    """A tool's value, as JSON; `None` for a step that only fetched resources.
-
-    Attributes:
-        shown: The MCP result that presents the value, where the tool has said it in full.
-    """
-
-    value: Json
-    shown: JsonObject | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """The tool reported an error, raised, or timed out.
-
-    Attributes:
-        by_itself: It wanted to ask the client, which it can where it is called by itself.
-    """
-
-    error: str
-    by_itself: bool = False
-
-
-type Outcome = Succeeded | Failed
-
-
-@dataclass(frozen=True, slots=True)
-class Mismatch:
-    """How arguments fail to satisfy a tool's input schema."""
-
-    missing: tuple[str, ...] = ()
-    invalid: tuple[InvalidField, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class FetchedResource:
-    """One content of a resource: text, or base64 of its bytes."""
-
-    uri: str
-    mime_type: str | None
-    text: str | None = None
-    blob: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,42 +20,6 @@ class UnreadResource:
 
 
 type Content = FetchedResource | UnreadResource
-
-
-class ResourceUnavailable(Exception):
-    """A resource could not be fetched; says why in words for the client."""
-
-
-class Host(Protocol):
-    """What the engine needs of the server that it runs in: its tools, its resources, its clock and the client's ear."""
-
-    def required(self, tool: str) -> frozenset[str]:
-        """The names of the arguments that a tool cannot do without."""
-
-    def describe(self, tool: str) -> str:
-        """What a tool does, in one line."""
-
-    def mismatch(self, tool: str, arguments: JsonObject) -> Mismatch | None:
-        """How the arguments fail to satisfy the tool's whole input schema; `None` when they do satisfy it."""
-
-    def call(self, tool: str, arguments: JsonObject, variables: TaskVariables | None) -> Outcome:
-        """Call a tool; abandon it when only the write reserve of the function's time is left."""
-
-    def read(self, uri: str) -> Sequence[FetchedResource]:
-        """Fetch a resource.
-
-        Raises:
-            ResourceUnavailable: there is no such resource, or reading it failed.
-        """
-
-    def announce(self, begun: int, total: int, step: str, task_id: str | None) -> None:
-        """Tell the client that the step with this number is about to run, and, the first time, in which task."""
-
-    def may_start(self) -> bool:
-        """Whether enough of the function's time is left to start a step."""
-
-    def words(self, name: str, error: Exception) -> str:
-        """An exception in words for the client. `name` is that of the tool or step that it ended."""
 
 
 @dataclass(frozen=True, slots=True)

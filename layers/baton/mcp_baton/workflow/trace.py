@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from mcp_baton.workflow.handoff import Requirements, handoff, preview_uris
+from mcp_baton.workflow.host import Failed, FetchedResource
 from mcp_baton.workflow.over import what_became
 from mcp_baton.workflow.placeholder import shown
 from mcp_baton.workflow.quoting import one_line, quoted_guidance
-from mcp_baton.workflow.run import Content, Failed, FetchedResource, RunRecord, StepTrace, TaskOver, UnreadResource
+from mcp_baton.workflow.run import Content, RunRecord, StepTrace, TaskOver, UnreadResource
 from mcp_baton.workflow.sources import as_text
 
 

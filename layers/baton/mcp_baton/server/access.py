@@ -1,0 +1,139 @@
+"""Who may call: pages of which origins, and callers with which identity (docs/http.md). Pure."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from mcp_baton.protocol.http import HttpRequest, HttpResponse
+
+LOCAL_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
+METHODS: Final = "POST"
+"""What a page may send. `GET` needs no permission, so a page that tries it reads the 405."""
+
+EXPOSED: Final = "Allow, WWW-Authenticate, X-Amzn-ErrorType, X-Amzn-RequestId, X-Amzn-Trace-Id"
+"""Headers that a page may read, beside those that every page may: API Gateway's own among them."""
+
+MAX_AGE_S: Final = 7_200
+"""How long a preflight's answer holds, in seconds: as long as Chromium believes one."""
+
+_LOCAL = re.compile(rf"({'|'.join(map(re.escape, LOCAL_HOSTS))})(:[0-9]+)?")
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
+_HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A web page that may call, by its origin."""
+
+    origin: str
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """What every answer to it carries; without them the browser keeps the answer from the page."""
+        return MappingProxyType(
+            {
+                "Access-Control-Allow-Origin": self.origin,
+                "Access-Control-Expose-Headers": EXPOSED,
+                "Vary": "Origin",
+            }
+        )
+
+    def preflight(self, headers: Mapping[str, str]) -> HttpResponse:
+        """The answer to the browser's question, put in these headers, what the page may send.
+
+        It may send any header: tools name `Mcp-Param-*`, signatures `x-amz-*`, and whatever traces the page its own.
+        The answer names them one by one, since `*` does not include `Authorization`.
+        """
+        asked = [name.strip() for name in headers.get("access-control-request-headers", "").split(",")]
+        names = ", ".join(name for name in asked if _HEADER_NAME.fullmatch(name))
+        allowed = {"Access-Control-Allow-Headers": names} if names else {}
+        return HttpResponse(
+            204,
+            {
+                **self.headers,
+                "Access-Control-Allow-Methods": METHODS,
+                **allowed,
+                "Access-Control-Max-Age": str(MAX_AGE_S),
+                "Vary": "Origin, Access-Control-Request-Headers",
+            },
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Stranger:
+    """A page that may not call, or one that reaches this machine under a name that somebody else has given it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """The pages that may call.
+
+    Attributes:
+        allowed: Their origins, in lower case as browsers send them.
+        local_only: Whether pages of this machine may, too, and the server answers to this machine's names alone.
+    """
+
+    allowed: frozenset[str]
+    local_only: bool = False
+
+    def caller(self, headers: Mapping[str, str]) -> Page | Stranger | None:
+        """The page that sends a request with these headers; `None` when it is no page: then there is no `Origin`."""
+        if self.local_only and not _LOCAL.fullmatch(headers.get("host", "localhost")):
+            return Stranger()
+        origin = headers.get("origin")
+        if origin is None:
+            return None
+        return Page(origin) if origin in self.allowed or (self.local_only and is_local(origin)) else Stranger()
+
+
+def is_local(origin: str) -> bool:
+    """Whether an origin is this machine, by a name that nobody else can give out."""
+    scheme, _, authority = origin.partition("://")
+    return bool(_SCHEME.fullmatch(scheme) and _LOCAL.fullmatch(authority))
+
+
+def is_preflight(request: HttpRequest) -> bool:
+    """Whether a browser asks what a page may send."""
+    return request.method == "OPTIONS" and "access-control-request-method" in request.headers
+
+
+MAX_OWNER_BYTES: Final = 2_000
+"""Of an owner's name as it is stored: DynamoDB's partition keys have 2,048 bytes, and hold more than the name."""
+
+_SHORT: Final = 160
+"""Characters that cannot be too many bytes, however they are stored: at most 12 each, in quotation marks."""
+
+NOBODY: Final = (
+    "Forbidden: this call has no identity, so nothing was run. For the operator: give the API an authorizer (template "
+    "parameter Auth), or let everybody in with BATON_ALLOW_ANONYMOUS=on"
+)
+NO_HEADER: Final = (
+    "Forbidden: this call has no identity, so nothing was run. Send the header that --owner-header names, once and "
+    "with a value"
+)
+
+
+def forbidden(owner: str | None, *, local: bool) -> str | None:
+    """Why a caller is refused; `None` when it is not.
+
+    Args:
+        owner: The identity, `None` for a caller without one.
+        local: Whether the server is one on the developer's machine.
+    """
+    if owner is None:
+        return NO_HEADER if local else NOBODY
+    size = 0 if len(owner) <= _SHORT else _stored_size(owner)
+    if size > MAX_OWNER_BYTES:
+        return (
+            f"Forbidden: the caller's identity has {size} bytes, and no more than {MAX_OWNER_BYTES} can be kept, so "
+            "nothing was run. For the operator: have the authorizer give a shorter `sub` or principal"
+        )
+    return None
+
+
+def _stored_size(owner: str) -> int:
+    from mcp_baton.tasks.texts import to_text
+
+    return len(to_text(owner).encode())

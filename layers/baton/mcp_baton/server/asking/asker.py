@@ -1,0 +1,84 @@
+"""Questions to the client, and who gets the answers (MCP client/elicitation, client/sampling, client/roots)."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from mcp_baton.exceptions import ToolError
+from mcp_baton.protocol.envelope import Envelope, Era
+from mcp_baton.protocol.json import Json, JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A request of the server's to the client.
+
+    Attributes:
+        key: Names it within the call.
+        capability: The client capability that it needs, as a path: `elicitation`, or `elicitation.url`.
+        read: Makes an answer of the client's result; raises `ToolError` for what is none.
+    """
+
+    key: str
+    method: str
+    params: JsonObject
+    capability: str
+    read: Callable[[JsonObject], Any]
+
+
+class InputRequired(BaseException):
+    """Ends a call that cannot go on without answers. A `BaseException`, so that no tool swallows it.
+
+    Args:
+        result: The `InputRequiredResult` that asks for them.
+    """
+
+    def __init__(self, result: JsonObject) -> None:
+        super().__init__("the client must answer first")
+        self.result = result
+
+
+class Asker(Protocol):
+    """Gets answers from the client."""
+
+    def ask(self, questions: tuple[Question, ...]) -> list[JsonObject]:
+        """The answers, in the order of the questions."""
+
+
+def supports(envelope: Envelope, capability: str) -> bool:
+    """Whether the client can be asked for this. In the handshake era it cannot be known, so it is worth trying."""
+    return envelope.era is Era.HANDSHAKE or declares(envelope.capabilities, capability)
+
+
+class AskedInWorkflow(ToolError):
+    """A step wanted to ask the client, which its tool can do where it is called by itself."""
+
+
+class Nobody:
+    """An asker where nobody can be asked.
+
+    Args:
+        why: What the tool's failure says.
+        refusal: The failure's kind.
+    """
+
+    def __init__(self, why: str, refusal: type[ToolError] = ToolError) -> None:
+        self._why = why
+        self._refusal = refusal
+
+    def ask(self, questions: tuple[Question, ...]) -> list[JsonObject]:
+        """Refuse."""
+        raise self._refusal(f"The client must be asked ({questions[0].method}), but {self._why}.")
+
+
+def declares(capabilities: JsonObject, path: str) -> bool:
+    """Whether capabilities declare one. Elicitation that names no mode means forms, and one that names only another
+    mode does not (MCP client/elicitation, Capabilities)."""
+    here: Json = capabilities
+    for part in path.split("."):
+        if not isinstance(here, Mapping) or part not in here:
+            return False
+        here = here[part]
+    if not isinstance(here, Mapping):
+        return False
+    return path != "elicitation" or "form" in here or "url" not in here

@@ -1,0 +1,186 @@
+"""What a tool can ask the client for, and what it gets (MCP client/elicitation, client/sampling, client/roots)."""
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self, cast
+
+from mcp_baton.exceptions import ToolError
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server.asking.asker import Question
+from mcp_baton.server.content import Content, Message
+
+type Said = str | Content | Message | JsonObject
+type Schema = JsonObject | type
+"""A JSON Schema of flat primitive fields, or a type that pydantic makes one of."""
+
+
+class Answer:
+    """Something the client answered. It may be awaited, so that tools can be written either way."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[None, None, Self]:
+        yield from ()
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Elicited(Answer):
+    """A person's answer.
+
+    Attributes:
+        action: `accept`, `decline` or `cancel`.
+        content: The fields that were filled in; empty unless accepted.
+        data: The content as the type that was asked for; `None` unless accepted, or where a plain schema was given.
+    """
+
+    action: str
+    content: JsonObject
+    data: Any = None
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the person filled it in."""
+        return self.action == "accept"
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled(Answer):
+    """A model's answer.
+
+    Attributes:
+        role: `assistant`, as a rule.
+        content: The content blocks.
+        model: The model's name.
+        stop_reason: Why it stopped.
+    """
+
+    role: str
+    content: Sequence[JsonObject]
+    model: str
+    stop_reason: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The texts of the content, joined."""
+        return "".join(str(item["text"]) for item in self.content if item.get("type") == "text")
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A folder or file that the client lets the server work on."""
+
+    uri: str
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Roots(Answer):
+    """The client's roots."""
+
+    roots: tuple[Root, ...]
+
+
+def elicitation(key: str, message: str, schema: Schema) -> Question:
+    """Ask a person to fill in a form."""
+    params: dict[str, Json] = {"mode": "form", "message": message, "requestedSchema": schema_of(schema)}
+    return Question(key, "elicitation/create", params, "elicitation", lambda answer: elicited(answer, schema))
+
+
+def url_elicitation(key: str, message: str, url: str) -> Question:
+    """Ask a person to go to a page, for what must not pass through the client."""
+    params: dict[str, Json] = {"mode": "url", "message": message, "url": url}
+    return Question(key, "elicitation/create", params, "elicitation.url", lambda answer: elicited(answer, None))
+
+
+def sampling(key: str, messages: Said | Sequence[Said], *, max_tokens: int = 1_000, **options: Json) -> Question:
+    """Ask the client's model. `options` are further params, e.g. `systemPrompt`, `temperature`, `modelPreferences`;
+    `tools` and `toolChoice` need a client that declares `sampling.tools`."""
+    said = [messages] if isinstance(messages, str | Mapping) or not isinstance(messages, Sequence) else messages
+    params: dict[str, Json] = {"messages": [_message(item) for item in said], "maxTokens": max_tokens, **options}
+    capability = "sampling.tools" if options.keys() & {"tools", "toolChoice"} else "sampling"
+    return Question(key, "sampling/createMessage", params, capability, sampled)
+
+
+def roots(key: str) -> Question:
+    """Ask for the client's roots."""
+    return Question(key, "roots/list", {}, "roots", listed_roots)
+
+
+def elicited(answer: JsonObject, schema: Schema | None) -> Elicited:
+    """A person's answer from an `ElicitResult`.
+
+    Raises:
+        ToolError: it is none, or its content is not what was asked for.
+    """
+    action, content = answer.get("action"), answer.get("content") or {}
+    if action not in ("accept", "decline", "cancel") or not isinstance(content, Mapping):
+        raise ToolError("The client's answer is not an elicitation result.")
+    if action != "accept":
+        return Elicited(str(action), {})
+    return Elicited("accept", content, _typed(content, schema) if isinstance(schema, type) else None)
+
+
+def sampled(answer: JsonObject) -> Sampled:
+    """A model's answer from a `CreateMessageResult`.
+
+    Raises:
+        ToolError: it is none.
+    """
+    content = answer.get("content")
+    blocks = content if isinstance(content, list) else [content]
+    if not all(isinstance(item, Mapping) and _is_whole(item) for item in blocks):
+        raise ToolError("The client's answer is not a sampling result.")
+    stop = answer.get("stopReason")
+    made = cast("Sequence[JsonObject]", blocks)
+    return Sampled(str(answer.get("role")), made, str(answer.get("model")), stop if isinstance(stop, str) else None)
+
+
+def listed_roots(answer: JsonObject) -> Roots:
+    """The roots in a `ListRootsResult`.
+
+    Raises:
+        ToolError: it is none.
+    """
+    listed = answer.get("roots")
+    if not isinstance(listed, list) or not all(isinstance(item, Mapping) and "uri" in item for item in listed):
+        raise ToolError("The client's answer is not a list of roots.")
+    items = cast("Sequence[JsonObject]", listed)
+    return Roots(tuple(Root(str(item["uri"]), cast("str | None", item.get("name"))) for item in items))
+
+
+def schema_of(schema: Schema) -> JsonObject:
+    """The JSON Schema to ask with.
+
+    Raises:
+        ValueError: the type has nested fields, which MCP's forms do not have.
+    """
+    if not isinstance(schema, type):
+        return schema
+    from pydantic import TypeAdapter
+
+    made = TypeAdapter(schema).json_schema()
+    if "$defs" in made:
+        raise ValueError(f"{schema.__name__}: a form has flat fields of primitive types only")
+    return {"type": "object", "properties": made["properties"], "required": made.get("required", [])}
+
+
+def _typed(content: JsonObject, schema: type) -> object:
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(schema).validate_python(dict(content))
+    except ValidationError as error:
+        raise ToolError(
+            f"The client's answer does not fit the form: {error.error_count()} fields are wrong."
+        ) from error
+
+
+def _is_whole(block: JsonObject) -> bool:
+    return block.get("type") != "text" or isinstance(block.get("text"), str)
+
+
+def _message(said: Said) -> Json:
+    if isinstance(said, Mapping):
+        return said
+    return said.to_json() if isinstance(said, Message) else Message("user", said).to_json()

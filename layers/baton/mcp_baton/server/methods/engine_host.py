@@ -1,0 +1,106 @@
+"""The server as the engine sees it: its tools, its resources, its clock and the client's ear."""
+
+from collections.abc import Sequence
+
+from mcp_baton.exceptions import ProtocolError
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server.methods.resources import _why_not, find_resource
+from mcp_baton.server.request import Call
+from mcp_baton.server.schema.schema import InvalidArguments
+from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.workflow.host import Failed, FetchedResource, Mismatch, Outcome, ResourceUnavailable
+
+START_MARGIN_MS = 1_000
+"""Time beyond the write reserve without which no step is started, milliseconds."""
+
+
+class ServerHost:
+    """Implements `workflow.run.Host` for one request."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._caller = call.caller(in_workflow=True)
+        self._begun = 0
+        self._total = 0
+        self._shown = 0.0
+
+    def required(self, tool: str) -> frozenset[str]:
+        """The names of the arguments that a tool cannot do without."""
+        return self._call.server.tools[tool].signature.required
+
+    def describe(self, tool: str) -> str:
+        """What a tool does, in one line."""
+        return self._call.server.tools[tool].summary
+
+    def mismatch(self, tool: str, arguments: JsonObject) -> Mismatch | None:
+        """How the arguments fail to satisfy the tool's whole input schema; `None` when they do satisfy it."""
+        try:
+            self._call.server.tools[tool].input.bind(arguments)
+        except InvalidArguments as error:
+            return error.mismatch
+        return None
+
+    def call(self, tool: str, arguments: JsonObject, variables: TaskVariables | None) -> Outcome:
+        """Call a tool. It is not given up when the client goes away: what it did is recorded with the task."""
+        try:
+            return self._caller.call_tool(
+                self._call.server.tools[tool], arguments, variables, progress=self._within_step, stay=True
+            )
+        except ProtocolError as error:
+            return Failed(error.message)
+
+    def read(self, uri: str) -> Sequence[FetchedResource]:
+        """Fetch a resource of this server.
+
+        Raises:
+            ResourceUnavailable: there is none at this URI, or reading it failed.
+        """
+        found = find_resource(self._call.server, uri)
+        if found is None:
+            raise ResourceUnavailable(f"there is no resource {uri}{_why_not(self._call.server, uri)}")
+        resource, arguments = found
+        try:
+            return [self._caller.read(resource, uri, arguments, progress=self._within_step)]
+        except ProtocolError as error:
+            raise ResourceUnavailable(error.message) from error
+
+    def announce(self, begun: int, total: int, step: str, task_id: str | None) -> None:
+        """Send `notifications/progress`, when the client asked for it.
+
+        The first one names the task in `_meta`, so that a client that is cut off can ask and resume.
+        """
+        first = self._begun == 0
+        self._begun, self._total, self._shown = begun, total, float(begun)
+        token = self._call.envelope.progress_token
+        if token is None:
+            return
+        params: dict[str, Json] = {"progressToken": token, "progress": begun, "total": total}
+        params["message"] = f"Step {begun}/{total}: {step}"
+        if first and task_id is not None:
+            params["_meta"] = {"task_id": task_id}
+        self._call.reply.notify("notifications/progress", params)
+
+    def may_start(self) -> bool:
+        """Whether enough of the function's time is left to start a step."""
+        left = self._caller.left_ms()
+        return left is None or left > START_MARGIN_MS
+
+    def words(self, name: str, error: Exception) -> str:
+        """An exception in words for the client."""
+        return self._caller.words(name, error)
+
+    def _within_step(self, progress: float, total: float | None) -> tuple[float, float | None] | None:
+        """A function's progress as a fraction of its step; `None` unless the request's progress grows by it.
+
+        A step may call several functions, and one may change its mind about its total (MCP basic/utilities/progress:
+        the value must increase with each notification).
+        """
+        if not self._total:
+            # Before its first step, a resume shows the resources of earlier ones.
+            return None
+        of = total if total is not None and total > 0 else progress + 1
+        fraction = min(max(progress / of, 0.0), 1.0) * 0.99 if of > 0 else 0.0
+        if not self._begun + fraction > self._shown:
+            return None
+        self._shown = self._begun + fraction
+        return self._shown, self._total

@@ -1,0 +1,70 @@
+"""The lists of what a server publishes (MCP server/tools, server/prompts, server/resources)."""
+
+import binascii
+from collections.abc import Sequence
+from typing import Final
+
+from mcp_baton.exceptions import ProtocolError
+from mcp_baton.protocol.codes import INVALID_PARAMS
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server.published.labels import Labels
+from mcp_baton.server.published.prompt import definition_of_prompt
+from mcp_baton.server.request import Call
+
+PAGE_SIZE: Final = 200
+"""Entries on one page of a list."""
+
+LIST_TTL_MS: Final = 300_000
+"""How long a client may take a list for fresh, milliseconds: lists change with a deployment only."""
+
+
+def list_tools(call: Call) -> JsonObject:
+    """The tools, in the order of their registration."""
+    return _page(call, "tools", [tool.definition for tool in call.server.tools.values()])
+
+
+def list_prompts(call: Call) -> JsonObject:
+    """The prompts, then the workflows, each in the order of their registration."""
+    server = call.server
+    shown = [definition_of_prompt(item.name, item.labels, item.arguments) for item in server.prompts.values()]
+    for workflow in server.workflows.values():
+        labels = Labels(title=workflow.title, description=workflow.description)
+        shown.append(definition_of_prompt(workflow.name, labels, workflow.arguments))
+    return _page(call, "prompts", shown)
+
+
+def list_resources(call: Call) -> JsonObject:
+    """The resources with a URI of their own."""
+    shown = [item.definition for item in call.server.resources.values() if not item.is_template]
+    return _page(call, "resources", shown)
+
+
+def list_resource_templates(call: Call) -> JsonObject:
+    """The resources that stand for many URIs."""
+    shown = [item.definition for item in call.server.resources.values() if item.is_template]
+    return _page(call, "resourceTemplates", shown)
+
+
+def cacheable(result: dict[str, Json]) -> dict[str, Json]:
+    """A result that is the same for everyone until the next deployment (MCP server/utilities/caching)."""
+    return result | {"ttlMs": LIST_TTL_MS, "cacheScope": "public"}
+
+
+def _page(call: Call, key: str, entries: Sequence[Json]) -> JsonObject:
+    start = _position(call.params.get("cursor"), len(entries))
+    made: dict[str, Json] = {key: list(entries[start : start + PAGE_SIZE])}
+    if start + PAGE_SIZE < len(entries):
+        made["nextCursor"] = binascii.b2a_base64(str(start + PAGE_SIZE).encode(), newline=False).decode()
+    return cacheable(made) if call.stateless else made
+
+
+def _position(cursor: Json, length: int) -> int:
+    if cursor is None:
+        return 0
+    try:
+        position = int(binascii.a2b_base64(str(cursor), strict_mode=True)) if isinstance(cursor, str) else -1
+    except ValueError:
+        position = -1
+    if not 0 < position < length or position % PAGE_SIZE:
+        raise ProtocolError(INVALID_PARAMS, "Invalid params: `cursor` is not one that this list gave out")
+    return position

@@ -1,0 +1,165 @@
+"""`prompts/get`: a function's messages, or a workflow that runs as far as it can (docs/workflows.md)."""
+
+import logging
+
+from mcp_baton.exceptions import ProtocolError, StoreError, TaskNotFound, ValueLost
+from mcp_baton.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
+from mcp_baton.protocol.envelope import TASK_ID_KEY
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server.methods.engine_host import ServerHost
+from mcp_baton.server.methods.task_meta import run_meta
+from mcp_baton.server.published.prompt import Prompt
+from mcp_baton.server.request import Call
+from mcp_baton.server.running.runner import Unreadable
+from mcp_baton.server.schema.prompt_arguments import check_arguments, stored_arguments
+from mcp_baton.server.schema.schema import InvalidArguments
+from mcp_baton.tasks.record import TaskRecord
+from mcp_baton.telemetry import PAUSES, RECORDINGS_LOST, RUNS_COMPLETED, STEPS_FAILED, STEPS_RUN
+from mcp_baton.workflow.definition import Workflow
+from mcp_baton.workflow.drift import differing
+from mcp_baton.workflow.engine import Engine, Invocation
+from mcp_baton.workflow.host import Failed
+from mcp_baton.workflow.run import RunRecord, TaskOver
+from mcp_baton.workflow.trace import Message, messages
+
+logger = logging.getLogger(__name__)
+
+
+def get_prompt(call: Call) -> JsonObject:
+    """Get a prompt; run it when it is a workflow.
+
+    Raises:
+        ProtocolError: an unknown prompt, arguments that are missing, unknown or do not convert, or a task that this
+            workflow cannot go on with. Nothing was run, and no task created.
+    """
+    name = call.text("name")
+    if name in call.server.workflows:
+        return _run_workflow(call, call.server.workflows[name])
+    if name in call.server.prompts:
+        return _get_messages(call, call.server.prompts[name])
+    raise ProtocolError(INVALID_PARAMS, f"Unknown prompt: {name}")
+
+
+def _get_messages(call: Call, prompt: Prompt) -> JsonObject:
+    _, converted = check_arguments(prompt.arguments, call.object("arguments"))
+    try:
+        made = call.caller().messages(prompt, converted)
+    except InvalidArguments as error:
+        raise ProtocolError(INVALID_PARAMS, f"Invalid params: {error}") from error
+    except Unreadable as error:
+        raise ProtocolError(INTERNAL_ERROR, f"The prompt {prompt.name!r} failed: {error}") from error
+    return _result(prompt.labels.description or "", made)
+
+
+def _run_workflow(call: Call, workflow: Workflow) -> JsonObject:
+    host = ServerHost(call)
+    with call.telemetry.span(f"workflow {workflow.name}"):
+        run = _run(call, workflow, Engine(host, call.store, call.clock))
+    _note(call, run)
+    return _render(call, run, host)
+
+
+def _run(call: Call, workflow: Workflow, engine: Engine) -> RunRecord:
+    task_id = call.bound_task()
+    if task_id is None:
+        return engine.start(workflow, _invocation(call, workflow, call.object("arguments")))
+    task = _resumable(call, workflow, task_id)
+    try:
+        given = stored_arguments(_declared(workflow, task.arguments), call.object("arguments"))
+        return engine.resume(workflow, _invocation(call, workflow, given), task)
+    except StoreError as error:
+        raise _not_read(task_id, error) from error
+
+
+def _note(call: Call, run: RunRecord) -> None:
+    """What operators count of runs (contract section 9)."""
+    ran = [trace.outcome for trace in run.traces if not trace.replayed]
+    if ran:
+        call.telemetry.add(STEPS_RUN, len(ran))
+    if any(isinstance(outcome, Failed) for outcome in ran):  # a run stops at the first one
+        call.telemetry.add(STEPS_FAILED)
+    if run.pause:
+        call.telemetry.add(PAUSES, of=run.pause.type)
+    elif run.stop is None:
+        call.telemetry.add(RUNS_COMPLETED)
+    refused = run.task is None and run.workflow.durable and call.store is not None and call.owner is not None
+    over = isinstance(run.stop, TaskOver)  # then it is nobody's fault that nothing was recorded
+    if refused or not (run.persisted or over):
+        call.telemetry.add(RECORDINGS_LOST)
+
+
+def _invocation(call: Call, workflow: Workflow, given: JsonObject) -> Invocation:
+    texts, converted = check_arguments(workflow.arguments, given)
+    return Invocation(texts, converted, call.owner, _requested_ttl(call))
+
+
+def _requested_ttl(call: Call) -> int | None:
+    """`task.ttl`, milliseconds (2025-11-25, basic/utilities/tasks); the store cuts it at its maximum."""
+    ttl = call.object("task").get("ttl")
+    if ttl is None:
+        return None
+    if not isinstance(ttl, int) or isinstance(ttl, bool) or ttl <= 0:
+        raise ProtocolError(INVALID_PARAMS, "Invalid params: `task.ttl` must be a number of milliseconds above 0")
+    return ttl
+
+
+def _resumable(call: Call, workflow: Workflow, task_id: str) -> TaskRecord:
+    """The live task of this very workflow that the request wants to go on with."""
+    if call.store is None or call.owner is None:
+        raise ProtocolError(INVALID_PARAMS, "Unknown task")
+    try:
+        task = call.store.get(call.owner, task_id)
+    except TaskNotFound as error:
+        raise ProtocolError(INVALID_PARAMS, "Unknown task") from error
+    except StoreError as error:
+        raise _not_read(task_id, error) from error
+    if task.workflow != workflow.name:
+        raise ProtocolError(INVALID_PARAMS, f"Invalid params: `_meta.{TASK_ID_KEY}` is not a task of this workflow")
+    if task.status.terminal:
+        raise ProtocolError(INVALID_PARAMS, f"The task is {task.status.value}; there is nothing to go on with")
+    _refuse_drift(workflow, task)
+    return task
+
+
+def _not_read(task_id: str, error: StoreError) -> ProtocolError:
+    # Without the stored state a resume would run completed steps again, so nothing is run.
+    logger.error("task %s: it could not be read, so it was not resumed", task_id, exc_info=error)
+    if isinstance(error, ValueLost):
+        message = f"The task cannot be resumed, since its arguments are gone: {error}. Nothing was run."
+    else:
+        message = "The task store is not available; nothing was run. Send the same request again."
+    return ProtocolError(INTERNAL_ERROR, message)
+
+
+def _declared(workflow: Workflow, stored: JsonObject) -> JsonObject:
+    """The arguments of the first call, without those that the workflow does not take any more."""
+    names = {argument.name for argument in workflow.arguments}
+    return {name: value for name, value in stored.items() if name in names}
+
+
+def _refuse_drift(workflow: Workflow, task: TaskRecord) -> None:
+    """A task goes on only where all that it has completed is still there, unchanged (docs/workflows.md)."""
+    changed = differing(workflow, task)
+    if changed:
+        what = f"these steps are completed and differ now: {', '.join(changed)}"
+        raise ProtocolError(INVALID_PARAMS, f"The workflow has changed since the task was started; {what}")
+
+
+def _render(call: Call, run: RunRecord, host: ServerHost) -> JsonObject:
+    made = _result(run.workflow.description, [_message(item) for item in messages(run, host, host.describe)])
+    meta = run_meta(call, run)
+    return made | {"_meta": meta} if meta else made
+
+
+def _result(description: str, made: list[Json]) -> dict[str, Json]:
+    result: dict[str, Json] = {"messages": made}
+    return {"description": description} | result if description else result
+
+
+def _message(message: Message) -> Json:
+    if message.blob is None:
+        return {"role": message.role, "content": {"type": "text", "text": message.text}}
+    resource: dict[str, Json] = {"uri": message.blob.uri, "blob": message.blob.blob}
+    if message.blob.mime_type:
+        resource["mimeType"] = message.blob.mime_type
+    return {"role": message.role, "content": {"type": "resource", "resource": resource}}

@@ -1,0 +1,94 @@
+"""`resources/read` (MCP server/resources)."""
+
+from mcp_baton.exceptions import ProtocolError
+from mcp_baton.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server.methods.stored_values import stored_text
+from mcp_baton.server.published.own_uris import is_own
+from mcp_baton.server.published.resource import Resource
+from mcp_baton.server.request import Call
+from mcp_baton.server.server import Server
+from mcp_baton.workflow.host import FetchedResource, ResourceUnavailable
+
+
+def read_resource(call: Call) -> JsonObject:
+    """Read one resource: the server's, or a task's stored value.
+
+    Raises:
+        ProtocolError: there is none at this URI, or reading it failed.
+    """
+    uri = call.text("uri")
+    contents = _stored(call, uri) if is_own(uri) else _published(call, uri)
+    if contents is None:
+        code = INVALID_PARAMS if call.stateless else RESOURCE_NOT_FOUND
+        raise ProtocolError(code, f"Unknown resource: {uri}", {"uri": uri})
+    made: dict[str, Json] = {"contents": [shown(contents)]}
+    return made | {"ttlMs": 0, "cacheScope": "private"} if call.stateless else made
+
+
+def _stored(call: Call, uri: str) -> FetchedResource | None:
+    text = stored_text(call, uri)
+    return None if text is None else FetchedResource(uri, "application/json", text=text)
+
+
+def _published(call: Call, uri: str) -> FetchedResource | None:
+    found = find_resource(call.server, uri)
+    if found is None:
+        return None
+    try:
+        return call.caller().read(found[0], uri, found[1])
+    except ResourceUnavailable as error:
+        raise ProtocolError(INTERNAL_ERROR, f"Reading {uri} failed: {error}") from error
+
+
+def shown(contents: FetchedResource) -> dict[str, Json]:
+    """A resource's contents as MCP's `TextResourceContents` or `BlobResourceContents`."""
+    made: dict[str, Json] = {"uri": contents.uri}
+    if contents.mime_type:
+        made["mimeType"] = contents.mime_type
+    return made | ({"text": contents.text} if contents.blob is None else {"blob": contents.blob})
+
+
+def subscribe(call: Call) -> JsonObject:
+    """Acknowledge a subscription to a resource, or its end. The capability is not advertised: no update is ever sent.
+
+    Raises:
+        ProtocolError: there is no such resource.
+    """
+    uri = call.text("uri")
+    if find_resource(call.server, uri) is None:
+        raise ProtocolError(RESOURCE_NOT_FOUND, f"Unknown resource: {uri}", {"uri": uri})
+    return {}
+
+
+MAX_URI = 8_000
+"""Characters of a URI that is looked up: RFC 9110, section 4.1, asks for so many octets. To be held against a template
+takes a time that grows with the length, times the template's variables; and there may be many templates."""
+
+
+def find_resource(server: Server, uri: str) -> tuple[Resource, dict[str, str]] | None:
+    """The resource at a URI and its function's arguments; one with that very URI before any template."""
+    if len(uri) > MAX_URI or is_own(uri):
+        return None
+    exact = server.resources.get(uri)
+    if exact is not None and not exact.is_template:
+        return exact, {}
+    for resource in server.resources.values():
+        arguments = resource.match(uri)
+        if arguments is not None:
+            return resource, arguments
+    return None
+
+
+def _why_not(server: Server, uri: str) -> str:
+    """What keeps a URI from the resource that it seems to be meant for, for the author of a workflow."""
+    if len(uri) > MAX_URI:
+        return f": it is longer than {MAX_URI} characters"
+    for resource in server.resources.values():
+        name = resource.withheld(uri)
+        if name is not None:
+            return (
+                f": {{{name}}} of {resource.uri} takes one name, without a slash, a backslash or a NUL, and not '.' or "
+                f"'..'. A resource whose URI has {{+{name}}} takes paths, too"
+            )
+    return ""

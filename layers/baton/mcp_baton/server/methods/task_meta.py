@@ -1,0 +1,65 @@
+"""What a result's `_meta` says of a task (contract sections 3 and 5)."""
+
+from collections.abc import Sequence
+
+from mcp_baton.protocol.envelope import RELATED_TASK_KEY
+from mcp_baton.protocol.json import Json
+from mcp_baton.server.request import Call
+from mcp_baton.tasks.record import RESULT_PREFIX, TaskRecord, pause_of, steps_of
+from mcp_baton.workflow.run import RunRecord, TaskOver
+
+
+def run_meta(call: Call, run: RunRecord) -> dict[str, Json]:
+    """The `_meta` of a workflow prompt's reply; nothing for a run without a task.
+
+    What was written is told as the store holds it; what could not be, from memory, with `persisted: false`.
+    """
+    if run.task is None:
+        return {}
+    meta = _task_meta(call, run.task)
+    if not run.persisted:
+        meta["steps"] = [{"name": name, "status": status.value} for name, status in run.statuses.items()]
+        meta.pop("pause_reason", None)
+        if run.pause:
+            meta["pause_reason"] = run.pause.to_json()
+        meta["persisted"] = False
+    if run.stop == TaskOver(None):
+        del meta["task_status"]  # there is none any more
+    return meta | _oversized(run.oversized)
+
+
+def recorded_meta(call: Call, task: TaskRecord, oversized: Sequence[str]) -> dict[str, Json]:
+    """The `_meta` of a continuation that was recorded."""
+    return _task_meta(call, task) | {"recorded": True} | _oversized(oversized)
+
+
+def unrecorded_meta(call: Call, task_id: str, error: str, task: TaskRecord | None = None) -> dict[str, Json]:
+    """The `_meta` of a continuation that was not.
+
+    Args:
+        task: The task, where its owner may know of it.
+    """
+    meta: dict[str, Json] = _task_meta(call, task) if task else {"task_id": task_id}
+    return meta | {"recorded": False, "record_error": error}
+
+
+def _task_meta(call: Call, task: TaskRecord) -> dict[str, Json]:
+    meta: dict[str, Json] = {
+        "task_id": task.task_id,
+        "task_status": task.status.value,
+        "steps": [{"name": step["name"], "status": step["status"]} for step in steps_of(task)],
+    }
+    pause = pause_of(task)
+    if pause is not None:
+        meta["pause_reason"] = pause
+    return meta if call.stateless else meta | related_task(task.task_id)
+
+
+def related_task(task_id: str) -> dict[str, Json]:
+    """The handshake era's standard reference to a task."""
+    return {RELATED_TASK_KEY: {"taskId": task_id}}
+
+
+def _oversized(names: Sequence[str]) -> dict[str, Json]:
+    """Which results the store could not keep whole (contract section 7), by step or variable."""
+    return {"oversized": [name.removeprefix(RESULT_PREFIX) for name in names]} if names else {}

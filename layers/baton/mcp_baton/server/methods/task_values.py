@@ -1,0 +1,134 @@
+"""Which of a task's values an answer shows, and which it only names: it has a budget (docs/storage.md, Budgets)."""
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from mcp_baton.exceptions import ProtocolError, StoreError, StoreUnavailable, ValueLost
+from mcp_baton.protocol.codes import INVALID_PARAMS
+from mcp_baton.protocol.json import Json, dumps
+from mcp_baton.server.published.own_uris import value_uri
+from mcp_baton.server.request import Call
+from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, TaskRecord, Weight
+from mcp_baton.tasks.values import FINAL_RESULT, weight_of
+
+logger = logging.getLogger(__name__)
+
+VARIABLES_KEY: Final = "mcp-baton/variables"
+OMITTED_KEY: Final = "omitted"
+ALL, NONE = "all", "none"
+UNREADABLE = "this value cannot be read now; ask again"
+ALWAYS = (PROGRESS, PAUSE_REASON)
+"""What every `tasks/get` shows: the state itself."""
+
+
+def wanted_values(call: Call) -> str | None:
+    """What a `tasks/get` asks for in `_meta`: `all`, `none`, or `None` for the values that are in the task's item.
+
+    Raises:
+        ProtocolError: it asks for something else.
+    """
+    if VARIABLES_KEY not in call.envelope.meta:
+        return None
+    wanted = call.envelope.meta[VARIABLES_KEY]
+    if wanted not in (ALL, NONE):
+        raise ProtocolError(
+            INVALID_PARAMS,
+            f'Invalid params: `_meta[\'{VARIABLES_KEY}\']` must be "{ALL}" or "{NONE}"; '
+            "leave it out for the values that are kept with the task",
+        )
+    return str(wanted)
+
+
+def with_values(call: Call, task: TaskRecord, made: dict[str, Json], wanted: str | None) -> dict[str, Json]:
+    """A task with its variables in `_meta`, one key a variable, and in the 2026 era its result.
+
+    Args:
+        call: The request.
+        task: The task.
+        made: What is said of it besides.
+        wanted: As `wanted_values`.
+
+    Raises:
+        StoreUnavailable: its result cannot be read now.
+    """
+    state = {name: readable(task, name) for name in ALWAYS if name in task.variables}
+    names = [] if wanted == NONE else [name for name in task.variables if name not in ALWAYS]
+    if call.stateless and weight_of(task, FINAL_RESULT):
+        names.insert(0, FINAL_RESULT)
+    weights = {name: weight for name in names if (weight := weight_of(task, name))}
+    left = call.budget.left - len(dumps({**made, "_meta": state}).encode())
+    omitted = _left_out(task, weights, left, everything=wanted == ALL)
+    if omitted and OMITTED_KEY in weights:
+        # The list stands where a variable of this name would. It can be read by its URI.
+        omitted[OMITTED_KEY] = {}
+    values = {name: omitted[name] if name in omitted else _value(task, name) for name in weights}
+    shown = {"result": values.pop(FINAL_RESULT)} if FINAL_RESULT in values else {}
+    return {**made, **shown, "_meta": {**state, **values, **_naming(omitted)}}
+
+
+def result_of(call: Call, task: TaskRecord, meta: dict[str, Json]) -> dict[str, Json]:
+    """A task's result in the answer to `tasks/result`, as far as the budget goes.
+
+    Raises:
+        StoreUnavailable: it cannot be read now.
+    """
+    weight = weight_of(task, FINAL_RESULT)
+    if weight is None:
+        return {"result": None, "_meta": meta}
+    omitted = _left_out(task, {FINAL_RESULT: weight}, call.budget.left, everything=True)
+    result = omitted[FINAL_RESULT] if omitted else _value(task, FINAL_RESULT)
+    return {"result": result, "_meta": {**meta, **_naming(omitted)}}
+
+
+def readable(task: TaskRecord, name: str) -> Json:
+    """A variable's value; in the place of one that cannot be had, why: it costs neither the others nor the status."""
+    try:
+        return task.variables[name]
+    except StoreUnavailable:
+        logger.exception("the task variable %r cannot be read", name)
+        return {"error": UNREADABLE}
+    except StoreError as error:
+        return {"error": str(error)}
+
+
+def _value(task: TaskRecord, name: str) -> Json:
+    if name != FINAL_RESULT:
+        return readable(task, name)
+    try:
+        return task.result
+    except ValueLost as lost:
+        # That it is lost does not hide that the task is over.
+        return {"error": str(lost)}
+
+
+def _left_out(
+    task: TaskRecord, weights: Mapping[str, Weight], left: int, *, everything: bool
+) -> dict[str, dict[str, Json]]:
+    """What stands in the place of those values that are not shown: the smallest are shown first, before all the result.
+
+    Args:
+        task: The task.
+        weights: Its values' weights, by name.
+        left: The answer's bytes that are left for them.
+        everything: Whether values that are kept outside the item are to be shown, too; a result always is.
+    """
+    notes: dict[str, dict[str, Json]] = {
+        name: {"bytes": weight.text_bytes, "uri": value_uri(task.task_id, name)} for name, weight in weights.items()
+    }
+    left -= sum(map(_entry_bytes, notes, notes.values()))
+    for name in sorted(weights, key=lambda name: (name != FINAL_RESULT, weights[name].text_bytes, name)):
+        more = weights[name].text_bytes - len(dumps(notes[name]).encode())
+        if more <= left and (everything or name == FINAL_RESULT or not weights[name].outside):
+            left -= more
+            del notes[name]
+    return notes
+
+
+def _entry_bytes(name: str, note: dict[str, Json]) -> int:
+    # The name stands twice, as a key and in the list of what was left out, with colon, commas and quotation marks.
+    return 2 * len(dumps(name).encode()) + len(dumps(note).encode()) + 3
+
+
+def _naming(omitted: Mapping[str, Json]) -> dict[str, Json]:
+    return {OMITTED_KEY: list(omitted)} if omitted else {}

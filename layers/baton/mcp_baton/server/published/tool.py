@@ -1,0 +1,119 @@
+"""A function published as a tool, and its results (MCP server/tools)."""
+
+import re
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+from mcp_baton.exceptions import RegistrationError
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server.content import explicit_content, mentions_content
+from mcp_baton.server.published.labels import Labels
+from mcp_baton.server.published.param_headers import Header, mirrored
+from mcp_baton.server.schema.schema import InputSchema, OutputSchema
+from mcp_baton.server.schema.signature import NO_ANNOTATION, Signature, read_signature
+from mcp_baton.server.schema.values import to_json
+from mcp_baton.workflow.host import Succeeded
+from mcp_baton.workflow.sources import as_text
+
+_TOOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+_SCHEMALESS = (NO_ANNOTATION, None, type(None), Any)
+
+
+class Tool:
+    """A function that clients and workflows can call.
+
+    Args:
+        function: A `def` or an `async def`.
+        name: How it is called.
+        labels: What is shown of it.
+        input_schema: Published in the place of the one that the signature makes.
+    """
+
+    def __init__(
+        self, function: Callable[..., object], name: str, labels: Labels, input_schema: JsonObject | None = None
+    ) -> None:
+        if not _TOOL_NAME.fullmatch(name):
+            raise RegistrationError(f"tool {name!r}: a tool's name is 1 to 128 letters, digits, '_', '-' and '.'")
+        self.function = function
+        self.name = name
+        self.labels = labels.of(function)
+        self._input_schema = input_schema
+        self.signature: Signature = read_signature(function, f"tool {name!r}")
+        self.input = InputSchema(name, self.signature)
+        returns = self.signature.returns
+        schemaless = any(returns is empty for empty in _SCHEMALESS) or mentions_content(returns)
+        self.output = None if schemaless else OutputSchema(name, returns)
+        if input_schema is not None or any(_is_marked(item.annotation) for item in self.signature.parameters):
+            _ = self.mirrored  # a mark that clients would drop the tool for is refused now
+
+    @cached_property
+    def definition(self) -> dict[str, Json]:
+        """The tool as `tools/list` shows it (MCP server/tools, Tool)."""
+        shown: dict[str, Json] = {"name": self.name, **self.labels.to_json(), "inputSchema": self.input_schema}
+        if self.output:
+            shown["outputSchema"] = self.output.json_schema
+        return shown
+
+    @property
+    def input_schema(self) -> JsonObject:
+        """The input schema as it is published."""
+        return self.input.json_schema if self._input_schema is None else self._input_schema
+
+    @cached_property
+    def mirrored(self) -> dict[tuple[str, ...], str]:
+        """The parameters that clients mirror into headers: property path to header name.
+
+        Plain parameters cannot be marked, so that a tool with nothing else costs no schema.
+
+        Raises:
+            RegistrationError: a parameter is marked that cannot be mirrored.
+        """
+        if self._input_schema is None and self.input.is_plain:
+            return {}
+        return mirrored(self.input_schema, f"tool {self.name!r}")
+
+    @property
+    def summary(self) -> str:
+        """The description's first line."""
+        return (self.labels.description or "").partition("\n")[0]
+
+    def outcome(self, returned: object) -> Succeeded:
+        """What the function returned: the tool's value, and how a result shows it where that was said in full.
+
+        Raises:
+            ValueError: it is not what the function declares, or not JSON.
+        """
+        said = explicit_content(returned)
+        if said is None:
+            return Succeeded(self.output.value(returned) if self.output else to_json(returned))
+        shown = {name: to_json(value) for name, value in said.to_json().items()}
+        return Succeeded(shown.get("structuredContent", shown["content"]), shown)
+
+    def result(self, outcome: Succeeded) -> dict[str, Json]:
+        """A successful `CallToolResult` (MCP server/tools, Tool Result)."""
+        if outcome.shown is not None:
+            return dict(outcome.shown)
+        value = outcome.value
+        made: dict[str, Json] = {"content": content_of(value)}
+        if self.output:
+            made["structuredContent"] = {"result": value} if self.output.wraps else value
+        return made
+
+
+def content_of(value: Json) -> list[Json]:
+    """A value as MCP content: text as it is, nothing for nothing, everything else as JSON text."""
+    return [] if value is None else [{"type": "text", "text": as_text(value)}]
+
+
+def _is_marked(annotation: Any, seen: frozenset[int] = frozenset()) -> bool:
+    """Whether a type is marked for a header, or a part of it is: there the mark is a mistake, and must be seen too."""
+    if id(annotation) in seen:
+        return False
+    fields = getattr(annotation, "model_fields", {}).values() if isinstance(annotation, type) else ()
+    notes = [*getattr(annotation, "__metadata__", ()), *(note for field in fields for note in field.metadata)]
+    parts = [getattr(annotation, "__origin__", None), *getattr(annotation, "__args__", ())]
+    parts += [field.annotation for field in fields]
+    return any(isinstance(note, Header) for note in notes) or any(
+        _is_marked(part, seen | {id(annotation)}) for part in parts
+    )

@@ -1,0 +1,165 @@
+"""One MCP request that is being answered: what was asked, by whom, and what can be used to answer it."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from mcp_baton.exceptions import ProtocolError
+from mcp_baton.protocol.budget import Budget
+from mcp_baton.protocol.codes import INVALID_PARAMS
+from mcp_baton.protocol.envelope import RELATED_TASK_KEY, TASK_ID_KEY, Envelope, Era
+from mcp_baton.protocol.http import Exchange
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.protocol.jsonrpc import Request
+from mcp_baton.protocol.state import Seal
+from mcp_baton.server.asking.asker import AskedInWorkflow, Asker, Nobody
+from mcp_baton.server.asking.rounds import open_rounds
+from mcp_baton.server.asking.waiting import Meeting
+from mcp_baton.server.reply import Reply
+from mcp_baton.server.running.runner import Asking, Caller
+from mcp_baton.server.running.worker import Mailbox
+from mcp_baton.server.server import Server
+from mcp_baton.settings import Settings
+from mcp_baton.tasks.ids import new_question
+from mcp_baton.tasks.store import TaskStore
+from mcp_baton.telemetry import SILENT, Telemetry
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request.
+
+    Attributes:
+        owner: The authenticated identity; `None` for a caller without one, who has no tasks.
+        store: Where tasks are kept; `None` where there is no store.
+        seal: Signs what travels through the client.
+        headers: HTTP headers, names in lower case.
+        telemetry: Where what is done for it is noted.
+        budget: What is left of its answer's length, where the answer is of Baton's own making.
+        clock: Seconds, from any moment on.
+        begun_s: When the request came in, on that clock.
+    """
+
+    server: Server
+    store: TaskStore | None
+    settings: Settings
+    request: Request
+    envelope: Envelope
+    owner: str | None
+    exchange: Exchange
+    reply: Reply
+    seal: Seal
+    headers: Mapping[str, str]
+    telemetry: Telemetry = SILENT
+    clock: Callable[[], float] = time.monotonic
+    budget: Budget = field(default_factory=Budget)
+    begun_s: float = field(default_factory=time.monotonic)
+
+    @property
+    def params(self) -> JsonObject:
+        """The request's params."""
+        return self.request.params
+
+    @property
+    def stateless(self) -> bool:
+        """Whether the request is of the 2026 era."""
+        return self.envelope.era is Era.STATELESS
+
+    def caller(self, *, in_workflow: bool = False) -> Caller:
+        """What calls the server's functions on behalf of this request.
+
+        Raises:
+            ProtocolError: the request continues earlier rounds in a way that cannot be.
+        """
+        asking = self._asking(in_workflow=in_workflow)
+        reserve_ms = self.settings.write_reserve_ms
+        return Caller(
+            exchange=self.exchange,
+            envelope=self.envelope,
+            reply=self.reply,
+            owner=self.owner,
+            write_reserve_ms=reserve_ms,
+            asking=asking,
+            telemetry=self.telemetry,
+            mask_errors=self.server.mask_errors,
+        )
+
+    def _asking(self, *, in_workflow: bool) -> Asking:
+        if not self.stateless:
+            return self._meeting
+        if in_workflow:
+            # A workflow that ran again from its start would make its calls again.
+            why = "a step of a workflow cannot wait: call the tool by itself"
+            return lambda _mailbox, _waited_for: Nobody(why, AskedInWorkflow)
+        params, capabilities = self.params, self.envelope.capabilities
+        rounds = open_rounds(self.seal, self.owner, self.request.method, params, capabilities)
+        return lambda _mailbox, _waited_for: rounds
+
+    def _meeting(self, mailbox: Mailbox, waited_for: Callable[[], bool]) -> Asker:
+        if self.store is None:
+            return Nobody("there is no store where the answer could arrive")
+        if self.owner is None:
+            return Nobody("the caller has no identity")
+        if not self.reply.may_ask:
+            return Nobody("the client does not take a stream")
+        limit_s = self.settings.question_ms / 1000
+        return Meeting(
+            self.store.answers, self.owner, mailbox.request, new_question, waited_for, limit_s, clock=self.clock
+        )
+
+    def elapsed_s(self) -> float:
+        """Seconds since the request came in."""
+        return self.clock() - self.begun_s
+
+    def text(self, name: str) -> str:
+        """A param that must be a string.
+
+        Raises:
+            ProtocolError: it is missing or is none.
+        """
+        value = self.params.get(name)
+        if not isinstance(value, str):
+            raise ProtocolError(INVALID_PARAMS, f"Invalid params: `{name}` must be a string")
+        return value
+
+    def object(self, name: str) -> JsonObject:
+        """A param that is an object where it is given.
+
+        Raises:
+            ProtocolError: it is something else.
+        """
+        value = self.params.get(name)
+        if value is None:
+            return {}
+        if not isinstance(value, Mapping):
+            raise ProtocolError(INVALID_PARAMS, f"Invalid params: `{name}` must be an object")
+        return value
+
+    def bound_task(self) -> str | None:
+        """The task that the request names: by `_meta._task_id`, or by the standard related-task key (section 5).
+
+        Raises:
+            ProtocolError: it names none in a way that cannot be meant, or two.
+        """
+        meta = self.envelope.meta
+        own = _task_id(meta.get(TASK_ID_KEY), f"_meta.{TASK_ID_KEY}")
+        related = meta.get(RELATED_TASK_KEY)
+        if related is None:
+            return own
+        if not isinstance(related, Mapping):
+            raise ProtocolError(INVALID_PARAMS, f"Invalid params: `_meta['{RELATED_TASK_KEY}']` must be an object")
+        standard = _task_id(related.get("taskId") or "", f"_meta['{RELATED_TASK_KEY}'].taskId")
+        if own is not None and own != standard:
+            raise ProtocolError(
+                INVALID_PARAMS,
+                f"Invalid params: `_meta` names two tasks; keep one of {TASK_ID_KEY!r} and {RELATED_TASK_KEY!r}",
+            )
+        return standard
+
+
+def _task_id(value: Json, field: str) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value:
+        raise ProtocolError(INVALID_PARAMS, f"Invalid params: `{field}` must be a string, the id of a task")
+    return value

@@ -1,0 +1,276 @@
+"""Running a function beside the request's own thread, which meanwhile delivers what it has to say.
+
+The request's thread alone writes to the client: it delivers notifications as they come, keeps a quiet stream alive, and
+gives up on the function when its time is over. A `def` runs in a worker thread, an `async def` on one event loop of the
+process (so that clients which tools share, bound to that loop, work from call to call).
+"""
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Coroutine
+from contextvars import Context as Variables
+from contextvars import copy_context
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from mcp_baton.protocol.json import Json, JsonObject
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
+
+logger = logging.getLogger(__name__)
+
+KEEP_ALIVE_S = 15.0
+"""A quiet stream says something at least this often (contract section 8)."""
+
+
+class NotBegun(Exception):
+    """The function's time was over before it began. It was not run."""
+
+
+class TimedOut(Exception):
+    """The function was still running when its time was over. It was abandoned."""
+
+
+class Listener(Protocol):
+    """Where a running function's notifications go."""
+
+    @property
+    def gone(self) -> bool:
+        """Whether nobody is listening any more."""
+
+    def notify(self, method: str, params: dict[str, Json]) -> None:
+        """Deliver one notification."""
+
+    def request(self, identifier: str, method: str, params: JsonObject) -> None:
+        """Deliver a question to the client."""
+
+    def keep_alive(self) -> None:
+        """Say that there is nothing to say."""
+
+
+class Deserted(Exception):
+    """The client went away, and the function with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    method: str
+    params: dict[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """How a function ended: with a value."""
+
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """How a function ended: with an exception of any kind."""
+
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    identifier: str
+    method: str
+    params: JsonObject
+
+
+type _Mail = _Said | _Asked | Returned | Raised
+
+
+class Mailbox:
+    """What a function running beside has said, in order, and how it ended."""
+
+    def __init__(self) -> None:
+        self._mail: queue.SimpleQueue[_Mail] = queue.SimpleQueue()
+
+    def notify(self, method: str, params: dict[str, Json]) -> None:
+        """Say something to the client. From any thread."""
+        self._mail.put(_Said(method, params))
+
+    def request(self, identifier: str, method: str, params: JsonObject) -> None:
+        """Ask the client something. From any thread."""
+        self._mail.put(_Asked(identifier, method, params))
+
+    def returned(self, value: object) -> None:
+        """The function returned."""
+        self._mail.put(Returned(value))
+
+    def raised(self, error: BaseException) -> None:
+        """The function raised."""
+        self._mail.put(Raised(error))
+
+    def next(self, timeout_s: float) -> _Mail | None:
+        """The next mail, or `None` when there was none in time."""
+        try:
+            return self._mail.get(timeout=timeout_s)
+        except queue.Empty:
+            return None
+
+
+def run_beside(
+    function: Callable[..., object],
+    arguments: dict[str, Any],
+    mailbox: Mailbox,
+    listener: Listener,
+    *,
+    is_async: bool,
+    left_s: Callable[[], float | None],
+    stay: bool,
+) -> Returned | Raised:
+    """Run a function until it ends.
+
+    Args:
+        function: A `def` or an `async def`.
+        arguments: Its keyword arguments.
+        mailbox: What the function's `Context` says goes here.
+        listener: What is said is delivered here.
+        is_async: Whether calling the function makes a coroutine.
+        left_s: Seconds that the function may still take; `None` for as long as it likes.
+        stay: Let the function finish even when the client has gone.
+
+    Raises:
+        NotBegun: its time was over already. It was not run.
+        TimedOut: its time was over while it ran.
+        Deserted: the client went away, and `stay` is false.
+    """
+    if _is_over(left_s()):
+        raise NotBegun
+    give_up = (_start_coroutine if is_async else _start_thread)(function, arguments, mailbox)
+    while True:
+        left = left_s()
+        if _is_over(left):
+            give_up()
+            raise TimedOut
+        if listener.gone and not stay:
+            give_up()
+            raise Deserted
+        mail = mailbox.next(KEEP_ALIVE_S if left is None else min(KEEP_ALIVE_S, left))
+        match mail:
+            case None:
+                listener.keep_alive()
+            case _Said(method, params):
+                listener.notify(method, params)
+            case _Asked(identifier, method, params):
+                listener.request(identifier, method, params)
+            case Returned() | Raised():
+                return mail
+
+
+def _is_over(left_s: float | None) -> bool:
+    return left_s is not None and left_s <= 0
+
+
+def _start_thread(function: Callable[..., object], arguments: dict[str, Any], mailbox: Mailbox) -> Callable[[], None]:
+    variables = copy_context()
+    _idle_worker().take(_Job(variables, function, arguments, mailbox))
+    return lambda: None
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    variables: Variables
+    function: Callable[..., object]
+    arguments: dict[str, Any]
+    mailbox: Mailbox
+
+    def run(self) -> None:
+        try:
+            value = self.variables.run(self.function, **self.arguments)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the request's thread must hear of it
+            self.mailbox.raised(error)
+        else:
+            self.mailbox.returned(value)
+
+
+class _Worker:
+    """A thread that runs one job at a time and is kept for the next. A daemon: an abandoned tool must not keep the
+    process alive."""
+
+    def __init__(self) -> None:
+        self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        threading.Thread(target=self._work, name="baton-tool", daemon=True).start()
+
+    def take(self, job: _Job) -> None:
+        self._jobs.put(job)
+
+    def _work(self) -> None:
+        while True:
+            job = self._jobs.get()
+            try:
+                job.run()
+            finally:
+                del job
+                _idle.append(self)
+
+
+_idle: list[_Worker] = []
+
+
+def _idle_worker() -> _Worker:
+    """The worker that was used last, or a new one when all are busy. `list.pop` and `append` are atomic."""
+    try:
+        return _idle.pop()
+    except IndexError:
+        return _Worker()
+
+
+def _start_coroutine(
+    function: Callable[..., object], arguments: dict[str, Any], mailbox: Mailbox
+) -> Callable[[], None]:
+    import asyncio
+
+    async def run() -> None:
+        try:
+            coroutine = function(**arguments)
+            if not isinstance(coroutine, Coroutine):
+                raise TypeError(f"{function!r} was expected to be asynchronous")
+            mailbox.returned(await coroutine)
+        except asyncio.CancelledError as error:
+            mailbox.raised(error)
+            raise
+        except BaseException as error:  # noqa: BLE001 - raised further, `SystemExit` would end the loop for all tools
+            mailbox.raised(error)
+
+    future = asyncio.run_coroutine_threadsafe(run(), _loops.running())
+    return lambda: _cancel(future)
+
+
+def _cancel(future: Any) -> None:
+    future.cancel()
+
+
+class _Loops:
+    """The process's event loop for asynchronous tools, in a thread of its own, made when the first one is called."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: AbstractEventLoop | None = None
+
+    def running(self) -> "AbstractEventLoop":
+        import asyncio
+
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=_run_on, args=(self._loop,), name="baton-loop", daemon=True).start()
+            return self._loop
+
+
+def _run_on(loop: "AbstractEventLoop") -> None:
+    """Run a loop whatever its tasks do: one that a tool left behind may raise `SystemExit`, or stop the loop."""
+    while True:
+        try:
+            loop.run_forever()
+        except BaseException:
+            logger.exception("a task of an asynchronous tool ended the event loop; it goes on")
+
+
+_loops = _Loops()

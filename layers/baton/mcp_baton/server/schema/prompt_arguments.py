@@ -1,0 +1,101 @@
+"""Prompt arguments: strings from the client, checked and converted before anything else happens (section 2)."""
+
+import re
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mcp_baton.exceptions import ProtocolError
+from mcp_baton.protocol.codes import INVALID_PARAMS
+from mcp_baton.protocol.json import Json, JsonObject, dumps, loads
+from mcp_baton.server.schema.schema import explain, mismatch_of
+from mcp_baton.workflow.definition import Argument
+from mcp_baton.workflow.sources import as_text
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+
+def check_arguments(declared: Sequence[Argument], given: JsonObject) -> tuple[dict[str, str], dict[str, Json]]:
+    """Check and convert prompt arguments.
+
+    Returns:
+        The arguments as texts, and converted to their types, as JSON.
+
+    Raises:
+        ProtocolError: one is missing, unknown or does not convert; names it.
+    """
+    by_name = {argument.name: argument for argument in declared}
+    for name in given.keys() - by_name.keys():
+        known = ", ".join(by_name) or "none"
+        raise ProtocolError(INVALID_PARAMS, f"Invalid params: unknown argument {name!r}; this prompt takes {known}")
+    for argument in declared:
+        if argument.required and argument.name not in given:
+            raise ProtocolError(INVALID_PARAMS, f"Invalid params: the argument {argument.name!r} is required")
+    converted = {name: _convert(by_name[name], value) for name, value in given.items()}
+    return {name: as_text(value) for name, value in given.items()}, converted
+
+
+def stored_arguments(stored: Mapping[str, Json], given: JsonObject) -> JsonObject:
+    """The arguments of a resume: those of the first call, overlaid by those that are given again."""
+    return {**stored, **given}
+
+
+def _convert(argument: Argument, value: Json) -> Json:
+    try:
+        return convert(value, argument.type)
+    except ValueError as error:
+        message = f"Invalid params: the argument {argument.name!r} does not convert: {error}"
+        raise ProtocolError(INVALID_PARAMS, message) from error
+
+
+def convert(value: Json, target: Any) -> Json:
+    """A prompt argument's string converted to its type, as JSON. A string that is JSON may stand for its value.
+
+    Raises:
+        ValueError: it does not convert; says why.
+    """
+    by_hand = _by_hand(value, target) if isinstance(value, str) else None
+    if by_hand is not None:
+        return by_hand
+    from pydantic import TypeAdapter, ValidationError
+
+    adapter = TypeAdapter(target)
+    try:
+        return _dumped(adapter, adapter.validate_python(value))
+    except ValidationError as error:
+        first = error
+    try:
+        return _dumped(adapter, adapter.validate_json(value if isinstance(value, str) else ""))
+    except ValidationError:
+        raise ValueError(explain(mismatch_of(first))) from first
+
+
+def _by_hand(text: str, target: Any) -> Json:
+    """What pydantic makes of ordinary text for a scalar type, without importing it; `None` where it must be asked."""
+    if typing.get_origin(target) in (typing.Union, types.UnionType):
+        target = next(
+            (part for part in (str, int, float, bool) if typing.get_args(target) == (part, types.NoneType)), None
+        )
+    if target is str:
+        return text
+    if target is bool:
+        return {"true": True, "false": False}.get(text)
+    if target is int and re.fullmatch(r"-?[0-9]{1,15}", text):
+        return int(text)
+    if target is float and re.fullmatch(r"-?[0-9]{1,15}(\.[0-9]{1,15})?", text):
+        return float(text)
+    return None
+
+
+def _dumped(adapter: "TypeAdapter[Any]", validated: object) -> Json:
+    from pydantic_core import PydanticSerializationError
+
+    try:
+        dumped = adapter.dump_python(validated, mode="json")
+    except PydanticSerializationError as error:
+        # It is a `ValueError`, but its text is that of the type's own code, and none of the client's doing.
+        raise RuntimeError("an argument's serializer failed") from error
+    # `dumps` refuses NaN and the infinities, which a tool would otherwise get as null.
+    return loads(dumps(dumped))

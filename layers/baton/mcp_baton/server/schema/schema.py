@@ -1,0 +1,229 @@
+"""Input and output schemas from signatures, through pydantic, made at their first use.
+
+Importing pydantic is most of a cold start, so plain types (scalars, `Any`, `Literal` strings, lists, maps, `T | None`
+and dataclasses of such) are described and checked by hand; everything else goes to pydantic.
+"""
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from mcp_baton.protocol.json import Json
+from mcp_baton.server.schema.plain import plain_arguments, plain_parameters, plain_type, plain_value
+from mcp_baton.server.schema.plain_types import NotPlain, PlainType
+from mcp_baton.server.schema.signature import NO_ANNOTATION, Signature, is_field
+from mcp_baton.server.schema.values import to_json
+from mcp_baton.workflow.host import Mismatch
+from mcp_baton.workflow.pause import MAX_FIELDS, InvalidField
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter, ValidationError
+
+
+MAX_ERRORS = 1_000
+"""As many of pydantic's errors are looked at. Each takes a kilobyte, and a body of megabytes can hold a million."""
+
+
+class InvalidArguments(Exception):
+    """Arguments that do not satisfy a schema."""
+
+    def __init__(self, mismatch: Mismatch) -> None:
+        super().__init__(explain(mismatch))
+        self.mismatch = mismatch
+
+
+def explain(mismatch: Mismatch) -> str:
+    """A mismatch in words: every field, and what is wrong with it."""
+    missing = [f"{name}: required, but missing" for name in mismatch.missing]
+    return "; ".join(missing + [f"{item.field}: {item.problem}" for item in mismatch.invalid])
+
+
+class InputSchema:
+    """The schema of a function's arguments. Unknown arguments are refused: a silent typo costs more than an error.
+
+    Args:
+        name: What the function is called.
+        signature: Its signature.
+    """
+
+    def __init__(self, name: str, signature: Signature) -> None:
+        self._name = name
+        self._signature = signature
+
+    @cached_property
+    def json_schema(self) -> dict[str, Any]:
+        """JSON Schema 2020-12 of the arguments' object."""
+        by_hand = None if self._plain is None else plain_arguments(self._signature.parameters, self._plain)
+        if by_hand is not None:
+            return by_hand
+        schema = _untitled(self._adapter.json_schema(schema_generator=_schema_generator()))
+        properties = schema.get("properties", {})
+        return schema | {
+            "properties": {item.published: properties[item.published] for item in self._signature.parameters}
+        }
+
+    def bind(self, arguments: Mapping[str, Json]) -> dict[str, Any]:
+        """The function's keyword arguments, converted to their types, defaults left to the function where possible.
+
+        Raises:
+            InvalidArguments: they do not satisfy the schema.
+            Exception: what a validator of the author's raised: pydantic lets through whatever is neither a
+                `ValueError` nor an `AssertionError`.
+        """
+        bound_by_hand = self._bound_by_hand(arguments)
+        if bound_by_hand is not None:
+            return bound_by_hand
+        from pydantic import ValidationError
+
+        try:
+            bound = self._adapter.validate_python(dict(arguments))
+        except ValidationError as error:
+            raise InvalidArguments(mismatch_of(error)) from error
+        return {parameter.name: getattr(bound, parameter.name) for parameter in self._signature.parameters}
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every parameter is of a plain type, so that calls can be checked without pydantic."""
+        return self._plain is not None
+
+    def _bound_by_hand(self, arguments: Mapping[str, Json]) -> dict[str, Any] | None:
+        plain = self._plain
+        if plain is None or not self._signature.required <= arguments.keys() <= plain.keys():
+            return None
+        try:
+            return {name: plain[name].bind(value) for name, value in arguments.items()}
+        except NotPlain:
+            return None
+
+    @cached_property
+    def _plain(self) -> dict[str, PlainType] | None:
+        """Each parameter's type, when all of them are plain and none has a default that pydantic must fill in."""
+        return plain_parameters(self._signature.parameters)
+
+    @cached_property
+    def _adapter(self) -> "TypeAdapter[Any]":
+        from pydantic import ConfigDict, Field, TypeAdapter
+        from pydantic.dataclasses import dataclass
+
+        members: dict[str, Any] = {"__annotations__": {}, "__module__": __name__}
+        for parameter in self._signature.parameters:
+            members["__annotations__"][parameter.name] = parameter.annotation
+            if is_field(parameter.default):
+                members[parameter.name] = parameter.default
+            elif parameter.default is not NO_ANNOTATION:
+                members[parameter.name] = Field(default=parameter.default)
+        made = type(f"{self._name}_arguments", (), members)
+        config = ConfigDict(extra="forbid", arbitrary_types_allowed=False)
+        return TypeAdapter(dataclass(made, config=config, kw_only=True))
+
+
+class OutputSchema:
+    """The schema of a function's value. MCP wants an object at the root, so any other type is wrapped in `result`.
+
+    Args:
+        name: What the function is called.
+        returns: Its return annotation.
+    """
+
+    def __init__(self, name: str, returns: Any) -> None:
+        self._name = name
+        self._returns = returns
+
+    @cached_property
+    def wraps(self) -> bool:
+        """Whether structured content is `{"result": value}`."""
+        return self._returns is not dict and self._bare_schema.get("type") != "object"
+
+    @cached_property
+    def json_schema(self) -> dict[str, Any]:
+        """JSON Schema 2020-12 of the structured content."""
+        if not self.wraps:
+            return self._bare_schema
+        inner = dict(self._bare_schema)
+        definitions = inner.pop("$defs", None)
+        schema = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
+        return schema | ({"$defs": definitions} if definitions else {})
+
+    def value(self, returned: object) -> Json:
+        """A returned object as JSON, after it has been held against the declared type.
+
+        Raises:
+            ValueError: it is not what the function says it returns, or not JSON.
+        """
+        if self._plain is not None:
+            try:
+                return to_json(self._plain.dump(returned))
+            except NotPlain:
+                pass  # to be converted, or refused in words
+        from pydantic import ValidationError
+
+        try:
+            validated = self._adapter.validate_python(returned)
+        except ValidationError as error:
+            problem = explain(mismatch_of(error))
+            raise ValueError(f"the tool's value is not what it declares: {problem}") from error
+        return to_json(self._adapter.dump_python(validated, mode="json", by_alias=True))
+
+    @cached_property
+    def _bare_schema(self) -> dict[str, Any]:
+        by_hand = None if self._plain is None else plain_value(self._plain)
+        if by_hand is not None:
+            return by_hand
+        schema = self._adapter.json_schema(mode="serialization", schema_generator=_schema_generator())
+        return _untitled(_with_root(schema))
+
+    @cached_property
+    def _plain(self) -> PlainType | None:
+        return plain_type(self._returns)
+
+    @cached_property
+    def _adapter(self) -> "TypeAdapter[Any]":
+        from pydantic import TypeAdapter
+
+        return TypeAdapter(self._returns)
+
+
+def mismatch_of(error: "ValidationError") -> Mismatch:
+    """What pydantic found wrong, as a mismatch; of many invalid fields the first."""
+    if error.error_count() > MAX_ERRORS:
+        return Mismatch(invalid=(InvalidField("value", f"{error.error_count()} fields are missing or invalid"),))
+    missing: list[str] = []
+    invalid: list[InvalidField] = []
+    for item in error.errors(include_url=False, include_context=False, include_input=False):
+        field = ".".join(str(part) for part in item["loc"]) or "value"
+        if item["type"] == "missing" and len(item["loc"]) == 1:
+            missing.append(field)
+        else:
+            invalid.append(InvalidField(field, item["msg"]))
+    return Mismatch(tuple(missing), tuple(invalid[:MAX_FIELDS]))
+
+
+def _with_root(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema whose root is written out: pydantic makes a mere reference of a type that contains itself."""
+    if "$ref" not in schema:
+        return schema
+    return {**schema["$defs"][schema["$ref"].removeprefix("#/$defs/")], "$defs": schema["$defs"]}
+
+
+def _untitled(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema without the titles that only repeat the names of its types."""
+    made = {key: value for key, value in schema.items() if key != "title"}
+    if "$defs" in made:
+        definitions = made["$defs"].items()
+        made["$defs"] = {
+            name: {key: value for key, value in definition.items() if key != "title" or value != name}
+            for name, definition in definitions
+        }
+    return made
+
+
+def _schema_generator() -> Any:
+    from pydantic.json_schema import GenerateJsonSchema
+
+    class Untitled(GenerateJsonSchema):
+        """Leaves out the titles that pydantic makes of names: they repeat the name and cost the model tokens."""
+
+        def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - pydantic's signature
+            return False
+
+    return Untitled

@@ -1,0 +1,189 @@
+"""JSON values as DynamoDB attribute values, exactly, and what they weigh (docs/storage.md).
+
+A DynamoDB number has 38 digits and no memory of `30.0`, a map has at most 32 levels and a string no lone surrogates.
+Results and variables are therefore kept as their JSON texts: readable in the console (`S`), or zipped (`B`) where that
+is smaller. Progress, pause reason and prompt arguments are native maps, because writes address the single statuses,
+and because operators look for the rest; what has no exact native form stands in them as a set of one JSON text (`SS`),
+which nothing else is.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from mcp_baton.exceptions import StoreError
+from mcp_baton.protocol.json import Json, dumps, loads
+from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS
+from mcp_baton.tasks.texts import decoded, unzipped, unzipped_pieces, zipped, zipped_length
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
+from mcp_baton.tasks.texts import from_text, to_text
+
+type Attribute = AttributeValueTypeDef
+"""One attribute value in DynamoDB's own notation, such as `{"S": "text"}`."""
+
+type Item = dict[str, Attribute]
+"""A whole item: attribute values by name."""
+
+COLLECTION_BYTES = 3
+ELEMENT_BYTES = 1
+MAX_DIGITS = 38
+MAX_NATIVE_LEVELS = 16
+"""Levels of maps and lists in a native value: DynamoDB takes 32, those that the item puts around it included."""
+
+
+def encode_variable(name: str, value: Json, compress_over: int) -> Attribute:
+    """A task variable's value, in the form that its name asks for.
+
+    Args:
+        name: The variable's name.
+        value: The value.
+        compress_over: Texts of more bytes than this are compressed where that makes them smaller.
+
+    Raises:
+        StoreError: the value is not JSON.
+    """
+    try:
+        if name in {PROGRESS, PAUSE_REASON}:
+            return native(value)
+        return encode_text(dumps(value), compress_over)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise StoreError(f"the value of {name!r} cannot be stored: {error}") from error
+
+
+def encode_text(text: str, compress_over: int) -> Attribute:
+    """A JSON text, compressed above the threshold if that is smaller."""
+    data = text.encode()
+    if len(data) > compress_over:
+        compressed = zipped(data)
+        if len(compressed) < len(data):
+            return {"B": compressed}
+    return {"S": text}
+
+
+def decode(attribute: Attribute) -> Json:
+    """The value that was encoded, in whichever form it is stored.
+
+    Raises:
+        ValueLost: it is zipped, and the zip is damaged.
+        ValueTooLarge: its text is longer than is read.
+        StoreError: the attribute is not one that this module writes.
+    """
+    try:
+        match attribute:
+            case {"S": text}:
+                return loads(text)
+            case {"B": compressed}:
+                return loads(unzipped(bytes(compressed)))
+            case _:
+                return from_native(attribute)
+    except ValueError as error:
+        raise StoreError(f"a stored value is damaged: {error}") from error
+
+
+def text_bytes(attribute: Attribute) -> int:
+    """The length of the JSON text behind an encoded value, bytes. Nothing is unzipped for it."""
+    match attribute:
+        case {"S": _}:
+            return size(attribute)
+        case {"B": bytes() as compressed}:
+            return zipped_length(compressed)
+        case _:
+            return len(dumps(from_native(attribute)).encode())
+
+
+def text_pieces(attribute: Attribute) -> Iterator[str]:
+    """The JSON text behind an encoded value, in pieces.
+
+    Raises:
+        StoreError: as `decode`; what came before is then worth nothing.
+    """
+    try:
+        match attribute:
+            case {"S": text}:
+                yield text
+            case {"B": bytes() as compressed}:
+                yield from decoded(unzipped_pieces(compressed))
+            case _:
+                yield dumps(from_native(attribute))
+    except ValueError as error:
+        raise StoreError(f"a stored value is damaged: {error}") from error
+
+
+def native(value: Json, levels: int = MAX_NATIVE_LEVELS) -> Attribute:
+    """A value as DynamoDB's own maps, lists, strings and numbers. Equal values have equal forms.
+
+    Raises:
+        TypeError: the value holds something that is not JSON.
+        ValueError: the value holds `NaN` or an infinity.
+    """
+    match value:
+        case None:
+            return {"NULL": True}
+        case bool():
+            return {"BOOL": value}
+        case str():
+            return {"S": to_text(value)}
+        case int() if abs(value) < 10**MAX_DIGITS:
+            return {"N": str(value)}
+        case Mapping() if levels:
+            return {"M": {to_text(key): native(element, levels - 1) for key, element in value.items()}}
+        case Sequence() if levels:
+            return {"L": [native(element, levels - 1) for element in value]}
+        case _:
+            return {"SS": [dumps(value, sort_keys=True)]}
+
+
+def from_native(attribute: Attribute) -> Json:
+    """The value of a native attribute.
+
+    Raises:
+        StoreError: it is not one.
+        ValueError: a text in it is damaged.
+    """
+    match attribute:
+        case {"M": elements}:
+            return {from_text(key): from_native(element) for key, element in elements.items()}
+        case {"L": elements}:
+            return [from_native(element) for element in elements]
+        case {"S": text}:
+            return from_text(text)
+        case {"N": number}:
+            return int(number)
+        case {"BOOL": truth}:
+            return truth
+        case {"NULL": _}:
+            return None
+        case {"SS": [text]}:
+            return loads(text)
+        case _:
+            raise StoreError(f"an attribute of type {'/'.join(attribute)} is not a stored value")
+
+
+def item_size(item: Mapping[str, Attribute]) -> int:
+    """The bytes that DynamoDB counts for an item: its names and its values."""
+    return sum(len(name.encode()) + size(attribute) for name, attribute in item.items())
+
+
+def size(attribute: Attribute) -> int:
+    """The bytes that DynamoDB counts for one attribute value."""
+    match attribute:
+        case {"S": text}:
+            return len(text.encode())
+        case {"B": bytes() as data}:
+            return len(data)
+        case {"N": number}:
+            return _number_size(number)
+        case {"M": elements}:
+            return COLLECTION_BYTES + sum(ELEMENT_BYTES + len(k.encode()) + size(v) for k, v in elements.items())
+        case {"L": elements}:
+            return COLLECTION_BYTES + sum(ELEMENT_BYTES + size(element) for element in elements)
+        case {"SS": texts}:
+            return COLLECTION_BYTES + sum(ELEMENT_BYTES + len(text.encode()) for text in texts)
+        case _:
+            return 1
+
+
+def _number_size(number: str) -> int:
+    """At most: DynamoDB counts a byte for two significant digits, one more, one for a sign, and no trailing zeros."""
+    return 1 + (len(number.lstrip("-")) + 1) // 2 + number.startswith("-")

@@ -1,0 +1,169 @@
+"""UpdateItem expressions, small enough for DynamoDB: 4 KB each, whatever the names are (contract section 7).
+
+Every name and value is a placeholder of one or two characters, so that the length depends on how much is written and
+not on what it is called. The conditions close the races: a write states what it was decided on, and fails as a whole
+when that no longer holds.
+"""
+
+from dataclasses import dataclass, field
+
+from mcp_baton.exceptions import StoreError
+from mcp_baton.tasks.dynamodb.attributes import Attribute, Item
+from mcp_baton.tasks.dynamodb.changes import Changes
+from mcp_baton.tasks.dynamodb.items import members
+from mcp_baton.tasks.record import LIVE, PROGRESS, TaskStatus, timestamp
+from mcp_baton.tasks.texts import to_text
+
+DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+EXPRESSION_BYTES = 4096
+WRITES_KEPT = 32
+
+
+@dataclass(slots=True)
+class Update:
+    """An UpdateItem request being put together.
+
+    Attributes:
+        token: Names this write, here and in the item: see `TaskTable.update`.
+    """
+
+    token: str
+    names: dict[str, str] = field(default_factory=dict)
+    values: dict[str, Attribute] = field(default_factory=dict)
+    settings: list[str] = field(default_factory=list)
+    removals: list[str] = field(default_factory=list)
+    conditions: list[str] = field(default_factory=list)
+    _placeholders: dict[str, str] = field(default_factory=dict)
+    _texts: dict[str, str] = field(default_factory=dict)
+
+    def path(self, *parts: str) -> str:
+        """A document path of stored names."""
+        return ".".join(map(self.name, parts))
+
+    def name(self, stored: str) -> str:
+        """The placeholder of a stored name."""
+        if stored not in self._placeholders:
+            placeholder = f"#{base36(len(self.names))}"
+            self._placeholders[stored] = placeholder
+            self.names[placeholder] = stored
+        return self._placeholders[stored]
+
+    def value(self, attribute: Attribute) -> str:
+        """A new placeholder for a value."""
+        placeholder = f":{base36(len(self.values))}"
+        self.values[placeholder] = attribute
+        return placeholder
+
+    def text(self, text: str) -> str:
+        """The placeholder of a text that comes many times, such as a status."""
+        if text not in self._texts:
+            self._texts[text] = self.value({"S": text})
+        return self._texts[text]
+
+    def set(self, path: str, value: str) -> None:
+        """Set a path to the value of a placeholder."""
+        self.settings.append(f"{path}={value}")
+
+    def remove(self, path: str) -> None:
+        """Remove a path."""
+        self.removals.append(path)
+
+    def require(self, condition: str) -> None:
+        """Add a condition to those that must all hold."""
+        self.conditions.append(condition)
+
+    def expression(self) -> str:
+        """The update expression.
+
+        Raises:
+            StoreError: it is longer than DynamoDB takes.
+        """
+        removal = f" REMOVE {','.join(self.removals)}" if self.removals else ""
+        return checked(f"SET {','.join(self.settings)}{removal}")
+
+    def condition(self) -> str:
+        """The condition expression.
+
+        Raises:
+            StoreError: it is longer than DynamoDB takes.
+        """
+        return checked(" AND ".join(self.conditions))
+
+
+def checked(expression: str) -> str:
+    """The expression, if DynamoDB takes it.
+
+    Raises:
+        StoreError: it is longer than DynamoDB takes.
+    """
+    if len(expression) > EXPRESSION_BYTES:
+        raise StoreError(
+            f"the batch sets too many values for one write: its expression has {len(expression)} bytes, "
+            f"DynamoDB takes {EXPRESSION_BYTES}"
+        )
+    return expression
+
+
+def base36(number: int) -> str:
+    """A number in as few letters and digits as possible."""
+    head, digit = divmod(number, len(DIGITS))
+    return (base36(head) if head else "") + DIGITS[digit]
+
+
+def live_update(now_ms: int, token: str) -> Update:
+    """A write to a task that must exist, must not have expired and must not be terminal."""
+    update = Update(token)
+    version = update.name("version")
+    update.require(f"attribute_exists({update.name('pk')})")
+    update.require(f"{update.name('expires_at')}>{update.value({'N': str(now_ms // 1000)})}")
+    live = ",".join(update.text(status) for status in sorted(LIVE))
+    update.require(f"{update.name('status')} IN ({live})")
+    update.set(version, f"{version}+{update.value({'N': '1'})}")
+    update.set(update.name("updated_at"), update.text(timestamp(now_ms)))
+    update.set(update.path("writes", token), update.value({"N": str(now_ms)}))
+    return update
+
+
+def finish_update(now_ms: int, token: str, status: TaskStatus, result: Attribute | None = None) -> Update:
+    """The write that ends a task."""
+    update = live_update(now_ms, token)
+    update.set(update.name("status"), update.text(status))
+    if result is not None:
+        update.set(update.name("result"), update.value(result))
+    return update
+
+
+def record_update(stored: Item, changes: Changes, now_ms: int, token: str) -> Update:
+    """The write of a batch: every change it holds, and every condition that it was decided on."""
+    update = live_update(now_ms, token) if changes.result is None else _completing(changes.result, now_ms, token)
+    for step in changes.steps:
+        steps = update.path("variables", PROGRESS, "steps")
+        path = f"{steps}[{step.index}].{update.name('status')}"
+        update.require(f"{path}={update.text(step.expected)}")
+        if step.status != step.expected:
+            update.set(path, update.text(step.status))
+    if changes.variables and "definition" in stored:
+        # The places of the steps, and what they are, were read from this definition's progress.
+        update.require(f"{update.name('definition')}={update.value(stored['definition'])}")
+    if changes.definition is not None:
+        update.set(update.name("definition"), update.value(changes.definition))
+    for name, attribute in changes.required.items():
+        update.require(f"{update.path('variables', to_text(name))}={update.value(attribute)}")
+    for name, attribute in changes.variables.items():
+        update.set(update.path("variables", to_text(name)), update.value(attribute))
+    for name in sorted(changes.removed):
+        update.remove(update.path("variables", to_text(name)))
+    for write in stale_writes(stored):
+        update.remove(update.path("writes", write))
+    return update
+
+
+def _completing(result: Attribute, now_ms: int, token: str) -> Update:
+    return finish_update(now_ms, token, TaskStatus.COMPLETED, result)
+
+
+def stale_writes(stored: Item) -> list[str]:
+    """The tokens of all but the latest writes: long past any retry, and at most as many as one expression can name."""
+    times = {token: int(time["N"]) for token, time in members(stored, "writes").items()}
+    oldest_first = sorted(times, key=lambda token: (times[token], token))
+    return oldest_first[:-WRITES_KEPT][:WRITES_KEPT]

@@ -1,0 +1,205 @@
+"""A task as one DynamoDB item, and back (docs/storage.md)."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mcp_baton.exceptions import StoreError
+from mcp_baton.protocol.json import JsonObject, dumps
+from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, encode_text, encode_variable, native
+from mcp_baton.tasks.dynamodb.offload import Fetcher
+from mcp_baton.tasks.dynamodb.overflow import ObjectStore, pointer_in
+from mcp_baton.tasks.dynamodb.values import Variables
+from mcp_baton.tasks.record import NewTask, TaskRecord, TaskStatus, timestamp
+from mcp_baton.tasks.texts import from_text, to_text
+
+OWNER_PREFIX = "OWNER#"
+TASK_PREFIX = "TASK#"
+MAX_PARTITION_KEY_BYTES = 2048
+LISTED = (
+    "sk",
+    "status",
+    "created_at",
+    "updated_at",
+    "ttl_ms",
+    "poll_interval_ms",
+    "version",
+    "workflow",
+    "definition",
+    "status_message",
+)
+"""The attributes that a listing reads: everything but the values."""
+
+GLANCED_AT = ("status", "expires_at")
+"""The attributes that tell whether a task is live."""
+
+KEPT = ("arguments", "result")
+"""The attributes besides the variables that can be large."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a store allows.
+
+    Attributes:
+        default_ttl_ms: A task's lifetime when the client asks for none, milliseconds.
+        max_ttl_ms: The longest lifetime that a client can have, milliseconds.
+        max_tasks_per_owner: How many live tasks an owner may have; `None` for any number.
+        poll_interval_ms: How often clients are asked to poll, milliseconds.
+        item_bytes: How large an item may grow before values are replaced. DynamoDB's own limit is 409,600: what is
+            between the two is left to progress, pause reasons and the notes in the place of replaced values.
+        compress_over_bytes: JSON texts of more bytes than this are compressed.
+        page_size: Tasks on one page of a listing.
+    """
+
+    default_ttl_ms: int = 3_600_000
+    max_ttl_ms: int = 86_400_000
+    max_tasks_per_owner: int | None = None
+    poll_interval_ms: int = 5_000
+    item_bytes: int = 400_000
+    compress_over_bytes: int = 8_192
+    page_size: int = 50
+
+    def ttl_ms(self, asked: int | None) -> int:
+        """The lifetime that a client gets, milliseconds."""
+        return max(1, min(self.default_ttl_ms if asked is None else asked, self.max_ttl_ms))
+
+
+def system_ms() -> int:
+    """The time now, epoch milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def partition(owner: str) -> Attribute:
+    """The partition key of everything that an owner has.
+
+    Raises:
+        StoreError: the owner's name is longer than a partition key can be.
+    """
+    key = OWNER_PREFIX + to_text(owner)
+    if len(key.encode()) > MAX_PARTITION_KEY_BYTES:
+        raise StoreError(f"the owner's name is longer than {MAX_PARTITION_KEY_BYTES - len(OWNER_PREFIX)} bytes")
+    return {"S": key}
+
+
+def sort_key(task_id: str) -> Attribute:
+    """The sort key of a task."""
+    return {"S": TASK_PREFIX + task_id}
+
+
+def key_of(owner: str, task_id: str) -> Item:
+    """The whole primary key of a task's item."""
+    return {"pk": partition(owner), "sk": sort_key(task_id)}
+
+
+def new_item(task: NewTask, task_id: str, now_ms: int, limits: Limits) -> Item:
+    """The item of a task that begins now.
+
+    Raises:
+        StoreError: a value is not JSON.
+    """
+    ttl_ms = limits.ttl_ms(task.ttl_ms)
+    compress_over = limits.compress_over_bytes
+    variables = {to_text(n): encode_variable(n, value, compress_over) for n, value in task.variables.items()}
+    item: Item = {
+        **key_of(task.owner, task_id),
+        "status": {"S": TaskStatus.WORKING},
+        "created_at": {"S": timestamp(now_ms)},
+        "updated_at": {"S": timestamp(now_ms)},
+        "ttl_ms": {"N": str(ttl_ms)},
+        "poll_interval_ms": {"N": str(limits.poll_interval_ms)},
+        "expires_at": {"N": str(-(-(now_ms + ttl_ms) // 1000))},
+        "version": {"N": "1"},
+        "arguments": encode_arguments(task.arguments, compress_over),
+        "variables": {"M": variables},
+        "writes": {"M": {}},
+    }
+    if task.workflow is not None:
+        item["workflow"] = {"S": to_text(task.workflow)}
+    if task.definition is not None:
+        item["definition"] = {"S": task.definition}
+    return item
+
+
+def encode_arguments(arguments: JsonObject, compress_over: int) -> Attribute:
+    """Prompt arguments as a native map, for the console; as JSON text where they are long enough to be zipped.
+
+    Raises:
+        StoreError: they are not JSON.
+    """
+    text = encode_object("arguments", arguments, compress_over)
+    if "B" in text:
+        return text
+    made = native(arguments)
+    # Arguments that look like a pointer must not be taken for one.
+    return made if pointer_in(made) is None else text
+
+
+def encode_object(name: str, value: JsonObject, compress_over: int) -> Attribute:
+    """A JSON object as the attribute of this name.
+
+    Raises:
+        StoreError: the value is not JSON.
+    """
+    try:
+        return encode_text(dumps(value), compress_over)
+    except (ValueError, TypeError) as error:
+        raise StoreError(f"the task's {name} cannot be stored: {error}") from error
+
+
+def expired(item: Item, now_ms: int) -> bool:
+    """Whether the task's lifetime is over; DynamoDB deletes such items hours later."""
+    return number(item, "expires_at") <= now_ms // 1000
+
+
+def to_record(owner: str, item: Item, objects: ObjectStore | None = None) -> TaskRecord:
+    """The task in an item, or in the part of one that a listing reads. Nothing is fetched until it is asked for.
+
+    Args:
+        owner: The task's owner.
+        item: The item.
+        objects: Where the values are that outgrew it.
+
+    Raises:
+        StoreError: the item is not one that this store writes.
+    """
+    try:
+        return _record(owner, item, objects)
+    except (KeyError, TypeError, ValueError) as error:
+        raise StoreError(f"the item {item.get('sk')} is damaged: {error}") from error
+
+
+def _record(owner: str, item: Item, objects: ObjectStore | None) -> TaskRecord:
+    task_id = item["sk"]["S"].removeprefix(TASK_PREFIX)
+    fetcher = Fetcher(objects, owner, task_id)
+    return TaskRecord(
+        owner=owner,
+        task_id=task_id,
+        status=TaskStatus(item["status"]["S"]),
+        created_at=item["created_at"]["S"],
+        updated_at=item["updated_at"]["S"],
+        ttl_ms=number(item, "ttl_ms"),
+        poll_interval_ms=number(item, "poll_interval_ms"),
+        version=number(item, "version"),
+        variables=Variables(members(item, "variables"), fetcher),
+        status_message=_text(item, "status_message"),
+        workflow=_text(item, "workflow"),
+        definition=_text(item, "definition"),
+        kept=Variables({name: item[name] for name in KEPT if name in item}, fetcher),
+        source=item,
+    )
+
+
+def number(item: Item, name: str) -> int:
+    """The integer in an attribute."""
+    return int(item[name]["N"])
+
+
+def members(item: Item, name: str) -> Mapping[str, Any]:
+    """The elements of a map attribute; none where there is no such attribute."""
+    return item[name]["M"] if name in item else {}
+
+
+def _text(item: Item, name: str) -> str | None:
+    return from_text(item[name]["S"]) if name in item else None

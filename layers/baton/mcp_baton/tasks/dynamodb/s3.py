@@ -1,0 +1,76 @@
+"""The overflowing values in S3: one request an object, whole (contract section 7)."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from mcp_baton.exceptions import StoreUnavailable
+from mcp_baton.tasks.dynamodb.overflow import ObjectMissing, ObjectTooLarge
+from mcp_baton.telemetry import SILENT, STORE_ERRORS, Telemetry, timed
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+
+MISSING = frozenset({"NoSuchKey", "AccessDenied"})
+"""S3 says the second of a missing object to those who may not list the bucket, as Baton may not."""
+
+
+class S3ObjectStore:
+    """An `ObjectStore` in one bucket, reached through a client that is made when it is first needed.
+
+    Args:
+        bucket: The bucket's name.
+        connect: Makes the client; called once, whichever thread comes first.
+        telemetry: Takes each request's time, and failures, to which a missing object belongs.
+    """
+
+    def __init__(self, bucket: str, connect: "Callable[[], S3Client]", telemetry: Telemetry = SILENT) -> None:
+        self._bucket = bucket
+        self._telemetry = telemetry
+        self._connect = connect
+        self._client: S3Client | None = None
+        self._connecting = Lock()
+
+    def put(self, key: str, data: bytes, digest: bytes) -> None:
+        """Write an object: one `PutObject`. S3 holds what arrives against the digest, and refuses what differs."""
+        from base64 import b64encode
+
+        checksum = b64encode(digest).decode()
+        with self._request("PutObject") as client:
+            client.put_object(Bucket=self._bucket, Key=key, Body=data, ChecksumSHA256=checksum)
+
+    def get(self, key: str, most: int) -> bytes:
+        """Read an object of at most so many bytes: one `GetObject`."""
+        with self._request("GetObject") as client:
+            answer = client.get_object(Bucket=self._bucket, Key=key)
+            if answer["ContentLength"] > most:
+                answer["Body"].close()
+                raise ObjectTooLarge(f"{answer['ContentLength']} bytes")
+            return answer["Body"].read()
+
+    @contextmanager
+    def _request(self, operation: str) -> "Iterator[S3Client]":
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            client = self._connected()
+            with timed(self._telemetry, "S3", operation, bucket_name=self._bucket):
+                yield client
+        except ClientError as error:
+            self._telemetry.add(STORE_ERRORS)
+            code, message = error.response["Error"]["Code"], error.response["Error"]["Message"]
+            if operation == "GetObject" and code in MISSING:
+                raise ObjectMissing(f"{code}: {message}") from error
+            raise StoreUnavailable(f"S3 refused: {code}: {message}") from error
+        except BotoCoreError as error:
+            self._telemetry.add(STORE_ERRORS)
+            raise StoreUnavailable(f"S3 did not answer: {type(error).__name__}: {error}") from error
+
+    def _connected(self) -> "S3Client":
+        if self._client is None:
+            with self._connecting:
+                if self._client is None:
+                    self._client = self._connect()
+        return self._client

@@ -1,0 +1,265 @@
+"""The task store in DynamoDB: one item a task, one conditional write a change (contract section 7)."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NoReturn
+
+from mcp_baton.exceptions import Conflict, StoreError, TaskFinished, TaskNotFound, TooLarge
+from mcp_baton.protocol.json import JsonObject
+from mcp_baton.tasks.dynamodb.answers import DynamoDBAnswerStore
+from mcp_baton.tasks.dynamodb.attributes import Item, item_size, size, text_bytes
+from mcp_baton.tasks.dynamodb.changes import Changes, fitted, lighter, plan, without_largest
+from mcp_baton.tasks.dynamodb.cursors import from_cursor, to_cursor
+from mcp_baton.tasks.dynamodb.expressions import Update, finish_update, record_update
+from mcp_baton.tasks.dynamodb.items import (
+    GLANCED_AT,
+    LISTED,
+    TASK_PREFIX,
+    Limits,
+    encode_object,
+    expired,
+    key_of,
+    new_item,
+    number,
+    partition,
+    sort_key,
+    system_ms,
+    to_record,
+)
+from mcp_baton.tasks.dynamodb.offload import Mover, fitted_new
+from mcp_baton.tasks.dynamodb.overflow import ObjectStore
+from mcp_baton.tasks.dynamodb.table import ConditionFailed, ItemTooLarge, TaskTable
+from mcp_baton.tasks.ids import is_task_id, new_task_id, new_token
+from mcp_baton.tasks.record import LIVE, NewTask, TaskPage, TaskRecord, TaskStatus
+from mcp_baton.tasks.store import Batch, Recorded
+from mcp_baton.tasks.texts import VALUE_BYTES
+from mcp_baton.telemetry import SILENT, STORE_CONFLICTS, Telemetry
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_dynamodb.type_defs import QueryInputTypeDef
+
+
+RESULT_TOO_LARGE = "the result does not fit into the task's item"
+
+
+class DynamoDBTaskStore:
+    """A `TaskStore` in one DynamoDB table with `pk`, `sk` and, as its TTL attribute, `expires_at`.
+
+    Args:
+        table: The table's name.
+        connect: Makes the client; called at most once, at the first request, so that a cold start does not pay for
+            what it does not use.
+        limits: What owners may have and how large a task may grow.
+        objects: Where values go that do not fit into their task's item; `None` where there is no such place.
+        now_ms: The clock, epoch milliseconds.
+        new_id: Makes a task id for the time that it is given, epoch milliseconds.
+        telemetry: Takes the requests' times, failures, and lost races.
+    """
+
+    def __init__(
+        self,
+        table: str,
+        connect: "Callable[[], DynamoDBClient]",
+        *,
+        limits: Limits | None = None,
+        objects: ObjectStore | None = None,
+        now_ms: Callable[[], int] = system_ms,
+        new_id: Callable[[int], str] = new_task_id,
+        telemetry: Telemetry = SILENT,
+    ) -> None:
+        self._table = TaskTable(table, connect, telemetry)
+        self._telemetry = telemetry
+        self._limits = limits or Limits()
+        self._objects = objects
+        self._now_ms = now_ms
+        self._new_id = new_id
+        self._answers = DynamoDBAnswerStore(self._table, now_ms=now_ms)
+
+    @property
+    def answers(self) -> DynamoDBAnswerStore:
+        """Questions to clients and their answers, in the same table."""
+        return self._answers
+
+    def create(self, task: NewTask) -> TaskRecord:
+        """Create a `working` task: one `PutItem`, after one `Query` where the number of tasks is limited.
+
+        Two creations at the same moment may both pass that count: the limit is a brake, not a quota.
+        """
+        now_ms, token = self._now_ms(), new_token()
+        task_id = self._new_id(now_ms)
+        item = new_item(task, task_id, now_ms, self._limits)
+        if text_bytes(item["arguments"]) > VALUE_BYTES:
+            raise StoreError(f"the task is too large: its arguments have {text_bytes(item['arguments'])} bytes")
+        item["writes"] = {"M": {token: {"N": str(now_ms)}}}
+        self._check_count(task.owner, now_ms)
+        mover = Mover(self._objects, task.owner, task_id, number(item, "ttl_ms"))
+        item = fitted_new(item, self._limits.item_bytes, mover)
+        if item_size(item) > self._limits.item_bytes:
+            raise StoreError(f"the task is too large: {item_size(item)} bytes")
+        try:
+            self._table.put(item, token)
+        except ConditionFailed as error:
+            raise StoreError("the new task's id is taken") from error
+        except ItemTooLarge as error:
+            raise StoreError(f"the task is too large: {item_size(item)} bytes") from error
+        return self._task_in(task.owner, item)
+
+    def get(self, owner: str, task_id: str) -> TaskRecord:
+        """Read one task: one `GetItem`, strongly consistent."""
+        item = self._table.get(self._key(owner, task_id))
+        if item is None or expired(item, self._now_ms()):
+            raise TaskNotFound
+        return self._task_in(owner, item)
+
+    def status(self, owner: str, task_id: str) -> TaskStatus:
+        """A task's status: one `GetItem` of two attributes, eventually consistent.
+
+        A task that it does not find may be too new for it, so it is looked for once more, strongly consistent.
+        """
+        key = self._key(owner, task_id)
+        item = self._table.glance(key, GLANCED_AT) or self._table.get(key)
+        if item is None:
+            raise TaskNotFound
+        try:
+            over, status = expired(item, self._now_ms()), TaskStatus(item["status"]["S"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise StoreError(f"the item of the task {task_id} is damaged: {error}") from error
+        if over:
+            raise TaskNotFound
+        return status
+
+    def list(self, owner: str, cursor: str | None = None) -> TaskPage:
+        """One page of the owner's tasks, newest first: one `Query`."""
+        request = self._query(owner, "#e>:now", {":now": {"N": str(self._now_ms() // 1000)}})
+        names = {f"#{place}": name for place, name in enumerate(LISTED)}
+        request["ExpressionAttributeNames"] = {"#e": "expires_at", **names}
+        request["ProjectionExpression"] = ",".join(names)
+        request["ScanIndexForward"] = False
+        request["Limit"] = self._limits.page_size
+        if cursor is not None:
+            request["ExclusiveStartKey"] = {"pk": partition(owner), "sk": sort_key(from_cursor(cursor))}
+        page = self._table.query(request)
+        last = page.get("LastEvaluatedKey")
+        return TaskPage(
+            tasks=tuple(to_record(owner, item) for item in page["Items"]),
+            cursor=None if last is None else to_cursor(last["sk"]["S"].removeprefix(TASK_PREFIX)),
+        )
+
+    def record(self, task: TaskRecord, batch: Batch) -> Recorded:
+        """Write a batch: one `UpdateItem`, after one object for each value that must move.
+
+        The item's size is computed beforehand from what was read. Writers who came in between may have made it
+        larger: then DynamoDB refuses, and the next largest value of this batch gives way.
+        """
+        stored, limits = stored_item(task), self._limits
+        mover = Mover(self._objects, task.owner, task.task_id, task.ttl_ms)
+        planned = plan(stored, batch, limits.compress_over_bytes)
+        changes: Changes | None = fitted(stored, planned, limits.item_bytes, mover)
+        while changes is not None:
+            try:
+                item = self._record(task, stored, changes)
+            except ItemTooLarge:
+                changes = lighter(changes, mover) or without_largest(changes)
+            else:
+                return Recorded(self._task_in(task.owner, item), changes.oversized)
+        raise TooLarge("the task's item is full: DynamoDB takes 409,600 bytes, and no value is left to replace")
+
+    def cancel(self, owner: str, task_id: str) -> TaskRecord:
+        """Move a live task to `cancelled`: one `UpdateItem`."""
+        return self._finish(owner, task_id, finish_update(self._now_ms(), new_token(), TaskStatus.CANCELLED))
+
+    def complete(self, owner: str, task_id: str, result: JsonObject) -> TaskRecord:
+        """Move a live task to `completed`: one `UpdateItem`, after a `GetItem` and a put where the result must move."""
+        encoded = encode_object("result", result, self._limits.compress_over_bytes)
+        if text_bytes(encoded) > VALUE_BYTES:
+            raise TooLarge(f"the result has {text_bytes(encoded)} bytes; a task keeps {VALUE_BYTES} at most")
+        update = finish_update(self._now_ms(), new_token(), TaskStatus.COMPLETED, encoded)
+        try:
+            if self._objects is None or size(encoded) <= self._limits.item_bytes:
+                return self._finish(owner, task_id, update)
+        except ItemTooLarge as error:
+            if self._objects is None:
+                raise TooLarge(RESULT_TOO_LARGE) from error
+        return self._complete_moved(owner, task_id, result)
+
+    def _complete_moved(self, owner: str, task_id: str, result: JsonObject) -> TaskRecord:
+        # The task is looked at first: nobody fills the bucket for tasks that are over, or another's.
+        task = self.get(owner, task_id)
+        if task.status.terminal:
+            raise TaskFinished(task)
+        try:
+            return self.record(task, Batch(result=result)).task
+        except TooLarge as error:
+            raise TooLarge(RESULT_TOO_LARGE) from error
+
+    def _finish(self, owner: str, task_id: str, update: Update) -> TaskRecord:
+        return self._task_in(owner, self._write(owner, task_id, update))
+
+    def _task_in(self, owner: str, item: Item) -> TaskRecord:
+        return to_record(owner, item, self._objects)
+
+    def _record(self, task: TaskRecord, stored: Item, changes: Changes) -> Item:
+        return self._write(task.owner, task.task_id, record_update(stored, changes, self._now_ms(), new_token()))
+
+    def _write(self, owner: str, task_id: str, update: Update) -> Item:
+        try:
+            return self._table.update(self._key(owner, task_id), update)
+        except ConditionFailed as failure:
+            self._refuse(owner, failure)
+
+    def _refuse(self, owner: str, failure: ConditionFailed) -> NoReturn:
+        if failure.item is None or expired(failure.item, self._now_ms()):
+            raise TaskNotFound from failure
+        current = self._task_in(owner, failure.item)
+        if current.status.terminal:
+            raise TaskFinished(current) from failure
+        self._telemetry.add(STORE_CONFLICTS)
+        raise Conflict(current) from failure
+
+    def _key(self, owner: str, task_id: str) -> Item:
+        if not is_task_id(task_id):
+            raise TaskNotFound
+        return key_of(owner, task_id)
+
+    def _check_count(self, owner: str, now_ms: int) -> None:
+        allowed = self._limits.max_tasks_per_owner
+        if allowed is None:
+            return
+        live = {f":{place}": status for place, status in enumerate(sorted(LIVE))}
+        condition = f"#e>:now AND #s IN ({','.join(live)})"
+        values: Item = {":now": {"N": str(now_ms // 1000)}, **{k: {"S": status} for k, status in live.items()}}
+        request = self._query(owner, condition, values)
+        request["ExpressionAttributeNames"] = {"#e": "expires_at", "#s": "status"}
+        request["Select"] = "COUNT"
+        if self._count(request, allowed) >= allowed:
+            raise StoreError(f"the owner has {allowed} live tasks, which is as many as are allowed")
+
+    def _count(self, request: "QueryInputTypeDef", enough: int) -> int:
+        count = 0
+        while count < enough:
+            page = self._table.query(request)
+            count += page["Count"]
+            if "LastEvaluatedKey" not in page:
+                break
+            request["ExclusiveStartKey"] = page["LastEvaluatedKey"]
+        return count
+
+    def _query(self, owner: str, condition: str, values: Item) -> "QueryInputTypeDef":
+        return {
+            "TableName": self._table.name,
+            "ConsistentRead": True,
+            "KeyConditionExpression": "pk=:owner AND begins_with(sk,:task)",
+            "FilterExpression": condition,
+            "ExpressionAttributeValues": {":owner": partition(owner), ":task": {"S": TASK_PREFIX}, **values},
+        }
+
+
+def stored_item(task: TaskRecord) -> Item:
+    """The item that a task was read from.
+
+    Raises:
+        ValueError: it was read by a listing, which leaves out the values, or by another store.
+    """
+    if not isinstance(task.source, dict) or "variables" not in task.source:
+        raise ValueError("a task must be read before it can be written against")
+    return task.source

@@ -1,0 +1,320 @@
+"""Asking the client: in rounds that the client carries, or on a stream with the store for a meeting place."""
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from mcp_baton import ProtocolError, ToolError, elicitation, roots, sampling, url_elicitation
+from mcp_baton.exceptions import Abandoned, StoreUnavailable, TaskNotFound
+from mcp_baton.protocol.codes import INVALID_PARAMS, MISSING_CLIENT_CAPABILITY
+from mcp_baton.protocol.envelope import Envelope, Era
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.protocol.state import Seal
+from mcp_baton.server.asking.asker import InputRequired, Nobody, Question, declares, supports
+from mcp_baton.server.asking.rounds import Rounds, open_rounds
+from mcp_baton.server.asking.waiting import Meeting
+from mcp_baton.tasks.answers import FIRST_WAIT_S, LONGEST_WAIT_S, wait_for_answer
+
+SEAL = Seal(lambda: (b"k" * 32,))
+ALL: JsonObject = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
+CALL: JsonObject = {"name": "ask", "arguments": {"a": 1}}
+NAME = elicitation("name", "Who?", {"type": "object", "properties": {}})
+COLOUR = elicitation("colour", "Which?", {"type": "object", "properties": {}})
+THOUGHT = sampling("thought", "Think.")
+FOLDERS = roots("folders")
+ACCEPTED: JsonObject = {"action": "accept", "content": {}}
+
+
+def rounds(params: JsonObject, capabilities: JsonObject = ALL, owner: str | None = "alice") -> Rounds:
+    return open_rounds(SEAL, owner, "tools/call", params, capabilities)
+
+
+def asked(asker: Rounds, *questions: Question) -> dict[str, Any]:
+    with pytest.raises(InputRequired) as caught:
+        asker.ask(questions)
+    assert caught.value.result["resultType"] == "input_required"
+    return dict(caught.value.result)
+
+
+def test_a_first_round_asks_everything_at_once_and_gives_a_state() -> None:
+    result = asked(rounds(CALL), NAME, THOUGHT, FOLDERS)
+
+    assert result["inputRequests"] == {
+        "name": {"method": "elicitation/create", "params": NAME.params},
+        "thought": {"method": "sampling/createMessage", "params": THOUGHT.params},
+        "folders": {"method": "roots/list", "params": {}},
+    }
+    assert isinstance(result["requestState"], str)
+
+
+def test_the_answers_come_in_the_order_of_the_questions() -> None:
+    responses: JsonObject = {"thought": {"b": 1}, "name": {"a": 1}}
+
+    assert rounds({**CALL, "inputResponses": responses}).ask((NAME, THOUGHT)) == [{"a": 1}, {"b": 1}]
+
+
+def test_what_was_not_answered_is_asked_again_and_what_was_is_kept() -> None:
+    first = asked(rounds(CALL), NAME, COLOUR)
+    again = asked(
+        rounds({**CALL, "requestState": first["requestState"], "inputResponses": {"name": {"a": 1}, "extra": 5}}),
+        NAME,
+        COLOUR,
+    )
+    assert list(again["inputRequests"]) == ["colour"]
+
+    last = rounds({**CALL, "requestState": again["requestState"], "inputResponses": {"colour": {"b": 1}}})
+    assert last.ask((NAME, COLOUR)) == [{"a": 1}, {"b": 1}]
+
+
+def test_a_round_after_a_round_remembers_all_of_them() -> None:
+    params, answers = CALL, list[Question]()
+    for question in (NAME, COLOUR, THOUGHT, FOLDERS):
+        asker = rounds(params)
+        if answers:
+            assert asker.ask(tuple(answers)) == [{"is": known.key} for known in answers]
+        result = asked(asker, *answers, question)
+        assert list(result["inputRequests"]) == [question.key]
+        answers.append(question)
+        params = {
+            **CALL,
+            "requestState": result["requestState"],
+            "inputResponses": {question.key: {"is": question.key}},
+        }
+
+    assert len(rounds(params).ask(tuple(answers))) == 4
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "question", "required"),
+    [
+        ({}, NAME, {"elicitation": {}}),
+        ({"sampling": {}}, FOLDERS, {"roots": {}}),
+        ({"roots": {}}, THOUGHT, {"sampling": {}}),
+        ({"elicitation": {}}, url_elicitation("u", "m", "https://a"), {"elicitation": {"url": {}}}),
+        ({"elicitation": {"form": {}}}, url_elicitation("u", "m", "https://a"), {"elicitation": {"url": {}}}),
+        ({"elicitation": {"url": {}}}, NAME, {"elicitation": {}}),
+        ({"sampling": {}}, sampling("s", "hi", tools=[]), {"sampling": {"tools": {}}}),
+        ({"elicitation": None}, NAME, {"elicitation": {}}),
+    ],
+    ids=["nothing", "roots", "sampling", "no mode", "forms only", "pages only", "tools", "null"],
+)
+def test_a_client_that_cannot_be_asked_is_told_what_it_lacks(
+    capabilities: JsonObject, question: Question, required: Json
+) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        rounds(CALL, capabilities).ask((question,))
+
+    assert caught.value.code == MISSING_CLIENT_CAPABILITY == -32021
+    assert caught.value.data == {"requiredCapabilities": required}
+
+
+@pytest.mark.parametrize("capabilities", [{"elicitation": {}}, {"elicitation": {"form": {}}}, ALL], ids=str)
+def test_elicitation_without_a_mode_means_forms(capabilities: JsonObject) -> None:
+    assert declares(capabilities, "elicitation")
+
+
+def test_an_answer_is_not_asked_for_a_capability() -> None:
+    assert rounds({**CALL, "inputResponses": {"name": {}}}, {}).ask((NAME,)) == [{}]
+
+
+@pytest.mark.parametrize("answer", [None, 5, "yes", [1], True])
+def test_an_answer_that_is_no_object_is_refused(answer: Json) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        rounds({**CALL, "inputResponses": {"name": answer}}).ask((NAME,))
+    assert caught.value.code == INVALID_PARAMS
+
+
+@pytest.mark.parametrize("responses", [None, 5, "yes", [1]])
+def test_answers_that_are_no_object_are_refused(responses: Json) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        rounds({**CALL, "inputResponses": responses})
+    assert caught.value.code == INVALID_PARAMS
+
+
+@pytest.mark.parametrize(
+    ("owner", "changes"),
+    [
+        ("mallory", {}),
+        (None, {}),
+        ("alice", {"name": "other"}),
+        ("alice", {"arguments": {"a": 2}}),
+        ("alice", {"requestState": "garbage"}),
+        ("alice", {"requestState": ""}),
+        ("alice", {"requestState": 5}),
+        ("alice", {"requestState": {}}),
+    ],
+    ids=str,
+)
+def test_a_state_that_was_not_given_for_this_is_refused(owner: str | None, changes: dict[str, Json]) -> None:
+    state = asked(rounds(CALL), NAME)["requestState"]
+
+    with pytest.raises(ProtocolError) as caught:
+        rounds({**CALL, "requestState": state, **changes}, owner=owner)
+    assert caught.value.code == INVALID_PARAMS
+    assert "requestState" in caught.value.message
+
+
+def test_a_resource_is_named_by_its_uri() -> None:
+    state = asked(rounds({"uri": "docs://a"}), NAME)["requestState"]
+
+    assert rounds({"uri": "docs://a", "requestState": state}).answers == {}
+    with pytest.raises(ProtocolError):
+        rounds({"uri": "docs://b", "requestState": state})
+
+
+def test_nobody_says_why() -> None:
+    with pytest.raises(ToolError, match=r"elicitation/create.*nobody is there"):
+        Nobody("nobody is there").ask((NAME, THOUGHT))
+
+
+def test_what_a_client_can_do_is_known_in_one_era_only() -> None:
+    stateless = Envelope(Era.STATELESS, "2026-07-28", {}, {"roots": {}}, None, None)
+    handshake = Envelope(Era.HANDSHAKE, "2025-11-25", {}, {}, None, None)
+
+    assert [supports(stateless, name) for name in ("roots", "sampling", "elicitation.url")] == [True, False, False]
+    assert [supports(handshake, name) for name in ("roots", "sampling", "elicitation.url")] == [True, True, True]
+
+
+@dataclass
+class Notebook:
+    """An answer store in a dictionary; a test answers through it, or breaks it."""
+
+    open: dict[tuple[str, str], JsonObject | None] = field(default_factory=dict)
+    log: list[str] = field(default_factory=list)
+    broken: str | None = None
+
+    def ask(self, owner: str, question: str, ttl_s: int) -> None:
+        assert ttl_s > 0
+        self._note("ask", question)
+        self.open[owner, question] = None
+
+    def answer(self, owner: str, question: str, answer: JsonObject) -> None:
+        if self.open.get((owner, question), answer) is not None:
+            raise TaskNotFound
+        self.open[owner, question] = answer
+
+    def answered(self, owner: str, question: str) -> JsonObject | None:
+        self._note("answered", question)
+        return self.open[owner, question]
+
+    def close(self, owner: str, question: str) -> None:
+        self._note("close", question)
+        del self.open[owner, question]
+
+    def _note(self, verb: str, question: str) -> None:
+        if verb == self.broken:
+            raise StoreUnavailable("down")
+        self.log.append(f"{verb} {question}")
+
+
+def meeting(
+    notebook: Notebook,
+    client: Callable[[str, str], JsonObject | None],
+    waited_for: Callable[[], bool] = lambda: True,
+) -> Meeting:
+    """A meeting with a client that answers a question (its id and method) as soon as it is sent, or not at all."""
+    numbers = itertools.count(1)
+
+    def send(identifier: str, method: str, _params: JsonObject) -> None:
+        notebook.log.append(f"send {identifier}")
+        answer = client(identifier, method)
+        if answer is not None:
+            notebook.answer("alice", identifier, answer)
+
+    return Meeting(notebook, "alice", send, lambda: f"q{next(numbers)}", waited_for)
+
+
+def test_a_question_is_opened_before_it_is_sent_and_closed_when_it_is_answered() -> None:
+    notebook = Notebook()
+
+    assert meeting(notebook, lambda *_: {"result": ACCEPTED}).ask((NAME,)) == [ACCEPTED]
+    assert notebook.log == ["ask q1", "send q1", "answered q1", "close q1"]
+    assert notebook.open == {}
+
+
+def test_several_questions_are_all_sent_before_the_first_answer_is_waited_for() -> None:
+    notebook = Notebook()
+
+    answers = meeting(notebook, lambda question, method: {"result": {"q": question, "m": method}}).ask((NAME, THOUGHT))
+
+    assert answers == [
+        {"q": "q1", "m": "elicitation/create"},
+        {"q": "q2", "m": "sampling/createMessage"},
+    ]
+    assert [entry.split()[0] for entry in notebook.log[:4]] == ["ask", "send", "ask", "send"]
+
+
+def test_the_same_question_is_asked_once_in_a_call() -> None:
+    notebook = Notebook()
+    asker = meeting(notebook, lambda question, _: {"result": {"q": question}})
+
+    assert [asker.ask((NAME,)), asker.ask((NAME, COLOUR)), asker.ask((COLOUR,))] == [
+        [{"q": "q1"}],
+        [{"q": "q1"}, {"q": "q2"}],
+        [{"q": "q2"}],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ({"error": {"code": -1, "message": "User rejected it"}}, "User rejected it"),
+        ({"error": {"code": -1}}, "no reason"),
+        ({"error": 5}, "no reason"),
+        ({}, "no reason"),
+        ({"result": None}, "no reason"),
+    ],
+    ids=str,
+)
+def test_a_client_that_refuses_is_the_tools_failure(answer: JsonObject, told: str) -> None:
+    with pytest.raises(ToolError, match=told):
+        meeting(Notebook(), lambda *_: answer).ask((THOUGHT,))
+
+
+@pytest.mark.parametrize("broken", ["ask", "answered"])
+def test_a_store_that_is_down_is_the_tools_failure(broken: str) -> None:
+    with pytest.raises(ToolError, match="store"):
+        meeting(Notebook(broken=broken), lambda *_: {"result": {}}).ask((NAME,))
+
+
+def test_an_answer_that_came_is_used_though_its_question_cannot_be_closed(caplog: pytest.LogCaptureFixture) -> None:
+    accepted: JsonObject = {"action": "accept", "content": {"name": "Kim"}}
+
+    assert meeting(Notebook(broken="close"), lambda *_: {"result": accepted}).ask((NAME,)) == [accepted]
+    assert "could not be closed" in caplog.text
+
+
+def test_nobody_waits_for_an_answer_when_nobody_waits_for_the_tool() -> None:
+    notebook, looks = Notebook(), itertools.count()
+
+    with pytest.raises(Abandoned):
+        meeting(notebook, lambda *_: None, lambda: next(looks) < 2).ask((NAME,))
+    assert notebook.log.count("answered q1") == 2
+
+
+def test_nobody_waits_longer_for_an_answer_than_the_limit() -> None:
+    notebook, clock, looks = Notebook(), itertools.count(100.0, 2.5), itertools.count()
+    unbounded = meeting(notebook, lambda *_: None, lambda: next(looks) < 10)
+    asker = replace(unbounded, limit_s=7.5, clock=lambda: next(clock))
+
+    with pytest.raises(ToolError, match=r"Nobody answered elicitation/create in 7\.5 s"):
+        asker.ask((NAME, THOUGHT))
+    assert notebook.log.count("answered q1") == 2
+    assert notebook.open == {}
+
+
+def test_an_answer_is_looked_for_ever_more_slowly_but_never_too_slowly() -> None:
+    notebook, pauses = Notebook({("alice", "q"): None}), list[float]()
+
+    def sleep(pause_s: float) -> None:
+        pauses.append(pause_s)
+        if len(pauses) == 30:
+            notebook.answer("alice", "q", {"result": {}})
+
+    assert wait_for_answer(notebook, "alice", "q", waiting=lambda: None, sleep=sleep) == {"result": {}}
+    assert FIRST_WAIT_S / 2 <= pauses[0] <= FIRST_WAIT_S
+    assert all(LONGEST_WAIT_S / 2 <= pause <= LONGEST_WAIT_S for pause in pauses[-10:])
+    assert max(pauses) <= LONGEST_WAIT_S

@@ -1,0 +1,203 @@
+"""What a tool can ask the client for, and what becomes of the answers."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pytest
+from pydantic import BaseModel, Field
+
+from mcp_baton import Image, Message, ToolError, elicitation, roots, sampling, url_elicitation
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server.asking.questions import (
+    Answer,
+    Elicited,
+    Root,
+    Roots,
+    Sampled,
+    elicited,
+    listed_roots,
+    sampled,
+    schema_of,
+)
+
+PLAIN: JsonObject = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+HI = {"type": "text", "text": "hi"}
+
+
+class Order(BaseModel):
+    """A form."""
+
+    name: str = Field(description="Whose it is")
+    count: int = 1
+    size: Literal["s", "m"] = "m"
+
+
+@dataclass
+class Place:
+    """Another form."""
+
+    street: str
+    number: int = 1
+
+
+class Nested(BaseModel):
+    """No form."""
+
+    order: Order
+
+
+def test_a_form_is_asked_for_with_its_schema() -> None:
+    question = elicitation("who", "Who?", PLAIN)
+
+    assert (question.key, question.method, question.capability) == ("who", "elicitation/create", "elicitation")
+    assert question.params == {"mode": "form", "message": "Who?", "requestedSchema": PLAIN}
+
+
+def test_a_page_is_asked_for_with_its_address() -> None:
+    question = url_elicitation("pay", "Pay", "https://pay.example.com")
+
+    assert (question.method, question.capability) == ("elicitation/create", "elicitation.url")
+    assert question.params == {"mode": "url", "message": "Pay", "url": "https://pay.example.com"}
+    assert question.read({"action": "accept"}) == Elicited("accept", {})
+
+
+def test_a_schema_can_be_made_of_a_model_and_of_a_dataclass() -> None:
+    model: Any = schema_of(Order)
+    made: Any = schema_of(Place)
+
+    assert (model["type"], list(model["properties"]), model["required"]) == (
+        "object",
+        ["name", "count", "size"],
+        ["name"],
+    )
+    assert model["properties"]["size"]["enum"] == ["s", "m"]
+    assert model["properties"]["name"]["description"] == "Whose it is"
+    assert set(model) == {"type", "properties", "required"}
+    assert (list(made["properties"]), made["required"]) == (["street", "number"], ["street"])
+
+
+def test_a_form_with_fields_within_fields_is_refused() -> None:
+    with pytest.raises(ValueError, match="flat"):
+        schema_of(Nested)
+
+
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+def test_an_answer_that_was_not_given_has_no_content(action: str) -> None:
+    answer = elicited({"action": action, "content": {"name": "x"}}, Order)
+
+    assert (answer.action, answer.content, answer.data, answer.accepted) == (action, {}, None, False)
+
+
+def test_an_accepted_answer_has_its_content_and_the_type_that_was_asked_for() -> None:
+    content: JsonObject = {"name": "Kim", "count": 2}
+
+    assert elicited({"action": "accept", "content": content}, PLAIN) == Elicited("accept", content)
+    assert elicited({"action": "accept", "content": content}, Order).data == Order(name="Kim", count=2)
+    assert elicited({"action": "accept", "content": {"street": "s"}}, Place).data == Place("s")
+    assert elicited({"action": "accept", "content": content}, Order).accepted
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {},
+        {"action": "maybe"},
+        {"action": None},
+        {"action": ["accept"]},
+        {"action": "accept", "content": "Kim"},
+        {"action": "accept", "content": [1]},
+        {"action": "accept"},
+        {"action": "accept", "content": None},
+        {"action": "accept", "content": {}},
+        {"action": "accept", "content": {"name": "Kim", "count": "many"}},
+        {"action": "accept", "content": {"name": "Kim", "size": "xl"}},
+    ],
+    ids=str,
+)
+def test_an_answer_that_does_not_fit_the_form_is_the_tools_failure(answer: JsonObject) -> None:
+    with pytest.raises(ToolError):
+        elicited(answer, Order)
+
+
+@pytest.mark.parametrize(
+    ("said", "messages"),
+    [
+        pytest.param("hi", [{"role": "user", "content": HI}], id="text"),
+        pytest.param(Message("assistant", "hi"), [{"role": "assistant", "content": HI}], id="message"),
+        pytest.param(
+            Image(b"abc"),
+            [{"role": "user", "content": {"type": "image", "data": "YWJj", "mimeType": "image/png"}}],
+            id="content",
+        ),
+        pytest.param({"role": "user", "content": HI}, [{"role": "user", "content": HI}], id="wire form"),
+        pytest.param(
+            ["hi", Message("assistant", "hi")],
+            [{"role": "user", "content": HI}, {"role": "assistant", "content": HI}],
+            id="list",
+        ),
+    ],
+)
+def test_a_model_is_asked_in_messages(said: Any, messages: list[Json]) -> None:
+    question = sampling("think", said, max_tokens=7, systemPrompt="Be brief.")
+
+    assert (question.method, question.capability) == ("sampling/createMessage", "sampling")
+    assert question.params == {"messages": messages, "maxTokens": 7, "systemPrompt": "Be brief."}
+
+
+@pytest.mark.parametrize("options", [{"tools": []}, {"toolChoice": {"mode": "auto"}}], ids=str)
+def test_tools_for_a_model_want_a_capability_of_their_own(options: dict[str, Any]) -> None:
+    assert sampling("think", "hi", **options).capability == "sampling.tools"
+
+
+def test_a_models_answer_is_one_block_or_several() -> None:
+    image = {"type": "image", "data": "", "mimeType": "image/png"}
+    one = sampled({"role": "assistant", "content": HI, "model": "m-1", "stopReason": "endTurn"})
+    several = sampled({"role": "assistant", "content": [HI, image, HI], "model": "m-1"})
+
+    assert (one.role, one.text, one.model, one.stop_reason) == ("assistant", "hi", "m-1", "endTurn")
+    assert (several.text, several.content[1], several.stop_reason) == ("hihi", image, None)
+    assert sampled({"role": "assistant", "content": [], "model": "m"}).text == ""
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {},
+        {"content": None},
+        {"content": "hi"},
+        {"content": [HI, "hi"]},
+        {"content": [None]},
+        {"content": {"type": "text"}},
+        {"content": [{"type": "text", "text": 5}]},
+    ],
+    ids=str,
+)
+def test_an_answer_that_no_model_gives_is_the_tools_failure(answer: JsonObject) -> None:
+    with pytest.raises(ToolError):
+        sampled(answer)
+
+
+def test_roots_are_listed() -> None:
+    question = roots("where")
+    answer: JsonObject = {"roots": [{"uri": "file:///a", "name": "A"}, {"uri": "file:///b"}]}
+
+    assert (question.method, question.params, question.capability) == ("roots/list", {}, "roots")
+    assert question.read(answer) == Roots((Root("file:///a", "A"), Root("file:///b")))
+    assert listed_roots({"roots": []}) == Roots(())
+
+
+@pytest.mark.parametrize(
+    "answer", [{}, {"roots": None}, {"roots": "file:///a"}, {"roots": ""}, {"roots": {}}, {"roots": [{"name": "A"}]}]
+)
+def test_an_answer_that_is_no_list_of_roots_is_the_tools_failure(answer: JsonObject) -> None:
+    with pytest.raises(ToolError):
+        listed_roots(answer)
+
+
+@pytest.mark.parametrize("answer", [Elicited("accept", {}), Sampled("assistant", [], "m"), Roots(())], ids=repr)
+def test_an_answer_may_be_awaited(answer: Answer) -> None:
+    async def wait() -> Answer:
+        return await answer
+
+    assert asyncio.run(wait()) is answer

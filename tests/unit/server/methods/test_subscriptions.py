@@ -1,0 +1,118 @@
+"""`subscriptions/listen`: acknowledged, kept alive, ended in good order."""
+
+import itertools
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from mcp_baton import ProtocolError, Server
+from mcp_baton.protocol.codes import INVALID_PARAMS
+from mcp_baton.protocol.envelope import Envelope, Era
+from mcp_baton.protocol.http import ClientGone
+from mcp_baton.protocol.json import Json
+from mcp_baton.protocol.jsonrpc import Request, RequestId
+from mcp_baton.protocol.state import Seal
+from mcp_baton.server.methods import subscriptions as listening
+from mcp_baton.server.methods.subscriptions import SUBSCRIPTION_KEY, listen
+from mcp_baton.server.reply import Reply
+from mcp_baton.server.request import Call
+from mcp_baton.settings import Settings
+
+RESERVE_MS = Settings().write_reserve_ms
+FILTER: dict[str, Json] = {"notifications": {"toolsListChanged": True, "resourceSubscriptions": ["docs://a"]}}
+
+
+@dataclass
+class Line:
+    """A client that listens, until it hangs up."""
+
+    can_stream: bool = True
+    left_ms: Callable[[], int | None] = lambda: None
+    patience: int = 1_000
+    sent: list[bytes] = field(default_factory=list)
+    request_id: str = "r-1"
+
+    def remaining_ms(self) -> int | None:
+        return self.left_ms()
+
+    def add_headers(self, _headers: Mapping[str, str]) -> None:
+        return None
+
+    def open_stream(self, _status: int, _headers: Mapping[str, str]) -> "Line":
+        return self
+
+    def write(self, data: bytes) -> None:
+        if len(self.sent) >= self.patience:
+            raise ClientGone
+        self.sent.append(data)
+
+
+def heard(line: Line, identifier: RequestId = 7, listen_ms: int = 60_000, **params: Any) -> Any:
+    call = Call(
+        server=Server("s"),
+        store=None,
+        settings=Settings(listen_ms=listen_ms),
+        request=Request(identifier, "subscriptions/listen", {**FILTER, **params}),
+        envelope=Envelope(Era.STATELESS, "2026-07-28", {}, {}, None, None),
+        owner="alice",
+        exchange=line,
+        reply=Reply(line, streams=True),
+        seal=Seal(lambda: (b"k" * 32,)),
+        headers={},
+    )
+    return listen(call)
+
+
+@pytest.mark.parametrize("identifier", [7, "seven"])
+def test_the_first_word_is_the_acknowledgement_of_nothing_and_the_last_the_result(identifier: RequestId) -> None:
+    line = Line(can_stream=False)
+
+    result = heard(line, identifier)
+
+    meta = {SUBSCRIPTION_KEY: identifier}
+    assert result == {"_meta": meta}
+    assert [json.loads(data.split(b"data: ")[1]) for data in line.sent] == [
+        {
+            "jsonrpc": "2.0",
+            "method": "notifications/subscriptions/acknowledged",
+            "params": {"_meta": meta, "notifications": {}},
+        }
+    ]
+
+
+def test_a_stream_is_kept_alive_until_the_functions_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "KEEP_ALIVE_S", 0.001)
+    left = itertools.chain([RESERVE_MS + 10_000] * 5, itertools.repeat(RESERVE_MS))
+    line = Line(left_ms=lambda: next(left))
+
+    heard(line)
+
+    assert [data[:1] for data in line.sent[1:]] == [b":"] * 5
+
+
+def test_a_stream_is_ended_when_it_has_been_open_long_enough() -> None:
+    line = Line()
+
+    assert heard(line, listen_ms=1) == {"_meta": {SUBSCRIPTION_KEY: 7}}
+    assert len(line.sent) <= 2
+
+
+def test_a_client_that_goes_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "KEEP_ALIVE_S", 0.001)
+    line = Line(patience=3)
+
+    heard(line)
+
+    assert len(line.sent) == 3
+
+
+@pytest.mark.parametrize("notifications", [None, [], "all", 5])
+def test_a_filter_that_is_none_is_refused_before_anything_is_said(notifications: Json) -> None:
+    line = Line()
+
+    with pytest.raises(ProtocolError) as caught:
+        heard(line, notifications=notifications)
+    assert (caught.value.code, line.sent) == (INVALID_PARAMS, [])

@@ -1,0 +1,470 @@
+"""Calling what users wrote: whatever goes wrong in it is an outcome, never an exception."""
+
+import asyncio
+import base64
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
+
+import pytest
+from pydantic import AfterValidator, BaseModel, Field, field_serializer
+
+from mcp_baton import Argument, Context, Server, Step, ToolError, Workflow
+from mcp_baton.exceptions import Abandoned, ProtocolError
+from mcp_baton.protocol.codes import INVALID_PARAMS
+from mcp_baton.protocol.envelope import RELATED_TASK_KEY, Envelope, Era
+from mcp_baton.protocol.http import StreamSink
+from mcp_baton.protocol.json import Json
+from mcp_baton.protocol.jsonrpc import Request
+from mcp_baton.protocol.state import Seal
+from mcp_baton.server.asking.asker import Nobody
+from mcp_baton.server.methods.engine_host import ServerHost
+from mcp_baton.server.methods.prompts import get_prompt
+from mcp_baton.server.methods.resources import find_resource
+from mcp_baton.server.published.labels import Labels
+from mcp_baton.server.published.prompt import Prompt, messages_of
+from mcp_baton.server.published.resource import Resource
+from mcp_baton.server.published.tool import Tool
+from mcp_baton.server.reply import Reply
+from mcp_baton.server.request import Call
+from mcp_baton.server.running.runner import Caller, Unreadable
+from mcp_baton.server.running.worker import Mailbox
+from mcp_baton.settings import Settings
+from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.workflow.host import Failed, FetchedResource, Outcome, ResourceUnavailable, Succeeded
+
+PATIENCE_S = 10.0
+
+
+@dataclass
+class Line:
+    """An exchange with so much time left, which keeps what is streamed."""
+
+    left_ms: Callable[[], int | None] = lambda: None
+    sent: list[bytes] = field(default_factory=list)
+    request_id: str = "r-1"
+    can_stream: bool = True
+
+    def remaining_ms(self) -> int | None:
+        return self.left_ms()
+
+    def add_headers(self, _headers: Mapping[str, str]) -> None:
+        return None
+
+    def open_stream(self, _status: int, _headers: Mapping[str, str]) -> StreamSink:
+        return self
+
+    def write(self, data: bytes) -> None:
+        self.sent.append(data)
+
+    @property
+    def progress(self) -> list[float]:
+        """The values of the progress that was sent."""
+        import json
+
+        events = [json.loads(data.split(b"data: ")[1]) for data in self.sent if b"data: " in data]
+        return [event["params"]["progress"] for event in events if event["method"] == "notifications/progress"]
+
+
+ENVELOPE = Envelope(Era.STATELESS, "2026-07-28", {}, {}, "t", None)
+
+
+def nobody(_mailbox: Mailbox, _waited_for: Callable[[], bool]) -> Nobody:
+    return Nobody("this is a test")
+
+
+def caller(line: Line | None = None, reserve_ms: int = 5_000) -> Caller:
+    exchange = line or Line()
+    return Caller(exchange, ENVELOPE, Reply(exchange, streams=True), "kim", reserve_ms, nobody)
+
+
+def called(function: Callable[..., object], **arguments: Json) -> Outcome:
+    return caller().call_tool(Tool(function, "do", Labels()), arguments)
+
+
+def returning(value: object, annotation: Any = Any) -> Callable[[], object]:
+    def do() -> object:
+        return value
+
+    do.__annotations__["return"] = annotation
+    return do
+
+
+def raising(error: BaseException) -> Callable[[], None]:
+    def do() -> None:
+        raise error
+
+    return do
+
+
+class Quiet(Exception):
+    """Says nothing."""
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ToolError("no such order"), None),
+        (ToolError(), "ToolError"),
+        (ValueError("bad"), None),
+        (Quiet(), "Quiet"),
+        (KeyError("x"), "'x'"),
+        (SystemExit("over"), None),
+        (Abandoned(), "Abandoned"),
+    ],
+    ids=repr,
+)
+def test_whatever_a_tool_raises_is_a_failure_in_words_for_the_client(error: BaseException, told: str | None) -> None:
+    async def later() -> None:
+        raise error
+
+    words = told or str(error)
+    masked = words if isinstance(error, ToolError) else "internal error in do (id r-1)"
+    for function in (raising(error), later):
+        assert called(function) == Failed(masked)
+        tool = Tool(function, "do", Labels())
+        assert replace(caller(), mask_errors=False).call_tool(tool, {}) == Failed(words)
+
+
+def test_only_what_was_not_meant_for_the_client_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    called(raising(ToolError("meant")))
+    assert caplog.records == []
+
+    called(raising(RuntimeError("not meant")))
+    assert [record.exc_info is not None for record in caplog.records] == [True]
+
+
+class Odd(BaseModel):
+    """Cannot be dumped."""
+
+    value: int = 1
+
+    @field_serializer("value")
+    def broken(self, _value: int) -> int:
+        raise RuntimeError("serializer")
+
+
+def half_way() -> Iterator[int]:
+    yield 1
+    raise RuntimeError("half way")
+
+
+def by_hand(value: int) -> int:
+    raise ZeroDivisionError(value)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        pytest.param(returning("many", int), id="not what is declared"),
+        pytest.param(returning(object()), id="not JSON"),
+        pytest.param(returning(half_way()), id="a generator that raises"),
+        pytest.param(returning(Odd()), id="a serializer that raises"),
+        pytest.param(returning(Odd(), Odd), id="a declared serializer that raises"),
+        pytest.param(returning(1, Annotated[int, AfterValidator(by_hand)]), id="a validator that raises"),
+    ],
+)
+def test_a_value_that_is_none_is_a_failure(function: Callable[..., object]) -> None:
+    assert called(function) == Failed("internal error in do (id r-1)")
+
+
+def test_arguments_that_do_not_fit_are_a_failure_that_names_them() -> None:
+    def do(amount: float) -> None: ...
+
+    for arguments in ({}, {"amount": "x"}, {"amount": 1.0, "typo": 1}):
+        outcome = called(do, **arguments)
+        assert isinstance(outcome, Failed)
+        assert outcome.error.startswith("Invalid arguments for tool do: ")
+
+
+def test_a_tool_gets_its_context_and_its_tasks_variables() -> None:
+    def do(name: str, ctx: Context | None = None) -> list[Json]:
+        assert ctx is not None
+        assert ctx.task is not None
+        ctx.task["seen"] = name
+        return [ctx.owner, ctx.request_id]
+
+    variables = TaskVariables({})
+    outcome = caller().call_tool(Tool(do, "do", Labels()), {"name": "x"}, variables)
+
+    assert outcome == Succeeded(["kim", "r-1"])
+    assert variables.changed == {"seen": "x"}
+
+
+def test_a_tool_whose_time_is_over_times_out_and_can_change_nothing_more() -> None:
+    started, release, over = threading.Event(), threading.Event(), threading.Event()
+    late: list[type[BaseException]] = []
+
+    def slow(ctx: Context) -> None:
+        task = ctx.task
+        assert task is not None
+        task["early"] = 1
+        started.set()
+        release.wait(PATIENCE_S)
+        for say in (lambda: ctx.report_progress(1), lambda: task.update(late=2)):
+            try:
+                say()
+            except BaseException as error:  # noqa: BLE001 - a test of what nobody can swallow
+                late.append(type(error))
+        over.set()
+
+    variables = TaskVariables({})
+    line = Line(left_ms=lambda: 5_000 if started.is_set() else 5_010)
+    outcome = caller(line).call_tool(Tool(slow, "slow", Labels()), {}, variables)
+    release.set()
+
+    assert outcome == Failed("timed out; it may still have happened")
+    assert over.wait(PATIENCE_S)
+    assert late == [Abandoned, Abandoned]
+    assert "late" not in variables
+
+
+def test_a_notification_that_is_not_json_is_the_tools_failure_and_not_the_requests() -> None:
+    message: Any = object()
+
+    def do(ctx: Context) -> None:
+        ctx.report_progress(1, message=message)
+
+    outcome = called(do)
+
+    assert isinstance(outcome, Failed)
+
+
+def test_the_write_reserve_is_kept_back() -> None:
+    assert caller(Line(left_ms=lambda: 7_000)).left_ms() == 2_000
+    assert caller(Line()).left_ms() is None
+
+
+def resource(function: Callable[..., object], uri: str = "docs://x", mime_type: str | None = None) -> Resource:
+    return Resource(uri, function, "docs", Labels(), mime_type)
+
+
+@pytest.mark.parametrize(
+    ("returned", "mime_type", "text", "blob"),
+    [
+        ("text", "text/plain", "text", None),
+        (b"\x00\xff", "application/octet-stream", None, base64.b64encode(b"\x00\xff").decode()),
+        (bytearray(b""), "application/octet-stream", None, ""),
+        ({"a": [1.0]}, "application/json", '{"a":[1.0]}', None),
+        (None, "application/json", "null", None),
+    ],
+)
+def test_a_resource_is_text_bytes_or_json(returned: object, mime_type: str, text: str, blob: str) -> None:
+    made = resource(returning(returned))
+    typed = resource(returning(returned), mime_type="x/y")
+
+    assert caller().read(made, "docs://x", {}) == FetchedResource("docs://x", mime_type, text=text, blob=blob)
+    assert caller().read(typed, "docs://x", {}).mime_type == "x/y"
+
+
+@pytest.mark.parametrize(
+    "function", [raising(ToolError("gone")), raising(RuntimeError()), returning(object()), returning(half_way())]
+)
+def test_a_resource_that_cannot_be_read_is_unavailable(function: Callable[..., object]) -> None:
+    with pytest.raises(ResourceUnavailable, match=r"."):
+        caller().read(resource(function), "docs://x", {})
+
+
+def test_a_resources_arguments_are_converted() -> None:
+    def page(number: int) -> str:
+        return repr(number)
+
+    made = resource(page, "docs://{number}")
+
+    assert caller().read(made, "docs://7", {"number": "7"}).text == "7"
+    with pytest.raises(ResourceUnavailable, match="number"):
+        caller().read(made, "docs://x", {"number": "x"})
+
+
+HELLO = {"role": "user", "content": {"type": "text", "text": "hello"}}
+
+
+@pytest.mark.parametrize(
+    ("returned", "messages"),
+    [
+        ("hello", [HELLO]),
+        (
+            ["hello", {"role": "assistant", "content": "hi"}],
+            [HELLO, {"role": "assistant", "content": {"type": "text", "text": "hi"}}],
+        ),
+        (HELLO, [HELLO]),
+        ((HELLO,), [HELLO]),
+        ([], []),
+    ],
+)
+def test_a_prompt_yields_texts_or_messages(returned: object, messages: list[Json]) -> None:
+    assert messages_of(returned) == messages
+    assert caller().messages(Prompt(returning(returned), "p", Labels()), {}) == messages
+
+
+@pytest.mark.parametrize(
+    "returned", [None, 7, {"content": "no role"}, {"role": "user"}, [{"role": "user", "content": 5}], b"x"]
+)
+def test_a_prompt_that_yields_something_else_is_a_protocol_error(returned: object) -> None:
+    with pytest.raises(ProtocolError):
+        messages_of(returned)
+
+
+def test_a_prompt_that_raises_is_unreadable() -> None:
+    for function, told in (
+        (raising(ToolError("no")), "no"),
+        (raising(RuntimeError("no")), "internal error in p (id r-1)"),
+    ):
+        with pytest.raises(Unreadable) as caught:
+            caller().messages(Prompt(function, "p", Labels()), {})
+        assert str(caught.value) == told
+
+
+def call(
+    server: Server,
+    method: str = "prompts/get",
+    line: Line | None = None,
+    meta: dict[str, Json] | None = None,
+    **params: Json,
+) -> Call:
+    exchange = line or Line()
+    envelope = Envelope(Era.STATELESS, "2026-07-28", meta or {}, {}, "t", None)
+    reply = Reply(exchange, streams=True)
+    return Call(
+        server=server,
+        store=None,
+        settings=Settings(),
+        request=Request(1, method, params),
+        envelope=envelope,
+        owner="kim",
+        exchange=exchange,
+        reply=reply,
+        seal=Seal(lambda: (b"k" * 32,)),
+        headers={},
+    )
+
+
+@pytest.fixture
+def server() -> Server:
+    made = Server("shop")
+
+    @made.prompt
+    def ask(times: int = Field(ge=1), name: str = "you") -> str:
+        return f"{name} {times}"
+
+    @made.resource("docs://{topic}")
+    def docs(topic: str, ctx: Context) -> str:
+        for step in (1, 2):
+            ctx.report_progress(step)
+        return topic
+
+    @made.resource("docs://faq")
+    def faq() -> str:
+        return "asked"
+
+    @made.tool
+    def pack(ctx: Context) -> str:
+        for progress, total in ((0, 10), (5, 10), (6, 100), (9, 10), (10, 10), (-1, 10)):
+            ctx.report_progress(progress, total)
+        return "packed"
+
+    return made
+
+
+@pytest.mark.parametrize("arguments", [{}, {"times": "0"}, {"times": "x"}, {"times": "1", "typo": "x"}])
+def test_a_prompts_arguments_are_refused_where_its_function_would_refuse_them(
+    server: Server, arguments: dict[str, Json]
+) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        get_prompt(call(server, name="ask", arguments=arguments))
+
+    assert caught.value.code == INVALID_PARAMS
+    assert ("typo" if "typo" in arguments else "times") in caught.value.message
+
+
+def test_a_prompts_arguments_are_converted(server: Server) -> None:
+    result = get_prompt(call(server, name="ask", arguments={"times": "3"}))
+
+    assert result["messages"] == [{"role": "user", "content": {"type": "text", "text": "you 3"}}]
+
+
+def test_a_runs_progress_only_grows_whatever_its_functions_report(server: Server) -> None:
+    steps = [
+        Step("read", resources=["docs://a", "docs://b"]),
+        Step("pack", tool="pack", resources=["docs://{topic}"]),
+        Step("again", tool="pack"),
+    ]
+    server.add_workflow(Workflow(name="w", description="d", arguments=[Argument("topic")], steps=steps))
+    line = Line()
+
+    get_prompt(call(server, line=line, name="w", arguments={"topic": "x"}))
+
+    assert line.progress == sorted(set(line.progress))
+    assert {1, 2, 3} <= set(line.progress)
+    assert len(line.progress) > 6
+    assert max(line.progress) < 4
+
+
+def test_a_resource_of_its_own_uri_comes_before_a_template(server: Server) -> None:
+    faq, shoes = find_resource(server, "docs://faq"), find_resource(server, "docs://shoes")
+
+    assert faq is not None
+    assert (faq[0].uri, faq[1]) == ("docs://faq", {})
+    assert shoes is not None
+    assert (shoes[0].uri, shoes[1]) == ("docs://{topic}", {"topic": "shoes"})
+    assert find_resource(server, "other://x") is None
+
+
+def test_a_host_starts_no_step_in_the_last_of_its_time(server: Server) -> None:
+    left = 0
+    host = ServerHost(call(server, line=Line(left_ms=lambda: left)))
+
+    verdicts = {}
+    for left in (0, 5_000, 6_000, 6_001, 60_000):
+        verdicts[left] = host.may_start()
+
+    assert verdicts == {0: False, 5_000: False, 6_000: False, 6_001: True, 60_000: True}
+    assert ServerHost(call(server)).may_start()
+
+
+@pytest.mark.parametrize(
+    ("meta", "task"),
+    [
+        ({}, None),
+        ({"_task_id": "a"}, "a"),
+        ({"_task_id": None}, None),
+        ({RELATED_TASK_KEY: {"taskId": "a"}}, "a"),
+        ({"_task_id": "a", RELATED_TASK_KEY: {"taskId": "a"}}, "a"),
+        ({RELATED_TASK_KEY: None}, None),
+    ],
+)
+def test_a_request_names_its_task_in_one_of_two_ways(server: Server, meta: dict[str, Json], task: str | None) -> None:
+    assert call(server, meta=meta).bound_task() == task
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        {"_task_id": 7},
+        {"_task_id": ""},
+        {"_task_id": ["a"]},
+        {RELATED_TASK_KEY: "a"},
+        {RELATED_TASK_KEY: {}},
+        {RELATED_TASK_KEY: {"taskId": None}},
+        {RELATED_TASK_KEY: {"taskId": 7}},
+        {"_task_id": "a", RELATED_TASK_KEY: {"taskId": "b"}},
+    ],
+)
+def test_a_task_that_is_named_wrongly_is_refused(server: Server, meta: dict[str, Json]) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        call(server, meta=meta).bound_task()
+    assert caught.value.code == INVALID_PARAMS
+
+
+def test_asynchronous_tools_report_while_they_run() -> None:
+    line = Line()
+
+    async def do(ctx: Context) -> int:
+        await ctx.report_progress(1)
+        await asyncio.sleep(0)
+        await ctx.report_progress(2)
+        return 3
+
+    assert caller(line).call_tool(Tool(do, "do", Labels()), {}) == Succeeded(3)
+    assert line.progress == [1, 2]

@@ -1,0 +1,303 @@
+"""Running a function beside the request's thread."""
+
+import asyncio
+import contextvars
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server.running import worker as beside
+from mcp_baton.server.running.worker import Deserted, Mailbox, NotBegun, Raised, Returned, TimedOut, run_beside
+
+PATIENCE_S = 10.0
+"""How long a test waits for what must happen; it never waits that long unless it fails."""
+
+
+@dataclass
+class Ear:
+    """A client that hears what is said, and does what the test wants when it does."""
+
+    heard: list[tuple[str, dict[str, Json]]] = field(default_factory=list)
+    asked: list[tuple[str, str, JsonObject]] = field(default_factory=list)
+    quiet: int = 0
+    gone: bool = False
+    on_notify: Callable[[], None] = lambda: None
+    on_quiet: Callable[[], None] = lambda: None
+
+    def notify(self, method: str, params: dict[str, Json]) -> None:
+        self.heard.append((method, params))
+        self.on_notify()
+
+    def request(self, identifier: str, method: str, params: JsonObject) -> None:
+        self.asked.append((identifier, method, params))
+
+    def keep_alive(self) -> None:
+        self.quiet += 1
+        self.on_quiet()
+
+
+def run(
+    function: Callable[..., object],
+    *,
+    mailbox: Mailbox | None = None,
+    ear: Ear | None = None,
+    is_async: bool = False,
+    left_s: Callable[[], float | None] | None = None,
+    stay: bool = False,
+    **arguments: Any,
+) -> Returned | Raised:
+    until = time.monotonic() + PATIENCE_S
+    left = left_s or (lambda: until - time.monotonic())
+    return run_beside(
+        function, arguments, mailbox or Mailbox(), ear or Ear(), is_async=is_async, left_s=left, stay=stay
+    )
+
+
+def test_what_a_function_returns_is_returned() -> None:
+    async def later(a: int) -> int:
+        await asyncio.sleep(0)
+        return a
+
+    assert run(lambda a: a + 1, a=1) == Returned(2)
+    assert run(later, is_async=True, a=1) == Returned(1)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("x"), SystemExit(3), KeyboardInterrupt(), GeneratorExit()], ids=repr)
+@pytest.mark.parametrize("is_async", [False, True])
+def test_whatever_a_function_raises_is_told_and_the_next_one_runs(error: BaseException, is_async: bool) -> None:
+    def broken() -> None:
+        raise error
+
+    async def broken_later() -> None:
+        raise error
+
+    async def fine() -> int:
+        return 1
+
+    assert run(broken_later if is_async else broken, is_async=is_async) == Raised(error)
+    assert run(fine, is_async=True) == Returned(1)
+    assert run(lambda: 1) == Returned(1)
+
+
+def test_a_function_that_ends_the_interpreter_ends_only_itself() -> None:
+    ended = run(lambda: sys.exit("no more"))
+
+    assert isinstance(ended, Raised)
+    assert isinstance(ended.error, SystemExit)
+
+
+def test_a_task_that_a_function_left_behind_cannot_end_the_loop() -> None:
+    left: list[asyncio.Task[None]] = []
+
+    async def fatal() -> None:
+        raise SystemExit
+
+    async def leave() -> None:
+        left.append(asyncio.create_task(fatal()))
+
+    async def stop() -> None:
+        asyncio.get_running_loop().stop()
+
+    async def fine() -> int:
+        await asyncio.sleep(0)
+        return 1
+
+    assert run(leave, is_async=True) == Returned(None)
+    assert run(fine, is_async=True) == Returned(1)
+    assert run(stop, is_async=True) == Returned(None)
+    assert run(fine, is_async=True) == Returned(1)
+    assert isinstance(left[0].exception(), SystemExit)
+
+
+def test_a_function_that_is_not_asynchronous_after_all_is_told_so() -> None:
+    ended = run(lambda: 1, is_async=True)
+
+    assert isinstance(ended, Raised)
+    assert isinstance(ended.error, TypeError)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_notifications_are_delivered_while_the_function_runs_in_order(is_async: bool) -> None:
+    mailbox, delivered = Mailbox(), threading.Event()
+    ear = Ear(on_notify=delivered.set)
+
+    def say() -> bool:
+        mailbox.notify("first", {"n": 1})
+        in_time = delivered.wait(PATIENCE_S)
+        mailbox.notify("second", {"n": 2})
+        return in_time
+
+    async def say_later() -> bool:
+        return await asyncio.get_running_loop().run_in_executor(None, say)
+
+    ended = run(say_later if is_async else say, mailbox=mailbox, ear=ear, is_async=is_async)
+
+    assert ended == Returned(True)
+    assert ear.heard == [("first", {"n": 1}), ("second", {"n": 2})]
+
+
+def test_notifications_are_delivered_on_the_requests_own_thread() -> None:
+    mailbox = Mailbox()
+    threads: list[str] = []
+    ear = Ear(on_notify=lambda: threads.append(threading.current_thread().name))
+
+    run(lambda: mailbox.notify("m", {}), mailbox=mailbox, ear=ear)
+
+    assert threads == [threading.current_thread().name]
+
+
+def test_a_quiet_function_is_kept_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(beside, "KEEP_ALIVE_S", 0.001)
+    enough = threading.Event()
+    ear = Ear()
+    ear.on_quiet = lambda: enough.set() if ear.quiet == 3 else None
+
+    assert run(lambda: enough.wait(PATIENCE_S), ear=ear) == Returned(True)
+    assert ear.quiet >= 3
+
+
+def test_a_function_whose_time_is_over_is_abandoned_and_its_late_word_is_heard_by_nobody() -> None:
+    mailbox, release, over = Mailbox(), threading.Event(), threading.Event()
+    ear = Ear()
+    left = iter([PATIENCE_S, 0.001])
+
+    def slow() -> None:
+        mailbox.notify("early", {})
+        release.wait(PATIENCE_S)
+        mailbox.notify("late", {})
+        over.set()
+
+    with pytest.raises(TimedOut):
+        run(slow, mailbox=mailbox, ear=ear, left_s=lambda: next(left, 0.0))
+    release.set()
+
+    assert over.wait(PATIENCE_S)
+    assert ear.heard == [("early", {})]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_function_whose_time_is_over_before_it_begins_is_not_begun(is_async: bool) -> None:
+    begun = list[str]()
+
+    def work() -> None:
+        begun.append("def")
+
+    async def work_async() -> None:
+        begun.append("async def")
+
+    with pytest.raises(NotBegun):
+        run(work_async if is_async else work, is_async=is_async, left_s=lambda: 0.0)
+    # The thread that was used last and the loop take their jobs in turn: one of before would be done by now.
+    run(work_async if is_async else work, is_async=is_async)
+    assert len(begun) == 1
+
+
+def test_an_asynchronous_function_whose_time_is_over_is_cancelled() -> None:
+    started, cancelled = threading.Event(), threading.Event()
+
+    async def slow() -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    with pytest.raises(TimedOut):
+        run(slow, is_async=True, left_s=lambda: 0.0 if started.is_set() else 0.01)
+
+    assert cancelled.wait(PATIENCE_S)
+
+
+def test_a_thread_that_was_abandoned_keeps_no_other_function_waiting() -> None:
+    release = threading.Event()
+    left = iter([0.001])
+
+    with pytest.raises(TimedOut):
+        run(lambda: release.wait(PATIENCE_S), left_s=lambda: next(left, 0.0))
+
+    assert run(lambda: 1) == Returned(1)
+    release.set()
+
+
+@pytest.mark.parametrize("stay", [False, True])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_function_is_left_when_its_client_has_gone_unless_it_may_stay(is_async: bool, stay: bool) -> None:
+    mailbox, release, ear = Mailbox(), threading.Event(), Ear()
+
+    def hang_up() -> None:
+        ear.gone = True
+        if stay:
+            release.set()
+
+    def speak() -> str:
+        mailbox.notify("m", {})
+        release.wait(PATIENCE_S)
+        return "done"
+
+    async def speak_later() -> str:
+        return await asyncio.get_running_loop().run_in_executor(None, speak)
+
+    ear.on_notify = hang_up
+    function = speak_later if is_async else speak
+    if stay:
+        assert run(function, mailbox=mailbox, ear=ear, is_async=is_async, stay=True) == Returned("done")
+    else:
+        with pytest.raises(Deserted):
+            run(function, mailbox=mailbox, ear=ear, is_async=is_async)
+    release.set()
+
+
+CURRENT = contextvars.ContextVar("current", default="nobody's")
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_context_variables_of_the_request_are_seen_and_those_of_the_function_stay_inside(is_async: bool) -> None:
+    def read() -> str:
+        seen = CURRENT.get()
+        CURRENT.set("the function's")
+        return seen
+
+    async def read_later() -> str:
+        return read()
+
+    token = CURRENT.set("the request's")
+    try:
+        assert run(read_later if is_async else read, is_async=is_async) == Returned("the request's")
+        assert CURRENT.get() == "the request's"
+    finally:
+        CURRENT.reset(token)
+    assert run(read_later if is_async else read, is_async=is_async) == Returned("nobody's")
+
+
+def test_asynchronous_functions_share_one_loop_from_call_to_call() -> None:
+    async def which() -> int:
+        return id(asyncio.get_running_loop())
+
+    assert len({repr(run(which, is_async=True)) for _ in range(3)}) == 1
+
+
+def test_functions_run_at_the_same_time_when_requests_do() -> None:
+    barrier = threading.Barrier(3)
+    ended: list[object] = []
+
+    def meet() -> bool:
+        barrier.wait(PATIENCE_S)
+        return True
+
+    threads = [threading.Thread(target=lambda: ended.append(run(meet))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+
+    assert ended == [Returned(True)] * 3
+
+
+def test_a_parameter_may_be_called_like_the_machinerys_own() -> None:
+    assert run(lambda **named: sorted(named), context=1, callable=2) == Returned(["callable", "context"])

@@ -1,0 +1,435 @@
+"""Plain types: described, bound and dumped by hand just as pydantic would, and told from what pydantic must see."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import InitVar, dataclass, field
+from types import GenericAlias
+from typing import Annotated, Any, ClassVar, Generic, Literal, Optional, TypeVar, get_args, get_origin, get_type_hints
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from pydantic import ConfigDict, Field, field_serializer
+from pydantic.dataclasses import dataclass as pydantic_dataclass
+
+from mcp_baton.server.published.labels import Labels
+from mcp_baton.server.published.tool import Tool
+from mcp_baton.server.schema.plain import plain_arguments, plain_parameters, plain_type, plain_value
+from mcp_baton.server.schema.schema import InvalidArguments
+from mcp_baton.server.schema.signature import read_signature
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one product brought in.
+
+    In EUR.
+    """
+
+    product: str
+    revenue: float = 0
+    tags: list[str] = field(default_factory=list)
+    note: str | None = None
+
+
+@dataclass
+class Undocumented:
+    count: int
+    is_final: bool = False
+
+
+@dataclass
+class Derived(Undocumented):
+    """Has a field more, and one of another type."""
+
+    count: Any
+    kind: Literal["a", "b"] = "a"
+
+
+@dataclass(kw_only=True)
+class Named:
+    """Takes nothing by position."""
+
+    first: int | None = None
+    second: dict[str, float]
+
+
+@dataclass
+class Figures:
+    """Rows, twice."""
+
+    best: Row
+    rejected: list[Row]
+    by_month: dict[str, Undocumented | None]
+
+
+def takes(annotation: Any, default: Any = ...) -> Callable[..., Any]:
+    def do(a: Any) -> Any:
+        return a
+
+    def do_with_default(a: Any = default) -> Any:
+        return a
+
+    function = do if default is ... else do_with_default
+    function.__annotations__ = {"a": annotation, "return": annotation}
+    return function
+
+
+def by_pydantic(function: Callable[..., Any]) -> Tool:
+    tool = Tool(function, "t", Labels())
+    for described in (tool.input, tool.output):
+        if described is not None:
+            described.__dict__["_plain"] = None
+    return tool
+
+
+SCALARS: list[Any] = [str, int, float, bool]
+BARE: list[Any] = [*SCALARS, dict, list, Any, Literal["a"], Literal["a", "b"]]
+PARTS = [*BARE, Row, Undocumented, Derived, Named, Figures, list[Any], dict[str, Any]]
+
+
+def nest(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    optional = inner.filter(lambda part: part is not Any)
+    return st.one_of(
+        inner.map(lambda part: GenericAlias(list, part)),
+        inner.map(lambda part: GenericAlias(dict, (str, part))),
+        optional.map(lambda part: Optional[part]),  # noqa: UP045 - `|` is not for every part
+    )
+
+
+ANNOTATIONS = st.recursive(st.sampled_from(PARTS), nest, max_leaves=4)
+
+
+@given(ANNOTATIONS)
+def test_a_plain_type_has_the_schemas_that_pydantic_makes_to_the_letter(annotation: Any) -> None:
+    function = takes(annotation)
+
+    assert plain_type(annotation) is not None
+    assert json.dumps(Tool(function, "t", Labels()).definition) == json.dumps(by_pydantic(function).definition)
+
+
+def other(a: int, b: Row, c: Row | None = None, d: float | None = None, e: str = "ü", f: float = 1) -> list[Figures]:
+    return [Figures(b, [c] if c else [], {}) for _ in (a, d, e, f)]
+
+
+def nothing() -> bool:
+    return True
+
+
+def null_first(a: None | str, b: bool = True) -> None | Row:  # noqa: RUF036 - what is tested
+    return Row(a or "") if b else None
+
+
+@pytest.mark.parametrize("function", [other, nothing, null_first], ids=lambda given: given.__name__)
+def test_arguments_with_defaults_have_the_schema_that_pydantic_makes(function: Callable[..., object]) -> None:
+    assert plain_parameters(read_signature(function, "t").parameters) is not None
+    assert json.dumps(Tool(function, "t", Labels()).definition) == json.dumps(by_pydantic(function).definition)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=2), inner, max_size=2),
+    max_leaves=4,
+)
+ROWS = st.fixed_dictionaries(
+    {"product": st.text(max_size=3)},
+    optional={
+        "revenue": st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.just("7"),
+        "tags": st.lists(st.text(max_size=2), max_size=2),
+        "note": st.none() | st.text(max_size=2),
+        "typo": st.none(),
+    },
+)
+FIGURES = st.fixed_dictionaries(
+    {
+        "best": ROWS,
+        "rejected": st.lists(ROWS, max_size=2),
+        "by_month": st.dictionaries(
+            st.text(max_size=2),
+            st.none() | st.fixed_dictionaries({"count": st.integers() | st.just("7") | st.booleans()}),
+            max_size=2,
+        ),
+    }
+)
+GIVEN = JSON | ROWS | FIGURES | st.sampled_from(["a", "b", "7", 2**53, 2**53 + 1, -(2**60), 2**2000])
+GIVEN |= st.lists(GIVEN, max_size=2) | st.dictionaries(st.text(max_size=2), GIVEN, max_size=2)
+
+
+def verdict(call: Callable[[], object]) -> str:
+    try:
+        return repr(call())
+    except (InvalidArguments, ValueError) as error:
+        return f"refused: {error}"
+
+
+@given(ANNOTATIONS, GIVEN)
+@example(float, 2**53 + 1)
+@example(float, 2**2000)
+@example(float, True)
+@example(int, True)
+@example(bool, 1)
+@example(list[Row], [{"product": "a", "typo": None}])
+def test_an_argument_gets_pydantics_verdict(annotation: Any, value: Any) -> None:
+    function = takes(annotation)
+    mine, theirs = Tool(function, "t", Labels()).input, by_pydantic(function).input
+
+    assert verdict(lambda: mine.bind({"a": value})) == verdict(lambda: theirs.bind({"a": value}))
+
+
+def values(annotation: Any) -> st.SearchStrategy[Any]:
+    """What a function may return that declares this, most of it right."""
+    parts = get_args(annotation)
+    if annotation in (Any, dict, list):
+        return {dict: st.dictionaries(st.text(max_size=2), JSON, max_size=2), list: st.lists(JSON)}.get(
+            annotation, JSON
+        )
+    if get_origin(annotation) is list:
+        return st.lists(values(parts[0]), max_size=2)
+    if get_origin(annotation) is dict:
+        return st.dictionaries(st.text(max_size=2), values(parts[1]), max_size=2)
+    if type(None) in parts:
+        return st.none() | values(parts[0])
+    if isinstance(annotation, type) and dataclasses.is_dataclass(annotation):
+        hints = get_type_hints(annotation)
+        return st.builds(annotation, **{name: values(hint) | JSON for name, hint in hints.items()})
+    return st.from_type(annotation)
+
+
+@pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")
+@given(ANNOTATIONS.flatmap(lambda annotation: st.tuples(st.just(annotation), values(annotation) | GIVEN)))
+def test_a_value_is_dumped_as_pydantic_dumps_it(drawn: tuple[Any, Any]) -> None:
+    annotation, value = drawn
+    function = takes(annotation)
+    mine, theirs = Tool(function, "t", Labels()).output, by_pydantic(function).output
+    assert mine is None or theirs is not None
+
+    if mine is not None and theirs is not None:
+        assert verdict(lambda: mine.value(value)) == verdict(lambda: theirs.value(value))
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value"),
+    [
+        (Row, Row("a", 1.5, ["b"], "c")),
+        (list[Row], [Row("a"), Row("b", float("nan"))]),
+        (Row | None, None),
+        (Figures, Figures(Row("a", 1.0), [], {"05": None, "06": Undocumented(1)})),
+        (dict[str, Any], {"a": [1, {"b": None}]}),
+    ],
+)
+def test_a_right_value_is_dumped_by_hand(annotation: Any, value: Any) -> None:
+    function = takes(annotation)
+    mine, theirs = Tool(function, "t", Labels()).output, by_pydantic(function).output
+    assert mine is not None
+    assert theirs is not None
+
+    dumped = mine.value(value)
+
+    assert repr(dumped) == repr(theirs.value(value))
+
+
+def test_a_bound_argument_shares_no_container_with_what_was_given() -> None:
+    given: dict[str, Any] = {"best": {"product": "a", "tags": ["b"]}, "rejected": [], "by_month": {}}
+
+    bound = Tool(takes(Figures), "t", Labels()).input.bind({"a": given})["a"]
+    bound.best.tags.append("c")
+    bound.rejected.append(None)
+    bound.by_month["05"] = None
+
+    assert given == {"best": {"product": "a", "tags": ["b"]}, "rejected": [], "by_month": {}}
+
+
+@dataclass
+class Recursive:
+    children: "list[Recursive]"
+
+
+@dataclass
+class Unresolved:
+    a: "Nowhere"  # type: ignore[name-defined]  # noqa: F821 - what is tested
+
+
+@dataclass
+class PostInit:
+    a: int
+
+    def __post_init__(self) -> None:
+        self.a += 1
+
+
+@dataclass
+class WithInitVar:
+    a: InitVar[int]
+
+
+@dataclass
+class WithClassVar:
+    a: int
+    b: ClassVar[int] = 1
+
+
+@dataclass
+class NotInitialised:
+    a: int = field(default=1, init=False)
+
+
+@dataclass(init=False)
+class OwnInit:
+    a: int
+
+    def __init__(self, a: int) -> None:
+        self.a = a + 1
+
+
+@dataclass
+class OwnNew:
+    a: int
+
+    def __new__(cls, *_: Any, **__: Any) -> "OwnNew":
+        return super().__new__(cls)
+
+
+@dataclass
+class Mixed:
+    a: int
+    b: int = field(kw_only=True)
+
+
+@dataclass
+class Noted:
+    a: int = field(metadata={"description": "of pydantic"})
+
+
+@dataclass
+class WithField:
+    a: int = Field(default=1, ge=0)
+
+
+@dataclass
+class WithAnnotated:
+    a: Annotated[int, Field(ge=0)]
+
+
+@dataclass
+class Serialized:
+    a: int
+
+    @field_serializer("a")
+    def double(self, a: int) -> int:
+        return 2 * a
+
+
+@dataclass
+class Configured:
+    __pydantic_config__ = ConfigDict(extra="allow")
+    a: int
+
+
+@pydantic_dataclass
+class Pydantics:
+    a: int
+
+
+@dataclass
+class WithParameter(Generic[T]):  # noqa: UP046 - the parameterised class is what is tested
+    a: T
+
+
+@dataclass
+class Private:
+    _a: int
+
+
+@dataclass
+class OddDefault:
+    a: tuple[int, ...] = ()
+
+
+@dataclass
+class FarDefault:
+    a: float = float("inf")
+
+
+class Undecorated(Undocumented):
+    pass
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        *[Recursive, Unresolved, PostInit, WithInitVar, WithClassVar, NotInitialised, OwnInit, OwnNew, Mixed, Noted],
+        *[
+            WithField,
+            WithAnnotated,
+            Serialized,
+            Configured,
+            Pydantics,
+            WithParameter,
+            WithParameter[int],
+            Private,
+            OddDefault,
+        ],
+        *[FarDefault, Undecorated, bytes, object, type(None), None, tuple[int, ...], set[str], dict[int, str]],
+        *[int | str, int | str | None, Optional[Any], Literal["a", 1], Literal[None], Annotated[str, "x"]],  # noqa: UP045
+        *[list[PostInit], dict[str, bytes], bytes | None, T],
+    ],
+    ids=str,
+)
+def test_a_type_that_is_more_is_left_to_pydantic(annotation: Any) -> None:
+    assert plain_type(annotation) is None
+
+
+def test_types_of_one_name_are_told_apart_by_pydantic() -> None:
+    first, second = (dataclasses.make_dataclass("Twin", [(name, int)]) for name in "ab")
+    annotation = dataclasses.make_dataclass("Both", [("a", first), ("b", second)])
+    plain = plain_type(annotation)
+    assert plain is not None
+
+    assert plain_value(plain) is None
+    assert Tool(takes(annotation), "t", Labels()).definition == by_pydantic(takes(annotation)).definition
+
+
+@pytest.mark.parametrize("default", [[], float("inf"), (), Row("a")], ids=repr)
+def test_a_default_that_is_no_scalar_is_left_to_pydantic(default: Any) -> None:
+    parameters = read_signature(takes(str, default), "t").parameters
+    plain = plain_parameters(parameters)
+    assert plain is not None
+
+    assert plain_arguments(parameters, plain) is None
+
+
+LIST_AND_CALL = """
+import sys
+from dataclasses import dataclass
+from mcp_baton.server.published.labels import Labels
+from mcp_baton.server.published.tool import Tool
+
+@dataclass
+class Sum:
+    parts: list[int]
+    total: float | None = None
+
+def add(a: int, b: Sum | None = None) -> list[Sum]:
+    return [Sum([a]), b or Sum([])]
+
+tool = Tool(add, "add", Labels())
+assert tool.definition["inputSchema"] and tool.definition["outputSchema"]
+assert tool.input.bind({"a": 1, "b": {"parts": [2], "total": 2}}) == {"a": 1, "b": Sum([2], 2.0)}
+assert tool.result(tool.outcome(add(3)))["structuredContent"]["result"][0] == {"parts": [3], "total": None}
+print("pydantic" in sys.modules)
+"""
+
+
+def test_a_plain_tool_is_listed_and_called_without_pydantic() -> None:
+    done = subprocess.run([sys.executable, "-c", LIST_AND_CALL], capture_output=True, text=True, check=True, timeout=60)
+
+    assert done.stdout.split() == ["False"]
+
+
+def test_what_is_compared_with_pydantic_is_not_pydantics_own() -> None:
+    assert by_pydantic(takes(Row)).input.is_plain is False

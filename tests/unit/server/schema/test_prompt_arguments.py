@@ -1,0 +1,153 @@
+"""Prompt arguments: strings from the client, checked and converted before anything else happens."""
+
+import datetime
+import subprocess
+import sys
+from typing import Annotated, Any, Literal
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+from pydantic import BaseModel, Field
+
+from mcp_baton import Argument
+from mcp_baton.exceptions import ProtocolError
+from mcp_baton.protocol.codes import INVALID_PARAMS
+from mcp_baton.server.schema import prompt_arguments as arguments
+from mcp_baton.server.schema.prompt_arguments import check_arguments, convert, stored_arguments
+
+
+class Line(BaseModel):
+    """One line of an order."""
+
+    sku: str
+    count: int = 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "text", "converted"),
+    [
+        (str, "A-17", "A-17", "A-17"),
+        (str, "", "", ""),
+        (str, '{"json": 1}', '{"json": 1}', '{"json": 1}'),
+        (int, "7", "7", 7),
+        (float, "30.00", "30.00", 30.0),
+        (float, 30, "30", 30.0),
+        (bool, "true", "true", True),
+        (list[int], "[1, 2]", "[1, 2]", [1, 2]),
+        (dict[str, int], '{"a": 1}', '{"a": 1}', {"a": 1}),
+        (list[int], [1, 2], "[1,2]", [1, 2]),
+        (Line, '{"sku": "x"}', '{"sku": "x"}', {"sku": "x", "count": 1}),
+        (Literal["a", "b"], "a", "a", "a"),
+        (datetime.date, "2026-01-02", "2026-01-02", "2026-01-02"),
+        (int | None, "null", "null", None),
+        (int, str(2**70), str(2**70), 2**70),
+    ],
+)
+def test_an_argument_is_kept_as_text_and_converted_to_its_type(
+    kind: Any, given: Any, text: str, converted: object
+) -> None:
+    texts, values = check_arguments([Argument("a", type=kind)], {"a": given})
+
+    assert (texts, repr(values["a"])) == ({"a": text}, repr(converted))
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "text", "converted"),
+    [
+        (float, 30, "30", 30.0),
+        (list[int], [1, 2], "[1,2]", [1, 2]),
+        (dict[str, Any], {"a": "b"}, '{"a":"b"}', {"a": "b"}),
+    ],
+)
+def test_a_kept_text_converts_to_the_same_value_again(kind: Any, given: Any, text: str, converted: object) -> None:
+    declared = [Argument("a", type=kind)]
+    texts, values = check_arguments(declared, {"a": given})
+
+    assert check_arguments(declared, texts) == ({"a": text}, values)
+    assert values == {"a": converted}
+
+
+NUMBERS = st.from_regex(r"[-+ ]?[0-9_]{0,17}[.,]?[0-9e]{0,17}\n?", fullmatch=True)
+WORDS = st.sampled_from(["true", "false", "True", "yes", "null", "nan", "inf", "-0", "007", "1_0", "\u0661"])
+
+
+@hypothesis.given(
+    st.sampled_from([str, int, float, bool, str | None, int | None, float | None, bool | None, int | str, None | int]),
+    NUMBERS | WORDS | st.integers().map(str) | st.floats().map(str) | st.text(max_size=5),
+)
+def test_what_is_converted_by_hand_is_what_pydantic_makes_of_it(kind: Any, text: str) -> None:
+    by_hand = outcome(text, kind)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(arguments, "_by_hand", lambda _text, _kind: None)
+
+        assert by_hand == outcome(text, kind)
+
+
+def outcome(text: str, kind: Any) -> str:
+    try:
+        return repr(convert(text, kind))
+    except ValueError as error:
+        return f"refused: {error}"
+
+
+CONVERT = """
+import sys
+from mcp_baton.server.schema.prompt_arguments import convert
+
+converted = [convert("7", int), convert("-1.5", float | None), convert("true", bool), convert("x", str | None)]
+assert repr(converted) == "[7, -1.5, True, 'x']", converted
+print("pydantic" in sys.modules)
+"""
+
+
+def test_ordinary_scalars_are_converted_without_pydantic() -> None:
+    done = subprocess.run([sys.executable, "-c", CONVERT], capture_output=True, text=True, check=True, timeout=60)
+
+    assert done.stdout.split() == ["False"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        (int, "many"),
+        (int, "1.5"),
+        (int, ""),
+        (float, "nan"),
+        (float, "inf"),
+        (float, "1e999"),
+        (bool, "perhaps"),
+        (str, 5),
+        (str, None),
+        (str, {"a": 1}),
+        (list[int], '["x"]'),
+        (Line, "{}"),
+        (Annotated[int, Field(ge=1)], "0"),
+        (Literal["a"], "b"),
+    ],
+)
+def test_an_argument_that_does_not_convert_is_refused_by_name(kind: Any, given: Any) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        check_arguments([Argument("fine"), Argument("amount", type=kind)], {"fine": "x", "amount": given})
+
+    assert caught.value.code == INVALID_PARAMS
+    assert "'amount'" in caught.value.message
+    assert "'fine'" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("given", "named"), [({}, "'id'"), ({"amount": "1"}, "'id'"), ({"id": "1", "typo": "x"}, "'typo'")]
+)
+def test_a_missing_or_unknown_argument_is_refused_by_name(given: dict[str, Any], named: str) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        check_arguments([Argument("id", required=True), Argument("amount")], given)
+
+    assert (caught.value.code, named in caught.value.message) == (INVALID_PARAMS, True)
+
+
+def test_an_optional_argument_that_is_left_out_is_nowhere() -> None:
+    assert check_arguments([Argument("id"), Argument("amount", type=float)], {"id": "1"}) == ({"id": "1"}, {"id": "1"})
+
+
+def test_arguments_that_are_given_again_win_over_those_of_the_first_call() -> None:
+    assert stored_arguments({"a": "1", "b": "2"}, {"b": "3", "c": "4"}) == {"a": "1", "b": "3", "c": "4"}

@@ -1,0 +1,479 @@
+"""Schemas from signatures, and values held against them."""
+
+import datetime
+import enum
+import json
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Annotated, Any, Literal, NotRequired, Optional, TypedDict
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import AfterValidator, BaseModel, Field, ValidationError
+
+from mcp_baton import Context
+from mcp_baton.server.published.labels import Labels
+from mcp_baton.server.published.tool import Tool
+from mcp_baton.server.schema.schema import InvalidArguments
+from mcp_baton.server.schema.values import to_json
+from mcp_baton.workflow.host import Mismatch, Succeeded
+
+
+class Line(BaseModel):
+    """One line of an order."""
+
+    sku: str
+    total: float = 0.0
+
+
+class Tree(BaseModel):
+    """Contains itself."""
+
+    name: str = "root"
+    children: "list[Tree]" = []
+
+
+@dataclass
+class Address:
+    """A place."""
+
+    street: str
+    lines: list[Line]
+
+
+class Order(TypedDict):
+    """An order."""
+
+    id: str
+    note: NotRequired[str]
+
+
+class Colour(enum.Enum):
+    """A colour."""
+
+    RED = "red"
+
+
+NO_TAGS: Any = Field(default_factory=list, max_length=3)
+
+
+def tool(function: Callable[..., object]) -> Tool:
+    return Tool(function, "do", Labels())
+
+
+def refused(function: Callable[..., object], arguments: dict[str, Any]) -> Mismatch:
+    with pytest.raises(InvalidArguments) as caught:
+        tool(function).input.bind(arguments)
+    return caught.value.mismatch
+
+
+def test_the_input_schema_follows_the_signature() -> None:
+    def do(
+        zeta: str,
+        alpha: int,
+        line: Line,
+        kind: Literal["a", "b"] = "a",
+        amount: Annotated[float, Field(ge=0, description="In EUR")] = 1.5,
+        tags: list[str] = NO_TAGS,
+        note: str | None = None,
+        anything: Any = None,
+    ) -> None: ...
+
+    schema = tool(do).input.json_schema
+
+    assert list(schema["properties"]) == ["zeta", "alpha", "line", "kind", "amount", "tags", "note", "anything"]
+    assert schema == {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["zeta", "alpha", "line"],
+        "properties": {
+            "zeta": {"type": "string"},
+            "alpha": {"type": "integer"},
+            "line": {"$ref": "#/$defs/Line"},
+            "kind": {"type": "string", "enum": ["a", "b"], "default": "a"},
+            "amount": {"type": "number", "minimum": 0, "description": "In EUR", "default": 1.5},
+            "tags": {"type": "array", "items": {"type": "string"}, "maxItems": 3},
+            "note": {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None},
+            "anything": {"default": None},
+        },
+        "$defs": {
+            "Line": {
+                "type": "object",
+                "description": "One line of an order.",
+                "properties": {"sku": {"type": "string"}, "total": {"type": "number", "default": 0.0}},
+                "required": ["sku"],
+            }
+        },
+    }
+
+
+def awkward(
+    schema: int,
+    copy: int,
+    json: int,
+    self: int,
+    validate: int,
+    model_config: int,
+    class_: int,
+    _private: int,
+    function: int,
+    arguments: int,
+) -> int:
+    return sum((schema, copy, json, self, validate, model_config, class_, _private, function, arguments))
+
+
+def test_parameters_may_have_the_names_that_frameworks_use_themselves() -> None:
+    names = [
+        "schema",
+        "copy",
+        "json",
+        "self",
+        "validate",
+        "model_config",
+        "class_",
+        "_private",
+        "function",
+        "arguments",
+    ]
+    made = tool(awkward)
+
+    assert list(made.input.json_schema["properties"]) == names
+    # "1" is no plain integer, so that the first goes by hand and the second through pydantic.
+    for one in (1, "1"):
+        bound = made.input.bind(dict.fromkeys(names, one))
+        assert awkward(**bound) == len(names)
+
+
+def test_an_alias_is_the_published_name() -> None:
+    def do(from_: Annotated[str, Field(alias="from")], to: str = Field("x", alias="class")) -> None: ...
+
+    made = tool(do)
+
+    assert made.input.json_schema["properties"] == {
+        "from": {"type": "string"},
+        "class": {"type": "string", "default": "x"},
+    }
+    assert (made.signature.required, made.signature.names) == (frozenset({"from"}), frozenset({"from", "class"}))
+    assert made.input.bind({"from": "me"}) == {"from_": "me", "to": "x"}
+    assert refused(do, {}).missing == ("from",)
+
+
+def test_a_default_in_an_annotation_makes_an_argument_optional() -> None:
+    def do(
+        count: Annotated[int, Field(default=5)], size: Annotated[int, Field(ge=1)], least: int = Field(ge=1)
+    ) -> None: ...
+
+    assert tool(do).signature.required == {"size", "least"}
+    assert tool(do).input.bind({"size": 1, "least": 1}) == {"count": 5, "size": 1, "least": 1}
+
+
+def plain(ctx: Context, a: int) -> None: ...
+def union(a: int, ctx: Context | None) -> None: ...
+def optional(a: int, ctx: Optional[Context] = None) -> None: ...  # noqa: UP045 - the old spelling is meant
+def annotated(a: int, ctx: Annotated[Context, "the request"]) -> None: ...
+def annotated_union(a: int, ctx: Annotated[Context | None, "the request"] = None) -> None: ...
+def quoted(a: int, *, ctx: "Context") -> None: ...
+
+
+@pytest.mark.parametrize("function", [plain, union, optional, annotated, annotated_union, quoted])
+def test_a_context_is_injected_and_absent_from_the_schema(function: Callable[..., object]) -> None:
+    made = tool(function)
+
+    assert made.signature.context == "ctx"
+    assert list(made.input.json_schema["properties"]) == ["a"]
+    assert refused(function, {"a": 1, "ctx": {}}).invalid[0].field == "ctx"
+
+
+def test_a_list_of_contexts_is_not_the_context() -> None:
+    def do(many: list[Context]) -> None: ...
+
+    assert tool(do).signature.context is None
+
+
+def typed(order: str, amount: float, line: Line, flag: bool = False) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("arguments", "missing", "invalid"),
+    [
+        pytest.param({}, ["order", "amount", "line"], [], id="nothing"),
+        pytest.param({"order": "a", "line": {"sku": "x"}}, ["amount"], [], id="one missing"),
+        pytest.param({"order": "a", "amount": "much", "line": {"sku": "x"}}, [], ["amount"], id="no number"),
+        pytest.param({"order": 5, "amount": 1, "line": {"sku": "x"}}, [], ["order"], id="no string"),
+        pytest.param({"order": None, "amount": 1, "line": {"sku": "x"}}, [], ["order"], id="null"),
+        pytest.param({"order": "a", "amount": 1, "line": {}}, [], ["line.sku"], id="missing inside"),
+        pytest.param({"order": "a", "amount": 1, "line": {"sku": "x"}, "typo": 1}, [], ["typo"], id="unknown"),
+        pytest.param({"amount": "x", "line": 5, "flag": "?"}, ["order"], ["amount", "line", "flag"], id="all at once"),
+    ],
+)
+def test_arguments_that_do_not_satisfy_the_schema_are_all_named(
+    arguments: dict[str, Any], missing: list[str], invalid: list[str]
+) -> None:
+    mismatch = refused(typed, arguments)
+
+    assert sorted(mismatch.missing) == sorted(missing)
+    assert sorted(item.field for item in mismatch.invalid) == sorted(invalid)
+    assert all(item.problem for item in mismatch.invalid)
+
+
+def test_arguments_are_converted_to_their_types() -> None:
+    def do(
+        when: datetime.datetime, who: UUID, how_much: Decimal, colour: Colour, line: Line, where: Address
+    ) -> None: ...
+
+    who = "12345678-1234-5678-1234-567812345678"
+    bound = tool(do).input.bind(
+        {
+            "when": "2026-11-21T09:30:00Z",
+            "who": who,
+            "how_much": "1.10",
+            "colour": "red",
+            "line": {"sku": "x"},
+            "where": {"street": "s", "lines": [{"sku": "y"}]},
+        }
+    )
+
+    assert bound["when"] == datetime.datetime(2026, 11, 21, 9, 30, tzinfo=datetime.UTC)
+    assert (bound["who"], bound["how_much"], bound["colour"]) == (UUID(who), Decimal("1.10"), Colour.RED)
+    assert bound["line"] == Line(sku="x")
+    assert bound["where"] == Address("s", [Line(sku="y")])
+
+
+def test_many_faults_are_told_in_a_few() -> None:
+    def do(numbers: dict[str, int]) -> None: ...
+
+    assert len(refused(do, {"numbers": {str(n): "x" for n in range(5_000)}}).invalid) < 100
+
+
+def test_a_validator_that_breaks_is_not_the_arguments_fault() -> None:
+    def broken(value: int) -> int:
+        raise ZeroDivisionError("by hand")
+
+    def do(value: Annotated[int, AfterValidator(broken)]) -> None: ...
+
+    with pytest.raises(ZeroDivisionError):
+        tool(do).input.bind({"value": 1})
+
+
+def test_a_function_gets_containers_of_its_own() -> None:
+    def do(tags: list[Any], by: dict[str, Any]) -> None: ...
+
+    def by_hand(tags: Any, by: Any) -> None: ...
+
+    by_hand.__annotations__ = {"tags": list, "by": dict}
+
+    for function in (do, by_hand):
+        tags: list[Any] = [[1]]
+        by: dict[str, Any] = {"deep": {}}
+
+        bound = tool(function).input.bind({"tags": tags, "by": by})
+        bound["tags"].append(2)
+        bound["by"]["new"] = 1
+
+        assert (tags, by) == ([[1]], {"deep": {}})
+
+
+class Checked(BaseModel, extra="forbid"):
+    """What `hand_checked` takes, as pydantic would check it."""
+
+    s: str
+    i: int
+    f: float
+    b: bool
+    d: dict[str, Any]
+    v: list[Any] = []
+
+
+def hand_checked(s: str, i: int, f: float, b: bool, d: Any, v: Any = ()) -> None: ...
+
+
+# Bare, as only then they are checked by hand.
+hand_checked.__annotations__ |= {"d": dict, "v": list}
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=5,
+)
+RIGHT = {
+    "s": st.text(max_size=5),
+    "i": st.integers(),
+    "f": st.floats(allow_nan=False, allow_infinity=False),
+    "b": st.booleans(),
+    "d": st.dictionaries(st.text(max_size=3), JSON, max_size=3),
+    "v": st.lists(JSON, max_size=3),
+}
+CALLS = st.fixed_dictionaries({}, optional={**RIGHT, "typo": JSON}) | st.fixed_dictionaries(
+    {}, optional={name: right | JSON for name, right in RIGHT.items()}
+)
+HAND_CHECKED = tool(hand_checked)
+
+
+@given(CALLS)
+def test_what_is_checked_by_hand_gets_pydantics_verdict(arguments: dict[str, Any]) -> None:
+    try:
+        expected = repr(Checked.model_validate(arguments).model_dump())
+    except ValidationError:
+        expected = "refused"
+
+    try:
+        bound = {"v": [], **HAND_CHECKED.input.bind(arguments)}
+        verdict = repr({name: bound[name] if bound[name] != () else [] for name in Checked.model_fields})
+    except InvalidArguments:
+        verdict = "refused"
+
+    assert verdict == expected
+
+
+def returning(annotation: Any) -> Tool:
+    def do() -> Any: ...
+
+    do.__annotations__["return"] = annotation
+    return tool(do)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "returned", "value", "structured"),
+    [
+        pytest.param(dict, {"a": 1}, {"a": 1}, {"a": 1}, id="dict"),
+        pytest.param(dict[str, int], {"a": 1}, {"a": 1}, {"a": 1}, id="dict of"),
+        pytest.param(Line, Line(sku="x"), {"sku": "x", "total": 0.0}, {"sku": "x", "total": 0.0}, id="model"),
+        pytest.param(Order, {"id": "a"}, {"id": "a"}, {"id": "a"}, id="typed dict"),
+        pytest.param(
+            Address,
+            Address("s", [Line(sku="x")]),
+            {"street": "s", "lines": [{"sku": "x", "total": 0.0}]},
+            {"street": "s", "lines": [{"sku": "x", "total": 0.0}]},
+            id="dataclass",
+        ),
+        pytest.param(
+            Tree,
+            Tree(children=[Tree()]),
+            {"name": "root", "children": [{"name": "root", "children": []}]},
+            {"name": "root", "children": [{"name": "root", "children": []}]},
+            id="recursive model",
+        ),
+        pytest.param(str, "x", "x", {"result": "x"}, id="str"),
+        pytest.param(int, 2**60 + 1, 2**60 + 1, {"result": 2**60 + 1}, id="big int"),
+        pytest.param(float, math.nan, None, {"result": None}, id="NaN"),
+        pytest.param(list[Line], [Line(sku="x")], [{"sku": "x", "total": 0.0}], None, id="list of models"),
+        pytest.param(tuple[int, str], (1, "a"), [1, "a"], {"result": [1, "a"]}, id="tuple"),
+        pytest.param(Line | None, None, None, {"result": None}, id="optional"),
+        pytest.param(datetime.date, datetime.date(2026, 1, 2), "2026-01-02", {"result": "2026-01-02"}, id="date"),
+    ],
+)
+def test_a_value_is_dumped_and_wrapped_unless_it_is_an_object(
+    annotation: Any, returned: object, value: Any, structured: Any
+) -> None:
+    made = returning(annotation)
+    assert made.output is not None
+
+    dumped = made.outcome(returned)
+    result = made.result(dumped)
+
+    assert repr(dumped.value) == repr(value)
+    assert result["structuredContent"] == (structured if structured is not None else {"result": value})
+    assert made.output.json_schema["type"] == "object"
+    assert "title" not in made.output.json_schema
+    assert "properties" in made.output.json_schema or annotation in (dict, dict[str, int])
+
+
+def test_definitions_stand_at_the_root_of_an_output_schema_without_their_titles() -> None:
+    made = returning(list[Line]).output
+    assert made is not None
+
+    assert made.json_schema["properties"] == {"result": {"type": "array", "items": {"$ref": "#/$defs/Line"}}}
+    assert "title" not in made.json_schema["$defs"]["Line"]
+
+
+def test_a_recursive_types_schema_is_an_object_that_refers_to_itself() -> None:
+    made = returning(Tree).output
+    assert made is not None
+
+    assert made.json_schema["properties"]["children"]["items"] == {"$ref": "#/$defs/Tree"}
+    assert "Tree" in made.json_schema["$defs"]
+
+
+@pytest.mark.parametrize("annotation", [None, type(None), Any])
+def test_a_function_that_declares_nothing_has_no_output_schema(annotation: Any) -> None:
+    made = returning(annotation)
+
+    assert made.output is None
+    assert "outputSchema" not in made.definition
+    assert made.result(Succeeded({"a": 1})) == {"content": [{"type": "text", "text": '{"a":1}'}]}
+    assert made.result(Succeeded(None)) == {"content": []}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "returned"),
+    [(int, "many"), (dict, None), (dict, [1]), (Line, {"total": 1.0}), (Order, {}), (str, b"\xff"), (list[int], ["x"])],
+)
+def test_a_value_that_is_not_what_is_declared_is_refused(annotation: Any, returned: object) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        returning(annotation).outcome(returned)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ((1, (2,)), [1, [2]]),
+        ({"a": math.nan, "b": [math.inf, -math.inf]}, {"a": None, "b": [None, None]}),
+        (Line(sku="x", total=math.nan), {"sku": "x", "total": None}),
+        ({"n": 2**200, "f": 30.0, "t": True}, {"n": 2**200, "f": 30.0, "t": True}),
+        ({1: "a", None: "b"}, {"1": "a", "null": "b"}),
+        ({1}, [1]),
+        (Colour.RED, "red"),
+        (Decimal("1.10"), "1.10"),
+        (UUID(int=1), "00000000-0000-0000-0000-000000000001"),
+        (Address("s", []), {"street": "s", "lines": []}),
+        ([Address("s", [Line(sku="x")])], [{"street": "s", "lines": [{"sku": "x", "total": 0.0}]}]),
+        (b"text", "text"),
+        ("\ud800", "\ud800"),
+    ],
+)
+def test_any_value_becomes_json(value: object, expected: Any) -> None:
+    assert repr(to_json(value)) == repr(expected)
+
+
+def breaking() -> Iterator[int]:
+    yield 1
+    raise RuntimeError("half way")
+
+
+def circular() -> list[Any]:
+    value: list[Any] = []
+    value.append(value)
+    return value
+
+
+def nested(levels: int) -> object:
+    value: object = None
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "value", [object(), {"a": object()}, {(1, 2): 3}, b"\xff", breaking(), circular(), nested(501), nested(100_000)]
+)
+def test_what_is_not_json_is_a_value_error(value: object) -> None:
+    with pytest.raises(ValueError, match="the value is"):
+        to_json(value)
+
+
+def test_values_nest_as_deep_as_they_can_be_bound_again() -> None:
+    assert to_json(nested(500)) == nested(500)
+
+
+@given(JSON)
+def test_json_is_itself_and_shares_nothing(value: Any) -> None:
+    made = to_json(value)
+
+    assert repr(made) == repr(value)
+    assert json.dumps(made) == json.dumps(value)
+    assert made is not value or not isinstance(value, list | dict)

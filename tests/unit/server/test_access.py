@@ -1,0 +1,130 @@
+"""Which web pages may call, and what their browsers are told."""
+
+import pytest
+
+from mcp_baton.protocol.http import HttpRequest
+from mcp_baton.server.access import Origins, Page, Stranger, is_local, is_preflight
+
+APP = "https://app.example.com"
+LISTED = Origins(frozenset({APP, "http://localhost:6274"}))
+LOCAL = Origins(frozenset({APP}), local_only=True)
+
+
+def test_a_request_without_an_origin_is_no_pages() -> None:
+    assert LISTED.caller({}) is None
+    assert LISTED.caller({"host": "api.example.com"}) is None
+    assert LOCAL.caller({"host": "localhost:8000"}) is None
+
+
+@pytest.mark.parametrize("origin", [APP, "http://localhost:6274"])
+def test_a_listed_page_may_call(origin: str) -> None:
+    assert LISTED.caller({"origin": origin}) == Page(origin)
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "",
+        "*",
+        "null",
+        "https://evil.example",
+        "http://app.example.com",
+        f"{APP}:8443",
+        f"{APP}.evil.example",
+        f"{APP}/",
+        f"{APP}, {APP}",
+        f" {APP}",
+        "http://localhost:8000",
+    ],
+)
+def test_every_other_page_may_not(origin: str) -> None:
+    assert LISTED.caller({"origin": origin}) == Stranger()
+
+
+def test_a_local_server_lets_in_listed_pages_and_those_of_this_machine() -> None:
+    for origin in (APP, "http://localhost:6274", "https://127.0.0.1", "http://[::1]:8000", "tauri://localhost"):
+        assert LOCAL.caller({"host": "127.0.0.1:8000", "origin": origin}) == Page(origin)
+    assert LOCAL.caller({"host": "127.0.0.1:8000", "origin": "https://evil.example"}) == Stranger()
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "localhost.evil.example", "localhost:80@evil.example", "localhost:", ""]
+)
+def test_a_local_server_answers_to_no_other_name_whoever_asks(host: str) -> None:
+    assert LOCAL.caller({"host": host}) == Stranger()
+    assert LOCAL.caller({"host": host, "origin": APP}) == Stranger()
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "localhost",
+        "://localhost",
+        "http://localhost:\u00b2",
+        "http://localhost:1\r\nSet-Cookie: a=b",
+        "http\r\nSet-Cookie: a=b\r\n://localhost",
+        "HTTP ://localhost",
+        "http://localhost/",
+        "http://user@localhost",
+        "http://127.0.0.1.evil.example",
+        "http://[::1].evil.example:1",
+    ],
+)
+def test_what_only_resembles_this_machine_is_not_local(origin: str) -> None:
+    assert not is_local(origin)
+
+
+def test_every_answer_to_a_page_names_its_origin_and_no_other_and_never_takes_cookies() -> None:
+    headers = Page(APP).headers
+
+    assert headers["Access-Control-Allow-Origin"] == APP
+    assert headers["Vary"] == "Origin"
+    assert "WWW-Authenticate" in headers["Access-Control-Expose-Headers"]
+    assert "Access-Control-Allow-Credentials" not in {*headers, *Page(APP).preflight({}).headers}
+
+
+def test_a_preflight_is_told_what_the_page_may_send() -> None:
+    answer = Page(APP).preflight({"access-control-request-headers": "authorization,content-type"})
+
+    assert (answer.status, answer.body) == (204, b"")
+    assert dict(answer.headers) == {
+        **Page(APP).headers,
+        "Access-Control-Allow-Methods": "POST",
+        "Access-Control-Allow-Headers": "authorization, content-type",
+        "Access-Control-Max-Age": "7200",
+        "Vary": "Origin, Access-Control-Request-Headers",
+    }
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        "accept,authorization,content-type,last-event-id,mcp-protocol-version,mcp-session-id,x-api-key",
+        "mcp-method,mcp-name,mcp-param-region,mcp-param-x!#$%&'*+-.^_`|~",
+        "amz-sdk-invocation-id,x-amz-content-sha256,x-amz-date,x-amz-security-token",
+        "baggage,traceparent,tracestate,x-amzn-trace-id",
+    ],
+)
+def test_a_page_may_send_what_clients_of_both_eras_signers_and_tracers_send(names: str) -> None:
+    answer = Page(APP).preflight({"access-control-request-headers": names})
+
+    assert answer.headers["Access-Control-Allow-Headers"].split(", ") == names.split(",")
+
+
+@pytest.mark.parametrize("asked", ["", " ", ",", "a b", "a:b", "é", "x\r\nSet-Cookie: a=b", "a;b"])
+def test_what_cannot_be_a_headers_name_is_not_repeated(asked: str) -> None:
+    assert "Access-Control-Allow-Headers" not in Page(APP).preflight({"access-control-request-headers": asked}).headers
+    mixed = Page(APP).preflight({"access-control-request-headers": f"accept, {asked},x-api-key"})
+    assert mixed.headers["Access-Control-Allow-Headers"] == "accept, x-api-key"
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "expected"),
+    [
+        ("OPTIONS", {"access-control-request-method": "POST"}, True),
+        ("OPTIONS", {}, False),
+        ("POST", {"access-control-request-method": "POST"}, False),
+    ],
+)
+def test_a_preflight_is_options_with_a_question(method: str, headers: dict[str, str], expected: bool) -> None:
+    assert is_preflight(HttpRequest(method, "/mcp", headers, b"", None)) is expected

@@ -1,0 +1,137 @@
+"""The text of one write: what it sets, what it requires, and that it stays small."""
+
+import re
+
+import pytest
+
+from mcp_baton.exceptions import StoreError
+from mcp_baton.protocol.json import Json
+from mcp_baton.tasks.dynamodb.attributes import Item
+from mcp_baton.tasks.dynamodb.changes import plan
+from mcp_baton.tasks.dynamodb.expressions import EXPRESSION_BYTES, Update, base36, record_update, stale_writes
+from mcp_baton.tasks.dynamodb.items import Limits, new_item
+from mcp_baton.tasks.record import PROGRESS, NewTask, StepStatus
+from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite
+
+PENDING, COMPLETED, FAILED = StepStatus.PENDING, StepStatus.COMPLETED, StepStatus.FAILED
+TOKEN = "0123456789abcdef"
+
+
+def stored(steps: int, definition: str | None = None) -> Item:
+    listed: list[Json] = [{"name": f"s{index}", "status": "pending"} for index in range(steps)]
+    progress: Json = {"goal": "flow", "steps": listed, "schemaVersion": 1}
+    return new_item(NewTask("owner", {PROGRESS: progress}, definition=definition), "0" * 34, 0, Limits())
+
+
+def update(batch: Batch, steps: int, definition: str | None = None) -> Update:
+    item = stored(steps, definition)
+    return record_update(item, plan(item, batch, 8192), 5_000, TOKEN)
+
+
+def spelled(text: str, of: Update) -> str:
+    """An expression with its placeholders spelled out."""
+    values = {place: next(iter(value.values())) for place, value in of.values.items()}
+    return re.sub(r"[#:]\w+", lambda match: str({**of.names, **values}[match[0]]), text)
+
+
+def test_a_step_is_set_and_guarded_by_its_path() -> None:
+    made = update(Batch(steps=(StepWrite(1, "s1", PENDING, FAILED, "r"),), pause=SetPause({"type": "x"})), 2)
+    path = "variables._workflow.progress.steps[1].status"
+    assert spelled(made.expression(), made) == (
+        f"SET version=version+1,updated_at=1970-01-01T00:00:05.000Z,writes.{TOKEN}=5000,{path}=failed,"
+        'variables._workflow.result.s1="r",variables._workflow.pause_reason=' + str({"type": {"S": "x"}})
+    )
+    assert spelled(made.condition(), made) == (
+        f"attribute_exists(pk) AND expires_at>5 AND status IN (input_required,working) AND {path}=pending"
+    )
+
+
+def test_a_new_definition_replaces_the_progress_and_is_guarded_by_what_was_read() -> None:
+    made = update(Batch(variables={PROGRESS: {"goal": "g", "steps": []}}, definition="new"), 0, "old")
+    assert ",definition=new,variables._workflow.progress={'goal'" in spelled(made.expression(), made)
+    assert " AND definition=old AND variables._workflow.progress=" in spelled(made.condition(), made)
+
+
+def test_the_largest_move_to_another_definition_is_a_write_that_dynamodb_takes() -> None:
+    names = [f"step {index}" for index in range(100)]
+    progress: Json = {"goal": "g", "steps": [{"name": name, "status": "pending"} for name in names]}
+    batch = Batch(
+        steps=tuple(StepWrite(index, name, PENDING, COMPLETED, index) for index, name in enumerate(names)),
+        pause=SetPause({"type": "x"}),
+        variables={PROGRESS: progress, **{f"v{index}": index for index in range(50)}},
+        removed=frozenset(f"_workflow.result.s{index}" for index in range(100)),
+        definition="new",
+    )
+    made = update(batch, 100, "old")
+    assert len(made.expression()) < EXPRESSION_BYTES
+    assert len(made.condition()) < EXPRESSION_BYTES
+
+
+def test_a_status_that_stays_is_guarded_and_not_set() -> None:
+    made = update(Batch(steps=(StepWrite(0, "s0", COMPLETED, COMPLETED, 1),)), 1)
+    assert "steps[0]" in spelled(made.condition(), made)
+    assert "steps[0]" not in spelled(made.expression(), made)
+
+
+def test_a_pause_is_removed_only_as_it_was_read() -> None:
+    made = update(Batch(pause=ClearPause({"b": 1, "a": 2})), 1)
+    assert made.expression().endswith(f" REMOVE {made.removals[0]}")
+    expected = str({"b": {"N": "1"}, "a": {"N": "2"}})
+    assert spelled(made.condition(), made).endswith(f"variables._workflow.pause_reason={expected}")
+
+
+def test_what_a_batch_sets_and_removes_never_meets_in_one_path() -> None:
+    batch = Batch(
+        steps=(StepWrite(0, "s0", PENDING, COMPLETED, "result"),),
+        variables={"_workflow.result.s0": "variable", "_workflow.pause_reason": {}, "v": 1},
+        removed=frozenset({"v", "w", "_workflow.result.s0", "_workflow.pause_reason"}),
+        pause=SetPause({"type": "x"}),
+    )
+    made = update(batch, 1)
+    paths = [setting.partition("=")[0] for setting in made.settings] + made.removals
+    assert len(paths) == len(set(paths))
+    assert [spelled(path, made) for path in made.removals] == ["variables.w"]
+
+
+@pytest.mark.parametrize("steps", [60, 100, 101, 200])
+def test_both_expressions_fit_dynamodb_whatever_the_names(steps: int) -> None:
+    batch = Batch(
+        steps=tuple(StepWrite(i, f"{i:0200}", PENDING, [COMPLETED, FAILED][i % 2], {}) for i in range(steps)),
+        variables={f"{'v' * 200}{index}": index for index in range(50)},
+        removed=frozenset({"gone"}),
+        pause=SetPause({"type": "x"}),
+        result={"completed": True},
+    )
+    item = stored(steps)
+    item["writes"] = {"M": {f"{write:016x}": {"N": str(write)} for write in range(100)}}
+    made = record_update(item, plan(item, batch, 8192), 5_000, TOKEN)
+    assert len(made.expression()) <= EXPRESSION_BYTES
+    assert len(made.condition()) <= EXPRESSION_BYTES
+    assert operators(made.condition()) <= 300
+    assert operators(made.expression()) <= 300
+
+
+def operators(expression: str) -> int:
+    """What DynamoDB counts against its limit of 300: operators and functions, the `=` of a `SET` not among them."""
+    if expression.startswith("SET"):
+        return expression.count("+")
+    return len(re.findall(r"AND|=|>| IN |attribute_exists", expression))
+
+
+def test_an_expression_that_does_not_fit_is_refused() -> None:
+    made = update(Batch(variables={str(index): index for index in range(500)}), 1)
+    with pytest.raises(StoreError, match="4096"):
+        made.expression()
+
+
+def test_placeholders_are_short_and_differ() -> None:
+    placeholders = [base36(number) for number in range(1296)]
+    assert len(set(placeholders)) == 1296
+    assert max(map(len, placeholders)) == 2
+
+
+def test_old_writes_are_forgotten_oldest_first() -> None:
+    writes = {f"w{number:03}": {"N": str(1000 - number)} for number in range(200)}
+    forgotten = stale_writes({"writes": {"M": writes}})
+    assert forgotten == [f"w{number:03}" for number in range(199, 167, -1)]
+    assert stale_writes({}) == []
