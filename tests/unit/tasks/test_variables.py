@@ -64,7 +64,17 @@ def test_what_is_not_there_cannot_be_removed() -> None:
             variables[name]
 
 
-@pytest.mark.parametrize("name", ["", "_workflow.", "_workflow.progress", "_workflow.result.a", cast("str", 7)])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "_workflow.",
+        "_workflow.progress",
+        "_workflow.result.a",
+        "io.modelcontextprotocol/related-task",
+        cast("str", 7),
+    ],
+)
 def test_names_of_the_engine_and_names_that_are_none_are_refused(name: str) -> None:
     variables = TaskVariables({"_workflow.progress": {}})
 

@@ -1,8 +1,8 @@
 """`requestState`: what a multi-round-trip request carries from one round to the next, where no one can change it.
 
 It travels through the client, so it is signed, and bound to the caller, to the request and to a time: MCP 2026-07-28,
-basic/patterns/mrtr, Server Requirements. It is signed, not encrypted: it holds nothing but what the client has said.
-The digests are imported where they are made: few servers ask, and loading OpenSSL's takes milliseconds.
+basic/patterns/mrtr, Server Requirements. It is signed, not encrypted: it holds what the client has said, and what it
+was asked. The digests are imported where they are made: few servers ask, and loading OpenSSL's takes milliseconds.
 """
 
 import binascii
@@ -48,39 +48,39 @@ class Seal:
 
     keys: Keys
 
-    def seal(self, answers: JsonObject, binding: str, now_s: int) -> str:
+    def seal(self, content: JsonObject, binding: str, now_s: int) -> str:
         """A state.
 
         Args:
-            answers: What the client has answered so far, by key.
+            content: What it is to hold.
             binding: Names the caller and the request, as `binding_of` does.
             now_s: Epoch seconds.
 
         Raises:
             KeyUnavailable: there is no key to sign with now.
         """
-        payload = dumps({"answers": answers, "binding": binding, "expires": now_s + LIFETIME_S}).encode()
+        payload = dumps({"content": content, "binding": binding, "expires": now_s + LIFETIME_S}).encode()
         return f"{_encode(payload)}.{_encode(_sign(next(iter(self.keys())), payload))}"
 
     def open(self, state: str, binding: str, now_s: int) -> Mapping[str, Json]:
-        """The answers in a state.
+        """The content of a state.
 
         Raises:
             ForgedState: it is not a state of this server's, for this caller and request, or it has expired.
             KeyUnavailable: there is no key to check it with now.
         """
         payload = self._verified(state)
-        content = loads(payload)
-        if not isinstance(content, Mapping):
+        sealed = loads(payload)
+        if not isinstance(sealed, Mapping):
             raise ForgedState("it holds no state")
-        answers, expires = content.get("answers"), content.get("expires")
-        if content.get("binding") != binding:
+        content, expires = sealed.get("content"), sealed.get("expires")
+        if sealed.get("binding") != binding:
             raise ForgedState("it belongs to another request or another caller")
         if not isinstance(expires, int) or expires <= now_s:
             raise ForgedState("it has expired")
-        if not isinstance(answers, Mapping):
-            raise ForgedState("it holds no answers")
-        return answers
+        if not isinstance(content, Mapping):
+            raise ForgedState("it holds nothing")
+        return content
 
     def _verified(self, state: str) -> bytes:
         encoded, _, signature = state.partition(".")
@@ -95,14 +95,14 @@ class Seal:
         return payload
 
 
-def binding_of(owner: str | None, method: str, name: str, arguments: JsonObject) -> str:
-    """What a state is bound to: the caller, and a digest of the request.
+def binding_of(owner: str | None, method: str, name: str, arguments: JsonObject, task: Json = None) -> str:
+    """What a state is bound to: the caller, and a digest of the request and of the task that it names.
 
     A client may write the same arguments in another order when it sends the call again.
     """
     from hashlib import sha256
 
-    return sha256(dumps([owner, method, name, arguments], sort_keys=True).encode()).hexdigest()
+    return sha256(dumps([owner, method, name, arguments, task], sort_keys=True).encode()).hexdigest()
 
 
 def _sign(key: bytes, payload: bytes) -> bytes:

@@ -10,6 +10,10 @@ MAX_VARIABLES = 50
 """Variables that may change in one run or call: what one `UpdateExpression` of 4 KB surely holds beside the steps."""
 
 
+MCP_PREFIX = "io.modelcontextprotocol/"
+"""`tasks/get` shows variables in `_meta`, where such names are MCP's own (MCP basic, `_meta`)."""
+
+
 class TaskVariables(MutableMapping[str, Json]):
     """The bound task's variables. Assign to change one; changes are written with the step's result, or not at all.
 
@@ -79,8 +83,9 @@ class TaskVariables(MutableMapping[str, Json]):
             raise Abandoned
         if not isinstance(name, str) or not name:
             raise ValueError("a task variable's name is a string that is not empty")
-        if name.startswith(ENGINE_PREFIX):
-            raise ValueError(f"task variable {name!r}: names beginning with {ENGINE_PREFIX!r} belong to the engine")
+        for prefix, whose in ((ENGINE_PREFIX, "the engine"), (MCP_PREFIX, "MCP")):
+            if name.startswith(prefix):
+                raise ValueError(f"task variable {name!r}: names beginning with {prefix!r} belong to {whose}")
         changes = self._changed.keys() | self._removed
         if name not in changes and len(changes) >= MAX_VARIABLES:
             raise ValueError(f"task variable {name!r}: at most {MAX_VARIABLES} variables can change at once")

@@ -50,10 +50,41 @@ def test_a_first_round_asks_everything_at_once_and_gives_a_state() -> None:
     assert isinstance(result["requestState"], str)
 
 
-def test_the_answers_come_in_the_order_of_the_questions() -> None:
-    responses: JsonObject = {"thought": {"b": 1}, "name": {"a": 1}}
+def answering(responses: Json, *questions: Question, params: JsonObject = CALL) -> JsonObject:
+    """The params of the round after one that asked these questions."""
+    state = asked(rounds(params), *questions)["requestState"]
+    return {**params, "requestState": state, "inputResponses": responses}
 
-    assert rounds({**CALL, "inputResponses": responses}).ask((NAME, THOUGHT)) == [{"a": 1}, {"b": 1}]
+
+def test_the_answers_come_in_the_order_of_the_questions() -> None:
+    second = answering({"thought": {"b": 1}, "name": {"a": 1}}, NAME, THOUGHT)
+
+    assert rounds(second).ask((NAME, THOUGHT)) == [{"a": 1}, {"b": 1}]
+
+
+def test_a_first_round_may_bring_answers_along() -> None:
+    assert rounds({**CALL, "inputResponses": {"name": {"a": 1}, "other": {}}}).ask((NAME,)) == [{"a": 1}]
+
+
+def test_a_later_round_answers_nothing_but_what_was_asked() -> None:
+    second = asked(rounds(answering({"name": {"a": 1}, "colour": {"b": 1}}, NAME)), NAME, COLOUR)
+
+    assert list(second["inputRequests"]) == ["colour"]
+
+
+def test_an_answer_that_was_given_stays_as_it_was() -> None:
+    second = asked(rounds(answering({"name": {"a": 1}}, NAME)), NAME, COLOUR)
+    third = {**CALL, "requestState": second["requestState"], "inputResponses": {"name": {"a": 2}, "colour": {"b": 1}}}
+
+    assert rounds(third).ask((NAME, COLOUR)) == [{"a": 1}, {"b": 1}]
+
+
+def test_an_answer_for_one_task_is_none_for_another() -> None:
+    for_one = answering({"name": {}}, NAME, params={**CALL, "_meta": {"_task_id": "one"}})
+
+    with pytest.raises(ProtocolError) as caught:
+        rounds({**for_one, "_meta": {"_task_id": "two"}})
+    assert caught.value.code == INVALID_PARAMS
 
 
 def test_what_was_not_answered_is_asked_again_and_what_was_is_kept() -> None:
@@ -117,13 +148,13 @@ def test_elicitation_without_a_mode_means_forms(capabilities: JsonObject) -> Non
 
 
 def test_an_answer_is_not_asked_for_a_capability() -> None:
-    assert rounds({**CALL, "inputResponses": {"name": {}}}, {}).ask((NAME,)) == [{}]
+    assert rounds(answering({"name": {}}, NAME), {}).ask((NAME,)) == [{}]
 
 
 @pytest.mark.parametrize("answer", [None, 5, "yes", [1], True])
 def test_an_answer_that_is_no_object_is_refused(answer: Json) -> None:
     with pytest.raises(ProtocolError) as caught:
-        rounds({**CALL, "inputResponses": {"name": answer}}).ask((NAME,))
+        rounds(answering({"name": answer}, NAME)).ask((NAME,))
     assert caught.value.code == INVALID_PARAMS
 
 

@@ -8,9 +8,11 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.codes import INVALID_PARAMS, MISSING_CLIENT_CAPABILITY
+from mcp_baton.protocol.envelope import TASK_ID_KEY
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.state import ForgedState, Seal, binding_of
 from mcp_baton.server.asking.asker import InputRequired, Question, declares
@@ -50,7 +52,8 @@ class Rounds:
         requests: dict[str, Json] = {
             question.key: {"method": question.method, "params": question.params} for question in questions
         }
-        state = self.seal.seal(self.answers, self.binding, int(time.time()))
+        content: dict[str, Json] = {"answers": self.answers, "asked": [question.key for question in questions]}
+        state = self.seal.seal(content, self.binding, int(time.time()))
         return {"resultType": "input_required", "inputRequests": requests, "requestState": state}
 
     def _answer(self, question: Question) -> JsonObject:
@@ -70,22 +73,29 @@ class Rounds:
 def open_rounds(seal: Seal, owner: str | None, method: str, params: JsonObject, capabilities: JsonObject) -> Rounds:
     """The rounds that a request continues, or begins.
 
+    A first round may bring answers along. A later one answers what the round before has asked, and changes no earlier
+    answer.
+
     Raises:
         ProtocolError: its `requestState` is not one that this server gave this caller for this request, or its
             `inputResponses` are no object.
     """
     name, arguments = params.get("name", params.get("uri")), params.get("arguments")
-    binding = binding_of(owner, method, str(name), arguments if isinstance(arguments, Mapping) else {})
+    meta = params.get("_meta")
+    task = meta.get(TASK_ID_KEY) if isinstance(meta, Mapping) else None
+    binding = binding_of(owner, method, str(name), arguments if isinstance(arguments, Mapping) else {}, task)
     state, responses = params.get("requestState"), params.get("inputResponses", {})
     if not isinstance(responses, Mapping):
         raise ProtocolError(INVALID_PARAMS, "Invalid params: `inputResponses` must be an object")
-    earlier: Mapping[str, Json] = {}
-    if state is not None:
-        try:
-            earlier = seal.open(state if isinstance(state, str) else "", binding, int(time.time()))
-        except ForgedState as error:
-            raise ProtocolError(INVALID_PARAMS, f"Invalid params: `requestState` cannot be used: {error}") from error
-    return Rounds(seal, {**earlier, **responses}, binding, capabilities)
+    if state is None:
+        return Rounds(seal, responses, binding, capabilities)
+    try:
+        content = seal.open(state if isinstance(state, str) else "", binding, int(time.time()))
+    except ForgedState as error:
+        raise ProtocolError(INVALID_PARAMS, f"Invalid params: `requestState` cannot be used: {error}") from error
+    earlier, asked = cast("JsonObject", content["answers"]), cast("list[str]", content["asked"])
+    given = {key: responses[key] for key in asked if key in responses}
+    return Rounds(seal, {**given, **earlier}, binding, capabilities)
 
 
 def _nested(path: list[str]) -> dict[str, Json]:
