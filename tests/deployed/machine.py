@@ -57,9 +57,15 @@ def emulator() -> Path:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """This process's environment with credentials that are good for nothing but a twin."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "MAKE"))}
+    """This process's environment with credentials that are good for nothing but a twin.
+
+    Without what `make` hands down: a `make` of the tests' own would take the tests' ARGS for its own.
+    """
+    left_out = ("AWS_", "MAKE", "MFLAGS", "ARGS")
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
     own = {"SAM_CLI_TELEMETRY": "0", "ARCHITECTURE": architecture(), **CREDENTIALS}
+    # Seconds. `sam deploy` asks AWS every five, lest AWS refuse; a twin has a stack ready in less, and refuses nothing.
+    own["SAM_CLI_POLL_DELAY"] = "0.2"
     if sys.version_info[:2] == (3, 13):
         own["PYTHON313"] = sys.executable
     return {**inherited, **own, **more}

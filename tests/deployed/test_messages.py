@@ -16,12 +16,27 @@ def messages(twin: Twin, build: Path) -> Stack:
     return twin.deploy(build, "messages", MessageTopic="on")
 
 
+def subscribed_queue(messages: Stack) -> str:
+    """The URL of a queue that gets what is published to the topic. SNS may send to it because its policy says so."""
+    sqs, topic_arn = messages.twin.client("sqs"), messages.outputs["MessageTopicArn"]
+    url: str = sqs.create_queue(QueueName="inbox")["QueueUrl"]
+    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    statement = {
+        "Effect": "Allow",
+        "Principal": {"Service": "sns.amazonaws.com"},
+        "Action": "sqs:SendMessage",
+        "Resource": arn,
+        "Condition": {"ArnEquals": {"aws:SourceArn": topic_arn}},
+    }
+    policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": policy})
+    messages.twin.client("sns").subscribe(TopicArn=topic_arn, Protocol="sqs", Endpoint=arn)
+    return url
+
+
 def test_the_last_step_of_a_refund_is_published_to_the_stacks_topic(messages: Stack) -> None:
-    topic_arn = messages.outputs["MessageTopicArn"]
     sqs = messages.twin.client("sqs")
-    queue_url = sqs.create_queue(QueueName="inbox")["QueueUrl"]
-    queue_arn = sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-    messages.twin.client("sns").subscribe(TopicArn=topic_arn, Protocol="sqs", Endpoint=queue_arn)
+    queue_url = subscribed_queue(messages)
 
     async def refunded() -> str:
         async with talking(messages.endpoint, messages.caller(x_api_key=messages.api_key), "2026") as talk:
