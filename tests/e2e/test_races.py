@@ -20,7 +20,7 @@ from tests.e2e.conftest import ON_EVERY_ENGINE, Engine, MakeClient
 from tests.e2e.race_worker import STEPS, call_together, steps_server
 from tests.e2e.support import BOUND_S, Answer, Client, Clock, Table, begin
 
-ROUNDS = 20
+ROUNDS = 10
 FEWER_ROUNDS = 5
 PROCESSES = 4
 ROOT = Path(__file__).parents[2]
@@ -71,7 +71,7 @@ def test_sixteen_calls_of_one_tool_at_once_complete_sixteen_steps(
 ) -> None:
     clock = Clock()
     client = make_client(steps_server(), remaining_ms=clock)
-    for round_ in range(ROUNDS):
+    for round_ in range(FEWER_ROUNDS):
         task = begin(client, clock)
         texts = [f"{round_}/{number}" for number in range(STEPS)]
         assert_all_recorded(client, table, task, texts, call_together(pool, client, task, texts))
