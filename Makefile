@@ -53,9 +53,22 @@ serve: setup ## Serve the sample application on this machine (ARGS="--port 8080"
 local-dynamodb: setup ## Serve a DynamoDB with the task table on port 8001, for `sam local`
 	@$(RUN) baton dynamodb --host 0.0.0.0 $(ARGS)
 
+# As many workers as tests/conftest.py says; a free one takes over half of what the busiest has left. ARGS come last and win.
+PYTEST := $(RUN) pytest --numprocesses auto --dist worksteal
+
 .PHONY: test
-test: setup-tests ## Run the tests (ARGS="-k continuation")
-	$(RUN) pytest $(ARGS)
+test: setup-tests ## Run all tests: some 4 minutes on two processors (ARGS="-k continuation", ARGS="-n0" in one process)
+	$(PYTEST) $(ARGS)
+
+# What a change breaks first: the parts by themselves, then runs, pauses, resumes, continuations, tasks and questions through
+# the handler, and the store's contract, on the embedded engine.
+QUICK := tests/unit/protocol tests/unit/server tests/unit/tasks tests/unit/transport tests/unit/workflow tests/unit/test_floors.py \
+	$(addprefix tests/e2e/test_, $(addsuffix .py, run pause resume continuation tasks isolation questions rounds fallback)) \
+	tests/store/test_contract.py
+
+.PHONY: test-quick
+test-quick: setup ## Run the tests of the main paths, in under a minute (ARGS="-x")
+	$(PYTEST) $(QUICK) -k "not ministack" $(ARGS)
 
 # What it finds becomes an `@example` of the test, or a test of its own, so that `make test` holds it.
 SEED ?= $(shell date +%s)

@@ -24,7 +24,18 @@ settings.register_profile("fuzz", BUSY, max_examples=FUZZED, print_blob=True)
 settings.load_profile("baton")
 
 MINISTACK = Path(__file__).parent / "ministack"
+MOST_WORKERS = 9
 READY_WITHIN_S = 60.0
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than there are processors: one at a time waits, for a process or another's time limit."""
+    return min(len(os.sched_getaffinity(0)) + 1, MOST_WORKERS)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest, so that nobody waits for it alone in the end."""
+    items.sort(key=lambda item: item.get_closest_marker("first") is None)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -16,11 +16,11 @@ import pytest
 
 from mcp_baton import Server, Step, ToolError, Workflow, constant
 from mcp_baton.tasks.dynamodb.attributes import Item
-from tests.e2e.conftest import Engine, MakeClient
+from tests.e2e.conftest import ON_EVERY_ENGINE, Engine, MakeClient
 from tests.e2e.race_worker import STEPS, call_together, steps_server
 from tests.e2e.support import BOUND_S, Answer, Client, Clock, Table, begin
 
-ROUNDS = 20
+ROUNDS = 10
 FEWER_ROUNDS = 5
 PROCESSES = 4
 ROOT = Path(__file__).parents[2]
@@ -65,12 +65,13 @@ def assert_all_recorded(client: Client, table: Table, task: str, texts: list[str
     assert item["status"] == {"S": "working"}
 
 
+@ON_EVERY_ENGINE
 def test_sixteen_calls_of_one_tool_at_once_complete_sixteen_steps(
     make_client: MakeClient, table: Table, pool: ThreadPoolExecutor
 ) -> None:
     clock = Clock()
     client = make_client(steps_server(), remaining_ms=clock)
-    for round_ in range(ROUNDS):
+    for round_ in range(FEWER_ROUNDS):
         task = begin(client, clock)
         texts = [f"{round_}/{number}" for number in range(STEPS)]
         assert_all_recorded(client, table, task, texts, call_together(pool, client, task, texts))
@@ -166,6 +167,7 @@ def watched(pool: ThreadPoolExecutor, table: Table, task: str) -> Iterator[None]
         assert earlier["status"] == {"S": "working"} or earlier == later
 
 
+@ON_EVERY_ENGINE
 def test_calls_of_different_steps_and_a_resume_at_once_all_stand(
     make_client: MakeClient, table: Table, pool: ThreadPoolExecutor
 ) -> None:
@@ -190,6 +192,7 @@ def test_calls_of_different_steps_and_a_resume_at_once_all_stand(
             assert answer.meta["recorded"] or answer.meta["task_status"] == "completed"
 
 
+@ON_EVERY_ENGINE
 def test_calls_of_different_steps_at_once_never_meet(
     make_client: MakeClient, table: Table, pool: ThreadPoolExecutor
 ) -> None:
@@ -205,6 +208,7 @@ def test_calls_of_different_steps_at_once_never_meet(
         assert "_workflow.pause_reason" not in client.variables(task)
 
 
+@ON_EVERY_ENGINE
 def test_a_resume_that_fails_does_not_undo_the_step_that_a_call_completes_meanwhile(
     make_client: MakeClient, table: Table, pool: ThreadPoolExecutor
 ) -> None:
@@ -227,6 +231,7 @@ def test_a_resume_that_fails_does_not_undo_the_step_that_a_call_completes_meanwh
         assert "_workflow.pause_reason" not in variables
 
 
+@ON_EVERY_ENGINE
 def test_two_resumes_at_once_complete_the_task_once(
     make_client: MakeClient, table: Table, pool: ThreadPoolExecutor
 ) -> None:
@@ -246,6 +251,7 @@ def test_two_resumes_at_once_complete_the_task_once(
         assert all(answer.error["code"] == -32602 for answer in answers if answer not in replies)
 
 
+@ON_EVERY_ENGINE
 def test_a_call_is_recorded_before_the_task_is_cancelled_or_not_at_all(
     make_client: MakeClient, table: Table, pool: ThreadPoolExecutor
 ) -> None:
@@ -270,6 +276,7 @@ def test_a_call_is_recorded_before_the_task_is_cancelled_or_not_at_all(
         assert all(answer.meta["task_status"] == "cancelled" for answer in refused)
 
 
+@ON_EVERY_ENGINE
 def test_of_cancelling_and_completing_at_once_exactly_one_happens(
     make_client: MakeClient, table: Table, pool: ThreadPoolExecutor
 ) -> None:
