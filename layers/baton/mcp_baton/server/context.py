@@ -45,6 +45,7 @@ class Scope:
         progress: How a tool's own progress becomes the request's; `None` where nobody wants progress.
         asker: Gets answers from the client.
         abandoned: Nobody waits for the tool any more.
+        attempt: Which call of a workflow's step this is, from 1 on.
     """
 
     request_id: str
@@ -56,6 +57,7 @@ class Scope:
     variables: TaskVariables | None = None
     progress: ProgressMap | None = None
     abandoned: bool = False
+    attempt: int = 1
     reported: float = field(default=float("-inf"))
 
 
@@ -83,6 +85,11 @@ class Context:
     def owner(self) -> str | None:
         """The authenticated identity of the caller; `None` for a caller without one."""
         return self._scope.owner
+
+    @property
+    def attempt(self) -> int:
+        """Which call of its step this is within a run, from 1 on (docs/workflows.md, Trying again)."""
+        return self._scope.attempt
 
     @property
     def task(self) -> MutableMapping[str, Json] | None:

@@ -37,6 +37,7 @@ class Call:
         telemetry: Where what is done for it is noted.
         budget: What is left of its answer's length, where the answer is of Baton's own making.
         clock: Seconds, from any moment on.
+        sleep: Lets so many seconds pass.
         begun_s: When the request came in, on that clock.
     """
 
@@ -52,6 +53,7 @@ class Call:
     headers: Mapping[str, str]
     telemetry: Telemetry = SILENT
     clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
     budget: Budget = field(default_factory=Budget)
     begun_s: float = field(default_factory=time.monotonic)
 
