@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mcp_baton.server.content import Audio, EmbeddedResource, Image, Message, ResourceLink, Text, ToolResult
     from mcp_baton.server.context import Context
     from mcp_baton.server.published.param_headers import Header
+    from mcp_baton.server.running.reading import Contents, ResourceContent
     from mcp_baton.server.server import Server
     from mcp_baton.settings import Settings
     from mcp_baton.tasks.store import TaskStore
@@ -35,6 +36,7 @@ __all__ = [
     "Argument",
     "Audio",
     "BatonError",
+    "Contents",
     "Context",
     "Elicited",
     "EmbeddedResource",
@@ -44,6 +46,7 @@ __all__ = [
     "ProtocolError",
     "Question",
     "RegistrationError",
+    "ResourceContent",
     "ResourceLink",
     "Retry",
     "Root",
@@ -84,6 +87,7 @@ _HOMES = {
         "url_elicitation",
     ),
     "server.published.param_headers": ("Header",),
+    "server.running.reading": ("Contents", "ResourceContent"),
     "server.server": ("Server",),
     "workflow.definition": ("Argument", "Step", "Workflow"),
     "settings": ("Settings",),

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.budget import Budget
@@ -15,6 +16,7 @@ from mcp_baton.protocol.state import Seal
 from mcp_baton.server.asking.asker import AskedInWorkflow, Asker, Nobody
 from mcp_baton.server.asking.rounds import open_rounds
 from mcp_baton.server.asking.waiting import Meeting
+from mcp_baton.server.published.finding import find_in
 from mcp_baton.server.reply import Reply
 from mcp_baton.server.running.runner import Asking, Caller
 from mcp_baton.server.running.worker import Mailbox
@@ -84,6 +86,7 @@ class Call:
             asking=asking,
             telemetry=self.telemetry,
             mask_errors=self.server.mask_errors,
+            find=partial(find_in, self.server.resources),
         )
 
     def _asking(self, *, in_workflow: bool) -> Asking:

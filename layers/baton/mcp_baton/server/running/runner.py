@@ -12,7 +12,7 @@ from mcp_baton.protocol.envelope import Envelope
 from mcp_baton.protocol.http import Exchange
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.asking.asker import AskedInWorkflow, Asker, InputRequired
-from mcp_baton.server.context import Context, ProgressMap, Scope
+from mcp_baton.server.context import Context, Find, ProgressMap, Scope, nothing_at
 from mcp_baton.server.published.completion import Completion, suggestions
 from mcp_baton.server.published.prompt import Prompt, messages_of
 from mcp_baton.server.published.resource import Resource, contents_of
@@ -72,6 +72,7 @@ class Caller:
         telemetry: Takes how long tools and resources took.
         mask_errors: Whether the text of an exception that is no `ToolError` is kept from the client.
         attempt: Which call of a workflow's step this is.
+        find: Finds the server's resources, for functions that read them.
     """
 
     exchange: Exchange
@@ -83,6 +84,7 @@ class Caller:
     telemetry: Telemetry = SILENT
     mask_errors: bool = True
     attempt: Attempt = FIRST
+    find: Find = nothing_at
 
     def call_tool(
         self,
@@ -238,6 +240,7 @@ class Caller:
             variables=variables,
             progress=progress,
             attempt=self.attempt.number,
+            find=self.find,
         )
         try:
             ended = self._ended(work, bound, mailbox, scope, stay=stay)
