@@ -10,28 +10,52 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mcp_baton.exceptions import BatonError, ProtocolError, RegistrationError, ToolError, WorkflowError
-    from mcp_baton.server.asking.questions import elicitation, roots, sampling, url_elicitation
+    from mcp_baton.server.asking.asker import Question
+    from mcp_baton.server.asking.questions import (
+        Elicited,
+        Root,
+        Roots,
+        Sampled,
+        elicitation,
+        roots,
+        sampling,
+        url_elicitation,
+    )
     from mcp_baton.server.content import Audio, EmbeddedResource, Image, Message, ResourceLink, Text, ToolResult
     from mcp_baton.server.context import Context
     from mcp_baton.server.published.param_headers import Header
+    from mcp_baton.server.running.reading import Contents, ResourceContent
     from mcp_baton.server.server import Server
+    from mcp_baton.settings import Settings
+    from mcp_baton.tasks.store import TaskStore
     from mcp_baton.workflow.definition import Argument, Step, Workflow
+    from mcp_baton.workflow.retry import Retry
     from mcp_baton.workflow.sources import constant, prompt_arg, step_output, task_variable
 
 __all__ = [
     "Argument",
     "Audio",
     "BatonError",
+    "Contents",
     "Context",
+    "Elicited",
     "EmbeddedResource",
     "Header",
     "Image",
     "Message",
     "ProtocolError",
+    "Question",
     "RegistrationError",
+    "ResourceContent",
     "ResourceLink",
+    "Retry",
+    "Root",
+    "Roots",
+    "Sampled",
     "Server",
+    "Settings",
     "Step",
+    "TaskStore",
     "Text",
     "ToolError",
     "ToolResult",
@@ -51,10 +75,24 @@ _HOMES = {
     "exceptions": ("BatonError", "ProtocolError", "RegistrationError", "ToolError", "WorkflowError"),
     "server.content": ("Audio", "EmbeddedResource", "Image", "Message", "ResourceLink", "Text", "ToolResult"),
     "server.context": ("Context",),
-    "server.asking.questions": ("elicitation", "roots", "sampling", "url_elicitation"),
+    "server.asking.asker": ("Question",),
+    "server.asking.questions": (
+        "Elicited",
+        "Root",
+        "Roots",
+        "Sampled",
+        "elicitation",
+        "roots",
+        "sampling",
+        "url_elicitation",
+    ),
     "server.published.param_headers": ("Header",),
+    "server.running.reading": ("Contents", "ResourceContent"),
     "server.server": ("Server",),
     "workflow.definition": ("Argument", "Step", "Workflow"),
+    "settings": ("Settings",),
+    "tasks.store": ("TaskStore",),
+    "workflow.retry": ("Retry",),
     "workflow.sources": ("constant", "prompt_arg", "step_output", "task_variable"),
 }
 

@@ -74,6 +74,7 @@ def handler(
     settings: Settings | None = None,
     store: TaskStore | None = None,
     clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
     dynamodb: "DynamoDBClient | None" = None,
     s3: "S3Client | None" = None,
 ) -> Callable[[dict[str, Any], LambdaContext], dict[str, Any]]:
@@ -85,6 +86,7 @@ def handler(
         store: Keeps the tasks. When not given: the DynamoDB table that the settings name. Without either, workflows
             run without tasks, and the first request logs that.
         clock: Seconds, from any moment on; how long runs and questions take is measured by it.
+        sleep: Lets so many seconds pass, between two attempts at a step.
         dynamodb: A boto3 client for DynamoDB, used for that table as it is: its timeouts, retries, credentials and
             endpoint are the caller's. When not given, Baton makes one when it is first needed. It brings no table:
             where the settings name none, workflows run without tasks all the same.
@@ -104,7 +106,9 @@ def handler(
     if store is None and settings.table is not None:
         store = dynamodb_store(settings.table, settings, connect, connect_s3, telemetry=telemetry)
     keys = _state_keys(settings, telemetry)
-    app: Application = Endpoint(server, store=store, settings=settings, telemetry=telemetry, clock=clock, keys=keys)
+    app: Application = Endpoint(
+        server, store=store, settings=settings, telemetry=telemetry, clock=clock, sleep=sleep, keys=keys
+    )
     if store is None:
         app = _Warning(app, NO_TABLE)
     # On a machine of one's own nobody else is there.

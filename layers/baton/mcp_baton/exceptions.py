@@ -50,7 +50,19 @@ class ProtocolError(BatonError):
 
 
 class ToolError(BatonError):
-    """Raise it in a tool to report a failure to the model: its text is the tool result's text."""
+    """Raise it in a tool to report a failure to the model: its text is the tool result's text.
+
+    Args:
+        parts: The text.
+        retryable: Whether the same call may succeed when it is made again. Where it may not, a step's `Retry` ends, and
+            the pause reason's `retryable` is false whatever the step says (docs/workflows.md, Trying again).
+    """
+
+    retryable = True
+
+    def __init__(self, *parts: object, retryable: bool = True) -> None:
+        super().__init__(*parts)
+        self.retryable = retryable
 
 
 class RegistrationError(BatonError):

@@ -29,6 +29,7 @@ class Metric:
 
 STEPS_RUN = Metric("StepsRun")
 STEPS_FAILED = Metric("StepsFailed")
+STEP_RETRIES = Metric("StepRetries")
 RUNS_COMPLETED = Metric("RunsCompleted")
 PAUSES = Metric("Pauses", dimension="type")
 RECORDINGS_LOST = Metric("RecordingsLost")

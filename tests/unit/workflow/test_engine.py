@@ -26,7 +26,16 @@ from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.continuation import continuation_batch
 from mcp_baton.workflow.definition import Argument, Step, Workflow
 from mcp_baton.workflow.engine import Engine, Invocation
-from mcp_baton.workflow.host import Failed, FetchedResource, Mismatch, Outcome, ResourceUnavailable, Succeeded
+from mcp_baton.workflow.host import (
+    FIRST,
+    Attempt,
+    Failed,
+    FetchedResource,
+    Mismatch,
+    Outcome,
+    ResourceUnavailable,
+    Succeeded,
+)
 from mcp_baton.workflow.pause import (
     DeadlineExceeded,
     InvalidField,
@@ -63,7 +72,9 @@ class ScriptedHost:
     def mismatch(self, tool: str, _arguments: JsonObject) -> Mismatch | None:
         return self.mismatches.get(tool)
 
-    def call(self, tool: str, arguments: JsonObject, variables: TaskVariables | None) -> Outcome:
+    def call(
+        self, tool: str, arguments: JsonObject, variables: TaskVariables | None, _attempt: Attempt = FIRST
+    ) -> Outcome:
         self.log.append(f"call {tool} {dict(arguments)}")
         return self.tools[tool](arguments, variables) if tool in self.tools else Succeeded({"from": tool})
 
@@ -76,7 +87,10 @@ class ScriptedHost:
     def announce(self, begun: int, total: int, step: str, _task_id: str | None) -> None:
         self.log.append(f"announce {begun}/{total} {step}")
 
-    def may_start(self) -> bool:
+    def wait(self, seconds: float) -> None:
+        self.log.append(f"wait {seconds:g}")
+
+    def may_start(self, _after_s: float = 0.0) -> bool:
         self.starts -= 1
         return self.starts >= 0
 

@@ -2,16 +2,20 @@
 
 from collections.abc import Callable, Generator, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from mcp_baton.exceptions import Abandoned
 from mcp_baton.protocol.envelope import LOG_LEVELS, Envelope, Era
 from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.server.asking.asker import Asker, Question, supports
+from mcp_baton.server.said import UNSAID, asked, level_and_message
 from mcp_baton.tasks.variables import TaskVariables
 
 if TYPE_CHECKING:
-    from mcp_baton.server.asking.questions import Elicited, Roots, Said, Sampled, Schema
+    from mcp_baton.server.asking.forms import Schema
+    from mcp_baton.server.asking.questions import Elicited, Roots, Said, Sampled
+    from mcp_baton.server.published.resource import Resource
+    from mcp_baton.server.running.reading import Contents
 
 type Emit = Callable[[str, dict[str, Json]], None]
 """Sends a notification: method and params."""
@@ -19,6 +23,14 @@ type Emit = Callable[[str, dict[str, Json]], None]
 
 type ProgressMap = Callable[[float, float | None], tuple[float, float | None] | None]
 """How a function's own progress and total become the request's; `None` for what must not be reported."""
+
+
+type Find = Callable[[str], tuple[Resource, dict[str, str]] | None]
+"""The resource at a URI, and its function's arguments; `None` where there is none."""
+
+
+def nothing_at(_uri: str) -> None:
+    """Finds no resource."""
 
 
 class Done:
@@ -45,6 +57,10 @@ class Scope:
         progress: How a tool's own progress becomes the request's; `None` where nobody wants progress.
         asker: Gets answers from the client.
         abandoned: Nobody waits for the tool any more.
+        attempt: Which call of a workflow's step this is, from 1 on.
+        find: Finds the server's resources.
+        asked: What each key has asked in this call.
+        questions: How many questions it has asked.
     """
 
     request_id: str
@@ -56,6 +72,10 @@ class Scope:
     variables: TaskVariables | None = None
     progress: ProgressMap | None = None
     abandoned: bool = False
+    attempt: int = 1
+    find: Find = nothing_at
+    asked: dict[str, str] = field(default_factory=dict)
+    questions: int = 0
     reported: float = field(default=float("-inf"))
 
 
@@ -83,6 +103,11 @@ class Context:
     def owner(self) -> str | None:
         """The authenticated identity of the caller; `None` for a caller without one."""
         return self._scope.owner
+
+    @property
+    def attempt(self) -> int:
+        """Which call of its step this is within a run, from 1 on (docs/workflows.md, Trying again)."""
+        return self._scope.attempt
 
     @property
     def task(self) -> MutableMapping[str, Json] | None:
@@ -122,10 +147,20 @@ class Context:
             params["message"] = message
         return self._say("notifications/progress", params)
 
-    def log(self, level: str, message: Json, *, logger: str | None = None) -> Done:
+    @overload
+    def log(self, level: str, message: Json, /, *, logger: str | None = None) -> Done: ...
+    @overload
+    def log(self, message: Json, /, level: str = "info", *, logger: str | None = None) -> Done: ...
+    @overload
+    def log(self, *said: Json, level: str = ..., message: Json = ..., logger: str | None = None) -> Done: ...
+    def log(self, *said: Json, level: str = UNSAID, message: Json = UNSAID, logger: str | None = None) -> Done:
         """Send the client a log message, if it asked for messages of this level.
 
+        Level and message may stand in either order; of two levels, the first one is meant as the level. Without a level
+        it is `info`.
+
         Args:
+            said: The level and the message, or the message alone.
             level: `debug`, `info`, `notice`, `warning`, `error`, `critical`, `alert` or `emergency`.
             message: Text, or any JSON value.
             logger: The name of what is speaking.
@@ -134,8 +169,7 @@ class Context:
             ValueError, TypeError: an unknown level, or a message that is not JSON.
         """
         self._check()
-        if level not in LOG_LEVELS:
-            raise ValueError(f"log level {level!r}: use one of {', '.join(LOG_LEVELS)}")
+        level, message = level_and_message(said, level, message)
         dumps(message)
         wanted = _wanted_level(self._scope.envelope)
         if wanted is None or LOG_LEVELS.index(level) < LOG_LEVELS.index(wanted):
@@ -161,30 +195,49 @@ class Context:
         """`log("error", …)`."""
         return self.log("error", message)
 
-    def elicit(self, key: str, message: str, schema: "Schema") -> "Elicited":
-        """Ask the person at the client to fill in a form.
+    @overload
+    def elicit(
+        self, message: str, schema: "Schema" = None, *, key: str | None = None, response_type: "Schema" = None
+    ) -> "Elicited": ...
+    @overload
+    def elicit(self, key: str, message: str, schema: "Schema") -> "Elicited": ...
+    def elicit(self, *said: Any, **named: Any) -> "Elicited":
+        """Ask the person at the client to fill in a form: `elicit(message, schema, *, key=None)`.
 
         In the 2026 era the function runs again from its start once there is an answer, and this very call then returns
         it: what comes before it happens again.
 
         Args:
-            key: Names the question within this call, and stays the same from run to run.
-            message: What to tell the person.
-            schema: A JSON Schema of flat primitive fields, or a type that pydantic makes one of.
+            said: `message`, what to tell the person; and `schema`, a JSON Schema of flat primitive fields, or a type: a
+                model, a dataclass, or a plain one, whose value is the answer's `data`. Without one the form has no
+                fields. `key` may stand before them, as it once had to.
+            named: The same by their names; `response_type` is another name for `schema`. `key` names the question
+                within this call, and stays the same from run to run. Without one it is made of the question's number
+                in the call and its text: a call that does not ask in the same order each time names its keys.
 
         Raises:
             ToolError: nobody can be asked, or the answer does not fit.
+            ValueError: the schema has fields within fields, or the key has asked something else in this call.
         """
         from mcp_baton.server.asking.questions import elicitation
 
-        answer: Elicited = self.ask(elicitation(key, message, schema))[0]
+        given = asked("elicit", ("message", "schema"), said, named)
+        key = self._key(given.get("key"), given["message"])
+        answer: Elicited = self.ask(elicitation(key, given["message"], given["schema"]))[0]
         return answer
 
-    def elicit_url(self, key: str, message: str, url: str) -> "Elicited":
-        """Ask the person at the client to go to a page, for what must not pass through the client. As `elicit`."""
+    @overload
+    def elicit_url(self, message: str, url: str, *, key: str | None = None) -> "Elicited": ...
+    @overload
+    def elicit_url(self, key: str, message: str, url: str) -> "Elicited": ...
+    def elicit_url(self, *said: Any, **named: Any) -> "Elicited":
+        """Ask the person at the client to go to a page, for what must not pass through the client:
+        `elicit_url(message, url, *, key=None)`. As `elicit`."""
         from mcp_baton.server.asking.questions import url_elicitation
 
-        answer: Elicited = self.ask(url_elicitation(key, message, url))[0]
+        given = asked("elicit_url", ("message", "url"), said, named)
+        key = self._key(given.get("key"), given["message"])
+        answer: Elicited = self.ask(url_elicitation(key, given["message"], given["url"]))[0]
         return answer
 
     def sample(
@@ -215,8 +268,13 @@ class Context:
 
         Returns:
             The answers, in the order of the questions: `Elicited`, `Sampled`, `Roots`.
+
+        Raises:
+            ValueError: a key has asked something else in this call.
         """
         self._check()
+        for question in questions:
+            self._note(question)
         answers = self._scope.asker.ask(questions)
         return [question.read(answer) for question, answer in zip(questions, answers, strict=True)]
 
@@ -224,6 +282,36 @@ class Context:
         """Whether the client can be asked: `elicitation`, `elicitation.url`, `sampling`, `roots`. In the handshake era
         that cannot be known, and the answer is yes."""
         return supports(self._scope.envelope, capability)
+
+    def read_resource(self, uri: str) -> "Contents":
+        """Read a resource of this server, in the tool's own time: `ctx.read_resource("docs://refunds")[0].content`.
+
+        In an `async def`, await it: a resource whose function is `async def`, too, is not read before.
+
+        Returns:
+            A list of one `ResourceContent`, with `content` (text or bytes) and `mime_type`.
+
+        Raises:
+            ToolError: there is no such resource. Whatever else its function raises is raised here.
+        """
+        from mcp_baton.server.running.reading import read_within
+
+        self._check()
+        return read_within(self._scope.find, uri, self)
+
+    def _key(self, given: str | None, text: str) -> str:
+        from mcp_baton.server.asking.questions import key_of
+
+        return key_of(self._scope.questions + 1, text) if given is None else given
+
+    def _note(self, question: Question) -> None:
+        """Count a question, and hold what it asks against what its key has asked before in this call."""
+        asks = f"{question.method} {dumps(question.params, sort_keys=True)}"
+        if self._scope.asked.setdefault(question.key, asks) != asks:
+            raise ValueError(
+                f"question key {question.key!r}: it has asked something else in this call; give each its own"
+            )
+        self._scope.questions += 1
 
     def _say(self, method: str, params: dict[str, Json]) -> Done:
         # Tried here, where the author of the tool hears of what is not JSON; the request's thread could only give up.

@@ -66,6 +66,7 @@ class Endpoint:
         settings: Settings,
         telemetry: Telemetry = SILENT,
         clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
         keys: Keys | None = None,
     ) -> None:
         self._server = server
@@ -73,6 +74,7 @@ class Endpoint:
         self._settings = settings
         self._telemetry = telemetry
         self._clock = clock
+        self._sleep = sleep
         self._seal = seal_of(settings, keys)
         self._made_key = keys is None and settings.state_key is None
         self._origins = Origins(settings.allowed_origins, settings.local_only)
@@ -181,6 +183,7 @@ class Endpoint:
             headers=request.headers,
             telemetry=self._telemetry,
             clock=self._clock,
+            sleep=self._sleep,
             begun_s=self._clock(),
             budget=batch or Budget(),
         )

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.budget import Budget
@@ -15,6 +16,7 @@ from mcp_baton.protocol.state import Seal
 from mcp_baton.server.asking.asker import AskedInWorkflow, Asker, Nobody
 from mcp_baton.server.asking.rounds import open_rounds
 from mcp_baton.server.asking.waiting import Meeting
+from mcp_baton.server.published.finding import find_in
 from mcp_baton.server.reply import Reply
 from mcp_baton.server.running.runner import Asking, Caller
 from mcp_baton.server.running.worker import Mailbox
@@ -37,6 +39,7 @@ class Call:
         telemetry: Where what is done for it is noted.
         budget: What is left of its answer's length, where the answer is of Baton's own making.
         clock: Seconds, from any moment on.
+        sleep: Lets so many seconds pass.
         begun_s: When the request came in, on that clock.
     """
 
@@ -52,6 +55,7 @@ class Call:
     headers: Mapping[str, str]
     telemetry: Telemetry = SILENT
     clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
     budget: Budget = field(default_factory=Budget)
     begun_s: float = field(default_factory=time.monotonic)
 
@@ -82,6 +86,7 @@ class Call:
             asking=asking,
             telemetry=self.telemetry,
             mask_errors=self.server.mask_errors,
+            find=partial(find_in, self.server.resources),
         )
 
     def _asking(self, *, in_workflow: bool) -> Asking:

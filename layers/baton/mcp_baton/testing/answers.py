@@ -115,4 +115,5 @@ def text_of(method: str, params: JsonObject) -> str:
 
 
 def _identity(method: str, params: JsonObject) -> str:
-    return f"{method} {dumps(params, sort_keys=True)}"
+    told = {name: value for name, value in params.items() if name != "elicitationId"}  # made when it is sent
+    return f"{method} {dumps(told, sort_keys=True)}"

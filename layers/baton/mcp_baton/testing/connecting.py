@@ -83,7 +83,7 @@ def _stage(server: Server, settings: Settings, database: "DynamoDBClient") -> St
 
     def make() -> "Handler":
         store = dynamodb_store(TABLE, settings, connect=lambda: database, now_ms=clock.now_ms)
-        return handler(watched, settings=settings, store=store)
+        return handler(watched, settings=settings, store=store, clock=clock.monotonic_s, sleep=clock.advance)
 
     function, store = Function(make, invocations), Store(database, invocations)
     return Stage(watched, function, invocations, store, clock, script, answers)

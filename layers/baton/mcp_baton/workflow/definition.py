@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, cast
 
-from mcp_baton.exceptions import WorkflowError
+from mcp_baton.exceptions import RegistrationError, WorkflowError
 from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.tasks.record import SCHEMA_VERSION, Progress, StepProgress, StepStatus
+from mcp_baton.workflow.retry import Retry
 from mcp_baton.workflow.sources import Constant, PromptArg, Source, StepOutput, TaskVariable, placeholders, sources_in
 
 MAX_STEPS = 100
@@ -47,6 +48,7 @@ class Step:
             are fetched after the tool.
         retryable: Whether a failure may pass when the call is simply made again.
         checkpoint: Write the batch so far right after this step: for effects that must not happen twice.
+        retry: How often, and after which waits, the tool is called again within a run; `None` for one call.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Step:
     template_bindings: Mapping[str, Source]
     retryable: bool
     checkpoint: bool
+    retry: Retry | None
 
     def __init__(
         self,
@@ -71,7 +74,9 @@ class Step:
         template_bindings: Mapping[str, Source] | None = None,
         retryable: bool = False,
         checkpoint: bool = False,
+        retry: Retry | None = None,
     ) -> None:
+        _check_retry(name, tool, retry)
         if isinstance(resources, str):
             raise TypeError(f"step {name!r}: resources is a list of URIs; write resources=[{resources!r}]")
         _freeze(
@@ -85,6 +90,7 @@ class Step:
             template_bindings=MappingProxyType(dict(template_bindings or {})),
             retryable=retryable,
             checkpoint=checkpoint,
+            retry=retry,
         )
 
     def read_after(self, resource: str) -> bool:
@@ -263,6 +269,13 @@ def _describe(source: Source) -> Json:
             return ["step_output", binding, path]
         case _:
             return ["task_variable", source.name, source.path]
+
+
+def _check_retry(step: str, tool: object, retry: object) -> None:
+    if retry is not None and not isinstance(retry, Retry):
+        raise RegistrationError(f"step {step!r}: retry={retry!r}: write retry=Retry(attempts=3)")
+    if retry is not None and tool is None:
+        raise RegistrationError(f"step {step!r}: retry is for a step with a tool; leave it out")
 
 
 def _freeze(instance: Step | Workflow, **values: object) -> None:

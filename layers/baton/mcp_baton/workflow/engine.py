@@ -23,6 +23,7 @@ from mcp_baton.tasks.record import (
 from mcp_baton.tasks.recording import record_decided
 from mcp_baton.tasks.store import Recorded, TaskStore
 from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.workflow.attempts import Tried, attempt
 from mcp_baton.workflow.batch import run_batch, status_of
 from mcp_baton.workflow.decide import Ready, decide
 from mcp_baton.workflow.definition import Step, Workflow
@@ -32,6 +33,7 @@ from mcp_baton.workflow.handoff import preview_arguments
 from mcp_baton.workflow.host import Failed, Host, Outcome, Succeeded
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, ToolFailed
 from mcp_baton.workflow.resolve import Known
+from mcp_baton.workflow.retry import draw
 from mcp_baton.workflow.run import Blocked, Content, RunRecord, StepTrace, Stop, TaskOver
 
 logger = logging.getLogger(__name__)
@@ -40,7 +42,7 @@ WRITE_ATTEMPTS = 10
 """How often a run tries to write: each lost race means that a continuation got in between."""
 
 LOOK_AFTER_S = 2.0
-"""A run that has not heard of its task for so long looks at it before the next step, seconds."""
+"""A run that has not heard of its task for so long looks at it before the next step or attempt, seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +96,20 @@ class Engine:
         host: The server's tools, resources, clock and the client's ear.
         store: Where tasks are kept; `None` where there is no store.
         clock: Seconds, from any moment on.
+        drawn: Gives a number from 0 up to 1, for the waits between attempts.
     """
 
-    def __init__(self, host: Host, store: TaskStore | None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        host: Host,
+        store: TaskStore | None,
+        clock: Callable[[], float] = time.monotonic,
+        drawn: Callable[[], float] = draw,
+    ) -> None:
         self._host = host
         self._store = store
         self._clock = clock
+        self._drawn = drawn
 
     def start(self, workflow: Workflow, invocation: Invocation) -> RunRecord:
         """Run a workflow from its first step, as a new task if it is durable and the store takes one."""
@@ -237,19 +247,33 @@ class Engine:
         run.task = replace(run.task, status=status)
         return TaskOver(status)
 
-    def _perform(self, run: _Run, step: Step, arguments: JsonObject | None, fetched: Fetched) -> PauseReason | None:
+    def _perform(self, run: _Run, step: Step, arguments: JsonObject | None, fetched: Fetched) -> Stop | None:
         if step.tool is None or arguments is None:
             self._settle(run, StepTrace(step, None, fetched.contents, Succeeded(None)))
             return None
-        outcome = self._host.call(step.tool, arguments, run.variables if run.task else None)
-        if isinstance(outcome, Failed):
-            pause = self._failed(run, step, arguments, fetched.contents, outcome.error, step.tool, read=fetched.read)
-            return replace(pause, by_itself=outcome.by_itself)
-        self._settle(run, StepTrace(step, arguments, fetched.contents, outcome))
+        tried = self._attempt(run, step, step.tool, arguments)
+        if isinstance(tried.outcome, Failed):
+            error = tried.outcome.error
+            pause = self._failed(run, step, arguments, fetched.contents, error, step.tool, read=fetched.read)
+            run.traces[-1] = replace(run.traces[-1], attempts=tried.attempts)
+            retryable = pause.retryable and not tried.outcome.final
+            return tried.over or replace(pause, by_itself=tried.outcome.by_itself, retryable=retryable)
+        self._settle(run, StepTrace(step, arguments, fetched.contents, tried.outcome, attempts=tried.attempts))
         # The tool has done its work: a resource that cannot be fetched now must not make anybody call it again.
         after = fetch_after(step, run.workflow, run.known, self._host)
         run.traces[-1] = replace(run.traces[-1], after=after)
         return None
+
+    def _attempt(self, run: _Run, step: Step, tool: str, arguments: JsonObject) -> Tried:
+        """Call the step's tool, again if its `Retry` says so. What tells the calls apart is the `Attempt`."""
+        variables = run.variables if run.task else None
+        return attempt(
+            step,
+            self._host,
+            lambda number: self._host.call(tool, arguments, variables, number),
+            lambda: self._look(run),
+            self._drawn,
+        )
 
     def _failed(
         self,

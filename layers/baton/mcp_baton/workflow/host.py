@@ -1,9 +1,11 @@
 """What the engine needs of the server that it runs in, and what it gets from it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Protocol
 
+from mcp_baton.exceptions import ToolError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.pause import InvalidField
@@ -21,16 +23,55 @@ class Succeeded:
     shown: JsonObject | None = None
 
 
+class Failure(StrEnum):
+    """How a call failed.
+
+    Attributes:
+        RAISED: The tool raised.
+        UNFIT: Its arguments, or the value that it returned, do not fit its signature.
+        TIMED_OUT: It was abandoned; it may still have happened.
+        NOT_BEGUN: Its time was over before it began.
+    """
+
+    RAISED = "raised"
+    UNFIT = "unfit"
+    TIMED_OUT = "timed out"
+    NOT_BEGUN = "not begun"
+
+
 @dataclass(frozen=True, slots=True)
 class Failed:
     """The tool reported an error, raised, or timed out.
 
     Attributes:
         by_itself: It wanted to ask the client, which it can where it is called by itself.
+        kind: How it failed.
+        cause: What it raised.
     """
 
     error: str
     by_itself: bool = False
+    kind: Failure = field(default=Failure.RAISED, compare=False)
+    cause: BaseException | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def final(self) -> bool:
+        """Whether the tool itself has said that the same call will fail again."""
+        return isinstance(self.cause, ToolError) and not self.cause.retryable
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What tells one call of a step's tool from another call of the same step.
+
+    Attributes:
+        number: From 1 on, within one run.
+    """
+
+    number: int = 1
+
+
+FIRST = Attempt()
 
 
 type Outcome = Succeeded | Failed
@@ -70,7 +111,9 @@ class Host(Protocol):
     def mismatch(self, tool: str, arguments: JsonObject) -> Mismatch | None:
         """How the arguments fail to satisfy the tool's whole input schema; `None` when they do satisfy it."""
 
-    def call(self, tool: str, arguments: JsonObject, variables: TaskVariables | None) -> Outcome:
+    def call(
+        self, tool: str, arguments: JsonObject, variables: TaskVariables | None, attempt: Attempt = FIRST
+    ) -> Outcome:
         """Call a tool; abandon it when only the write reserve of the function's time is left."""
 
     def read(self, uri: str) -> Sequence[FetchedResource]:
@@ -83,8 +126,11 @@ class Host(Protocol):
     def announce(self, begun: int, total: int, step: str, task_id: str | None) -> None:
         """Tell the client that the step with this number is about to run, and, the first time, in which task."""
 
-    def may_start(self) -> bool:
-        """Whether enough of the function's time is left to start a step."""
+    def may_start(self, after_s: float = 0.0) -> bool:
+        """Whether enough of the function's time is left to start a step, or will be after so many seconds."""
+
+    def wait(self, seconds: float) -> None:
+        """Let this much time pass."""
 
     def words(self, name: str, error: Exception) -> str:
         """An exception in words for the client. `name` is that of the tool or step that it ended."""

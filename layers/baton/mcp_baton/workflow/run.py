@@ -33,6 +33,7 @@ class StepTrace:
         replayed: It was completed by an earlier call; this run only shows it.
         read: Which of the step's `resources` were fetched, as the step has them.
         after: What was fetched after its tool.
+        attempts: How often its tool was called in this run.
     """
 
     step: Step
@@ -42,6 +43,7 @@ class StepTrace:
     replayed: bool = False
     read: frozenset[str] = frozenset()
     after: tuple[Content, ...] = ()
+    attempts: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,9 @@ from mcp_baton.protocol.envelope import Envelope, Era
 from mcp_baton.protocol.json import Json, JsonObject
 
 
+URL_ELICITATION = "elicitation.url"
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
     """A request of the server's to the client.
@@ -68,7 +71,7 @@ class Nobody:
 
     def ask(self, questions: tuple[Question, ...]) -> list[JsonObject]:
         """Refuse."""
-        raise self._refusal(f"The client must be asked ({questions[0].method}), but {self._why}.")
+        raise self._refusal(f"The client must be asked ({questions[0].method}), but {self._why}.", retryable=False)
 
 
 def declares(capabilities: JsonObject, path: str) -> bool:

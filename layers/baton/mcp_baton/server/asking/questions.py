@@ -6,12 +6,11 @@ from typing import Any, Self, cast
 
 from mcp_baton.exceptions import ToolError
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.asking.asker import Question
+from mcp_baton.server.asking.asker import URL_ELICITATION, Question
+from mcp_baton.server.asking.forms import Form, Schema
 from mcp_baton.server.content import Content, Message
 
 type Said = str | Content | Message | JsonObject
-type Schema = JsonObject | type
-"""A JSON Schema of flat primitive fields, or a type that pydantic makes one of."""
 
 
 class Answer:
@@ -30,8 +29,9 @@ class Elicited(Answer):
 
     Attributes:
         action: `accept`, `decline` or `cancel`.
-        content: The fields that were filled in; empty unless accepted.
-        data: The content as the type that was asked for; `None` unless accepted, or where a plain schema was given.
+        content: The fields that were filled in, as JSON; empty unless accepted.
+        data: The content as the type that was asked for, the bare value for a plain type; `None` unless accepted, or
+            where no type was given but a JSON Schema.
     """
 
     action: str
@@ -81,16 +81,33 @@ class Roots(Answer):
     roots: tuple[Root, ...]
 
 
+def key_of(place: int, text: str) -> str:
+    """The key of a question that was given none: the same whenever the call is run again from its start.
+
+    Args:
+        place: The question's number in the call, from 1 on.
+        text: What it asks.
+    """
+    from hashlib import sha256
+
+    return f"question-{place}-{sha256(text.encode()).hexdigest()[:12]}"
+
+
 def elicitation(key: str, message: str, schema: Schema) -> Question:
-    """Ask a person to fill in a form."""
-    params: dict[str, Json] = {"mode": "form", "message": message, "requestedSchema": schema_of(schema)}
-    return Question(key, "elicitation/create", params, "elicitation", lambda answer: elicited(answer, schema))
+    """Ask a person to fill in a form.
+
+    Raises:
+        ValueError: the schema has a field that MCP's forms do not have.
+    """
+    form = Form(schema)
+    params: dict[str, Json] = {"mode": "form", "message": message, "requestedSchema": form.schema}
+    return Question(key, "elicitation/create", params, "elicitation", lambda answer: _elicited(answer, form))
 
 
 def url_elicitation(key: str, message: str, url: str) -> Question:
     """Ask a person to go to a page, for what must not pass through the client."""
     params: dict[str, Json] = {"mode": "url", "message": message, "url": url}
-    return Question(key, "elicitation/create", params, "elicitation.url", lambda answer: elicited(answer, None))
+    return Question(key, "elicitation/create", params, URL_ELICITATION, lambda answer: elicited(answer, None))
 
 
 def sampling(key: str, messages: Said | Sequence[Said], *, max_tokens: int = 1_000, **options: Json) -> Question:
@@ -107,18 +124,22 @@ def roots(key: str) -> Question:
     return Question(key, "roots/list", {}, "roots", listed_roots)
 
 
-def elicited(answer: JsonObject, schema: Schema | None) -> Elicited:
+def elicited(answer: JsonObject, schema: Schema) -> Elicited:
     """A person's answer from an `ElicitResult`.
 
     Raises:
         ToolError: it is none, or its content is not what was asked for.
     """
+    return _elicited(answer, Form(schema))
+
+
+def _elicited(answer: JsonObject, form: Form) -> Elicited:
     action, content = answer.get("action"), answer.get("content") or {}
     if action not in ("accept", "decline", "cancel") or not isinstance(content, Mapping):
         raise ToolError("The client's answer is not an elicitation result.")
     if action != "accept":
         return Elicited(str(action), {})
-    return Elicited("accept", content, _typed(content, schema) if isinstance(schema, type) else None)
+    return Elicited("accept", content, form.read(content))
 
 
 def sampled(answer: JsonObject) -> Sampled:
@@ -153,27 +174,9 @@ def schema_of(schema: Schema) -> JsonObject:
     """The JSON Schema to ask with.
 
     Raises:
-        ValueError: the type has nested fields, which MCP's forms do not have.
+        ValueError: it has a field that MCP's forms do not have.
     """
-    if not isinstance(schema, type):
-        return schema
-    from pydantic import TypeAdapter
-
-    made = TypeAdapter(schema).json_schema()
-    if "$defs" in made:
-        raise ValueError(f"{schema.__name__}: a form has flat fields of primitive types only")
-    return {"type": "object", "properties": made["properties"], "required": made.get("required", [])}
-
-
-def _typed(content: JsonObject, schema: type) -> object:
-    from pydantic import TypeAdapter, ValidationError
-
-    try:
-        return TypeAdapter(schema).validate_python(dict(content))
-    except ValidationError as error:
-        raise ToolError(
-            f"The client's answer does not fit the form: {error.error_count()} fields are wrong."
-        ) from error
+    return Form(schema).schema
 
 
 def _is_whole(block: JsonObject) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from mcp_baton.exceptions import Abandoned, StoreError, ToolError
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.server.asking.asker import Question
+from mcp_baton.server.asking.asker import URL_ELICITATION, Question
 from mcp_baton.server.asking.rounds import logger
 from mcp_baton.tasks.answers import AnswerStore, wait_for_answer
 
@@ -60,15 +60,21 @@ class Meeting:
     def _send(self, question: Question) -> str:
         identifier = self.new_question()
         self.store.ask(self.owner, identifier, max(QUESTION_TTL_S, int(self.limit_s) + 1))
-        self.send(identifier, question.method, question.params)
+        self.send(identifier, question.method, self._params(question))
         return identifier
+
+    def _params(self, question: Question) -> JsonObject:
+        """As they are sent: in this era a page has an id of its own (MCP 2025-11-25, ElicitRequestURLParams)."""
+        if question.capability != URL_ELICITATION:
+            return question.params
+        return {**question.params, "elicitationId": self.new_question()}
 
     def _wait(self, identifier: str, question: Question, until_s: float) -> JsonObject:
         def check() -> None:
             if not self.waited_for():
                 raise Abandoned
             if self.clock() >= until_s:
-                raise ToolError(f"Nobody answered {question.method} in {self.limit_s:g} s.")
+                raise ToolError(f"Nobody answered {question.method} in {self.limit_s:g} s.", retryable=False)
 
         return wait_for_answer(self.store, self.owner, identifier, waiting=check)
 
@@ -87,4 +93,4 @@ def _accepted(answer: JsonObject, question: Question) -> JsonObject:
     if isinstance(result, Mapping):
         return result
     message = error.get("message") if isinstance(error, Mapping) else None
-    raise ToolError(f"The client refused {question.method}: {message or 'it gave no reason'}")
+    raise ToolError(f"The client refused {question.method}: {message or 'it gave no reason'}", retryable=False)

@@ -1,14 +1,24 @@
 """The server as the engine sees it: its tools, its resources, its clock and the client's ear."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.methods.resources import _why_not, find_resource
 from mcp_baton.server.request import Call
+from mcp_baton.server.running.worker import KEEP_ALIVE_S
 from mcp_baton.server.schema.schema import InvalidArguments
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.workflow.host import Failed, FetchedResource, Mismatch, Outcome, ResourceUnavailable
+from mcp_baton.workflow.host import (
+    FIRST,
+    Attempt,
+    Failed,
+    FetchedResource,
+    Mismatch,
+    Outcome,
+    ResourceUnavailable,
+)
 
 START_MARGIN_MS = 1_000
 """Time beyond the write reserve without which no step is started, milliseconds."""
@@ -40,14 +50,16 @@ class ServerHost:
             return error.mismatch
         return None
 
-    def call(self, tool: str, arguments: JsonObject, variables: TaskVariables | None) -> Outcome:
+    def call(
+        self, tool: str, arguments: JsonObject, variables: TaskVariables | None, attempt: Attempt = FIRST
+    ) -> Outcome:
         """Call a tool. It is not given up when the client goes away: what it did is recorded with the task."""
         try:
-            return self._caller.call_tool(
+            return replace(self._caller, attempt=attempt).call_tool(
                 self._call.server.tools[tool], arguments, variables, progress=self._within_step, stay=True
             )
         except ProtocolError as error:
-            return Failed(error.message)
+            return Failed(error.message, cause=error)
 
     def read(self, uri: str) -> Sequence[FetchedResource]:
         """Fetch a resource of this server.
@@ -80,10 +92,19 @@ class ServerHost:
             params["_meta"] = {"task_id": task_id}
         self._call.reply.notify("notifications/progress", params)
 
-    def may_start(self) -> bool:
-        """Whether enough of the function's time is left to start a step."""
+    def may_start(self, after_s: float = 0.0) -> bool:
+        """Whether enough of the function's time is left to start a step, or will be after so many seconds."""
         left = self._caller.left_ms()
-        return left is None or left > START_MARGIN_MS
+        return left is None or left - after_s * 1000 > START_MARGIN_MS
+
+    def wait(self, seconds: float) -> None:
+        """Let this much time pass. The client hears meanwhile that somebody is there."""
+        while seconds > 0:
+            part = min(seconds, KEEP_ALIVE_S)
+            self._call.sleep(part)
+            seconds -= part
+            if seconds > 0:
+                self._call.reply.keep_alive()
 
     def words(self, name: str, error: Exception) -> str:
         """An exception in words for the client."""

@@ -14,7 +14,7 @@ from mcp_baton.server.running.runner import Unreadable
 from mcp_baton.server.schema.prompt_arguments import check_arguments, stored_arguments
 from mcp_baton.server.schema.schema import InvalidArguments
 from mcp_baton.tasks.record import TaskRecord
-from mcp_baton.telemetry import PAUSES, RECORDINGS_LOST, RUNS_COMPLETED, STEPS_FAILED, STEPS_RUN
+from mcp_baton.telemetry import PAUSES, RECORDINGS_LOST, RUNS_COMPLETED, STEP_RETRIES, STEPS_FAILED, STEPS_RUN
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.drift import differing
 from mcp_baton.workflow.engine import Engine, Invocation
@@ -78,6 +78,9 @@ def _note(call: Call, run: RunRecord) -> None:
         call.telemetry.add(STEPS_RUN, len(ran))
     if any(isinstance(outcome, Failed) for outcome in ran):  # a run stops at the first one
         call.telemetry.add(STEPS_FAILED)
+    again = sum(max(trace.attempts - 1, 0) for trace in run.traces)
+    if again:
+        call.telemetry.add(STEP_RETRIES, again)
     if run.pause:
         call.telemetry.add(PAUSES, of=run.pause.type)
     elif run.stop is None:

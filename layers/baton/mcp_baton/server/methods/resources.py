@@ -4,6 +4,7 @@ from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.methods.stored_values import stored_text
+from mcp_baton.server.published.finding import MAX_URI, find_in
 from mcp_baton.server.published.own_uris import is_own
 from mcp_baton.server.published.resource import Resource
 from mcp_baton.server.request import Call
@@ -61,23 +62,9 @@ def subscribe(call: Call) -> JsonObject:
     return {}
 
 
-MAX_URI = 8_000
-"""Characters of a URI that is looked up: RFC 9110, section 4.1, asks for so many octets. To be held against a template
-takes a time that grows with the length, times the template's variables; and there may be many templates."""
-
-
 def find_resource(server: Server, uri: str) -> tuple[Resource, dict[str, str]] | None:
-    """The resource at a URI and its function's arguments; one with that very URI before any template."""
-    if len(uri) > MAX_URI or is_own(uri):
-        return None
-    exact = server.resources.get(uri)
-    if exact is not None and not exact.is_template:
-        return exact, {}
-    for resource in server.resources.values():
-        arguments = resource.match(uri)
-        if arguments is not None:
-            return resource, arguments
-    return None
+    """The resource at a URI and its function's arguments."""
+    return find_in(server.resources, uri)
 
 
 def _why_not(server: Server, uri: str) -> str:

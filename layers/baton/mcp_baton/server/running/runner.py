@@ -12,7 +12,7 @@ from mcp_baton.protocol.envelope import Envelope
 from mcp_baton.protocol.http import Exchange
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.asking.asker import AskedInWorkflow, Asker, InputRequired
-from mcp_baton.server.context import Context, ProgressMap, Scope
+from mcp_baton.server.context import Context, Find, ProgressMap, Scope, nothing_at
 from mcp_baton.server.published.completion import Completion, suggestions
 from mcp_baton.server.published.prompt import Prompt, messages_of
 from mcp_baton.server.published.resource import Resource, contents_of
@@ -23,7 +23,7 @@ from mcp_baton.server.schema.schema import InvalidArguments
 from mcp_baton.server.schema.signature import NO_ANNOTATION, Signature, is_async
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import SILENT, Telemetry
-from mcp_baton.workflow.host import Failed, FetchedResource, Outcome, ResourceUnavailable
+from mcp_baton.workflow.host import FIRST, Attempt, Failed, Failure, FetchedResource, Outcome, ResourceUnavailable
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,16 @@ type Asking = Callable[[Mailbox, Callable[[], bool]], Asker]
 
 
 class Unreadable(Exception):
-    """A function failed; the text is for the client."""
+    """A function failed; the text is for the client.
+
+    Args:
+        text: The text.
+        kind: How it failed.
+    """
+
+    def __init__(self, text: str, kind: Failure = Failure.UNFIT) -> None:
+        super().__init__(text)
+        self.kind = kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +71,8 @@ class Caller:
         asking: Makes what a function's questions to the client go through.
         telemetry: Takes how long tools and resources took.
         mask_errors: Whether the text of an exception that is no `ToolError` is kept from the client.
+        attempt: Which call of a workflow's step this is.
+        find: Finds the server's resources, for functions that read them.
     """
 
     exchange: Exchange
@@ -72,6 +83,8 @@ class Caller:
     asking: Asking
     telemetry: Telemetry = SILENT
     mask_errors: bool = True
+    attempt: Attempt = FIRST
+    find: Find = nothing_at
 
     def call_tool(
         self,
@@ -104,9 +117,10 @@ class Caller:
             with self._authors_code(tool.name):
                 return tool.outcome(returned)
         except InvalidArguments as error:
-            return Failed(f"Invalid arguments for tool {tool.name}: {error}")
+            return Failed(f"Invalid arguments for tool {tool.name}: {error}", kind=Failure.UNFIT)
         except Unreadable as error:
-            return Failed(str(error), by_itself=isinstance(error.__cause__, AskedInWorkflow))
+            cause = error.__cause__
+            return Failed(str(error), isinstance(cause, AskedInWorkflow), error.kind, cause)
 
     def read(
         self, resource: Resource, uri: str, arguments: Mapping[str, str], *, progress: ProgressMap | None = None
@@ -190,10 +204,10 @@ class Caller:
         except Exception as error:
             raise self._unreadable(name, error) from error
 
-    def _unreadable(self, name: str, error: BaseException) -> Unreadable:
+    def _unreadable(self, name: str, error: BaseException, kind: Failure = Failure.UNFIT) -> Unreadable:
         if not isinstance(error, ToolError):
             logger.error("request %s: internal error in %s", self.exchange.request_id, name, exc_info=error)
-        return Unreadable(self.words(name, error))
+        return Unreadable(self.words(name, error), kind)
 
     def left_ms(self) -> int | None:
         """Milliseconds until the write reserve begins; `None` where nothing stops the function."""
@@ -225,22 +239,24 @@ class Caller:
             asker=self.asking(mailbox, lambda: not scope.abandoned),
             variables=variables,
             progress=progress,
+            attempt=self.attempt.number,
+            find=self.find,
         )
         try:
             ended = self._ended(work, bound, mailbox, scope, stay=stay)
         except NotBegun as over:
-            raise Unreadable(NOT_BEGUN) from over
+            raise Unreadable(NOT_BEGUN, Failure.NOT_BEGUN) from over
         except TimedOut as over:
             if variables is not None:
                 variables.close()
-            raise Unreadable(TIMED_OUT) from over
+            raise Unreadable(TIMED_OUT, Failure.TIMED_OUT) from over
         finally:
             scope.abandoned = True
         if isinstance(ended, Returned):
             return ended.value
         if isinstance(ended.error, InputRequired | ProtocolError):
             raise ended.error
-        raise self._unreadable(work.name, ended.error) from ended.error
+        raise self._unreadable(work.name, ended.error, Failure.RAISED) from ended.error
 
     def _ended(
         self, work: _Work, bound: dict[str, Any], mailbox: Mailbox, scope: Scope, *, stay: bool

@@ -243,6 +243,13 @@ def _start_coroutine(
     return lambda: _cancel(future)
 
 
+def wait_for[Value](coroutine: Coroutine[Any, Any, Value]) -> Value:
+    """What a coroutine gives on the loop of asynchronous tools. Not to be called on that loop."""
+    import asyncio
+
+    return asyncio.run_coroutine_threadsafe(coroutine, _loops.running()).result()
+
+
 def _cancel(future: Any) -> None:
     future.cancel()
 

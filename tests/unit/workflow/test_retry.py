@@ -1,0 +1,192 @@
+"""`Retry`: its values, its waits, and which failures a step's tool is called again after."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from mcp_baton import RegistrationError, Retry, Step, ToolError
+from mcp_baton.tasks.record import TaskStatus
+from mcp_baton.workflow.attempts import Tried, attempt
+from mcp_baton.workflow.host import Attempt, Failed, Failure, Host, Outcome, Succeeded
+from mcp_baton.workflow.retry import draw
+from mcp_baton.workflow.run import TaskOver
+
+EVEN = Retry(attempts=4, first_s=0.5, factor=2, max_s=30, jitter=False)
+OVER = TaskOver(TaskStatus.CANCELLED)
+
+
+def raised(error: BaseException | None = None) -> Failed:
+    return Failed("no", cause=error or ToolError("no"))
+
+
+@dataclass
+class Scene:
+    """A host with so much time; what is called ends as the outcomes say, the last one again and again."""
+
+    outcomes: Sequence[Outcome]
+    left_s: float = 1000.0
+    over_after: int | None = None
+    look_takes_s: float = 0.0
+    log: list[str] = field(default_factory=list)
+
+    def may_start(self, after_s: float = 0.0) -> bool:
+        return self.left_s - after_s > 0
+
+    def wait(self, seconds: float) -> None:
+        self.log.append(f"wait {seconds:g}")
+        self.left_s -= seconds
+
+    def call(self, number: Attempt) -> Outcome:
+        self.log.append(f"call {number.number}")
+        return self.outcomes[min(number.number, len(self.outcomes)) - 1]
+
+    def look(self) -> TaskOver | None:
+        self.log.append("look")
+        self.left_s -= self.look_takes_s
+        return OVER if self.log.count("look") == self.over_after else None
+
+    def tried(self, retry: Retry | None, *, retryable: bool = False, drawn: Callable[[], float] = lambda: 0.5) -> Tried:
+        step = Step("s", tool="t", retry=retry, retryable=retryable)
+        return attempt(step, cast("Host", self), self.call, self.look, drawn)
+
+    @property
+    def calls(self) -> int:
+        return sum(entry.startswith("call") for entry in self.log)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *[("attempts", value) for value in (0, -1, 101, 2.0, True, "3", None)],
+        *[("first_s", value) for value in (-0.1, math.nan, math.inf, "1", None, True)],
+        *[("factor", value) for value in (0.9, -2, math.inf, "2")],
+        *[("max_s", value) for value in (0.4, math.nan, math.inf, None)],
+        *[("jitter", value) for value in (0, "yes", None)],
+        *[("on", value) for value in ((), "ToolError", (5,), (BaseException,), (ToolError("x"),), None, 5)],
+    ],
+)
+def test_a_value_that_cannot_be_meant_is_refused_by_its_name(field: str, value: Any) -> None:
+    with pytest.raises(RegistrationError, match=rf"Retry\({field}="):
+        Retry(**{field: value})
+
+
+def test_one_exception_type_and_a_list_of_them_are_taken() -> None:
+    single: Any = OSError
+    listed: Any = [OSError, ToolError]
+
+    assert Retry(on=single).on == (OSError,)
+    assert Retry(on=listed).on == (OSError, ToolError)
+
+
+@pytest.mark.parametrize("retry", [3, {"attempts": 3}, Retry])
+def test_a_steps_retry_is_a_retry(retry: Any) -> None:
+    with pytest.raises(RegistrationError, match="retry="):
+        Step("s", tool="t", retry=retry)
+
+
+def test_a_step_without_a_tool_has_nothing_to_try_again() -> None:
+    with pytest.raises(RegistrationError, match="'s'"):
+        Step("s", resources=["docs://a"], retry=Retry())
+
+
+def test_a_steps_retry_counts_for_equality_and_not_for_the_fingerprint() -> None:
+    one, other = Step("s", tool="t"), Step("s", tool="t", retry=Retry())
+
+    assert one != other
+    assert other == Step("s", tool="t", retry=Retry())
+    assert one.fingerprint == other.fingerprint
+
+
+def test_each_wait_is_longer_than_the_one_before_up_to_the_longest() -> None:
+    retry = dataclasses.replace(EVEN, max_s=3)
+
+    assert [retry.wait_s(number) for number in (1, 2, 3, 4, 5)] == [0.5, 1, 2, 3, 3]
+    assert Retry(attempts=100, factor=1e300, jitter=False).wait_s(99) == 30
+
+
+def test_jitter_is_a_drawn_part_of_the_wait() -> None:
+    retry = dataclasses.replace(EVEN, jitter=True)
+
+    assert [retry.wait_s(3, iter([part]).__next__) for part in (0.0, 0.25, 0.5)] == [0, 0.5, 1]
+    drawn = {draw() for _ in range(20)}
+    assert len(drawn) > 1
+    assert all(0 <= number < 1 for number in drawn)
+
+
+def test_a_tool_that_fails_is_called_again_until_it_succeeds() -> None:
+    scene = Scene([raised(), raised(), Succeeded(1)])
+
+    assert scene.tried(EVEN) == Tried(Succeeded(1), 3)
+    assert scene.log == ["call 1", "wait 0.5", "look", "call 2", "wait 1", "look", "call 3"]
+
+
+def test_the_last_failure_is_the_outcome() -> None:
+    scene = Scene([Failed(str(number), cause=ToolError("no")) for number in range(9)])
+
+    assert scene.tried(EVEN) == Tried(Failed("3"), 4)
+
+
+@pytest.mark.parametrize(
+    ("retry", "failed"),
+    [
+        pytest.param(None, raised(), id="no retry"),
+        pytest.param(Retry(attempts=1), raised(), id="one attempt"),
+        pytest.param(EVEN, raised(ToolError("no", retryable=False)), id="an error that says so"),
+        pytest.param(EVEN, raised(OSError()), id="an exception that is not named"),
+        pytest.param(EVEN, Failed("no", kind=Failure.UNFIT, cause=ToolError("no")), id="a value that does not fit"),
+        pytest.param(EVEN, Failed("no", kind=Failure.TIMED_OUT), id="a time-out"),
+        pytest.param(EVEN, Failed("ask", by_itself=True, cause=ToolError("no")), id="a question"),
+        pytest.param(EVEN, Failed("no"), id="no exception"),
+    ],
+)
+def test_some_failures_are_not_tried_again(retry: Retry | None, failed: Failed) -> None:
+    scene = Scene([failed])
+
+    assert scene.tried(retry) == Tried(failed, 1)
+    assert scene.log == ["call 1"]
+
+
+def test_other_exceptions_count_if_they_are_named() -> None:
+    retry = dataclasses.replace(EVEN, on=(OSError,))
+
+    assert Scene([raised(ConnectionError()), Succeeded(1)]).tried(retry) == Tried(Succeeded(1), 2)
+    assert Scene([raised(), Succeeded(1)]).tried(retry).attempts == 1
+
+
+def test_a_time_out_is_tried_again_where_the_step_may_be_made_again() -> None:
+    scene = Scene([Failed("late", kind=Failure.TIMED_OUT), Succeeded(1)])
+
+    assert scene.tried(EVEN, retryable=True) == Tried(Succeeded(1), 2)
+
+
+@pytest.mark.parametrize(("left_s", "calls"), [(0.5, 1), (0.6, 2), (1.5, 2), (1.6, 3)])
+def test_no_wait_passes_the_deadline(left_s: float, calls: int) -> None:
+    scene = Scene([raised()], left_s=left_s)
+
+    assert scene.tried(EVEN).attempts == scene.calls == calls
+    assert scene.left_s > 0
+
+
+def test_no_call_is_made_when_looking_at_the_task_took_the_time() -> None:
+    scene = Scene([raised()], left_s=1, look_takes_s=0.6)
+
+    assert scene.tried(EVEN) == Tried(raised(), 1)
+    assert scene.calls == 1
+
+
+def test_a_tool_that_was_not_begun_is_no_attempt_and_not_the_outcome_of_earlier_ones() -> None:
+    never = Failed("not begun", kind=Failure.NOT_BEGUN)
+
+    assert Scene([never]).tried(EVEN) == Tried(never, 0)
+    assert Scene([raised(), never]).tried(EVEN) == Tried(raised(), 1)
+
+
+def test_there_is_no_further_attempt_once_the_task_is_over() -> None:
+    scene = Scene([raised()], over_after=2)
+
+    assert scene.tried(EVEN) == Tried(raised(), 2, OVER)
+    assert scene.log[-1] == "look"
