@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mcp_baton.server.content import Audio, EmbeddedResource, Image, Message, ResourceLink, Text, ToolResult
     from mcp_baton.server.context import Context
     from mcp_baton.server.published.param_headers import Header
+    from mcp_baton.server.schema.dependency import Depends
     from mcp_baton.server.server import Server
     from mcp_baton.workflow.definition import Argument, Step, Workflow
     from mcp_baton.workflow.sources import constant, prompt_arg, step_output, task_variable
@@ -23,6 +24,7 @@ __all__ = [
     "Audio",
     "BatonError",
     "Context",
+    "Depends",
     "EmbeddedResource",
     "Header",
     "Image",
@@ -53,6 +55,7 @@ _HOMES = {
     "server.context": ("Context",),
     "server.asking.questions": ("elicitation", "roots", "sampling", "url_elicitation"),
     "server.published.param_headers": ("Header",),
+    "server.schema.dependency": ("Depends",),
     "server.server": ("Server",),
     "workflow.definition": ("Argument", "Step", "Workflow"),
     "workflow.sources": ("constant", "prompt_arg", "step_output", "task_variable"),

@@ -1,7 +1,8 @@
 """`Context`: what a tool can ask of, and say to, the request that it runs in (contract section 2)."""
 
-from collections.abc import Callable, Generator, MutableMapping, Sequence
+from collections.abc import Callable, Generator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from mcp_baton.exceptions import Abandoned
@@ -45,6 +46,7 @@ class Scope:
         progress: How a tool's own progress becomes the request's; `None` where nobody wants progress.
         asker: Gets answers from the client.
         abandoned: Nobody waits for the tool any more.
+        claims: What the authorizer found out about the caller.
     """
 
     request_id: str
@@ -57,6 +59,7 @@ class Scope:
     progress: ProgressMap | None = None
     abandoned: bool = False
     reported: float = field(default=float("-inf"))
+    claims: Mapping[str, Any] = field(default_factory=dict)
 
 
 def _wanted_level(envelope: Envelope) -> str | None:
@@ -83,6 +86,11 @@ class Context:
     def owner(self) -> str | None:
         """The authenticated identity of the caller; `None` for a caller without one."""
         return self._scope.owner
+
+    @property
+    def claims(self) -> Mapping[str, Any]:
+        """The caller's claims, to read: what API Gateway's authorizer vouches for; empty where there is none."""
+        return MappingProxyType(dict(self._scope.claims))
 
     @property
     def task(self) -> MutableMapping[str, Json] | None:

@@ -38,6 +38,7 @@ class Call:
         budget: What is left of its answer's length, where the answer is of Baton's own making.
         clock: Seconds, from any moment on.
         begun_s: When the request came in, on that clock.
+        claims: What the authorizer found out about the caller.
     """
 
     server: Server
@@ -54,6 +55,7 @@ class Call:
     clock: Callable[[], float] = time.monotonic
     budget: Budget = field(default_factory=Budget)
     begun_s: float = field(default_factory=time.monotonic)
+    claims: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def params(self) -> JsonObject:
@@ -82,6 +84,8 @@ class Call:
             asking=asking,
             telemetry=self.telemetry,
             mask_errors=self.server.mask_errors,
+            claims=self.claims,
+            overrides=self.server.overrides,
         )
 
     def _asking(self, *, in_workflow: bool) -> Asking:
