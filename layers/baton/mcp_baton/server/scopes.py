@@ -1,11 +1,14 @@
 """Scopes: what a caller may see and use of a server (docs/tools.md, Scopes)."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from mcp_baton.exceptions import RegistrationError
 
 if TYPE_CHECKING:
+    from mcp_baton.server.published.prompt import Prompt
+    from mcp_baton.server.published.resource import Resource
+    from mcp_baton.server.published.tool import Tool
     from mcp_baton.server.server import Server
 
 CLAIMS: Final = ("scope", "scp", "scopes")
@@ -42,8 +45,12 @@ def _scopes(value: object) -> Iterator[str]:
 
 def seen_by(server: "Server", claims: Mapping[str, object]) -> "Server":
     """The server as a caller sees it: without what they lack the scopes for, as if it had never been registered."""
-    published = (*server.tools.values(), *server.resources.values(), *server.prompts.values())
-    if not any(item.requires for item in published):
+    kinds: tuple[Iterable[Tool | Resource | Prompt], ...] = (
+        server.tools.values(),
+        server.resources.values(),
+        server.prompts.values(),
+    )
+    if not any(item.requires for published in kinds for item in published):
         return server
     import copy
 

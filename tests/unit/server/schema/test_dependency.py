@@ -3,6 +3,7 @@
 import contextlib
 import functools
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import pytest
@@ -103,9 +104,8 @@ def kept_with_kept(db: Annotated[int, Depends(plain, scope="process")], *rest: i
     return db
 
 
+@dataclass
 class Unhashable:
-    __hash__ = None  # type: ignore[assignment]
-
     def __call__(self) -> int:
         return 1
 
