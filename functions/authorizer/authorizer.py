@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from tokens import Refused, TokenVerifier, bearer
+from tokens import Refused, TokenVerifier, bearer, scopes
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +38,8 @@ class Authorizer:
             logger.info("refused: %s", refused.reason)
             return policy(event, "Deny", "refused", {"challenge": self._challenge(event, refused)})
         known = {name: value for name in CONTEXT_CLAIMS if isinstance(value := claims.get(name), str)}
+        if "scope" not in known and (granted := scopes(claims)):
+            known["scope"] = " ".join(sorted(granted))
         return policy(event, "Allow", bearer(claims), known)
 
     def _challenge(self, event: Mapping[str, Any], refused: Refused) -> str:

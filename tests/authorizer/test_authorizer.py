@@ -53,6 +53,16 @@ def test_nothing_but_text_is_handed_on(issuer: Issuer, question: Question) -> No
     assert authorizer(issuer)(question(f"Bearer {token}"), None)["context"] == {"sub": "kim", "scope": "read"}
 
 
+def test_scopes_are_handed_on_as_text_whichever_claim_and_form_the_issuer_writes(
+    issuer: Issuer, question: Question
+) -> None:
+    token = issuer.sign(scope=None, scp=["read", "orders:write"])
+
+    context = authorizer(issuer)(question(f"Bearer {token}"), None)["context"]
+
+    assert context == {"sub": "kim", "scope": "orders:write read"}
+
+
 def test_the_schemes_name_may_be_written_in_any_case(issuer: Issuer, question: Question) -> None:
     assert effect(authorizer(issuer)(question(f"bearer {issuer.sign()}"), None)) == "Allow"
 

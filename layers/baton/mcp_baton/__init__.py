@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mcp_baton.server.context import Context
     from mcp_baton.server.published.param_headers import Header
     from mcp_baton.server.running.reading import Contents, ResourceContent
+    from mcp_baton.server.schema.dependency import Depends
     from mcp_baton.server.server import Server
     from mcp_baton.settings import Settings
     from mcp_baton.tasks.store import TaskStore
@@ -38,6 +39,7 @@ __all__ = [
     "BatonError",
     "Contents",
     "Context",
+    "Depends",
     "Elicited",
     "EmbeddedResource",
     "Header",
@@ -88,6 +90,7 @@ _HOMES = {
     ),
     "server.published.param_headers": ("Header",),
     "server.running.reading": ("Contents", "ResourceContent"),
+    "server.schema.dependency": ("Depends",),
     "server.server": ("Server",),
     "workflow.definition": ("Argument", "Step", "Workflow"),
     "settings": ("Settings",),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_baton.transport.owner import resolve_owner
+from mcp_baton.transport.owner import claims_in, resolve_owner
 
 ACCOUNT, USER, ROLE = "123456789012", "AIDA2CRXO3S2JEXAMPLE", "AROA2DREO3S2AEXAMPLE"
 USER_ARN = f"arn:aws:iam::{ACCOUNT}:user/kim"
@@ -122,3 +122,23 @@ VALUES = st.recursive(
 def test_an_owner_is_never_empty_and_nothing_raises(context: dict[str, Any]) -> None:
     owner = resolve_owner(context, allow_anonymous=False)
     assert owner is None or (isinstance(owner, str) and owner != "")
+
+
+@pytest.mark.parametrize(
+    ("context", "claims"),
+    [
+        ({"authorizer": {"claims": {"sub": "u1", "scope": "a b"}}}, {"sub": "u1", "scope": "a b"}),
+        ({"authorizer": {"jwt": {"claims": {"scp": "[a b]"}, "scopes": ["c"]}}}, {"scp": "[a b]"}),
+        ({"authorizer": {"lambda": {"scopes": ["a"]}}}, {"scopes": ["a"]}),
+        (
+            {"authorizer": {"principalId": "p1", "integrationLatency": 4, "scope": "a"}},
+            {"principalId": "p1", "scope": "a"},
+        ),
+        (http_api(USER), {}),
+        (rest(USER, apiKeyId="k1"), {}),
+        ({"scope": "a", "identity": {"scope": "a"}}, {}),
+        ({"authorizer": "a"}, {}),
+    ],
+)
+def test_claims_are_what_the_one_authorizer_says(context: dict[str, Any], claims: dict[str, Any]) -> None:
+    assert claims_in(context) == claims

@@ -20,6 +20,7 @@ class HttpRequest:
         headers: Names in lower case; a repeated header's values joined by `", "`.
         body: The body's bytes, decoded from base64 where the event had it so.
         owner: The authenticated identity; `None` for a caller without one.
+        claims: What the authorizer says of the caller, by the claim's name; empty where there is no authorizer.
     """
 
     method: str
@@ -27,6 +28,7 @@ class HttpRequest:
     headers: Mapping[str, str]
     body: bytes
     owner: str | None
+    claims: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

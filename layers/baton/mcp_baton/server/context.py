@@ -1,7 +1,8 @@
 """`Context`: what a tool can ask of, and say to, the request that it runs in (contract section 2)."""
 
-from collections.abc import Callable, Generator, MutableMapping, Sequence
+from collections.abc import Callable, Generator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, overload
 
 from mcp_baton.exceptions import Abandoned
@@ -61,6 +62,7 @@ class Scope:
         find: Finds the server's resources.
         asked: What each key has asked in this call.
         questions: How many questions it has asked.
+        claims: What the authorizer found out about the caller.
     """
 
     request_id: str
@@ -77,6 +79,7 @@ class Scope:
     asked: dict[str, str] = field(default_factory=dict)
     questions: int = 0
     reported: float = field(default=float("-inf"))
+    claims: Mapping[str, Any] = field(default_factory=dict)
 
 
 def _wanted_level(envelope: Envelope) -> str | None:
@@ -108,6 +111,11 @@ class Context:
     def attempt(self) -> int:
         """Which call of its step this is within a run, from 1 on (docs/workflows.md, Trying again)."""
         return self._scope.attempt
+
+    @property
+    def claims(self) -> Mapping[str, Any]:
+        """The caller's claims, to read: what API Gateway's authorizer vouches for; empty where there is none."""
+        return MappingProxyType(dict(self._scope.claims))
 
     @property
     def task(self) -> MutableMapping[str, Json] | None:

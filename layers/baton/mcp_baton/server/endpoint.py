@@ -34,6 +34,7 @@ from mcp_baton.server.methods.lifecycle import server_info
 from mcp_baton.server.reply import Reply, whole
 from mcp_baton.server.request import Call
 from mcp_baton.server.running.worker import Deserted
+from mcp_baton.server.scopes import seen_by
 from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.ids import is_question
@@ -171,7 +172,7 @@ class Endpoint:
         may_stream = envelope.era is Era.HANDSHAKE and takes_stream
         reply = Reply(exchange, streams=streams, may_stream=may_stream, takes_stream=takes_stream)
         call = Call(
-            server=self._server,
+            server=seen_by(self._server, request.claims),
             store=self._store,
             settings=self._settings,
             request=message,
@@ -186,6 +187,7 @@ class Endpoint:
             sleep=self._sleep,
             begun_s=self._clock(),
             budget=batch or Budget(),
+            claims=request.claims,
         )
         try:
             result = self._dispatch(call)

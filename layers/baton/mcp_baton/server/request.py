@@ -41,6 +41,7 @@ class Call:
         clock: Seconds, from any moment on.
         sleep: Lets so many seconds pass.
         begun_s: When the request came in, on that clock.
+        claims: What the authorizer found out about the caller.
     """
 
     server: Server
@@ -58,6 +59,7 @@ class Call:
     sleep: Callable[[float], None] = time.sleep
     budget: Budget = field(default_factory=Budget)
     begun_s: float = field(default_factory=time.monotonic)
+    claims: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def params(self) -> JsonObject:
@@ -87,6 +89,8 @@ class Call:
             telemetry=self.telemetry,
             mask_errors=self.server.mask_errors,
             find=partial(find_in, self.server.resources),
+            claims=self.claims,
+            overrides=self.server.overrides,
         )
 
     def _asking(self, *, in_workflow: bool) -> Asking:

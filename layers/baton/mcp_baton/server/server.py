@@ -1,17 +1,22 @@
 """`Server`: what users write against; a registry of tools, resources, prompts and workflows (contract section 2)."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypedDict, Unpack, overload
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, Unpack, overload
 
 from mcp_baton.exceptions import RegistrationError, WorkflowError
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.server.published.completion import Completer, Completion
+from mcp_baton.server.published.completion import Completer, Completion, completion_of
 from mcp_baton.server.published.labels import Labels
 from mcp_baton.server.published.own_uris import SCHEME, is_own
 from mcp_baton.server.published.prompt import Prompt
 from mcp_baton.server.published.resource import Resource
 from mcp_baton.server.published.tool import Tool
+from mcp_baton.server.scopes import required
 from mcp_baton.workflow.definition import Workflow, check
+
+if TYPE_CHECKING:
+    from mcp_baton.server.running.dependencies import Override
 
 
 class PromptLabels(TypedDict, total=False):
@@ -73,50 +78,82 @@ class Server:
         self.prompts: dict[str, Prompt] = {}
         self.workflows: dict[str, Workflow] = {}
         self.completions: dict[tuple[str, str], Completion] = {}
+        self.overrides: list[Override] = []
+        self.is_view = False
+        """Whether this is what one caller sees of a server, by their scopes."""
 
     @overload
     def tool[F: Callable[..., object]](self, function: F, /) -> F: ...
     @overload
     def tool(
-        self, *, name: str | None = None, input_schema: JsonObject | None = None, **labels: Unpack[AllLabels]
-    ) -> Registrar: ...
-    def tool(
         self,
-        function: Any = None,
         *,
         name: str | None = None,
         input_schema: JsonObject | None = None,
+        requires: Sequence[str] = (),
         **labels: Unpack[AllLabels],
-    ) -> Any:
-        """Publish a function as a tool; with or without parentheses, on `def` and `async def`.
+    ) -> Registrar: ...
+    def tool(self, function: Any = None, **options: Any) -> Any:
+        """Publish a function as a tool; with or without parentheses, on `def` and `async def`. As `add_tool`."""
 
-        Its description is the docstring, its schemas come from the signature; a parameter annotated `Context` is filled
-        in and is not part of them. It may return anything that can be written as JSON, content (`Image`, `Audio`,
-        `EmbeddedResource`, `ResourceLink`, `Text`), a list of both, or a `ToolResult`.
+        def register[F: Callable[..., object]](function: F, /) -> F:
+            return self.add_tool(function, **options)
+
+        return register if function is None else register(function)
+
+    def add_tool[F: Callable[..., object]](
+        self,
+        function: F,
+        *,
+        name: str | None = None,
+        input_schema: JsonObject | None = None,
+        requires: Sequence[str] = (),
+        **labels: Unpack[AllLabels],
+    ) -> F:
+        """Publish a function as a tool: what `@server.tool` does, without being a decorator.
+
+        Its description is the docstring, its schemas come from the signature; parameters annotated `Context` or with
+        `Depends` are filled in and are not part of them. It may return anything that can be written as JSON, content
+        (`Image`, `Audio`, `EmbeddedResource`, `ResourceLink`, `Text`), a list of both, or a `ToolResult`.
 
         Args:
-            function: The function, where the decorator stands without parentheses.
+            function: A `def` or an `async def`.
             name: How it is called; the function's name unless given.
             input_schema: Published in the place of the schema that the signature makes. Calls are still held against
                 the signature.
+            requires: Scopes. For a caller who lacks one of them, the tool does not exist.
             labels: What is shown of it: see `Labels`.
+
+        Returns:
+            The function.
 
         Raises:
             RegistrationError: the name is taken or not one that MCP allows, or the signature has no schema.
         """
+        name = name or _name_of(function)
+        scopes = required(requires, f"tool {name!r}")
+        self.publish_tool(Tool(function, name, Labels(**labels), input_schema, scopes))
+        return function
 
-        def register[F: Callable[..., object]](function: F, /) -> F:
-            tool = Tool(function, name or _name_of(function), Labels(**labels), input_schema)
-            _refuse_taken("tool", tool.name, tool.name in self.tools)
-            self.tools[tool.name] = tool
-            return function
+    def publish_tool(self, tool: Tool) -> None:
+        """Add a tool that has been made.
 
-        return register if function is None else register(function)
+        Raises:
+            RegistrationError: the name is taken.
+        """
+        _refuse_taken("tool", tool.name, tool.name in self.tools)
+        self.tools[tool.name] = tool
 
     def resource(
-        self, uri: str, *, name: str | None = None, mime_type: str | None = None, **labels: Unpack[AllLabels]
+        self,
+        uri: str,
+        *,
+        name: str | None = None,
+        mime_type: str | None = None,
+        requires: Sequence[str] = (),
+        **labels: Unpack[AllLabels],
     ) -> Registrar:
-        """Publish a function as the resource at `uri`, or at every URI of the template `uri`.
+        """Publish a function as the resource at `uri`, or at every URI of the template `uri`. `requires` as `add_tool`.
 
         Raises:
             RegistrationError: the URI is taken or Baton's own, or its `{name}`s are not the function's parameters.
@@ -125,38 +162,67 @@ class Server:
             raise RegistrationError("resource: needs its URI, as in @server.resource('docs://{topic}')")
         if is_own(uri):
             raise RegistrationError(f"resource {uri!r}: {SCHEME} is Baton's own, for stored values; choose another")
+        scopes = required(requires, f"resource {uri!r}")
 
         def register[F: Callable[..., object]](function: F, /) -> F:
             _refuse_taken("resource", uri, uri in self.resources)
-            self.resources[uri] = Resource(uri, function, name or _name_of(function), Labels(**labels), mime_type)
+            made = Resource(uri, function, name or _name_of(function), Labels(**labels), mime_type, scopes)
+            self.publish_resource(made)
             return function
 
         return register
 
+    def publish_resource(self, resource: Resource) -> None:
+        """Add a resource that has been made.
+
+        Raises:
+            RegistrationError: the URI is taken.
+        """
+        _refuse_taken("resource", resource.uri, resource.uri in self.resources)
+        self.resources[resource.uri] = resource
+
     @overload
     def prompt[F: Callable[..., object]](self, function: F, /) -> F: ...
     @overload
-    def prompt(self, *, name: str | None = None, **labels: Unpack[PromptLabels]) -> Registrar: ...
-    def prompt(self, function: Any = None, *, name: str | None = None, **labels: Unpack[PromptLabels]) -> Any:
-        """Publish a function as a prompt; with or without parentheses, on `def` and `async def`.
+    def prompt(
+        self, *, name: str | None = None, requires: Sequence[str] = (), **labels: Unpack[PromptLabels]
+    ) -> Registrar: ...
+    def prompt(
+        self,
+        function: Any = None,
+        *,
+        name: str | None = None,
+        requires: Sequence[str] = (),
+        **labels: Unpack[PromptLabels],
+    ) -> Any:
+        """Publish a function as a prompt; with or without parentheses, on `def` and `async def`. `requires` as
+        `add_tool`.
 
         Raises:
             RegistrationError: the name is taken, or the signature has no schema.
         """
 
         def register[F: Callable[..., object]](function: F, /) -> F:
-            prompt = Prompt(function, name or _name_of(function), Labels(**labels))
-            _refuse_taken("prompt", prompt.name, prompt.name in self.prompts or prompt.name in self.workflows)
-            self.prompts[prompt.name] = prompt
+            own = name or _name_of(function)
+            self.publish_prompt(Prompt(function, own, Labels(**labels), required(requires, f"prompt {own!r}")))
             return function
 
         return register if function is None else register(function)
+
+    def publish_prompt(self, prompt: Prompt) -> None:
+        """Add a prompt that has been made.
+
+        Raises:
+            RegistrationError: the name is taken.
+        """
+        _refuse_taken("prompt", prompt.name, prompt.name in self.prompts or prompt.name in self.workflows)
+        self.prompts[prompt.name] = prompt
 
     def completion(self, of: str, argument: str) -> Callable[[Completer], Completer]:
         """Publish a function that completes an argument: `@server.completion("docs://{topic}", "topic")`.
 
         The function takes what has been typed so far and, if it likes, the arguments that are already known; it
-        returns suggestions, the best first.
+        returns suggestions, the best first. The `Context` and what `Depends` declares are filled in.
 
         Args:
             of: The name of a prompt or workflow, or the URI template of a resource. It must have been registered.
@@ -169,11 +235,20 @@ class Server:
             raise RegistrationError(f"completion of {of!r}: it has no argument {argument!r}; register it first")
 
         def register(function: Completer) -> Completer:
-            _refuse_taken("completion", f"{of} {argument}", (of, argument) in self.completions)
-            self.completions[of, argument] = Completion(function, f"completion of {of!r} {argument!r}")
+            made = completion_of(function, f"completion of {of!r} {argument!r}")
+            self.publish_completion(of, argument, made)
             return function
 
         return register
+
+    def publish_completion(self, of: str, argument: str, completion: Completion) -> None:
+        """Add a completion that has been made.
+
+        Raises:
+            RegistrationError: the argument has one.
+        """
+        _refuse_taken("completion", f"{of} {argument}", (of, argument) in self.completions)
+        self.completions[of, argument] = completion
 
     def add_workflow(self, workflow: Workflow) -> Workflow:
         """Publish a workflow as a prompt of the same name. Its tools must have been registered.
@@ -186,6 +261,37 @@ class Server:
         check(workflow, {name: tool.signature.names for name, tool in self.tools.items()})
         self.workflows[workflow.name] = workflow
         return workflow
+
+    def include(self, other: "Server", prefix: str = "") -> None:
+        """Publish what another server has now: tools, resources, prompts, workflows and completions.
+
+        What is registered on the other one later is not seen. Its own settings (`mask_errors`, `instructions`) and
+        overrides do not come with it.
+
+        Args:
+            other: The other server, which stays as it is.
+            prefix: Stands before the names of tools, prompts and workflows, as `billing_`. URIs stay as they are.
+
+        Raises:
+            RegistrationError: a name or URI is taken, or is not allowed with the prefix. Then nothing was added.
+        """
+        from mcp_baton.server.including import include
+
+        include(self, other, prefix)
+
+    @contextmanager
+    def override(self, factory: Callable[..., object], by: Callable[..., object]) -> Iterator[None]:
+        """For tests: have another factory called wherever this server's functions declare `Depends(factory)`.
+
+        What is made for the process meanwhile is kept apart, and closed at the end.
+
+        Raises:
+            RegistrationError: nothing here depends on `factory`, or `by` cannot stand in its place.
+        """
+        from mcp_baton.server.overriding import overriding
+
+        with overriding(self, factory, by):
+            yield
 
     def arguments_of(self, of: str) -> frozenset[str]:
         """The names of the arguments of a prompt or workflow, or of the variables of a resource's template."""

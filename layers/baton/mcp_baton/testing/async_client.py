@@ -58,4 +58,4 @@ class AsyncClient(Controls):
 
     @property
     def _client(self) -> Client:
-        return Client(self.stage, self.owner, self.era)
+        return Client(self.stage, self.owner, self.era, self.claims)

@@ -44,10 +44,15 @@ class Controls:
     stage: Stage
     owner: str | None
     era: Era
+    claims: Mapping[str, Json] = field(default_factory=dict)
 
     def as_owner(self, name: str | None) -> Self:
-        """Another owner's client of the same server; `None` for a caller without an identity."""
-        return replace(self, owner=name)
+        """Another owner's client of the same server; `None` for a caller without an identity. It has no claims."""
+        return replace(self, owner=name, claims={})
+
+    def with_claims(self, **claims: Json) -> Self:
+        """The same owner's client with these claims, as an authorizer would have found them: `scope="orders:write"`."""
+        return replace(self, claims=claims)
 
     @property
     def clock(self) -> Clock:
@@ -192,7 +197,7 @@ class Client(Controls):
 
     @property
     def _wire(self) -> Wire:
-        return Wire(self.stage.function, self.stage.server, self.stage.answers, self.owner, self.era)
+        return Wire(self.stage.function, self.stage.server, self.stage.answers, self.owner, self.era, self.claims)
 
 
 def pages(request: Callable[[str, JsonObject], JsonObject], method: str, key: str) -> list[dict[str, Any]]:

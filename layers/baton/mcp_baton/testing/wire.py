@@ -3,7 +3,7 @@
 import base64
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Literal, cast
 
@@ -49,13 +49,14 @@ class JsonRpcError(BatonError):
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """One client's way to the function: whose it is, and in which era it speaks."""
+    """One client's way to the function: whose it is, in which era it speaks, and what the authorizer says of it."""
 
     function: Function
     server: Server
     answers: Answers
     owner: str | None
     era: Era
+    claims: Mapping[str, Json] = field(default_factory=dict)
 
     def request(self, method: str, params: JsonObject, meta: JsonObject) -> tuple[JsonObject, Invocation]:
         """The result of a request, and the invocation that gave it; questions on the way are answered.
@@ -112,7 +113,12 @@ class Wire:
             **headers,
         }
         request = WireRequest("POST", "/mcp", list(sent.items()), dumps(message).encode(), "127.0.0.1")
-        return proxy_event(request, request_id=f"test-{message['id']}", owner_header=OWNER_HEADER)
+        event = proxy_event(request, request_id=f"test-{message['id']}", owner_header=OWNER_HEADER)
+        if self.claims:
+            context = event["requestContext"]
+            found = context.get("authorizer", {}).get("claims", {})
+            context["authorizer"] = {"claims": {**self.claims, **found}}
+        return event
 
     def _own_meta(self) -> dict[str, Json]:
         if self.era == "2025":

@@ -9,7 +9,7 @@ from mcp_baton.protocol.http import Application, ClientGone, HttpRequest, HttpRe
 from mcp_baton.protocol.json import dumps
 from mcp_baton.transport.correlation import correlation_id
 from mcp_baton.transport.events import Incoming, parse_event
-from mcp_baton.transport.owner import resolve_owner
+from mcp_baton.transport.owner import claims_in, resolve_owner
 from mcp_baton.transport.stream import StreamOpener, stream_opener
 
 logger = logging.getLogger(__name__)
@@ -59,7 +59,8 @@ class LambdaAdapter:
         if incoming.body is None:
             return _problem(400, "the body is not valid base64 or UTF-8", invocation.request_id)
         owner = self._owner(incoming.request_context, allow_anonymous=self._allow_anonymous)
-        request = HttpRequest(incoming.method, incoming.path, incoming.headers, incoming.body, owner)
+        claims = claims_in(incoming.request_context)
+        request = HttpRequest(incoming.method, incoming.path, incoming.headers, incoming.body, owner, claims)
         try:
             return invocation.settle(self._app(request, invocation))
         except ClientGone:

@@ -1,4 +1,4 @@
-"""Who a request belongs to (docs/http.md). Pure.
+"""Who a request belongs to, and what is known of them (docs/http.md). Pure.
 
 Only API Gateway's own notes (`requestContext`) are read: what its authorizer, IAM or its API keys vouch for. Headers,
 query and body never are, since the client writes those.
@@ -31,6 +31,23 @@ def resolve_owner(
     if found is not None:
         return found
     return ANONYMOUS if allow_anonymous else None
+
+
+def claims_in(request_context: Mapping[str, object]) -> Mapping[str, object]:
+    """The caller's claims: a token's, or the context that a Lambda authorizer gave; empty for IAM and API keys.
+
+    Only one authorizer answers for a request, so the first place where something stands has all there is.
+
+    Args:
+        request_context: The event's `requestContext`.
+    """
+    *named, flat = _claims(_object(request_context, "authorizer"))
+    found: Mapping[str, object] = next((claims for claims in named if claims), {})
+    # On a REST API a Lambda authorizer's context stands beside what API Gateway itself notes there.
+    return found or {name: value for name, value in flat.items() if name not in _NOT_CLAIMS}
+
+
+_NOT_CLAIMS = ("claims", "jwt", "lambda", "iam", "integrationLatency")
 
 
 def _identities(context: Mapping[str, object], trust_session_names: bool) -> Iterator[str]:

@@ -6,7 +6,7 @@ import pytest
 
 from mcp_baton import Argument, ProtocolError, RegistrationError, Server, Step, Workflow
 from mcp_baton.protocol.codes import INVALID_PARAMS
-from mcp_baton.server.published.completion import MAX_VALUES, Completion, requested, suggestions
+from mcp_baton.server.published.completion import MAX_VALUES, completion_of, requested, suggestions
 
 PROMPT = {"type": "ref/prompt", "name": "ask"}
 ARGUMENT = {"name": "tone", "value": "k"}
@@ -73,8 +73,8 @@ def test_so_many_suggestions_are_shown_and_all_are_counted(count: int) -> None:
 
 
 def test_a_completer_takes_the_text_and_if_it_likes_what_is_known() -> None:
-    assert not Completion(lambda value: [value], "c").wants_arguments
-    assert Completion(lambda value, known: [value, *known], "c").wants_arguments
+    assert not completion_of(lambda value: [value], "c").wants_arguments
+    assert completion_of(lambda value, known: [value, *known], "c").wants_arguments
 
 
 @pytest.fixture

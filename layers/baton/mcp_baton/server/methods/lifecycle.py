@@ -29,7 +29,7 @@ def discover(call: Call) -> JsonObject:
         "supportedVersions": list(REVISIONS),
         "capabilities": capabilities(call),
     }
-    return cacheable(_with_instructions(call, made))
+    return cacheable(call, _with_instructions(call, made))
 
 
 def ping(_call: Call) -> JsonObject:

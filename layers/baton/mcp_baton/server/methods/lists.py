@@ -45,9 +45,10 @@ def list_resource_templates(call: Call) -> JsonObject:
     return _page(call, "resourceTemplates", shown)
 
 
-def cacheable(result: dict[str, Json]) -> dict[str, Json]:
-    """A result that is the same for everyone until the next deployment (MCP server/utilities/caching)."""
-    return result | {"ttlMs": LIST_TTL_MS, "cacheScope": "public"}
+def cacheable(call: Call, result: dict[str, Json]) -> dict[str, Json]:
+    """A result that is the same until the next deployment (MCP server/utilities/caching): for everyone, or, where
+    something requires scopes, for this caller."""
+    return result | {"ttlMs": LIST_TTL_MS, "cacheScope": "private" if call.server.is_view else "public"}
 
 
 def _page(call: Call, key: str, entries: Sequence[Json]) -> JsonObject:
@@ -55,7 +56,7 @@ def _page(call: Call, key: str, entries: Sequence[Json]) -> JsonObject:
     made: dict[str, Json] = {key: list(entries[start : start + PAGE_SIZE])}
     if start + PAGE_SIZE < len(entries):
         made["nextCursor"] = binascii.b2a_base64(str(start + PAGE_SIZE).encode(), newline=False).decode()
-    return cacheable(made) if call.stateless else made
+    return cacheable(call, made) if call.stateless else made
 
 
 def _position(cursor: Json, length: int) -> int:

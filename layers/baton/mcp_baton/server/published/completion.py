@@ -8,6 +8,7 @@ from typing import Any, Final
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.codes import INVALID_PARAMS
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server.schema.signature import NO_ANNOTATION, Signature, filled_by_server, is_async, read_dependencies
 
 MAX_VALUES: Final = 100
 """Suggestions in one answer, as MCP has it."""
@@ -22,15 +23,29 @@ class Completion:
 
     Attributes:
         what: How to name it in an error.
+        signature: What of its parameters the server fills in by name; it takes the others by their places.
     """
 
     function: Completer
     what: str
+    signature: Signature
 
     @property
     def wants_arguments(self) -> bool:
         """Whether the function also takes the arguments that are known."""
-        return len(inspect.signature(self.function).parameters) > 1
+        filled = {self.signature.context, *(name for name, _ in self.signature.dependencies)}
+        return len(inspect.signature(self.function).parameters.keys() - filled) > 1
+
+
+def completion_of(function: Completer, what: str) -> Completion:
+    """A function that completes an argument.
+
+    Raises:
+        RegistrationError: what the server should fill in cannot be.
+    """
+    context, declared = filled_by_server(function, what)
+    signature = Signature((), context, NO_ANNOTATION, is_async(function), read_dependencies(declared, what))
+    return Completion(function, what, signature)
 
 
 def requested(params: JsonObject) -> tuple[str, str, str, dict[str, Any]]:

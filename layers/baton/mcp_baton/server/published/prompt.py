@@ -41,11 +41,15 @@ class Prompt:
 
     Args:
         function: Returns text, content, a `Message`, or a list of those.
+        requires: The scopes that a caller must have.
     """
 
-    def __init__(self, function: Callable[..., object], name: str, labels: Labels) -> None:
+    def __init__(
+        self, function: Callable[..., object], name: str, labels: Labels, requires: frozenset[str] = frozenset()
+    ) -> None:
         self.function = function
         self.name = name
+        self.requires = requires
         self.labels = labels.of(function)
         self.signature = read_signature(function, f"prompt {name!r}")
         self.arguments = tuple(
@@ -53,6 +57,10 @@ class Prompt:
             for parameter in self.signature.parameters
         )
         self.input = InputSchema(name, self.signature)
+
+    def renamed(self, name: str) -> "Prompt":
+        """The same prompt under another name."""
+        return Prompt(self.function, name, self.labels, self.requires)
 
 
 def definition_of_prompt(name: str, labels: Labels, arguments: Sequence[Argument]) -> dict[str, Json]:

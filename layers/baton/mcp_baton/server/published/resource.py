@@ -33,6 +33,7 @@ class Resource:
     Args:
         uri: A URI, or a template with `{name}` for each parameter of the function.
         function: Returns text, bytes, or anything that can be written as JSON.
+        requires: The scopes that a caller must have.
     """
 
     def __init__(
@@ -42,8 +43,10 @@ class Resource:
         name: str,
         labels: Labels,
         mime_type: str | None,
+        requires: frozenset[str] = frozenset(),
     ) -> None:
         self.uri = uri
+        self.requires = requires
         self.function = function
         self.name = name
         self.labels = labels.of(function)

@@ -28,15 +28,22 @@ class Tool:
         name: How it is called.
         labels: What is shown of it.
         input_schema: Published in the place of the one that the signature makes.
+        requires: The scopes that a caller must have.
     """
 
     def __init__(
-        self, function: Callable[..., object], name: str, labels: Labels, input_schema: JsonObject | None = None
+        self,
+        function: Callable[..., object],
+        name: str,
+        labels: Labels,
+        input_schema: JsonObject | None = None,
+        requires: frozenset[str] = frozenset(),
     ) -> None:
         if not _TOOL_NAME.fullmatch(name):
             raise RegistrationError(f"tool {name!r}: a tool's name is 1 to 128 letters, digits, '_', '-' and '.'")
         self.function = function
         self.name = name
+        self.requires = requires
         self.labels = labels.of(function)
         self._input_schema = input_schema
         self.signature: Signature = read_signature(function, f"tool {name!r}")
@@ -46,6 +53,14 @@ class Tool:
         self.output = None if schemaless else OutputSchema(name, returns)
         if input_schema is not None or any(_is_marked(item.annotation) for item in self.signature.parameters):
             _ = self.mirrored  # a mark that clients would drop the tool for is refused now
+
+    def renamed(self, name: str) -> "Tool":
+        """The same tool under another name.
+
+        Raises:
+            RegistrationError: it is not one that MCP allows.
+        """
+        return Tool(self.function, name, self.labels, self._input_schema, self.requires)
 
     @cached_property
     def definition(self) -> dict[str, Json]:

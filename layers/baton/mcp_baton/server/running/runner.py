@@ -2,10 +2,10 @@
 
 import functools
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from mcp_baton.exceptions import ProtocolError, ToolError
 from mcp_baton.protocol.envelope import Envelope
@@ -20,10 +20,13 @@ from mcp_baton.server.published.tool import Tool
 from mcp_baton.server.reply import Reply
 from mcp_baton.server.running.worker import Mailbox, NotBegun, Raised, Returned, TimedOut, run_beside
 from mcp_baton.server.schema.schema import InvalidArguments
-from mcp_baton.server.schema.signature import NO_ANNOTATION, Signature, is_async
+from mcp_baton.server.schema.signature import Signature
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import SILENT, Telemetry
 from mcp_baton.workflow.host import FIRST, Attempt, Failed, Failure, FetchedResource, Outcome, ResourceUnavailable
+
+if TYPE_CHECKING:
+    from mcp_baton.server.running.dependencies import Override
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +76,8 @@ class Caller:
         mask_errors: Whether the text of an exception that is no `ToolError` is kept from the client.
         attempt: Which call of a workflow's step this is.
         find: Finds the server's resources, for functions that read them.
+        claims: What the authorizer found out about the caller.
+        overrides: The dependencies that are replaced.
     """
 
     exchange: Exchange
@@ -85,6 +90,8 @@ class Caller:
     mask_errors: bool = True
     attempt: Attempt = FIRST
     find: Find = nothing_at
+    claims: Mapping[str, object] = field(default_factory=dict)
+    overrides: "Sequence[Override]" = ()
 
     def call_tool(
         self,
@@ -169,9 +176,8 @@ class Caller:
             Unreadable: the function failed.
         """
         arguments = (value, known) if completion.wants_arguments else (value,)
-        signature = Signature((), None, NO_ANNOTATION, is_async(completion.function))
         function = functools.partial(completion.function, *arguments)
-        returned = self._run(_Work(completion.what, "completion", function, signature), {})
+        returned = self._run(_Work(completion.what, "completion", function, completion.signature), {})
         if isinstance(returned, str) or not isinstance(returned, Iterable):
             raise Unreadable(f"{completion.what} did not return suggestions")
         with self._authors_code(completion.what):
@@ -241,6 +247,7 @@ class Caller:
             progress=progress,
             attempt=self.attempt.number,
             find=self.find,
+            claims=self.claims,
         )
         try:
             ended = self._ended(work, bound, mailbox, scope, stay=stay)
@@ -264,9 +271,14 @@ class Caller:
         signature = work.signature
         if signature.context:
             bound = bound | {signature.context: Context(scope)}
+        function = work.function
+        if signature.dependencies:
+            from mcp_baton.server.running.dependencies import with_dependencies
+
+            function = with_dependencies(function, signature, scope, self.overrides)
         with self.telemetry.span(work.what) as span:
             ended = run_beside(
-                work.function,
+                function,
                 bound,
                 mailbox,
                 self.reply,

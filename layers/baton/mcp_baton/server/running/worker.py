@@ -281,3 +281,8 @@ def _run_on(loop: "AbstractEventLoop") -> None:
 
 
 _loops = _Loops()
+
+
+def event_loop() -> "AbstractEventLoop":
+    """The process's event loop, running. Must not be waited for on the loop itself."""
+    return _loops.running()

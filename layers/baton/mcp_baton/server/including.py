@@ -1,0 +1,48 @@
+"""One server's tools, resources, prompts, workflows and completions, included in another (docs/tools.md, Including)."""
+
+import copy
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mcp_baton.workflow.definition import Workflow
+
+if TYPE_CHECKING:
+    from mcp_baton.server.server import Server
+
+
+def include(server: "Server", other: "Server", prefix: str) -> None:
+    """Add to a server what another one has now. URIs stay as they are.
+
+    Raises:
+        RegistrationError: a name or URI is taken, or is not allowed with the prefix. Then nothing was added.
+    """
+    staged = _copy(server)
+    for tool in list(other.tools.values()):
+        staged.publish_tool(tool.renamed(prefix + tool.name))
+    for resource in list(other.resources.values()):
+        staged.publish_resource(resource)
+    for prompt in list(other.prompts.values()):
+        staged.publish_prompt(prompt.renamed(prefix + prompt.name))
+    for workflow in list(other.workflows.values()):
+        staged.add_workflow(renamed(workflow, prefix))
+    for (of, argument), completion in list(other.completions.items()):
+        staged.publish_completion(of if of in other.resources else prefix + of, argument, completion)
+    server.tools.update(staged.tools)
+    server.resources.update(staged.resources)
+    server.prompts.update(staged.prompts)
+    server.workflows.update(staged.workflows)
+    server.completions.update(staged.completions)
+
+
+def renamed(workflow: Workflow, prefix: str) -> Workflow:
+    """A workflow under another name, with its steps' tools under theirs."""
+    steps = [step if step.tool is None else replace(step, tool=prefix + step.tool) for step in workflow.steps]
+    return replace(workflow, name=prefix + workflow.name, steps=steps)
+
+
+def _copy(server: "Server") -> "Server":
+    made = copy.copy(server)
+    made.tools, made.resources = dict(server.tools), dict(server.resources)
+    made.prompts, made.workflows = dict(server.prompts), dict(server.workflows)
+    made.completions = dict(server.completions)
+    return made

@@ -1,0 +1,469 @@
+"""What functions depend on, through the real handler (docs/tools.md, Dependencies)."""
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import pytest
+
+from mcp_baton import (
+    Argument,
+    Context,
+    Depends,
+    RegistrationError,
+    Server,
+    Step,
+    ToolError,
+    Workflow,
+    constant,
+    prompt_arg,
+)
+from mcp_baton.settings import Settings
+from mcp_baton.testing import JsonRpcError, connect
+
+BOUND_S = 20.0
+
+
+@dataclass
+class Log:
+    """What happened, in order, and one factory of each kind that notes it."""
+
+    events: list[str] = field(default_factory=list)
+
+    def generator(self) -> Iterator[str]:
+        self.events.append("open generator")
+        try:
+            yield "generator"
+        except ToolError as error:
+            self.events.append(f"roll back: {error}")
+            raise
+        finally:
+            self.events.append("close generator")
+
+    async def async_generator(self) -> AsyncIterator[str]:
+        await asyncio.sleep(0)
+        self.events.append("open async generator")
+        try:
+            yield "async generator"
+        finally:
+            await asyncio.sleep(0)
+            self.events.append("close async generator")
+
+    async def coroutine(self) -> str:
+        await asyncio.sleep(0)
+        return "coroutine"
+
+    def plain(self) -> str:
+        self.events.append("make plain")
+        return "plain"
+
+    @contextlib.contextmanager
+    def manager(self) -> Iterator[str]:
+        self.events.append("open manager")
+        yield "manager"
+        self.events.append("close manager")
+
+
+class Database:
+    """An asynchronous context manager that must be made where a loop runs."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+
+    async def __aenter__(self) -> "Database":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert asyncio.get_running_loop() is self.loop
+
+
+def server_of(log: Log, *, is_async: bool) -> Server:
+    server = Server("shop")
+    all_kinds: dict[str, Any] = {
+        "first": Depends(log.generator),
+        "second": Depends(log.async_generator),
+        "third": Depends(log.coroutine),
+        "fourth": Depends(log.plain),
+        "fifth": Depends(log.manager),
+        "sixth": Depends(Database),
+    }
+
+    def refund(
+        order_id: str,
+        first: str = all_kinds["first"],
+        second: str = all_kinds["second"],
+        third: str = all_kinds["third"],
+        fourth: str = all_kinds["fourth"],
+        fifth: str = all_kinds["fifth"],
+        sixth: Database = all_kinds["sixth"],
+    ) -> list[str]:
+        log.events.append("run")
+        if order_id == "bad":
+            raise ToolError("no such order")
+        return [first, second, third, fourth, fifth, type(sixth).__name__]
+
+    async def refund_async(
+        order_id: str,
+        first: str = all_kinds["first"],
+        second: str = all_kinds["second"],
+        third: str = all_kinds["third"],
+        fourth: str = all_kinds["fourth"],
+        fifth: str = all_kinds["fifth"],
+        sixth: Database = all_kinds["sixth"],
+    ) -> list[str]:
+        await asyncio.sleep(0)
+        return refund(order_id, first, second, third, fourth, fifth, sixth)
+
+    server.add_tool(refund_async if is_async else refund, name="refund")
+    return server
+
+
+CLOSED = ["close manager", "close async generator", "close generator"]
+OPENED = ["open generator", "open async generator", "make plain", "open manager"]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_every_kind_is_filled_in_and_closed_in_reverse_before_the_answer(is_async: bool) -> None:
+    log = Log()
+    with connect(server_of(log, is_async=is_async)) as client:
+        result = client.call_tool("refund", {"order_id": "A-17"})
+
+        assert result.value == ["generator", "async generator", "coroutine", "plain", "manager", "Database"]
+        assert log.events == [*OPENED, "run", *CLOSED]
+        [tool] = client.list_tools()
+        assert list(tool["inputSchema"]["properties"]) == ["order_id"]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_an_error_reaches_what_is_open_and_the_client(is_async: bool) -> None:
+    log = Log()
+    with connect(server_of(log, is_async=is_async)) as client:
+        result = client.call_tool("refund", {"order_id": "bad"})
+
+    assert (result.is_error, result.text) == (True, "no such order")
+    # The manager has no `finally`: what it would do after its `yield` is not done.
+    assert log.events == [
+        *OPENED,
+        "run",
+        "close async generator",
+        "roll back: no such order",
+        "close generator",
+    ]
+
+
+def test_one_instance_is_made_for_a_call_and_factories_take_the_context_and_each_other() -> None:
+    made: list[object] = []
+
+    def database(ctx: Context) -> object:
+        made.append(ctx.owner)
+        return object()
+
+    def orders(db: Annotated[object, Depends(database)]) -> object:
+        return db
+
+    server = Server("shop")
+
+    @server.tool
+    def same(db: Annotated[object, Depends(database)], of: Annotated[object, Depends(orders)], ctx: Context) -> bool:
+        return db is of
+
+    with connect(server, owner="kim") as client:
+        assert client.call_tool("same").value is True
+        assert client.call_tool("same").value is True
+    assert made == ["kim", "kim"]
+
+
+def test_a_process_has_one_instance_made_at_its_first_use_though_calls_come_at_once() -> None:
+    made: list[int] = []
+    begun = threading.Barrier(4, timeout=BOUND_S)
+
+    def inner() -> int:
+        return 1
+
+    async def slow(inner: Annotated[int, Depends(inner, scope="process")]) -> object:
+        made.append(inner)
+        await asyncio.sleep(0.05)
+        return object()
+
+    server = Server("shop")
+
+    def enter() -> None:
+        begun.wait()
+
+    @server.tool
+    def plain(_gate: Annotated[None, Depends(enter)], it: Annotated[object, Depends(slow, scope="process")]) -> int:
+        return id(it)
+
+    @server.tool
+    async def asynchronous(it: Annotated[object, Depends(slow, scope="process")]) -> int:
+        return id(it)
+
+    with connect(server) as client, ThreadPoolExecutor(8) as pool:
+        assert made == []
+        calls = [pool.submit(client.call_tool, "plain") for _ in range(4)]
+        calls += [pool.submit(client.call_tool, "asynchronous") for _ in range(4)]
+        values = {call.result(BOUND_S).value for call in calls}
+        again = client.call_tool("asynchronous")
+    assert len(values) == 1
+    assert values == {again.value}
+    assert made == [1]
+
+
+@pytest.mark.parametrize("scope", ["request", "process"])
+def test_a_factory_that_fails_is_masked_and_tried_again(scope: Any) -> None:
+    attempts: list[int] = []
+
+    def database() -> str:
+        attempts.append(1)
+        if len(attempts) == 1:
+            raise OSError("postgres://secret")
+        if len(attempts) == 2:
+            raise ToolError("the database is down")
+        return "up"
+
+    server = Server("shop")
+
+    @server.tool
+    def ask(db: Annotated[str, Depends(database, scope=scope)]) -> str:
+        return db
+
+    with connect(server) as client:
+        first, second, third = (client.call_tool("ask") for _ in range(3))
+    assert "internal error in ask" in first.text
+    assert "secret" not in first.text
+    assert (second.is_error, second.text) == (True, "the database is down")
+    assert third.value == "up"
+
+
+def test_what_was_opened_is_closed_when_a_later_factory_fails() -> None:
+    log = Log()
+
+    def broken() -> str:
+        raise ToolError("no")
+
+    server = Server("shop")
+
+    @server.tool
+    def ask(first: Annotated[str, Depends(log.async_generator)], then: Annotated[str, Depends(broken)]) -> None:
+        log.events.append("run")
+
+    with connect(server) as client:
+        assert client.call_tool("ask").text == "no"
+    assert log.events == ["open async generator", "close async generator"]
+
+
+@pytest.mark.parametrize("fails", [OSError("disk"), SystemExit(1)])
+def test_a_close_that_fails_is_logged_and_changes_nothing(
+    caplog: pytest.LogCaptureFixture, fails: BaseException
+) -> None:
+    log = Log()
+
+    def broken() -> Iterator[str]:
+        yield "value"
+        raise fails
+
+    server = Server("shop")
+
+    @server.tool
+    def ask(first: Annotated[str, Depends(log.generator)], then: Annotated[str, Depends(broken)]) -> str:
+        return then
+
+    with connect(server) as client, caplog.at_level(logging.ERROR):
+        assert client.call_tool("ask").value == "value"
+    assert log.events == ["open generator", "close generator"]
+    assert [record.message for record in caplog.records if "broken" in record.message]
+
+
+def test_a_manager_that_swallows_errors_does_not_change_the_result() -> None:
+    def swallowing() -> Iterator[str]:
+        with contextlib.suppress(ToolError):
+            yield "value"
+
+    server = Server("shop")
+
+    @server.tool
+    def ask(it: Annotated[str, Depends(swallowing)]) -> None:
+        raise ToolError("declined")
+
+    with connect(server) as client:
+        assert client.call_tool("ask").text == "declined"
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_tool_that_was_given_up_closes_what_it_opened_when_it_ends(is_async: bool) -> None:
+    closed, go_on = threading.Event(), threading.Event()
+
+    def database() -> Iterator[str]:
+        try:
+            yield "db"
+        finally:
+            closed.set()
+
+    server = Server("shop")
+
+    def plain(db: str = Depends(database)) -> None:
+        go_on.wait(BOUND_S)
+
+    async def asynchronous(db: str = Depends(database)) -> None:
+        await asyncio.sleep(BOUND_S)
+
+    server.add_tool(asynchronous if is_async else plain, name="ask")
+    with connect(server, settings=Settings(write_reserve_ms=0)) as client:
+        client.remaining_s(0.3)
+        assert "timed out" in client.call_tool("ask").text
+        go_on.set()
+        assert closed.wait(BOUND_S)
+
+
+def test_a_tool_is_not_begun_when_its_dependencies_took_all_the_time() -> None:
+    closed, go_on, ran = threading.Event(), threading.Event(), threading.Event()
+
+    def slow() -> Iterator[str]:
+        try:
+            go_on.wait(BOUND_S)
+            yield "db"
+        finally:
+            closed.set()
+
+    server = Server("shop")
+
+    @server.tool
+    def ask(db: Annotated[str, Depends(slow)]) -> None:
+        ran.set()
+
+    with connect(server, settings=Settings(write_reserve_ms=0)) as client:
+        client.remaining_s(0.3)
+        assert "timed out" in client.call_tool("ask").text
+        go_on.set()
+        assert closed.wait(BOUND_S)
+    assert not ran.is_set()
+
+
+def test_resources_prompts_completions_and_steps_have_dependencies_too() -> None:
+    log = Log()
+    server = Server("shop")
+
+    @server.resource("docs://{topic}")
+    async def docs(topic: str, text: Annotated[str, Depends(log.generator)]) -> str:
+        return f"{topic}: {text}"
+
+    @server.prompt
+    def greeting(name: str, text: Annotated[str, Depends(log.async_generator)]) -> str:
+        return f"{name}: {text}"
+
+    @server.completion("docs://{topic}", "topic")
+    def topics(value: str, ctx: Context, text: Annotated[str, Depends(log.coroutine)]) -> list[str]:
+        return [value, text, str(ctx.owner)]
+
+    @server.tool
+    def step(order_id: str, text: Annotated[str, Depends(log.plain)]) -> str:
+        return f"{order_id}: {text}"
+
+    server.add_workflow(
+        Workflow(
+            name="go",
+            description="go",
+            arguments=[Argument("order_id", required=True)],
+            steps=[Step("step", tool="step", arguments={"order_id": prompt_arg("order_id")})],
+        )
+    )
+    with connect(server) as client:
+        assert client.read_resource("docs://a").text == "a: generator"
+        assert client.get_prompt("greeting", {"name": "Kim"}).messages[0].text == "Kim: async generator"
+        ref = {"ref": {"type": "ref/resource", "uri": "docs://{topic}"}, "argument": {"name": "topic", "value": "x"}}
+        completed: Any = client.request("completion/complete", ref)
+        assert completed["completion"]["values"] == ["x", "coroutine", "tester"]
+        run = client.get_prompt("go", {"order_id": "A-17"})
+        assert run.completed
+        assert client.task(run.task_id).variables["_workflow.result.step"] == "A-17: plain"
+
+
+def test_a_client_cannot_fill_in_a_dependency() -> None:
+    server = server_of(Log(), is_async=False)
+    with connect(server) as client:
+        assert "first" in client.call_tool("refund", {"order_id": "A-17", "first": "mine"}).text
+    step = Step("refund", tool="refund", arguments={"first": constant("mine")})
+    with pytest.raises(RegistrationError, match="no parameter 'first'"):
+        server.add_workflow(Workflow(name="go", description="go", steps=[step]))
+
+
+@pytest.fixture
+def overridden() -> tuple[Server, Callable[[], str], list[str]]:
+    events: list[str] = []
+
+    def database() -> str:
+        events.append("real")
+        return "real"
+
+    def orders(db: Annotated[str, Depends(database, scope="process")]) -> str:
+        return f"orders of {db}"
+
+    server = Server("shop")
+
+    @server.tool
+    def ask(it: Annotated[str, Depends(orders, scope="process")]) -> str:
+        return it
+
+    return server, database, events
+
+
+def test_an_override_replaces_a_factory_wherever_it_is_needed_and_leaves_nothing_behind(
+    overridden: tuple[Server, Callable[[], str], list[str]],
+) -> None:
+    server, database, events = overridden
+
+    def fake() -> Iterator[str]:
+        yield "fake"
+        events.append("fake closed")
+
+    with connect(server) as client:
+        assert client.call_tool("ask").value == "orders of real"
+        with server.override(database, fake):
+            assert client.call_tool("ask").value == "orders of fake"
+            assert client.call_tool("ask").value == "orders of fake"
+            with server.override(database, lambda: "inner"):
+                assert client.call_tool("ask").value == "orders of inner"
+            assert events == ["real"]
+        assert events == ["real", "fake closed"]
+        assert client.call_tool("ask").value == "orders of real"
+    assert events == ["real", "fake closed"]
+
+
+def test_an_override_that_cannot_work_is_refused(overridden: tuple[Server, Callable[[], str], list[str]]) -> None:
+    server, database, _ = overridden
+
+    def around(real: Annotated[str, Depends(database)]) -> str:
+        return real
+
+    def with_context(ctx: Context) -> str:
+        return ""
+
+    bad: Any = "fake"
+    refused: list[tuple[Callable[[], str], Any, str]] = [
+        (str, lambda: "", "nothing of this server depends on it"),
+        (database, bad, "lambda: 'fake'"),
+        (database, around, "around -> .*around"),
+        (database, with_context, "Context"),
+    ]
+    for factory, by, cause in refused:
+        with pytest.raises(RegistrationError, match=cause), server.override(factory, by):
+            pytest.fail("it was taken")
+
+
+def test_a_prompt_whose_dependency_fails_is_answered_with_an_error() -> None:
+    def broken() -> str:
+        raise OSError("secret")
+
+    server = Server("shop")
+
+    @server.prompt
+    def greeting(text: Annotated[str, Depends(broken)]) -> str:
+        return text
+
+    with connect(server) as client, pytest.raises(JsonRpcError, match="internal error in greeting"):
+        client.get_prompt("greeting")

@@ -1,0 +1,152 @@
+"""Servers put together of others: `include` and `add_tool` (docs/tools.md, Including a server)."""
+
+from typing import Annotated, Any
+
+import pytest
+
+from mcp_baton import Argument, Depends, RegistrationError, Server, Step, Workflow, prompt_arg
+from mcp_baton.testing import connect
+
+
+def tone() -> str:
+    return "kindly"
+
+
+@pytest.fixture
+def billing() -> Server:
+    server = Server("billing", mask_errors=False)
+
+    @server.tool(title="Refund", requires=["write"])
+    def refund(order_id: str, how: Annotated[str, Depends(tone)]) -> str:
+        """Refund an order."""
+        return f"refunded {order_id} {how}"
+
+    @server.resource("bills://{number}")
+    def bill(number: str) -> str:
+        return f"bill {number}"
+
+    @server.prompt
+    def dun(name: str) -> str:
+        return f"Dun {name}."
+
+    @server.completion("dun", "name")
+    def names(value: str) -> list[str]:
+        return [f"{value}im"]
+
+    @server.completion("bills://{number}", "number")
+    def numbers(value: str) -> list[str]:
+        return [f"{value}7"]
+
+    server.add_workflow(
+        Workflow(
+            name="refund_order",
+            description="refund an order",
+            arguments=[Argument("order_id", required=True)],
+            steps=[
+                Step(
+                    "refund",
+                    tool="refund",
+                    arguments={"order_id": prompt_arg("order_id")},
+                    resources=["bills://{order_id}"],
+                    guidance="Be kind.",
+                    binding="refunded",
+                    retryable=True,
+                    checkpoint=True,
+                )
+            ],
+        )
+    )
+    return server
+
+
+def test_an_included_server_works_under_its_prefix(billing: Server) -> None:
+    shop = Server("shop")
+    shop.include(billing, prefix="billing_")
+
+    with connect(shop) as anybody:
+        client = anybody.with_claims(scope="write")
+        assert anybody.list_tools() == []
+        [tool] = client.list_tools()
+        assert (tool["name"], tool["title"], tool["description"]) == ("billing_refund", "Refund", "Refund an order.")
+        assert list(tool["inputSchema"]["properties"]) == ["order_id"]
+        with shop.override(tone, lambda: "coldly"):
+            assert client.call_tool("billing_refund", {"order_id": "A"}).value == "refunded A coldly"
+        assert client.read_resource("bills://7").text == "bill 7"
+        assert client.get_prompt("billing_dun", {"name": "Kim"}).messages[0].text == "Dun Kim."
+        run = client.get_prompt("billing_refund_order", {"order_id": "A"})
+        assert run.completed
+        assert client.task(run.task_id).variables["_workflow.result.refund"] == "refunded A kindly"
+        for kind, field, of, argument, first in (
+            ("ref/prompt", "name", "billing_dun", "name", "Kim"),
+            ("ref/resource", "uri", "bills://{number}", "number", "K7"),
+        ):
+            asked = {"ref": {"type": kind, field: of}, "argument": {"name": argument, "value": "K"}}
+            completed: Any = client.request("completion/complete", asked)
+            assert completed["completion"]["values"] == [first]
+
+
+def test_a_step_keeps_all_but_its_tools_name(billing: Server) -> None:
+    shop = Server("shop")
+    shop.include(billing, prefix="b.")
+
+    [step], [before] = shop.workflows["b.refund_order"].steps, billing.workflows["refund_order"].steps
+    assert step.tool == "b.refund"
+    for name in ("name", "arguments", "binding", "guidance", "resources", "retryable", "checkpoint"):
+        assert getattr(step, name) == getattr(before, name)
+
+
+def test_the_included_server_stays_as_it_is_and_what_comes_later_is_not_seen(billing: Server) -> None:
+    shop = Server("shop")
+    shop.include(billing, prefix="billing_")
+
+    billing.tool(name="later")(lambda: "later")
+
+    assert list(billing.tools) == ["refund", "later"]
+    assert list(shop.tools) == ["billing_refund"]
+
+
+@pytest.mark.parametrize("taken", ["tool", "resource", "prompt", "workflow", "invalid"])
+def test_a_clash_is_refused_and_adds_nothing(billing: Server, taken: str) -> None:
+    shop = Server("shop")
+    if taken == "tool":
+        shop.tool(name="b_refund")(lambda: "mine")
+    if taken == "resource":
+        shop.resource("bills://{number}", name="mine")(lambda number: f"mine {number}")
+    if taken == "prompt":
+        shop.prompt(name="b_dun")(lambda: "mine")
+    if taken == "workflow":
+        shop.prompt(name="b_refund_order")(lambda: "mine")
+    before = [list(names) for names in (shop.tools, shop.resources, shop.prompts, shop.workflows, shop.completions)]
+
+    with pytest.raises(RegistrationError, match="name" if taken == "invalid" else "taken"):
+        shop.include(billing, prefix="b b_" if taken == "invalid" else "b_")
+
+    assert before == [
+        list(names) for names in (shop.tools, shop.resources, shop.prompts, shop.workflows, shop.completions)
+    ]
+
+
+def test_a_tool_is_added_with_all_that_the_decorator_takes() -> None:
+    server = Server("shop")
+
+    def refund(order_id: str) -> str:
+        return order_id
+
+    assert server.add_tool(refund) is refund
+    server.add_tool(
+        lambda: "x", name="other", title="Other", description="Another.", annotations={"readOnlyHint": True}
+    )
+
+    with connect(server) as client:
+        first, second = client.list_tools()
+        assert client.call_tool("other").value == "x"
+    assert first["name"] == "refund"
+    assert second | {"inputSchema": 0} == {
+        "name": "other",
+        "title": "Other",
+        "description": "Another.",
+        "annotations": {"readOnlyHint": True},
+        "inputSchema": 0,
+    }
+    with pytest.raises(RegistrationError, match="tool 'refund': the name is already taken"):
+        server.add_tool(refund)

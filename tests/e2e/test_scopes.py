@@ -1,0 +1,160 @@
+"""What callers see of a server by their scopes, through the real handler (docs/tools.md, Scopes)."""
+
+from typing import Any
+
+import pytest
+
+from mcp_baton import Argument, Context, Server, Step, ToolError, Workflow, prompt_arg
+from mcp_baton.testing import Client, Era, JsonRpcError, connect
+
+READ, WRITE = "orders:read", "orders:write"
+INVALID_PARAMS = -32602
+
+
+@pytest.fixture(params=["2025", "2026"])
+def era(request: pytest.FixtureRequest) -> Era:
+    """Each era in turn."""
+    return "2025" if request.param == "2025" else "2026"
+
+
+@pytest.fixture
+def orders() -> Server:
+    server = Server("orders")
+    failures = [ToolError("connection timeout")]
+
+    @server.tool
+    def fetch(order_id: str, ctx: Context) -> str:
+        return str(ctx.claims.get("scope"))
+
+    @server.tool(requires=[READ, WRITE])
+    def refund(order_id: str) -> str:
+        if failures:
+            raise failures.pop()
+        return order_id
+
+    @server.resource("docs://{topic}", requires=[READ])
+    def docs(topic: str) -> str:
+        return topic
+
+    @server.resource("docs://index", requires=[READ])
+    def index() -> str:
+        return "index"
+
+    @server.prompt(requires=[READ])
+    def greeting(name: str) -> str:
+        return name
+
+    @server.completion("greeting", "name")
+    def names(value: str) -> list[str]:
+        return [value]
+
+    server.add_workflow(
+        Workflow(
+            name="refund_order",
+            description="refund an order",
+            arguments=[Argument("order_id", required=True)],
+            steps=[
+                Step("fetch", tool="fetch", arguments={"order_id": prompt_arg("order_id")}),
+                Step("refund", tool="refund", arguments={"order_id": prompt_arg("order_id")}),
+            ],
+        )
+    )
+    return server
+
+
+def names_in(client: Client, method: str, key: str) -> list[str]:
+    listed: Any = client.request(method)
+    return [item["name"] for item in listed[key]]
+
+
+def everything(client: Client) -> list[str]:
+    return [
+        *names_in(client, "tools/list", "tools"),
+        *names_in(client, "resources/list", "resources"),
+        *names_in(client, "resources/templates/list", "resourceTemplates"),
+        *names_in(client, "prompts/list", "prompts"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("scope", "seen"),
+    [
+        ("", ["fetch"]),
+        (WRITE, ["fetch"]),
+        (READ, ["fetch", "index", "docs", "greeting"]),
+        (f"{READ} {WRITE}", ["fetch", "refund", "index", "docs", "greeting", "refund_order"]),
+    ],
+)
+def test_lists_show_what_a_caller_has_the_scopes_for(orders: Server, era: Era, scope: str, seen: list[str]) -> None:
+    with connect(orders, era=era) as client:
+        assert everything(client.with_claims(scope=scope)) == seen
+
+
+COMPLETE = {"ref": {"type": "ref/prompt", "name": "NAME"}, "argument": {"name": "name", "value": "K"}}
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "unknown"),
+    [
+        ("tools/call", {"name": "refund", "arguments": {"order_id": "A"}}, {"name": "reverse", "arguments": {}}),
+        ("prompts/get", {"name": "greeting", "arguments": {"name": "K"}}, {"name": "parting", "arguments": {}}),
+        ("prompts/get", {"name": "refund_order", "arguments": {"order_id": "A"}}, {"name": "sell_order"}),
+        ("resources/read", {"uri": "docs://index"}, {"uri": "docs:///"}),
+        ("resources/read", {"uri": "docs://a"}, {"uri": "x://a"}),
+        (
+            "completion/complete",
+            {"ref": {"type": "ref/prompt", "name": "greeting"}, "argument": {"name": "name", "value": "K"}},
+            {"ref": {"type": "ref/prompt", "name": "parting"}, "argument": {"name": "name", "value": "K"}},
+        ),
+    ],
+)
+def test_what_a_caller_lacks_the_scopes_for_is_refused_as_if_it_were_unknown(
+    orders: Server, era: Era, method: str, params: dict[str, Any], unknown: dict[str, Any]
+) -> None:
+    def refusal(sent: dict[str, Any]) -> tuple[int, int, str]:
+        with pytest.raises(JsonRpcError) as refused:
+            client.request(method, sent)
+        name = sent.get("name") or sent.get("uri") or sent["ref"]["name"]
+        return refused.value.status, refused.value.code, refused.value.message.replace(name, "NAME")
+
+    with connect(orders, era=era) as client:
+        assert refusal(params) == refusal(unknown)
+        client.with_claims(scope=f"{READ} {WRITE}").request(method, params)
+
+
+def test_a_resume_is_held_against_its_own_caller(orders: Server) -> None:
+    with connect(orders) as client:
+        able = client.with_claims(scp=[READ, WRITE])
+        run = able.get_prompt("refund_order", {"order_id": "A"})
+        assert run.pause.type == "toolError"
+        with pytest.raises(JsonRpcError, match="Unknown prompt: refund_order") as refused:
+            client.get_prompt("refund_order", {}, run.task_id)
+        assert refused.value.code == INVALID_PARAMS
+        with pytest.raises(JsonRpcError, match="Unknown tool: refund"):
+            client.call_tool("refund", {"order_id": "A"}, task=run.task_id)
+        assert able.get_prompt("refund_order", {}, run.task_id).completed
+
+
+@pytest.mark.parametrize("method", ["tools/list", "prompts/list", "resources/list", "server/discover"])
+def test_lists_are_private_once_anything_requires_scopes(orders: Server, method: str) -> None:
+    open_to_all = Server("open")
+    with connect(orders) as client, connect(open_to_all) as other:
+        for one in (client, client.with_claims(scope=f"{READ} {WRITE}")):
+            assert one.request(method)["cacheScope"] == "private"
+        assert other.request(method)["cacheScope"] == "public"
+
+
+def test_claims_are_read_by_tools_and_set_by_nobody(orders: Server) -> None:
+    @orders.tool
+    def tamper(ctx: Context) -> str:
+        claims: Any = ctx.claims
+        try:
+            claims["scope"] = WRITE
+        except TypeError:
+            return str(dict(claims))
+        return "changed"
+
+    with connect(orders, owner="kim") as client:
+        assert client.call_tool("fetch", {"order_id": "A"}).value == "None"
+        assert client.with_claims(scope=READ).call_tool("fetch", {"order_id": "A"}).value == READ
+        assert client.call_tool("tamper").value == "{'sub': 'kim'}"

@@ -1,0 +1,150 @@
+"""What `Depends` may declare: read while the server is put together."""
+
+import contextlib
+import functools
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import pytest
+
+from mcp_baton import Context, Depends, RegistrationError, Server
+from mcp_baton.server.schema.dependency import Dependency, read_provider
+
+
+def plain() -> int:
+    return 1
+
+
+def generator() -> Iterator[int]:
+    yield 1
+
+
+async def coroutine() -> int:
+    return 1
+
+
+async def async_generator() -> AsyncIterator[int]:
+    yield 1
+
+
+class Manager:
+    def __enter__(self) -> int:
+        return 1
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+def returning() -> Manager:
+    return Manager()
+
+
+class AsyncManager:
+    async def __aenter__(self) -> int:
+        return 1
+
+    async def __aexit__(self, *_: object) -> None:
+        return None
+
+
+class Maker:
+    def __call__(self) -> Iterator[int]:
+        yield 1
+
+
+@pytest.mark.parametrize(
+    ("factory", "kind"),
+    [
+        (plain, (False, False)),
+        (dict, (False, False)),
+        (returning, (False, False)),
+        (generator, (True, False)),
+        (functools.partial(generator), (True, False)),
+        (Maker(), (True, False)),
+        (contextlib.contextmanager(generator), (True, False)),
+        (Manager, (True, False)),
+        (coroutine, (False, True)),
+        (async_generator, (True, True)),
+        (contextlib.asynccontextmanager(async_generator), (True, True)),
+        (AsyncManager, (True, True)),
+    ],
+)
+def test_a_factory_is_entered_and_awaited_by_its_kind(factory: Any, kind: tuple[bool, bool]) -> None:
+    provider = read_provider(Dependency(factory, "request"), "tool 'refund'")
+
+    assert (provider.entered, provider.is_async) == kind
+
+
+def left(right: "Annotated[int, Depends(right)]") -> int:
+    return right
+
+
+def right(left: Annotated[int, Depends(left)]) -> int:
+    return left
+
+
+def kept_with(db: Annotated[int, Depends(plain)]) -> int:
+    return db
+
+
+def kept_deeply(deeper: Annotated[int, Depends(kept_with)]) -> int:
+    return deeper
+
+
+def with_context(ctx: Context) -> int:
+    return 1
+
+
+def wanting(amount: int) -> int:
+    return amount
+
+
+def kept_with_kept(db: Annotated[int, Depends(plain, scope="process")], *rest: int, amount: int = 1) -> int:
+    return db
+
+
+@dataclass
+class Unhashable:
+    def __call__(self) -> int:
+        return 1
+
+
+@pytest.mark.parametrize(
+    ("declared", "cause"),
+    [
+        (Depends(left), "left -> right -> left"),
+        (Depends(kept_with, scope="process"), "'kept_with' is kept for the process and 'plain' is closed"),
+        (Depends(kept_deeply, scope="process"), "'kept_deeply' is kept for the process and 'kept_with' is closed"),
+        (Depends(with_context, scope="process"), "cannot take one call's Context"),
+        (Depends(wanting), "nobody fills in its parameter 'amount'"),
+        (Depends(Unhashable()), "no hash"),
+    ],
+)
+def test_what_cannot_work_is_refused_by_name(declared: Any, cause: str) -> None:
+    def refund(db: int = declared) -> None:
+        return None
+
+    with pytest.raises(RegistrationError, match=f"tool 'refund'.*{cause}"):
+        Server("shop").tool(refund)
+
+
+def test_defaults_and_longer_lived_dependencies_are_allowed() -> None:
+    def refund(db: Annotated[int, Depends(kept_with_kept, scope="process")]) -> None:
+        return None
+
+    Server("shop").tool(refund)
+
+
+def test_a_parameter_has_one_depends() -> None:
+    def refund(db: Annotated[int, Depends(plain)] = Depends(plain)) -> None:
+        return None
+
+    with pytest.raises(RegistrationError, match="'db' has two Depends"):
+        Server("shop").tool(refund)
+
+
+@pytest.mark.parametrize(("factory", "scope"), [(1, "request"), (plain, "session")])
+def test_depends_takes_a_function_and_a_known_scope(factory: Any, scope: Any) -> None:
+    with pytest.raises(RegistrationError, match="Depends"):
+        Depends(factory, scope=scope)
