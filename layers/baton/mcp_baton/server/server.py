@@ -5,13 +5,14 @@ from typing import Any, Protocol, TypedDict, Unpack, overload
 
 from mcp_baton.exceptions import RegistrationError, WorkflowError
 from mcp_baton.protocol.json import JsonObject
+from mcp_baton.server.checking import checked_workflows
 from mcp_baton.server.published.completion import Completer, Completion
 from mcp_baton.server.published.labels import Labels
 from mcp_baton.server.published.own_uris import SCHEME, is_own
 from mcp_baton.server.published.prompt import Prompt
 from mcp_baton.server.published.resource import Resource
 from mcp_baton.server.published.tool import Tool
-from mcp_baton.workflow.definition import Workflow, check
+from mcp_baton.workflow.definition import Workflow
 
 
 class PromptLabels(TypedDict, total=False):
@@ -73,6 +74,7 @@ class Server:
         self.prompts: dict[str, Prompt] = {}
         self.workflows: dict[str, Workflow] = {}
         self.completions: dict[tuple[str, str], Completion] = {}
+        self._is_checked = False
 
     @overload
     def tool[F: Callable[..., object]](self, function: F, /) -> F: ...
@@ -102,7 +104,8 @@ class Server:
             labels: What is shown of it: see `Labels`.
 
         Raises:
-            RegistrationError: the name is taken or not one that MCP allows, or the signature has no schema.
+            RegistrationError: the name is taken, it or a parameter's name is not one that every host takes
+                (docs/tools.md, Names), or the signature has no schema.
         """
 
         def register[F: Callable[..., object]](function: F, /) -> F:
@@ -176,16 +179,33 @@ class Server:
         return register
 
     def add_workflow(self, workflow: Workflow) -> Workflow:
-        """Publish a workflow as a prompt of the same name. Its tools must have been registered.
+        """Publish a workflow as a prompt of the same name. Its tools may be registered before it or after it.
+
+        It is checked with all others when the handler is made, or at once where that has been done.
 
         Raises:
-            WorkflowError: it cannot work; names workflow, step and cause.
+            WorkflowError: the name is taken, or, once the handler has been made, the workflow cannot work.
         """
         if workflow.name in self.prompts or workflow.name in self.workflows:
             raise WorkflowError(workflow.name, "the name is already taken by a prompt; give it another")
-        check(workflow, {name: tool.signature.names for name, tool in self.tools.items()})
-        self.workflows[workflow.name] = workflow
+        added = {workflow.name: workflow}
+        self.workflows |= checked_workflows(added, self.tools, in_full=False) if self._is_checked else added
         return workflow
+
+    def check(self, *, in_full: bool = True) -> None:
+        """Refuse workflows that cannot work, and give each step whose tool is a function that tool's name.
+
+        Args:
+            in_full: Ask pydantic, too: about paths into what tools return, and defaults of arguments, whose types only
+                it knows. `handler(server)` does not, since importing pydantic is most of a cold start; `baton serve`
+                and `mcp_baton.testing` do (docs/workflows.md, "What is checked").
+
+        Raises:
+            WorkflowError: one cannot work; names workflow, step and cause.
+            RegistrationError: a tool's return type has no schema.
+        """
+        self.workflows = checked_workflows(self.workflows, self.tools, in_full=in_full)
+        self._is_checked = True
 
     def arguments_of(self, of: str) -> frozenset[str]:
         """The names of the arguments of a prompt or workflow, or of the variables of a resource's template."""
