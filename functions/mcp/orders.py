@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from mcp_baton import Argument, Step, ToolError, Workflow, constant, prompt_arg, step_output
-from shop import server
+from shop import send_message, server
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ refund_order = Workflow(
         Argument("amount", "Amount in EUR; the whole order when left out", type=float),
     ],
     steps=[
-        Step("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")}, binding="order"),
+        Step("fetch", tool=fetch_order, arguments={"order_id": prompt_arg("order_id")}, binding="order"),
         Step(
             "policy",
             resources=["policy://refunds/{category}"],
@@ -106,13 +106,13 @@ refund_order = Workflow(
         ),
         Step(
             "refund",
-            tool="issue_refund",
+            tool=issue_refund,
             arguments={"order_id": prompt_arg("order_id"), "amount": prompt_arg("amount")},
             guidance="Keep to the policy. Where it asks for an approval, ask a supervisor and pass `approved_by`.",
         ),
         Step(
             "notify",
-            tool="send_message",
+            tool=send_message,
             arguments={
                 "to": step_output("order", "email"),
                 "text": constant("Your refund for order {order_id} is on its way."),

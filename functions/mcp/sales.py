@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass
 
 from mcp_baton import Argument, Context, Step, ToolError, Workflow, constant, prompt_arg, step_output
-from shop import server
+from shop import send_message, server
 
 PAGE_ROWS = 3
 PAGE_SECONDS = 0.25
@@ -97,19 +97,19 @@ monthly_report = Workflow(
     description="publish the sales report of a month",
     arguments=[Argument("month", "The month, such as 2026-09", required=True)],
     steps=[
-        Step("extract", tool="extract_sales", arguments={"month": prompt_arg("month")}, binding="rows"),
-        Step("validate", tool="validate_sales", arguments={"rows": step_output("rows")}, binding="figures"),
+        Step("extract", tool=extract_sales, arguments={"month": prompt_arg("month")}, binding="rows"),
+        Step("validate", tool=validate_sales, arguments={"rows": step_output("rows")}, binding="figures"),
         # Nothing here yields `summary`, which the tool requires: the workflow pauses, and the model writes it.
         Step(
             "publish",
-            tool="publish_report",
+            tool=publish_report,
             arguments={"month": prompt_arg("month"), "figures": step_output("figures")},
             binding="report",
             guidance="Summarise {month} in two sentences: what it brought in, and what sold best.",
         ),
         Step(
             "announce",
-            tool="send_message",
+            tool=send_message,
             arguments={
                 "to": constant("managers@example.com"),
                 "text": constant("The sales report for {month} is out."),

@@ -5,7 +5,18 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import Argument, Context, Server, Step, Workflow, constant, prompt_arg, step_output, task_variable
+from mcp_baton import (
+    Argument,
+    Context,
+    Server,
+    Step,
+    ToolError,
+    Workflow,
+    constant,
+    prompt_arg,
+    step_output,
+    task_variable,
+)
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Client, Era, Table, related
 
@@ -234,6 +245,50 @@ def test_prompt_arguments_are_converted_to_their_types_for_tools_and_stay_texts_
     answer = client.get_prompt("flow", {"amount": "30", "tags": '["a", "b"]'})
     assert client.variables(answer.task_id)["_workflow.result.only"] == [30.0, ["a", "b"], "30 EUR"]
     assert ("assistant", 'Not above "30".') in answer.conversation
+
+
+def test_a_default_is_converted_and_used_as_if_it_had_been_given(make_client: MakeClient) -> None:
+    server = Server("s")
+
+    @server.tool
+    def echo(amount: float, tags: list[str], text: str) -> list[Any]:
+        return [amount, tags, text]
+
+    sources = {"amount": prompt_arg("amount"), "tags": prompt_arg("tags"), "text": constant("{amount} EUR")}
+    declared = [Argument("amount", "EUR", type=float, default=30), Argument("tags", type=list[str], default=["a"])]
+    step = Step("only", tool=echo, arguments=sources)
+    server.add_workflow(Workflow(name="flow", description="echo", arguments=declared, steps=[step]))
+    client = make_client(server)
+
+    left_out, given = client.get_prompt("flow", {}), client.get_prompt("flow", {"amount": "7", "tags": "[]"})
+
+    assert client.variables(left_out.task_id)["_workflow.result.only"] == [30.0, ["a"], "30 EUR"]
+    assert client.variables(given.task_id)["_workflow.result.only"] == [7.0, [], "7 EUR"]
+    assert left_out.conversation[0][1].endswith('- amount: 30\n- tags: ["a"]')
+
+
+def test_a_step_whose_tool_is_a_function_calls_the_tool_that_it_is_published_as(make_client: MakeClient) -> None:
+    server = Server("s")
+
+    def look(at: str = "") -> dict[str, str]:
+        return {"seen": at}
+
+    def fail() -> None:
+        raise ToolError("no")
+
+    steps = [Step("look", tool=look), Step("again", tool=look), Step("last", tool=fail)]
+    server.add_workflow(Workflow(name="flow", description="look", steps=steps))
+    server.tool(name="glance")(look)
+    server.tool(fail)
+    client = make_client(server)
+
+    answer = client.get_prompt("flow", {})
+
+    progress = client.variables(answer.task_id)["_workflow.progress"]
+    assert [step["tool"] for step in progress["steps"]] == ["glance", "glance", "fail"]
+    assert answer.meta["pause_reason"]["suggestedTool"] == "fail"
+    assert "1. Call fail with {}" in answer.handoff
+    assert client.get_prompt("flow", {}, task=answer.task_id).statuses == ["completed", "completed", "failed"]
 
 
 def test_a_variable_that_a_tool_sets_can_be_the_source_of_a_later_steps_argument(make_client: MakeClient) -> None:

@@ -245,6 +245,47 @@ def test_at_a_url_the_table_is_created_and_the_tasks_outlive_the_server(start: S
         assert [second.stop(), third.stop()] == [0, 0]
 
 
+UNSERVABLE = """
+from dataclasses import dataclass
+from mcp_baton import Server, Step, Workflow, step_output
+from mcp_baton.aws import handler
+from pydantic import BaseModel
+
+class Order(BaseModel):
+    total: float
+
+server = Server("orders")
+
+@server.tool
+def fetch() -> Order:
+    return Order(total=1)
+
+@server.tool
+def pay(amount: float) -> None: ...
+
+amount = step_output("fetch", "PATH")
+steps = [Step("fetch", tool=fetch), Step("pay", tool=pay, arguments={"ARGUMENT": amount})]
+server.add_workflow(Workflow(name="flow", description="pay", steps=steps))
+lambda_handler = handler(server)
+"""
+
+
+def test_a_workflow_that_cannot_work_is_two_lines(tmp_path: Path) -> None:
+    file = tmp_path / "unservable.py"
+
+    file.write_text(UNSERVABLE.replace("PATH", "totl").replace("ARGUMENT", "amount"))
+    assert failed(str(file)) == (
+        f"baton: {file} cannot be served:\n"
+        "workflow 'flow', step 'pay': step_output('fetch', 'totl'): "
+        "the output of the tool 'fetch' has no 'totl'; did you mean 'total'?\n"
+    )
+    file.write_text(UNSERVABLE.replace("PATH", "total").replace("ARGUMENT", "amuont"))
+    assert failed(str(file)) == (
+        "baton: unservable.py, line 22, cannot be served:\n"
+        "workflow 'flow', step 'pay': the tool 'pay' has no parameter 'amuont'; did you mean 'amount'?\n"
+    )
+
+
 def test_what_cannot_be_served_is_one_line_and_exit_code_2(start: Start, tmp_path: Path) -> None:
     port = start().line.rpartition(":")[2].removesuffix("/mcp\n")
     broken = tmp_path / "broken.py"

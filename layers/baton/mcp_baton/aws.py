@@ -93,9 +93,11 @@ def handler(
         s3: The same for S3, used for the bucket that the settings name, if they name one.
 
     Raises:
+        WorkflowError: a workflow of the server's cannot work; names workflow, step and cause.
         SettingsError: an environment variable holds a value that cannot be used.
         TypeError: a client is not of its service, or comes with a store, which has its own.
     """
+    server.check(in_full=False)
     connect, connect_s3 = _given("dynamodb", dynamodb), _given("s3", s3)
     if store is not None and (connect or connect_s3):
         raise TypeError("a store has clients of its own: pass either `store`, or `dynamodb` and `s3`")

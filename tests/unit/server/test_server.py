@@ -1,15 +1,19 @@
 """Registration: what users write, and what is refused while a server is put together."""
 
 import functools
+from contextlib import nullcontext
 from typing import Annotated, Any, cast
 
 import pytest
-from pydantic import Field
+from pydantic import BaseModel, Field
 
-from mcp_baton import Argument, Context, RegistrationError, Server, Step, Workflow, WorkflowError
+from mcp_baton import Argument, Context, RegistrationError, Server, Step, Workflow, WorkflowError, step_output
+from mcp_baton.aws import handler
+from mcp_baton.protocol.json import Json
 from mcp_baton.server.published.labels import Labels
 from mcp_baton.server.published.prompt import definition_of_prompt
 from mcp_baton.server.published.tool import Tool
+from mcp_baton.settings import Settings
 
 
 @pytest.fixture
@@ -161,10 +165,107 @@ def test_a_prompt_and_a_workflow_cannot_share_a_name(server: Server) -> None:
     assert caught.value.workflow == "docs_faq"
 
 
+def flow(tool: Any, *, name: str = "w") -> Workflow:
+    return Workflow(name=name, description="d", steps=[Step("s", tool=tool)])
+
+
+def test_a_workflow_may_be_added_before_its_tools(server: Server) -> None:
+    server.add_workflow(flow("docs_faq"))
+    server.tool(docs_faq)
+
+    server.check()
+
+
 def test_a_workflow_is_checked_against_the_tools_that_are_there(server: Server) -> None:
+    server.add_workflow(flow("docs_faq"))
+
     with pytest.raises(WorkflowError, match="unknown tool 'docs_faq'"):
-        server.add_workflow(Workflow(name="w", description="d", steps=[Step("s", tool="docs_faq")]))
-    assert server.workflows == {}
+        server.check()
+
+
+def test_a_workflow_that_is_added_once_the_handler_is_made_is_checked_at_once(server: Server) -> None:
+    server.tool(name="faq")(docs_faq)
+    handler(server, settings=Settings())
+
+    with pytest.raises(WorkflowError, match="unknown tool 'docs_faq'"):
+        server.add_workflow(flow("docs_faq"))
+    server.add_workflow(flow(docs_faq, name="other"))
+
+    assert {name: made.steps[0].tool for name, made in server.workflows.items()} == {"other": "faq"}
+
+
+class Order(BaseModel):
+    total: float
+
+
+def test_a_path_into_a_pydantic_model_is_held_against_it_by_the_full_check(server: Server) -> None:
+    @server.tool
+    def fetch() -> Order: ...
+
+    @server.tool
+    def pay(amount: float) -> None: ...
+
+    steps = [Step("fetch", tool=fetch), Step("pay", tool=pay, arguments={"amount": step_output("fetch", "totl")})]
+    server.add_workflow(Workflow(name="w", description="d", steps=steps))
+
+    handler(server, settings=Settings())  # which does not have pydantic make schemas
+    with pytest.raises(WorkflowError, match=r"has no 'totl'; did you mean 'total'\?"):
+        server.check()
+
+
+@pytest.mark.parametrize(
+    ("argument", "at_the_handler"),
+    [
+        pytest.param(Argument("n", type=int, default="many"), True, id="scalar"),
+        pytest.param(Argument("n", type=list[int], default=["many"]), False, id="what pydantic converts"),
+    ],
+)
+def test_a_default_that_does_not_convert_is_refused(server: Server, argument: Argument, at_the_handler: bool) -> None:
+    step = Step("s", resources=["docs://faq"])
+    server.add_workflow(Workflow(name="w", description="d", arguments=[argument], steps=[step]))
+
+    with pytest.raises(WorkflowError, match="the default of the argument 'n' does not convert"):
+        server.check()
+    with pytest.raises(WorkflowError) if at_the_handler else nullcontext():
+        handler(server, settings=Settings())
+
+
+@pytest.mark.parametrize("default", ["5", 5, " 5 "])
+def test_a_default_that_converts_is_taken(server: Server, default: Json) -> None:
+    arguments = [Argument("n", type=int, default=default)]
+    step = Step("s", resources=["docs://faq"])
+    server.add_workflow(Workflow(name="w", description="d", arguments=arguments, steps=[step]))
+
+    server.check(in_full=False)
+
+
+class Opaque:
+    """Nothing that pydantic knows."""
+
+
+def test_a_return_type_without_a_schema_is_named_by_its_tool(server: Server) -> None:
+    @server.tool
+    def fetch() -> Opaque: ...
+
+    steps = [Step("a", tool=fetch), Step("b", resources=["a://{t}"], template_bindings={"t": step_output("a", "x")})]
+    server.add_workflow(Workflow(name="w", description="d", steps=steps))
+
+    with pytest.raises(RegistrationError, match="tool 'fetch': its return type has no schema"):
+        server.check()
+
+
+@pytest.mark.parametrize("name", ["", "a.b", "1st", "n" * 65, "größe"])
+def test_a_tools_name_is_one_that_every_host_takes(server: Server, name: str) -> None:
+    with pytest.raises(RegistrationError, match="1 to 64"):
+        Tool(docs_faq, name, Labels())
+    Tool(docs_faq, "n" * 64, Labels())
+
+
+def test_a_parameters_name_is_one_that_every_host_takes(server: Server) -> None:
+    def send(from_: Annotated[str, Field(alias="from.whom")]) -> None: ...
+
+    with pytest.raises(RegistrationError, match=r"tool 'send': the parameter 'from\.whom'"):
+        server.tool(send)
 
 
 def variadic(*values: int) -> None: ...

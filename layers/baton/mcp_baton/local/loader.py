@@ -6,7 +6,9 @@ import traceback
 from pathlib import Path
 from types import ModuleType, TracebackType
 
-from mcp_baton.exceptions import BatonError
+from mcp_baton.exceptions import BatonError, RegistrationError
+
+PACKAGE = Path(__file__).parents[1]
 
 
 class LoadError(BatonError):
@@ -51,10 +53,23 @@ def _import(path: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
+    except RegistrationError as error:
+        del sys.modules[name]
+        raise LoadError(f"{_place(error, path)} cannot be served:\n{error}") from error
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise LoadError(f"{path.name} cannot be imported:\n{_report(error, path)}") from error
     return module
+
+
+def _place(error: BaseException, path: Path) -> str:
+    """The author's own line that ran last, as `FILE, line N,`: what comes after it is Baton's."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_batons(frame.filename)]
+    return f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}," if frames else path.name
+
+
+def _is_batons(file: str) -> bool:
+    return file.startswith("<frozen") or Path(file).is_relative_to(PACKAGE)
 
 
 def _report(error: BaseException, path: Path) -> str:

@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from mcp_baton.aws import dynamodb_store, handler
-from mcp_baton.exceptions import BatonError, SettingsError
+from mcp_baton.exceptions import BatonError, RegistrationError, SettingsError
 from mcp_baton.local.httpd import Function, LocalServer
 from mcp_baton.local.loader import load
 from mcp_baton.local.run import run
@@ -64,6 +64,7 @@ def serve(options: Options) -> int:
     settings = replace(environment, table=options.table, allow_anonymous=options.owner_header is None, local_only=True)
     _check_time(settings, options.timeout_s)
     server = load(options.target, Server)
+    _check(server, options.target)
     client = _database(options.dynamodb, options.table)
     lambda_handler = handler(
         server, settings=settings, store=dynamodb_store(options.table, settings, connect=lambda: client)
@@ -72,6 +73,13 @@ def serve(options: Options) -> int:
     if not is_private(local):
         logger.warning("listening on %s: whoever reaches it may call every tool, as any owner", local.server_name)
     return run(local, lambda: _announce(options.host, local.server_port))
+
+
+def _check(server: Server, target: str) -> None:
+    try:
+        server.check()
+    except RegistrationError as error:
+        raise ServeError(f"{target} cannot be served:\n{error}") from error
 
 
 def _check_time(settings: Settings, timeout_s: float) -> None:

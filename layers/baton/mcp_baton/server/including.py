@@ -1,10 +1,12 @@
 """One server's tools, resources, prompts, workflows and completions, included in another (docs/tools.md, Including)."""
 
 import copy
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mcp_baton.workflow.definition import Workflow
+from mcp_baton.server.published.tool import Tool
+from mcp_baton.workflow.definition import ToolFunction, Workflow
 
 if TYPE_CHECKING:
     from mcp_baton.server.server import Server
@@ -24,7 +26,7 @@ def include(server: "Server", other: "Server", prefix: str) -> None:
     for prompt in list(other.prompts.values()):
         staged.publish_prompt(prompt.renamed(prefix + prompt.name))
     for workflow in list(other.workflows.values()):
-        staged.add_workflow(renamed(workflow, prefix))
+        staged.add_workflow(renamed(workflow, other.tools, prefix))
     for (of, argument), completion in list(other.completions.items()):
         staged.publish_completion(of if of in other.resources else prefix + of, argument, completion)
     server.tools.update(staged.tools)
@@ -34,10 +36,20 @@ def include(server: "Server", other: "Server", prefix: str) -> None:
     server.completions.update(staged.completions)
 
 
-def renamed(workflow: Workflow, prefix: str) -> Workflow:
+def renamed(workflow: Workflow, tools: Mapping[str, Tool], prefix: str) -> Workflow:
     """A workflow under another name, with its steps' tools under theirs."""
-    steps = [step if step.tool is None else replace(step, tool=prefix + step.tool) for step in workflow.steps]
+    steps = [
+        step if step.tool is None else replace(step, tool=_name_of(step.tool, tools, prefix)) for step in workflow.steps
+    ]
     return replace(workflow, name=prefix + workflow.name, steps=steps)
+
+
+def _name_of(tool: str, tools: Mapping[str, Tool], prefix: str) -> str:
+    """The new name of a step's tool. A function that is no tool, or several, is left to `Server.check`."""
+    if not isinstance(tool, ToolFunction):
+        return prefix + tool
+    names = [name for name, published in tools.items() if published.decorated is tool.function]
+    return prefix + names[0] if len(names) == 1 else tool
 
 
 def _copy(server: "Server") -> "Server":

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypedDict, Unpack, overload
 
 from mcp_baton.exceptions import RegistrationError, WorkflowError
 from mcp_baton.protocol.json import JsonObject
+from mcp_baton.server.checking import checked_workflows
 from mcp_baton.server.published.completion import Completer, Completion, completion_of
 from mcp_baton.server.published.labels import Labels
 from mcp_baton.server.published.own_uris import SCHEME, is_own
@@ -13,7 +14,7 @@ from mcp_baton.server.published.prompt import Prompt
 from mcp_baton.server.published.resource import Resource
 from mcp_baton.server.published.tool import Tool
 from mcp_baton.server.scopes import required
-from mcp_baton.workflow.definition import Workflow, check
+from mcp_baton.workflow.definition import Workflow
 
 if TYPE_CHECKING:
     from mcp_baton.server.running.dependencies import Override
@@ -81,6 +82,7 @@ class Server:
         self.overrides: list[Override] = []
         self.is_view = False
         """Whether this is what one caller sees of a server, by their scopes."""
+        self._is_checked = False
 
     @overload
     def tool[F: Callable[..., object]](self, function: F, /) -> F: ...
@@ -128,7 +130,8 @@ class Server:
             The function.
 
         Raises:
-            RegistrationError: the name is taken or not one that MCP allows, or the signature has no schema.
+            RegistrationError: the name is taken, it or a parameter's name is not one that every host takes
+                (docs/tools.md, Names), or the signature has no schema.
         """
         name = name or _name_of(function)
         scopes = required(requires, f"tool {name!r}")
@@ -251,15 +254,17 @@ class Server:
         self.completions[of, argument] = completion
 
     def add_workflow(self, workflow: Workflow) -> Workflow:
-        """Publish a workflow as a prompt of the same name. Its tools must have been registered.
+        """Publish a workflow as a prompt of the same name. Its tools may be registered before it or after it.
+
+        It is checked with all others when the handler is made, or at once where that has been done.
 
         Raises:
-            WorkflowError: it cannot work; names workflow, step and cause.
+            WorkflowError: the name is taken, or, once the handler has been made, the workflow cannot work.
         """
         if workflow.name in self.prompts or workflow.name in self.workflows:
             raise WorkflowError(workflow.name, "the name is already taken by a prompt; give it another")
-        check(workflow, {name: tool.signature.names for name, tool in self.tools.items()})
-        self.workflows[workflow.name] = workflow
+        added = {workflow.name: workflow}
+        self.workflows |= checked_workflows(added, self.tools, in_full=False) if self._is_checked else added
         return workflow
 
     def include(self, other: "Server", prefix: str = "") -> None:
@@ -292,6 +297,21 @@ class Server:
 
         with overriding(self, factory, by):
             yield
+
+    def check(self, *, in_full: bool = True) -> None:
+        """Refuse workflows that cannot work, and give each step whose tool is a function that tool's name.
+
+        Args:
+            in_full: Ask pydantic, too: about paths into what tools return, and defaults of arguments, whose types only
+                it knows. `handler(server)` does not, since importing pydantic is most of a cold start; `baton serve`
+                and `mcp_baton.testing` do (docs/workflows.md, "What is checked").
+
+        Raises:
+            WorkflowError: one cannot work; names workflow, step and cause.
+            RegistrationError: a tool's return type has no schema.
+        """
+        self.workflows = checked_workflows(self.workflows, self.tools, in_full=in_full)
+        self._is_checked = True
 
     def arguments_of(self, of: str) -> frozenset[str]:
         """The names of the arguments of a prompt or workflow, or of the variables of a resource's template."""

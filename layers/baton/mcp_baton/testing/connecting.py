@@ -43,6 +43,7 @@ def connect(
 
     Raises:
         SettingsError: moto is not installed, or the settings name a bucket.
+        WorkflowError: a workflow cannot work. All is checked that can be (docs/workflows.md, "What is checked").
         ValueError: there is no such era.
     """
     if era not in REVISIONS:
@@ -80,6 +81,7 @@ def _stage(server: Server, settings: Settings, database: "DynamoDBClient") -> St
     clock, answers, script = Clock(), Answers(), Script(frozenset(server.tools))
     invocations = Invocations(clock)
     watched = Watch(script, answers, invocations).server(server)
+    watched.check()
 
     def make() -> "Handler":
         store = dynamodb_store(TABLE, settings, connect=lambda: database, now_ms=clock.now_ms)

@@ -1,18 +1,15 @@
-"""A workflow's definition: immutable, checked when it is added to a server (docs/workflows.md)."""
+"""A workflow's definition: immutable, and checked when the server's handler is made (docs/workflows.md)."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, cast
 
-from mcp_baton.exceptions import RegistrationError, WorkflowError
+from mcp_baton.exceptions import RegistrationError
 from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.tasks.record import SCHEMA_VERSION, Progress, StepProgress, StepStatus
 from mcp_baton.workflow.retry import Retry
-from mcp_baton.workflow.sources import Constant, PromptArg, Source, StepOutput, TaskVariable, placeholders, sources_in
-
-MAX_STEPS = 100
-"""Steps that one workflow may have: what one `UpdateExpression` of 4 KB surely holds."""
+from mcp_baton.workflow.sources import Constant, PromptArg, Source, StepOutput, placeholders
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +21,29 @@ class Argument:
         description: What it is, for the person or model that fills it in.
         required: Whether the prompt can be used without it.
         type: What the string that a client sends is converted to: any type that pydantic knows.
+        default: The value of an optional argument that is left out, as JSON: it is converted as if the client had sent
+            it. `None` where there is none, and the argument then has no value.
     """
 
     name: str
     description: str = ""
     required: bool = False
     type: Any = str
+    default: Json = None
+
+
+class ToolFunction(str):
+    """The function that a step was given as its tool, and its own name until the server says which tool it is."""
+
+    __slots__ = ("function",)
+    function: Callable[..., object]
+
+    @classmethod
+    def of(cls, function: Callable[..., object]) -> "ToolFunction":
+        """The stand-in for a function."""
+        made = cls(getattr(function, "__name__", None) or repr(function))
+        made.function = function
+        return made
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -38,7 +52,8 @@ class Step:
 
     Attributes:
         name: Unique in its workflow.
-        tool: The tool to call; `None` for a step that only fetches resources.
+        tool: The name of the tool to call; `None` for a step that only fetches resources. May be given as the decorated
+            function itself: a `ToolFunction` stands for it until the server is checked.
         arguments: Sources by the tool's parameter.
         binding: The name under which later steps refer to this step's output; the step's own unless given.
         guidance: What a model should bear in mind when it makes this call itself; `{arg}` is replaced.
@@ -66,7 +81,7 @@ class Step:
         self,
         name: str,
         *,
-        tool: str | None = None,
+        tool: str | Callable[..., object] | None = None,
         arguments: Mapping[str, Source] | None = None,
         binding: str | None = None,
         guidance: str | None = None,
@@ -82,7 +97,7 @@ class Step:
         _freeze(
             self,
             name=name,
-            tool=tool,
+            tool=_tool_of(name, tool),
             arguments=MappingProxyType(dict(arguments or {})),
             binding=binding or name,
             guidance=guidance,
@@ -92,6 +107,10 @@ class Step:
             checkpoint=checkpoint,
             retry=retry,
         )
+
+    def calling(self, tool: str) -> "Step":
+        """The step with this tool: the one that its function is published as."""
+        return replace(self, tool=tool)
 
     def read_after(self, resource: str) -> bool:
         """Whether one of the step's resources can only be fetched after its tool: its URI needs the tool's output."""
@@ -122,7 +141,7 @@ class Workflow:
         name: The prompt's name.
         description: Continues the sentence "I want to …": `"refund an order"`.
         arguments: The prompt's arguments.
-        steps: At least one, at most `MAX_STEPS`.
+        steps: At least one, at most `checking.MAX_STEPS`.
         title: A name for people.
         durable: Whether invoking it creates a task.
         tool: Whether it is published as a tool, too (contract section 11; takes effect with a later release).
@@ -161,96 +180,12 @@ class Workflow:
         }
 
 
-def check(workflow: Workflow, parameters: Mapping[str, frozenset[str]]) -> None:
-    """Refuse a workflow that cannot work.
-
-    Args:
-        workflow: What is being added.
-        parameters: The server's tools, and the names of the arguments that each takes.
-
-    Raises:
-        WorkflowError: naming workflow, step and cause.
-    """
-    _check_size(workflow)
-    _check_unique(workflow)
-    arguments = frozenset(argument.name for argument in workflow.arguments)
-    before: set[str] = set()
-    for step in workflow.steps:
-        for cause in _step_faults(step, parameters, arguments):
-            raise WorkflowError(workflow.name, cause, step.name)
-        for cause in _reference_faults(workflow, step, before):
-            raise WorkflowError(workflow.name, cause, step.name)
-        before.add(step.binding)
-
-
-def _check_size(workflow: Workflow) -> None:
-    if not workflow.steps:
-        raise WorkflowError(workflow.name, "it has no steps; give it at least one")
-    if len(workflow.steps) > MAX_STEPS:
-        raise WorkflowError(workflow.name, f"it has {len(workflow.steps)} steps; at most {MAX_STEPS} are possible")
-
-
-def _check_unique(workflow: Workflow) -> None:
-    names: set[str] = set()
-    bindings: set[str] = set()
-    for step in workflow.steps:
-        if not step.name:
-            raise WorkflowError(workflow.name, "a step has an empty name")
-        if step.name in names:
-            raise WorkflowError(workflow.name, "two steps have this name; step names are unique", step.name)
-        if step.binding in bindings:
-            cause = f"the binding {step.binding!r} is taken by an earlier step; give this one another"
-            raise WorkflowError(workflow.name, cause, step.name)
-        names.add(step.name)
-        bindings.add(step.binding)
-    repeated = [argument.name for argument in workflow.arguments]
-    for name in {name for name in repeated if repeated.count(name) > 1}:
-        raise WorkflowError(workflow.name, f"two arguments are named {name!r}")
-
-
-def _step_faults(step: Step, parameters: Mapping[str, frozenset[str]], arguments: frozenset[str]) -> Iterator[str]:
-    if step.tool is None:
-        if not step.resources:
-            yield "it has neither a tool nor resources; give it one of them"
-        if step.arguments:
-            yield "it only fetches resources, so it takes no arguments; use template_bindings"
-    elif step.tool not in parameters:
-        yield f"unknown tool {step.tool!r}; register the tool before the workflow"
-    else:
-        for name in step.arguments.keys() - parameters[step.tool]:
-            yield f"the tool {step.tool!r} has no parameter {name!r}"
-    for name, source in (*step.arguments.items(), *step.template_bindings.items()):
-        yield from _source_faults(name, source, arguments)
-    for name in {name for uri in step.resources for name in placeholders(uri)} - arguments:
-        if name not in step.template_bindings:
-            yield f"the resource placeholder {{{name}}} has no template binding"
-
-
-def _source_faults(name: str, source: object, arguments: frozenset[str]) -> Iterator[str]:
-    match source:
-        case PromptArg(argument):
-            if argument not in arguments:
-                yield f"prompt_arg({argument!r}) names no argument of the workflow"
-        case Constant(value):
-            try:
-                dumps(value)
-            except (TypeError, ValueError) as error:
-                yield f"the constant for {name!r} is not JSON: {error}"
-        case StepOutput() | TaskVariable():
-            pass
-        case _:
-            yield f"{name!r} is given {source!r}, which is no data source; write constant({source!r})"
-
-
-def _reference_faults(workflow: Workflow, step: Step, before: set[str]) -> Iterator[str]:
-    known = {other.binding for other in workflow.steps}
-    in_uris = before | {step.binding} if step.tool else before
-    for sources, allowed in ((step.arguments, before), (step.template_bindings, in_uris)):
-        for source in sources_in(sources):
-            if source.binding not in known:
-                yield f"step_output({source.binding!r}) refers to an unknown binding"
-            elif source.binding not in allowed:
-                yield f"step_output({source.binding!r}) does not refer to an earlier step"
+def _tool_of(step: str, tool: object) -> str | None:
+    if tool is None or isinstance(tool, str):
+        return tool
+    if callable(tool):
+        return ToolFunction.of(tool)
+    raise TypeError(f"step {step!r}: tool is a tool's name or its function, and not {tool!r}")
 
 
 def _step_progress(step: Step, status: StepStatus) -> StepProgress:

@@ -1,6 +1,5 @@
 """A function published as a tool, and its results (MCP server/tools)."""
 
-import re
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -14,9 +13,9 @@ from mcp_baton.server.schema.schema import InputSchema, OutputSchema
 from mcp_baton.server.schema.signature import NO_ANNOTATION, Signature, read_signature
 from mcp_baton.server.schema.values import to_json
 from mcp_baton.workflow.host import Succeeded
+from mcp_baton.workflow.names import NAME, hosts_take
 from mcp_baton.workflow.sources import as_text
 
-_TOOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _SCHEMALESS = (NO_ANNOTATION, None, type(None), Any)
 
 
@@ -29,6 +28,10 @@ class Tool:
         labels: What is shown of it.
         input_schema: Published in the place of the one that the signature makes.
         requires: The scopes that a caller must have.
+
+    Attributes:
+        function: What is called. A test may put another in its place.
+        decorated: What was published, by which a workflow's step may refer to the tool.
     """
 
     def __init__(
@@ -39,14 +42,16 @@ class Tool:
         input_schema: JsonObject | None = None,
         requires: frozenset[str] = frozenset(),
     ) -> None:
-        if not _TOOL_NAME.fullmatch(name):
-            raise RegistrationError(f"tool {name!r}: a tool's name is 1 to 128 letters, digits, '_', '-' and '.'")
+        if not hosts_take(name):
+            raise RegistrationError(f"tool {name!r}: a tool's name is {NAME}; give it another with name=...")
         self.function = function
+        self.decorated = function
         self.name = name
         self.requires = requires
         self.labels = labels.of(function)
         self._input_schema = input_schema
         self.signature: Signature = read_signature(function, f"tool {name!r}")
+        _check_parameters(self.signature, name)
         self.input = InputSchema(name, self.signature)
         returns = self.signature.returns
         schemaless = any(returns is empty for empty in _SCHEMALESS) or mentions_content(returns)
@@ -114,6 +119,13 @@ class Tool:
         if self.output:
             made["structuredContent"] = {"result": value} if self.output.wraps else value
         return made
+
+
+def _check_parameters(signature: Signature, tool: str) -> None:
+    for parameter in signature.parameters:
+        name = parameter.published
+        if not hosts_take(name):
+            raise RegistrationError(f"tool {tool!r}: the parameter {name!r}: a parameter's name is {NAME}")
 
 
 def content_of(value: Json) -> list[Json]:

@@ -33,8 +33,31 @@ def check_arguments(declared: Sequence[Argument], given: JsonObject) -> tuple[di
     for argument in declared:
         if argument.required and argument.name not in given:
             raise ProtocolError(INVALID_PARAMS, f"Invalid params: the argument {argument.name!r} is required")
+    given = {**_defaults(declared), **given}
     converted = {name: _convert(by_name[name], value) for name, value in given.items()}
     return {name: as_text(value) for name, value in given.items()}, converted
+
+
+def _defaults(declared: Sequence[Argument]) -> dict[str, Json]:
+    """The arguments that have a value without being given, as a client would send them."""
+    return {argument.name: as_text(argument.default) for argument in declared if argument.default is not None}
+
+
+def default_fault(argument: Argument, *, in_full: bool) -> str | None:
+    """Why a default does not convert; `None` where it does, or where only pydantic can say and is not to be asked.
+
+    Args:
+        argument: The argument.
+        in_full: Ask pydantic, which is imported for it. A bare scalar's default is held against its type in any case.
+    """
+    text = as_text(argument.default)
+    if _by_hand(text, argument.type) is not None or not (in_full or argument.type in (str, int, float, bool)):
+        return None
+    try:
+        convert(text, argument.type)
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def stored_arguments(stored: Mapping[str, Json], given: JsonObject) -> JsonObject:

@@ -164,11 +164,24 @@ class OutputSchema:
             raise ValueError(f"the tool's value is not what it declares: {problem}") from error
         return to_json(self._adapter.dump_python(validated, mode="json", by_alias=True))
 
+    @property
+    def value_schema(self) -> dict[str, Any]:
+        """JSON Schema 2020-12 of the value itself, not wrapped."""
+        return self._bare_schema
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the schema is made without pydantic."""
+        return self._by_hand is not None
+
+    @cached_property
+    def _by_hand(self) -> dict[str, Any] | None:
+        return None if self._plain is None else plain_value(self._plain)
+
     @cached_property
     def _bare_schema(self) -> dict[str, Any]:
-        by_hand = None if self._plain is None else plain_value(self._plain)
-        if by_hand is not None:
-            return by_hand
+        if self._by_hand is not None:
+            return self._by_hand
         schema = self._adapter.json_schema(mode="serialization", schema_generator=_schema_generator())
         return _untitled(_with_root(schema))
 

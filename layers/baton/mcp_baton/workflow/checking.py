@@ -1,0 +1,217 @@
+"""What can be told of a workflow before it runs (docs/workflows.md, "What is checked"). Pure."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from mcp_baton.exceptions import WorkflowError
+from mcp_baton.protocol.json import dumps
+from mcp_baton.workflow.definition import Argument, Step, ToolFunction, Workflow
+from mcp_baton.workflow.names import NAME, hosts_take
+from mcp_baton.workflow.paths import Astray, Schema, astray
+from mcp_baton.workflow.sources import Constant, PromptArg, StepOutput, TaskVariable, placeholders, sources_in
+
+MAX_STEPS = 100
+"""Steps that one workflow may have: what one `UpdateExpression` of 4 KB surely holds."""
+
+_NULL: Schema = {"type": "null"}
+
+
+@dataclass(frozen=True, slots=True)
+class Callee:
+    """A tool, as far as a workflow is concerned.
+
+    Attributes:
+        function: The function that was published.
+        parameters: The names of the arguments that it takes.
+        output: The JSON Schema of its value; `None` where nothing is known of it.
+    """
+
+    function: object
+    parameters: frozenset[str]
+    output: Callable[[], Schema | None]
+
+
+def checked(workflow: Workflow, tools: Mapping[str, Callee]) -> Workflow:
+    """A workflow that can work, each of its steps with the name of its tool.
+
+    Args:
+        workflow: What is published.
+        tools: The server's tools by name.
+
+    Raises:
+        WorkflowError: it cannot work; names workflow, step and cause.
+    """
+    for cause in _faults(workflow):
+        raise WorkflowError(workflow.name, cause)
+    _check_unique(workflow)
+    made = _resolved(workflow, tools)
+    arguments = [argument.name for argument in made.arguments]
+    before: dict[str, Step] = {}
+    for step in made.steps:
+        for faults in (
+            _tool_faults(step, tools),
+            _source_faults(step, arguments),
+            _placeholder_faults(step, arguments),
+            _reference_faults(made, step, before, tools),
+        ):
+            for cause in faults:
+                raise WorkflowError(made.name, cause, step.name)
+        before[step.binding] = step
+    return made
+
+
+def _faults(workflow: Workflow) -> Iterator[str]:
+    if workflow.durable and workflow.tool and not hosts_take(workflow.name):
+        yield f"a workflow's name is {NAME}; give it another, or tool=False, which keeps it a prompt"
+    if not workflow.steps:
+        yield "it has no steps; give it at least one"
+    if len(workflow.steps) > MAX_STEPS:
+        yield f"it has {len(workflow.steps)} steps; at most {MAX_STEPS} are possible"
+    names = [argument.name for argument in workflow.arguments]
+    for argument in workflow.arguments:
+        if names.count(argument.name) > 1:
+            yield f"two arguments are named {argument.name!r}"
+        if not hosts_take(argument.name):
+            yield f"the argument {argument.name!r}: an argument's name is {NAME}"
+        yield from _default_faults(argument)
+
+
+def _default_faults(argument: Argument) -> Iterator[str]:
+    if argument.required and argument.default is not None:
+        yield f"the argument {argument.name!r} is required, so its default is never used; leave out one of them"
+    cause = _not_json(argument.default)
+    if cause:
+        yield f"the default of the argument {argument.name!r} is not JSON: {cause}"
+
+
+def _check_unique(workflow: Workflow) -> None:
+    names: set[str] = set()
+    bindings: set[str] = set()
+    for step in workflow.steps:
+        if not step.name:
+            raise WorkflowError(workflow.name, "a step has an empty name")
+        if step.name in names:
+            raise WorkflowError(workflow.name, "two steps have this name; step names are unique", step.name)
+        if step.binding in bindings:
+            cause = f"the binding {step.binding!r} is taken by an earlier step; give this one another"
+            raise WorkflowError(workflow.name, cause, step.name)
+        names.add(step.name)
+        bindings.add(step.binding)
+
+
+def _resolved(workflow: Workflow, tools: Mapping[str, Callee]) -> Workflow:
+    """The workflow with the names of its functions' tools; itself where its steps have names already."""
+    if not any(isinstance(step.tool, ToolFunction) for step in workflow.steps):
+        return workflow
+    return replace(workflow, steps=[_resolved_step(workflow, step, tools) for step in workflow.steps])
+
+
+def _resolved_step(workflow: Workflow, step: Step, tools: Mapping[str, Callee]) -> Step:
+    tool = step.tool
+    if not isinstance(tool, ToolFunction):
+        return step
+    # Each look at a method makes a new object, which is equal to the last.
+    names = [name for name, callee in tools.items() if callee.function == tool.function]
+    match names:
+        case [name]:
+            return step.calling(name)
+        case []:
+            cause = f"the function {str(tool)!r} is no tool of this server; publish it with @server.tool"
+        case _:
+            several = " and ".join(repr(name) for name in names)
+            cause = f"the function {str(tool)!r} is published as {several}; give the name that is meant, as a text"
+    raise WorkflowError(workflow.name, cause, step.name)
+
+
+def _tool_faults(step: Step, tools: Mapping[str, Callee]) -> Iterator[str]:
+    if step.tool is None:
+        if not step.resources:
+            yield "it has neither a tool nor resources; give it one of them"
+        if step.arguments:
+            yield "it only fetches resources, so it takes no arguments; use template_bindings"
+    elif step.tool not in tools:
+        yield f"unknown tool {step.tool!r}{_meant(step.tool, tools)}"
+    else:
+        parameters = tools[step.tool].parameters
+        for name in step.arguments:
+            if name not in parameters:
+                yield f"the tool {step.tool!r} has no parameter {name!r}{_meant(name, sorted(parameters))}"
+
+
+def _source_faults(step: Step, arguments: list[str]) -> Iterator[str]:
+    for name, source in (*step.arguments.items(), *step.template_bindings.items()):
+        yield from _value_faults(name, source, arguments)
+
+
+def _value_faults(name: str, source: object, arguments: list[str]) -> Iterator[str]:
+    match source:
+        case PromptArg(argument):
+            if argument not in arguments:
+                yield f"prompt_arg({argument!r}) names no argument of the workflow{_meant(argument, arguments)}"
+        case Constant(value):
+            cause = _not_json(value)
+            if cause:
+                yield f"the constant for {name!r} is not JSON: {cause}"
+        case StepOutput() | TaskVariable():
+            pass
+        case _:
+            yield f"{name!r} is given {source!r}, which is no data source; write constant({source!r})"
+
+
+def _placeholder_faults(step: Step, arguments: list[str]) -> Iterator[str]:
+    known = [*step.template_bindings, *arguments]
+    for uri in step.resources:
+        for name in sorted(placeholders(uri).difference(known)):
+            yield f"the resource placeholder {{{name}}} has no template binding{_meant(name, known)}"
+
+
+def _reference_faults(
+    workflow: Workflow, step: Step, before: Mapping[str, Step], tools: Mapping[str, Callee]
+) -> Iterator[str]:
+    known = [other.binding for other in workflow.steps]
+    in_uris = {**before, step.binding: step} if step.tool else before
+    for sources, allowed in ((step.arguments, before), (step.template_bindings, in_uris)):
+        for source in sources_in(sources):
+            if source.binding not in known:
+                hint = _meant(source.binding, list(before))
+                yield f"step_output({source.binding!r}) refers to an unknown binding{hint}"
+            elif source.binding not in allowed:
+                yield f"step_output({source.binding!r}) does not refer to an earlier step"
+            else:
+                yield from _path_faults(source, allowed[source.binding], tools)
+
+
+def _path_faults(source: StepOutput, producing: Step, tools: Mapping[str, Callee]) -> Iterator[str]:
+    if not source.path:
+        return
+    schema = tools[producing.tool].output() if producing.tool else _NULL
+    wrong = None if schema is None else astray(schema, source.path)
+    if wrong is not None:
+        of = f"tool {producing.tool!r}" if producing.tool else f"step {producing.name!r}, which has no tool,"
+        yield (
+            f"step_output({source.binding!r}, {source.path!r}): "
+            f"the output of the {of} has no {wrong.path!r}{_meant_path(wrong)}"
+        )
+
+
+def _meant_path(wrong: Astray) -> str:
+    return _meant(".".join((wrong.path, *wrong.rest)), [".".join((path, *wrong.rest)) for path in wrong.instead])
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    """How a sentence about an unknown name ends: with the known one that is like it, or with all that are known."""
+    from difflib import get_close_matches
+
+    names = list(known)
+    close = get_close_matches(name, names, n=1)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; known are {', '.join(names)}" if names else ""
+
+
+def _not_json(value: object) -> str | None:
+    try:
+        dumps(value)
+    except (TypeError, ValueError) as error:
+        return str(error)
+    return None

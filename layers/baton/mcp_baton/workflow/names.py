@@ -1,0 +1,17 @@
+"""The names of tools, workflows and their arguments: those that every host takes (docs/tools.md, Names).
+
+MCP itself takes more (server/tools, Tool Names), but hosts pass them on to models' APIs, which do not.
+"""
+
+import re
+from typing import Final
+
+NAME: Final = "1 to 64 of A-Z a-z 0-9 _ -, a letter or _ first"
+"""The rule, in words."""
+
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+
+
+def hosts_take(name: str) -> bool:
+    """Whether every host takes this name."""
+    return _NAME.fullmatch(name) is not None

@@ -1,0 +1,289 @@
+"""A workflow that cannot work is refused before it is served, with workflow, step and cause."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import pytest
+
+from mcp_baton.exceptions import WorkflowError
+from mcp_baton.workflow.checking import MAX_STEPS, Callee, checked
+from mcp_baton.workflow.definition import Argument, Step, Workflow
+from mcp_baton.workflow.paths import Schema
+from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output, task_variable
+
+
+def fetch_order() -> None: ...
+def pay() -> None: ...
+def unpublished() -> None: ...
+
+
+def callee(function: Callable[..., object], *parameters: str, output: Schema | None = None) -> Callee:
+    return Callee(function, frozenset(parameters), lambda: output)
+
+
+ORDER = {"type": "object", "properties": {"total": {"type": "number"}, "email": {"type": "string"}}}
+TOOLS = {
+    "fetch": callee(fetch_order, "order_id"),
+    "refund": callee(pay, "order_id", "amount"),
+    "ping": callee(print),
+}
+FETCH = Step("fetch", tool="fetch", arguments={"order_id": prompt_arg("order_id")}, binding="order")
+
+
+def workflow(*steps: Step, arguments: Sequence[Argument] = (Argument("order_id"),)) -> Workflow:
+    return Workflow(name="refund_order", description="refund an order", arguments=arguments, steps=steps)
+
+
+def refused(made: Workflow, tools: dict[str, Callee] = TOOLS) -> WorkflowError:
+    with pytest.raises(WorkflowError) as caught:
+        checked(made, tools)
+    return caught.value
+
+
+def not_a_source(value: object) -> Source:
+    """What a user without a type checker may write."""
+    return cast("Source", value)
+
+
+def test_a_workflow_that_can_work_is_accepted() -> None:
+    made = workflow(
+        FETCH,
+        Step("policy", resources=["docs://{topic}/{order_id}"], template_bindings={"topic": step_output("order")}),
+        Step("refund", tool="refund", arguments={"amount": step_output("order", "total"), "order_id": constant(1)}),
+        Step("both", tool="ping", resources=["docs://faq"]),
+        Step("own", tool="ping", resources=["docs://{t}"], template_bindings={"t": step_output("own", "id")}),
+        Step("last", tool="fetch", arguments={"order_id": task_variable("seen")}),
+    )
+
+    assert checked(made, TOOLS) is made
+
+
+@pytest.mark.parametrize(
+    ("step", "cause"),
+    [
+        pytest.param(
+            Step("s", tool="nothing"), "unknown tool 'nothing'; known are fetch, refund, ping", id="unknown tool"
+        ),
+        pytest.param(Step("s"), "neither a tool nor resources", id="neither tool nor resources"),
+        pytest.param(
+            Step("s", resources=["docs://a"], arguments={"x": constant(1)}), "takes no arguments", id="resource-only"
+        ),
+        pytest.param(Step("s", arguments={"x": constant(1)}), "neither a tool nor resources", id="arguments alone"),
+        pytest.param(
+            Step("s", tool="fetch", arguments={"order_id": step_output("nobody")}),
+            "step_output('nobody') refers to an unknown binding",
+            id="unknown binding",
+        ),
+        pytest.param(
+            Step("s", tool="fetch", arguments={"order_id": step_output("fetch")}),
+            "step_output('fetch') refers to an unknown binding",
+            id="a step's name where it has another binding",
+        ),
+        pytest.param(
+            Step("s", tool="fetch", arguments={"order_id": step_output("later")}),
+            "step_output('later') does not refer to an earlier step",
+            id="a later step",
+        ),
+        pytest.param(
+            Step("s", tool="fetch", arguments={"order_id": step_output("s")}),
+            "step_output('s') does not refer to an earlier step",
+            id="itself",
+        ),
+        pytest.param(
+            Step("s", resources=["docs://{t}"], template_bindings={"t": step_output("later", "x")}),
+            "step_output('later') does not refer to an earlier step",
+            id="a later step in a template",
+        ),
+        pytest.param(
+            Step("s", resources=["docs://{t}"], template_bindings={"t": step_output("s")}),
+            "step_output('s') does not refer to an earlier step",
+            id="itself in a template, without a tool",
+        ),
+        pytest.param(
+            Step("s", tool="fetch", arguments={"order": constant(1)}), "no parameter 'order'", id="unknown parameter"
+        ),
+        pytest.param(
+            Step("s", tool="fetch", arguments={"order_id": prompt_arg("id")}),
+            "prompt_arg('id') names no argument",
+            id="unknown prompt argument",
+        ),
+        pytest.param(
+            Step("s", resources=["docs://{t}"], template_bindings={"t": prompt_arg("id")}),
+            "prompt_arg('id') names no argument",
+            id="unknown prompt argument in a template",
+        ),
+        pytest.param(Step("s", resources=["docs://{topic}"]), "{topic}", id="unbound placeholder"),
+        pytest.param(
+            Step("s", tool="fetch", arguments={"order_id": not_a_source("A-17")}), "constant(", id="a bare value"
+        ),
+        pytest.param(
+            Step("s", resources=["docs://{t}"], template_bindings={"t": not_a_source(7)}),
+            "constant(",
+            id="in a template",
+        ),
+        pytest.param(
+            Step("s", tool="fetch", arguments={"order_id": constant(float("nan"))}), "'order_id'", id="NaN constant"
+        ),
+        pytest.param(
+            Step("s", tool="fetch", arguments={"order_id": constant(cast("Any", datetime.now(UTC)))}),
+            "'order_id'",
+            id="constant that is not JSON",
+        ),
+        pytest.param(Step("fetch", tool="ping"), "step names are unique", id="a name twice"),
+        pytest.param(Step("s", tool="ping", binding="order"), "the binding 'order' is taken", id="a binding twice"),
+        pytest.param(Step("order", tool="ping"), "the binding 'order' is taken", id="a name that is a binding"),
+    ],
+)
+def test_a_step_that_cannot_work_is_named_with_its_workflow_and_the_cause(step: Step, cause: str) -> None:
+    error = refused(workflow(FETCH, step, Step("later", tool="ping")))
+
+    assert (error.workflow, error.step) == ("refund_order", step.name)
+    assert cause in error.cause
+    assert str(error) == f"workflow 'refund_order', step {step.name!r}: {error.cause}"
+
+
+@pytest.mark.parametrize(
+    ("made", "cause"),
+    [
+        pytest.param(workflow(), "no steps", id="no steps"),
+        pytest.param(workflow(*(Step(f"s{n}", tool="ping") for n in range(MAX_STEPS + 1))), "101", id="too many steps"),
+        pytest.param(workflow(Step("", tool="ping")), "empty name", id="a step without a name"),
+        pytest.param(
+            workflow(FETCH, arguments=[Argument("order_id"), Argument("order_id")]), "'order_id'", id="argument twice"
+        ),
+    ],
+)
+def test_a_workflow_that_cannot_work_is_named_with_the_cause(made: Workflow, cause: str) -> None:
+    error = refused(made)
+
+    assert (error.workflow, error.step) == ("refund_order", None)
+    assert cause in error.cause
+
+
+def test_as_many_steps_as_are_allowed_are_allowed() -> None:
+    checked(workflow(*(Step(f"s{n}", tool="ping") for n in range(MAX_STEPS))), TOOLS)
+
+
+@pytest.mark.parametrize("name", ["", "1st", "-a", "a.b", "größe", "a b", "n" * 65, "name\n"])
+def test_a_name_that_some_host_refuses_is_refused(name: str) -> None:
+    made = workflow(FETCH)
+
+    assert "1 to 64" in refused(replace(made, name=name)).cause
+    assert refused(replace(made, arguments=[Argument("order_id"), Argument(name)])).cause.startswith(
+        f"the argument {name!r}"
+    )
+
+
+@pytest.mark.parametrize("name", ["_", "A-1_b", "n" * 64])
+def test_a_name_that_every_host_takes_is_taken(name: str) -> None:
+    checked(replace(workflow(FETCH, arguments=[Argument("order_id"), Argument(name)]), name=name), TOOLS)
+
+
+@pytest.mark.parametrize("prompt", [{"tool": False}, {"durable": False}], ids=str)
+def test_a_workflow_that_is_only_a_prompt_may_have_any_name(prompt: dict[str, bool]) -> None:
+    checked(replace(workflow(FETCH), name="Erstattung über 5 €", **prompt), TOOLS)
+
+
+@pytest.mark.parametrize(
+    ("argument", "cause"),
+    [
+        pytest.param(Argument("order_id", required=True, default="A-17"), "is required", id="required"),
+        pytest.param(Argument("order_id", default=cast("Any", datetime.now(UTC))), "is not JSON", id="not JSON"),
+    ],
+)
+def test_a_default_that_cannot_be_is_refused(argument: Argument, cause: str) -> None:
+    assert cause in refused(workflow(FETCH, arguments=[argument])).cause
+
+
+@pytest.mark.parametrize(
+    ("step", "hint"),
+    [
+        pytest.param(Step("s", tool="refnud"), "did you mean 'refund'?", id="tool"),
+        pytest.param(
+            Step("s", tool="refund", arguments={"amuont": constant(1)}), "did you mean 'amount'?", id="parameter"
+        ),
+        pytest.param(
+            Step("s", tool="fetch", arguments={"order_id": step_output("oder")}), "did you mean 'order'?", id="binding"
+        ),
+        pytest.param(
+            Step("s", tool="fetch", arguments={"order_id": prompt_arg("orderid")}),
+            "did you mean 'order_id'?",
+            id="prompt argument",
+        ),
+        pytest.param(Step("s", resources=["docs://{order-id}"]), "did you mean 'order_id'?", id="placeholder"),
+        pytest.param(
+            Step("s", tool="fetch", arguments={"order_id": step_output("order", "totl")}),
+            "the output of the tool 'fetch' has no 'totl'; did you mean 'total'?",
+            id="path",
+        ),
+    ],
+)
+def test_a_name_that_is_nearly_right_gets_the_right_one(step: Step, hint: str) -> None:
+    tools = {**TOOLS, "fetch": callee(fetch_order, "order_id", output=ORDER)}
+
+    assert refused(workflow(FETCH, step), tools).cause.endswith(hint)
+
+
+def test_the_step_is_suggested_with_what_comes_after_the_mistake() -> None:
+    order = {"type": "object", "properties": {"lines": {"type": "array", "items": ORDER}}}
+    tools = {**TOOLS, "fetch": callee(fetch_order, "order_id", output=order)}
+    step = Step("s", tool="ping", resources=["a://{t}"], template_bindings={"t": step_output("order", "linse.0.total")})
+
+    cause = refused(workflow(FETCH, step), tools).cause
+
+    assert cause == (
+        "step_output('order', 'linse.0.total'): the output of the tool 'fetch' has no 'linse'; "
+        "did you mean 'lines.0.total'?"
+    )
+
+
+def test_a_step_that_only_fetches_has_no_fields() -> None:
+    step = Step("s", tool="fetch", arguments={"order_id": step_output("policy", "text")})
+
+    error = refused(workflow(Step("policy", resources=["docs://faq"]), step))
+
+    assert error.cause == (
+        "step_output('policy', 'text'): the output of the step 'policy', which has no tool, has no 'text'"
+    )
+
+
+def test_a_function_stands_for_the_tool_that_it_is_published_as() -> None:
+    made = checked(workflow(Step("s", tool=pay, checkpoint=True, guidance="g")), TOOLS)
+
+    assert made.steps == (Step("s", tool="refund", checkpoint=True, guidance="g"),)
+    assert made.steps[0].fingerprint == Step("s", tool="refund").fingerprint
+    assert type(made.steps[0].tool) is str
+
+
+def test_a_step_that_is_changed_keeps_its_function() -> None:
+    step = replace(Step("s", tool=pay), guidance="g")
+
+    assert checked(workflow(step), TOOLS).steps[0].tool == "refund"
+
+
+class Desk:
+    def sell(self) -> None: ...
+
+
+def test_a_method_stands_for_the_tool_of_its_own_object() -> None:
+    one, other = Desk(), Desk()
+    tools = {"one": callee(one.sell), "other": callee(other.sell)}
+
+    assert checked(workflow(Step("s", tool=other.sell)), tools).steps[0].tool == "other"
+
+
+def test_a_function_that_is_no_tool_is_refused_though_its_name_is_ones() -> None:
+    error = refused(workflow(Step("s", tool=unpublished)), {"unpublished": callee(pay)})
+
+    assert (error.step, error.cause) == (
+        "s",
+        "the function 'unpublished' is no tool of this server; publish it with @server.tool",
+    )
+
+
+def test_a_function_that_is_two_tools_does_not_say_which() -> None:
+    error = refused(workflow(Step("s", tool=pay)), {"a": callee(pay), "b": callee(pay)})
+
+    assert error.cause == "the function 'pay' is published as 'a' and 'b'; give the name that is meant, as a text"
