@@ -254,9 +254,12 @@ def test_a_default_is_converted_and_used_as_if_it_had_been_given(make_client: Ma
     def echo(amount: float, tags: list[str], text: str) -> list[Any]:
         return [amount, tags, text]
 
-    sources = {"amount": prompt_arg("amount"), "tags": prompt_arg("tags"), "text": constant("{amount} EUR")}
+    step = Step(
+        "only",
+        tool=echo,
+        arguments={"amount": prompt_arg("amount"), "tags": prompt_arg("tags"), "text": constant("{amount} EUR")},
+    )
     declared = [Argument("amount", "EUR", type=float, default=30), Argument("tags", type=list[str], default=["a"])]
-    step = Step("only", tool=echo, arguments=sources)
     server.add_workflow(Workflow(name="flow", description="echo", arguments=declared, steps=[step]))
     client = make_client(server)
 

@@ -200,7 +200,8 @@ class Order(BaseModel):
 
 def test_a_path_into_a_pydantic_model_is_held_against_it_by_the_full_check(server: Server) -> None:
     @server.tool
-    def fetch() -> Order: ...
+    def fetch() -> Order:
+        return Order(total=1.0)
 
     @server.tool
     def pay(amount: float) -> None: ...
@@ -245,7 +246,8 @@ class Opaque:
 
 def test_a_return_type_without_a_schema_is_named_by_its_tool(server: Server) -> None:
     @server.tool
-    def fetch() -> Opaque: ...
+    def fetch() -> Opaque:
+        return Opaque()
 
     steps = [Step("a", tool=fetch), Step("b", resources=["a://{t}"], template_bindings={"t": step_output("a", "x")})]
     server.add_workflow(Workflow(name="w", description="d", steps=steps))

@@ -182,7 +182,7 @@ def test_a_name_that_every_host_takes_is_taken(name: str) -> None:
 
 
 @pytest.mark.parametrize("prompt", [{"tool": False}, {"durable": False}], ids=str)
-def test_a_workflow_that_is_only_a_prompt_may_have_any_name(prompt: dict[str, bool]) -> None:
+def test_a_workflow_that_is_only_a_prompt_may_have_any_name(prompt: dict[str, Any]) -> None:
     checked(replace(workflow(FETCH), name="Erstattung über 5 €", **prompt), TOOLS)
 
 

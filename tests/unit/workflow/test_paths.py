@@ -38,7 +38,6 @@ class Tree(BaseModel):
     either: Line | list[int] = []
 
     @computed_field
-    @property
     def size(self) -> int:
         return 1
 
