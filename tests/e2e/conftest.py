@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 TABLES = count(1)
 
 ON_EVERY_ENGINE = pytest.mark.parametrize("engine", ["embedded", "ministack"], indirect=True)
-"""Marks what the engine can make a difference to: races, faults, sizes and values. What a server says does not depend on
-it, and what the store sends is held against every engine by tests/store."""
+"""Marks what the engine can make a difference to: races, faults, sizes and values. What a server says does not depend
+on it, and what the store sends is held against every engine by tests/store."""
 
 type Streaming = Callable[[Sink, Callable[[], Answer]], Future[Answer]]
 
