@@ -150,3 +150,20 @@ def test_a_tool_is_added_with_all_that_the_decorator_takes() -> None:
     }
     with pytest.raises(RegistrationError, match="tool 'refund': the name is already taken"):
         server.add_tool(refund)
+
+
+def test_an_included_workflow_calls_the_functions_that_it_names_under_their_new_names() -> None:
+    billing = Server("billing")
+
+    @billing.tool(name="charge_card")
+    def charge() -> str:
+        return "charged"
+
+    billing.add_workflow(Workflow(name="pay", description="pay", steps=[Step("charge", tool=charge)]))
+    server = Server("shop")
+    server.include(billing, prefix="one_")
+    server.include(billing, prefix="two_")
+    server.check()
+
+    called = [step.tool for flow in server.workflows.values() for step in flow.steps]
+    assert called == ["one_charge_card", "two_charge_card"]

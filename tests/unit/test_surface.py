@@ -17,6 +17,7 @@ EXPORTED = {
     "server.context": {"Context"},
     "server.published.param_headers": {"Header"},
     "server.running.reading": {"Contents", "ResourceContent"},
+    "server.schema.dependency": {"Depends"},
     "server.server": {"Server"},
     "settings": {"Settings"},
     "tasks.store": {"TaskStore"},

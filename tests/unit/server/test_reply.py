@@ -2,38 +2,11 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from mcp_baton.protocol.http import ClientGone, HttpResponse
 from mcp_baton.protocol.json import Json
 from mcp_baton.server.reply import Reply, whole
-
-
-@dataclass
-class Line:
-    """An exchange whose client hangs up after so many writes."""
-
-    patience: int = 1000
-    opened: list[tuple[int, Mapping[str, str]]] = field(default_factory=list)
-    sent: list[bytes] = field(default_factory=list)
-    request_id: str = "r-1"
-    can_stream: bool = True
-
-    def remaining_ms(self) -> int | None:
-        return None
-
-    def add_headers(self, _headers: Mapping[str, str]) -> None:
-        return None
-
-    def open_stream(self, status: int, headers: Mapping[str, str]) -> "Line":
-        self.opened.append((status, headers))
-        return self
-
-    def write(self, data: bytes) -> None:
-        if len(self.sent) >= self.patience:
-            raise ClientGone
-        self.sent.append(data)
-
+from tests.fakes import Line
 
 ANSWER: dict[str, Json] = {"jsonrpc": "2.0", "id": 1, "result": {"text": "ü\n\r\u2028"}}
 

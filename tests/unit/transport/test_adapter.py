@@ -100,7 +100,7 @@ def test_the_application_gets_the_request_and_its_owner() -> None:
     seen: list[HttpRequest] = []
     adapt(answering(lambda request, _: seen.append(request)))(REST, LambdaContext())
     headers = {"content-type": "application/json", "x-user": "mallory"}
-    assert seen == [HttpRequest("POST", "/mcp", headers, b"{}", "kim")]
+    assert seen == [HttpRequest("POST", "/mcp", headers, b"{}", "kim", {"sub": "kim"})]
 
 
 @pytest.mark.parametrize(("allowed", "owner"), [(True, "anonymous"), (False, None)])

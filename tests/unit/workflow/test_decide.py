@@ -1,7 +1,6 @@
 """Whether a step can run, with what, or why not: decided without doing anything."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -22,18 +21,9 @@ from mcp_baton.workflow.pause import (
 )
 from mcp_baton.workflow.resolve import Known, resolve_uri
 from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output, task_variable
+from tests.fakes import ScriptedHost
 
 ORDER: dict[str, Json] = {"id": "A-17", "total": 30.0, "note": None, "lines": [{"sku": "x"}], "topic": "a/b"}
-
-
-@dataclass(frozen=True)
-class FixedSchemas:
-    """Tools whose schemas say one and the same of all arguments."""
-
-    verdict: Mismatch | None = None
-
-    def mismatch(self, _tool: str, _arguments: JsonObject) -> Mismatch | None:
-        return self.verdict
 
 
 def decided(
@@ -47,7 +37,8 @@ def decided(
 ) -> object:
     """What is decided for a step after `fetch`, whose output is bound to `order`."""
     workflow, known = situation(step, status, outputs, given, variables)
-    return decide(step, workflow, known, FixedSchemas(verdict))
+    mismatches = {step.tool: verdict} if step.tool and verdict else {}
+    return decide(step, workflow, known, ScriptedHost(mismatches=mismatches))
 
 
 def situation(

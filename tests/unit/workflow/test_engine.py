@@ -8,8 +8,8 @@ import dataclasses
 import logging
 import random
 import string
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -17,18 +17,15 @@ import pytest
 from mcp_baton.exceptions import StoreError, StoreUnavailable
 from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.tasks.answers import AnswerStore
 from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
-from mcp_baton.tasks.record import NewTask, StepStatus, TaskPage, TaskRecord, TaskStatus, pause_of, steps_of
-from mcp_baton.tasks.store import Batch, Recorded, TaskStore
+from mcp_baton.tasks.record import StepStatus, TaskRecord, TaskStatus, pause_of, steps_of
+from mcp_baton.tasks.store import Batch, TaskStore
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.continuation import continuation_batch
 from mcp_baton.workflow.definition import Argument, Step, Workflow
 from mcp_baton.workflow.engine import Engine, Invocation
 from mcp_baton.workflow.host import (
-    FIRST,
-    Attempt,
     Failed,
     FetchedResource,
     Mismatch,
@@ -46,112 +43,10 @@ from mcp_baton.workflow.pause import (
 )
 from mcp_baton.workflow.run import Blocked, RunRecord, TaskOver, UnreadResource
 from mcp_baton.workflow.sources import Source, prompt_arg, step_output, task_variable
+from tests.fakes import Behaviour, RecordingStore, ScriptedHost
 
 PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
 OWNER = "kim"
-
-type Behaviour = Callable[[JsonObject, TaskVariables | None], Outcome]
-
-
-@dataclass
-class ScriptedHost:
-    """A server whose tools do what the test says, and which remembers all that was asked of it."""
-
-    tools: dict[str, Behaviour] = field(default_factory=dict)
-    resources: dict[str, str] = field(default_factory=dict)
-    mismatches: dict[str, Mismatch] = field(default_factory=dict)
-    starts: int = 1000
-    log: list[str] = field(default_factory=list)
-
-    def required(self, _tool: str) -> frozenset[str]:
-        return frozenset()
-
-    def describe(self, tool: str) -> str:
-        return f"Does {tool}."
-
-    def mismatch(self, tool: str, _arguments: JsonObject) -> Mismatch | None:
-        return self.mismatches.get(tool)
-
-    def call(
-        self, tool: str, arguments: JsonObject, variables: TaskVariables | None, _attempt: Attempt = FIRST
-    ) -> Outcome:
-        self.log.append(f"call {tool} {dict(arguments)}")
-        return self.tools[tool](arguments, variables) if tool in self.tools else Succeeded({"from": tool})
-
-    def read(self, uri: str) -> Sequence[FetchedResource]:
-        self.log.append(f"read {uri}")
-        if uri not in self.resources:
-            raise ResourceUnavailable(f"there is no resource {uri}")
-        return [FetchedResource(uri, "text/plain", text=self.resources[uri])]
-
-    def announce(self, begun: int, total: int, step: str, _task_id: str | None) -> None:
-        self.log.append(f"announce {begun}/{total} {step}")
-
-    def wait(self, seconds: float) -> None:
-        self.log.append(f"wait {seconds:g}")
-
-    def may_start(self, _after_s: float = 0.0) -> bool:
-        self.starts -= 1
-        return self.starts >= 0
-
-    def words(self, name: str, _error: Exception) -> str:
-        return f"internal error in {name}"
-
-    @property
-    def calls(self) -> list[str]:
-        return [entry for entry in self.log if entry.startswith("call")]
-
-
-class RecordingStore:
-    """A store that notes each request in the host's log, and fails at those that it is told to."""
-
-    def __init__(self, store: TaskStore, host: ScriptedHost, failing: Mapping[int, Exception] | None = None) -> None:
-        self._store = store
-        self._host = host
-        self._failing = dict(failing or {})
-        self.created: list[TaskRecord] = []
-        self.batches: list[Batch] = []
-        self.requests = 0
-
-    @property
-    def answers(self) -> AnswerStore:
-        raise NotImplementedError
-
-    def create(self, task: NewTask) -> TaskRecord:
-        self._request("create")
-        self.created.append(self._store.create(task))
-        return self.created[-1]
-
-    def get(self, owner: str, task_id: str) -> TaskRecord:
-        self._request("get")
-        return self._store.get(owner, task_id)
-
-    def status(self, owner: str, task_id: str) -> TaskStatus:
-        self._request("status")
-        return self._store.status(owner, task_id)
-
-    def list(self, owner: str, cursor: str | None = None) -> TaskPage:
-        self._request("list")
-        return self._store.list(owner, cursor)
-
-    def record(self, task: TaskRecord, batch: Batch) -> Recorded:
-        self.batches.append(batch)
-        self._request("record")
-        return self._store.record(task, batch)
-
-    def cancel(self, owner: str, task_id: str) -> TaskRecord:
-        self._request("cancel")
-        return self._store.cancel(owner, task_id)
-
-    def complete(self, owner: str, task_id: str, result: JsonObject) -> TaskRecord:
-        self._request("complete")
-        return self._store.complete(owner, task_id, result)
-
-    def _request(self, verb: str) -> None:
-        self.requests += 1
-        self._host.log.append(verb)
-        if self.requests in self._failing:
-            raise self._failing[self.requests]
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,7 @@ from mcp_baton.workflow.pause import (
 )
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output, task_variable
+from tests.fakes import ScriptedHost
 
 PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
 FETCH = Step("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")}, binding="order")
@@ -38,23 +39,12 @@ ARGUMENTS = [Argument("order_id", required=True), Argument("topic"), Argument("a
 ORDER: dict[str, Json] = {"lines": [{"total": 30.0}], "email": "kim@example.com", "topic": "a b"}
 
 
-class Required:
-    """Tools that cannot do without these arguments."""
-
-    def __init__(self, *names: str) -> None:
-        self._names = frozenset(names)
-
-    def required(self, _tool: str) -> frozenset[str]:
-        """The same for every tool."""
-        return self._names
-
-
 def text(
     steps: list[Step],
     statuses: list[StepStatus],
     pause: PauseReason,
     *,
-    tools: Required | None = None,
+    tools: ScriptedHost | None = None,
     variables: Mapping[str, Json] | None = None,
     read: frozenset[str] = frozenset(),
     **given: str,
@@ -64,7 +54,7 @@ def text(
     outputs: dict[str, Json] = {name: ORDER for name, status in by_name.items() if status is COMPLETED}
     texts = {"order_id": "A-17", **given}
     known = Known(texts, texts, by_name, outputs, variables or {})
-    return handoff(workflow, known, pause, tools or Required(), read)
+    return handoff(workflow, known, pause, tools or ScriptedHost(), read)
 
 
 def test_the_handoff_is_the_contracts() -> None:
@@ -147,7 +137,9 @@ LATE = DeadlineExceeded("next", "do")
 def test_an_argument_shows_its_value_or_a_placeholder(status: StepStatus, source: Source, shown: str) -> None:
     step = Step("next", tool="do", arguments={"a": source})
 
-    assert f'Call do with {{"a": {shown}}}' in text([FETCH, step], [status, PENDING], LATE, tools=Required("a"))
+    assert f'Call do with {{"a": {shown}}}' in text(
+        [FETCH, step], [status, PENDING], LATE, tools=ScriptedHost(requires=frozenset({"a"}))
+    )
 
 
 @pytest.mark.parametrize(("path", "what"), [(None, "output"), ("id", "field 'id'")])
@@ -245,7 +237,7 @@ def test_an_absent_optional_argument_that_the_tool_does_not_require_is_left_out(
 def test_what_the_tool_requires_and_no_source_gives_is_missing() -> None:
     step = Step("next", tool="do", arguments={"b": constant(1)})
 
-    told = text([step], [PENDING], LATE, tools=Required("z", "b", "c"))
+    told = text([step], [PENDING], LATE, tools=ScriptedHost(requires=frozenset({"z", "b", "c"})))
 
     assert 'Call do with {"b": 1, "c": "<missing: c>", "z": "<missing: z>"}' in told
 
@@ -305,4 +297,4 @@ def test_a_preview_shares_nothing_with_what_is_known() -> None:
     workflow = Workflow(name="w", description="d", steps=[FETCH, step])
     known = Known({}, {}, {"fetch": COMPLETED, "next": PENDING}, {"fetch": output}, {})
 
-    assert preview_arguments(step, workflow, known, Required())["a"] is not output
+    assert preview_arguments(step, workflow, known, ScriptedHost())["a"] is not output

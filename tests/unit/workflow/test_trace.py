@@ -11,6 +11,7 @@ from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import Blocked, RunRecord, StepTrace, UnreadResource
 from mcp_baton.workflow.sources import constant, prompt_arg
 from mcp_baton.workflow.trace import Message, messages
+from tests.fakes import ScriptedHost
 
 PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
 FETCH = Step("fetch", tool="fetch_order", guidance="Look at {order_id} first.")
@@ -33,21 +34,13 @@ BYTES = FetchedResource("docs://faq", "image/png", blob="iVBO")
 TOOLS = {"fetch_order": "Fetch one order.", "refund": ""}
 
 
-class Nothing:
-    """Tools that require nothing."""
-
-    def required(self, _tool: str) -> frozenset[str]:
-        """No names."""
-        return frozenset()
-
-
 def told(
     *traces: StepTrace, pause: PauseReason | None = None, blocked: Blocked | None = None, **texts: str
 ) -> list[Message]:
     statuses = dict.fromkeys(("fetch", "policy", "refund"), PENDING)
     statuses |= {trace.step.name: FAILED if isinstance(trace.outcome, Failed) else COMPLETED for trace in traces}
     known = Known(texts, dict(texts), statuses, {}, {})
-    return messages(RunRecord(WORKFLOW, known, traces, pause, None, blocked=blocked), Nothing(), TOOLS.__getitem__)
+    return messages(RunRecord(WORKFLOW, known, traces, pause, None, blocked=blocked), ScriptedHost(), TOOLS.__getitem__)
 
 
 def test_a_run_is_told_from_its_intent_to_its_last_result_in_order() -> None:

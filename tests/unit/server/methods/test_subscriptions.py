@@ -2,8 +2,6 @@
 
 import itertools
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -11,7 +9,6 @@ import pytest
 from mcp_baton import ProtocolError, Server
 from mcp_baton.protocol.codes import INVALID_PARAMS
 from mcp_baton.protocol.envelope import Envelope, Era
-from mcp_baton.protocol.http import ClientGone
 from mcp_baton.protocol.json import Json
 from mcp_baton.protocol.jsonrpc import Request, RequestId
 from mcp_baton.protocol.state import Seal
@@ -20,34 +17,10 @@ from mcp_baton.server.methods.subscriptions import SUBSCRIPTION_KEY, listen
 from mcp_baton.server.reply import Reply
 from mcp_baton.server.request import Call
 from mcp_baton.settings import Settings
+from tests.fakes import Line
 
 RESERVE_MS = Settings().write_reserve_ms
 FILTER: dict[str, Json] = {"notifications": {"toolsListChanged": True, "resourceSubscriptions": ["docs://a"]}}
-
-
-@dataclass
-class Line:
-    """A client that listens, until it hangs up."""
-
-    can_stream: bool = True
-    left_ms: Callable[[], int | None] = lambda: None
-    patience: int = 1_000
-    sent: list[bytes] = field(default_factory=list)
-    request_id: str = "r-1"
-
-    def remaining_ms(self) -> int | None:
-        return self.left_ms()
-
-    def add_headers(self, _headers: Mapping[str, str]) -> None:
-        return None
-
-    def open_stream(self, _status: int, _headers: Mapping[str, str]) -> "Line":
-        return self
-
-    def write(self, data: bytes) -> None:
-        if len(self.sent) >= self.patience:
-            raise ClientGone
-        self.sent.append(data)
 
 
 def heard(line: Line, identifier: RequestId = 7, listen_ms: int = 60_000, **params: Any) -> Any:

@@ -3,8 +3,8 @@
 import asyncio
 import base64
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Annotated, Any
 
 import pytest
@@ -14,7 +14,6 @@ from mcp_baton import Argument, Context, Server, Step, ToolError, Workflow
 from mcp_baton.exceptions import Abandoned, ProtocolError
 from mcp_baton.protocol.codes import INVALID_PARAMS
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY, Envelope, Era
-from mcp_baton.protocol.http import StreamSink
 from mcp_baton.protocol.json import Json
 from mcp_baton.protocol.jsonrpc import Request
 from mcp_baton.protocol.state import Seal
@@ -33,38 +32,9 @@ from mcp_baton.server.running.worker import Mailbox
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.host import Failed, FetchedResource, Outcome, ResourceUnavailable, Succeeded
+from tests.fakes import Line
 
 PATIENCE_S = 10.0
-
-
-@dataclass
-class Line:
-    """An exchange with so much time left, which keeps what is streamed."""
-
-    left_ms: Callable[[], int | None] = lambda: None
-    sent: list[bytes] = field(default_factory=list)
-    request_id: str = "r-1"
-    can_stream: bool = True
-
-    def remaining_ms(self) -> int | None:
-        return self.left_ms()
-
-    def add_headers(self, _headers: Mapping[str, str]) -> None:
-        return None
-
-    def open_stream(self, _status: int, _headers: Mapping[str, str]) -> StreamSink:
-        return self
-
-    def write(self, data: bytes) -> None:
-        self.sent.append(data)
-
-    @property
-    def progress(self) -> list[float]:
-        """The values of the progress that was sent."""
-        import json
-
-        events = [json.loads(data.split(b"data: ")[1]) for data in self.sent if b"data: " in data]
-        return [event["params"]["progress"] for event in events if event["method"] == "notifications/progress"]
 
 
 ENVELOPE = Envelope(Era.STATELESS, "2026-07-28", {}, {}, "t", None)

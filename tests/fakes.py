@@ -1,0 +1,196 @@
+"""What stands in for a client, a server and a store where a part is tested by itself: one of each."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from mcp_baton.protocol.http import ClientGone
+from mcp_baton.protocol.json import JsonObject
+from mcp_baton.tasks.answers import AnswerStore
+from mcp_baton.tasks.record import NewTask, TaskPage, TaskRecord, TaskStatus
+from mcp_baton.tasks.store import Batch, Recorded, TaskStore
+from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.workflow.host import FIRST, Attempt, FetchedResource, Mismatch, Outcome, ResourceUnavailable, Succeeded
+
+type Behaviour = Callable[[JsonObject, TaskVariables | None], Outcome]
+
+
+@dataclass
+class Line:
+    """An `Exchange` with a client that keeps what is streamed, and hangs up after so many writes.
+
+    Attributes:
+        left_ms: Milliseconds until the function is stopped.
+        opened: Status and headers of each stream that was begun.
+    """
+
+    can_stream: bool = True
+    left_ms: Callable[[], int | None] = lambda: None
+    patience: int = 1_000
+    opened: list[tuple[int, Mapping[str, str]]] = field(default_factory=list)
+    sent: list[bytes] = field(default_factory=list)
+    request_id: str = "r-1"
+
+    def remaining_ms(self) -> int | None:
+        """As `left_ms` says."""
+        return self.left_ms()
+
+    def add_headers(self, _headers: Mapping[str, str]) -> None:
+        """Headers are of no interest here."""
+
+    def open_stream(self, status: int, headers: Mapping[str, str]) -> "Line":
+        """Begin the answer."""
+        self.opened.append((status, headers))
+        return self
+
+    def write(self, data: bytes) -> None:
+        """Take what is sent, as long as there is patience."""
+        if len(self.sent) >= self.patience:
+            raise ClientGone
+        self.sent.append(data)
+
+    @property
+    def progress(self) -> list[float]:
+        """The values of the progress that was sent."""
+        events = [json.loads(data.split(b"data: ")[1]) for data in self.sent if b"data: " in data]
+        return [event["params"]["progress"] for event in events if event["method"] == "notifications/progress"]
+
+
+@dataclass
+class ScriptedHost:
+    """A server whose tools do what the test says, and which remembers all that was asked of it.
+
+    Attributes:
+        requires: The arguments that every tool cannot do without.
+        starts: How many steps may be begun.
+        log: What was asked, in order.
+    """
+
+    tools: dict[str, Behaviour] = field(default_factory=dict)
+    resources: dict[str, str] = field(default_factory=dict)
+    mismatches: dict[str, Mismatch] = field(default_factory=dict)
+    requires: frozenset[str] = frozenset()
+    starts: int = 1000
+    log: list[str] = field(default_factory=list)
+
+    def required(self, _tool: str) -> frozenset[str]:
+        """The same for every tool."""
+        return self.requires
+
+    def describe(self, tool: str) -> str:
+        """A sentence."""
+        return f"Does {tool}."
+
+    def mismatch(self, tool: str, _arguments: JsonObject) -> Mismatch | None:
+        """The tool's, whatever the arguments."""
+        return self.mismatches.get(tool)
+
+    def call(
+        self, tool: str, arguments: JsonObject, variables: TaskVariables | None, _attempt: Attempt = FIRST
+    ) -> Outcome:
+        """Do what the test says, or succeed."""
+        self.log.append(f"call {tool} {dict(arguments)}")
+        return self.tools[tool](arguments, variables) if tool in self.tools else Succeeded({"from": tool})
+
+    def read(self, uri: str) -> Sequence[FetchedResource]:
+        """A resource that there is."""
+        self.log.append(f"read {uri}")
+        if uri not in self.resources:
+            raise ResourceUnavailable(f"there is no resource {uri}")
+        return [FetchedResource(uri, "text/plain", text=self.resources[uri])]
+
+    def announce(self, begun: int, total: int, step: str, _task_id: str | None) -> None:
+        """Note it."""
+        self.log.append(f"announce {begun}/{total} {step}")
+
+    def wait(self, seconds: float) -> None:
+        self.log.append(f"wait {seconds:g}")
+
+    def may_start(self, _after_s: float = 0.0) -> bool:
+        """Whether there are starts left."""
+        self.starts -= 1
+        return self.starts >= 0
+
+    def words(self, name: str, _error: Exception) -> str:
+        """What is said of an error that nobody expected."""
+        return f"internal error in {name}"
+
+    @property
+    def calls(self) -> list[str]:
+        """The calls in the log."""
+        return [entry for entry in self.log if entry.startswith("call")]
+
+
+class RecordingStore:
+    """A store that notes each request, and fails at those that it is told to.
+
+    Args:
+        store: The real one; without it a write changes nothing, and nothing else can be asked for.
+        host: In whose log requests are noted.
+        failing: Errors by the request's number, from 1.
+    """
+
+    def __init__(
+        self, store: TaskStore | None, host: ScriptedHost, failing: Mapping[int, Exception] | None = None
+    ) -> None:
+        self._store = store
+        self._host = host
+        self._failing = dict(failing or {})
+        self.created: list[TaskRecord] = []
+        self.batches: list[Batch] = []
+        self.versions: list[int] = []
+        self.requests = 0
+
+    @property
+    def answers(self) -> AnswerStore:
+        """The real store's."""
+        return self._below.answers
+
+    def create(self, task: NewTask) -> TaskRecord:
+        """Keep what was created."""
+        self._request("create")
+        self.created.append(self._below.create(task))
+        return self.created[-1]
+
+    def get(self, owner: str, task_id: str) -> TaskRecord:
+        """Ask the real store."""
+        self._request("get")
+        return self._below.get(owner, task_id)
+
+    def status(self, owner: str, task_id: str) -> TaskStatus:
+        """Ask the real store."""
+        self._request("status")
+        return self._below.status(owner, task_id)
+
+    def list(self, owner: str, cursor: str | None = None) -> TaskPage:
+        """Ask the real store."""
+        self._request("list")
+        return self._below.list(owner, cursor)
+
+    def record(self, task: TaskRecord, batch: Batch) -> Recorded:
+        """Keep what was to be written."""
+        self.batches.append(batch)
+        self.versions.append(task.version)
+        self._request("record")
+        return self._store.record(task, batch) if self._store else Recorded(task)
+
+    def cancel(self, owner: str, task_id: str) -> TaskRecord:
+        """Ask the real store."""
+        self._request("cancel")
+        return self._below.cancel(owner, task_id)
+
+    def complete(self, owner: str, task_id: str, result: JsonObject) -> TaskRecord:
+        """Ask the real store."""
+        self._request("complete")
+        return self._below.complete(owner, task_id, result)
+
+    @property
+    def _below(self) -> TaskStore:
+        assert self._store, "there is no store to ask"
+        return self._store
+
+    def _request(self, verb: str) -> None:
+        self.requests += 1
+        self._host.log.append(verb)
+        if self.requests in self._failing:
+            raise self._failing[self.requests]
