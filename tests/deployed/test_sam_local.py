@@ -1,8 +1,8 @@
 """The built function under `sam local`: the sample's conversation, every file of `events/`, and the README's commands.
 
 Nothing can take a stream there, so the same handler answers whole. Nothing says who calls, so callers are anonymous.
-The table is one of the twin's, and for the README's commands the one of `make local-dynamodb`. All events go through one
-`sam`, since starting it takes longer than they do; `sam local invoke` is among the README's commands.
+The table is one of the twin's, and for the README's commands the one of `make local-dynamodb`. All events go through
+one `sam`, since starting it takes longer than they do; `sam local invoke` is among the README's commands.
 """
 
 import json
