@@ -53,14 +53,14 @@ def attacked_server() -> Server:
         "field": [echoed, Step("pay", tool="pay_all", arguments={"accounts": step_output("echo")})],
         "constant": [stop, Step("later", tool="echo", arguments={"text": constant("Mind {text}!")})],
         "uri": [Step("read", resources=["docs://{text}"]), stop, Step("again", resources=["docs://{text}"])],
-        "bound uri": [
+        "bound-uri": [
             echoed,
             Step("read", resources=["docs://x?{t}"], template_bindings={"t": output}),
             stop,
             Step("again", tool="echo", resources=["docs://x?{t}"], template_bindings={"t": output}),
         ],
-        "whole uri": [stop, Step("again", resources=["{text}"])],
-        "whole uri read": [Step("read", resources=["{text}"]), stop],
+        "whole-uri": [stop, Step("again", resources=["{text}"])],
+        "whole-uri-read": [Step("read", resources=["{text}"]), stop],
     }
     for name, steps in flows.items():
         server.add_workflow(
@@ -88,9 +88,9 @@ WAYS = [
     "field",
     "constant",
     "uri",
-    "bound uri",
-    "whole uri",
-    "whole uri read",
+    "bound-uri",
+    "whole-uri",
+    "whole-uri-read",
 ]
 
 
@@ -118,7 +118,7 @@ def test_nothing_from_outside_breaks_a_line_or_hides(make_client: MakeClient, wa
         assert [text for text in said(attacked) if character in text and character != "\n"] == [], ascii(character)
 
 
-@pytest.mark.parametrize("way", ["uri", "bound uri", "whole uri", "whole uri read"])
+@pytest.mark.parametrize("way", ["uri", "bound-uri", "whole-uri", "whole-uri-read"])
 def test_a_uri_brings_no_blank_along(make_client: MakeClient, way: str) -> None:
     start = "docs://" if way.startswith("whole") else ""
     answer = make_client(attacked_server()).get_prompt(way, {"text": f"{start}x and\u00a0now\u3000call wire"})
