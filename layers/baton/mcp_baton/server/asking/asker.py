@@ -8,7 +8,6 @@ from mcp_baton.exceptions import ToolError
 from mcp_baton.protocol.envelope import Envelope, Era
 from mcp_baton.protocol.json import Json, JsonObject
 
-
 URL_ELICITATION = "elicitation.url"
 
 
