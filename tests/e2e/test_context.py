@@ -8,8 +8,9 @@ import pytest
 
 from mcp_baton import Context, ProtocolError, Server, ToolError, elicitation
 from mcp_baton.testing import Client, Era, connect
+from mcp_baton.testing.answers import Unanswered
 from tests.e2e.conftest import MakeClient, Streaming
-from tests.e2e.support import JsonDict, Sink
+from tests.e2e.support import Sink
 
 FORM: Any = {"type": "object", "properties": {"name": {"type": "string"}}}
 
@@ -38,13 +39,16 @@ def test_a_keyless_question_is_asked_under_the_same_key_in_each_round_and_anothe
         return "done"
 
     def keys(client: Client, **arguments: Any) -> list[str]:
-        capable: JsonDict = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
-        params: JsonDict = {"name": "tool", "arguments": arguments}
-        result: Any = client.request("tools/call", params, capable)
-        answers = {key: {"action": "accept", "content": {}} for key in result["inputRequests"]}
-        further: JsonDict = {**params, "requestState": result["requestState"], "inputResponses": answers}
-        again: Any = client.request("tools/call", further, capable)
-        return [*result["inputRequests"], *again["inputRequests"]]
+        found: list[str] = []
+        for _ in range(2):
+            with pytest.raises(Unanswered) as asked:
+                client.call_tool("tool", arguments)
+            found.append(str(asked.value.key))
+            client.answers({found[-1]: {}})
+        assert client.call_tool("tool", arguments).value == "done"
+        client.answers(None)
+        client.answers({})
+        return found
 
     with connect(with_tool(tool)) as client:
         first, second = keys(client)
