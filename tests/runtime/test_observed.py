@@ -123,6 +123,13 @@ def test_a_paused_run_is_counted(watch: Watch) -> None:
     assert metrics == {("StepsRun", ""): [2.0], ("StepsFailed", ""): [1.0], ("Pauses", "toolError"): [1.0]}
 
 
+def test_further_attempts_at_a_step_are_counted(watch: Watch) -> None:
+    watched = watch()
+    watched.ask("prompts/get", name="again")
+    metrics = watched.metrics()
+    assert (metrics["StepRetries", ""], metrics["StepsFailed", ""]) == ([3.0], [1.0])
+
+
 def test_a_completed_run_is_counted(watch: Watch) -> None:
     watched = watch()
     watched.ask("prompts/get", name="sum")

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from mcp_baton import Server, Step, ToolError, Workflow, constant
+from mcp_baton import Retry, Server, Step, ToolError, Workflow, constant
 from mcp_baton.aws import handler
 from mcp_baton.transport.stream import after_answer
 
@@ -53,6 +53,8 @@ steps = [
     Step("third", tool="add", arguments=three),
 ]
 server.add_workflow(Workflow(name="sums", description="add things up", steps=steps))
+again = Step("again", tool="refuse", arguments={"why": constant("no")}, retry=Retry(attempts=4, first_s=0))
+server.add_workflow(Workflow(name="again", description="try again", steps=[again]))
 server.add_workflow(Workflow(name="sum", description="add once", steps=steps[:1]))
 
 lambda_handler = handler(server)

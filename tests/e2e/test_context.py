@@ -1,0 +1,214 @@
+"""What tools do through their `Context`, in both eras, through the real handler."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from mcp_baton import Context, ProtocolError, Server, ToolError, elicitation
+from mcp_baton.testing import Client, Era, connect
+from mcp_baton.testing.answers import Unanswered
+from tests.e2e.conftest import MakeClient, Streaming
+from tests.e2e.support import Sink
+
+FORM: Any = {"type": "object", "properties": {"name": {"type": "string"}}}
+
+
+def with_tool(function: Any) -> Server:
+    server = Server("s")
+    server.tool(name="tool")(function)
+    return server
+
+
+def test_questions_without_keys_are_told_apart_by_their_place_and_text(era: Era) -> None:
+    def tool(ctx: Context) -> list[Any]:
+        first, again = ctx.elicit("How many?", int).data, ctx.elicit("How many?", int).data
+        return [first, again, ctx.elicit("Who?", response_type=str).data]
+
+    server = with_tool(tool)
+    with connect(server, era=era) as client:
+        client.answers({"How many?": {"value": 3}, "Who?": {"value": "Kim"}})
+        assert client.call_tool("tool").value == [3, 3, "Kim"]
+
+
+def test_a_keyless_question_is_asked_under_the_same_key_in_each_round_and_another_in_another_place() -> None:
+    def tool(ctx: Context, first: str = "A?") -> str:
+        ctx.elicit(first, FORM)
+        ctx.elicit("A?", FORM)
+        return "done"
+
+    def keys(client: Client, **arguments: Any) -> list[str]:
+        found: list[str] = []
+        for _ in range(2):
+            with pytest.raises(Unanswered) as asked:
+                client.call_tool("tool", arguments)
+            found.append(str(asked.value.key))
+            client.answers({found[-1]: {}})
+        assert client.call_tool("tool", arguments).value == "done"
+        client.answers(None)
+        client.answers({})
+        return found
+
+    with connect(with_tool(tool)) as client:
+        first, second = keys(client)
+        assert keys(client) == [first, second]
+        assert first != second
+        other, same = keys(client, first="B?")
+        assert (other != first, same) == (True, second)
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_key_that_asks_something_else_in_the_same_call_is_refused_by_its_name(era: Era, together: bool) -> None:
+    errors: list[str] = []
+
+    def tool(ctx: Context) -> str:
+        try:
+            if together:
+                ctx.ask(elicitation("who", "Who?", FORM), elicitation("who", "Where?", FORM))
+            else:
+                ctx.elicit("Who?", FORM, key="who")
+                ctx.elicit("Where?", FORM, key="who")
+        except ValueError as error:
+            errors.append(str(error))
+        return "done"
+
+    with connect(with_tool(tool), era=era) as client:
+        client.answers({"who": {"name": "Kim"}})
+        client.call_tool("tool")
+    assert len(errors) == 1
+    assert "'who'" in errors[0]
+
+
+def test_the_same_question_under_the_same_key_has_the_same_answer(era: Era) -> None:
+    def tool(ctx: Context) -> list[Any]:
+        return [ctx.elicit("Who?", FORM, key="who").content["name"] for _ in range(2)]
+
+    with connect(with_tool(tool), era=era) as client:
+        client.answers({"who": {"name": "Kim"}})
+        assert client.call_tool("tool").value == ["Kim", "Kim"]
+
+
+def test_a_page_has_an_id_of_its_own_up_to_2025_11_25(make_client: MakeClient, streaming: Streaming) -> None:
+    def tool(ctx: Context) -> str:
+        return ctx.elicit_url("Please sign in.", "https://example.com").action
+
+    client, sink = make_client(with_tool(tool)), Sink()
+    streaming(sink, lambda: client.call_tool("tool"))
+    question = sink.next()
+    body = {"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept"}}
+    client.post(json.dumps(body), {"MCP-Protocol-Version": "2025-11-25"})
+
+    identifier = question["params"].pop("elicitationId")
+    assert question["params"] == {"mode": "url", "message": "Please sign in.", "url": "https://example.com"}
+    assert identifier not in ("", question["id"])
+    assert sink.next()["result"]["content"][0]["text"] == "accept"
+
+
+def library() -> Server:
+    """Resources of each kind, and tools of each kind that read them."""
+    server = Server("library")
+
+    @server.resource("docs://{topic}", mime_type="text/markdown")
+    def docs(topic: str) -> str:
+        return f"# {topic}"
+
+    @server.resource("logo://mine", mime_type="image/png")
+    async def logo() -> bytes:
+        await asyncio.sleep(0)
+        return b"\x89PNG"
+
+    @server.resource("rows://all")
+    def rows(ctx: Context) -> list[int]:
+        return [1, ctx.attempt]
+
+    @server.resource("count://{number}")
+    def count(number: int) -> str:
+        return str(number)
+
+    @server.resource("broken://mine")
+    def broken() -> str:
+        raise KeyError("lost")
+
+    @server.resource("asking://mine")
+    def asking(ctx: Context) -> str:
+        return str(ctx.elicit("Who?", str).data)
+
+    add_readers(server)
+    return server
+
+
+def add_readers(server: Server) -> None:
+    """Tools of each kind."""
+
+    @server.tool
+    def read(uri: str, ctx: Context) -> list[Any]:
+        (item,) = ctx.read_resource(uri)
+        return [item.uri, item.mime_type, repr(item.content)]
+
+    @server.tool
+    async def read_awaited(uri: str, ctx: Context) -> list[Any]:
+        (item,) = await ctx.read_resource(uri)
+        return [item.uri, item.mime_type, repr(item.content)]
+
+    @server.tool
+    async def read_at_once(uri: str, ctx: Context) -> str:
+        try:
+            return repr(ctx.read_resource(uri)[0].content)
+        except TypeError as error:
+            raise ToolError(str(error)) from error
+
+    @server.tool
+    def caught(uri: str, ctx: Context) -> str:
+        try:
+            return str(ctx.read_resource(uri))
+        except (KeyError, ToolError, ProtocolError) as error:
+            return f"{type(error).__name__}: {error}"
+
+
+@pytest.mark.parametrize("tool", ["read", "read_awaited"])
+@pytest.mark.parametrize(
+    ("uri", "mime_type", "content"),
+    [
+        ("docs://refunds", "text/markdown", "# refunds"),
+        ("logo://mine", "image/png", b"\x89PNG"),
+        ("rows://all", "application/json", "[1,1]"),
+    ],
+)
+def test_a_tool_reads_a_resource_of_its_server(tool: str, uri: str, mime_type: str, content: str | bytes) -> None:
+    with connect(library()) as client:
+        assert client.call_tool(tool, {"uri": uri}).value == [uri, mime_type, repr(content)]
+
+
+def test_an_asynchronous_tool_must_await_an_asynchronous_resource_and_is_told_so() -> None:
+    with connect(library()) as client:
+        assert client.call_tool("read_at_once", {"uri": "docs://a"}).value == "'# a'"
+        refused = client.call_tool("read_at_once", {"uri": "logo://mine"})
+        assert refused.is_error
+        assert "await" in refused.text
+
+
+@pytest.mark.parametrize(
+    ("uri", "error"),
+    [
+        ("docs://a/b", "ToolError: There is no resource docs://a/b."),
+        ("count://many", "ToolError: count://many"),
+        ("broken://mine", "KeyError: 'lost'"),
+    ],
+)
+def test_a_resource_that_cannot_be_read_raises_in_the_tool(uri: str, error: str) -> None:
+    with connect(library()) as client:
+        assert str(client.call_tool("caught", {"uri": uri}).value).startswith(error)
+
+
+def test_what_a_failing_resource_says_stays_from_the_client() -> None:
+    with connect(library()) as client:
+        failed = client.call_tool("read", {"uri": "broken://mine"})
+        assert failed.is_error
+        assert "lost" not in failed.text
+
+
+def test_a_resource_that_a_tool_reads_may_ask(era: Era) -> None:
+    with connect(library(), era=era) as client:
+        client.answers({"Who?": {"value": "Kim"}})
+        assert client.call_tool("read", {"uri": "asking://mine"}).value[2] == "'Kim'"
