@@ -26,7 +26,7 @@ from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.continuation import continuation_batch
 from mcp_baton.workflow.definition import Argument, Step, Workflow
 from mcp_baton.workflow.engine import Engine, Invocation
-from mcp_baton.workflow.host import Failed, FetchedResource, Mismatch, Outcome, ResourceUnavailable, Succeeded
+from mcp_baton.workflow.host import Failed, FetchedResource, Mismatch, Outcome, Prepared, ResourceUnavailable, Succeeded
 from mcp_baton.workflow.pause import (
     DeadlineExceeded,
     InvalidField,
@@ -60,10 +60,11 @@ class ScriptedHost:
     def describe(self, tool: str) -> str:
         return f"Does {tool}."
 
-    def mismatch(self, tool: str, _arguments: JsonObject) -> Mismatch | None:
-        return self.mismatches.get(tool)
+    def prepare(self, tool: str, arguments: JsonObject) -> Prepared | Mismatch:
+        return self.mismatches.get(tool) or Prepared(tool, arguments, dict(arguments))
 
-    def call(self, tool: str, arguments: JsonObject, variables: TaskVariables | None) -> Outcome:
+    def run(self, prepared: Prepared, variables: TaskVariables | None) -> Outcome:
+        tool, arguments = prepared.name, prepared.arguments
         self.log.append(f"call {tool} {dict(arguments)}")
         return self.tools[tool](arguments, variables) if tool in self.tools else Succeeded({"from": tool})
 
@@ -494,7 +495,7 @@ BROKEN = [RuntimeError("secret detail"), KeyError("x"), ResourceUnavailable("odd
 
 
 @pytest.mark.parametrize("error", BROKEN, ids=repr)
-@pytest.mark.parametrize("where", ["announce", "mismatch", "call", "read"])
+@pytest.mark.parametrize("where", ["announce", "prepare", "run", "read"])
 def test_a_fault_of_batons_own_leaves_a_reason_and_the_batch_is_written(
     store: DynamoDBTaskStore, monkeypatch: pytest.MonkeyPatch, where: str, error: Exception
 ) -> None:

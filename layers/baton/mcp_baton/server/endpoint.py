@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from mcp_baton.exceptions import ProtocolError, StoreError, TaskNotFound, TooLarge
+from mcp_baton.protocol import jsonrpc
 from mcp_baton.protocol.budget import Budget, batch_budget, no_room
 from mcp_baton.protocol.codes import HTTP_STATUS, INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND
 from mcp_baton.protocol.envelope import REVISION_WITHOUT_HEADER, SERVER_INFO_KEY, Envelope, Era, Refusal, classify
@@ -19,7 +20,6 @@ from mcp_baton.protocol.jsonrpc import (
     Malformed,
     Message,
     Notification,
-    Request,
     RequestId,
     Response,
     error_message,
@@ -32,7 +32,7 @@ from mcp_baton.server.asking.asker import InputRequired
 from mcp_baton.server.methods import METHODS
 from mcp_baton.server.methods.lifecycle import server_info
 from mcp_baton.server.reply import Reply, whole
-from mcp_baton.server.request import Call
+from mcp_baton.server.request import Request
 from mcp_baton.server.running.worker import Deserted
 from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
@@ -132,13 +132,13 @@ class Endpoint:
         """A message's answer, as long as the batch's has room for it and time is left; else one that says so."""
         left_ms = exchange.remaining_ms()
         is_over = left_ms is not None and left_ms <= self._settings.write_reserve_ms
-        if is_over and isinstance(message, Request | Response):
-            known = message.id if isinstance(message, Request) else None
+        if is_over and isinstance(message, jsonrpc.Request | Response):
+            known = message.id if isinstance(message, jsonrpc.Request) else None
             return whole(200, error_message(known, ProtocolError(INTERNAL_ERROR, NOT_RUN)))
-        if isinstance(message, Request) and budget.left <= 0:
+        if isinstance(message, jsonrpc.Request) and budget.left <= 0:
             return whole(200, error_message(message.id, no_room(was_run=False)))
         answer = self._answer(message, request, exchange, batch=budget)
-        if answer is not None and isinstance(message, Request):
+        if answer is not None and isinstance(message, jsonrpc.Request):
             if budget.refuses(message.method, len(answer.body)):
                 return whole(200, error_message(message.id, no_room(was_run=True)))
             budget.take(len(answer.body))
@@ -154,25 +154,31 @@ class Endpoint:
         envelope = classify(message, request.headers)
         if isinstance(envelope, Refusal):
             error = ProtocolError(envelope.code, envelope.message, envelope.data)
-            known = message.id if isinstance(message, Request) else None
+            known = message.id if isinstance(message, jsonrpc.Request) else None
             return whole(HTTP_STATUS[error.code], error_message(known, error))
         if isinstance(message, Notification):
             return HttpResponse(202)
         return self._serve(message, envelope, request, exchange, batch=batch)
 
     def _serve(
-        self, message: Request, envelope: Envelope, request: HttpRequest, exchange: Exchange, *, batch: Budget | None
+        self,
+        message: jsonrpc.Request,
+        envelope: Envelope,
+        request: HttpRequest,
+        exchange: Exchange,
+        *,
+        batch: Budget | None,
     ) -> HttpResponse | None:
         wanted = envelope.progress_token is not None or envelope.log_level is not None
         streams = (wanted or message.method == "subscriptions/listen") and batch is None
         takes_stream = _takes_stream(request) and batch is None
         may_stream = envelope.era is Era.HANDSHAKE and takes_stream
         reply = Reply(exchange, streams=streams, may_stream=may_stream, takes_stream=takes_stream)
-        call = Call(
+        asked = Request(
             server=self._server,
             store=self._store,
             settings=self._settings,
-            request=message,
+            message=message,
             envelope=envelope,
             owner=request.owner,
             exchange=exchange,
@@ -185,7 +191,7 @@ class Endpoint:
             budget=batch or Budget(),
         )
         try:
-            result = self._dispatch(call)
+            result = self._dispatch(asked)
         except ProtocolError as error:
             return reply.error(_status(envelope, error), error_message(message.id, error))
         except Deserted:
@@ -197,7 +203,7 @@ class Endpoint:
             logger.exception("request %s: %s failed", exchange.request_id, message.method)
             self._telemetry.add(INTERNAL_ERRORS)
             return reply.error(200, _internal_error(message.id, exchange.request_id))
-        return reply.result(result_message(message.id, _finished(call, result)))
+        return reply.result(result_message(message.id, _finished(asked, result)))
 
     def _warn_of_made_key(self) -> None:
         if self._made_key and not self._warned:
@@ -223,11 +229,11 @@ class Endpoint:
             return _refusal(503, "The answer could not be stored; send it again")
         return HttpResponse(202)
 
-    def _dispatch(self, call: Call) -> JsonObject:
-        method = METHODS[call.envelope.era].get(call.request.method)
+    def _dispatch(self, request: Request) -> JsonObject:
+        method = METHODS[request.envelope.era].get(request.message.method)
         if method is None:
-            raise ProtocolError(METHOD_NOT_FOUND, f"Method not found: {call.request.method}")
-        return method(call)
+            raise ProtocolError(METHOD_NOT_FOUND, f"Method not found: {request.message.method}")
+        return method(request)
 
 
 def seal_of(settings: Settings, keys: Keys | None = None) -> Seal:
@@ -243,13 +249,13 @@ def _takes_stream(request: HttpRequest) -> bool:
     return "text/event-stream" in accepted or "*/*" in accepted
 
 
-def _finished(call: Call, result: JsonObject) -> JsonObject:
+def _finished(request: Request, result: JsonObject) -> JsonObject:
     """A result in the form of its era: the 2026 era names its type and the server (MCP 2026-07-28, basic/index)."""
-    if not call.stateless:
+    if not request.stateless:
         return result
     meta = result.get("_meta")
     own = meta if isinstance(meta, Mapping) else {}
-    return {"resultType": "complete", **result, "_meta": {**own, SERVER_INFO_KEY: server_info(call)}}
+    return {"resultType": "complete", **result, "_meta": {**own, SERVER_INFO_KEY: server_info(request)}}
 
 
 def _status(envelope: Envelope, error: ProtocolError) -> int:

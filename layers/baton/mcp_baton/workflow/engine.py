@@ -29,7 +29,7 @@ from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.drift import Move, carried, move_to
 from mcp_baton.workflow.fetching import Fetched, fetch_after, fetch_again, fetch_before
 from mcp_baton.workflow.handoff import preview_arguments
-from mcp_baton.workflow.host import Failed, Host, Outcome, Succeeded
+from mcp_baton.workflow.host import Failed, Host, Outcome, Prepared, Succeeded
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, ToolFailed
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import Blocked, Content, RunRecord, StepTrace, Stop, TaskOver
@@ -214,7 +214,7 @@ class Engine:
         if not isinstance(decision, Ready):
             run.blocked = Blocked(step, fetched.contents, fetched.read)
             return decision
-        return self._perform(run, step, decision.arguments, fetched)
+        return self._perform(run, step, decision.call, fetched)
 
     def _look(self, run: _Run) -> TaskOver | None:
         """What has become of the task, when that has not been known for a while: one light read.
@@ -237,15 +237,16 @@ class Engine:
         run.task = replace(run.task, status=status)
         return TaskOver(status)
 
-    def _perform(self, run: _Run, step: Step, arguments: JsonObject | None, fetched: Fetched) -> PauseReason | None:
-        if step.tool is None or arguments is None:
+    def _perform(self, run: _Run, step: Step, call: Prepared | None, fetched: Fetched) -> PauseReason | None:
+        if call is None:
             self._settle(run, StepTrace(step, None, fetched.contents, Succeeded(None)))
             return None
-        outcome = self._host.call(step.tool, arguments, run.variables if run.task else None)
+        outcome = self._host.run(call, run.variables if run.task else None)
         if isinstance(outcome, Failed):
-            pause = self._failed(run, step, arguments, fetched.contents, outcome.error, step.tool, read=fetched.read)
+            error, read = outcome.error, fetched.read
+            pause = self._failed(run, step, call.arguments, fetched.contents, error, call.name, read=read)
             return replace(pause, by_itself=outcome.by_itself)
-        self._settle(run, StepTrace(step, arguments, fetched.contents, outcome))
+        self._settle(run, StepTrace(step, call.arguments, fetched.contents, outcome))
         # The tool has done its work: a resource that cannot be fetched now must not make anybody call it again.
         after = fetch_after(step, run.workflow, run.known, self._host)
         run.traces[-1] = replace(run.traces[-1], after=after)
