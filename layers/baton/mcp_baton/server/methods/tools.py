@@ -13,9 +13,9 @@ from mcp_baton.server.request import Request
 from mcp_baton.server.running.runner import ALONE, Surroundings, call
 from mcp_baton.server.running.work import tool_work
 from mcp_baton.server.schema.schema import explain
-from mcp_baton.tasks.record import TaskRecord
+from mcp_baton.tasks.record import TaskRecord, steps_of
 from mcp_baton.tasks.recording import record_decided
-from mcp_baton.tasks.store import TaskStore
+from mcp_baton.tasks.store import Batch, TaskStore
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import RECORDINGS_LOST
 from mcp_baton.workflow.continuation import attempts_for, continuation_batch
@@ -97,14 +97,14 @@ def _record(
     store: TaskStore | None = request.store
     if store is None:
         return unrecorded_meta(request, task.task_id, UNKNOWN_TASK)
-    retryable = _retryable(request, task)
+    retryable, steps = _retryable(request, task), steps_of(task)
+
+    def decided(current: TaskRecord) -> Batch:
+        known = steps if current is task else steps_of(current)
+        return continuation_batch(current, known, tool.name, outcome, variables, retryable)
+
     try:
-        recorded = record_decided(
-            store,
-            task,
-            lambda current: continuation_batch(current, tool.name, outcome, variables, retryable),
-            attempts=attempts_for(task, tool.name),
-        )
+        recorded = record_decided(store, task, decided, attempts=attempts_for(steps, tool.name))
     except StoreError as error:
         return _refused(request, task.task_id, error)
     return recorded_meta(request, recorded.task, recorded.oversized)
