@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from mcp_baton.exceptions import ProtocolError, StoreError, TaskNotFound, TooLarge
+from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol import jsonrpc
 from mcp_baton.protocol.budget import Budget, batch_budget, no_room
-from mcp_baton.protocol.codes import HTTP_STATUS, INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND
+from mcp_baton.protocol.codes import HTTP_STATUS, INTERNAL_ERROR, METHOD_NOT_FOUND
 from mcp_baton.protocol.envelope import REVISION_WITHOUT_HEADER, SERVER_INFO_KEY, Envelope, Era, Refusal, classify
 from mcp_baton.protocol.http import Exchange, HttpRequest, HttpResponse
 from mcp_baton.protocol.json import Json, JsonObject
@@ -27,8 +27,9 @@ from mcp_baton.protocol.jsonrpc import (
     result_message,
 )
 from mcp_baton.protocol.state import Keys, Seal
-from mcp_baton.server.access import Origins, Page, Stranger, forbidden, is_preflight
+from mcp_baton.server.access import Origins, Stranger, refusal, turned_away
 from mcp_baton.server.asking.asker import InputRequired
+from mcp_baton.server.asking.taking import take_answer
 from mcp_baton.server.methods import METHODS
 from mcp_baton.server.methods.lifecycle import server_info
 from mcp_baton.server.reply import Reply, whole
@@ -36,13 +37,11 @@ from mcp_baton.server.request import Request
 from mcp_baton.server.running.worker import Deserted
 from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
-from mcp_baton.tasks.ids import is_question
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import INTERNAL_ERRORS, SILENT, Telemetry
 
 logger = logging.getLogger(__name__)
 
-PATH: Final = "/mcp"
 NOT_RUN: Final = "Not run: the time for this batch was over. Send this message again."
 
 
@@ -82,10 +81,10 @@ class Endpoint:
         """Answer one HTTP request."""
         caller = self._origins.caller(request.headers)
         if isinstance(caller, Stranger):
-            return _refusal(403, "Forbidden: this origin or host is not on the server's allow-list")
+            return refusal(403, "Forbidden: this origin or host is not on the server's allow-list")
         if caller is not None:
             exchange.add_headers(caller.headers)
-        early = self._without_body(request, caller)
+        early = turned_away(request, caller, self._settings)
         if early:
             return early
         try:
@@ -96,29 +95,11 @@ class Endpoint:
             return self._answer_batch(message, request, exchange)
         return self._answer(message, request, exchange)
 
-    def _without_body(self, request: HttpRequest, page: Page | None) -> HttpResponse | None:
-        """The answer to a preflight, or what is wrong with a request before its body is read."""
-        if request.path.rstrip("/") != PATH:
-            return _refusal(404, f"Not found: the MCP endpoint is {PATH}")
-        if page is not None and is_preflight(request):
-            return page.preflight(request.headers)
-        if request.method != "POST":
-            refused = _refusal(405, "Method not allowed: use POST")
-            return HttpResponse(405, {**refused.headers, "Allow": "POST"}, refused.body)
-        reason = forbidden(request.owner, local=self._settings.local_only)
-        if reason:
-            return _refusal(403, reason)
-        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            return _refusal(415, "Unsupported media type: send application/json")
-        if len(request.body) > self._settings.max_body_bytes:
-            return _refusal(413, f"Content too large: at most {self._settings.max_body_bytes} bytes")
-        return None
-
     def _answer_batch(self, messages: list[Message], request: HttpRequest, exchange: Exchange) -> HttpResponse:
         """A batch, which revision 2025-03-26 alone has; answered whole, in order."""
         revision = request.headers.get("mcp-protocol-version", REVISION_WITHOUT_HEADER)
         if revision != REVISION_WITHOUT_HEADER:
-            return _refusal(400, f"Invalid request: revision {revision} has no batches; send each message by itself")
+            return refusal(400, f"Invalid request: revision {revision} has no batches; send each message by itself")
         budget = batch_budget(len(messages))
         answers = [self._answer_in_batch(message, request, exchange, budget) for message in messages]
         bodies = [answer.body for answer in answers if answer is not None and answer.body]
@@ -150,7 +131,7 @@ class Endpoint:
         if isinstance(message, Malformed):
             return whole(HTTP_STATUS[message.error.code], error_message(message.id, message.error))
         if isinstance(message, Response):
-            return self._take_answer(message, request.owner)
+            return take_answer(self._store, request.owner, message)
         envelope = classify(message, request.headers)
         if isinstance(envelope, Refusal):
             error = ProtocolError(envelope.code, envelope.message, envelope.data)
@@ -213,22 +194,6 @@ class Endpoint:
                 "Set it to 32 random characters or more."
             )
 
-    def _take_answer(self, response: Response, owner: str | None) -> HttpResponse:
-        """A client's answer to a question that another invocation waits for (revisions up to 2025-11-25)."""
-        if self._store is None or owner is None or not is_question(str(response.id)):
-            return _refusal(400, "Invalid request: nobody has asked this")
-        answer: dict[str, Json] = {"result": response.result} if response.error is None else {"error": response.error}
-        try:
-            self._store.answers.answer(owner, str(response.id), answer)
-        except TaskNotFound:
-            return _refusal(400, "Invalid request: nobody has asked this, or the answer is there already")
-        except TooLarge:
-            return _refusal(413, "The answer is too large to be stored")
-        except StoreError:
-            logger.exception("an answer could not be stored")
-            return _refusal(503, "The answer could not be stored; send it again")
-        return HttpResponse(202)
-
     def _dispatch(self, request: Request) -> JsonObject:
         method = METHODS[request.envelope.era].get(request.message.method)
         if method is None:
@@ -266,7 +231,3 @@ def _status(envelope: Envelope, error: ProtocolError) -> int:
 def _internal_error(request_id: RequestId, correlation_id: str) -> dict[str, Json]:
     data: Json = {"correlationId": correlation_id}
     return error_message(request_id, ProtocolError(INTERNAL_ERROR, "Internal error", data))
-
-
-def _refusal(status: int, message: str) -> HttpResponse:
-    return whole(status, error_message(None, ProtocolError(INVALID_REQUEST, message)))
