@@ -10,7 +10,7 @@ import pytest
 from moto import mock_aws
 
 from mcp_baton import Server
-from mcp_baton.aws import dynamodb_client
+from mcp_baton.clients import dynamodb_client
 from mcp_baton.local.loader import load
 from mcp_baton.testing import Connect, JsonRpcError
 
