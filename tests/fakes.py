@@ -10,7 +10,16 @@ from mcp_baton.tasks.answers import AnswerStore
 from mcp_baton.tasks.record import NewTask, TaskPage, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import Batch, Recorded, TaskStore
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.workflow.host import FIRST, Attempt, FetchedResource, Mismatch, Outcome, ResourceUnavailable, Succeeded
+from mcp_baton.workflow.host import (
+    FIRST,
+    Attempt,
+    FetchedResource,
+    Mismatch,
+    Outcome,
+    Prepared,
+    ResourceUnavailable,
+    Succeeded,
+)
 
 type Behaviour = Callable[[JsonObject, TaskVariables | None], Outcome]
 
@@ -81,14 +90,13 @@ class ScriptedHost:
         """A sentence."""
         return f"Does {tool}."
 
-    def mismatch(self, tool: str, _arguments: JsonObject) -> Mismatch | None:
-        """The tool's, whatever the arguments."""
-        return self.mismatches.get(tool)
+    def prepare(self, tool: str, arguments: JsonObject) -> Prepared | Mismatch:
+        """The tool's mismatch, whatever the arguments; the arguments where it has none."""
+        return self.mismatches.get(tool) or Prepared(tool, arguments, dict(arguments))
 
-    def call(
-        self, tool: str, arguments: JsonObject, variables: TaskVariables | None, _attempt: Attempt = FIRST
-    ) -> Outcome:
+    def run(self, prepared: Prepared, variables: TaskVariables | None, _attempt: Attempt = FIRST) -> Outcome:
         """Do what the test says, or succeed."""
+        tool, arguments = prepared.name, prepared.arguments
         self.log.append(f"call {tool} {dict(arguments)}")
         return self.tools[tool](arguments, variables) if tool in self.tools else Succeeded({"from": tool})
 

@@ -7,7 +7,9 @@ import pytest
 
 from mcp_baton import Context, Server, Step, ToolError, Workflow, constant
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY, TASK_ID_KEY
+from mcp_baton.tasks.dynamodb.values import Variables
 from mcp_baton.tasks.ids import new_task_id
+from mcp_baton.tasks.record import PROGRESS
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Answer, Client, Era, Table, related
 
@@ -367,3 +369,21 @@ def test_a_store_that_is_not_there_leaves_the_result_alone_and_says_so(make_clie
     assert answer.meta["task_id"] == task
     assert answer.meta["recorded"] is False
     assert answer.meta["record_error"]
+
+
+def test_a_continuation_decodes_the_progress_once_as_read_and_once_as_written(
+    make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, task = paused(make_client)
+    decoded = list[str]()
+    decode = Variables.__getitem__
+
+    def counted(self: Variables, name: str) -> Any:
+        decoded.append(name)
+        return decode(self, name)
+
+    monkeypatch.setattr(Variables, "__getitem__", counted)
+
+    say(client, task, "b:hello")
+
+    assert decoded.count(PROGRESS) == 2

@@ -388,8 +388,9 @@ def test_a_client_cannot_fill_in_a_dependency() -> None:
     with connect(server) as client:
         assert "first" in client.call_tool("refund", {"order_id": "A-17", "first": "mine"}).text
     step = Step("refund", tool="refund", arguments={"first": constant("mine")})
+    server.add_workflow(Workflow(name="go", description="go", steps=[step]))
     with pytest.raises(RegistrationError, match="no parameter 'first'"):
-        server.add_workflow(Workflow(name="go", description="go", steps=[step]))
+        server.check()
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from botocore.httpsession import URLLib3Session
 from moto.core.botocore_stubber import MockRawResponse
 
 from mcp_baton import Server, Step, ToolError, Workflow
-from mcp_baton.aws import ATTEMPTS
+from mcp_baton.clients import ATTEMPTS
 from mcp_baton.local.dynamodb import REGION
 from mcp_baton.local.embedded import EmbeddedEngine
 from tests.buckets import embedded_s3

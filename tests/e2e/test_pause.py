@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, cast
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from mcp_baton import (
     Argument,
@@ -481,3 +481,18 @@ def test_a_paused_workflow_that_is_not_durable_hands_off_all_the_same(make_clien
     assert answer.handoff.endswith(f"{NEXT}\n\n1. Call fails with {{}}")
     assert answer.meta == {}
     assert table.items == []
+
+
+def test_a_steps_arguments_are_validated_once(make_client: MakeClient) -> None:
+    validated: list[float] = []
+
+    def counted(amount: float) -> float:
+        validated.append(amount)
+        return amount
+
+    def refund(order_id: str, amount: Annotated[float, AfterValidator(counted)]) -> str:
+        return f"{order_id}: {amount}"
+
+    make_client(refunds_server(refund)).get_prompt("refund_order", {"order_id": "A-1"})
+
+    assert validated == [30.0]

@@ -7,7 +7,7 @@ from typing import Any
 from unittest.mock import patch
 
 from benchmarks.contenders import BATON, DEPLOYED
-from mcp_baton.aws import dynamodb_client
+from mcp_baton.clients import dynamodb_client
 from mcp_baton.local.cli import DATABASE_PORT
 from mcp_baton.server.methods.engine_host import START_MARGIN_MS
 from mcp_baton.settings import KEY_CHARACTERS, Settings

@@ -20,14 +20,13 @@ from moto import mock_aws
 from moto.core.botocore_stubber import MockRawResponse
 
 from mcp_baton import Server, Step, Workflow
-from mcp_baton.aws import (
+from mcp_baton.aws import dynamodb_store, handler
+from mcp_baton.clients import (
     ATTEMPTS,
     CONNECT_TIMEOUT_S,
     READ_TIMEOUT_S,
     S3_TIMEOUT_S,
     dynamodb_client,
-    dynamodb_store,
-    handler,
     s3_client,
     secrets_client,
 )

@@ -26,7 +26,7 @@ FLOORS = {
 """What a floor may import of the package, besides what all share."""
 
 SHARED = ("exceptions", "settings", "telemetry")
-ROOTS = ("__init__.py", "aws.py", "local/*", "testing/*")
+ROOTS = ("__init__.py", "aws.py", "clients.py", "local/*", "testing/*")
 """Where the floors are put together. They may import any of them."""
 
 FOR_TESTS = "mcp_baton.testing"
@@ -38,6 +38,7 @@ AWS_SDK_USERS = (
     *(f"tasks/dynamodb/{name}.py" for name in ("answers", "s3", "store", "table")),
     "state_keys.py",
     "aws.py",
+    "clients.py",
     "local/*",
     "testing/*",
 )

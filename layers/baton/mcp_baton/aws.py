@@ -7,15 +7,14 @@ lambda_handler = handler(server)
 ```
 """
 
-import gc
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
+from mcp_baton.clients import dynamodb_client, s3_client, secrets_client
 from mcp_baton.exceptions import SettingsError
 from mcp_baton.protocol.http import Application, Exchange, HttpRequest, HttpResponse
 from mcp_baton.server.endpoint import Endpoint
@@ -28,8 +27,6 @@ from mcp_baton.transport.owner import resolve_owner
 from mcp_baton.transport.stream import do_later
 
 if TYPE_CHECKING:
-    from botocore.awsrequest import AWSRequest
-    from botocore.client import BaseClient
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_s3 import S3Client
 
@@ -38,17 +35,6 @@ if TYPE_CHECKING:
     from mcp_baton.tasks.dynamodb.overflow import ObjectStore
 
 logger = logging.getLogger(__name__)
-
-# A DynamoDB that hangs must leave the write reserve (5 s) something to answer with. An attempt that is accepted and
-# never answered costs the read timeout, one that is never accepted the connect timeout, and standard mode waits up to
-# 1 s between the two attempts: 2 x 1.5 s + 1 s. An answer from within the region takes milliseconds.
-CONNECT_TIMEOUT_S = 1.0
-READ_TIMEOUT_S = 1.5
-ATTEMPTS = 2
-
-# The same reserve pays for an S3 that hangs and for a DynamoDB that hangs once after it: 2 x 1 s + 1 s, and 1.5 s. One
-# failure is all that S3 can cost a write, which then asks it for nothing more.
-S3_TIMEOUT_S = 1.0
 
 NO_TABLE = "BATON_TABLE is not set: workflows run without tasks. Set it to the DynamoDB table's name."
 ANYBODY = (
@@ -203,24 +189,6 @@ def _state_keys(settings: Settings, telemetry: Telemetry) -> "Keys | None":
     return SecretKeys(settings.state_key_secret, secrets_client, telemetry=telemetry)
 
 
-def dynamodb_client() -> "DynamoDBClient":
-    """A client for DynamoDB where AWS's own configuration says it is."""
-    return cast("DynamoDBClient", _client("dynamodb", CONNECT_TIMEOUT_S, READ_TIMEOUT_S))
-
-
-def s3_client() -> "S3Client":
-    """A client for S3 where AWS's own configuration says it is."""
-    client = _client("s3", S3_TIMEOUT_S, S3_TIMEOUT_S)
-    # Asking S3 before sending an object costs a round trip, and where S3 hangs a second more than the timeout.
-    client.meta.events.register("request-created.s3.PutObject", _send_at_once)
-    return cast("S3Client", client)
-
-
-def secrets_client() -> "BaseClient":
-    """A client for Secrets Manager where AWS's own configuration says it is."""
-    return _client("secretsmanager", CONNECT_TIMEOUT_S, READ_TIMEOUT_S)
-
-
 def _given[Client](service: str, client: Client | None) -> Callable[[], Client] | None:
     """What gives out a client that the caller made; `None` where they made none.
 
@@ -236,39 +204,6 @@ def _given[Client](service: str, client: Client | None) -> Callable[[], Client] 
             "a boto3 resource has its client at `.meta.client`"
         )
     return lambda: client
-
-
-def _client(service: str, connect_timeout_s: float, read_timeout_s: float) -> "BaseClient":
-    """botocore's client, which is what boto3 would give out, without the imports around it (docs/performance.md).
-
-    What is imported here stays, and looking for garbage among it in between costs a twentieth.
-    """
-    with _without_collecting():
-        from botocore.config import Config
-        from botocore.session import get_session
-
-        config = Config(
-            connect_timeout=connect_timeout_s,
-            read_timeout=read_timeout_s,
-            retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
-            tcp_keepalive=True,
-        )
-        return get_session().create_client(service, config=config)
-
-
-@contextmanager
-def _without_collecting() -> Iterator[None]:
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
-def _send_at_once(request: "AWSRequest", **_: object) -> None:
-    del request.headers["Expect"]
 
 
 class _Warning:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, StepStatus, TaskRecord, TaskStatus
+from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, StepStatus, TaskRecord, TaskStatus, steps_of
 from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.continuation import attempts_for, continuation_batch
@@ -35,7 +35,7 @@ def task(*statuses: StepStatus, pause: PauseReason | None = None) -> TaskRecord:
 
 def continued(task: TaskRecord, tool: str, outcome: Outcome, variables: TaskVariables | None = None) -> Batch:
     changes = TaskVariables({}) if variables is None else variables
-    return continuation_batch(task, tool, outcome, changes, lambda name: name == "mail2")
+    return continuation_batch(task, steps_of(task), tool, outcome, changes, lambda name: name == "mail2")
 
 
 @pytest.mark.parametrize(
@@ -160,8 +160,8 @@ def test_what_the_tool_changed_goes_along() -> None:
 
 
 def test_every_continuation_has_attempts_for_all_that_others_can_change() -> None:
-    assert attempts_for(task(*[PENDING] * 4), "mail") > 2 * 2
-    assert attempts_for(task(*[PENDING] * 4), "other") > 1
+    assert attempts_for(steps_of(task(*[PENDING] * 4)), "mail") > 2 * 2
+    assert attempts_for(steps_of(task(*[PENDING] * 4)), "other") > 1
 
 
 STATUSES = st.tuples(*[st.sampled_from(list(StepStatus))] * 4)

@@ -9,7 +9,7 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.workflow.decide import Ready, decide
 from mcp_baton.workflow.definition import Argument, Step, Workflow
-from mcp_baton.workflow.host import Mismatch
+from mcp_baton.workflow.host import Mismatch, Prepared
 from mcp_baton.workflow.pause import (
     DeadlineExceeded,
     InvalidField,
@@ -74,6 +74,10 @@ def call(**arguments: Source) -> Step:
     return Step("next", tool="refund", arguments=arguments)
 
 
+def ready(arguments: JsonObject) -> Ready:
+    return Ready(Prepared("refund", arguments, dict(arguments)))
+
+
 @pytest.mark.parametrize(
     ("source", "value"),
     [
@@ -93,27 +97,28 @@ def call(**arguments: Source) -> Step:
 def test_every_source_yields_its_value(source: Source, value: Json) -> None:
     variables: dict[str, Json] = {"seen": {"at": [1]}, "nothing": None}
 
-    assert decided(call(a=source), variables=variables) == Ready({"a": value})
+    assert decided(call(a=source), variables=variables) == ready({"a": value})
 
 
 def test_prompt_arguments_are_values_as_arguments_and_the_clients_text_in_strings() -> None:
     decision = decided(call(a=prompt_arg("amount"), b=constant("{amount}")), given={"amount": "30.00"})
 
-    assert decision == Ready({"a": 30.0, "b": "30.00"})
+    assert decision == ready({"a": 30.0, "b": "30.00"})
 
 
 def test_arguments_share_nothing_with_what_is_known() -> None:
     decision = decided(call(a=step_output("order"), b=step_output("order", "lines")))
 
     assert isinstance(decision, Ready)
-    arguments: Any = decision.arguments
+    assert decision.call is not None
+    arguments: Any = decision.call.arguments
     arguments["a"]["lines"].append("changed")
     arguments["b"][0]["sku"] = "changed"
     assert ORDER["lines"] == [{"sku": "x"}]
 
 
 def test_an_absent_prompt_argument_is_left_out_for_the_schema_to_judge() -> None:
-    assert decided(call(a=prompt_arg("id"), b=constant(1)), given={}) == Ready({"b": 1})
+    assert decided(call(a=prompt_arg("id"), b=constant(1)), given={}) == ready({"b": 1})
 
 
 @pytest.mark.parametrize(
@@ -202,7 +207,7 @@ def test_a_uri_that_needs_the_steps_own_output_does_not_block_it() -> None:
         "next", tool="refund", resources=["docs://{t}"], template_bindings={"t": step_output("next")}, arguments={}
     )
 
-    assert decided(step) == Ready({})
+    assert decided(step) == ready({})
 
 
 def test_a_template_whose_producer_failed_is_an_unresolved_dependency() -> None:

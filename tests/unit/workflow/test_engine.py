@@ -25,14 +25,7 @@ from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.continuation import continuation_batch
 from mcp_baton.workflow.definition import Argument, Step, Workflow
 from mcp_baton.workflow.engine import Engine, Invocation
-from mcp_baton.workflow.host import (
-    Failed,
-    FetchedResource,
-    Mismatch,
-    Outcome,
-    ResourceUnavailable,
-    Succeeded,
-)
+from mcp_baton.workflow.host import Failed, FetchedResource, Mismatch, Outcome, ResourceUnavailable, Succeeded
 from mcp_baton.workflow.pause import (
     DeadlineExceeded,
     InvalidField,
@@ -403,7 +396,7 @@ BROKEN = [RuntimeError("secret detail"), KeyError("x"), ResourceUnavailable("odd
 
 
 @pytest.mark.parametrize("error", BROKEN, ids=repr)
-@pytest.mark.parametrize("where", ["announce", "mismatch", "call", "read"])
+@pytest.mark.parametrize("where", ["announce", "prepare", "run", "read"])
 def test_a_fault_of_batons_own_leaves_a_reason_and_the_batch_is_written(
     store: DynamoDBTaskStore, monkeypatch: pytest.MonkeyPatch, where: str, error: Exception
 ) -> None:
@@ -588,7 +581,7 @@ def test_a_resume_keeps_to_the_plans_order_when_a_later_step_was_completed_by_a_
     host = ScriptedHost({"change": fail("no")})
     task = paused(store, host)
     task = store.record(
-        task, continuation_batch(task, "finish", Succeeded("done"), TaskVariables({}), lambda _: False)
+        task, continuation_batch(task, steps_of(task), "finish", Succeeded("done"), TaskVariables({}), lambda _: False)
     ).task
 
     run = Engine(host, store).resume(THREE, INVOCATION, task)
@@ -601,7 +594,9 @@ def test_a_resume_keeps_to_the_plans_order_when_a_later_step_was_completed_by_a_
 def test_a_resume_of_a_task_with_every_step_completed_completes_it(store: DynamoDBTaskStore) -> None:
     host = ScriptedHost({"finish": fail("no")})
     task = paused(store, host)
-    task = store.record(task, continuation_batch(task, "finish", Succeeded(1), TaskVariables({}), lambda _: True)).task
+    task = store.record(
+        task, continuation_batch(task, steps_of(task), "finish", Succeeded(1), TaskVariables({}), lambda _: True)
+    ).task
     assert task.status is TaskStatus.WORKING
 
     run = Engine(host, store).resume(THREE, INVOCATION, task)
@@ -641,7 +636,10 @@ def test_a_dependency_on_a_result_that_was_not_kept_is_unresolved(store: DynamoD
 def test_a_call_that_came_between_keeps_its_completed_step(store: DynamoDBTaskStore) -> None:
     def overtaken(_arguments: JsonObject, _variables: TaskVariables | None) -> Outcome:
         task = store.get(OWNER, recording.created[0].task_id)
-        store.record(task, continuation_batch(task, "change", Succeeded("theirs"), TaskVariables({}), lambda _: True))
+        store.record(
+            task,
+            continuation_batch(task, steps_of(task), "change", Succeeded("theirs"), TaskVariables({}), lambda _: True),
+        )
         return Failed("ours")
 
     host = ScriptedHost({"change": overtaken})

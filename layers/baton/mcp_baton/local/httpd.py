@@ -4,24 +4,22 @@ werkzeug's server reads the requests, each in a thread of its own, and closes th
 request becomes a proxy event and a call of the handler, which may open a stream: its pieces leave as they are written.
 """
 
-import base64
 import logging
 import re
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, override
 
 from werkzeug.exceptions import BadRequest, HTTPException
 from werkzeug.serving import ThreadedWSGIServer, WSGIRequestHandler
 from werkzeug.wrappers import Request
 
-from mcp_baton.local.gateway import HOP_BY_HOP, InvocationContext, WireRequest, proxy_event
-from mcp_baton.protocol.http import ClientGone
+from mcp_baton.local.answer import Answer
+from mcp_baton.local.gateway import InvocationContext, WireRequest, proxy_event
 from mcp_baton.protocol.json import dumps
 from mcp_baton.transport.stream import stream_opener
 
@@ -33,7 +31,6 @@ logger = logging.getLogger(__name__)
 GATEWAY_BODY_BYTES = 10 * 1024 * 1024
 """API Gateway's own limit of a body: the handler's smaller one is the handler's to answer."""
 
-SERVER_HEADERS = HOP_BY_HOP | {"content-length", "date", "server"}
 RAW_HEADERS = "baton.headers"
 _FOLD = re.compile(r"\r?\n[ \t]*")
 
@@ -60,7 +57,7 @@ class Function:
         Raises:
             BrokenOff: the answer had begun and cannot be finished.
         """
-        answer = _Answer(start_response, bodiless=environ["REQUEST_METHOD"] == "HEAD")
+        answer = Answer(start_response, bodiless=environ["REQUEST_METHOD"] == "HEAD")
         try:
             request = _wire_request(environ)
         except HTTPException as refused:
@@ -68,7 +65,7 @@ class Function:
             return answer.whole(refused.code or 400, {"Content-Type": "application/json"}, body)
         return self._invoke(request, answer)
 
-    def _invoke(self, request: WireRequest, answer: "_Answer") -> list[bytes]:
+    def _invoke(self, request: WireRequest, answer: Answer) -> list[bytes]:
         context = InvocationContext(self.timeout_s)
         event = proxy_event(request, request_id=context.aws_request_id, owner_header=self.owner_header)
         token = stream_opener.set(answer.open)
@@ -196,71 +193,3 @@ def _wire_request(environ: "WSGIEnvironment") -> WireRequest:
     return WireRequest(
         environ["REQUEST_METHOD"], environ["RAW_URI"], environ[RAW_HEADERS], body, environ["REMOTE_ADDR"]
     )
-
-
-class _Answer:
-    """The answer to one request: whole, or a stream.
-
-    Args:
-        start_response: Sends its head.
-        bodiless: Whether nothing follows the head (the answer to `HEAD`).
-    """
-
-    def __init__(self, start_response: "StartResponse", *, bodiless: bool) -> None:
-        self._start_response = start_response
-        self._bodiless = bodiless
-        self._send: Callable[[bytes], object] | None = None
-
-    @property
-    def begun(self) -> bool:
-        """Whether it is a stream that was opened."""
-        return self._send is not None
-
-    def open(self, status: int, headers: Mapping[str, str]) -> "_Answer":
-        """Begin a stream."""
-        self._send = self._start(status, headers, {})
-        self._put(b"")
-        return self
-
-    def write(self, data: bytes) -> None:
-        """Send a piece of the stream now.
-
-        Raises:
-            ClientGone: nobody is listening any more.
-        """
-        if data and not self._bodiless:
-            self._put(data)
-
-    def of(self, returned: dict[str, Any]) -> list[bytes]:
-        """The handler's whole answer.
-
-        Raises:
-            KeyError, TypeError, ValueError: it is not a proxy response.
-        """
-        body = str(returned.get("body") or "")
-        data = base64.b64decode(body) if returned.get("isBase64Encoded") else body.encode()
-        return self.whole(int(returned["statusCode"]), dict(returned.get("headers") or {}), data)
-
-    def whole(self, status: int, headers: Mapping[str, str], body: bytes) -> list[bytes]:
-        """Send the head of an answer whose body is known; what is left to send."""
-        without_body = status in {204, 304}
-        self._start(status, headers, {} if without_body else {"Content-Length": str(len(body))})
-        return [] if without_body or self._bodiless else [body]
-
-    def _start(self, status: int, headers: Mapping[str, str], framing: Mapping[str, str]) -> Callable[[bytes], object]:
-        own = [(name, value) for name, value in headers.items() if name.lower() not in SERVER_HEADERS]
-        return self._start_response(f"{status} {_phrase(status)}", [*own, *framing.items()])
-
-    def _put(self, data: bytes) -> None:
-        try:
-            if self._send is not None:
-                self._send(data)
-        except OSError as error:
-            raise ClientGone from error
-
-
-def _phrase(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return "-"

@@ -1,4 +1,4 @@
-"""Who may call: pages of which origins, and callers with which identity (docs/http.md). Pure."""
+"""Who may call: pages of which origins, and callers with which identity, and with what (docs/http.md). Pure."""
 
 import re
 from collections.abc import Mapping
@@ -6,8 +6,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from mcp_baton.exceptions import ProtocolError
+from mcp_baton.protocol.codes import INVALID_REQUEST
 from mcp_baton.protocol.http import HttpRequest, HttpResponse
+from mcp_baton.protocol.jsonrpc import error_message
+from mcp_baton.server.reply import whole
+from mcp_baton.settings import Settings
 
+PATH: Final = "/mcp"
 LOCAL_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
 METHODS: Final = "POST"
 """What a page may send. `GET` needs no permission, so a page that tries it reads the 405."""
@@ -137,3 +143,27 @@ def _stored_size(owner: str) -> int:
     from mcp_baton.tasks.texts import to_text
 
     return len(to_text(owner).encode())
+
+
+def turned_away(request: HttpRequest, page: Page | None, settings: Settings) -> HttpResponse | None:
+    """The answer to a preflight, or what is wrong with a request before its body is read."""
+    if request.path.rstrip("/") != PATH:
+        return refusal(404, f"Not found: the MCP endpoint is {PATH}")
+    if page is not None and is_preflight(request):
+        return page.preflight(request.headers)
+    if request.method != "POST":
+        refused = refusal(405, "Method not allowed: use POST")
+        return HttpResponse(405, {**refused.headers, "Allow": "POST"}, refused.body)
+    reason = forbidden(request.owner, local=settings.local_only)
+    if reason:
+        return refusal(403, reason)
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        return refusal(415, "Unsupported media type: send application/json")
+    if len(request.body) > settings.max_body_bytes:
+        return refusal(413, f"Content too large: at most {settings.max_body_bytes} bytes")
+    return None
+
+
+def refusal(status: int, message: str) -> HttpResponse:
+    """The answer to a request that is not MCP's to answer."""
+    return whole(status, error_message(None, ProtocolError(INVALID_REQUEST, message)))

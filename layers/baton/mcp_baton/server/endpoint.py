@@ -9,9 +9,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from mcp_baton.exceptions import ProtocolError, StoreError, TaskNotFound, TooLarge
+from mcp_baton.exceptions import ProtocolError
+from mcp_baton.protocol import jsonrpc
 from mcp_baton.protocol.budget import Budget, batch_budget, no_room
-from mcp_baton.protocol.codes import HTTP_STATUS, INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND
+from mcp_baton.protocol.codes import HTTP_STATUS, INTERNAL_ERROR, METHOD_NOT_FOUND
 from mcp_baton.protocol.envelope import REVISION_WITHOUT_HEADER, SERVER_INFO_KEY, Envelope, Era, Refusal, classify
 from mcp_baton.protocol.http import Exchange, HttpRequest, HttpResponse
 from mcp_baton.protocol.json import Json, JsonObject
@@ -19,7 +20,6 @@ from mcp_baton.protocol.jsonrpc import (
     Malformed,
     Message,
     Notification,
-    Request,
     RequestId,
     Response,
     error_message,
@@ -27,23 +27,22 @@ from mcp_baton.protocol.jsonrpc import (
     result_message,
 )
 from mcp_baton.protocol.state import Keys, Seal
-from mcp_baton.server.access import Origins, Page, Stranger, forbidden, is_preflight
+from mcp_baton.server.access import Origins, Stranger, refusal, turned_away
 from mcp_baton.server.asking.asker import InputRequired
+from mcp_baton.server.asking.taking import take_answer
 from mcp_baton.server.methods import METHODS
 from mcp_baton.server.methods.lifecycle import server_info
 from mcp_baton.server.reply import Reply, whole
-from mcp_baton.server.request import Call
+from mcp_baton.server.request import Request
 from mcp_baton.server.running.worker import Deserted
 from mcp_baton.server.scopes import seen_by
 from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
-from mcp_baton.tasks.ids import is_question
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import INTERNAL_ERRORS, SILENT, Telemetry
 
 logger = logging.getLogger(__name__)
 
-PATH: Final = "/mcp"
 NOT_RUN: Final = "Not run: the time for this batch was over. Send this message again."
 
 
@@ -85,10 +84,10 @@ class Endpoint:
         """Answer one HTTP request."""
         caller = self._origins.caller(request.headers)
         if isinstance(caller, Stranger):
-            return _refusal(403, "Forbidden: this origin or host is not on the server's allow-list")
+            return refusal(403, "Forbidden: this origin or host is not on the server's allow-list")
         if caller is not None:
             exchange.add_headers(caller.headers)
-        early = self._without_body(request, caller)
+        early = turned_away(request, caller, self._settings)
         if early:
             return early
         try:
@@ -99,29 +98,11 @@ class Endpoint:
             return self._answer_batch(message, request, exchange)
         return self._answer(message, request, exchange)
 
-    def _without_body(self, request: HttpRequest, page: Page | None) -> HttpResponse | None:
-        """The answer to a preflight, or what is wrong with a request before its body is read."""
-        if request.path.rstrip("/") != PATH:
-            return _refusal(404, f"Not found: the MCP endpoint is {PATH}")
-        if page is not None and is_preflight(request):
-            return page.preflight(request.headers)
-        if request.method != "POST":
-            refused = _refusal(405, "Method not allowed: use POST")
-            return HttpResponse(405, {**refused.headers, "Allow": "POST"}, refused.body)
-        reason = forbidden(request.owner, local=self._settings.local_only)
-        if reason:
-            return _refusal(403, reason)
-        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            return _refusal(415, "Unsupported media type: send application/json")
-        if len(request.body) > self._settings.max_body_bytes:
-            return _refusal(413, f"Content too large: at most {self._settings.max_body_bytes} bytes")
-        return None
-
     def _answer_batch(self, messages: list[Message], request: HttpRequest, exchange: Exchange) -> HttpResponse:
         """A batch, which revision 2025-03-26 alone has; answered whole, in order."""
         revision = request.headers.get("mcp-protocol-version", REVISION_WITHOUT_HEADER)
         if revision != REVISION_WITHOUT_HEADER:
-            return _refusal(400, f"Invalid request: revision {revision} has no batches; send each message by itself")
+            return refusal(400, f"Invalid request: revision {revision} has no batches; send each message by itself")
         budget = batch_budget(len(messages))
         answers = [self._answer_in_batch(message, request, exchange, budget) for message in messages]
         bodies = [answer.body for answer in answers if answer is not None and answer.body]
@@ -135,13 +116,13 @@ class Endpoint:
         """A message's answer, as long as the batch's has room for it and time is left; else one that says so."""
         left_ms = exchange.remaining_ms()
         is_over = left_ms is not None and left_ms <= self._settings.write_reserve_ms
-        if is_over and isinstance(message, Request | Response):
-            known = message.id if isinstance(message, Request) else None
+        if is_over and isinstance(message, jsonrpc.Request | Response):
+            known = message.id if isinstance(message, jsonrpc.Request) else None
             return whole(200, error_message(known, ProtocolError(INTERNAL_ERROR, NOT_RUN)))
-        if isinstance(message, Request) and budget.left <= 0:
+        if isinstance(message, jsonrpc.Request) and budget.left <= 0:
             return whole(200, error_message(message.id, no_room(was_run=False)))
         answer = self._answer(message, request, exchange, batch=budget)
-        if answer is not None and isinstance(message, Request):
+        if answer is not None and isinstance(message, jsonrpc.Request):
             if budget.refuses(message.method, len(answer.body)):
                 return whole(200, error_message(message.id, no_room(was_run=True)))
             budget.take(len(answer.body))
@@ -153,29 +134,35 @@ class Endpoint:
         if isinstance(message, Malformed):
             return whole(HTTP_STATUS[message.error.code], error_message(message.id, message.error))
         if isinstance(message, Response):
-            return self._take_answer(message, request.owner)
+            return take_answer(self._store, request.owner, message)
         envelope = classify(message, request.headers)
         if isinstance(envelope, Refusal):
             error = ProtocolError(envelope.code, envelope.message, envelope.data)
-            known = message.id if isinstance(message, Request) else None
+            known = message.id if isinstance(message, jsonrpc.Request) else None
             return whole(HTTP_STATUS[error.code], error_message(known, error))
         if isinstance(message, Notification):
             return HttpResponse(202)
         return self._serve(message, envelope, request, exchange, batch=batch)
 
     def _serve(
-        self, message: Request, envelope: Envelope, request: HttpRequest, exchange: Exchange, *, batch: Budget | None
+        self,
+        message: jsonrpc.Request,
+        envelope: Envelope,
+        request: HttpRequest,
+        exchange: Exchange,
+        *,
+        batch: Budget | None,
     ) -> HttpResponse | None:
         wanted = envelope.progress_token is not None or envelope.log_level is not None
         streams = (wanted or message.method == "subscriptions/listen") and batch is None
         takes_stream = _takes_stream(request) and batch is None
         may_stream = envelope.era is Era.HANDSHAKE and takes_stream
         reply = Reply(exchange, streams=streams, may_stream=may_stream, takes_stream=takes_stream)
-        call = Call(
+        asked = Request(
             server=seen_by(self._server, request.claims),
             store=self._store,
             settings=self._settings,
-            request=message,
+            message=message,
             envelope=envelope,
             owner=request.owner,
             exchange=exchange,
@@ -190,7 +177,7 @@ class Endpoint:
             claims=request.claims,
         )
         try:
-            result = self._dispatch(call)
+            result = self._dispatch(asked)
         except ProtocolError as error:
             return reply.error(_status(envelope, error), error_message(message.id, error))
         except Deserted:
@@ -202,7 +189,7 @@ class Endpoint:
             logger.exception("request %s: %s failed", exchange.request_id, message.method)
             self._telemetry.add(INTERNAL_ERRORS)
             return reply.error(200, _internal_error(message.id, exchange.request_id))
-        return reply.result(result_message(message.id, _finished(call, result)))
+        return reply.result(result_message(message.id, _finished(asked, result)))
 
     def _warn_of_made_key(self) -> None:
         if self._made_key and not self._warned:
@@ -212,27 +199,11 @@ class Endpoint:
                 "Set it to 32 random characters or more."
             )
 
-    def _take_answer(self, response: Response, owner: str | None) -> HttpResponse:
-        """A client's answer to a question that another invocation waits for (revisions up to 2025-11-25)."""
-        if self._store is None or owner is None or not is_question(str(response.id)):
-            return _refusal(400, "Invalid request: nobody has asked this")
-        answer: dict[str, Json] = {"result": response.result} if response.error is None else {"error": response.error}
-        try:
-            self._store.answers.answer(owner, str(response.id), answer)
-        except TaskNotFound:
-            return _refusal(400, "Invalid request: nobody has asked this, or the answer is there already")
-        except TooLarge:
-            return _refusal(413, "The answer is too large to be stored")
-        except StoreError:
-            logger.exception("an answer could not be stored")
-            return _refusal(503, "The answer could not be stored; send it again")
-        return HttpResponse(202)
-
-    def _dispatch(self, call: Call) -> JsonObject:
-        method = METHODS[call.envelope.era].get(call.request.method)
+    def _dispatch(self, request: Request) -> JsonObject:
+        method = METHODS[request.envelope.era].get(request.message.method)
         if method is None:
-            raise ProtocolError(METHOD_NOT_FOUND, f"Method not found: {call.request.method}")
-        return method(call)
+            raise ProtocolError(METHOD_NOT_FOUND, f"Method not found: {request.message.method}")
+        return method(request)
 
 
 def seal_of(settings: Settings, keys: Keys | None = None) -> Seal:
@@ -248,13 +219,13 @@ def _takes_stream(request: HttpRequest) -> bool:
     return "text/event-stream" in accepted or "*/*" in accepted
 
 
-def _finished(call: Call, result: JsonObject) -> JsonObject:
+def _finished(request: Request, result: JsonObject) -> JsonObject:
     """A result in the form of its era: the 2026 era names its type and the server (MCP 2026-07-28, basic/index)."""
-    if not call.stateless:
+    if not request.stateless:
         return result
     meta = result.get("_meta")
     own = meta if isinstance(meta, Mapping) else {}
-    return {"resultType": "complete", **result, "_meta": {**own, SERVER_INFO_KEY: server_info(call)}}
+    return {"resultType": "complete", **result, "_meta": {**own, SERVER_INFO_KEY: server_info(request)}}
 
 
 def _status(envelope: Envelope, error: ProtocolError) -> int:
@@ -265,7 +236,3 @@ def _status(envelope: Envelope, error: ProtocolError) -> int:
 def _internal_error(request_id: RequestId, correlation_id: str) -> dict[str, Json]:
     data: Json = {"correlationId": correlation_id}
     return error_message(request_id, ProtocolError(INTERNAL_ERROR, "Internal error", data))
-
-
-def _refusal(status: int, message: str) -> HttpResponse:
-    return whole(status, error_message(None, ProtocolError(INVALID_REQUEST, message)))

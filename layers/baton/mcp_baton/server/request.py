@@ -3,35 +3,38 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 
-from mcp_baton.exceptions import ProtocolError
+from mcp_baton.exceptions import ProtocolError, ToolError
+from mcp_baton.protocol import jsonrpc
 from mcp_baton.protocol.budget import Budget
 from mcp_baton.protocol.codes import INVALID_PARAMS
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY, TASK_ID_KEY, Envelope, Era
 from mcp_baton.protocol.http import Exchange
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.protocol.jsonrpc import Request
 from mcp_baton.protocol.state import Seal
 from mcp_baton.server.asking.asker import AskedInWorkflow, Asker, Nobody
 from mcp_baton.server.asking.rounds import open_rounds
 from mcp_baton.server.asking.waiting import Meeting
-from mcp_baton.server.published.finding import find_in
 from mcp_baton.server.reply import Reply
-from mcp_baton.server.running.runner import Asking, Caller
-from mcp_baton.server.running.worker import Mailbox
 from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.ids import new_question
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import SILENT, Telemetry
 
+type Ask = Callable[[str, str, JsonObject], None]
+"""Sends the client a question: id, method, params. From any thread."""
+
+type Asking = Callable[[Ask, Callable[[], bool]], Asker]
+"""From what sends a running function's questions, and whether somebody waits for it, to what answers them."""
+
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """One request.
+class Request:
+    """One MCP request.
 
     Attributes:
+        message: What was asked, as JSON-RPC has it.
         owner: The authenticated identity; `None` for a caller without one, who has no tasks.
         store: Where tasks are kept; `None` where there is no store.
         seal: Signs what travels through the client.
@@ -47,7 +50,7 @@ class Call:
     server: Server
     store: TaskStore | None
     settings: Settings
-    request: Request
+    message: jsonrpc.Request
     envelope: Envelope
     owner: str | None
     exchange: Exchange
@@ -64,47 +67,32 @@ class Call:
     @property
     def params(self) -> JsonObject:
         """The request's params."""
-        return self.request.params
+        return self.message.params
 
     @property
     def stateless(self) -> bool:
         """Whether the request is of the 2026 era."""
         return self.envelope.era is Era.STATELESS
 
-    def caller(self, *, in_workflow: bool = False) -> Caller:
-        """What calls the server's functions on behalf of this request.
+    def asking(self) -> Asking:
+        """Makes what a function's questions to the client go through, where the request calls that function alone.
 
         Raises:
             ProtocolError: the request continues earlier rounds in a way that cannot be.
         """
-        asking = self._asking(in_workflow=in_workflow)
-        reserve_ms = self.settings.write_reserve_ms
-        return Caller(
-            exchange=self.exchange,
-            envelope=self.envelope,
-            reply=self.reply,
-            owner=self.owner,
-            write_reserve_ms=reserve_ms,
-            asking=asking,
-            telemetry=self.telemetry,
-            mask_errors=self.server.mask_errors,
-            find=partial(find_in, self.server.resources),
-            claims=self.claims,
-            overrides=self.server.overrides,
-        )
-
-    def _asking(self, *, in_workflow: bool) -> Asking:
         if not self.stateless:
             return self._meeting
-        if in_workflow:
-            # A workflow that ran again from its start would make its calls again.
-            why = "a step of a workflow cannot wait: call the tool by itself"
-            return lambda _mailbox, _waited_for: Nobody(why, AskedInWorkflow)
-        params, capabilities = self.params, self.envelope.capabilities
-        rounds = open_rounds(self.seal, self.owner, self.request.method, params, capabilities)
-        return lambda _mailbox, _waited_for: rounds
+        rounds = open_rounds(self.seal, self.owner, self.message.method, self.params, self.envelope.capabilities)
+        return lambda _ask, _waited_for: rounds
 
-    def _meeting(self, mailbox: Mailbox, waited_for: Callable[[], bool]) -> Asker:
+    def asking_in_workflow(self) -> Asking:
+        """The same for the steps of a workflow. One that ran again from its start would make its calls again."""
+        if not self.stateless:
+            return self._meeting
+        why = "a step of a workflow cannot wait: call the tool by itself"
+        return lambda _ask, _waited_for: Nobody(why, AskedInWorkflow)
+
+    def _meeting(self, ask: Ask, waited_for: Callable[[], bool]) -> Asker:
         if self.store is None:
             return Nobody("there is no store where the answer could arrive")
         if self.owner is None:
@@ -112,9 +100,29 @@ class Call:
         if not self.reply.may_ask:
             return Nobody("the client does not take a stream")
         limit_s = self.settings.question_ms / 1000
-        return Meeting(
-            self.store.answers, self.owner, mailbox.request, new_question, waited_for, limit_s, clock=self.clock
-        )
+        return Meeting(self.store.answers, self.owner, ask, new_question, waited_for, limit_s, clock=self.clock)
+
+    def words(self, name: str, error: BaseException) -> str:
+        """An exception in words for the client: a `ToolError`'s text, which is meant for it; of any other one an id to
+        find it by in the log (docs/tools.md, Errors).
+
+        Args:
+            name: The tool, resource, prompt or step that it ended.
+            error: The exception.
+        """
+        if self.server.mask_errors and not isinstance(error, ToolError):
+            return f"internal error in {name} (id {self.exchange.request_id})"
+        return str(error) or type(error).__name__
+
+    def left_ms(self) -> int | None:
+        """Milliseconds until the write reserve begins; `None` where nothing stops the function."""
+        remaining = self.exchange.remaining_ms()
+        return None if remaining is None else remaining - self.settings.write_reserve_ms
+
+    def left_s(self) -> float | None:
+        """The same, seconds."""
+        left = self.left_ms()
+        return None if left is None else left / 1000
 
     def elapsed_s(self) -> float:
         """Seconds since the request came in."""

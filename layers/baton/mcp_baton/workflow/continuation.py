@@ -12,7 +12,6 @@ from mcp_baton.tasks.record import (
     StepStatus,
     TaskRecord,
     pause_of,
-    steps_of,
 )
 from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepWrite
 from mcp_baton.tasks.variables import TaskVariables
@@ -21,13 +20,18 @@ from mcp_baton.workflow.host import Failed, Outcome
 from mcp_baton.workflow.pause import ToolFailed, step_named_by
 
 
-def attempts_for(task: TaskRecord, tool: str) -> int:
+def attempts_for(steps: Sequence[StepProgress], tool: str) -> int:
     """How often a continuation must be ready to try: others move each step of its tool at most twice, and the pause."""
-    return 2 * sum(step.get("tool") == tool for step in steps_of(task)) + 8
+    return 2 * sum(step.get("tool") == tool for step in steps) + 8
 
 
 def continuation_batch(
-    task: TaskRecord, tool: str, outcome: Outcome, variables: TaskVariables, retryable: Callable[[str], bool]
+    task: TaskRecord,
+    steps: Sequence[StepProgress],
+    tool: str,
+    outcome: Outcome,
+    variables: TaskVariables,
+    retryable: Callable[[str], bool],
 ) -> Batch:
     """Where a call's outcome goes, decided against the task as it stands.
 
@@ -36,12 +40,13 @@ def continuation_batch(
 
     Args:
         task: The task as it stands.
+        steps: Its steps.
         tool: The tool that was called.
         outcome: How the call ended.
         variables: What the tool changed.
         retryable: Whether the step of this name is retryable.
     """
-    write = _matching_step(steps_of(task), tool, outcome)
+    write = _matching_step(steps, tool, outcome)
     extra: dict[str, Json] = {} if write else {f"{EXTRA_PREFIX}{tool}": stored_result(outcome)}
     return Batch(
         steps=(write,) if write else (),

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.workflow.definition import Step, Workflow
-from mcp_baton.workflow.host import Mismatch
+from mcp_baton.workflow.host import Mismatch, Prepared
 from mcp_baton.workflow.pause import PauseReason, SchemaMismatch
 from mcp_baton.workflow.resolve import Known, resolve_arguments, resolve_uri
 
@@ -13,8 +13,8 @@ from mcp_baton.workflow.resolve import Known, resolve_arguments, resolve_uri
 class Schemas(Protocol):
     """The part of a `Host` that knows the tools' input schemas."""
 
-    def mismatch(self, tool: str, arguments: JsonObject) -> Mismatch | None:
-        """How the arguments fail to satisfy the tool's input schema."""
+    def prepare(self, tool: str, arguments: JsonObject) -> Prepared | Mismatch:
+        """Validate the arguments against the tool's input schema."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +22,10 @@ class Ready:
     """A step that can run.
 
     Attributes:
-        arguments: The call's arguments; `None` for a step without a tool.
+        call: The call that is prepared; `None` for a step without a tool.
     """
 
-    arguments: JsonObject | None
+    call: Prepared | None
 
 
 def decide(step: Step, workflow: Workflow, known: Known, schemas: Schemas) -> Ready | PauseReason:
@@ -39,7 +39,7 @@ def decide(step: Step, workflow: Workflow, known: Known, schemas: Schemas) -> Re
             return uri
     if step.tool is None:
         return Ready(None)
-    mismatch = schemas.mismatch(step.tool, arguments)
-    if mismatch:
-        return SchemaMismatch(step.name, mismatch.missing, mismatch.invalid, step.tool)
-    return Ready(arguments)
+    prepared = schemas.prepare(step.tool, arguments)
+    if isinstance(prepared, Mismatch):
+        return SchemaMismatch(step.name, prepared.missing, prepared.invalid, step.tool)
+    return Ready(prepared)

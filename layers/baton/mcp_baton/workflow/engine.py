@@ -30,7 +30,7 @@ from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.drift import Move, carried, move_to
 from mcp_baton.workflow.fetching import Fetched, fetch_after, fetch_again, fetch_before
 from mcp_baton.workflow.handoff import preview_arguments
-from mcp_baton.workflow.host import Failed, Host, Outcome, Succeeded
+from mcp_baton.workflow.host import Failed, Host, Outcome, Prepared, Succeeded
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, ToolFailed
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.retry import draw
@@ -224,7 +224,7 @@ class Engine:
         if not isinstance(decision, Ready):
             run.blocked = Blocked(step, fetched.contents, fetched.read)
             return decision
-        return self._perform(run, step, decision.arguments, fetched)
+        return self._perform(run, step, decision.call, fetched)
 
     def _look(self, run: _Run) -> TaskOver | None:
         """What has become of the task, when that has not been known for a while: one light read.
@@ -247,30 +247,30 @@ class Engine:
         run.task = replace(run.task, status=status)
         return TaskOver(status)
 
-    def _perform(self, run: _Run, step: Step, arguments: JsonObject | None, fetched: Fetched) -> Stop | None:
-        if step.tool is None or arguments is None:
+    def _perform(self, run: _Run, step: Step, call: Prepared | None, fetched: Fetched) -> Stop | None:
+        if call is None:
             self._settle(run, StepTrace(step, None, fetched.contents, Succeeded(None)))
             return None
-        tried = self._attempt(run, step, step.tool, arguments)
+        tried = self._attempt(run, step, call)
         if isinstance(tried.outcome, Failed):
-            error = tried.outcome.error
-            pause = self._failed(run, step, arguments, fetched.contents, error, step.tool, read=fetched.read)
+            error, read = tried.outcome.error, fetched.read
+            pause = self._failed(run, step, call.arguments, fetched.contents, error, call.name, read=read)
             run.traces[-1] = replace(run.traces[-1], attempts=tried.attempts)
             retryable = pause.retryable and not tried.outcome.final
             return tried.over or replace(pause, by_itself=tried.outcome.by_itself, retryable=retryable)
-        self._settle(run, StepTrace(step, arguments, fetched.contents, tried.outcome, attempts=tried.attempts))
+        self._settle(run, StepTrace(step, call.arguments, fetched.contents, tried.outcome, attempts=tried.attempts))
         # The tool has done its work: a resource that cannot be fetched now must not make anybody call it again.
         after = fetch_after(step, run.workflow, run.known, self._host)
         run.traces[-1] = replace(run.traces[-1], after=after)
         return None
 
-    def _attempt(self, run: _Run, step: Step, tool: str, arguments: JsonObject) -> Tried:
+    def _attempt(self, run: _Run, step: Step, call: Prepared) -> Tried:
         """Call the step's tool, again if its `Retry` says so. What tells the calls apart is the `Attempt`."""
         variables = run.variables if run.task else None
         return attempt(
             step,
             self._host,
-            lambda number: self._host.call(tool, arguments, variables, number),
+            lambda number: self._host.run(call, variables, number),
             lambda: self._look(run),
             self._drawn,
         )

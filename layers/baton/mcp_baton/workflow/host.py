@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 from mcp_baton.exceptions import ToolError
 from mcp_baton.protocol.json import Json, JsonObject
@@ -86,6 +86,21 @@ class Mismatch:
 
 
 @dataclass(frozen=True, slots=True)
+class Prepared:
+    """A call whose arguments satisfy the function's input schema.
+
+    Attributes:
+        name: The function's name: a tool's, for a step.
+        arguments: The arguments, as JSON.
+        bound: The same as keyword arguments, converted to their types.
+    """
+
+    name: str
+    arguments: JsonObject
+    bound: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class FetchedResource:
     """One content of a resource: text, or base64 of its bytes."""
 
@@ -108,13 +123,11 @@ class Host(Protocol):
     def describe(self, tool: str) -> str:
         """What a tool does, in one line."""
 
-    def mismatch(self, tool: str, arguments: JsonObject) -> Mismatch | None:
-        """How the arguments fail to satisfy the tool's whole input schema; `None` when they do satisfy it."""
+    def prepare(self, tool: str, arguments: JsonObject) -> Prepared | Mismatch:
+        """Validate the arguments against the tool's whole input schema: the only time that this is done for a step."""
 
-    def call(
-        self, tool: str, arguments: JsonObject, variables: TaskVariables | None, attempt: Attempt = FIRST
-    ) -> Outcome:
-        """Call a tool; abandon it when only the write reserve of the function's time is left."""
+    def run(self, prepared: Prepared, variables: TaskVariables | None, attempt: Attempt = FIRST) -> Outcome:
+        """Run a tool; abandon it when only the write reserve of the function's time is left."""
 
     def read(self, uri: str) -> Sequence[FetchedResource]:
         """Fetch a resource.

@@ -4,7 +4,6 @@ import asyncio
 import base64
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Annotated, Any
 
 import pytest
@@ -12,23 +11,24 @@ from pydantic import AfterValidator, BaseModel, Field, field_serializer
 
 from mcp_baton import Argument, Context, Server, Step, ToolError, Workflow
 from mcp_baton.exceptions import Abandoned, ProtocolError
+from mcp_baton.protocol import jsonrpc
 from mcp_baton.protocol.codes import INVALID_PARAMS
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY, Envelope, Era
 from mcp_baton.protocol.json import Json
-from mcp_baton.protocol.jsonrpc import Request
 from mcp_baton.protocol.state import Seal
-from mcp_baton.server.asking.asker import Nobody
 from mcp_baton.server.methods.engine_host import ServerHost
 from mcp_baton.server.methods.prompts import get_prompt
-from mcp_baton.server.methods.resources import find_resource
+from mcp_baton.server.methods.resources import find_resource, read
+from mcp_baton.server.methods.tools import outcome_of
 from mcp_baton.server.published.labels import Labels
 from mcp_baton.server.published.prompt import Prompt, messages_of
 from mcp_baton.server.published.resource import Resource
 from mcp_baton.server.published.tool import Tool
 from mcp_baton.server.reply import Reply
-from mcp_baton.server.request import Call
-from mcp_baton.server.running.runner import Caller, Unreadable
-from mcp_baton.server.running.worker import Mailbox
+from mcp_baton.server.request import Request
+from mcp_baton.server.running.runner import Surroundings
+from mcp_baton.server.running.runner import call as run_call
+from mcp_baton.server.running.work import prompt_work
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.host import Failed, FetchedResource, Outcome, ResourceUnavailable, Succeeded
@@ -37,20 +37,13 @@ from tests.fakes import Line
 PATIENCE_S = 10.0
 
 
-ENVELOPE = Envelope(Era.STATELESS, "2026-07-28", {}, {}, "t", None)
-
-
-def nobody(_mailbox: Mailbox, _waited_for: Callable[[], bool]) -> Nobody:
-    return Nobody("this is a test")
-
-
-def caller(line: Line | None = None, reserve_ms: int = 5_000) -> Caller:
-    exchange = line or Line()
-    return Caller(exchange, ENVELOPE, Reply(exchange, streams=True), "kim", reserve_ms, nobody)
+def caller(line: Line | None = None, *, mask_errors: bool = True) -> Request:
+    """A request that calls one of a server's functions."""
+    return call(Server("shop", mask_errors=mask_errors), "tools/call", line)
 
 
 def called(function: Callable[..., object], **arguments: Json) -> Outcome:
-    return caller().call_tool(Tool(function, "do", Labels()), arguments)
+    return outcome_of(caller(), Tool(function, "do", Labels()), arguments)
 
 
 def returning(value: object, annotation: Any = Any) -> Callable[[], object]:
@@ -94,7 +87,7 @@ def test_whatever_a_tool_raises_is_a_failure_in_words_for_the_client(error: Base
     for function in (raising(error), later):
         assert called(function) == Failed(masked)
         tool = Tool(function, "do", Labels())
-        assert replace(caller(), mask_errors=False).call_tool(tool, {}) == Failed(words)
+        assert outcome_of(caller(mask_errors=False), tool, {}) == Failed(words)
 
 
 def test_only_what_was_not_meant_for_the_client_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -156,7 +149,7 @@ def test_a_tool_gets_its_context_and_its_tasks_variables() -> None:
         return [ctx.owner, ctx.request_id]
 
     variables = TaskVariables({})
-    outcome = caller().call_tool(Tool(do, "do", Labels()), {"name": "x"}, variables)
+    outcome = outcome_of(caller(), Tool(do, "do", Labels()), {"name": "x"}, Surroundings(variables))
 
     assert outcome == Succeeded(["kim", "r-1"])
     assert variables.changed == {"seen": "x"}
@@ -181,7 +174,7 @@ def test_a_tool_whose_time_is_over_times_out_and_can_change_nothing_more() -> No
 
     variables = TaskVariables({})
     line = Line(left_ms=lambda: 5_000 if started.is_set() else 5_010)
-    outcome = caller(line).call_tool(Tool(slow, "slow", Labels()), {}, variables)
+    outcome = outcome_of(caller(line), Tool(slow, "slow", Labels()), {}, Surroundings(variables))
     release.set()
 
     assert outcome == Failed("timed out; it may still have happened")
@@ -224,8 +217,8 @@ def test_a_resource_is_text_bytes_or_json(returned: object, mime_type: str, text
     made = resource(returning(returned))
     typed = resource(returning(returned), mime_type="x/y")
 
-    assert caller().read(made, "docs://x", {}) == FetchedResource("docs://x", mime_type, text=text, blob=blob)
-    assert caller().read(typed, "docs://x", {}).mime_type == "x/y"
+    assert read(caller(), made, "docs://x", {}) == FetchedResource("docs://x", mime_type, text=text, blob=blob)
+    assert read(caller(), typed, "docs://x", {}).mime_type == "x/y"
 
 
 @pytest.mark.parametrize(
@@ -233,7 +226,7 @@ def test_a_resource_is_text_bytes_or_json(returned: object, mime_type: str, text
 )
 def test_a_resource_that_cannot_be_read_is_unavailable(function: Callable[..., object]) -> None:
     with pytest.raises(ResourceUnavailable, match=r"."):
-        caller().read(resource(function), "docs://x", {})
+        read(caller(), resource(function), "docs://x", {})
 
 
 def test_a_resources_arguments_are_converted() -> None:
@@ -242,9 +235,9 @@ def test_a_resources_arguments_are_converted() -> None:
 
     made = resource(page, "docs://{number}")
 
-    assert caller().read(made, "docs://7", {"number": "7"}).text == "7"
+    assert read(caller(), made, "docs://7", {"number": "7"}).text == "7"
     with pytest.raises(ResourceUnavailable, match="number"):
-        caller().read(made, "docs://x", {"number": "x"})
+        read(caller(), made, "docs://x", {"number": "x"})
 
 
 HELLO = {"role": "user", "content": {"type": "text", "text": "hello"}}
@@ -265,7 +258,7 @@ HELLO = {"role": "user", "content": {"type": "text", "text": "hello"}}
 )
 def test_a_prompt_yields_texts_or_messages(returned: object, messages: list[Json]) -> None:
     assert messages_of(returned) == messages
-    assert caller().messages(Prompt(returning(returned), "p", Labels()), {}) == messages
+    assert run_call(caller(), prompt_work(Prompt(returning(returned), "p", Labels())), {}) == messages
 
 
 @pytest.mark.parametrize(
@@ -276,14 +269,12 @@ def test_a_prompt_that_yields_something_else_is_a_protocol_error(returned: objec
         messages_of(returned)
 
 
-def test_a_prompt_that_raises_is_unreadable() -> None:
+def test_a_prompt_that_raises_is_a_failure_in_words_for_the_client() -> None:
     for function, told in (
         (raising(ToolError("no")), "no"),
         (raising(RuntimeError("no")), "internal error in p (id r-1)"),
     ):
-        with pytest.raises(Unreadable) as caught:
-            caller().messages(Prompt(function, "p", Labels()), {})
-        assert str(caught.value) == told
+        assert run_call(caller(), prompt_work(Prompt(function, "p", Labels())), {}) == Failed(told)
 
 
 def call(
@@ -292,15 +283,15 @@ def call(
     line: Line | None = None,
     meta: dict[str, Json] | None = None,
     **params: Json,
-) -> Call:
+) -> Request:
     exchange = line or Line()
     envelope = Envelope(Era.STATELESS, "2026-07-28", meta or {}, {}, "t", None)
     reply = Reply(exchange, streams=True)
-    return Call(
+    return Request(
         server=server,
         store=None,
         settings=Settings(),
-        request=Request(1, method, params),
+        message=jsonrpc.Request(1, method, params),
         envelope=envelope,
         owner="kim",
         exchange=exchange,
@@ -436,5 +427,5 @@ def test_asynchronous_tools_report_while_they_run() -> None:
         await ctx.report_progress(2)
         return 3
 
-    assert caller(line).call_tool(Tool(do, "do", Labels()), {}) == Succeeded(3)
+    assert outcome_of(caller(line), Tool(do, "do", Labels()), {}) == Succeeded(3)
     assert line.progress == [1, 2]

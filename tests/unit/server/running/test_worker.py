@@ -13,7 +13,8 @@ import pytest
 
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.running import worker as beside
-from mcp_baton.server.running.worker import Deserted, Mailbox, NotBegun, Raised, Returned, TimedOut, run_beside
+from mcp_baton.server.running.mailbox import Ending, Mailbox, NotBegun, Raised, Returned, TimedOut
+from mcp_baton.server.running.worker import Deserted, run_beside
 
 PATIENCE_S = 10.0
 """How long a test waits for what must happen; it never waits that long unless it fails."""
@@ -51,7 +52,7 @@ def run(
     left_s: Callable[[], float | None] | None = None,
     stay: bool = False,
     **arguments: Any,
-) -> Returned | Raised:
+) -> Ending:
     until = time.monotonic() + PATIENCE_S
     left = left_s or (lambda: until - time.monotonic())
     return run_beside(
@@ -173,8 +174,7 @@ def test_a_function_whose_time_is_over_is_abandoned_and_its_late_word_is_heard_b
         mailbox.notify("late", {})
         over.set()
 
-    with pytest.raises(TimedOut):
-        run(slow, mailbox=mailbox, ear=ear, left_s=lambda: next(left, 0.0))
+    assert run(slow, mailbox=mailbox, ear=ear, left_s=lambda: next(left, 0.0)) == TimedOut()
     release.set()
 
     assert over.wait(PATIENCE_S)
@@ -191,8 +191,7 @@ def test_a_function_whose_time_is_over_before_it_begins_is_not_begun(is_async: b
     async def work_async() -> None:
         begun.append("async def")
 
-    with pytest.raises(NotBegun):
-        run(work_async if is_async else work, is_async=is_async, left_s=lambda: 0.0)
+    assert run(work_async if is_async else work, is_async=is_async, left_s=lambda: 0.0) == NotBegun()
     # The thread that was used last and the loop take their jobs in turn: one of before would be done by now.
     run(work_async if is_async else work, is_async=is_async)
     assert len(begun) == 1
@@ -208,8 +207,7 @@ def test_an_asynchronous_function_whose_time_is_over_is_cancelled() -> None:
         finally:
             cancelled.set()
 
-    with pytest.raises(TimedOut):
-        run(slow, is_async=True, left_s=lambda: 0.0 if started.is_set() else 0.01)
+    assert run(slow, is_async=True, left_s=lambda: 0.0 if started.is_set() else 0.01) == TimedOut()
 
     assert cancelled.wait(PATIENCE_S)
 
@@ -218,8 +216,7 @@ def test_a_thread_that_was_abandoned_keeps_no_other_function_waiting() -> None:
     release = threading.Event()
     left = iter([0.001])
 
-    with pytest.raises(TimedOut):
-        run(lambda: release.wait(PATIENCE_S), left_s=lambda: next(left, 0.0))
+    assert run(lambda: release.wait(PATIENCE_S), left_s=lambda: next(left, 0.0)) == TimedOut()
 
     assert run(lambda: 1) == Returned(1)
     release.set()

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from hashlib import sha256
 
+import pytest
+
 from mcp_baton.exceptions import StoreUnavailable
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.attributes import Item, decode, item_size
@@ -143,3 +145,11 @@ def test_nothing_moves_twice_and_nothing_that_a_pointer_would_outweigh() -> None
     noted = without_largest(fit)
     assert noted is not None
     assert noted.oversized == ("b",)
+
+
+def test_without_an_object_store_no_folder_is_worked_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    worked_out = list[str]()
+    monkeypatch.setattr("mcp_baton.tasks.dynamodb.offload.folder_of", lambda owner, _task_id: worked_out.append(owner))
+
+    assert Mover(None, "owner", "task", 1000).move({"S": "value"}) is None
+    assert worked_out == []

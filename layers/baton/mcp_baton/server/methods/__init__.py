@@ -6,9 +6,9 @@ from types import MappingProxyType
 from mcp_baton.protocol.envelope import Era
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.methods import completion, lifecycle, lists, prompts, resources, subscriptions, tasks, tools
-from mcp_baton.server.request import Call
+from mcp_baton.server.request import Request
 
-type Method = Callable[[Call], JsonObject]
+type Method = Callable[[Request], JsonObject]
 
 _BOTH: Mapping[str, Method] = {
     "tools/list": lists.list_tools,

@@ -1,26 +1,32 @@
-"""Methods that a stateless server answers without doing much: completion, log levels, resource subscriptions."""
+"""`completion/complete` (MCP server/utilities/completion)."""
 
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.published.completion import requested, suggestions
-from mcp_baton.server.request import Call
-from mcp_baton.server.running.runner import Unreadable
+from mcp_baton.server.request import Request
+from mcp_baton.server.running.runner import call
+from mcp_baton.server.running.work import completion_work
+from mcp_baton.server.schema.schema import explain
+from mcp_baton.workflow.host import Failed, Mismatch
 
 
-def complete(call: Call) -> JsonObject:
+def complete(request: Request) -> JsonObject:
     """Suggestions for an argument; none for an argument that nobody completes (MCP server/utilities/completion).
 
     Raises:
         ProtocolError: there is no such prompt, template or argument, or the completing function failed.
     """
-    of, argument, value, known = requested(call.params)
-    if argument not in call.server.arguments_of(of):
+    of, argument, value, known = requested(request.params)
+    if argument not in request.server.arguments_of(of):
         raise ProtocolError(INVALID_PARAMS, f"Invalid params: there is no argument {argument!r} of {of!r} to complete")
-    completion = call.server.completions.get((of, argument))
+    completion = request.server.completions.get((of, argument))
     if completion is None:
         return suggestions(())
-    try:
-        return call.caller().suggestions(completion, value, known)
-    except Unreadable as error:
-        raise ProtocolError(INTERNAL_ERROR, f"The completion failed: {error}") from error
+    match call(request, completion_work(completion, value, known), {}):
+        case Mismatch() as mismatch:
+            raise ProtocolError(INTERNAL_ERROR, f"The completion failed: {explain(mismatch)}")
+        case Failed(error):
+            raise ProtocolError(INTERNAL_ERROR, f"The completion failed: {error}")
+        case suggested:
+            return suggested

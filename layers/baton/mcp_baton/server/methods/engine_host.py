@@ -5,10 +5,12 @@ from dataclasses import replace
 
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.methods.resources import _why_not, find_resource
-from mcp_baton.server.request import Call
+from mcp_baton.server.methods.resources import find_resource, readable, why_not
+from mcp_baton.server.published.resource import Resource
+from mcp_baton.server.request import Request
+from mcp_baton.server.running.runner import Surroundings, call, prepare, run
+from mcp_baton.server.running.work import Work, resource_work, tool_work
 from mcp_baton.server.running.worker import KEEP_ALIVE_S
-from mcp_baton.server.schema.schema import InvalidArguments
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.host import (
     FIRST,
@@ -17,6 +19,7 @@ from mcp_baton.workflow.host import (
     FetchedResource,
     Mismatch,
     Outcome,
+    Prepared,
     ResourceUnavailable,
 )
 
@@ -25,39 +28,33 @@ START_MARGIN_MS = 1_000
 
 
 class ServerHost:
-    """Implements `workflow.run.Host` for one request."""
+    """Implements `workflow.host.Host` for one request."""
 
-    def __init__(self, call: Call) -> None:
-        self._call = call
-        self._caller = call.caller(in_workflow=True)
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._asking = request.asking_in_workflow()
         self._begun = 0
         self._total = 0
         self._shown = 0.0
 
     def required(self, tool: str) -> frozenset[str]:
         """The names of the arguments that a tool cannot do without."""
-        return self._call.server.tools[tool].signature.required
+        return self._request.server.tools[tool].signature.required
 
     def describe(self, tool: str) -> str:
         """What a tool does, in one line."""
-        return self._call.server.tools[tool].summary
+        return self._request.server.tools[tool].summary
 
-    def mismatch(self, tool: str, arguments: JsonObject) -> Mismatch | None:
-        """How the arguments fail to satisfy the tool's whole input schema; `None` when they do satisfy it."""
-        try:
-            self._call.server.tools[tool].input.bind(arguments)
-        except InvalidArguments as error:
-            return error.mismatch
-        return None
+    def prepare(self, tool: str, arguments: JsonObject) -> Prepared | Mismatch:
+        """Validate the arguments against the tool's whole input schema."""
+        return prepare(tool_work(self._request.server.tools[tool]), arguments)
 
-    def call(
-        self, tool: str, arguments: JsonObject, variables: TaskVariables | None, attempt: Attempt = FIRST
-    ) -> Outcome:
-        """Call a tool. It is not given up when the client goes away: what it did is recorded with the task."""
+    def run(self, prepared: Prepared, variables: TaskVariables | None, attempt: Attempt = FIRST) -> Outcome:
+        """Run a tool. It is not given up when the client goes away: what it did is recorded with the task."""
+        work = tool_work(self._request.server.tools[prepared.name])
+        surroundings = replace(self._surroundings(variables), attempt=attempt)
         try:
-            return replace(self._caller, attempt=attempt).call_tool(
-                self._call.server.tools[tool], arguments, variables, progress=self._within_step, stay=True
-            )
+            return run(self._request, work, _anew(prepared, work, attempt), self._asking, surroundings)
         except ProtocolError as error:
             return Failed(error.message, cause=error)
 
@@ -67,14 +64,21 @@ class ServerHost:
         Raises:
             ResourceUnavailable: there is none at this URI, or reading it failed.
         """
-        found = find_resource(self._call.server, uri)
+        found = find_resource(self._request.server, uri)
         if found is None:
-            raise ResourceUnavailable(f"there is no resource {uri}{_why_not(self._call.server, uri)}")
+            raise ResourceUnavailable(f"there is no resource {uri}{why_not(self._request.server, uri)}")
         resource, arguments = found
         try:
-            return [self._caller.read(resource, uri, arguments, progress=self._within_step)]
+            return [self._contents(resource, uri, arguments)]
         except ProtocolError as error:
             raise ResourceUnavailable(error.message) from error
+
+    def _contents(self, resource: Resource, uri: str, arguments: JsonObject) -> FetchedResource:
+        work, surroundings = resource_work(resource, uri), self._surroundings(None)
+        return readable(uri, call(self._request, work, arguments, surroundings, self._asking))
+
+    def _surroundings(self, variables: TaskVariables | None) -> Surroundings:
+        return Surroundings(variables, self._within_step, stay=True)
 
     def announce(self, begun: int, total: int, step: str, task_id: str | None) -> None:
         """Send `notifications/progress`, when the client asked for it.
@@ -83,32 +87,32 @@ class ServerHost:
         """
         first = self._begun == 0
         self._begun, self._total, self._shown = begun, total, float(begun)
-        token = self._call.envelope.progress_token
+        token = self._request.envelope.progress_token
         if token is None:
             return
         params: dict[str, Json] = {"progressToken": token, "progress": begun, "total": total}
         params["message"] = f"Step {begun}/{total}: {step}"
         if first and task_id is not None:
             params["_meta"] = {"task_id": task_id}
-        self._call.reply.notify("notifications/progress", params)
+        self._request.reply.notify("notifications/progress", params)
 
     def may_start(self, after_s: float = 0.0) -> bool:
         """Whether enough of the function's time is left to start a step, or will be after so many seconds."""
-        left = self._caller.left_ms()
+        left = self._request.left_ms()
         return left is None or left - after_s * 1000 > START_MARGIN_MS
 
     def wait(self, seconds: float) -> None:
         """Let this much time pass. The client hears meanwhile that somebody is there."""
         while seconds > 0:
             part = min(seconds, KEEP_ALIVE_S)
-            self._call.sleep(part)
+            self._request.sleep(part)
             seconds -= part
             if seconds > 0:
-                self._call.reply.keep_alive()
+                self._request.reply.keep_alive()
 
     def words(self, name: str, error: Exception) -> str:
         """An exception in words for the client."""
-        return self._caller.words(name, error)
+        return self._request.words(name, error)
 
     def _within_step(self, progress: float, total: float | None) -> tuple[float, float | None] | None:
         """A function's progress as a fraction of its step; `None` unless the request's progress grows by it.
@@ -125,3 +129,9 @@ class ServerHost:
             return None
         self._shown = self._begun + fraction
         return self._shown, self._total
+
+
+def _anew[T](prepared: Prepared, work: Work[T], attempt: Attempt) -> Prepared:
+    """A call that is made again gets arguments of its own: the tool may have changed those of the first."""
+    again = prepared if attempt == FIRST else prepare(work, prepared.arguments)
+    return again if isinstance(again, Prepared) else prepared

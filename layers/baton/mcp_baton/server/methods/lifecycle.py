@@ -8,38 +8,38 @@ from mcp_baton.protocol.codes import INVALID_PARAMS
 from mcp_baton.protocol.envelope import HANDSHAKE_REVISIONS, LOG_LEVELS, REVISIONS, TASKS_EXTENSION
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.methods.lists import cacheable
-from mcp_baton.server.request import Call
+from mcp_baton.server.request import Request
 
 
-def initialize(call: Call) -> JsonObject:
+def initialize(request: Request) -> JsonObject:
     """The handshake. Nothing is kept of it: what a later request needs, it carries."""
-    requested = call.text("protocolVersion")
+    requested = request.text("protocolVersion")
     revision = requested if requested in HANDSHAKE_REVISIONS else HANDSHAKE_REVISIONS[0]
     made: dict[str, Json] = {
         "protocolVersion": revision,
-        "capabilities": capabilities(call),
-        "serverInfo": server_info(call),
+        "capabilities": capabilities(request),
+        "serverInfo": server_info(request),
     }
-    return _with_instructions(call, made)
+    return _with_instructions(request, made)
 
 
-def discover(call: Call) -> JsonObject:
+def discover(request: Request) -> JsonObject:
     """The stateless counterpart of the handshake."""
     made: dict[str, Json] = {
         "supportedVersions": list(REVISIONS),
-        "capabilities": capabilities(call),
+        "capabilities": capabilities(request),
     }
-    return cacheable(call, _with_instructions(call, made))
+    return cacheable(request, _with_instructions(request, made))
 
 
-def ping(_call: Call) -> JsonObject:
+def ping(_request: Request) -> JsonObject:
     """Nothing, to show that somebody is there."""
     return {}
 
 
-def capabilities(call: Call) -> dict[str, Json]:
+def capabilities(request: Request) -> dict[str, Json]:
     """What this server can do, in the words of the request's era."""
-    server = call.server
+    server = request.server
     made: dict[str, Json] = {"logging": {}}
     if server.tools:
         made["tools"] = {}
@@ -50,33 +50,33 @@ def capabilities(call: Call) -> dict[str, Json]:
         made["resources"] = {}
     if server.completions:
         made["completions"] = {}
-    if call.store is not None:
-        if call.stateless:
+    if request.store is not None:
+        if request.stateless:
             made["extensions"] = {TASKS_EXTENSION: {}}
         else:
             made["tasks"] = {"list": {}, "cancel": {}}
     return made
 
 
-def server_info(call: Call) -> dict[str, Json]:
+def server_info(request: Request) -> dict[str, Json]:
     """Name and version, as MCP's `Implementation`."""
-    made: dict[str, Json] = {"name": call.server.name, "version": call.server.version}
-    server = call.server
+    made: dict[str, Json] = {"name": request.server.name, "version": request.server.version}
+    server = request.server
     optional: dict[str, Json] = {"title": server.title, "websiteUrl": server.website_url, "icons": list(server.icons)}
     return made | {name: value for name, value in optional.items() if value}
 
 
-def _with_instructions(call: Call, made: dict[str, Json]) -> dict[str, Json]:
-    return made | {"instructions": call.server.instructions} if call.server.instructions else made
+def _with_instructions(request: Request, made: dict[str, Json]) -> dict[str, Json]:
+    return made | {"instructions": request.server.instructions} if request.server.instructions else made
 
 
-def set_log_level(call: Call) -> JsonObject:
+def set_log_level(request: Request) -> JsonObject:
     """Take note of a log level: which is to say nothing, for there is no session to keep it in.
 
     What a tool logs from `info` up is sent with the call that it belongs to (MCP 2025-11-25, server/utilities/logging:
     without a level the server decides).
     """
-    level = call.text("level")
+    level = request.text("level")
     if level not in LOG_LEVELS:
         raise ProtocolError(INVALID_PARAMS, f"Invalid params: `level` must be one of {', '.join(LOG_LEVELS)}")
     return {}

@@ -9,7 +9,7 @@ from mcp_baton.protocol.codes import INVALID_PARAMS
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.published.labels import Labels
 from mcp_baton.server.published.prompt import definition_of_prompt
-from mcp_baton.server.request import Call
+from mcp_baton.server.request import Request
 
 PAGE_SIZE: Final = 200
 """Entries on one page of a list."""
@@ -18,45 +18,45 @@ LIST_TTL_MS: Final = 300_000
 """How long a client may take a list for fresh, milliseconds: lists change with a deployment only."""
 
 
-def list_tools(call: Call) -> JsonObject:
+def list_tools(request: Request) -> JsonObject:
     """The tools, in the order of their registration."""
-    return _page(call, "tools", [tool.definition for tool in call.server.tools.values()])
+    return _page(request, "tools", [tool.definition for tool in request.server.tools.values()])
 
 
-def list_prompts(call: Call) -> JsonObject:
+def list_prompts(request: Request) -> JsonObject:
     """The prompts, then the workflows, each in the order of their registration."""
-    server = call.server
+    server = request.server
     shown = [definition_of_prompt(item.name, item.labels, item.arguments) for item in server.prompts.values()]
     for workflow in server.workflows.values():
         labels = Labels(title=workflow.title, description=workflow.description)
         shown.append(definition_of_prompt(workflow.name, labels, workflow.arguments))
-    return _page(call, "prompts", shown)
+    return _page(request, "prompts", shown)
 
 
-def list_resources(call: Call) -> JsonObject:
+def list_resources(request: Request) -> JsonObject:
     """The resources with a URI of their own."""
-    shown = [item.definition for item in call.server.resources.values() if not item.is_template]
-    return _page(call, "resources", shown)
+    shown = [item.definition for item in request.server.resources.values() if not item.is_template]
+    return _page(request, "resources", shown)
 
 
-def list_resource_templates(call: Call) -> JsonObject:
+def list_resource_templates(request: Request) -> JsonObject:
     """The resources that stand for many URIs."""
-    shown = [item.definition for item in call.server.resources.values() if item.is_template]
-    return _page(call, "resourceTemplates", shown)
+    shown = [item.definition for item in request.server.resources.values() if item.is_template]
+    return _page(request, "resourceTemplates", shown)
 
 
-def cacheable(call: Call, result: dict[str, Json]) -> dict[str, Json]:
+def cacheable(request: Request, result: dict[str, Json]) -> dict[str, Json]:
     """A result that is the same until the next deployment (MCP server/utilities/caching): for everyone, or, where
     something requires scopes, for this caller."""
-    return result | {"ttlMs": LIST_TTL_MS, "cacheScope": "private" if call.server.is_view else "public"}
+    return result | {"ttlMs": LIST_TTL_MS, "cacheScope": "private" if request.server.is_view else "public"}
 
 
-def _page(call: Call, key: str, entries: Sequence[Json]) -> JsonObject:
-    start = _position(call.params.get("cursor"), len(entries))
+def _page(request: Request, key: str, entries: Sequence[Json]) -> JsonObject:
+    start = _position(request.params.get("cursor"), len(entries))
     made: dict[str, Json] = {key: list(entries[start : start + PAGE_SIZE])}
     if start + PAGE_SIZE < len(entries):
         made["nextCursor"] = binascii.b2a_base64(str(start + PAGE_SIZE).encode(), newline=False).decode()
-    return cacheable(call, made) if call.stateless else made
+    return cacheable(request, made) if request.stateless else made
 
 
 def _position(cursor: Json, length: int) -> int:

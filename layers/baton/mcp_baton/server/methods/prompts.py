@@ -9,96 +9,97 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.methods.engine_host import ServerHost
 from mcp_baton.server.methods.task_meta import run_meta
 from mcp_baton.server.published.prompt import Prompt
-from mcp_baton.server.request import Call
-from mcp_baton.server.running.runner import Unreadable
+from mcp_baton.server.request import Request
+from mcp_baton.server.running.runner import call
+from mcp_baton.server.running.work import prompt_work
 from mcp_baton.server.schema.prompt_arguments import check_arguments, stored_arguments
-from mcp_baton.server.schema.schema import InvalidArguments
+from mcp_baton.server.schema.schema import explain
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.telemetry import PAUSES, RECORDINGS_LOST, RUNS_COMPLETED, STEP_RETRIES, STEPS_FAILED, STEPS_RUN
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.drift import differing
 from mcp_baton.workflow.engine import Engine, Invocation
-from mcp_baton.workflow.host import Failed
+from mcp_baton.workflow.host import Failed, Mismatch
 from mcp_baton.workflow.run import RunRecord, TaskOver
 from mcp_baton.workflow.trace import Message, messages
 
 logger = logging.getLogger(__name__)
 
 
-def get_prompt(call: Call) -> JsonObject:
+def get_prompt(request: Request) -> JsonObject:
     """Get a prompt; run it when it is a workflow.
 
     Raises:
         ProtocolError: an unknown prompt, arguments that are missing, unknown or do not convert, or a task that this
             workflow cannot go on with. Nothing was run, and no task created.
     """
-    name = call.text("name")
-    if name in call.server.workflows:
-        return _run_workflow(call, call.server.workflows[name])
-    if name in call.server.prompts:
-        return _get_messages(call, call.server.prompts[name])
+    name = request.text("name")
+    if name in request.server.workflows:
+        return _run_workflow(request, request.server.workflows[name])
+    if name in request.server.prompts:
+        return _get_messages(request, request.server.prompts[name])
     raise ProtocolError(INVALID_PARAMS, f"Unknown prompt: {name}")
 
 
-def _get_messages(call: Call, prompt: Prompt) -> JsonObject:
-    _, converted = check_arguments(prompt.arguments, call.object("arguments"))
-    try:
-        made = call.caller().messages(prompt, converted)
-    except InvalidArguments as error:
-        raise ProtocolError(INVALID_PARAMS, f"Invalid params: {error}") from error
-    except Unreadable as error:
-        raise ProtocolError(INTERNAL_ERROR, f"The prompt {prompt.name!r} failed: {error}") from error
-    return _result(prompt.labels.description or "", made)
+def _get_messages(request: Request, prompt: Prompt) -> JsonObject:
+    _, converted = check_arguments(prompt.arguments, request.object("arguments"))
+    match call(request, prompt_work(prompt), converted):
+        case Mismatch() as mismatch:
+            raise ProtocolError(INVALID_PARAMS, f"Invalid params: {explain(mismatch)}")
+        case Failed(error):
+            raise ProtocolError(INTERNAL_ERROR, f"The prompt {prompt.name!r} failed: {error}")
+        case made:
+            return _result(prompt.labels.description or "", made)
 
 
-def _run_workflow(call: Call, workflow: Workflow) -> JsonObject:
-    host = ServerHost(call)
-    with call.telemetry.span(f"workflow {workflow.name}"):
-        run = _run(call, workflow, Engine(host, call.store, call.clock))
-    _note(call, run)
-    return _render(call, run, host)
+def _run_workflow(request: Request, workflow: Workflow) -> JsonObject:
+    host = ServerHost(request)
+    with request.telemetry.span(f"workflow {workflow.name}"):
+        run = _run(request, workflow, Engine(host, request.store, request.clock))
+    _note(request, run)
+    return _render(request, run, host)
 
 
-def _run(call: Call, workflow: Workflow, engine: Engine) -> RunRecord:
-    task_id = call.bound_task()
+def _run(request: Request, workflow: Workflow, engine: Engine) -> RunRecord:
+    task_id = request.bound_task()
     if task_id is None:
-        return engine.start(workflow, _invocation(call, workflow, call.object("arguments")))
-    task = _resumable(call, workflow, task_id)
+        return engine.start(workflow, _invocation(request, workflow, request.object("arguments")))
+    task = _resumable(request, workflow, task_id)
     try:
-        given = stored_arguments(_declared(workflow, task.arguments), call.object("arguments"))
-        return engine.resume(workflow, _invocation(call, workflow, given), task)
+        given = stored_arguments(_declared(workflow, task.arguments), request.object("arguments"))
+        return engine.resume(workflow, _invocation(request, workflow, given), task)
     except StoreError as error:
         raise _not_read(task_id, error) from error
 
 
-def _note(call: Call, run: RunRecord) -> None:
+def _note(request: Request, run: RunRecord) -> None:
     """What operators count of runs (contract section 9)."""
     ran = [trace.outcome for trace in run.traces if not trace.replayed]
     if ran:
-        call.telemetry.add(STEPS_RUN, len(ran))
+        request.telemetry.add(STEPS_RUN, len(ran))
     if any(isinstance(outcome, Failed) for outcome in ran):  # a run stops at the first one
-        call.telemetry.add(STEPS_FAILED)
+        request.telemetry.add(STEPS_FAILED)
     again = sum(max(trace.attempts - 1, 0) for trace in run.traces)
     if again:
-        call.telemetry.add(STEP_RETRIES, again)
+        request.telemetry.add(STEP_RETRIES, again)
     if run.pause:
-        call.telemetry.add(PAUSES, of=run.pause.type)
+        request.telemetry.add(PAUSES, of=run.pause.type)
     elif run.stop is None:
-        call.telemetry.add(RUNS_COMPLETED)
-    refused = run.task is None and run.workflow.durable and call.store is not None and call.owner is not None
+        request.telemetry.add(RUNS_COMPLETED)
+    refused = run.task is None and run.workflow.durable and request.store is not None and request.owner is not None
     over = isinstance(run.stop, TaskOver)  # then it is nobody's fault that nothing was recorded
     if refused or not (run.persisted or over):
-        call.telemetry.add(RECORDINGS_LOST)
+        request.telemetry.add(RECORDINGS_LOST)
 
 
-def _invocation(call: Call, workflow: Workflow, given: JsonObject) -> Invocation:
+def _invocation(request: Request, workflow: Workflow, given: JsonObject) -> Invocation:
     texts, converted = check_arguments(workflow.arguments, given)
-    return Invocation(texts, converted, call.owner, _requested_ttl(call))
+    return Invocation(texts, converted, request.owner, _requested_ttl(request))
 
 
-def _requested_ttl(call: Call) -> int | None:
+def _requested_ttl(request: Request) -> int | None:
     """`task.ttl`, milliseconds (2025-11-25, basic/utilities/tasks); the store cuts it at its maximum."""
-    ttl = call.object("task").get("ttl")
+    ttl = request.object("task").get("ttl")
     if ttl is None:
         return None
     if not isinstance(ttl, int) or isinstance(ttl, bool) or ttl <= 0:
@@ -106,12 +107,12 @@ def _requested_ttl(call: Call) -> int | None:
     return ttl
 
 
-def _resumable(call: Call, workflow: Workflow, task_id: str) -> TaskRecord:
+def _resumable(request: Request, workflow: Workflow, task_id: str) -> TaskRecord:
     """The live task of this very workflow that the request wants to go on with."""
-    if call.store is None or call.owner is None:
+    if request.store is None or request.owner is None:
         raise ProtocolError(INVALID_PARAMS, "Unknown task")
     try:
-        task = call.store.get(call.owner, task_id)
+        task = request.store.get(request.owner, task_id)
     except TaskNotFound as error:
         raise ProtocolError(INVALID_PARAMS, "Unknown task") from error
     except StoreError as error:
@@ -148,9 +149,9 @@ def _refuse_drift(workflow: Workflow, task: TaskRecord) -> None:
         raise ProtocolError(INVALID_PARAMS, f"The workflow has changed since the task was started; {what}")
 
 
-def _render(call: Call, run: RunRecord, host: ServerHost) -> JsonObject:
+def _render(request: Request, run: RunRecord, host: ServerHost) -> JsonObject:
     made = _result(run.workflow.description, [_message(item) for item in messages(run, host, host.describe)])
-    meta = run_meta(call, run)
+    meta = run_meta(request, run)
     return made | {"_meta": meta} if meta else made
 
 

@@ -7,39 +7,66 @@ from mcp_baton.server.methods.stored_values import stored_text
 from mcp_baton.server.published.finding import MAX_URI, find_in
 from mcp_baton.server.published.own_uris import is_own
 from mcp_baton.server.published.resource import Resource
-from mcp_baton.server.request import Call
+from mcp_baton.server.request import Request
+from mcp_baton.server.running.runner import Surroundings, call
+from mcp_baton.server.running.work import resource_work
+from mcp_baton.server.schema.schema import explain
 from mcp_baton.server.server import Server
-from mcp_baton.workflow.host import FetchedResource, ResourceUnavailable
+from mcp_baton.workflow.host import Failed, FetchedResource, Mismatch, ResourceUnavailable
 
 
-def read_resource(call: Call) -> JsonObject:
+def read_resource(request: Request) -> JsonObject:
     """Read one resource: the server's, or a task's stored value.
 
     Raises:
         ProtocolError: there is none at this URI, or reading it failed.
     """
-    uri = call.text("uri")
-    contents = _stored(call, uri) if is_own(uri) else _published(call, uri)
+    uri = request.text("uri")
+    contents = _stored(request, uri) if is_own(uri) else _published(request, uri)
     if contents is None:
-        code = INVALID_PARAMS if call.stateless else RESOURCE_NOT_FOUND
+        code = INVALID_PARAMS if request.stateless else RESOURCE_NOT_FOUND
         raise ProtocolError(code, f"Unknown resource: {uri}", {"uri": uri})
     made: dict[str, Json] = {"contents": [shown(contents)]}
-    return made | {"ttlMs": 0, "cacheScope": "private"} if call.stateless else made
+    return made | {"ttlMs": 0, "cacheScope": "private"} if request.stateless else made
 
 
-def _stored(call: Call, uri: str) -> FetchedResource | None:
-    text = stored_text(call, uri)
+def _stored(request: Request, uri: str) -> FetchedResource | None:
+    text = stored_text(request, uri)
     return None if text is None else FetchedResource(uri, "application/json", text=text)
 
 
-def _published(call: Call, uri: str) -> FetchedResource | None:
-    found = find_resource(call.server, uri)
+def _published(request: Request, uri: str) -> FetchedResource | None:
+    found = find_resource(request.server, uri)
     if found is None:
         return None
     try:
-        return call.caller().read(found[0], uri, found[1])
+        return read(request, found[0], uri, found[1])
     except ResourceUnavailable as error:
         raise ProtocolError(INTERNAL_ERROR, f"Reading {uri} failed: {error}") from error
+
+
+def read(request: Request, resource: Resource, uri: str, arguments: JsonObject) -> FetchedResource:
+    """A resource's contents.
+
+    Raises:
+        ResourceUnavailable: its arguments do not fit, or its function failed.
+    """
+    return readable(uri, call(request, resource_work(resource, uri), arguments, Surroundings(stay=True)))
+
+
+def readable(uri: str, ended: FetchedResource | Mismatch | Failed) -> FetchedResource:
+    """What a resource's function made.
+
+    Raises:
+        ResourceUnavailable: nothing.
+    """
+    match ended:
+        case Mismatch() as mismatch:
+            raise ResourceUnavailable(f"{uri}: {explain(mismatch)}")
+        case Failed(error):
+            raise ResourceUnavailable(error)
+        case contents:
+            return contents
 
 
 def shown(contents: FetchedResource) -> dict[str, Json]:
@@ -50,14 +77,14 @@ def shown(contents: FetchedResource) -> dict[str, Json]:
     return made | ({"text": contents.text} if contents.blob is None else {"blob": contents.blob})
 
 
-def subscribe(call: Call) -> JsonObject:
+def subscribe(request: Request) -> JsonObject:
     """Acknowledge a subscription to a resource, or its end. The capability is not advertised: no update is ever sent.
 
     Raises:
         ProtocolError: there is no such resource.
     """
-    uri = call.text("uri")
-    if find_resource(call.server, uri) is None:
+    uri = request.text("uri")
+    if find_resource(request.server, uri) is None:
         raise ProtocolError(RESOURCE_NOT_FOUND, f"Unknown resource: {uri}", {"uri": uri})
     return {}
 
@@ -67,7 +94,7 @@ def find_resource(server: Server, uri: str) -> tuple[Resource, dict[str, str]] |
     return find_in(server.resources, uri)
 
 
-def _why_not(server: Server, uri: str) -> str:
+def why_not(server: Server, uri: str) -> str:
     """What keeps a URI from the resource that it seems to be meant for, for the author of a workflow."""
     if len(uri) > MAX_URI:
         return f": it is longer than {MAX_URI} characters"

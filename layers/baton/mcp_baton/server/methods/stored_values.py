@@ -7,7 +7,7 @@ from mcp_baton.protocol.budget import ANSWER_BYTES
 from mcp_baton.protocol.codes import INTERNAL_ERROR, INVALID_REQUEST
 from mcp_baton.protocol.json import Json, dumps, escaped
 from mcp_baton.server.published.own_uris import value_at
-from mcp_baton.server.request import Call
+from mcp_baton.server.request import Request
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tasks.texts import VALUE_BYTES
 from mcp_baton.tasks.values import text_of, weight_of
@@ -15,7 +15,7 @@ from mcp_baton.tasks.values import text_of, weight_of
 logger = logging.getLogger(__name__)
 
 
-def stored_text(call: Call, uri: str) -> str | None:
+def stored_text(request: Request, uri: str) -> str | None:
     """The JSON text of the value at one of Baton's own URIs, or what stands for it until it is written in pieces.
 
     Returns:
@@ -25,22 +25,22 @@ def stored_text(call: Call, uri: str) -> str | None:
         ProtocolError: it is too long to be read, or cannot be read.
     """
     place = value_at(uri)
-    if place is None or call.store is None or call.owner is None:
+    if place is None or request.store is None or request.owner is None:
         return None
     task_id, name = place
     try:
-        return _text(call, call.store.get(call.owner, task_id), name, uri)
+        return _text(request, request.store.get(request.owner, task_id), name, uri)
     except TaskNotFound:
         return None
     except StoreUnavailable as error:
-        logger.exception("request %s: %s cannot be read", call.exchange.request_id, uri)
+        logger.exception("request %s: %s cannot be read", request.exchange.request_id, uri)
         message = "The task store is not available. Send the same request again."
-        raise ProtocolError(INTERNAL_ERROR, message, {"correlationId": call.exchange.request_id}) from error
+        raise ProtocolError(INTERNAL_ERROR, message, {"correlationId": request.exchange.request_id}) from error
     except StoreError as error:
         raise ProtocolError(INTERNAL_ERROR, f"Reading {uri} failed: {error}") from error
 
 
-def _text(call: Call, task: TaskRecord, name: str, uri: str) -> str | None:
+def _text(request: Request, task: TaskRecord, name: str, uri: str) -> str | None:
     weight = weight_of(task, name)
     if weight is None:
         return None
@@ -48,10 +48,10 @@ def _text(call: Call, task: TaskRecord, name: str, uri: str) -> str | None:
         raise _too_long(uri, weight.text_bytes, f"at most {VALUE_BYTES} can be read")
     # Read through once to the end before the answer begins: what is damaged is an error, not half an answer.
     length = sum(len(escaped(piece).encode()) for piece in text_of(task, name))
-    if length + 2 * len(dumps(uri).encode()) <= call.budget.left:
+    if length + 2 * len(dumps(uri).encode()) <= request.budget.left:
         return "".join(text_of(task, name))
-    if call.reply.takes_pieces:
-        return call.reply.in_pieces(text_of(task, name))
+    if request.reply.takes_pieces:
+        return request.reply.in_pieces(text_of(task, name))
     remedy = f"more than an answer of {ANSWER_BYTES} holds travels only as a stream of its own"
     raise _too_long(uri, weight.text_bytes, f"{remedy}: send the request by itself, with `Accept: text/event-stream`")
 

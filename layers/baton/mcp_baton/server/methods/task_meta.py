@@ -4,19 +4,19 @@ from collections.abc import Sequence
 
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY
 from mcp_baton.protocol.json import Json
-from mcp_baton.server.request import Call
+from mcp_baton.server.request import Request
 from mcp_baton.tasks.record import RESULT_PREFIX, TaskRecord, pause_of, steps_of
 from mcp_baton.workflow.run import RunRecord, TaskOver
 
 
-def run_meta(call: Call, run: RunRecord) -> dict[str, Json]:
+def run_meta(request: Request, run: RunRecord) -> dict[str, Json]:
     """The `_meta` of a workflow prompt's reply; nothing for a run without a task.
 
     What was written is told as the store holds it; what could not be, from memory, with `persisted: false`.
     """
     if run.task is None:
         return {}
-    meta = _task_meta(call, run.task)
+    meta = _task_meta(request, run.task)
     if not run.persisted:
         meta["steps"] = [{"name": name, "status": status.value} for name, status in run.statuses.items()]
         meta.pop("pause_reason", None)
@@ -28,22 +28,22 @@ def run_meta(call: Call, run: RunRecord) -> dict[str, Json]:
     return meta | _oversized(run.oversized)
 
 
-def recorded_meta(call: Call, task: TaskRecord, oversized: Sequence[str]) -> dict[str, Json]:
+def recorded_meta(request: Request, task: TaskRecord, oversized: Sequence[str]) -> dict[str, Json]:
     """The `_meta` of a continuation that was recorded."""
-    return _task_meta(call, task) | {"recorded": True} | _oversized(oversized)
+    return _task_meta(request, task) | {"recorded": True} | _oversized(oversized)
 
 
-def unrecorded_meta(call: Call, task_id: str, error: str, task: TaskRecord | None = None) -> dict[str, Json]:
+def unrecorded_meta(request: Request, task_id: str, error: str, task: TaskRecord | None = None) -> dict[str, Json]:
     """The `_meta` of a continuation that was not.
 
     Args:
         task: The task, where its owner may know of it.
     """
-    meta: dict[str, Json] = _task_meta(call, task) if task else {"task_id": task_id}
+    meta: dict[str, Json] = _task_meta(request, task) if task else {"task_id": task_id}
     return meta | {"recorded": False, "record_error": error}
 
 
-def _task_meta(call: Call, task: TaskRecord) -> dict[str, Json]:
+def _task_meta(request: Request, task: TaskRecord) -> dict[str, Json]:
     meta: dict[str, Json] = {
         "task_id": task.task_id,
         "task_status": task.status.value,
@@ -52,7 +52,7 @@ def _task_meta(call: Call, task: TaskRecord) -> dict[str, Json]:
     pause = pause_of(task)
     if pause is not None:
         meta["pause_reason"] = pause
-    return meta if call.stateless else meta | related_task(task.task_id)
+    return meta if request.stateless else meta | related_task(task.task_id)
 
 
 def related_task(task_id: str) -> dict[str, Json]:

@@ -8,7 +8,7 @@ from mcp_baton.exceptions import ProtocolError, StoreError, StoreUnavailable, Va
 from mcp_baton.protocol.codes import INVALID_PARAMS
 from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.server.published.own_uris import value_uri
-from mcp_baton.server.request import Call
+from mcp_baton.server.request import Request
 from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, TaskRecord, Weight
 from mcp_baton.tasks.values import FINAL_RESULT, weight_of
 
@@ -22,15 +22,15 @@ ALWAYS = (PROGRESS, PAUSE_REASON)
 """What every `tasks/get` shows: the state itself."""
 
 
-def wanted_values(call: Call) -> str | None:
+def wanted_values(request: Request) -> str | None:
     """What a `tasks/get` asks for in `_meta`: `all`, `none`, or `None` for the values that are in the task's item.
 
     Raises:
         ProtocolError: it asks for something else.
     """
-    if VARIABLES_KEY not in call.envelope.meta:
+    if VARIABLES_KEY not in request.envelope.meta:
         return None
-    wanted = call.envelope.meta[VARIABLES_KEY]
+    wanted = request.envelope.meta[VARIABLES_KEY]
     if wanted not in (ALL, NONE):
         raise ProtocolError(
             INVALID_PARAMS,
@@ -40,7 +40,7 @@ def wanted_values(call: Call) -> str | None:
     return str(wanted)
 
 
-def with_values(call: Call, task: TaskRecord, made: dict[str, Json], wanted: str | None) -> dict[str, Json]:
+def with_values(request: Request, task: TaskRecord, made: dict[str, Json], wanted: str | None) -> dict[str, Json]:
     """A task with its variables in `_meta`, one key a variable, and in the 2026 era its result.
 
     Args:
@@ -54,10 +54,10 @@ def with_values(call: Call, task: TaskRecord, made: dict[str, Json], wanted: str
     """
     state = {name: readable(task, name) for name in ALWAYS if name in task.variables}
     names = [] if wanted == NONE else [name for name in task.variables if name not in ALWAYS]
-    if call.stateless and weight_of(task, FINAL_RESULT):
+    if request.stateless and weight_of(task, FINAL_RESULT):
         names.insert(0, FINAL_RESULT)
     weights = {name: weight for name in names if (weight := weight_of(task, name))}
-    left = call.budget.left - len(dumps({**made, "_meta": state}).encode())
+    left = request.budget.left - len(dumps({**made, "_meta": state}).encode())
     omitted = _left_out(task, weights, left, everything=wanted == ALL)
     if omitted and OMITTED_KEY in weights:
         # The list stands where a variable of this name would. It can be read by its URI.
@@ -67,7 +67,7 @@ def with_values(call: Call, task: TaskRecord, made: dict[str, Json], wanted: str
     return {**made, **shown, "_meta": {**state, **values, **_naming(omitted)}}
 
 
-def result_of(call: Call, task: TaskRecord, meta: dict[str, Json]) -> dict[str, Json]:
+def result_of(request: Request, task: TaskRecord, meta: dict[str, Json]) -> dict[str, Json]:
     """A task's result in the answer to `tasks/result`, as far as the budget goes.
 
     Raises:
@@ -76,7 +76,7 @@ def result_of(call: Call, task: TaskRecord, meta: dict[str, Json]) -> dict[str, 
     weight = weight_of(task, FINAL_RESULT)
     if weight is None:
         return {"result": None, "_meta": meta}
-    omitted = _left_out(task, {FINAL_RESULT: weight}, call.budget.left, everything=True)
+    omitted = _left_out(task, {FINAL_RESULT: weight}, request.budget.left, everything=True)
     result = omitted[FINAL_RESULT] if omitted else _value(task, FINAL_RESULT)
     return {"result": result, "_meta": {**meta, **_naming(omitted)}}
 

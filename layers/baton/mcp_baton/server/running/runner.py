@@ -1,294 +1,178 @@
-"""Calling what users wrote: tools, resources and prompts, each beside the request's thread, each with its `Context`."""
+"""Calling what users wrote: prepare, then run. Tools, resources, prompts, completions and steps all go this way.
 
-import functools
+A function runs beside the request's thread, with its `Context`. Whatever goes wrong in it is an outcome; only what
+answers or ends the request is an exception.
+"""
+
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from mcp_baton.exceptions import ProtocolError, ToolError
-from mcp_baton.protocol.envelope import Envelope
-from mcp_baton.protocol.http import Exchange
-from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.asking.asker import AskedInWorkflow, Asker, InputRequired
-from mcp_baton.server.context import Context, Find, ProgressMap, Scope, nothing_at
-from mcp_baton.server.published.completion import Completion, suggestions
-from mcp_baton.server.published.prompt import Prompt, messages_of
-from mcp_baton.server.published.resource import Resource, contents_of
-from mcp_baton.server.published.tool import Tool
-from mcp_baton.server.reply import Reply
-from mcp_baton.server.running.worker import Mailbox, NotBegun, Raised, Returned, TimedOut, run_beside
+from mcp_baton.protocol.json import JsonObject
+from mcp_baton.server.asking.asker import AskedInWorkflow, InputRequired
+from mcp_baton.server.context import Context, ProgressMap, Scope
+from mcp_baton.server.published.finding import find_in
+from mcp_baton.server.request import Asking, Request
+from mcp_baton.server.running.mailbox import Ending, Mailbox, NotBegun, Raised, Returned, TimedOut
+from mcp_baton.server.running.work import Work
+from mcp_baton.server.running.worker import run_beside
 from mcp_baton.server.schema.schema import InvalidArguments
-from mcp_baton.server.schema.signature import Signature
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.telemetry import SILENT, Telemetry
-from mcp_baton.workflow.host import FIRST, Attempt, Failed, Failure, FetchedResource, Outcome, ResourceUnavailable
-
-if TYPE_CHECKING:
-    from mcp_baton.server.running.dependencies import Override
+from mcp_baton.workflow.host import FIRST, Attempt, Failed, Failure, Mismatch, Prepared
 
 logger = logging.getLogger(__name__)
 
 TIMED_OUT = "timed out; it may still have happened"
 NOT_BEGUN = "not begun: the time for this request was over. Nothing was run."
 
-type Asking = Callable[[Mailbox, Callable[[], bool]], Asker]
-"""From a running function's mailbox, and whether somebody waits for it, to what answers its questions."""
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a function runs in, besides the request.
+
+    Attributes:
+        variables: The bound task's variables, for `Context.task`.
+        progress: How the function's own progress becomes the request's.
+        stay: Let it finish even when the client has gone.
+        attempt: Which call of a workflow's step this is.
+    """
+
+    variables: TaskVariables | None = None
+    progress: ProgressMap | None = None
+    stay: bool = False
+    attempt: Attempt = FIRST
 
 
-class Unreadable(Exception):
-    """A function failed; the text is for the client.
+ALONE = Surroundings()
+
+
+def call[T](
+    request: Request,
+    work: Work[T],
+    arguments: JsonObject,
+    surroundings: Surroundings = ALONE,
+    asking: Asking | None = None,
+) -> T | Mismatch | Failed:
+    """Prepare, then run. Questions go the way of a request that calls this function alone, unless told otherwise.
+
+    Raises:
+        ProtocolError: the request continues earlier rounds in a way that cannot be.
+        Deserted, InputRequired, ProtocolError: as `run`.
+    """
+    asking = request.asking() if asking is None else asking
+    prepared = _authors(request, work, lambda: prepare(work, arguments))
+    if isinstance(prepared, Prepared):
+        return run(request, work, prepared, asking, surroundings)
+    return prepared
+
+
+def prepare[T](work: Work[T], arguments: JsonObject) -> Prepared | Mismatch:
+    """Validate a call's arguments: the only time that this is done for it.
+
+    Raises:
+        Exception: what a validator of the author's raised.
+    """
+    try:
+        return Prepared(work.name, arguments, work.bind(arguments))
+    except InvalidArguments as error:
+        return error.mismatch
+
+
+def run[T](
+    request: Request, work: Work[T], prepared: Prepared, asking: Asking, surroundings: Surroundings = ALONE
+) -> T | Failed:
+    """Run a call that is prepared.
 
     Args:
-        text: The text.
-        kind: How it failed.
+        request: On whose behalf.
+        work: What is called.
+        prepared: With what.
+        asking: Makes what the function's questions to the client go through.
+        surroundings: What else it runs in.
+
+    Raises:
+        Deserted: the client went away, and the function does not stay.
+        InputRequired: the client must answer first.
+        ProtocolError: the function wants the request answered with it.
     """
-
-    def __init__(self, text: str, kind: Failure = Failure.UNFIT) -> None:
-        super().__init__(text)
-        self.kind = kind
-
-
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """A function that is to be called.
-
-    Attributes:
-        name: What clients call it.
-        what: What traces call it.
-    """
-
-    name: str
-    what: str
-    function: Callable[..., object]
-    signature: Signature
+    match _ended(request, work, prepared.bound, asking, surroundings):
+        case Returned(value):
+            return _authors(request, work, lambda: work.shape(value))
+        case Raised(InputRequired() | ProtocolError() as answer):
+            raise answer
+        case Raised(error):
+            return _failed(request, work.name, error, Failure.RAISED)
+        case TimedOut():
+            if surroundings.variables is not None:
+                surroundings.variables.close()
+            return Failed(TIMED_OUT, kind=Failure.TIMED_OUT)
+        case NotBegun():
+            return Failed(NOT_BEGUN, kind=Failure.NOT_BEGUN)
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Calls functions on behalf of one request.
+def _authors[T, V](request: Request, work: Work[T], make: Callable[[], V]) -> V | Failed:
+    """What validators, serializers and generators of the author's make; only a `ProtocolError` is meant to pass."""
+    try:
+        return make()
+    except ProtocolError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is the call's outcome; `_failed` logs it
+        return _failed(request, work.name, error, Failure.UNFIT)
 
-    Attributes:
-        write_reserve_ms: Time kept back from every call for writing to the store, milliseconds.
-        asking: Makes what a function's questions to the client go through.
-        telemetry: Takes how long tools and resources took.
-        mask_errors: Whether the text of an exception that is no `ToolError` is kept from the client.
-        attempt: Which call of a workflow's step this is.
-        find: Finds the server's resources, for functions that read them.
-        claims: What the authorizer found out about the caller.
-        overrides: The dependencies that are replaced.
-    """
 
-    exchange: Exchange
-    envelope: Envelope
-    reply: Reply
-    owner: str | None
-    write_reserve_ms: int
-    asking: Asking
-    telemetry: Telemetry = SILENT
-    mask_errors: bool = True
-    attempt: Attempt = FIRST
-    find: Find = nothing_at
-    claims: Mapping[str, object] = field(default_factory=dict)
-    overrides: "Sequence[Override]" = ()
+def _failed(request: Request, name: str, error: BaseException, kind: Failure) -> Failed:
+    if not isinstance(error, ToolError):
+        logger.error("request %s: internal error in %s", request.exchange.request_id, name, exc_info=error)
+    return Failed(request.words(name, error), isinstance(error, AskedInWorkflow), kind, error)
 
-    def call_tool(
-        self,
-        tool: Tool,
-        arguments: JsonObject,
-        variables: TaskVariables | None = None,
-        *,
-        progress: ProgressMap | None = None,
-        stay: bool = False,
-    ) -> Outcome:
-        """Call a tool. Whatever goes wrong in it is an outcome, and only what ends the request is an exception.
 
-        Args:
-            tool: The tool.
-            arguments: Its arguments, not yet validated.
-            variables: The bound task's variables, for `Context.task`.
-            progress: How the tool's own progress becomes the request's.
-            stay: Let the tool finish even when the client has gone.
+def _ended[T](
+    request: Request, work: Work[T], bound: dict[str, Any], asking: Asking, surroundings: Surroundings
+) -> Ending:
+    mailbox, signature, function = Mailbox(), work.signature, work.function
+    scope = Scope(
+        request_id=request.exchange.request_id,
+        owner=request.owner,
+        envelope=request.envelope,
+        remaining_ms=request.exchange.remaining_ms,
+        emit=mailbox.notify,
+        asker=asking(mailbox.request, lambda: not scope.abandoned),
+        variables=surroundings.variables,
+        progress=surroundings.progress,
+        attempt=surroundings.attempt.number,
+        find=partial(find_in, request.server.resources),
+        claims=request.claims,
+    )
+    if signature.context:
+        bound = bound | {signature.context: Context(scope)}
+    if signature.dependencies:
+        from mcp_baton.server.running.dependencies import with_dependencies
 
-        Raises:
-            Deserted: the client went away, and `stay` is false.
-            InputRequired: the client must answer first.
-            ProtocolError: the tool wants the request answered with it.
-        """
-        work = _Work(tool.name, f"tool {tool.name}", tool.function, tool.signature)
-        try:
-            with self._authors_code(tool.name):
-                bound = tool.input.bind(arguments)
-            returned = self._run(work, bound, variables, progress, stay=stay)
-            with self._authors_code(tool.name):
-                return tool.outcome(returned)
-        except InvalidArguments as error:
-            return Failed(f"Invalid arguments for tool {tool.name}: {error}", kind=Failure.UNFIT)
-        except Unreadable as error:
-            cause = error.__cause__
-            return Failed(str(error), isinstance(cause, AskedInWorkflow), error.kind, cause)
-
-    def read(
-        self, resource: Resource, uri: str, arguments: Mapping[str, str], *, progress: ProgressMap | None = None
-    ) -> FetchedResource:
-        """Read a resource.
-
-        Args:
-            resource: The resource.
-            uri: The URI that it was asked for by.
-            arguments: Its function's arguments.
-            progress: How the resource's own progress becomes the request's.
-
-        Raises:
-            ResourceUnavailable: its function failed.
-        """
-        work = _Work(resource.name, f"resource {resource.uri}", resource.function, resource.signature)
-        try:
-            with self._authors_code(resource.name):
-                bound = resource.input.bind(arguments)
-            returned = self._run(work, bound, None, progress, stay=True)
-            with self._authors_code(resource.name):
-                return contents_of(uri, resource.mime_type, returned)
-        except InvalidArguments as error:
-            raise ResourceUnavailable(f"{uri}: {error}") from error
-        except Unreadable as error:
-            raise ResourceUnavailable(str(error)) from error
-
-    def messages(self, prompt: Prompt, arguments: JsonObject) -> list[Json]:
-        """A prompt's messages.
-
-        Raises:
-            InvalidArguments: the arguments do not satisfy its schema.
-            ProtocolError: it returned something else, or wants the request answered with this error.
-            Unreadable: its function failed.
-        """
-        with self._authors_code(prompt.name):
-            bound = prompt.input.bind(arguments)
-        returned = self._run(_Work(prompt.name, f"prompt {prompt.name}", prompt.function, prompt.signature), bound)
-        with self._authors_code(prompt.name):
-            return messages_of(returned)
-
-    def suggestions(self, completion: Completion, value: str, known: dict[str, Any]) -> JsonObject:
-        """Suggestions for an argument.
-
-        Raises:
-            Unreadable: the function failed.
-        """
-        arguments = (value, known) if completion.wants_arguments else (value,)
-        function = functools.partial(completion.function, *arguments)
-        returned = self._run(_Work(completion.what, "completion", function, completion.signature), {})
-        if isinstance(returned, str) or not isinstance(returned, Iterable):
-            raise Unreadable(f"{completion.what} did not return suggestions")
-        with self._authors_code(completion.what):
-            return suggestions(str(suggestion) for suggestion in returned)
-
-    def words(self, name: str, error: BaseException) -> str:
-        """An exception in words for the client: a `ToolError`'s text, which is meant for it; of any other one an id to
-        find it by in the log (docs/tools.md, Errors).
-
-        Args:
-            name: The tool, resource, prompt or step that it ended.
-            error: The exception.
-        """
-        if self.mask_errors and not isinstance(error, ToolError):
-            return f"internal error in {name} (id {self.exchange.request_id})"
-        return str(error) or type(error).__name__
-
-    @contextmanager
-    def _authors_code(self, name: str) -> Iterator[None]:
-        """Around validators, serializers and generators of the author's.
-
-        Raises:
-            InvalidArguments, ProtocolError: which are meant for the client.
-            Unreadable: anything else was raised.
-        """
-        try:
-            yield
-        except (InvalidArguments, ProtocolError):
-            raise
-        except Exception as error:
-            raise self._unreadable(name, error) from error
-
-    def _unreadable(self, name: str, error: BaseException, kind: Failure = Failure.UNFIT) -> Unreadable:
-        if not isinstance(error, ToolError):
-            logger.error("request %s: internal error in %s", self.exchange.request_id, name, exc_info=error)
-        return Unreadable(self.words(name, error), kind)
-
-    def left_ms(self) -> int | None:
-        """Milliseconds until the write reserve begins; `None` where nothing stops the function."""
-        remaining = self.exchange.remaining_ms()
-        return None if remaining is None else remaining - self.write_reserve_ms
-
-    def _run(
-        self,
-        work: _Work,
-        bound: dict[str, Any],
-        variables: TaskVariables | None = None,
-        progress: ProgressMap | None = None,
-        *,
-        stay: bool = False,
-    ) -> object:
-        """What the function returns.
-
-        Raises:
-            Unreadable: it raised, or had no time.
-            InputRequired, ProtocolError: it raised this, which is the request's answer.
-        """
-        mailbox = Mailbox()
-        scope = Scope(
-            request_id=self.exchange.request_id,
-            owner=self.owner,
-            envelope=self.envelope,
-            remaining_ms=self.exchange.remaining_ms,
-            emit=mailbox.notify,
-            asker=self.asking(mailbox, lambda: not scope.abandoned),
-            variables=variables,
-            progress=progress,
-            attempt=self.attempt.number,
-            find=self.find,
-            claims=self.claims,
-        )
-        try:
-            ended = self._ended(work, bound, mailbox, scope, stay=stay)
-        except NotBegun as over:
-            raise Unreadable(NOT_BEGUN, Failure.NOT_BEGUN) from over
-        except TimedOut as over:
-            if variables is not None:
-                variables.close()
-            raise Unreadable(TIMED_OUT, Failure.TIMED_OUT) from over
-        finally:
-            scope.abandoned = True
-        if isinstance(ended, Returned):
-            return ended.value
-        if isinstance(ended.error, InputRequired | ProtocolError):
-            raise ended.error
-        raise self._unreadable(work.name, ended.error, Failure.RAISED) from ended.error
-
-    def _ended(
-        self, work: _Work, bound: dict[str, Any], mailbox: Mailbox, scope: Scope, *, stay: bool
-    ) -> Returned | Raised:
-        signature = work.signature
-        if signature.context:
-            bound = bound | {signature.context: Context(scope)}
-        function = work.function
-        if signature.dependencies:
-            from mcp_baton.server.running.dependencies import with_dependencies
-
-            function = with_dependencies(function, signature, scope, self.overrides)
-        with self.telemetry.span(work.what) as span:
+        function = with_dependencies(function, signature, scope, request.server.overrides)
+    try:
+        with request.telemetry.span(work.what) as span:
             ended = run_beside(
                 function,
                 bound,
                 mailbox,
-                self.reply,
+                request.reply,
                 is_async=signature.is_async,
-                left_s=self._left_s,
-                stay=stay,
+                left_s=request.left_s,
+                stay=surroundings.stay,
             )
-            span.failed = isinstance(ended, Raised) and not isinstance(ended.error, InputRequired)
+            span.failed = _has_failed(ended)
         return ended
+    finally:
+        scope.abandoned = True
 
-    def _left_s(self) -> float | None:
-        left = self.left_ms()
-        return None if left is None else left / 1000
+
+def _has_failed(ended: Ending) -> bool:
+    """Whether operators count it as a failure. A tool that waits for the client's answers has not failed."""
+    match ended:
+        case Returned() | Raised(InputRequired()):
+            return False
+        case _:
+            return True

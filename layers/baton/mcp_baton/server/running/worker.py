@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server.running.mailbox import Asked, Ending, Mailbox, NotBegun, Raised, Returned, Said, TimedOut
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -24,14 +25,6 @@ logger = logging.getLogger(__name__)
 
 KEEP_ALIVE_S = 15.0
 """A quiet stream says something at least this often (contract section 8)."""
-
-
-class NotBegun(Exception):
-    """The function's time was over before it began. It was not run."""
-
-
-class TimedOut(Exception):
-    """The function was still running when its time was over. It was abandoned."""
 
 
 class Listener(Protocol):
@@ -55,66 +48,6 @@ class Deserted(Exception):
     """The client went away, and the function with it."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Said:
-    method: str
-    params: dict[str, Json]
-
-
-@dataclass(frozen=True, slots=True)
-class Returned:
-    """How a function ended: with a value."""
-
-    value: object
-
-
-@dataclass(frozen=True, slots=True)
-class Raised:
-    """How a function ended: with an exception of any kind."""
-
-    error: BaseException
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    identifier: str
-    method: str
-    params: JsonObject
-
-
-type _Mail = _Said | _Asked | Returned | Raised
-
-
-class Mailbox:
-    """What a function running beside has said, in order, and how it ended."""
-
-    def __init__(self) -> None:
-        self._mail: queue.SimpleQueue[_Mail] = queue.SimpleQueue()
-
-    def notify(self, method: str, params: dict[str, Json]) -> None:
-        """Say something to the client. From any thread."""
-        self._mail.put(_Said(method, params))
-
-    def request(self, identifier: str, method: str, params: JsonObject) -> None:
-        """Ask the client something. From any thread."""
-        self._mail.put(_Asked(identifier, method, params))
-
-    def returned(self, value: object) -> None:
-        """The function returned."""
-        self._mail.put(Returned(value))
-
-    def raised(self, error: BaseException) -> None:
-        """The function raised."""
-        self._mail.put(Raised(error))
-
-    def next(self, timeout_s: float) -> _Mail | None:
-        """The next mail, or `None` when there was none in time."""
-        try:
-            return self._mail.get(timeout=timeout_s)
-        except queue.Empty:
-            return None
-
-
 def run_beside(
     function: Callable[..., object],
     arguments: dict[str, Any],
@@ -124,8 +57,8 @@ def run_beside(
     is_async: bool,
     left_s: Callable[[], float | None],
     stay: bool,
-) -> Returned | Raised:
-    """Run a function until it ends.
+) -> Ending:
+    """Run a function until it ends, or its time is over.
 
     Args:
         function: A `def` or an `async def`.
@@ -137,18 +70,16 @@ def run_beside(
         stay: Let the function finish even when the client has gone.
 
     Raises:
-        NotBegun: its time was over already. It was not run.
-        TimedOut: its time was over while it ran.
         Deserted: the client went away, and `stay` is false.
     """
     if _is_over(left_s()):
-        raise NotBegun
+        return NotBegun()
     give_up = (_start_coroutine if is_async else _start_thread)(function, arguments, mailbox)
     while True:
         left = left_s()
         if _is_over(left):
             give_up()
-            raise TimedOut
+            return TimedOut()
         if listener.gone and not stay:
             give_up()
             raise Deserted
@@ -156,9 +87,9 @@ def run_beside(
         match mail:
             case None:
                 listener.keep_alive()
-            case _Said(method, params):
+            case Said(method, params):
                 listener.notify(method, params)
-            case _Asked(identifier, method, params):
+            case Asked(identifier, method, params):
                 listener.request(identifier, method, params)
             case Returned() | Raised():
                 return mail

@@ -35,8 +35,8 @@ class Mover:
 
     def __init__(self, store: ObjectStore | None, owner: str, task_id: str, ttl_ms: int) -> None:
         self._store = store
+        self._owner = owner
         self._task_id = task_id
-        self._folder = folder_of(owner, task_id)
         self._ttl_ms = ttl_ms
 
     @property
@@ -53,7 +53,7 @@ class Mover:
         if self._store is None:
             return None
         data = object_of(value)
-        pointer = pointer_to(new_key(self._folder, self._ttl_ms), value, data)
+        pointer = pointer_to(new_key(folder_of(self._owner, self._task_id), self._ttl_ms), value, data)
         if size(pointer.attribute()) >= size(value):
             return None
         try:

@@ -12,7 +12,6 @@ from mcp_baton.tasks.dynamodb.cursors import from_cursor, to_cursor
 from mcp_baton.tasks.dynamodb.expressions import Update, finish_update, record_update
 from mcp_baton.tasks.dynamodb.items import (
     GLANCED_AT,
-    LISTED,
     TASK_PREFIX,
     Limits,
     encode_object,
@@ -27,16 +26,16 @@ from mcp_baton.tasks.dynamodb.items import (
 )
 from mcp_baton.tasks.dynamodb.offload import Mover, fitted_new
 from mcp_baton.tasks.dynamodb.overflow import ObjectStore
+from mcp_baton.tasks.dynamodb.queries import live_tasks, page_query
 from mcp_baton.tasks.dynamodb.table import ConditionFailed, ItemTooLarge, TaskTable
 from mcp_baton.tasks.ids import is_task_id, new_task_id, new_token
-from mcp_baton.tasks.record import LIVE, NewTask, TaskPage, TaskRecord, TaskStatus
+from mcp_baton.tasks.record import NewTask, TaskPage, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import Batch, Recorded
 from mcp_baton.tasks.texts import VALUE_BYTES
 from mcp_baton.telemetry import SILENT, STORE_CONFLICTS, Telemetry
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_dynamodb.type_defs import QueryInputTypeDef
 
 
 RESULT_TOO_LARGE = "the result does not fit into the task's item"
@@ -91,7 +90,9 @@ class DynamoDBTaskStore:
         if text_bytes(item["arguments"]) > VALUE_BYTES:
             raise StoreError(f"the task is too large: its arguments have {text_bytes(item['arguments'])} bytes")
         item["writes"] = {"M": {token: {"N": str(now_ms)}}}
-        self._check_count(task.owner, now_ms)
+        allowed = self._limits.max_tasks_per_owner
+        if allowed is not None and live_tasks(self._table, task.owner, now_ms, enough=allowed) >= allowed:
+            raise StoreError(f"the owner has {allowed} live tasks, which is as many as are allowed")
         mover = Mover(self._objects, task.owner, task_id, number(item, "ttl_ms"))
         item = fitted_new(item, self._limits.item_bytes, mover)
         if item_size(item) > self._limits.item_bytes:
@@ -130,12 +131,7 @@ class DynamoDBTaskStore:
 
     def list(self, owner: str, cursor: str | None = None) -> TaskPage:
         """One page of the owner's tasks, newest first: one `Query`."""
-        request = self._query(owner, "#e>:now", {":now": {"N": str(self._now_ms() // 1000)}})
-        names = {f"#{place}": name for place, name in enumerate(LISTED)}
-        request["ExpressionAttributeNames"] = {"#e": "expires_at", **names}
-        request["ProjectionExpression"] = ",".join(names)
-        request["ScanIndexForward"] = False
-        request["Limit"] = self._limits.page_size
+        request = page_query(self._table.name, owner, self._now_ms(), self._limits.page_size)
         if cursor is not None:
             request["ExclusiveStartKey"] = {"pk": partition(owner), "sk": sort_key(from_cursor(cursor))}
         page = self._table.query(request)
@@ -220,38 +216,6 @@ class DynamoDBTaskStore:
         if not is_task_id(task_id):
             raise TaskNotFound
         return key_of(owner, task_id)
-
-    def _check_count(self, owner: str, now_ms: int) -> None:
-        allowed = self._limits.max_tasks_per_owner
-        if allowed is None:
-            return
-        live = {f":{place}": status for place, status in enumerate(sorted(LIVE))}
-        condition = f"#e>:now AND #s IN ({','.join(live)})"
-        values: Item = {":now": {"N": str(now_ms // 1000)}, **{k: {"S": status} for k, status in live.items()}}
-        request = self._query(owner, condition, values)
-        request["ExpressionAttributeNames"] = {"#e": "expires_at", "#s": "status"}
-        request["Select"] = "COUNT"
-        if self._count(request, allowed) >= allowed:
-            raise StoreError(f"the owner has {allowed} live tasks, which is as many as are allowed")
-
-    def _count(self, request: "QueryInputTypeDef", enough: int) -> int:
-        count = 0
-        while count < enough:
-            page = self._table.query(request)
-            count += page["Count"]
-            if "LastEvaluatedKey" not in page:
-                break
-            request["ExclusiveStartKey"] = page["LastEvaluatedKey"]
-        return count
-
-    def _query(self, owner: str, condition: str, values: Item) -> "QueryInputTypeDef":
-        return {
-            "TableName": self._table.name,
-            "ConsistentRead": True,
-            "KeyConditionExpression": "pk=:owner AND begins_with(sk,:task)",
-            "FilterExpression": condition,
-            "ExpressionAttributeValues": {":owner": partition(owner), ":task": {"S": TASK_PREFIX}, **values},
-        }
 
 
 def stored_item(task: TaskRecord) -> Item:
