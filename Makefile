@@ -3,6 +3,8 @@
 .DELETE_ON_ERROR:
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
+# Images of containers set it to stay small. Here it would have every `sam`, twin and function compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 # `command -v uv` would find a pyenv shim that has no uv behind it: only a uv that answers counts.
 UV := $(shell uv --version >/dev/null 2>&1 && echo uv || echo .tools/uv/bin/uv)
