@@ -141,7 +141,7 @@ def test_the_client_sees_its_task_with_the_task_variables(session: Session) -> N
 
 
 def test_the_client_completes_its_task_by_a_cancellation_with_a_result(session: Session) -> None:
-    """No client knows `tasks/cancel` with a result (contract section 6): each sends it as a request of its own."""
+    """No client knows `tasks/cancel` with a result (docs/http.md): each sends it as a request of its own."""
     after = session.tasks["after"]
     assert (after["taskId"], after["status"]) == (session.task_id, "completed")
     assert after.get("result") == (COMPLETION if session.stateless else None)
@@ -171,7 +171,7 @@ def test_the_client_lists_its_tasks_in_the_2025_era_and_cannot_in_the_2026_era(s
 def test_the_client_gets_the_result_of_its_task(session: Session) -> None:
     """By `tasks/result` in the 2025 era; 2026 inlines it into `tasks/get`.
 
-    A workflow's is `{"result": ...}` (contract section 6). The TypeScript package takes every task for a tool's, so it
+    A workflow's is `{"result": ...}` (docs/http.md). The TypeScript package takes every task for a tool's, so it
     fails on that. In the 2026 era it takes a result that has the shape of a tool's, `resultType` included.
     """
     result = session.tasks["result"]

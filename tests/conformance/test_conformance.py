@@ -28,7 +28,7 @@ SCENARIOS = {"2025-11-25": 33, "2026-07-28": 50}
 
 LEFT_OUT = {
     "2025-11-25": {
-        # Contract section 8: no sessions, so nothing to resume, and no id that the suite could open streams under.
+        # No sessions (docs/http.md), so nothing to resume, and no id that the suite could open streams under.
         ("WARNING", "server-sse-multiple-streams", "server-sse-multiple-streams-session"),
         ("WARNING", "server-sse-polling", "server-sse-polling-session"),
     },

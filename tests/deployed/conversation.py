@@ -131,7 +131,7 @@ async def whole_conversation(url: str, caller: Caller, era: Era) -> str:
 
 
 async def completed_by_hand(talk: Talk) -> None:
-    """Complete a paused refund by the client's word, and read its result where each era has it (contract section 6)."""
+    """Complete a paused refund by the client's word, and read its result where each era has it (docs/http.md)."""
     task_id = await paused_refund(talk)
     acknowledged = await talk.task("cancel", task_id, result=BY_HAND)
     task = await talk.task("get", task_id)

@@ -1,4 +1,4 @@
-"""Bad input: each a specific error, none a 500, nothing half done (contract section 8)."""
+"""Bad input: each a specific error, none a 500, nothing half done (docs/http.md)."""
 
 import base64
 import json

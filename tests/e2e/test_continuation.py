@@ -1,4 +1,4 @@
-"""`tools/call` with a task: the call is made as ever, and recorded where it fits (contract section 5)."""
+"""`tools/call` with a task: the call is made as ever, and recorded where it fits (docs/workflows.md)."""
 
 from collections.abc import Callable
 from typing import Any

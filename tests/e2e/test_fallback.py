@@ -1,4 +1,4 @@
-"""A run goes on without a task, or without its last write, and says so (contract section 3, steps 2 and 6)."""
+"""A run goes on without a task, or without its last write, and says so (docs/workflows.md)."""
 
 from collections.abc import Callable
 

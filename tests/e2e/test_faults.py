@@ -1,4 +1,4 @@
-"""A store that fails at each of its calls in turn fails no prompt and no tool call (contract sections 3 and 5).
+"""A store that fails at each of its calls in turn fails no prompt and no tool call (docs/workflows.md).
 
 The faults are put between botocore and the engine, on a client with the retries of a deployed one, so that what
 botocore repeats and what it gives up on is part of what is tested.

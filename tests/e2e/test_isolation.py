@@ -1,4 +1,4 @@
-"""Another owner sees nothing and changes nothing (contract sections 6 and 7)."""
+"""Another owner sees nothing and changes nothing (docs/http.md, docs/storage.md)."""
 
 import pytest
 

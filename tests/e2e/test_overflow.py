@@ -1,4 +1,4 @@
-"""Large values over the wire: kept in a bucket, whole, at the price of one request each (contract section 7)."""
+"""Large values over the wire: kept in a bucket, whole, at the price of one request each (docs/storage.md)."""
 
 import json
 import logging

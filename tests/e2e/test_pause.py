@@ -1,4 +1,4 @@
-"""Where a run stops: the five pause reasons, field by field, what is stored, and the handoff (sections 3 and 4)."""
+"""Where a run stops: the five pause reasons, field by field, what is stored, and the handoff (docs/workflows.md)."""
 
 from collections.abc import Callable
 from typing import Annotated, Any, cast

@@ -1,4 +1,4 @@
-"""Many at once: nothing is lost, no status goes back, no terminal state is left (contract sections 5 to 7)."""
+"""Many at once: nothing is lost, no status goes back, nothing leaves an end (docs/workflows.md, docs/storage.md)."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""What the store costs: exactly these requests, counted on the way to DynamoDB (contract section 7)."""
+"""What the store costs: exactly these requests, counted on the way to DynamoDB (docs/storage.md)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`prompts/get` with a task: the server goes on where it stopped (contract section 5)."""
+"""`prompts/get` with a task: the server goes on where it stopped (docs/workflows.md)."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Asking the client in the 2026 era: round trips with a signed state, through the handler (contract section 8)."""
+"""Asking the client in the 2026 era: round trips with a signed state, through the handler (docs/http.md)."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""A workflow prompt that runs: messages, `_meta` and task variables, exactly (contract section 3)."""
+"""A workflow prompt that runs: messages, `_meta` and task variables, exactly (docs/workflows.md)."""
 
 import json
 from typing import Any

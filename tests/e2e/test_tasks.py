@@ -1,4 +1,4 @@
-"""`tasks/*` of workflow tasks, in both eras (contract section 6)."""
+"""`tasks/*` of workflow tasks, in both eras (docs/http.md)."""
 
 import re
 from typing import Any

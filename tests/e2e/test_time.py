@@ -1,4 +1,4 @@
-"""What happens while a step runs, and when the function's time runs out (contract section 3)."""
+"""What happens while a step runs, and when the function's time runs out (docs/workflows.md)."""
 
 import asyncio
 import json

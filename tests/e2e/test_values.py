@@ -1,4 +1,4 @@
-"""What a task keeps: values exactly, large ones compressed, and of those that do not fit the fact (section 7)."""
+"""What a task keeps: values exactly, large ones compressed, and of those that do not fit the fact (docs/storage.md)."""
 
 import base64
 import random

@@ -1,4 +1,4 @@
-"""Rude requests through the real handler, many of each kind, in both eras (contract section 8)."""
+"""Rude requests through the real handler, many of each kind, in both eras (docs/http.md)."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""Questions to clients and their answers, over every engine (contract section 8)."""
+"""Questions to clients and their answers, over every engine (docs/http.md)."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""What every method of a task store does, over every engine (contract sections 6 and 7)."""
+"""What every method of a task store does, over every engine (docs/http.md, docs/storage.md)."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING

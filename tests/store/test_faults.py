@@ -1,4 +1,4 @@
-"""The network fails, or the store: what was written is known, what was not is said (contract section 7)."""
+"""The network fails, or the store: what was written is known, what was not is said (docs/storage.md)."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor

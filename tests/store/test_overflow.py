@@ -1,4 +1,4 @@
-"""Values that outgrow their task's item are kept in a bucket, exactly, and by nobody else's leave (section 7)."""
+"""Values that outgrow their task's item are kept in a bucket, exactly, and by nobody else's leave (docs/storage.md)."""
 
 import random
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""S3 is down, refuses, has lost what it had, or the run is killed between it and DynamoDB (contract section 7)."""
+"""S3 is down, refuses, has lost what it had, or the run is killed between it and DynamoDB (docs/storage.md)."""
 
 import logging
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Many writers at once: nothing that was reported as written is lost (contract sections 5.6 and 7)."""
+"""Many writers at once: nothing that was reported as written is lost (docs/workflows.md, docs/storage.md)."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""What happens at DynamoDB's limits: 400 KB an item, 4 KB an expression (contract section 7)."""
+"""What happens at DynamoDB's limits: 400 KB an item, 4 KB an expression (docs/storage.md)."""
 
 import random
 from collections.abc import Callable

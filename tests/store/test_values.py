@@ -1,4 +1,4 @@
-"""JSON values survive the store exactly, in every place that holds one (contract section 7)."""
+"""JSON values survive the store exactly, in every place that holds one (docs/storage.md)."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""A server as an AWS Lambda handler: the composition root (contract sections 2 and 9).
+"""A server as an AWS Lambda handler: the composition root (docs/deploying.md).
 
 ```python
 from mcp_baton.aws import handler

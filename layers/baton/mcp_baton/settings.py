@@ -1,4 +1,4 @@
-"""Everything an operator can set, read from the environment once, in a composition root (contract section 9).
+"""Everything an operator can set, read from the environment once, in a composition root (docs/deploying.md).
 
 | variable | meaning | default |
 |---|---|---|

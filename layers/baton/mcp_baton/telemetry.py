@@ -1,4 +1,4 @@
-"""What Baton notes of its own work, as data: counts, times and spans (contract section 9).
+"""What Baton notes of its own work, as data: counts, times and spans (docs/operating.md).
 
 Where a request is served, notes go to a `Collector`, and what was collected is reported when the answer is on its way.
 Where nobody asks for them (`baton serve`, tests) they go to `SILENT`.

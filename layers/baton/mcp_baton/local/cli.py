@@ -1,4 +1,4 @@
-"""The `baton` command (contract section 10). Exit codes: 2 for what cannot begin; `run` tells the others."""
+"""The `baton` command (README.md, Test locally). Exit codes: 2 for what cannot begin; `run` tells the others."""
 
 import argparse
 import logging

@@ -1,4 +1,4 @@
-"""DynamoDB for a machine of one's own: an engine inside this process, or any endpoint by URL (contract section 10)."""
+"""DynamoDB for a machine of one's own: an engine in this process, or any URL (README.md, Test locally)."""
 
 from functools import cache
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""Finding the object to serve in any Python file (contract section 10)."""
+"""Finding the object to serve in any Python file (README.md, Test locally)."""
 
 import importlib.util
 import sys

@@ -1,4 +1,4 @@
-"""`baton serve`: the composition root of the local server (contract section 10)."""
+"""`baton serve`: the composition root of the local server (README.md, Test locally)."""
 
 import errno
 import logging

@@ -1,4 +1,4 @@
-"""Logs through Powertools' Logger: one JSON object a line, with correlation ids (contract section 9)."""
+"""Logs through Powertools' Logger: one JSON object a line, with correlation ids (docs/operating.md)."""
 
 import logging
 import sys

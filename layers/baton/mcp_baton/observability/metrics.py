@@ -1,4 +1,4 @@
-"""Metrics through Powertools: lines in CloudWatch's embedded metric format on standard output (contract section 9)."""
+"""Metrics through Powertools: lines in CloudWatch's embedded metric format on standard output (docs/operating.md)."""
 
 from collections import defaultdict
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""A Lambda handler that is watched: its logs, metrics and traces (contract section 9)."""
+"""A Lambda handler that is watched: its logs, metrics and traces (docs/operating.md)."""
 
 import logging
 from collections.abc import Callable, Mapping

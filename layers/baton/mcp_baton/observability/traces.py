@@ -1,4 +1,4 @@
-"""Traces through Powertools' Tracer: spans that have ended, as X-Ray subsegments (contract section 9).
+"""Traces through Powertools' Tracer: spans that have ended, as X-Ray subsegments (docs/operating.md).
 
 They are made after the fact, from spans. So a request that X-Ray does not sample costs nothing, and one that it does
 pays for Tracer's import when its answer is on its way.

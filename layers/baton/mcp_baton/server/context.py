@@ -1,4 +1,4 @@
-"""`Context`: what a tool can ask of, and say to, the request that it runs in (contract section 2)."""
+"""`Context`: what a tool can ask of, and say to, the request that it runs in (docs/tools.md)."""
 
 from collections.abc import Callable, Generator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field

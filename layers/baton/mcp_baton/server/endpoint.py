@@ -1,4 +1,4 @@
-"""The MCP endpoint: an HTTP request in, its answer out (contract section 8).
+"""The MCP endpoint: an HTTP request in, its answer out (docs/http.md).
 
 Every request stands alone: nothing is kept between two but what the task store holds.
 """

@@ -153,7 +153,7 @@ class Request:
         return value
 
     def bound_task(self) -> str | None:
-        """The task that the request names: by `_meta._task_id`, or by the standard related-task key (section 5).
+        """The task that the request names: by `_meta._task_id`, or by the related-task key (docs/workflows.md).
 
         Raises:
             ProtocolError: it names none in a way that cannot be meant, or two.

@@ -1,4 +1,4 @@
-"""`Server`: what users write against; a registry of tools, resources, prompts and workflows (contract section 2)."""
+"""`Server`: what users write against; a registry of tools, resources, prompts and workflows (docs/tools.md)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Where a waiting invocation and the client's answer meet: a small item, for the handshake era (contract section 8).
+"""Where a waiting invocation and the client's answer meet: a small item, for the handshake era (docs/http.md).
 
 A client of a handshake revision answers a server's request with a POST of its own, which another invocation takes.
 The two know nothing of each other but the question's id, and share nothing but this store.

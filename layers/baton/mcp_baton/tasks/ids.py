@@ -1,4 +1,4 @@
-"""Task ids: opaque, unguessable, and in the order of their creation (contract section 7)."""
+"""Task ids: opaque, unguessable, and in the order of their creation (docs/storage.md)."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""A task as it is kept: status, times, variables and the progress of its steps (contract sections 1, 3 and 7)."""
+"""A task as it is kept: status, times, variables and the progress of its steps (docs/storage.md)."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -89,7 +89,7 @@ class NewTask:
         owner: The identity that it will belong to.
         variables: The first task variables, `_workflow.progress` among them.
         workflow: The name of the workflow that it runs; `None` for a tool's task.
-        definition: The hash of the workflow's definition, against which a resume is checked (section 11).
+        definition: The hash of the workflow's definition, against which a resume is checked (docs/storage.md).
         arguments: The prompt arguments of the first call, as the client sent them, for a resume.
         ttl_ms: Lifetime the client asked for, milliseconds; `None` for the default. The store cuts it at its maximum.
     """
@@ -169,7 +169,7 @@ def timestamp(epoch_ms: int) -> str:
 
 
 def oversized_value(size: int) -> JsonObject:
-    """What is stored in the place of a value of `size` bytes that does not fit (contract section 7)."""
+    """What is stored in the place of a value of `size` bytes that does not fit (docs/storage.md)."""
     return {"error": f"result of {size} bytes exceeds the task's size limit"}
 
 

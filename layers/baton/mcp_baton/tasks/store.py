@@ -78,7 +78,7 @@ class Recorded:
 
     Attributes:
         task: The task after the write, other writers' changes included.
-        oversized: Names of variables that did not fit; the store holds `{"error": …}` in their place (section 7).
+        oversized: Names of variables that did not fit; the store holds `{"error": …}` in their place (docs/storage.md).
     """
 
     task: TaskRecord
@@ -86,7 +86,7 @@ class Recorded:
 
 
 class TaskStore(Protocol):
-    """Durable tasks, each visible to its owner alone (contract section 7).
+    """Durable tasks, each visible to its owner alone (docs/storage.md).
 
     Every method raises `StoreUnavailable` when the store does not answer or refuses.
     """

@@ -18,7 +18,7 @@ class TaskVariables(MutableMapping[str, Json]):
     """The bound task's variables. Assign to change one; changes are written with the step's result, or not at all.
 
     A value that was read is a snapshot: assign it again to store a change made inside it. Names that begin with
-    `_workflow.` belong to the engine and can only be read (contract section 1).
+    `_workflow.` belong to the engine and can only be read (docs/workflows.md).
     """
 
     def __init__(self, stored: Mapping[str, Json]) -> None:

@@ -23,7 +23,7 @@ class OwnerResolver(Protocol):
 
 
 class LambdaAdapter:
-    """An application as a Lambda handler (contract section 9).
+    """An application as a Lambda handler (docs/deploying.md).
 
     Args:
         app: Answers the requests.

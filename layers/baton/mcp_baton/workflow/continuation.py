@@ -1,4 +1,4 @@
-"""Continuation: what a `tools/call` that names a task writes to it (contract section 5). Pure.
+"""Continuation: what a `tools/call` that names a task writes to it (docs/workflows.md). Pure.
 
 The plan is guidance: whatever was called, in whatever order, is recorded where it fits best.
 """

@@ -144,7 +144,7 @@ class Workflow:
         steps: At least one, at most `checking.MAX_STEPS`.
         title: A name for people.
         durable: Whether invoking it creates a task.
-        tool: Whether it is published as a tool, too (contract section 11; takes effect with a later release).
+        tool: Whether it is published as a tool, too (docs/workflows.md; takes effect with a later release).
     """
 
     name: str

@@ -73,7 +73,7 @@ def _run(request: Request, workflow: Workflow, engine: Engine) -> RunRecord:
 
 
 def _note(request: Request, run: RunRecord) -> None:
-    """What operators count of runs (contract section 9)."""
+    """What operators count of runs (docs/operating.md)."""
     ran = [trace.outcome for trace in run.traces if not trace.replayed]
     if ran:
         request.telemetry.add(STEPS_RUN, len(ran))

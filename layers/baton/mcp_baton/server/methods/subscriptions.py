@@ -1,4 +1,4 @@
-"""`subscriptions/listen`: what a server that keeps nothing between requests can honestly offer (contract section 8).
+"""`subscriptions/listen`: what a server that keeps nothing between requests can honestly offer (docs/http.md).
 
 Lists change with a deployment only and nothing tells this function of other changes, so no notification type is
 agreed to. The stream is acknowledged, kept alive, and ended in good order before the function's time is over.

@@ -1,4 +1,4 @@
-"""What a result's `_meta` says of a task (contract sections 3 and 5)."""
+"""What a result's `_meta` says of a task (docs/workflows.md)."""
 
 from collections.abc import Sequence
 
@@ -61,5 +61,5 @@ def related_task(task_id: str) -> dict[str, Json]:
 
 
 def _oversized(names: Sequence[str]) -> dict[str, Json]:
-    """Which results the store could not keep whole (contract section 7), by step or variable."""
+    """Which results the store could not keep whole (docs/storage.md), by step or variable."""
     return {"oversized": [name.removeprefix(RESULT_PREFIX) for name in names]} if names else {}

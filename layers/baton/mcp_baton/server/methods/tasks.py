@@ -1,4 +1,4 @@
-"""`tasks/*` for workflow tasks, in the words of both eras (contract section 6).
+"""`tasks/*` for workflow tasks, in the words of both eras (docs/http.md).
 
 2025-11-25, basic/utilities/tasks; for the 2026 era the extension `io.modelcontextprotocol/tasks` (SEP-2663).
 """

@@ -1,4 +1,4 @@
-"""`tools/call`: a plain call, or a continuation of a task (contract section 5)."""
+"""`tools/call`: a plain call, or a continuation of a task (docs/workflows.md)."""
 
 import logging
 from collections.abc import Callable, Mapping

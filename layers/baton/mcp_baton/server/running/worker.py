@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 KEEP_ALIVE_S = 15.0
-"""A quiet stream says something at least this often (contract section 8)."""
+"""A quiet stream says something at least this often (docs/http.md)."""
 
 
 class Listener(Protocol):

@@ -1,4 +1,4 @@
-"""Prompt arguments: strings from the client, checked and converted before anything else happens (section 2)."""
+"""Prompt arguments: strings from the client, checked and converted before anything else happens (docs/workflows.md)."""
 
 import re
 import types

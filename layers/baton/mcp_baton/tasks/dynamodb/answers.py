@@ -1,4 +1,4 @@
-"""Questions and answers in the tasks' DynamoDB table, one small item each, gone when its time is over (section 8)."""
+"""Questions and answers in the tasks' table, one small item each, gone when its time is over (docs/http.md)."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Cursors of a task listing: opaque to clients, and of no use for another's tasks (contract section 6)."""
+"""Cursors of a task listing: opaque to clients, and of no use for another's tasks (docs/http.md)."""
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 

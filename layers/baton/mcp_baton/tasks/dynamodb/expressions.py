@@ -1,4 +1,4 @@
-"""UpdateItem expressions, small enough for DynamoDB: 4 KB each, whatever the names are (contract section 7).
+"""UpdateItem expressions, small enough for DynamoDB: 4 KB each, whatever the names are (docs/storage.md).
 
 Every name and value is a placeholder of one or two characters, so that the length depends on how much is written and
 not on what it is called. The conditions close the races: a write states what it was decided on, and fails as a whole

@@ -1,4 +1,4 @@
-"""The objects of one task: values are moved there while it is written, and fetched while it is read (section 7)."""
+"""A task's objects: values are moved there while it is written, and fetched while it is read (docs/storage.md)."""
 
 import logging
 from collections.abc import Iterator, Mapping

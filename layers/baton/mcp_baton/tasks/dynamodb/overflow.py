@@ -1,4 +1,4 @@
-"""Values that outgrow their task's item: each an object elsewhere, with a pointer in its place (contract section 7).
+"""Values that outgrow their task's item: each an object elsewhere, with a pointer in its place (docs/storage.md).
 
 An object is written once, under a key that no other write has, before the item that points at it. A write that then
 loses its race leaves an object that nothing points at; the winner's stay what they are. Nothing is ever deleted here:

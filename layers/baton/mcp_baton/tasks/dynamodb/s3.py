@@ -1,4 +1,4 @@
-"""The overflowing values in S3: one request an object, whole (contract section 7)."""
+"""The overflowing values in S3: one request an object, whole (docs/storage.md)."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

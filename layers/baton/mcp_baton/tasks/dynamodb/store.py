@@ -1,4 +1,4 @@
-"""The task store in DynamoDB: one item a task, one conditional write a change (contract section 7)."""
+"""The task store in DynamoDB: one item a task, one conditional write a change (docs/storage.md)."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn

@@ -1,4 +1,4 @@
-"""The DynamoDB requests that a task store makes, with the failures it must tell apart (contract section 7)."""
+"""The DynamoDB requests that a task store makes, with the failures it must tell apart (docs/storage.md)."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

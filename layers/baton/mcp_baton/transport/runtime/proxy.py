@@ -1,7 +1,7 @@
 """A handler's ordinary proxy response, read so that it can be streamed.
 
 API Gateway's streaming integrations, and function URLs that stream, take an answer in no other form than prelude, eight
-NUL bytes and body (contract, section 9). A handler that answers whole does so in the form of proxy integrations.
+NUL bytes and body (docs/performance.md). A handler that answers whole does so in the form of proxy integrations.
 """
 
 import binascii
