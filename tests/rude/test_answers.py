@@ -20,7 +20,7 @@ PEAK_BYTES = 30_000_000
 """What a poll may take at its worst: its budget as text, as values, as an answer, each in a few copies."""
 
 TABLE = "answers"
-SIZES = {"two of 5 MB": [5_000_000] * 2, "many that fit": [400_000] * 9}
+SIZES = {"two_of_5_mb": [5_000_000] * 2, "many_that_fit": [400_000] * 9}
 
 
 def heavy_server() -> Server:
@@ -74,11 +74,11 @@ def test_a_batch_of_polls_of_a_task_with_large_results_stays_within_its_budget_a
     for message in messages:
         assert "result" in message or "by itself" in message["error"]["message"]
     inlined = [value for value in messages[0]["result"]["_meta"].values() if isinstance(value, str)]
-    assert sum(map(len, inlined)) == (0 if workflow == "two of 5 MB" else sum(SIZES[workflow]))
+    assert sum(map(len, inlined)) == (0 if workflow == "two_of_5_mb" else sum(SIZES[workflow]))
 
 
 def test_a_long_value_is_streamed_in_less_memory_than_it_has_bytes(client: Client) -> None:
-    task = client.get_prompt("two of 5 MB").task_id
+    task = client.get_prompt("two_of_5_mb").task_id
     sent = 0
 
     class Wire:
@@ -101,7 +101,7 @@ def test_a_long_value_is_streamed_in_less_memory_than_it_has_bytes(client: Clien
 
 
 def test_a_batch_that_has_no_room_left_says_so_for_each_message(client: Client) -> None:
-    workflow = "many that fit"
+    workflow = "many_that_fit"
     task = client.get_prompt(workflow).task_id
     uri = f"baton://tasks/{task}/_workflow.result.s0"
     reads = [
