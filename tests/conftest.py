@@ -19,8 +19,9 @@ from tests.wire.tap import TAP
 BUSY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # The same commit gives the same answer: examples follow from the test's code alone.
 settings.register_profile("baton", BUSY, max_examples=USUAL, derandomize=True)
-# `make fuzz` looks further. A failing example is printed with what reproduces it, and tried first the next time.
-settings.register_profile("fuzz", BUSY, max_examples=FUZZED, print_blob=True)
+# `make fuzz` looks further, in CI too, where hypothesis would not by itself. A failing example is printed with what
+# reproduces it, and tried first the next time.
+settings.register_profile("fuzz", BUSY, max_examples=FUZZED, print_blob=True, derandomize=False)
 settings.load_profile("baton")
 
 MINISTACK = Path(__file__).parent / "ministack"
