@@ -31,7 +31,7 @@ READY_WITHIN_S = 60.0
 
 def pytest_xdist_auto_num_workers() -> int:
     """One worker more than there are processors: one at a time waits, for a process or another's time limit."""
-    return min(len(os.sched_getaffinity(0)) + 1, MOST_WORKERS)
+    return min((os.cpu_count() or 1) + 1, MOST_WORKERS)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
