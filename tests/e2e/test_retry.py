@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, cast
 
-from mcp_baton import Context, Retry, Server, Step, ToolError, Workflow
+from mcp_baton import Context, Retry, Server, Step, ToolError, Workflow, constant
 from mcp_baton.testing import Client, connect
 
 EVEN = Retry(attempts=3, first_s=4, factor=2, jitter=False)
@@ -120,3 +120,23 @@ def test_a_task_that_was_cancelled_meanwhile_gets_no_further_attempt() -> None:
 
     assert attempts == [1, 2]
     assert run.meta["task_status"] == "cancelled"
+
+
+def test_each_attempt_gets_arguments_that_no_earlier_one_has_changed() -> None:
+    server = Server("shop")
+    seen: list[list[str]] = []
+
+    @server.tool
+    def pack(items: list[str]) -> int:
+        seen.append(list(items))
+        items.clear()
+        if len(seen) < 3:
+            raise ToolError("the box broke")
+        return len(seen)
+
+    step = Step("pack", tool="pack", arguments={"items": constant(["lamp", "desk"])}, retry=EVEN)
+    server.add_workflow(Workflow(name="flow", description="pack", steps=[step]))
+
+    with connect(server) as client:
+        assert client.get_prompt("flow").completed
+    assert seen == [["lamp", "desk"]] * 3
