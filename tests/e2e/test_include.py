@@ -1,4 +1,4 @@
-"""Servers put together of others: `include` and `add_tool` (docs/tools.md, Including a server)."""
+"""Servers put together of others: `include` and `add_tool` (docs/tools.md, Several servers in one)."""
 
 from typing import Annotated, Any
 
