@@ -1,4 +1,4 @@
-"""One server's tools, resources, prompts, workflows and completions, included in another (docs/tools.md, Several servers in one)."""
+"""What one server publishes, included in another (docs/tools.md, Several servers in one)."""
 
 import copy
 from collections.abc import Mapping
