@@ -4,6 +4,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
@@ -104,6 +105,15 @@ def test_the_demo_shows_why_its_server_does_not_start(tmp_path: Path) -> None:
     assert "The demo failed: `baton serve` did not become ready: baton: no such file:" in output
 
 
+@pytest.fixture
+def _ctrl_c_is_heard() -> Iterator[None]:
+    """A shell's background jobs ignore Ctrl-C, and hand that on to what they start. What is handled here is not."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_ctrl_c_is_heard")
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_the_demo_stops_its_server_when_it_is_stopped(sent: signal.Signals, code: int) -> None:
     with subprocess.Popen([sys.executable, DEMO], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as demo:
