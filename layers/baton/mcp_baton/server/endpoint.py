@@ -32,10 +32,10 @@ from mcp_baton.server.asking.asker import InputRequired
 from mcp_baton.server.asking.taking import take_answer
 from mcp_baton.server.methods import METHODS
 from mcp_baton.server.methods.lifecycle import server_info
+from mcp_baton.server.published.scopes import seen_by
 from mcp_baton.server.reply import Reply, whole
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.worker import Deserted
-from mcp_baton.server.scopes import seen_by
 from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.store import TaskStore

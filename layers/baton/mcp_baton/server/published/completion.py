@@ -8,7 +8,8 @@ from typing import Any, Final
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.codes import INVALID_PARAMS
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.schema.signature import NO_ANNOTATION, Signature, filled_by_server, is_async, read_dependencies
+from mcp_baton.server.schema.filled_parameters import filled_by_server
+from mcp_baton.server.schema.signature import NO_ANNOTATION, Signature, is_async, read_dependencies
 
 MAX_VALUES: Final = 100
 """Suggestions in one answer, as MCP has it."""

@@ -4,6 +4,7 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypedDict
 
 from mcp_baton.protocol.json import Json, JsonObject
 
@@ -41,6 +42,21 @@ class Labels:
             "_meta": self.meta,
         }
         return {name: value for name, value in made.items() if value}
+
+
+class PromptLabels(TypedDict, total=False):
+    """The labels that a prompt may have, as keyword arguments: see `Labels`."""
+
+    title: str
+    description: str
+    icons: Sequence[JsonObject]
+    meta: JsonObject
+
+
+class AllLabels(PromptLabels, total=False):
+    """The labels that a tool or a resource may have, as keyword arguments: see `Labels`."""
+
+    annotations: JsonObject
 
 
 def documented(function: Callable[..., object], description: str | None) -> str:
