@@ -1,11 +1,11 @@
 """`Context`: what a tool can ask of, and say to, the request that it runs in (docs/tools.md)."""
 
 from collections.abc import Callable, Generator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, overload
 
 from mcp_baton.exceptions import Abandoned
+from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.protocol.envelope import LOG_LEVELS, Envelope, Era
 from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.server.asking.asker import Asker, Question, supports

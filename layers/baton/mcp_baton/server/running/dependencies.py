@@ -10,10 +10,10 @@ import inspect
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mcp_baton.exceptions import Abandoned
+from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.server.context import Context, Scope
 from mcp_baton.server.running.worker import event_loop
 from mcp_baton.server.schema.dependency import Dependency, Factory, Provider, name_of, read_provider

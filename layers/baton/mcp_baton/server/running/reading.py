@@ -2,10 +2,10 @@
 
 from base64 import b64decode
 from collections.abc import Callable, Coroutine, Generator, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 
 from mcp_baton.exceptions import ToolError
+from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.server.published.resource import Resource, contents_of
 from mcp_baton.server.running.worker import wait_for
 from mcp_baton.server.schema.schema import InvalidArguments

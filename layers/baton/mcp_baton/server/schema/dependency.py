@@ -7,10 +7,10 @@ or a wrong scope is an error there; nothing is made before a function is called.
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
 from mcp_baton.exceptions import RegistrationError
+from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.server.schema.signature import filled_by_server
 
 type Scope = Literal["request", "process"]

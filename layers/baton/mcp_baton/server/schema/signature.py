@@ -1,19 +1,17 @@
 """What a function's signature says: its parameters, its return type, what of it the server fills in."""
 
 import functools
-import inspect
 import types
 import typing
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from mcp_baton.exceptions import RegistrationError
+from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.server.context import Context
+from mcp_baton.server.schema.functions import NO_ANNOTATION, Declared, is_async, is_routine, parameters_of, unwrapped
 
 if typing.TYPE_CHECKING:
     from mcp_baton.server.schema.dependency import Dependency, Provider
-
-NO_ANNOTATION = inspect.Parameter.empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +101,7 @@ def read_signature(function: Callable[..., object], what: str) -> Signature:
     context, declared = filled_by_server(function, what)
     filled = {context, *(name for name, _ in declared)}
     parameters: list[Parameter] = []
-    for name, parameter in inspect.signature(function).parameters.items():
+    for name, parameter in parameters_of(function).items():
         _check_kind(parameter, what)
         if name not in filled:
             parameters.append(Parameter(name, hints.get(name, typing.Any), parameter.default))
@@ -111,7 +109,7 @@ def read_signature(function: Callable[..., object], what: str) -> Signature:
     return Signature(tuple(parameters), context, returns, is_async(function), read_dependencies(declared, what))
 
 
-def read_dependencies(declared: "Declared", what: str) -> "tuple[tuple[str, Provider], ...]":
+def read_dependencies(declared: "Dependencies", what: str) -> "tuple[tuple[str, Provider], ...]":
     """What is declared, with all that it depends on.
 
     Raises:
@@ -124,13 +122,13 @@ def read_dependencies(declared: "Declared", what: str) -> "tuple[tuple[str, Prov
     return tuple((name, read_provider(dependency, what)) for name, dependency in declared)
 
 
-type Declared = "list[tuple[str, Dependency]]"
+type Dependencies = "list[tuple[str, Dependency]]"
 """Parameters, and the `Depends` that stands with each."""
 
 
 def filled_by_server(
     function: Callable[..., object], what: str, *, alone: bool = False
-) -> "tuple[str | None, Declared]":
+) -> "tuple[str | None, Dependencies]":
     """The name of the parameter that takes the `Context`, and the parameters that take dependencies.
 
     Args:
@@ -156,19 +154,16 @@ def filled_by_server(
                     f"{what}: both {context!r} and {name!r} take the Context; one of them is enough"
                 )
             context = name
-        elif alone and parameter.default is NO_ANNOTATION and parameter.kind not in _REST:
+        elif alone and parameter.default is NO_ANNOTATION and not parameter.is_rest:
             raise RegistrationError(
                 f"{what}: nobody fills in its parameter {name!r}; use Depends, Context or a default"
             )
     return context, declared
 
 
-_REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-
-
-def _parameters(function: Callable[..., object]) -> "typing.Mapping[str, inspect.Parameter]":
+def _parameters(function: Callable[..., object]) -> typing.Mapping[str, Declared]:
     try:
-        return inspect.signature(function).parameters
+        return parameters_of(function)
     except ValueError:  # some built-in types have no signature, and no parameters that could be filled in
         return {}
 
@@ -186,12 +181,12 @@ def is_dependency(note: object) -> bool:
 
 
 def _type_hints(function: Callable[..., object], what: str) -> dict[str, typing.Any]:
-    target = inspect.unwrap(function)
+    target = unwrapped(function)
     while isinstance(target, functools.partial):
         target = target.func
     if isinstance(target, type):
-        target = next(vars(base)["__init__"] for base in target.__mro__ if "__init__" in vars(base))
-    elif not inspect.isroutine(target):
+        target = next(vars(base)["__init__"].__get__(None, base) for base in target.__mro__ if "__init__" in vars(base))
+    elif not is_routine(target):
         target = type(target).__call__
     try:
         return typing.get_type_hints(target, include_extras=True)
@@ -199,11 +194,9 @@ def _type_hints(function: Callable[..., object], what: str) -> dict[str, typing.
         raise RegistrationError(f"{what}: its annotations cannot be resolved: {error}") from error
 
 
-def _check_kind(parameter: inspect.Parameter, what: str) -> None:
-    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-        raise RegistrationError(f"{what}: the parameter {parameter} has no schema; name each parameter")
-    if parameter.kind is parameter.POSITIONAL_ONLY:
-        raise RegistrationError(f"{what}: the parameter {parameter.name!r} is positional-only; make it a plain one")
+def _check_kind(parameter: Declared, what: str) -> None:
+    if parameter.fault:
+        raise RegistrationError(f"{what}: {parameter.fault}")
 
 
 def _is_context(annotation: object) -> bool:
@@ -214,8 +207,3 @@ def _is_context(annotation: object) -> bool:
     if origin in (typing.Union, types.UnionType):
         return any(_is_context(member) for member in typing.get_args(annotation))
     return isinstance(annotation, type) and issubclass(annotation, Context)
-
-
-def is_async(function: Callable[..., object]) -> bool:
-    """Whether calling it makes a coroutine, of an object with an asynchronous `__call__` too."""
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - asks whether `__call__` is async
