@@ -2,10 +2,10 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from mcp_baton.exceptions import StoreError
+from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.json import JsonObject, dumps
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, encode_text, encode_variable, native
 from mcp_baton.tasks.dynamodb.offload import Fetcher
