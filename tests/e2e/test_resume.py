@@ -374,6 +374,19 @@ def test_a_task_that_cannot_be_read_is_not_run_from_its_beginning(make_client: M
     assert script.take() == []
 
 
+def test_a_task_whose_arguments_are_no_object_is_not_run(make_client: MakeClient, table: Table) -> None:
+    script = Script(errors={"refund": "no"})
+    client = make_client(orders_server(script))
+    task_id = client.get_prompt("refund_order", {"order_id": "A-17"}).task_id
+    script.take()
+    table.replace({**table.item(task_id), "arguments": {"S": '["A-17"]'}})
+
+    answer = client.get_prompt("refund_order", task=task_id)
+
+    assert "nothing was run" in answer.error["message"]
+    assert script.take() == []
+
+
 def test_a_resource_that_is_shown_again_moves_no_progress(make_client: MakeClient) -> None:
     script = Script(errors={"work": "no"})
     server = Server("docs")
