@@ -57,9 +57,9 @@ class Controls:
         return replace(self, claims=claims)
 
     def deployed(self, server: Server) -> Self:
-        """A client of another version of the server, over the same tasks and with the same time, as after a deployment.
+        """A client of another version of the server, over the same tasks: as after a deployment.
 
-        This client goes on with the version that it has, as a run does that was under way. `calls` are each version's own.
+        This client goes on with its own version, as a run does that was under way. Each version has `calls` of its own.
 
         Raises:
             WorkflowError: a workflow cannot work.
