@@ -84,7 +84,14 @@ def _stage(server: Server, settings: Settings, database: "DynamoDBClient") -> St
     watched.check()
 
     def make() -> "Handler":
-        store = dynamodb_store(TABLE, settings, connect=lambda: database, now_ms=clock.now_ms)
+        store = dynamodb_store(
+            TABLE,
+            settings,
+            connect=lambda: database,
+            now_ms=clock.now_ms,
+            monotonic=clock.monotonic_s,
+            sleep=clock.advance,
+        )
         return handler(watched, settings=settings, store=store, clock=clock.monotonic_s, sleep=clock.advance)
 
     function, store = Function(make, invocations), Store(database, invocations)

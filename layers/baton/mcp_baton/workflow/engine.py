@@ -234,7 +234,7 @@ class Engine:
         if run.task is None or self._store is None or self._clock() - run.live_s < LOOK_AFTER_S:
             return None
         try:
-            status = self._store.status(run.task.owner, run.task.task_id)
+            status = self._store.look(run.task.owner, run.task.task_id).status
         except TaskNotFound:
             return TaskOver(None)
         except StoreError:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.items import LISTED, TASK_PREFIX, partition
+from mcp_baton.tasks.dynamodb.patience import CREATE
 from mcp_baton.tasks.dynamodb.table import TaskTable
 from mcp_baton.tasks.record import LIVE
 
@@ -32,7 +33,7 @@ def live_tasks(table: TaskTable, owner: str, now_ms: int, *, enough: int) -> int
     request["Select"] = "COUNT"
     count = 0
     while count < enough:
-        page = table.query(request)
+        page = table.query(request, CREATE)
         count += page["Count"]
         if "LastEvaluatedKey" not in page:
             break
