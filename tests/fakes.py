@@ -74,6 +74,7 @@ class ScriptedHost:
         requires: The arguments that every tool cannot do without.
         starts: How many steps may be begun.
         log: What was asked, in order.
+        pulse: What the engine wants done while a tool runs.
     """
 
     tools: dict[str, Behaviour] = field(default_factory=dict)
@@ -82,6 +83,7 @@ class ScriptedHost:
     requires: frozenset[str] = frozenset()
     starts: int = 1000
     log: list[str] = field(default_factory=list)
+    pulse: Callable[[], float] = field(default=lambda: 1.0)
 
     def required(self, _tool: str) -> frozenset[str]:
         """The same for every tool."""
@@ -111,6 +113,14 @@ class ScriptedHost:
     def announce(self, begun: int, total: int, step: str, _task_id: str | None) -> None:
         """Note it."""
         self.log.append(f"announce {begun}/{total} {step}")
+
+    def left_ms(self) -> int | None:
+        """Nothing stops the function."""
+        return None
+
+    def meanwhile(self, pulse: Callable[[], float]) -> None:
+        """Keep what wants to be called while a tool runs."""
+        self.pulse = pulse
 
     def wait(self, seconds: float) -> None:
         self.log.append(f"wait {seconds:g}")
