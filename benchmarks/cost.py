@@ -6,8 +6,7 @@ what is run and `benchmarks/prices.py` what it costs, every assumption included.
 setup-tests` installs it where there are Java and Maven); elsewhere they come from the items' sizes, and the first line
 says so.
 
-`--markdown` prints what docs/scale.md has between its two marks; `--update` puts it there. `--quick` leaves out the
-largest operations.
+`--markdown` prints what docs/scale.md has between its two marks; `--update` puts it there.
 """
 
 import argparse
@@ -26,7 +25,8 @@ ROUNDS = 5
 LISTED = 50
 A_DAY = 10_000_000
 
-STEPS = (1, 3, 10, 30, 100)
+STEPS, DRIVEN = (1, 10, 100), (10, 30, 100)
+MAGNITUDES = (1_000, 100_000, 10_000_000, 100_000_000)
 SIZES: tuple[tuple[str, int], ...] = (("100 B", 100), ("2 KB", 2 * KB), ("20 KB", 20 * KB))
 RIVALS: tuple[tuple[str, Callable[[Workload, Usage], Dollars]], ...] = (
     ("Step Functions Standard", prices.standard),
@@ -46,13 +46,9 @@ def main() -> None:
     )
     parser.add_argument("--update", action="store_true", help="put that into docs/scale.md")
     parser.add_argument("--sizes", action="store_true", help="count units by item sizes, without DynamoDB Local")
-    parser.add_argument(
-        "--quick", action="store_true", help="workflows of 10 steps at most in the tables of operations"
-    )
     options = parser.parse_args()
-    steps = tuple(number for number in STEPS if number <= 10 or not options.quick)
     with place(sizes=options.sizes) as where:
-        block = "\n".join((where.name, "", *_page(where, steps)))
+        block = "\n".join((where.name, "", *_page(where)))
     if options.update:
         before, _, rest = PAGE.read_text().partition(BEGIN)
         PAGE.write_text(f"{before}{BEGIN}\n\n{block}\n\n{END}{rest.partition(END)[2]}")
@@ -62,7 +58,7 @@ def main() -> None:
         print(f"{block}\n\n{prices.__doc__}")
 
 
-def _page(where: Place, steps: Sequence[int]) -> Iterator[str]:
+def _page(where: Place) -> Iterator[str]:
     """The page's tables."""
     measured: Measured = {
         (workload.name, kind, bucket): _best(where, workload, kind, bucket=bucket)
@@ -73,16 +69,22 @@ def _page(where: Place, steps: Sequence[int]) -> Iterator[str]:
     yield from _dollars(measured)
     yield from _rivals(measured)
     yield from _partitions(measured)
+    yield from _magnitudes(measured)
     for bucket in (False, True):
-        yield from _operations(where, steps, bucket=bucket)
-    yield from _driven(where, steps)
+        yield from _operations(where, bucket=bucket)
+    yield from _driven(where)
     yield from _lists(where)
 
 
 def _best(where: Place, workload: Workload, kind: Kind, *, bucket: bool) -> Usage:
-    """The round with the least processor time: what else runs on the machine only adds to it. Units are the same."""
+    """The round with the least processor time: what else runs on the machine only adds to it. Units are the same.
+
+    Of the partition keys those are kept that every round has used: what other workflows of the owner use, too.
+    """
     driver = Driver(where, workload, kind, bucket=bucket)
-    return min((driver.whole() for _ in range(ROUNDS)), key=lambda usage: usage.cpu_s)
+    rounds = [driver.whole() for _ in range(ROUNDS)]
+    shared = set(rounds[0].keys).intersection(*(usage.keys for usage in rounds))
+    return min(rounds, key=lambda usage: usage.cpu_s).on(shared)
 
 
 def _dollars(measured: Measured) -> Iterator[str]:
@@ -117,17 +119,33 @@ def _rivals(measured: Measured) -> Iterator[str]:
 def _partitions(measured: Measured) -> Iterator[str]:
     yield f"**One owner's partitions, {A_DAY // 1_000_000} million workflows a day**"
     yield ""
-    columns = ("workload", "values", "bucket", "writes to the owner's key", "workflows/s of one partition")
+    columns = ("workload", "values", "bucket", "writes to the owner's key", "reads", "workflows/s")
     yield from _head((*columns, "a day", "partitions"), 3)
     for (name, kind, bucket), usage in measured.items():
         rate = prices.per_second(usage)
         a_day = f"{rate * prices.DAY_S / 1_000_000:.2f} M"
         needed = prices.partitions(usage, A_DAY)
-        yield _row(name, kind, _yes(bucket), f"{usage.hottest:g}", f"{rate:.1f}", a_day, needed)
+        writes, reads = max(usage.keys.values())
+        yield _row(name, kind, _yes(bucket), f"{writes:g}", f"{reads:g}", f"{rate:.1f}", a_day, needed)
     yield ""
 
 
-def _operations(where: Place, steps: Sequence[int], *, bucket: bool) -> Iterator[str]:
+def _magnitudes(measured: Measured) -> Iterator[str]:
+    yield "**Write units a second at the peak, and dollars a day**, JSON values, with a bucket"
+    yield ""
+    columns = (f"{workload.name}, {what}" for workload in WORKLOADS for what in ("writes/s", "$"))
+    yield from _head(("workflows a day", *columns), 0)
+    for a_day in MAGNITUDES:
+        cells: list[str] = []
+        for workload in WORKLOADS:
+            usage = measured[workload.name, "JSON", True]
+            dollars = prices.baton(usage).total * a_day / prices.MILLION
+            cells += f"{prices.peak(a_day) * usage.writes:,.1f}", f"{dollars:,.2f}"
+        yield _row(f"{a_day:,}", *cells)
+    yield ""
+
+
+def _operations(where: Place, *, bucket: bool) -> Iterator[str]:
     yield f"**Units of each operation, {'with' if bucket else 'without'} a bucket** (writes + reads + puts and gets)"
     yield ""
     names = ("run completed", "run paused", "continuation", "resume", "`tasks/get`", "complete")
@@ -136,7 +154,7 @@ def _operations(where: Place, steps: Sequence[int], *, bucket: bool) -> Iterator
         for called, size in SIZES:
             if kind == "opaque" and size < KB:
                 continue  # too small to be compressed: the same as JSON
-            for number in steps:
+            for number in STEPS:
                 yield _row(kind, called, number, *_cells(where, number, size, kind, bucket=bucket))
     yield ""
 
@@ -152,12 +170,12 @@ def _cells(where: Place, number: int, size: int, kind: Kind, *, bucket: bool) ->
         yield _units(usage)
 
 
-def _driven(where: Place, steps: Sequence[int]) -> Iterator[str]:
+def _driven(where: Place) -> Iterator[str]:
     yield "**Workflows that the client drives, all continuations together**, opaque values"
     yield ""
     yield from _head(("a step", "steps", "without a bucket", "with a bucket"), 1)
     for called, size in SIZES[:2]:
-        for number in (number for number in steps if number >= 10):
+        for number in DRIVEN:
             yield _row(called, number, *(_all_calls(where, number, size, bucket=bucket) for bucket in (False, True)))
     yield ""
 

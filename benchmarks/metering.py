@@ -5,10 +5,9 @@ to the sizes of its items (https://docs.aws.amazon.com/amazondynamodb/latest/dev
 """
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil
 from threading import Lock, local
 from time import process_time, thread_time
@@ -25,6 +24,10 @@ WRITES, READS = ("PutItem", "UpdateItem", "DeleteItem"), ("GetItem", "Query")
 REFUSED = "ConditionalCheckFailedException"
 
 
+type Units = tuple[float, float]
+"""Write units and read units."""
+
+
 class Unmetered(Exception):
     """A request of a kind that is not counted here: the figures would be too low."""
 
@@ -39,7 +42,7 @@ class Usage:
         requests: Requests to DynamoDB.
         puts: Objects put into S3.
         gets: Objects read from S3.
-        keys: Write units of each partition key.
+        keys: The write and the read units of each partition key, but those of queries.
         cpu_s: The process's time, without what stands in for DynamoDB and S3.
         http: Requests of the client.
     """
@@ -49,7 +52,7 @@ class Usage:
     requests: int = 0
     puts: int = 0
     gets: int = 0
-    keys: Mapping[str, float] = field(default_factory=dict)
+    keys: Mapping[str, "Units"] = field(default_factory=dict)
     cpu_s: float = 0
     http: int = 0
 
@@ -60,15 +63,14 @@ class Usage:
             self.requests + other.requests,
             self.puts + other.puts,
             self.gets + other.gets,
-            dict(Counter(self.keys) + Counter(other.keys)),
+            {key: _sum(self.keys.get(key), other.keys.get(key)) for key in {**self.keys, **other.keys}},
             self.cpu_s + other.cpu_s,
             self.http + other.http,
         )
 
-    @property
-    def hottest(self) -> float:
-        """The write units of the partition key that took most."""
-        return max(self.keys.values(), default=0)
+    def on(self, keys: Iterable[str]) -> "Usage":
+        """The same, with these partition keys alone."""
+        return replace(self, keys={key: self.keys[key] for key in keys})
 
 
 class Aside:
@@ -154,11 +156,10 @@ class Meter:
         with self._aside():
             operation, asked = model.name, context["asked"]
             units = self._units(operation, asked, context["before"], parsed)
-            if operation in READS:
-                self._count(Usage(reads=units, requests=1))
-            else:
-                key = (asked.get("Key") or asked["Item"])["pk"]["S"]
-                self._count(Usage(writes=units, requests=1, keys={key: units}))
+            key = asked.get("Key") or asked.get("Item")
+            writes, reads = (0.0, units) if operation in READS else (units, 0.0)
+            keys = {key["pk"]["S"]: (writes, reads)} if key else {}
+            self._count(Usage(writes, reads, requests=1, keys=keys))
 
     def _after_s3(self, model: Any, **_: object) -> None:
         match model.name:
@@ -204,6 +205,11 @@ class Meter:
             if used:
                 whole[given] = used
         return sum(item_size(item) for item in self._looking.query(**whole)["Items"])
+
+
+def _sum(one: "Units | None", other: "Units | None") -> "Units":
+    (writes, reads), (more_writes, more_reads) = one or (0, 0), other or (0, 0)
+    return writes + more_writes, reads + more_reads
 
 
 def _names(name: str, expression: str) -> bool:

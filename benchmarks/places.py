@@ -43,24 +43,35 @@ class Place:
 @contextmanager
 def place(*, sizes: bool = False) -> Iterator[Place]:
     """DynamoDB Local; where it is missing, or `sizes` are asked for, an engine in this process and its items' sizes."""
-    reason = dynamodb_local.left_out()
+    reason = "as asked for" if sizes else dynamodb_local.left_out()
     if reason is None and not dynamodb_local.LIBRARY.exists():
         reason = "DynamoDB Local is not installed (make setup-tests installs it)"
     with ExitStack() as stack:
-        s3 = stack.enter_context(closing(embedded_s3()))
-        aside, bucket = Aside(), new_bucket(s3).name
-        _time_s3(s3, aside)
-        if sizes or reason is not None:
-            engine = _Timed(aside)
-            clients = [stack.enter_context(closing(embedded_client(engine))) for _ in range(2)]
-            name = f"Units from item sizes: {reason or 'as asked for'}."
-            yield Place(name, clients[0], clients[1], s3, bucket, Meter(clients[1], s3, aside, clients[0]))
+        if reason is not None:
+            yield stack.enter_context(by_sizes(reason))
             return
         folder = Path(stack.enter_context(TemporaryDirectory()))
-        url = stack.enter_context(dynamodb_local.running(folder))
-        clients = [stack.enter_context(closing(http_client(url))) for _ in range(2)]
+        yield stack.enter_context(by_consumed_capacity(stack.enter_context(dynamodb_local.running(folder))))
+
+
+@contextmanager
+def by_consumed_capacity(url: str) -> Iterator[Place]:
+    """A DynamoDB that tells its units, at a URL."""
+    aside = Aside()
+    with _s3(aside) as s3, closing(http_client(url)) as own, closing(http_client(url)) as counted:
+        bucket, meter = new_bucket(s3).name, Meter(counted, s3, aside)
         name = "Units as DynamoDB Local 2.6.1 tells them (ConsumedCapacity)."
-        yield Place(name, clients[0], clients[1], s3, bucket, Meter(clients[1], s3, aside))
+        yield Place(name, own, counted, s3, bucket, meter)
+
+
+@contextmanager
+def by_sizes(reason: str) -> Iterator[Place]:
+    """A DynamoDB in this process, whose items are looked at."""
+    aside = Aside()
+    engine = _Timed(aside)
+    with _s3(aside) as s3, closing(embedded_client(engine)) as own, closing(embedded_client(engine)) as counted:
+        bucket, meter = new_bucket(s3).name, Meter(counted, s3, aside, looking=own)
+        yield Place(f"Units from item sizes: {reason}.", own, counted, s3, bucket, meter)
 
 
 class _Timed(EmbeddedEngine):
@@ -73,8 +84,9 @@ class _Timed(EmbeddedEngine):
             return super().answer(request, **kwargs)
 
 
-def _time_s3(s3: "S3Client", aside: Aside) -> None:
-    """Take the time from a request's sending to its answer, which a stand-in for S3 needs, for not the handler's."""
+@contextmanager
+def _s3(aside: Aside) -> "Iterator[S3Client]":
+    """An S3 in this process. The time from a request's sending to its answer is the stand-in's, not the handler's."""
 
     def begin(**_: object) -> None:
         aside.begin()
@@ -82,5 +94,7 @@ def _time_s3(s3: "S3Client", aside: Aside) -> None:
     def end(**_: object) -> None:
         aside.end()
 
-    s3.meta.events.register_first("before-send.s3", begin)
-    s3.meta.events.register_first("response-received.s3", end)
+    with closing(embedded_s3()) as s3:
+        s3.meta.events.register_first("before-send.s3", begin)
+        s3.meta.events.register_first("response-received.s3", end)
+        yield s3

@@ -118,8 +118,8 @@ def written_kb(workload: Workload) -> int:
 
 
 def per_second(usage: Usage) -> float:
-    """How many such workflows a second one partition takes, all of one partition key: that which most is written to."""
-    return min(PARTITION_WRITES / usage.hottest, PARTITION_READS / usage.reads)
+    """How many such workflows a second the busiest of the partition keys takes, as long as it has one partition."""
+    return 1 / max(max(writes / PARTITION_WRITES, reads / PARTITION_READS) for writes, reads in usage.keys.values())
 
 
 def partitions(usage: Usage, a_day: float) -> int:
