@@ -277,7 +277,8 @@ def circles(sources: Mapping[str, str]) -> list[tuple[str, ...]]:
 
 def way_back(graph: Mapping[str, set[str]], module: str) -> tuple[str, ...] | None:
     """The shortest way from a module to itself."""
-    ways, seen = [(module,)], set[str]()
+    ways: list[tuple[str, ...]] = [(module,)]
+    seen = set[str]()
     for way in ways:
         for name in sorted(graph[way[-1]] - seen):
             if name == module:

@@ -8,7 +8,7 @@ from typing import Final
 
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.codes import INVALID_REQUEST
-from mcp_baton.protocol.http import HttpRequest, HttpResponse
+from mcp_baton.protocol.http import HEADER_NAME, HttpRequest, HttpResponse
 from mcp_baton.protocol.jsonrpc import error_message
 from mcp_baton.server.reply import whole
 from mcp_baton.settings import Settings
@@ -26,7 +26,6 @@ MAX_AGE_S: Final = 7_200
 
 _LOCAL = re.compile(rf"({'|'.join(map(re.escape, LOCAL_HOSTS))})(:[0-9]+)?")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
-_HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ class Page:
         The answer names them one by one, since `*` does not include `Authorization`.
         """
         asked = [name.strip() for name in headers.get("access-control-request-headers", "").split(",")]
-        names = ", ".join(name for name in asked if _HEADER_NAME.fullmatch(name))
+        names = ", ".join(name for name in asked if re.fullmatch(HEADER_NAME, name))
         allowed = {"Access-Control-Allow-Headers": names} if names else {}
         return HttpResponse(
             204,
