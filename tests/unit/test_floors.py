@@ -25,7 +25,7 @@ FLOORS = {
 }
 """What a floor may import of the package, besides what all share."""
 
-SHARED = ("exceptions", "settings", "telemetry")
+SHARED = ("exceptions", "light_dataclasses", "settings", "telemetry")
 ROOTS = ("__init__.py", "aws.py", "clients.py", "local/*", "testing/*")
 """Where the floors are put together. They may import any of them."""
 

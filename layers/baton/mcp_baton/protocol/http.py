@@ -6,8 +6,9 @@ there and returns `None`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final, Protocol
+
+from mcp_baton.light_dataclasses import dataclass, field
 
 HEADER_NAME: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 """The pattern of a header's name: a token (RFC 9110, section 5.6.2)."""

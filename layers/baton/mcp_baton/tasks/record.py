@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import NotRequired, TypedDict, cast
 
+from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.protocol.json import Json, JsonObject
 
 ENGINE_PREFIX = "_workflow."

@@ -1,12 +1,12 @@
 """What is shown of anything that is published, beside its name."""
 
 import functools
-import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import TypedDict
 
+from mcp_baton.light_dataclasses import dataclass, replace
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server.schema.functions import clean, is_routine
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,5 +65,5 @@ def documented(function: Callable[..., object], description: str | None) -> str:
         return description
     while isinstance(function, functools.partial):
         function = function.func
-    own = function.__doc__ if inspect.isroutine(function) else type(function).__call__.__doc__
-    return inspect.cleandoc(own) if own else ""
+    own = function.__doc__ if is_routine(function) else type(function).__call__.__doc__
+    return clean(own) if own else ""

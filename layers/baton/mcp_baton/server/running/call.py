@@ -1,10 +1,10 @@
 """One call of a function that the server's author wrote: what the function's `Context` stands on."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from mcp_baton.exceptions import ToolError
+from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.protocol.envelope import Envelope
 from mcp_baton.protocol.json import Json
 from mcp_baton.server.asking.asker import Asker

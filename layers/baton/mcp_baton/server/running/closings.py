@@ -4,9 +4,9 @@ import contextlib
 import inspect
 import logging
 from collections.abc import Awaitable
-from dataclasses import dataclass
 from typing import Any
 
+from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.server.running.awaiting import Waiting
 from mcp_baton.server.schema.provider import Provider, name_of
 

@@ -2,8 +2,8 @@
 
 import atexit
 import threading
-from dataclasses import dataclass
 
+from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.server.running.awaiting import InItsThread, Waiting, without_a_loop
 from mcp_baton.server.running.closings import Closings
 from mcp_baton.server.schema.provider import Provider

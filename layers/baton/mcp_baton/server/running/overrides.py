@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 from mcp_baton.exceptions import RegistrationError
+from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.server.published.registry import Registry
 from mcp_baton.server.running.kept import Kept
 from mcp_baton.server.schema.dependency import Dependency, Factory

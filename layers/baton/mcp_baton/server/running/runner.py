@@ -6,11 +6,11 @@ answers or ends the request is an exception.
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from mcp_baton.exceptions import ProtocolError, ToolError
+from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.asking.asker import AskedInWorkflow, InputRequired
 from mcp_baton.server.content import Contents

@@ -4,10 +4,10 @@ Only a server that uses it loads this module.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
 from mcp_baton.exceptions import RegistrationError
+from mcp_baton.light_dataclasses import dataclass
 
 type Lifetime = Literal["request", "process"]
 """Whether something is made for each call and closed after it, or kept for the process: the `scope` of `Depends`."""

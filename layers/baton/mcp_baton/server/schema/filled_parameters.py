@@ -1,13 +1,13 @@
 """The parameters that the server fills in: the `Context`, and what `Depends` declares."""
 
 import functools
-import inspect
 import types
 import typing
 from collections.abc import Callable
 
 from mcp_baton.exceptions import RegistrationError
 from mcp_baton.server.context import Context
+from mcp_baton.server.schema.functions import NO_ANNOTATION, Parameter, is_routine, parameters_of, unwrapped
 
 if typing.TYPE_CHECKING:
     from mcp_baton.server.schema.dependency import Dependency
@@ -44,19 +44,16 @@ def filled_by_server(
                     f"{what}: both {context!r} and {name!r} take the Context; one of them is enough"
                 )
             context = name
-        elif alone and parameter.default is inspect.Parameter.empty and parameter.kind not in _REST:
+        elif alone and parameter.default is NO_ANNOTATION and not parameter.is_rest:
             raise RegistrationError(
                 f"{what}: nobody fills in its parameter {name!r}; use Depends, Context or a default"
             )
     return context, declared
 
 
-_REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-
-
-def _parameters(function: Callable[..., object]) -> "typing.Mapping[str, inspect.Parameter]":
+def _parameters(function: Callable[..., object]) -> typing.Mapping[str, Parameter]:
     try:
-        return inspect.signature(function).parameters
+        return parameters_of(function)
     except ValueError:  # some built-in types have no signature, and no parameters that could be filled in
         return {}
 
@@ -79,12 +76,12 @@ def type_hints(function: Callable[..., object], what: str) -> dict[str, typing.A
     Raises:
         RegistrationError: a name in them is not known.
     """
-    target = inspect.unwrap(function)
+    target = unwrapped(function)
     while isinstance(target, functools.partial):
         target = target.func
     if isinstance(target, type):
-        target = next(vars(base)["__init__"] for base in target.__mro__ if "__init__" in vars(base))
-    elif not inspect.isroutine(target):
+        target = next(vars(base)["__init__"].__get__(None, base) for base in target.__mro__ if "__init__" in vars(base))
+    elif not is_routine(target):
         target = type(target).__call__
     try:
         return typing.get_type_hints(target, include_extras=True)
@@ -92,16 +89,14 @@ def type_hints(function: Callable[..., object], what: str) -> dict[str, typing.A
         raise RegistrationError(f"{what}: its annotations cannot be resolved: {error}") from error
 
 
-def check_kind(parameter: inspect.Parameter, what: str) -> None:
+def check_kind(parameter: Parameter, what: str) -> None:
     """Refuse a parameter that cannot be filled in by its name.
 
     Raises:
         RegistrationError: it is one.
     """
-    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-        raise RegistrationError(f"{what}: the parameter {parameter} has no schema; name each parameter")
-    if parameter.kind is parameter.POSITIONAL_ONLY:
-        raise RegistrationError(f"{what}: the parameter {parameter.name!r} is positional-only; make it a plain one")
+    if parameter.fault:
+        raise RegistrationError(f"{what}: {parameter.fault}")
 
 
 def _is_context(annotation: object) -> bool:

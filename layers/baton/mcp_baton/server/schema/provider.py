@@ -7,10 +7,10 @@ a function is called.
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from mcp_baton.exceptions import RegistrationError
+from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.server.schema.dependency import Dependency, Factory, Lifetime
 from mcp_baton.server.schema.filled_parameters import filled_by_server
 

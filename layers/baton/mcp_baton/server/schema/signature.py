@@ -1,16 +1,14 @@
 """What a function's signature says: its parameters, its return type, what of it the server fills in."""
 
-import inspect
 import typing
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.server.schema.filled_parameters import Declared, check_kind, filled_by_server, type_hints
+from mcp_baton.server.schema.functions import NO_ANNOTATION, is_async, parameters_of
 
 if typing.TYPE_CHECKING:
     from mcp_baton.server.schema.provider import Provider
-
-NO_ANNOTATION = inspect.Parameter.empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +98,7 @@ def read_signature(function: Callable[..., object], what: str) -> Signature:
     context, declared = filled_by_server(function, what)
     filled = {context, *(name for name, _ in declared)}
     parameters: list[Parameter] = []
-    for name, parameter in inspect.signature(function).parameters.items():
+    for name, parameter in parameters_of(function).items():
         check_kind(parameter, what)
         if name not in filled:
             parameters.append(Parameter(name, hints.get(name, typing.Any), parameter.default))
@@ -119,8 +117,3 @@ def read_dependencies(declared: Declared, what: str) -> "tuple[tuple[str, Provid
     from mcp_baton.server.schema.provider import read_provider
 
     return tuple((name, read_provider(dependency, what)) for name, dependency in declared)
-
-
-def is_async(function: Callable[..., object]) -> bool:
-    """Whether calling it makes a coroutine, of an object with an asynchronous `__call__` too."""
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - asks whether `__call__` is async
