@@ -51,7 +51,7 @@ class StreamSink(Protocol):
         """Send these bytes now.
 
         Raises:
-            ClientGone: nobody is listening any more.
+            ClientGone: the client has gone away.
         """
 
 

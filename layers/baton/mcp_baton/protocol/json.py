@@ -8,7 +8,7 @@ type Json = str | int | float | bool | Sequence[Json] | Mapping[str, Json] | Non
 type JsonObject = Mapping[str, Json]
 
 MAX_LEVELS = 500
-"""Levels of nesting that a value which somebody's code made may have: what can be walked in Python's 1000 frames."""
+"""Levels of nesting that a value made by a server's functions may have: what can be walked in Python's 1000 frames."""
 
 
 class TooDeep(ValueError):

@@ -19,7 +19,7 @@ METHODS: Final = "POST"
 """What a page may send. `GET` needs no permission, so a page that tries it reads the 405."""
 
 EXPOSED: Final = "Allow, WWW-Authenticate, X-Amzn-ErrorType, X-Amzn-RequestId, X-Amzn-Trace-Id"
-"""Headers that a page may read, beside those that every page may: API Gateway's own among them."""
+"""Headers that a page may read, besides those that every page may: API Gateway's own among them."""
 
 MAX_AGE_S: Final = 7_200
 """How long a preflight's answer holds, in seconds: as long as Chromium believes one."""
@@ -67,8 +67,8 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class Stranger:
-    """A page that may not call, or one that reaches this machine under a name that somebody else has given it."""
+class ForeignPage:
+    """A page that may not call, or a request that reaches this machine under a name that is not its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +83,14 @@ class Origins:
     allowed: frozenset[str]
     local_only: bool = False
 
-    def caller(self, headers: Mapping[str, str]) -> Page | Stranger | None:
+    def caller(self, headers: Mapping[str, str]) -> Page | ForeignPage | None:
         """The page that sends a request with these headers; `None` when it is no page: then there is no `Origin`."""
         if self.local_only and not _LOCAL.fullmatch(headers.get("host", "localhost")):
-            return Stranger()
+            return ForeignPage()
         origin = headers.get("origin")
         if origin is None:
             return None
-        return Page(origin) if origin in self.allowed or (self.local_only and is_local(origin)) else Stranger()
+        return Page(origin) if origin in self.allowed or (self.local_only and is_local(origin)) else ForeignPage()
 
 
 def is_local(origin: str) -> bool:
@@ -110,7 +110,7 @@ MAX_OWNER_BYTES: Final = 2_000
 _SHORT: Final = 160
 """Characters that cannot be too many bytes, however they are stored: at most 12 each, in quotation marks."""
 
-NOBODY: Final = (
+NO_IDENTITY: Final = (
     "Forbidden: this call has no identity, so nothing was run. For the operator: give the API an authorizer (template "
     "parameter Auth), or let everybody in with BATON_ALLOW_ANONYMOUS=on"
 )
@@ -128,7 +128,7 @@ def forbidden(owner: str | None, *, local: bool) -> str | None:
         local: Whether the server is one on the developer's machine.
     """
     if owner is None:
-        return NO_HEADER if local else NOBODY
+        return NO_HEADER if local else NO_IDENTITY
     size = 0 if len(owner) <= _SHORT else _stored_size(owner)
     if size > MAX_OWNER_BYTES:
         return (
@@ -144,7 +144,7 @@ def _stored_size(owner: str) -> int:
     return len(to_text(owner).encode())
 
 
-def turned_away(request: HttpRequest, page: Page | None, settings: Settings) -> HttpResponse | None:
+def early_answer(request: HttpRequest, page: Page | None, settings: Settings) -> HttpResponse | None:
     """The answer to a preflight, or what is wrong with a request before its body is read."""
     if request.path.rstrip("/") != PATH:
         return refusal(404, f"Not found: the MCP endpoint is {PATH}")

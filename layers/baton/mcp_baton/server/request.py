@@ -12,9 +12,9 @@ from mcp_baton.protocol.envelope import RELATED_TASK_KEY, TASK_ID_KEY, Envelope,
 from mcp_baton.protocol.http import Exchange
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.state import Seal
-from mcp_baton.server.asking.asker import AskedInWorkflow, Asker, Nobody
+from mcp_baton.server.asking.asker import AskedInWorkflow, Asker, CannotAsk
 from mcp_baton.server.asking.rounds import open_rounds
-from mcp_baton.server.asking.waiting import Meeting
+from mcp_baton.server.asking.waiting import StoreAsker
 from mcp_baton.server.reply import Reply
 from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
@@ -26,7 +26,7 @@ type Ask = Callable[[str, str, JsonObject], None]
 """Sends the client a question: id, method, params. From any thread."""
 
 type Asking = Callable[[Ask, Callable[[], bool]], Asker]
-"""From what sends a running function's questions, and whether somebody waits for it, to what answers them."""
+"""From what sends a running function's questions, and whether the request waits for it, to what answers them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,26 +81,26 @@ class Request:
             ProtocolError: the request continues earlier rounds in a way that cannot be.
         """
         if not self.stateless:
-            return self._meeting
+            return self._store_asker
         rounds = open_rounds(self.seal, self.owner, self.message.method, self.params, self.envelope.capabilities)
         return lambda _ask, _waited_for: rounds
 
     def asking_in_workflow(self) -> Asking:
         """The same for the steps of a workflow. One that ran again from its start would make its calls again."""
         if not self.stateless:
-            return self._meeting
+            return self._store_asker
         why = "a step of a workflow cannot wait: call the tool by itself"
-        return lambda _ask, _waited_for: Nobody(why, AskedInWorkflow)
+        return lambda _ask, _waited_for: CannotAsk(why, AskedInWorkflow)
 
-    def _meeting(self, ask: Ask, waited_for: Callable[[], bool]) -> Asker:
+    def _store_asker(self, ask: Ask, waited_for: Callable[[], bool]) -> Asker:
         if self.store is None:
-            return Nobody("there is no store where the answer could arrive")
+            return CannotAsk("there is no store where the answer could arrive")
         if self.owner is None:
-            return Nobody("the caller has no identity")
+            return CannotAsk("the caller has no identity")
         if not self.reply.may_ask:
-            return Nobody("the client does not take a stream")
+            return CannotAsk("the client does not take a stream")
         limit_s = self.settings.question_ms / 1000
-        return Meeting(self.store.answers, self.owner, ask, new_question, waited_for, limit_s, clock=self.clock)
+        return StoreAsker(self.store.answers, self.owner, ask, new_question, waited_for, limit_s, clock=self.clock)
 
     def words(self, name: str, error: BaseException) -> str:
         """An exception in words for the client: a `ToolError`'s text, which is meant for it; of any other one an id to

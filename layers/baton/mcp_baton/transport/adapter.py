@@ -137,7 +137,7 @@ class Invocation:
 
 
 class _Collected:
-    """A stream nobody can take, collected into a whole answer."""
+    """A stream's parts where the caller takes no stream: collected into a whole answer."""
 
     __slots__ = ("_body", "_headers", "_status")
 

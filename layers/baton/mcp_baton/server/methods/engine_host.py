@@ -1,4 +1,4 @@
-"""The server as the engine sees it: its tools, its resources, its clock and the client's ear."""
+"""The server as the engine sees it: its tools, its resources, its clock, and progress for the client."""
 
 from collections.abc import Sequence
 
@@ -102,7 +102,7 @@ class ServerHost:
         return left is None or left - after_s * 1000 > START_MARGIN_MS
 
     def wait(self, seconds: float) -> None:
-        """Let this much time pass. The client hears meanwhile that somebody is there."""
+        """Let this much time pass, and keep the client's stream alive meanwhile."""
         while seconds > 0:
             part = min(seconds, KEEP_ALIVE_S)
             self._request.sleep(part)

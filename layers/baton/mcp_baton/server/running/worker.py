@@ -1,4 +1,4 @@
-"""Running a function beside the request's own thread, which meanwhile delivers what it has to say.
+"""Running a function apart from the request's own thread, which meanwhile delivers what it has to say.
 
 The request's thread alone writes to the client: it delivers notifications as they come, keeps a quiet stream alive, and
 gives up on the function when its time is over. A `def` runs in a worker thread, an `async def` on one event loop of the
@@ -32,7 +32,7 @@ class Listener(Protocol):
 
     @property
     def gone(self) -> bool:
-        """Whether nobody is listening any more."""
+        """Whether the client has gone away."""
 
     def notify(self, method: str, params: dict[str, Json]) -> None:
         """Deliver one notification."""
@@ -41,14 +41,14 @@ class Listener(Protocol):
         """Deliver a question to the client."""
 
     def keep_alive(self) -> None:
-        """Say that there is nothing to say."""
+        """Send something that means nothing, so that the connection is not taken for dead."""
 
 
-class Deserted(Exception):
+class CallerGone(Exception):
     """The client went away, and the function with it."""
 
 
-def run_beside(
+def run_and_deliver(
     function: Callable[..., object],
     arguments: dict[str, Any],
     mailbox: Mailbox,
@@ -70,7 +70,7 @@ def run_beside(
         stay: Let the function finish even when the client has gone.
 
     Raises:
-        Deserted: the client went away, and `stay` is false.
+        CallerGone: the client went away, and `stay` is false.
     """
     if _is_over(left_s()):
         return NotBegun()
@@ -82,7 +82,7 @@ def run_beside(
             return TimedOut()
         if listener.gone and not stay:
             give_up()
-            raise Deserted
+            raise CallerGone
         mail = mailbox.next(KEEP_ALIVE_S if left is None else min(KEEP_ALIVE_S, left))
         match mail:
             case None:
@@ -115,7 +115,7 @@ class _Job:
     def run(self) -> None:
         try:
             value = self.variables.run(self.function, **self.arguments)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the request's thread must hear of it
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the request's thread must be told
             self.mailbox.raised(error)
         else:
             self.mailbox.returned(value)
