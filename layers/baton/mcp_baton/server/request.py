@@ -81,26 +81,28 @@ class Request:
             ProtocolError: the request continues earlier rounds in a way that cannot be.
         """
         if not self.stateless:
-            return self._store_asker
+            return self._asking_through_the_store()
         rounds = open_rounds(self.seal, self.owner, self.message.method, self.params, self.envelope.capabilities)
         return lambda _ask, _waited_for: rounds
 
     def asking_in_workflow(self) -> Asking:
         """The same for the steps of a workflow. One that ran again from its start would make its calls again."""
         if not self.stateless:
-            return self._store_asker
-        why = "a step of a workflow cannot wait: call the tool by itself"
-        return lambda _ask, _waited_for: CannotAsk(why, AskedInWorkflow)
+            return self._asking_through_the_store()
+        return _unable("a step of a workflow cannot wait: call the tool by itself", AskedInWorkflow)
 
-    def _store_asker(self, ask: Ask, waited_for: Callable[[], bool]) -> Asker:
-        if self.store is None:
-            return CannotAsk("there is no store where the answer could arrive")
-        if self.owner is None:
-            return CannotAsk("the caller has no identity")
+    def _asking_through_the_store(self) -> Asking:
+        store, owner = self.store, self.owner
+        if store is None:
+            return _unable("there is no store where the answer could arrive")
+        if owner is None:
+            return _unable("the caller has no identity")
         if not self.reply.may_ask:
-            return CannotAsk("the client does not take a stream")
-        limit_s = self.settings.question_ms / 1000
-        return StoreAsker(self.store.answers, self.owner, ask, new_question, waited_for, limit_s, clock=self.clock)
+            return _unable("the client does not take a stream")
+        limit_s, clock = self.settings.question_ms / 1000, self.clock
+        return lambda ask, waited_for: StoreAsker(
+            store.answers, owner, ask, new_question, waited_for, limit_s, clock=clock
+        )
 
     def words(self, name: str, error: BaseException) -> str:
         """An exception in words for the client: a `ToolError`'s text, which is meant for it; of any other one an id to
@@ -172,6 +174,11 @@ class Request:
                 f"Invalid params: `_meta` names two tasks; keep one of {TASK_ID_KEY!r} and {RELATED_TASK_KEY!r}",
             )
         return standard
+
+
+def _unable(why: str, refusal: type[ToolError] = ToolError) -> Asking:
+    asker = CannotAsk(why, refusal)
+    return lambda _ask, _waited_for: asker
 
 
 def _task_id(value: Json, field: str) -> str | None:

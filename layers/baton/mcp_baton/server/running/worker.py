@@ -72,14 +72,11 @@ def run_and_deliver(
     Raises:
         CallerGone: the client went away, and `stay` is false.
     """
-    if _is_over(left_s()):
+    left = left_s()
+    if _is_over(left):
         return NotBegun()
     give_up = (_start_coroutine if is_async else _start_thread)(function, arguments, mailbox)
     while True:
-        left = left_s()
-        if _is_over(left):
-            give_up()
-            return TimedOut()
         if listener.gone and not stay:
             give_up()
             raise CallerGone
@@ -93,6 +90,10 @@ def run_and_deliver(
                 listener.request(identifier, method, params)
             case Returned() | Raised():
                 return mail
+        left = left_s()
+        if _is_over(left):
+            give_up()
+            return TimedOut()
 
 
 def _is_over(left_s: float | None) -> bool:
