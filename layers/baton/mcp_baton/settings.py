@@ -68,7 +68,7 @@ class Settings:
     state_key_secret: str | None = None
     state_key: bytes | None = field(default=None, repr=False)
     previous_state_key: bytes | None = field(default=None, repr=False)
-    # Whether somebody reads what is noted of Baton's own work, and under which names.
+    # Whether what is noted of Baton's own work is reported, and under which names.
     observed: bool = False
     service: str = "baton"
     metrics_namespace: str = "Baton"

@@ -1,7 +1,7 @@
 """What Baton notes of its own work, as data: counts, times and spans (docs/operating.md).
 
 Where a request is served, notes go to a `Collector`, and what was collected is reported when the answer is on its way.
-Where nobody asks for them (`baton serve`, tests) they go to `SILENT`.
+Where they are not wanted (`baton serve`, tests) they go to `SILENT`.
 """
 
 import time
@@ -105,7 +105,7 @@ def timed(telemetry: "Telemetry", service: str, operation: str, **details: str) 
 
 
 class Silent:
-    """Notes that nobody reads."""
+    """Drops every note."""
 
     def add(self, metric: Metric, value: float = 1, *, of: str = "") -> None:
         """Forget it."""

@@ -10,7 +10,7 @@ from mcp_baton import Context
 from mcp_baton.exceptions import Abandoned
 from mcp_baton.protocol.envelope import LOG_LEVELS, Envelope, Era
 from mcp_baton.protocol.json import Json
-from mcp_baton.server.asking.asker import Nobody
+from mcp_baton.server.asking.asker import CannotAsk
 from mcp_baton.server.running.call import Call, ProgressMap
 from mcp_baton.tasks.variables import TaskVariables
 
@@ -28,7 +28,7 @@ class Desk:
             envelope=Envelope(Era.STATELESS, "2026-07-28", {}, {}, token, level),
             remaining_ms=lambda: 1234,
             emit=lambda method, params: self.said.append((method, params)),
-            asker=Nobody("this is a test"),
+            asker=CannotAsk("this is a test"),
             variables=TaskVariables({"a": 1}),
             progress=progress,
         )

@@ -14,7 +14,7 @@ import pytest
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.running import worker as beside
 from mcp_baton.server.running.mailbox import Ending, Mailbox, NotBegun, Raised, Returned, TimedOut
-from mcp_baton.server.running.worker import Deserted, run_beside
+from mcp_baton.server.running.worker import CallerGone, run_and_deliver
 
 PATIENCE_S = 10.0
 """How long a test waits for what must happen; it never waits that long unless it fails."""
@@ -55,7 +55,7 @@ def run(
 ) -> Ending:
     until = time.monotonic() + PATIENCE_S
     left = left_s or (lambda: until - time.monotonic())
-    return run_beside(
+    return run_and_deliver(
         function, arguments, mailbox or Mailbox(), ear or Ear(), is_async=is_async, left_s=left, stay=stay
     )
 
@@ -245,7 +245,7 @@ def test_a_function_is_left_when_its_client_has_gone_unless_it_may_stay(is_async
     if stay:
         assert run(function, mailbox=mailbox, ear=ear, is_async=is_async, stay=True) == Returned("done")
     else:
-        with pytest.raises(Deserted):
+        with pytest.raises(CallerGone):
             run(function, mailbox=mailbox, ear=ear, is_async=is_async)
     release.set()
 

@@ -2,7 +2,7 @@
 
 import json
 
-from mcp_baton.protocol.json import MAX_LEVELS, Json, is_deeper_than
+from mcp_baton.protocol.json import MAX_LEVELS, Json, text_is_deeper_than
 
 
 def to_json(value: object) -> Json:
@@ -19,7 +19,7 @@ def to_json(value: object) -> Json:
     except Exception as error:
         # A value can bring code along, which may raise anything: a generator, a model's serializer.
         raise ValueError(f"the value is not JSON: {error}") from error
-    if text.count("[") + text.count("{") > MAX_LEVELS and is_deeper_than(made, MAX_LEVELS):
+    if text_is_deeper_than(text, MAX_LEVELS, lambda: made):
         raise ValueError(f"the value is nested deeper than {MAX_LEVELS} levels")
     return made
 
