@@ -163,7 +163,7 @@ def _compile_init(cls: type, shape: _Shape) -> Any:
 
 
 def _shape_of(cls: type) -> _Shape:
-    shape: _Shape = vars(cls).get("__dataclass_shape__") or getattr(cls, "__dataclass_shape__")  # noqa: B009
+    shape: _Shape = cls.__dataclass_shape__  # type: ignore[attr-defined]
     return shape
 
 
@@ -213,10 +213,7 @@ def _set_state(self: Any, state: list[Any]) -> None:
 
 
 def _replace(self: Any, /, **changes: Any) -> Any:
-    for name in _shape_of(type(self)).fields:
-        if name not in changes:
-            changes[name] = getattr(self, name)
-    return self.__class__(**changes)
+    return self.__class__(**{name: getattr(self, name) for name in _shape_of(type(self)).fields} | changes)
 
 
 def _field(

@@ -49,7 +49,7 @@ def dumps_spaced(value: object) -> str:
     Raises:
         TypeError, ValueError: as `dumps`.
     """
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return _SPACED.encode(value)
 
 
 def loads(text: str | bytes) -> Json:
@@ -80,6 +80,7 @@ def _finite(text: str) -> float:
 
 # `json.dumps` and `json.loads` make one of these anew for each call that is not of the plainest kind.
 _COMPACT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_SPACED = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 _SORTED = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True)
 _STRICT = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
 

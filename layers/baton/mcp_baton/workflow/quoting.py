@@ -25,14 +25,19 @@ _URI_MARKS = ":/?#[]@!$&'()*+,;=%~"
 
 def one_line(value: Json) -> str:
     """A value as JSON on one line, with every control, format and separator character escaped."""
-    return _HIDDEN.sub(lambda found: json.dumps(found[0])[1:-1], dumps_spaced(value))
+    return _without_hidden(dumps_spaced(value))
+
+
+def _without_hidden(text: str) -> str:
+    return _HIDDEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def is_long(value: Json) -> bool:
     """Whether a value is longer than what is shown of values."""
     if isinstance(value, str) and len(value) > LONGEST:
         return True
-    return len(dumps_spaced(value)) > LONGEST or len(one_line(value)) > LONGEST
+    text = dumps_spaced(value)
+    return len(text) > LONGEST or len(_without_hidden(text)) > LONGEST
 
 
 def quoted_error(text: str) -> str:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from mcp_baton.exceptions import ProtocolError
-from mcp_baton.light_dataclasses import replace
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.methods.resources import find_resource, readable, why_not
 from mcp_baton.server.published.resource import Resource
@@ -52,7 +51,7 @@ class ServerHost:
     def run(self, prepared: Prepared, variables: TaskVariables | None, attempt: Attempt = FIRST) -> Outcome:
         """Run a tool. It is not given up when the client goes away: what it did is recorded with the task."""
         work = tool_work(self._request.server.tools[prepared.name])
-        surroundings = replace(self._surroundings(variables), attempt=attempt)
+        surroundings = self._surroundings(variables, attempt)
         try:
             return run(self._request, work, _anew(prepared, work, attempt), self._asking, surroundings)
         except ProtocolError as error:
@@ -77,8 +76,8 @@ class ServerHost:
         work, surroundings = resource_work(resource, uri), self._surroundings(None)
         return readable(uri, call(self._request, work, arguments, surroundings, self._asking))
 
-    def _surroundings(self, variables: TaskVariables | None) -> Surroundings:
-        return Surroundings(variables, self._within_step, stay=True)
+    def _surroundings(self, variables: TaskVariables | None, attempt: Attempt = FIRST) -> Surroundings:
+        return Surroundings(variables, self._within_step, stay=True, attempt=attempt)
 
     def announce(self, begun: int, total: int, step: str, task_id: str | None) -> None:
         """Send `notifications/progress`, when the client asked for it.
