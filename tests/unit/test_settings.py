@@ -62,6 +62,7 @@ def test_every_variable_sets_what_it_says(env: dict[str, str], expected: Setting
     [
         ({"BATON_ALLOW_ANONYMOUS": "maybe"}, "set it to one of"),
         ({"BATON_STREAMING": "2"}, "set it to one of"),
+        ({"BATON_CONNECT": "later"}, "set it to one of first, init"),
         ({"BATON_DEFAULT_TTL_MS": "1h"}, "whole number"),
         ({"BATON_MAX_TTL_MS": "-1"}, "whole number"),
         ({"BATON_MAX_TASKS_PER_OWNER": "0"}, "whole number"),

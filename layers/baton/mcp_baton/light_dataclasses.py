@@ -67,6 +67,9 @@ def _dataclass(
             },
         )
         made.__qualname__ = cls.__qualname__
+        first_init = vars(made).get("__init__")
+        if isinstance(first_init, _FirstInit):
+            first_init.home = made
         return made
 
     return decorate
@@ -109,7 +112,7 @@ def _methods(shape: _Shape, init: bool, repr: bool, eq: bool) -> dict[str, Any]:
     names = () if shape.keywords_only else tuple(shape.fields)
     methods: dict[str, Any] = {"__match_args__": names, "__replace__": _replace}
     if init:
-        methods["__init__"] = _FirstInit(shape)
+        methods["__init__"] = _FirstInit()
     if repr:
         methods["__repr__"] = _repr
     if eq:
@@ -123,15 +126,12 @@ def _methods(shape: _Shape, init: bool, repr: bool, eq: bool) -> dict[str, Any]:
 class _FirstInit:
     """Stands for `__init__` until somebody looks at it: the first instance does."""
 
-    __slots__ = ("_shape",)
-
-    def __init__(self, shape: _Shape) -> None:
-        self._shape = shape
+    __slots__ = ("home",)
+    home: type
 
     def __get__(self, instance: object, owner: type) -> Any:
-        home = next(base for base in owner.__mro__ if vars(base).get("__init__") is self)
-        function = _compile_init(home, self._shape)
-        setattr(home, "__init__", function)  # noqa: B010 - the same method, compiled
+        function = _compile_init(self.home, _shape_of(self.home))
+        setattr(self.home, "__init__", function)  # noqa: B010 - the same method, compiled
         return function.__get__(instance, owner)
 
 
