@@ -25,7 +25,7 @@ FLOORS = {
 }
 """What a floor may import of the package, besides what all share."""
 
-SHARED = ("exceptions", "light_dataclasses", "settings", "telemetry")
+SHARED = ("exceptions", "light_dataclasses", "settings", "standard_twin", "telemetry")
 ROOTS = ("__init__.py", "aws.py", "clients.py", "local/*", "testing/*")
 """Where the floors are put together. They may import any of them."""
 
@@ -48,6 +48,9 @@ NETWORK_FREE = ("protocol/*", "tasks/*", "workflow/*", "server/*")
 HARMLESS = frozenset({"http", "http.HTTPStatus", *(f"urllib.parse{name}" for name in ("", ".quote", ".unquote"))})
 SLOW = ("asyncio", "aws_lambda_powertools", "aws_xray_sdk", "boto3", "botocore", "http.client", "moto", "pydantic")
 """Imports that a cold start would pay for: only inside the functions that need them."""
+
+STANDARD_DATACLASSES = ("light_dataclasses.py", "standard_twin.py", "server/schema/plain_records.py")
+"""Modules that know the standard library's: those that stand in for it, and the one that reads users'."""
 
 ENVIRONMENT_READERS = ("settings.py", "aws.py", "local/*", "transport/runtime/__main__.py")
 
@@ -273,6 +276,17 @@ def import_fresh(path: Path, modules: list[str]) -> str:
 
 def dotted(module: str) -> str:
     return ".".join(("mcp_baton", *module.removesuffix(".py").split("/"))).removesuffix(".__init__")
+
+
+@pytest.mark.parametrize(
+    "module", [name for name in MODULES if not matches(name, (*NOT_DEPLOYED, *STANDARD_DATACLASSES))]
+)
+def test_dataclasses_are_made_without_generated_code(module: str) -> None:
+    found = imports(ast.parse((PACKAGE / module).read_text()), module)
+
+    assert not [item.name for item in found if within(item.name, ("dataclasses",)) and not item.deferred], (
+        f"{module}: take `dataclass`, `field` and `replace` from mcp_baton.light_dataclasses (docs/performance.md)"
+    )
 
 
 def test_importing_the_runtime_imports_nothing_slow() -> None:
