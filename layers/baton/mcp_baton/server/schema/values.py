@@ -1,8 +1,9 @@
 """What users' functions return, as JSON."""
 
 import json
+from typing import cast
 
-from mcp_baton.protocol.json import MAX_LEVELS, Json, is_deeper_than
+from mcp_baton.protocol.json import MAX_LEVELS, Json, is_deeper_than, is_small
 
 
 def to_json(value: object) -> Json:
@@ -11,8 +12,8 @@ def to_json(value: object) -> Json:
     Raises:
         ValueError: something in it cannot be written as JSON.
     """
-    if value is None or type(value) is str or type(value) is bool:
-        return value
+    if type(value) is str or is_small(value):
+        return cast("Json", value)
     try:
         text = _ENCODER.encode(value)
         made: Json = _DECODER.decode(text)
