@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Mapping
 
-from mcp_baton.protocol.json import Json, dumps_spaced
+from mcp_baton.protocol.json import Json, dumps_spaced, is_small
 from mcp_baton.workflow.sources import fill
 
 LONGEST = 500
@@ -34,6 +34,8 @@ def _escaped(text: str) -> str:
 
 def is_long(value: Json) -> bool:
     """Whether a value is longer than what is shown of values."""
+    if is_small(value):
+        return False
     if isinstance(value, str) and len(value) > LONGEST:
         return True
     text = dumps_spaced(value)
