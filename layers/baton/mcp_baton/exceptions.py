@@ -17,6 +17,7 @@ Exception
         ├── ValueLost          a stored value whose object is gone; the rest of the task is there
         │   └── ValueTooLarge  one that is there, and larger than is read at once
         └── StoreUnavailable   the store did not answer, or refused
+            └── OutcomeUnknown the answer to a write was lost: it may have been made
 BaseException
 └── Abandoned                  internal: raised by `Context` in a tool whose caller has gone on
 ```
@@ -163,3 +164,7 @@ class StoreUnavailable(StoreError):
 
 class Abandoned(BaseException):
     """Raised by the next `Context` call of a tool that was abandoned, so that it stops."""
+
+
+class OutcomeUnknown(StoreUnavailable):
+    """The store's last word on a write was lost: it may have been made, or not."""

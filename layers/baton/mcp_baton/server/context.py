@@ -11,6 +11,7 @@ from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.server.asking.asker import Asker, Question, supports
 from mcp_baton.server.said import UNSAID, asked, level_and_message
 from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.workflow.keys import Key, own_key
 
 if TYPE_CHECKING:
     from mcp_baton.server.asking.forms import Schema
@@ -59,6 +60,7 @@ class Scope:
         asker: Gets answers from the client.
         abandoned: Nobody waits for the tool any more.
         attempt: Which call of a workflow's step this is, from 1 on.
+        key: The call's idempotency key.
         find: Finds the server's resources.
         asked: What each key has asked in this call.
         questions: How many questions it has asked.
@@ -75,6 +77,7 @@ class Scope:
     progress: ProgressMap | None = None
     abandoned: bool = False
     attempt: int = 1
+    key: Key = field(default_factory=own_key)
     find: Find = nothing_at
     asked: dict[str, str] = field(default_factory=dict)
     questions: int = 0
@@ -111,6 +114,17 @@ class Context:
     def attempt(self) -> int:
         """Which call of its step this is within a run, from 1 on (docs/workflows.md, Trying again)."""
         return self._scope.attempt
+
+    @property
+    def idempotency_key(self) -> str:
+        """A text to give to an API that does nothing twice for the same one: 32 hex digits (docs/workflows.md,
+        Idempotency keys).
+
+        It is the same for every call of one step of one task with the same arguments: each attempt of its `Retry`, a
+        resume, and a continuation that can only mean that step. Any other call has one that no other call has, and
+        keeps it when it asks the client and runs again.
+        """
+        return self._scope.key()
 
     @property
     def claims(self) -> Mapping[str, Any]:

@@ -7,7 +7,7 @@ unchanged; every other step may be changed, added or removed (docs/workflows.md,
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord, steps_of
+from mcp_baton.tasks.record import CALL_PREFIX, RESULT_PREFIX, StepStatus, TaskRecord, steps_of
 from mcp_baton.workflow.definition import Workflow
 
 
@@ -58,12 +58,12 @@ def carried(task: TaskRecord, workflow: Workflow) -> dict[str, StepStatus]:
 
 
 def left_behind(task: TaskRecord, after: Mapping[str, StepStatus]) -> frozenset[str]:
-    """The results of steps that a definition does not have any more.
+    """The results of steps that a definition does not have any more, and the calls that made them.
 
     One that a continuation has completed meanwhile is kept: it was done.
     """
-    return frozenset(
-        f"{RESULT_PREFIX}{name}"
-        for name, status in statuses_of(task).items()
-        if name not in after and status is not StepStatus.COMPLETED
-    )
+    gone = [
+        name for name, status in statuses_of(task).items() if name not in after and status is not StepStatus.COMPLETED
+    ]
+    results = frozenset(f"{RESULT_PREFIX}{name}" for name in gone)
+    return results | {call for call in (f"{CALL_PREFIX}{name}" for name in gone) if call in task.variables}

@@ -30,7 +30,9 @@ from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.drift import Move, carried, move_to
 from mcp_baton.workflow.fetching import Fetched, fetch_after, fetch_again, fetch_before
 from mcp_baton.workflow.handoff import preview_arguments
-from mcp_baton.workflow.host import Failed, Host, Outcome, Prepared, Succeeded
+from mcp_baton.workflow.host import Attempt, Failed, Host, Outcome, Prepared, Succeeded
+from mcp_baton.workflow.kept_calls import shown_call
+from mcp_baton.workflow.keys import Key, own_key, step_key
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, ToolFailed
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.retry import draw
@@ -164,9 +166,17 @@ class Engine:
         else:
             if not is_oversized(value):
                 run.outputs[step.name] = value
-        arguments = preview_arguments(step, run.workflow, run.known, self._host) if step.tool else None
+        arguments = self._arguments(run, step) if step.tool else None
         resources = () if step.tool else fetch_again(step, run.workflow, run.known, self._host)
         run.traces.append(StepTrace(step, arguments, resources, Succeeded(value), replayed=True))
+
+    def _arguments(self, run: _Run, step: Step) -> JsonObject:
+        """What a completed step was called with: by a continuation, else by a run."""
+        try:
+            called = shown_call(run.variables, step.name)
+        except ValueLost:
+            called = None
+        return preview_arguments(step, run.workflow, run.known, self._host) if called is None else called
 
     def _finish(self, run: _Run) -> RunRecord:
         stop = self._advance(run)
@@ -266,14 +276,20 @@ class Engine:
 
     def _attempt(self, run: _Run, step: Step, call: Prepared) -> Tried:
         """Call the step's tool, again if its `Retry` says so. What tells the calls apart is the `Attempt`."""
-        variables = run.variables if run.task else None
+        variables, key = run.variables if run.task else None, self._key(run, step, call)
         return attempt(
             step,
             self._host,
-            lambda number: self._host.run(call, variables, number),
+            lambda made: self._host.run(call, variables, Attempt(made.number, key)),
             lambda: self._look(run),
             self._drawn,
         )
+
+    def _key(self, run: _Run, step: Step, call: Prepared) -> Key:
+        """The step's idempotency key; a run without a task is all that its calls belong to."""
+        if run.task is None:
+            return own_key()
+        return step_key(run.task.task_id, step.name, lambda: self._host.canonical(call.name, call.arguments))
 
     def _failed(
         self,

@@ -6,13 +6,14 @@ answers or ends the request is an exception.
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from mcp_baton.exceptions import ProtocolError, ToolError
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.asking.asker import AskedInWorkflow, InputRequired
+from mcp_baton.server.asking.identity import carried_to
 from mcp_baton.server.context import Context, ProgressMap, Scope
 from mcp_baton.server.published.finding import find_in
 from mcp_baton.server.request import Asking, Request
@@ -22,6 +23,7 @@ from mcp_baton.server.running.worker import run_beside
 from mcp_baton.server.schema.schema import InvalidArguments
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.host import FIRST, Attempt, Failed, Failure, Mismatch, Prepared
+from mcp_baton.workflow.keys import own_key
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +39,7 @@ class Surroundings:
         variables: The bound task's variables, for `Context.task`.
         progress: How the function's own progress becomes the request's.
         stay: Let it finish even when the client has gone.
-        attempt: Which call of a workflow's step this is.
+        attempt: Which call of a workflow's step this is, and its idempotency key.
     """
 
     variables: TaskVariables | None = None
@@ -62,7 +64,12 @@ def call[T](
         ProtocolError: the request continues earlier rounds in a way that cannot be.
         Deserted, InputRequired, ProtocolError: as `run`.
     """
-    asking = request.asking() if asking is None else asking
+    if asking is None:
+        rounds = request.rounds()
+        asking = request.asking(rounds)
+        if rounds is not None:
+            rounds.identity = carried_to(rounds.earlier, None) or rounds.identity
+            surroundings = replace(surroundings, attempt=replace(surroundings.attempt, key=rounds.identity.key))
     prepared = _authors(request, work, lambda: prepare(work, arguments))
     if isinstance(prepared, Prepared):
         return run(request, work, prepared, asking, surroundings)
@@ -143,6 +150,7 @@ def _ended[T](
         variables=surroundings.variables,
         progress=surroundings.progress,
         attempt=surroundings.attempt.number,
+        key=surroundings.attempt.key or own_key(),
         find=partial(find_in, request.server.resources),
         claims=request.claims,
     )
