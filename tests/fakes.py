@@ -21,7 +21,6 @@ from mcp_baton.workflow.host import (
     ResourceUnavailable,
     Succeeded,
 )
-
 from mcp_baton.workflow.plan import Plan
 
 type Behaviour = Callable[[JsonObject, TaskVariables | None], Outcome]
