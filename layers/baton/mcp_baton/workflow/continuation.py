@@ -13,7 +13,7 @@ from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.batch import status_of, stored_result
 from mcp_baton.workflow.host import Failed, Outcome
 from mcp_baton.workflow.kept_calls import kept_call
-from mcp_baton.workflow.matching import candidates, choose
+from mcp_baton.workflow.matching import Candidate, candidates, choose
 from mcp_baton.workflow.pause import ToolFailed, step_named_by
 from mcp_baton.workflow.plan import Plan
 
@@ -45,6 +45,7 @@ def continuation_batch(
     outcome: Outcome,
     variables: TaskVariables,
     drawn: Callable[[], float] | None = None,
+    ranked: Sequence[Candidate] | None = None,
 ) -> Batch:
     """Where a call's outcome goes, decided against the task as it stands.
 
@@ -57,8 +58,10 @@ def continuation_batch(
         outcome: How it ended.
         variables: What the tool changed.
         drawn: Gives a number from 0 up to 1: after a lost race, see `choose`.
+        ranked: The steps that the call may be, where that has been found out.
     """
-    write = _step_write(plan, call, outcome, drawn)
+    place = _place(plan, call, drawn, ranked)
+    write = _step_write(place, call, outcome) if place else None
     extra: dict[str, Json] = {} if write else {f"{EXTRA_PREFIX}{call.tool}": stored_result(outcome)}
     return Batch(
         steps=(write,) if write else (),
@@ -68,24 +71,23 @@ def continuation_batch(
     )
 
 
-def _step_write(plan: Plan, call: Call, outcome: Outcome, drawn: Callable[[], float] | None) -> StepWrite | None:
-    place = _place(plan, call, drawn)
-    if place is None:
-        return None
+def _place(
+    plan: Plan, call: Call, drawn: Callable[[], float] | None, ranked: Sequence[Candidate] | None
+) -> tuple[int, StepProgress] | None:
+    if call.step is not None:
+        places = ((index, step) for index, step in enumerate(plan.steps) if step["name"] == call.step)
+        return next(places, None)
+    chosen = choose(candidates(plan, call.tool, call.arguments) if ranked is None else ranked, drawn)
+    return (chosen.index, chosen.step) if chosen else None
+
+
+def _step_write(place: tuple[int, StepProgress], call: Call, outcome: Outcome) -> StepWrite | None:
     index, step = place
     before = StepStatus(step["status"])
     if before is StepStatus.SKIPPED or (before is StepStatus.COMPLETED and isinstance(outcome, Failed)):
         return None
     kept = kept_call(call.arguments)
     return StepWrite(index, step["name"], before, status_of(outcome), stored_result(outcome), kept)
-
-
-def _place(plan: Plan, call: Call, drawn: Callable[[], float] | None) -> tuple[int, StepProgress] | None:
-    if call.step is not None:
-        places = ((index, step) for index, step in enumerate(plan.steps) if step["name"] == call.step)
-        return next(places, None)
-    chosen = choose(candidates(plan, call.tool, call.arguments), drawn)
-    return (chosen.index, chosen.step) if chosen else None
 
 
 def _pause_write(plan: Plan, write: StepWrite | None, tool: str, outcome: Outcome) -> PauseWrite:

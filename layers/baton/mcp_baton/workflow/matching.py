@@ -6,6 +6,7 @@ from enum import IntEnum
 
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.record import StepProgress, StepStatus
+from mcp_baton.workflow.comparing import Comparison
 from mcp_baton.workflow.plan import Plan
 
 
@@ -72,7 +73,8 @@ def candidates(plan: Plan, tool: str, arguments: JsonObject) -> list[Candidate]:
     if len(steps) == 1:
         [(index, step)] = steps
         return [Candidate(index, step, Rank.LAST if _is_completed(step) else Rank.PENDING)]
-    ranked = [_ranked(plan, tool, arguments, index, step) for index, step in steps]
+    call = plan.comparison(tool, arguments)
+    ranked = [_ranked(plan, tool, call, index, step) for index, step in steps]
     return sorted(ranked, key=lambda candidate: candidate.order)
 
 
@@ -113,21 +115,20 @@ def _of(ranked: Sequence[Candidate], *ranks: Rank) -> list[Candidate]:
     return [candidate for candidate in ranked if candidate.rank in ranks]
 
 
-def _ranked(plan: Plan, tool: str, arguments: JsonObject, index: int, step: StepProgress) -> Candidate:
+def _ranked(plan: Plan, tool: str, call: Comparison, index: int, step: StepProgress) -> Candidate:
     name = step["name"]
     if _is_completed(step):
-        made_with = plan.made_with(name, arguments, tool)
-        equal = made_with is not None and plan.same(tool, arguments, made_with)
+        made_with = plan.made_with(name, call.arguments, tool)
+        equal = made_with is not None and call.equals(made_with)
         return Candidate(index, step, Rank.REPEAT if equal else Rank.LAST)
     planned = plan.planned(name, tool)
-    if plan.same(tool, arguments, {**arguments, **planned.known}):
-        # Of a step of which nothing is known yet, nothing is equal either.
-        rank = Rank.EQUAL if planned.known or planned.whole else Rank.POSSIBLE
-        return Candidate(index, step, rank, len(planned.known))
-    said = {argument: value for argument, value in planned.known.items() if argument in arguments}
-    if plan.same(tool, arguments, {**arguments, **said}):
+    changed = call.changed_by(planned.known)
+    if changed & call.arguments.keys():
+        return Candidate(index, step, Rank.FAILED if step["status"] == StepStatus.FAILED else Rank.PENDING)
+    # Of a step of which nothing is known yet, nothing is equal either.
+    if changed or not (planned.known or planned.whole):
         return Candidate(index, step, Rank.POSSIBLE)
-    return Candidate(index, step, Rank.FAILED if step["status"] == StepStatus.FAILED else Rank.PENDING)
+    return Candidate(index, step, Rank.EQUAL, len(planned.known))
 
 
 def _is_completed(step: StepProgress) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import Json, JsonObject
@@ -16,7 +16,7 @@ from mcp_baton.tasks.record import (
     pause_of,
     steps_of,
 )
-from mcp_baton.workflow.canonical import canonical_text
+from mcp_baton.workflow.comparing import Comparison
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.kept_calls import restored
 from mcp_baton.workflow.pause import SchemaMismatch, step_named_by
@@ -152,11 +152,9 @@ class Plan:
         planned = self.planned(name, tool)
         return planned.known if planned.whole else None
 
-    def same(self, tool: str, one: JsonObject, other: JsonObject) -> bool:
-        """Whether two calls of a tool mean the same."""
-        if canonical_text(one) == canonical_text(other):
-            return True
-        return canonical_text(self._canonical(tool, one)) == canonical_text(self._canonical(tool, other))
+    def comparison(self, tool: str, arguments: JsonObject) -> Comparison:
+        """A call, which others of the same tool can be held against."""
+        return Comparison(arguments, partial(self._canonical, tool))
 
     def refused(self, step: Step) -> frozenset[str]:
         """The arguments whose values the tool's schema has refused, as the pause says that names the step."""

@@ -2,7 +2,7 @@
 (docs/workflows.md, Going on)."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -23,7 +23,7 @@ from mcp_baton.workflow.continuation import Call, attempts_for, continuation_bat
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.host import Attempt, Outcome
 from mcp_baton.workflow.keys import step_key
-from mcp_baton.workflow.matching import candidates, meant
+from mcp_baton.workflow.matching import Candidate, candidates, meant
 from mcp_baton.workflow.next_calls import next_calls
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.retry import draw
@@ -46,6 +46,7 @@ class Continuation:
         identity: What its idempotency key comes from.
         variables: The task's variables, for the tool.
         asking: Makes what its questions to the client go through.
+        ranked: The steps that it may be, against the task as it was read.
         drawn: Gives a number from 0 up to 1, for the choice of a step after a lost race.
     """
 
@@ -55,6 +56,7 @@ class Continuation:
     identity: Identity
     variables: TaskVariables
     asking: Asking
+    ranked: Sequence[Candidate]
     drawn: Callable[[], float] = draw
 
     @property
@@ -67,13 +69,12 @@ class Continuation:
         """Record how the call ended; what the result's `_meta` says of the task."""
         if not isinstance(self.task, Plan):
             return self.task
-        request, plan, raced = self.request, self.task, False
+        request, plan = self.request, self.task
 
         def decided(current: TaskRecord) -> Batch:
-            nonlocal plan, raced
-            if current is not plan.task:
-                plan, raced = _plan(request, current), True
-            return continuation_batch(plan, self.call, outcome, self.variables, self.drawn if raced else None)
+            if current is plan.task:
+                return continuation_batch(plan, self.call, outcome, self.variables, ranked=self.ranked)
+            return continuation_batch(_plan(request, current), self.call, outcome, self.variables, self.drawn)
 
         attempts = attempts_for(plan.steps, self.call.tool)
         try:
@@ -81,9 +82,9 @@ class Continuation:
                 raise TaskNotFound
             recorded = record_decided(request.store, plan.task, decided, attempts=attempts)
         except StoreError as error:
-            return _refused(request, self.task.task.task_id, error)
-        plan = _plan(request, recorded.task)
-        return recorded_meta(request, plan, _next(request, plan), recorded.oversized)
+            return _refused(request, plan.task.task_id, error)
+        after = _plan(request, recorded.task)
+        return recorded_meta(request, after, _next(request, after), recorded.oversized)
 
 
 def begin(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -> Continuation:
@@ -95,16 +96,17 @@ def begin(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -> 
     rounds = request.rounds()
     found = _find(request, task_id)
     earlier = carried_to(rounds.earlier, task_id) if rounds else None
-    identity = earlier or _identity(found, tool, arguments, task_id)
+    ranked = candidates(found, tool.name, arguments) if isinstance(found, Plan) else []
+    identity = earlier or _identity(ranked, tool, arguments, task_id)
     if rounds:
         rounds.identity = identity
     variables = TaskVariables(found.task.variables if isinstance(found, Plan) else {})
     call = Call(tool.name, arguments, identity.step)
-    return Continuation(request, found, call, identity, variables, request.asking(rounds))
+    return Continuation(request, found, call, identity, variables, request.asking(rounds), ranked)
 
 
-def _identity(found: Plan | dict[str, Json], tool: Tool, arguments: JsonObject, task_id: str) -> Identity:
-    step = meant(candidates(found, tool.name, arguments)) if isinstance(found, Plan) else None
+def _identity(ranked: Sequence[Candidate], tool: Tool, arguments: JsonObject, task_id: str) -> Identity:
+    step = meant(ranked)
     if step is None:
         return Identity(task=task_id)
     return Identity(step_key(task_id, step, partial(tool.canonical, arguments)), task_id, step)

@@ -17,18 +17,17 @@ def canonical_arguments(schema: InputSchema, signature: Signature, arguments: Js
     """
     try:
         bound = schema.bind(arguments)
-        made = {
-            parameter.published: to_json(bound[parameter.name])
-            for parameter in signature.parameters
-            if parameter.name in bound and parameter.published in arguments
-        }
+        made: dict[str, Json] = {}
+        for parameter in signature.parameters:
+            published = parameter.published
+            if parameter.name not in bound or published not in arguments:
+                continue
+            value = to_json(bound[parameter.name])
+            if not _is_default(parameter, value):
+                made[published] = value
     except Exception:  # noqa: BLE001 - a validator of the author's may raise anything, and then nothing is converted
         return arguments
-    return {name: value for name, value in made.items() if not _is_default(_by_name(signature, name), value)}
-
-
-def _by_name(signature: Signature, published: str) -> Parameter:
-    return next(parameter for parameter in signature.parameters if parameter.published == published)
+    return made
 
 
 def _is_default(parameter: Parameter, value: Json) -> bool:
