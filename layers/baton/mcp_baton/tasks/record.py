@@ -13,6 +13,7 @@ ENGINE_PREFIX = "_workflow."
 PROGRESS = "_workflow.progress"
 PAUSE_REASON = "_workflow.pause_reason"
 RESULT_PREFIX = "_workflow.result."
+CALL_PREFIX = "_workflow.call."
 EXTRA_PREFIX = "_workflow.extra."
 SCHEMA_VERSION = 1
 

@@ -24,6 +24,8 @@ class StepWrite:
         expected: The status that must still be stored. The write fails as a whole when it is not.
         status: The new status; equal to `expected` when only the result changes.
         result: The new value of `_workflow.result.<name>`.
+        call: The new value of `_workflow.call.<name>`: the arguments of the continuation that made the result; `None`
+            leaves it alone.
     """
 
     index: int
@@ -31,6 +33,7 @@ class StepWrite:
     expected: StepStatus
     status: StepStatus
     result: Json
+    call: JsonObject | None = None
 
 
 @dataclass(frozen=True, slots=True)
