@@ -22,7 +22,7 @@ from mcp_baton.tasks.dynamodb.attributes import Item, item_size, size, text_byte
 from mcp_baton.tasks.dynamodb.changes import Changes, fitted, lighter, plan, without_largest
 from mcp_baton.tasks.dynamodb.claims import claim_in, hold, take
 from mcp_baton.tasks.dynamodb.cursors import from_cursor, to_cursor
-from mcp_baton.tasks.dynamodb.expressions import Update, finish_update, guarded_update, live_update, record_update
+from mcp_baton.tasks.dynamodb.expressions import Update, finish_update, guarded_update, record_update
 from mcp_baton.tasks.dynamodb.items import (
     GLANCED_AT,
     TASK_PREFIX,
@@ -180,7 +180,7 @@ class DynamoDBTaskStore:
     def take(self, owner: str, task_id: str, workflow: str, claim: Claim) -> TaskRecord:
         """Claim a live task that nobody holds, and read it: one `UpdateItem`."""
         now_ms = self._now_ms()
-        update = live_update(now_ms, new_token())
+        update = guarded_update(now_ms, new_token())
         take(update, to_text(workflow), claim, now_ms)
         try:
             return self._task_in(owner, self._table.update(self._key(owner, task_id), update, CREATE))
@@ -192,7 +192,7 @@ class DynamoDBTaskStore:
             raise Conflict(current) from failure
 
     def renew(self, task: TaskRecord, claim: Claim) -> TaskRecord:
-        """Hold on to a task until the claim's new end: one `UpdateItem`, sent once."""
+        """Hold on to a task until the claim's new end, or give it up: one `UpdateItem`, sent once."""
         update = guarded_update(self._now_ms(), new_token())
         hold(update, claim)
         key = self._key(task.owner, task.task_id)
