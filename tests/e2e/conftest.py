@@ -155,6 +155,7 @@ def make_client(engine: Engine, table: Table) -> MakeClient:
             now_ms=now_ms,
             monotonic=pauses.monotonic,
             sleep=pauses.sleep,
+            random=lambda: 0.99,
         )
         return Client(handler(server, settings=chosen, store=store, clock=clock), owner, era, remaining_ms)
 

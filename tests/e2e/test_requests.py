@@ -144,7 +144,7 @@ def test_a_resume_is_one_update_that_takes_the_task_and_one_that_ends_the_run(
     client.call_tool("fails", task=task)
     requests.take()
     client.get_prompt("done", task=task)
-    assert requests.take() == ["GetItem"]
+    assert requests.take() == ["UpdateItem"]
 
 
 def test_tasks_get_result_and_update_are_one_get(make_client: MakeClient, requests: Requests) -> None:

@@ -168,7 +168,7 @@ class TaskTable:
             with self._request("GetItem") as client:
                 return client.get_item(TableName=self.name, Key=key, ConsistentRead=True).get("Item")
 
-        return self._repeated(send, READ)
+        return self._read(send, READ)
 
     def glance(self, key: Item, attributes: Sequence[str]) -> Item | None:
         """Read some attributes of one item, eventually consistent: half the price of a consistent read."""
@@ -185,7 +185,7 @@ class TaskTable:
                 )
             return answer.get("Item")
 
-        return self._repeated(send, READ)
+        return self._read(send, READ)
 
     def delete(self, key: Item) -> None:
         """Delete an item, if there is one."""
@@ -194,7 +194,7 @@ class TaskTable:
             with self._request("DeleteItem") as client:
                 client.delete_item(TableName=self.name, Key=key)
 
-        self._repeated(send, READ)
+        self._read(send, READ)
 
     def query(self, request: "QueryInputTypeDef", patience: Patience = READ) -> "QueryOutputTypeDef":
         """Read one page of a query."""
@@ -203,7 +203,7 @@ class TaskTable:
             with self._request("Query") as client:
                 return understood(client.query(**request), "Count")
 
-        return self._repeated(send, patience)
+        return self._read(send, patience)
 
     def _landed(self, key: Item, failure: "ClientError", token: str) -> Item:
         # Not every engine returns the item that a condition failed on (dynalite does not).
@@ -215,6 +215,17 @@ class TaskTable:
         if item is not None and has_token(item, token):
             return item
         raise ConditionFailed(item) from failure
+
+    def _read[T](self, send: Callable[[], T], patience: Patience) -> T:
+        """What a request gives that changes nothing, or nothing that would not be the same after a second time.
+
+        Raises:
+            StoreUnavailable: it did not succeed.
+        """
+        try:
+            return self._repeated(send, patience)
+        except OutcomeUnknown as error:
+            raise StoreUnavailable(str(error)) from error.__cause__
 
     def _repeated[T](self, send: Callable[[], T], patience: Patience) -> T:
         """What a request gives, sent again as long as that can help and there is time.
