@@ -51,7 +51,7 @@ class Wire:
     fails_at: int | None = None
     kind: Kind = "unreachable"
     extent: Extent = "once"
-    _calls: list[bytes] = field(default_factory=list)
+    _calls: list[str] = field(default_factory=list)
     _struck: int = 0
 
     def break_at(self, call: int, kind: Kind, extent: Extent) -> None:
@@ -70,7 +70,7 @@ class Wire:
 
     def send(self, request: AWSPreparedRequest, **_: object) -> AWSResponse:
         """Deliver a request, or do not: a handler of botocore's `before-send` event."""
-        if not self._fails(request.body):
+        if not self._fails(str(request.body)):
             return self.deliver(request)
         self._struck += 1
         if self.kind == "unreachable":
@@ -82,7 +82,7 @@ class Wire:
         body = json.dumps({"__type": f"com.amazonaws.dynamodb.v20120810#{code}", "message": "no"}).encode()
         return AWSResponse(request.url, status, HTTPHeaders(), MockRawResponse(body))
 
-    def _fails(self, body: bytes) -> bool:
+    def _fails(self, body: str) -> bool:
         if self.fails_at is None:
             return False
         # What is sent again is sent as it was: a write with the same token.
