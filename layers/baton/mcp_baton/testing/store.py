@@ -73,7 +73,9 @@ class Store:
             )
         self._faults[operation] = Fault(error, times)
 
-    def _before(self, event_name: str, params: dict[str, Any], **_: object) -> "tuple[AWSResponse, dict[str, Any]] | None":
+    def _before(
+        self, event_name: str, params: dict[str, Any], **_: object
+    ) -> "tuple[AWSResponse, dict[str, Any]] | None":
         self._invocations.check()
         # What the store sends again within a request is the same to the byte, its token included.
         fault = self._due(event_name.rpartition(".")[2], (self._invocations.current, params["body"]))
