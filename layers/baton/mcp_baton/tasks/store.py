@@ -163,7 +163,8 @@ class TaskStore(Protocol):
         """
 
     def renew(self, task: TaskRecord, claim: Claim) -> TaskRecord:
-        """Hold on to a live task until the claim's new end: one conditional write, tried once.
+        """Hold on to a live task until the claim's new end, or give it up (an end of 0): one conditional write, tried
+        once.
 
         Returns:
             The task with its claim. Everything else is as it was read.

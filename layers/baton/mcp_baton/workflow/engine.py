@@ -97,7 +97,7 @@ class Engine:
         if self._store is None or task.claim is None:
             return
         try:
-            self._store.record(task, Batch(claim=task.claim, release=True))
+            self._store.renew(task, replace(task.claim, until_ms=0))
         except StoreError:
             logger.warning("task %s: its claim could not be given back; it will run out", task.task_id, exc_info=True)
 
