@@ -11,7 +11,7 @@ from mcp_baton.exceptions import Conflict, TaskFinished, TaskNotFound, TooLarge
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.attributes import item_size
 from mcp_baton.tasks.dynamodb.items import Limits
-from mcp_baton.tasks.dynamodb.overflow import pointer_in
+from mcp_baton.tasks.dynamodb.pointers import pointer_in
 from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import PROGRESS, NewTask, StepStatus, TaskRecord, TaskStatus

@@ -15,7 +15,8 @@ from mcp_baton.tasks.record import (
 )
 from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepWrite
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.workflow.batch import status_of, stored_result
+from mcp_baton.workflow.batch import status_of, stored_result, writes_to_come
+from mcp_baton.workflow.drift import statuses_of
 from mcp_baton.workflow.host import Failed, Outcome
 from mcp_baton.workflow.pause import ToolFailed, step_named_by
 
@@ -53,6 +54,7 @@ def continuation_batch(
         pause=_pause_write(task, write, tool, outcome, retryable),
         variables=variables.changed | extra,
         removed=variables.removed,
+        open_steps=writes_to_come(statuses_of(task) | ({write.name: write.status} if write else {})),
     )
 
 

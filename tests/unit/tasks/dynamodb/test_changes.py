@@ -11,7 +11,7 @@ from mcp_baton.tasks.dynamodb.attributes import Item, decode, item_size
 from mcp_baton.tasks.dynamodb.changes import fitted, lighter, plan, size_after, without_largest
 from mcp_baton.tasks.dynamodb.items import Limits, new_item
 from mcp_baton.tasks.dynamodb.offload import Fetcher, Mover
-from mcp_baton.tasks.dynamodb.overflow import pointer_in
+from mcp_baton.tasks.dynamodb.pointers import pointer_in
 from mcp_baton.tasks.record import PROGRESS, NewTask, StepStatus
 from mcp_baton.tasks.store import Batch, SetPause, StepWrite
 

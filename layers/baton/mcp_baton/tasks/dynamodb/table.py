@@ -128,6 +128,16 @@ class TaskTable:
         with self._request("Query") as client:
             return understood(client.query(**request), "Count")
 
+    def put_value(self, item: Item) -> None:
+        """Write a piece of a value, whatever was there: under its key nothing else is ever written."""
+        with self._request("PutItem") as client:
+            client.put_item(TableName=self.name, Item=item)
+
+    def get_value(self, key: Item, *, consistent: bool) -> Item | None:
+        """Read a piece of a value; an eventually consistent read is half the price, and may miss a new one."""
+        with self._request("GetItem") as client:
+            return client.get_item(TableName=self.name, Key=key, ConsistentRead=consistent).get("Item")
+
     def _landed(self, key: Item, failure: "ClientError", token: str) -> Item:
         # Not every engine returns the item that a condition failed on (dynalite does not).
         refused: Mapping[str, Any] = failure.response
