@@ -22,6 +22,7 @@ from mcp_baton.tasks.record import (
 )
 from mcp_baton.tasks.recording import record_decided
 from mcp_baton.tasks.store import Recorded, TaskStore
+from mcp_baton.tasks.values import read_ahead
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.attempts import Tried, attempt
 from mcp_baton.workflow.batch import run_batch, status_of
@@ -129,6 +130,8 @@ class Engine:
         statuses = carried(task, workflow)
         variables, move = TaskVariables(task.variables), move_to(workflow, task)
         run = _Run(workflow, invocation, task, variables, statuses, self._clock(), move=move)
+        done = [name for name, status in statuses.items() if status is StepStatus.COMPLETED]
+        read_ahead(task.variables, [f"{RESULT_PREFIX}{name}" for name in done])
         for step in workflow.steps:
             if statuses[step.name] is StepStatus.COMPLETED:
                 self._replay(run, step)

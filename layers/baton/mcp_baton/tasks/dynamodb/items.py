@@ -11,7 +11,7 @@ from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, Zips, encode_te
 from mcp_baton.tasks.dynamodb.fetching import Fetcher
 from mcp_baton.tasks.dynamodb.outside import Outside
 from mcp_baton.tasks.dynamodb.values import Variables
-from mcp_baton.tasks.record import NewTask, TaskRecord, TaskStatus, timestamp
+from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, NewTask, TaskRecord, TaskStatus, timestamp
 from mcp_baton.tasks.texts import from_text, to_text, zipped
 
 OWNER_PREFIX = "OWNER#"
@@ -30,6 +30,9 @@ LISTED = (
     "status_message",
 )
 """The attributes that a listing reads: everything but the values."""
+
+LISTED_VARIABLES = (PROGRESS, PAUSE_REASON)
+"""The variables that it reads, which say where a task stands."""
 
 GLANCED_AT = ("status", "expires_at")
 """The attributes that tell whether a task is live."""

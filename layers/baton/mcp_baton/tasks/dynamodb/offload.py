@@ -73,6 +73,9 @@ class Mover:
         written: What was written before.
         until_s: The moment on `monotonic` after which nothing is begun and nothing waited for.
         monotonic: Seconds, from any moment on.
+
+    Attributes:
+        failed: Whether a value could not be written anywhere.
     """
 
     def __init__(
@@ -84,6 +87,7 @@ class Mover:
         self._written = written
         self._until_s = until_s
         self._monotonic = monotonic
+        self.failed = False
 
     @property
     def has_bucket(self) -> bool:
@@ -144,6 +148,8 @@ class Mover:
         logger.error("task %s: values of %d bytes could not be kept in %s", task_id, size, where, exc_info=failure)
         if in_bucket:
             self._bucket = None
+        else:
+            self.failed = True
 
     def _put_objects(self, bundles: Sequence[Bundle], days: int) -> list[Exception | None]:
         bucket, target = self._bucket, self._target

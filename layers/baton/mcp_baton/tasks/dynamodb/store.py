@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
-from mcp_baton.exceptions import Conflict, StoreError, TaskFinished, TaskNotFound, TooLarge
+from mcp_baton.exceptions import Conflict, StoreError, StoreUnavailable, TaskFinished, TaskNotFound, TooLarge
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.dynamodb.answers import DynamoDBAnswerStore
 from mcp_baton.tasks.dynamodb.attributes import Item, item_size, size, text_bytes
@@ -15,21 +15,18 @@ from mcp_baton.tasks.dynamodb.expressions import Update, finish_update, record_u
 from mcp_baton.tasks.dynamodb.fitting import fitted, fitted_new, lighter
 from mcp_baton.tasks.dynamodb.items import (
     GLANCED_AT,
-    TASK_PREFIX,
     Limits,
     encode_object,
     expired,
     key_of,
     new_item,
-    partition,
-    sort_key,
     system_ms,
     to_record,
 )
 from mcp_baton.tasks.dynamodb.moving import Moving
 from mcp_baton.tasks.dynamodb.outside import Outside
 from mcp_baton.tasks.dynamodb.overflow import ObjectStore
-from mcp_baton.tasks.dynamodb.queries import live_tasks, page_query
+from mcp_baton.tasks.dynamodb.queries import listed_page, live_tasks
 from mcp_baton.tasks.dynamodb.table import ConditionFailed, ItemTooLarge, TaskTable
 from mcp_baton.tasks.ids import is_task_id, new_task_id, new_token
 from mcp_baton.tasks.record import NewTask, TaskPage, TaskRecord, TaskStatus
@@ -135,16 +132,11 @@ class DynamoDBTaskStore:
         return status
 
     def list(self, owner: str, cursor: str | None = None) -> TaskPage:
-        """One page of the owner's tasks, newest first: one `Query`."""
-        request = page_query(self._table.name, owner, self._now_ms(), self._limits.page_size)
-        if cursor is not None:
-            request["ExclusiveStartKey"] = {"pk": partition(owner), "sk": sort_key(from_cursor(cursor))}
-        page = self._table.query(request)
-        last = page.get("LastEvaluatedKey")
-        return TaskPage(
-            tasks=tuple(to_record(owner, item) for item in page["Items"]),
-            cursor=None if last is None else to_cursor(last["sk"]["S"].removeprefix(TASK_PREFIX)),
-        )
+        """One page of the owner's tasks, newest first: one `Query`, and more where expired tasks are in between."""
+        after = None if cursor is None else from_cursor(cursor)
+        items, last = listed_page(self._table, owner, self._now_ms(), self._limits.page_size, after)
+        tasks = tuple(to_record(owner, item) for item in items)
+        return TaskPage(tasks, cursor=None if last is None else to_cursor(last))
 
     def record(self, task: TaskRecord, batch: Batch) -> Recorded:
         """Write a batch: one `UpdateItem`, after what is kept outside the head.
@@ -163,6 +155,8 @@ class DynamoDBTaskStore:
                 changes = lighter(changes, mover)
             else:
                 return Recorded(self._task_in(task.owner, item), changes.oversized)
+        if mover.failed:
+            raise StoreUnavailable("the values of this write could not be kept outside the task's item")
         raise TooLarge("the task's item is full: DynamoDB takes 409,600 bytes, and no value is left to replace")
 
     def cancel(self, owner: str, task_id: str) -> TaskRecord:
