@@ -1,8 +1,8 @@
 """Values of one write, put together so that they cost as few requests and units as possible (docs/storage.md). Pure."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.json import dumps
 from mcp_baton.tasks.dynamodb.attributes import Attribute, from_native
 from mcp_baton.tasks.dynamodb.placing import BUNDLE_BYTES

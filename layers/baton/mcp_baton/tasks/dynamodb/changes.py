@@ -1,10 +1,10 @@
 """What a batch changes in a stored item (docs/storage.md, Writers at the same time)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from mcp_baton.exceptions import StoreError
+from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, Zips, encode_variable, item_size
 from mcp_baton.tasks.dynamodb.items import encode_object, members
 from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, RESULT_PREFIX, StepStatus

@@ -1,8 +1,8 @@
 """Which of a write's values stay in the head, and which are kept outside or give way (docs/storage.md, Sizes)."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 
+from mcp_baton.light_dataclasses import replace
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, encode_variable, item_size, size, text_bytes
 from mcp_baton.tasks.dynamodb.changes import Changes, size_after
 from mcp_baton.tasks.dynamodb.offload import Mover

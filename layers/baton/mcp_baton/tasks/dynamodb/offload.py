@@ -4,11 +4,11 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from threading import Lock
 
 from mcp_baton.exceptions import StoreUnavailable
+from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.tasks.dynamodb.attributes import Attribute, text_bytes
 from mcp_baton.tasks.dynamodb.bundles import Bundle, Part, bundled, stored_form
 from mcp_baton.tasks.dynamodb.outside import Outside

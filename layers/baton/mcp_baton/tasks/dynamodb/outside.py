@@ -1,8 +1,8 @@
 """Where the values outside the heads are: items of their own in the same table, and S3 where there is a bucket."""
 
-from dataclasses import dataclass
 from typing import Protocol
 
+from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.overflow import ObjectStore
 

@@ -6,8 +6,8 @@ made of one, so that a pointer leads nowhere outside the task that holds it (doc
 """
 
 from base64 import urlsafe_b64encode
-from dataclasses import dataclass
 
+from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item
 from mcp_baton.tasks.texts import to_text
 

@@ -1,73 +1,70 @@
-"""What is asked of all tasks of one owner: a page of them, and how many are live. One partition of the table each."""
+"""What is asked of all tasks of one owner: a page of them, and how many are live."""
 
 from typing import TYPE_CHECKING
 
 from mcp_baton.tasks.dynamodb.attributes import Item
-from mcp_baton.tasks.dynamodb.items import LISTED, LISTED_VARIABLES, TASK_PREFIX, key_of, partition
+from mcp_baton.tasks.dynamodb.cursors import from_cursor
+from mcp_baton.tasks.dynamodb.items import LISTED, LISTED_VARIABLES, TASK_PREFIX, Limits, partition
+from mcp_baton.tasks.dynamodb.shards import Merged, Read, merged_page, names, task_id_of
 from mcp_baton.tasks.dynamodb.table import TaskTable
 from mcp_baton.tasks.record import LIVE
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import QueryInputTypeDef
 
+LAST = "~"
+"""After every id."""
 
-QUERIES_A_PAGE = 8
-"""How many requests fill a page at most; expired tasks, which DynamoDB deletes late, fill none."""
+SMALLEST_READ = 8
+"""Tasks that are read of one shard at a time, at least."""
 
 
-def listed_page(
-    table: TaskTable, owner: str, now_ms: int, size: int, after: str | None
-) -> tuple[list[Item], str | None]:
-    """A page of an owner's tasks, newest first, as far as a listing reads them.
+def page_of(table: TaskTable, owner: str, cursor: str | None, now_ms: int, limits: Limits) -> Merged:
+    """A page of an owner's tasks, newest first, expired ones left out: one `Query` a shard, and more where a shard
+    holds few that are to be listed.
 
-    Args:
-        table: The table.
-        owner: Whose tasks.
-        now_ms: The time, epoch milliseconds; what expired before it is left out.
-        size: The most tasks on the page. There are fewer only at the end, or behind very many expired ones.
-        after: The task id after which the page begins.
-
-    Returns:
-        The items, and the task id after which the next page begins; `None` on the last.
+    Raises:
+        ValueError: the cursor is not one that a list gave out.
     """
-    request = _page_query(table.name, owner, now_ms, size)
-    if after is not None:
-        request["ExclusiveStartKey"] = key_of(owner, after)
-    found: list[Item] = []
-    last: Item | None = None
-    for _ in range(QUERIES_A_PAGE):
-        page = table.query(request)
-        found += page["Items"]
-        if len(found) > size:
-            return found[:size], _task_id(found[size - 1])
+    after = None if cursor is None else from_cursor(cursor)
+    shards = names(limits.shards)
+    # Newest first, tasks are spread evenly: a page of fifty reads no fifty tasks from each of 32 shards.
+    most = limits.page_size if len(shards) == 1 else max(limits.page_size * 2 // len(shards), SMALLEST_READ)
+
+    def read(shard: str, after: str | None) -> Read:
+        page = table.query(_page_query(table.name, owner, shard, now_ms, most, after))
         last = page.get("LastEvaluatedKey")
-        if last is None or len(found) == size:
-            break
-        request["ExclusiveStartKey"] = last
-    return found, None if last is None else _task_id(last)
+        return Read(page["Items"], None if last is None else task_id_of(last))
+
+    return merged_page(shards, after, limits.page_size, read)
 
 
-def _task_id(item: Item) -> str:
-    return item["sk"]["S"].removeprefix(TASK_PREFIX)
-
-
-def _page_query(table: str, owner: str, now_ms: int, page_size: int) -> "QueryInputTypeDef":
-    request = _query(table, owner, "#e>:now", {":now": {"N": str(now_ms // 1000)}})
-    names = {f"#{place}": name for place, name in enumerate(LISTED)}
+def _page_query(table: str, owner: str, shard: str, now_ms: int, most: int, after: str | None) -> "QueryInputTypeDef":
+    request = _query(table, owner, shard, "#e>:now", {":now": {"N": str(now_ms // 1000)}}, after)
+    listed = {f"#{place}": name for place, name in enumerate(LISTED)}
     variables = {f"#v{place}": name for place, name in enumerate(LISTED_VARIABLES)}
-    request["ExpressionAttributeNames"] = {"#e": "expires_at", "#v": "variables", **names, **variables}
-    request["ProjectionExpression"] = ",".join([*names, *(f"#v.{name}" for name in variables)])
+    request["ExpressionAttributeNames"] = {"#e": "expires_at", "#v": "variables", **listed, **variables}
+    request["ProjectionExpression"] = ",".join([*listed, *(f"#v.{name}" for name in variables)])
     request["ScanIndexForward"] = False
-    request["Limit"] = page_size
+    request["Limit"] = most
     return request
 
 
-def live_tasks(table: TaskTable, owner: str, now_ms: int, *, enough: int) -> int:
+def live_tasks(table: TaskTable, owner: str, now_ms: int, *, shards: int, enough: int) -> int:
     """How many live tasks an owner has; once there are `enough`, no more are counted."""
+    count = 0
+    for shard in names(shards):
+        count += _live_in(table, owner, shard, now_ms, enough=enough - count)
+        if count >= enough:
+            break
+    return count
+
+
+def _live_in(table: TaskTable, owner: str, shard: str, now_ms: int, *, enough: int) -> int:
     live = {f":{place}": status for place, status in enumerate(sorted(LIVE))}
     condition = f"#e>:now AND #s IN ({','.join(live)})"
     values: Item = {":now": {"N": str(now_ms // 1000)}, **{k: {"S": status} for k, status in live.items()}}
-    request = _query(table.name, owner, condition, values)
+    request = _query(table.name, owner, shard, condition, values)
     request["ExpressionAttributeNames"] = {"#e": "expires_at", "#s": "status"}
     request["Select"] = "COUNT"
     count = 0
@@ -80,11 +77,23 @@ def live_tasks(table: TaskTable, owner: str, now_ms: int, *, enough: int) -> int
     return count
 
 
-def _query(table: str, owner: str, condition: str, values: Item) -> "QueryInputTypeDef":
+def _query(
+    table: str, owner: str, shard: str, condition: str, values: Item, after: str | None = None
+) -> "QueryInputTypeDef":
     return {
         "TableName": table,
         "ConsistentRead": True,
-        "KeyConditionExpression": "pk=:owner AND begins_with(sk,:task)",
+        "KeyConditionExpression": "pk=:owner AND sk BETWEEN :first AND :last",
         "FilterExpression": condition,
-        "ExpressionAttributeValues": {":owner": partition(owner), ":task": {"S": TASK_PREFIX}, **values},
+        "ExpressionAttributeValues": {
+            ":owner": partition(owner, shard),
+            ":first": {"S": TASK_PREFIX},
+            ":last": {"S": TASK_PREFIX + (LAST if after is None else before(after))},
+            **values,
+        },
     }
+
+
+def before(task_id: str) -> str:
+    """The text after which, among texts of an id's length, this id is the next."""
+    return task_id[:-1] + chr(ord(task_id[-1]) - 1)

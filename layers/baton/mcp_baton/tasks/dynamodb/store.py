@@ -10,7 +10,7 @@ from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.dynamodb.answers import DynamoDBAnswerStore
 from mcp_baton.tasks.dynamodb.attributes import Item, item_size, size, text_bytes
 from mcp_baton.tasks.dynamodb.changes import Changes, plan
-from mcp_baton.tasks.dynamodb.cursors import from_cursor, to_cursor
+from mcp_baton.tasks.dynamodb.cursors import to_cursor
 from mcp_baton.tasks.dynamodb.expressions import Update, finish_update, record_update
 from mcp_baton.tasks.dynamodb.fitting import fitted, fitted_new, lighter
 from mcp_baton.tasks.dynamodb.items import (
@@ -26,7 +26,7 @@ from mcp_baton.tasks.dynamodb.items import (
 from mcp_baton.tasks.dynamodb.moving import Moving
 from mcp_baton.tasks.dynamodb.outside import Outside
 from mcp_baton.tasks.dynamodb.overflow import ObjectStore
-from mcp_baton.tasks.dynamodb.queries import listed_page, live_tasks
+from mcp_baton.tasks.dynamodb.queries import live_tasks, page_of
 from mcp_baton.tasks.dynamodb.table import ConditionFailed, ItemTooLarge, TaskTable
 from mcp_baton.tasks.ids import is_task_id, new_task_id, new_token
 from mcp_baton.tasks.record import NewTask, TaskPage, TaskRecord, TaskStatus
@@ -52,7 +52,7 @@ class DynamoDBTaskStore:
         objects: S3, for values that are cheaper there than in the table; `None` where there is no bucket.
         now_ms: The clock, epoch milliseconds.
         monotonic: Seconds, from any moment on; how long a write may take is measured by it.
-        new_id: Makes a task id for the time that it is given, epoch milliseconds.
+        new_id: Makes a task id for a time, epoch milliseconds, in one of so many shards.
         telemetry: Takes the requests' times, failures, and lost races.
     """
 
@@ -65,7 +65,7 @@ class DynamoDBTaskStore:
         objects: ObjectStore | None = None,
         now_ms: Callable[[], int] = system_ms,
         monotonic: Callable[[], float] = time.monotonic,
-        new_id: Callable[[int], str] = new_task_id,
+        new_id: Callable[[int, int], str] = new_task_id,
         telemetry: Telemetry = SILENT,
     ) -> None:
         self._table = TaskTable(table, connect, telemetry)
@@ -88,13 +88,13 @@ class DynamoDBTaskStore:
         Two creations at the same moment may both pass that count: the limit is a brake, not a quota.
         """
         now_ms, token = self._now_ms(), new_token()
-        task_id = self._new_id(now_ms)
+        task_id = self._new_id(now_ms, self._limits.shards)
         item, ttl_ms = new_item(task, task_id, now_ms, self._limits), self._limits.ttl_ms(task.ttl_ms)
         if text_bytes(item["arguments"]) > VALUE_BYTES:
             raise StoreError(f"the task is too large: its arguments have {text_bytes(item['arguments'])} bytes")
         item["writes"] = {"M": {token: {"N": str(now_ms)}}}
         allowed = self._limits.max_tasks_per_owner
-        if allowed is not None and live_tasks(self._table, task.owner, now_ms, enough=allowed) >= allowed:
+        if allowed is not None and self._live(task.owner, now_ms, allowed) >= allowed:
             raise StoreError(f"the owner has {allowed} live tasks, which is as many as are allowed")
         item = fitted_new(item, self._limits.item_bytes, self._moving.begin(task.owner, task_id, ttl_ms))
         if item_size(item) > self._limits.item_bytes:
@@ -132,11 +132,12 @@ class DynamoDBTaskStore:
         return status
 
     def list(self, owner: str, cursor: str | None = None) -> TaskPage:
-        """One page of the owner's tasks, newest first: one `Query`, and more where expired tasks are in between."""
-        after = None if cursor is None else from_cursor(cursor)
-        items, last = listed_page(self._table, owner, self._now_ms(), self._limits.page_size, after)
-        tasks = tuple(to_record(owner, item) for item in items)
-        return TaskPage(tasks, cursor=None if last is None else to_cursor(last))
+        """One page of the owner's tasks, newest first: one `Query` a shard, or some more."""
+        page = page_of(self._table, owner, cursor, self._now_ms(), self._limits)
+        return TaskPage(
+            tasks=tuple(to_record(owner, item) for item in page.items),
+            cursor=None if page.end is None else to_cursor(page.end),
+        )
 
     def record(self, task: TaskRecord, batch: Batch) -> Recorded:
         """Write a batch: one `UpdateItem`, after what is kept outside the head.
@@ -183,6 +184,9 @@ class DynamoDBTaskStore:
             return self.record(task, Batch(result=result)).task
         except TooLarge as error:
             raise TooLarge(RESULT_TOO_LARGE) from error
+
+    def _live(self, owner: str, now_ms: int, enough: int) -> int:
+        return live_tasks(self._table, owner, now_ms, shards=self._limits.shards, enough=enough)
 
     def _finish(self, owner: str, task_id: str, update: Update) -> TaskRecord:
         return self._task_in(owner, self._write(owner, task_id, update))
