@@ -12,6 +12,7 @@ from mcp_baton.tasks.dynamodb.placing import (
     cheapest_outside,
 )
 from mcp_baton.tasks.dynamodb.pointers import Pointer, piece_key
+from mcp_baton.tasks.ids import LENGTH
 
 WRITE, READ = 0.625e-6, 0.125e-6
 PUT, GET = 5e-6, 0.4e-6
@@ -81,7 +82,7 @@ def test_values_of_one_write_are_weighed_together() -> None:
 
 
 def test_the_overheads_are_what_an_item_and_a_pointer_weigh() -> None:
-    key = piece_key("kim", "0" * 34, "x" * 22, 0)
+    key = piece_key("kim", "0" * LENGTH, "x" * 22, 0)
     pointer = Pointer("x" * 22, 600_000, 450_000, 450_000).attribute()
     assert item_size({**key, "expires_at": {"N": "1800000000"}, "data": {"B": b""}}) <= ITEM_OVERHEAD_BYTES
     assert 30 <= size(pointer) <= POINTER_BYTES

@@ -12,7 +12,7 @@ from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.tasks.dynamodb.attributes import Attribute, text_bytes
 from mcp_baton.tasks.dynamodb.bundles import Bundle, Part, bundled, stored_form
 from mcp_baton.tasks.dynamodb.outside import Outside
-from mcp_baton.tasks.dynamodb.overflow import retention_days
+from mcp_baton.tasks.dynamodb.overflow import ObjectStore, retention_days
 from mcp_baton.tasks.dynamodb.placing import BUNDLE_BYTES, Place, cheapest_outside
 from mcp_baton.tasks.dynamodb.pointers import digest_of, object_key, piece_key, pointer_in
 from mcp_baton.tasks.dynamodb.together import together
@@ -111,22 +111,25 @@ class Mover:
             pointer = self._written.pointer(self._target, digest)
             if pointer is not None:
                 pointers[name] = pointer
-        for part, pointer in self._put(bundled([part for part in parts if part.name not in pointers])):
+        new = [part for part in parts if part.name not in pointers]
+        readable = bundled([part for part in new if part.text_bytes <= VALUE_BYTES])
+        unreadable = bundled([part for part in new if part.text_bytes > VALUE_BYTES])
+        for part, pointer in (*self._put(readable), *self._put_unreadable(unreadable)):
             self._written.note(self._target, digests[part.name], pointer)
             pointers[part.name] = pointer
         return pointers
 
     def _put(self, bundles: Sequence[Bundle]) -> Iterator[tuple[Part, Attribute]]:
-        sizes = [len(bundle.data) for bundle in bundles]
-        if not bundles:
-            return
-        left: Sequence[Bundle] = bundles
+        left, sizes = bundles, [len(bundle.data) for bundle in bundles]
         if self._bucket is not None and cheapest_outside(sizes, bucket=True) is Place.BUCKET:
-            days = retention_days(self._target.ttl_ms)
-            left = yield from self._done(bundles, self._put_objects(bundles, days), days)
-        readable = [bundle for bundle in left if all(part.text_bytes <= VALUE_BYTES for part in bundle.parts)]
-        if readable:
-            yield from self._done(readable, self._put_items(readable), 0)
+            left = yield from self._put_objects(self._bucket, bundles)
+        if left:
+            yield from self._done(left, self._put_items(left), 0)
+
+    def _put_unreadable(self, bundles: Sequence[Bundle]) -> Iterator[tuple[Part, Attribute]]:
+        """Values that are never read back: in S3 they are there for people, in the table for nobody."""
+        if self._bucket is not None and bundles:
+            yield from self._put_objects(self._bucket, bundles)
 
     def _done(
         self, bundles: Sequence[Bundle], failures: Sequence[Exception | None], days: int
@@ -151,15 +154,13 @@ class Mover:
         else:
             self.failed = True
 
-    def _put_objects(self, bundles: Sequence[Bundle], days: int) -> list[Exception | None]:
-        bucket, target = self._bucket, self._target
-        if bucket is None:
-            raise ValueError("there is no bucket")
-        jobs = [
-            partial(bucket.put, object_key(target.owner, target.task_id, b.name, days), b.data, b.digest)
-            for b in bundles
-        ]
-        return together(jobs, min(self._until_s, self._monotonic() + BUCKET_S), self._monotonic)
+    def _put_objects(
+        self, bucket: ObjectStore, bundles: Sequence[Bundle]
+    ) -> Generator[tuple[Part, Attribute], None, list[Bundle]]:
+        owner, task_id, days = self._target.owner, self._target.task_id, retention_days(self._target.ttl_ms)
+        jobs = [partial(bucket.put, object_key(owner, task_id, b.name, days), b.data, b.digest) for b in bundles]
+        until_s = min(self._until_s, self._monotonic() + BUCKET_S)
+        return (yield from self._done(bundles, together(jobs, until_s, self._monotonic), days))
 
     def _put_items(self, bundles: Sequence[Bundle]) -> list[Exception | None]:
         """What went wrong with each bundle; one is written when all its pieces are."""
