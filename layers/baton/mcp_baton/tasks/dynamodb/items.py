@@ -38,6 +38,12 @@ LISTED_VARIABLES = (PROGRESS, PAUSE_REASON)
 GLANCED_AT = ("status", "expires_at")
 """The attributes that tell whether a task is live."""
 
+HEAD_MS = 2_500
+"""What is left of the write reserve to the head and the reply, milliseconds: two attempts of a second, and a pause."""
+
+VALUES_MS = 500
+"""What values outside the head have at least, milliseconds, however short the write reserve is."""
+
 KEPT = ("arguments", "result")
 """The attributes besides the variables that can be large."""
 
