@@ -36,6 +36,28 @@ class Clock:
         return self.ms
 
 
+@dataclass(slots=True)
+class Pauses:
+    """Time that passes only while somebody waits for it.
+
+    Attributes:
+        s: The time, seconds.
+        taken: How long each pause was, in order.
+    """
+
+    s: float = 0.0
+    taken: list[float] = field(default_factory=list)
+
+    def monotonic(self) -> float:
+        """The time, seconds."""
+        return self.s
+
+    def sleep(self, seconds: float) -> None:
+        """Let it pass."""
+        self.taken.append(seconds)
+        self.s += seconds
+
+
 @dataclass(frozen=True, slots=True)
 class Engine:
     """A DynamoDB with the task table, and how further clients of it are made."""
@@ -78,7 +100,15 @@ def ministack_engine(ministack_url: str) -> Iterator[Engine]:
         yield Engine("ministack", client, s3, ministack_url)
 
 
-@pytest.fixture(params=["embedded", "ministack"])
+@pytest.fixture(scope="session")
+def dynamodb_local_engine(dynamodb_local_url: str) -> Iterator[Engine]:
+    """DynamoDB Local over HTTP, beside an S3 in this process."""
+    with closing(http_client(dynamodb_local_url)) as client, closing(embedded_s3()) as s3:
+        create_table(client, TABLE)
+        yield Engine("dynamodb_local", client, s3, dynamodb_local_url)
+
+
+@pytest.fixture(params=["embedded", "ministack", "dynamodb_local"])
 def engine(request: pytest.FixtureRequest) -> Engine:
     """Each engine in turn."""
     chosen: Engine = request.getfixturevalue(f"{request.param}_engine")
@@ -98,13 +128,20 @@ def owner() -> str:
 
 
 @pytest.fixture
-def stores(engine: Engine, clock: Clock) -> Callable[..., DynamoDBTaskStore]:
+def pauses() -> Pauses:
+    """The pauses between the attempts of the stores of this test."""
+    return Pauses()
+
+
+@pytest.fixture
+def stores(engine: Engine, clock: Clock, pauses: Pauses) -> Callable[..., DynamoDBTaskStore]:
     """Makes stores on the engine; keyword arguments go to the constructor."""
 
     def make(**options: Any) -> DynamoDBTaskStore:
         # However slow this machine is: what is not done in time has tests of its own.
         options.setdefault("limits", Limits(zip_ms=60_000, values_ms=60_000))
-        return DynamoDBTaskStore(TABLE, lambda: engine.client, now_ms=clock, **options)
+        times: dict[str, Any] = {"now_ms": clock, "monotonic": pauses.monotonic, "sleep": pauses.sleep}
+        return DynamoDBTaskStore(TABLE, lambda: engine.client, **(times | options))
 
     return make
 

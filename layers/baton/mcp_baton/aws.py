@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mcp_baton.clients import dynamodb_client, s3_client, secrets_client
@@ -19,7 +20,7 @@ from mcp_baton.exceptions import SettingsError
 from mcp_baton.protocol.http import Application, Exchange, HttpRequest, HttpResponse
 from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.server.server import Server
-from mcp_baton.settings import Settings
+from mcp_baton.settings import INIT, Settings
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import SILENT, Collector, Telemetry
 from mcp_baton.transport.adapter import LambdaAdapter
@@ -92,6 +93,8 @@ def handler(
     collector = Collector() if settings.observed else None
     telemetry = collector or SILENT
     if store is None and settings.table is not None:
+        if connect is None and settings.connect == INIT:
+            connect = _connected()
         store = dynamodb_store(settings.table, settings, connect, connect_s3, telemetry=telemetry)
     keys = _state_keys(settings, telemetry)
     app: Application = Endpoint(
@@ -139,6 +142,9 @@ def dynamodb_store(
     *,
     telemetry: Telemetry = SILENT,
     now_ms: Callable[[], int] | None = None,
+    monotonic: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+    random: Callable[[], float] | None = None,
 ) -> TaskStore:
     """The tasks in this DynamoDB table, and large values in the settings' bucket where they name one.
 
@@ -148,12 +154,16 @@ def dynamodb_store(
         connect: Makes the DynamoDB client when it is first needed; botocore's by default.
         connect_s3: The same for S3.
         telemetry: Takes the requests' times, and failures.
-        now_ms: The clock, epoch milliseconds; the machine's by default.
+        now_ms: The wall clock, epoch milliseconds; the machine's by default.
+        monotonic: Seconds, from any moment on: how long a request has been sent again is measured by it.
+        sleep: Lets so many seconds pass, between two attempts at a request.
+        random: Gives a number from 0 up to 1, for those pauses; the machine's by default.
 
     Raises:
         SettingsError: tasks may live longer than objects in the bucket.
     """
     from mcp_baton.tasks.dynamodb.items import HEAD_MS, VALUES_MS, Limits, system_ms
+    from mcp_baton.tasks.dynamodb.patience import draw
     from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 
     limits = Limits(
@@ -164,9 +174,24 @@ def dynamodb_store(
         shards=settings.shards,
     )
     objects = _overflow(settings, s3_client if connect_s3 is None else connect_s3, telemetry)
-    connect = dynamodb_client if connect is None else connect
-    now_ms = system_ms if now_ms is None else now_ms
-    return DynamoDBTaskStore(table, connect, limits=limits, objects=objects, now_ms=now_ms, telemetry=telemetry)
+    return DynamoDBTaskStore(
+        table,
+        dynamodb_client if connect is None else connect,
+        limits=limits,
+        objects=objects,
+        now_ms=system_ms if now_ms is None else now_ms,
+        monotonic=monotonic,
+        sleep=sleep,
+        random=draw if random is None else random,
+        telemetry=telemetry,
+    )
+
+
+def _connected() -> "Callable[[], DynamoDBClient]":
+    """A client that is made now, and with it all that a first task loads (docs/performance.md)."""
+    import_module("mcp_baton.server.methods.prompts")
+    client = dynamodb_client()
+    return lambda: client
 
 
 def _overflow(settings: Settings, connect: "Callable[[], S3Client]", telemetry: Telemetry) -> "ObjectStore | None":

@@ -1,8 +1,10 @@
 """What the writes of one store share on their way out of the head: where values go, and how long that may take."""
 
+import copy
 from collections.abc import Callable
+from typing import Self
 
-from mcp_baton.tasks.dynamodb.items import Limits
+from mcp_baton.tasks.dynamodb.items import HEAD_MS, Limits
 from mcp_baton.tasks.dynamodb.offload import Mover, Target, Written
 from mcp_baton.tasks.dynamodb.outside import Outside
 from mcp_baton.tasks.dynamodb.overflow import DAY_MS
@@ -27,6 +29,13 @@ class Moving:
         self._now_ms = now_ms
         self._monotonic = monotonic
         self._written = Written(monotonic)
+        self._left_ms: Callable[[], int | None] | None = None
+
+    def within(self, outside: Outside, left_ms: Callable[[], int | None]) -> Self:
+        """The same for one request, of a function that is stopped in so many milliseconds."""
+        made = copy.copy(self)
+        vars(made).update(_outside=outside, _left_ms=left_ms)
+        return made
 
     def begin(self, owner: str, task_id: str, ttl_ms: int) -> Mover:
         """What moves the values of a write that begins now.
@@ -36,8 +45,12 @@ class Moving:
         """
         kept_ms = max(ttl_ms, self._limits.max_ttl_ms) + DAY_MS
         target = Target(owner, task_id, -(-(self._now_ms() + kept_ms) // 1000), ttl_ms)
-        until_s = self._monotonic() + self._limits.values_ms / 1000
+        until_s = self._monotonic() + self._allowed_ms() / 1000
         return Mover(self._outside, target, self._written, until_s, self._monotonic)
+
+    def _allowed_ms(self) -> int:
+        left_ms = self._left_ms() if self._left_ms else None
+        return self._limits.values_ms if left_ms is None else min(self._limits.values_ms, left_ms - HEAD_MS)
 
     def zips(self) -> ZipWithin:
         """What compresses the values of a write that begins now."""
