@@ -61,7 +61,7 @@ def _task_meta(request: Request, task: TaskRecord) -> dict[str, Json]:
     return meta if request.stateless else meta | related_task(task.task_id)
 
 
-def listed_meta(task: TaskRecord) -> dict[str, Json]:
+def listed_meta(task: TaskRecord, now_ms: int) -> dict[str, Json]:
     """Where a listed task stands: `{"_meta": {"workflow", "step", "pause_reason"}}`; nothing for a task of no workflow.
 
     `step` is the first step that is not settled. `pause_reason` is without its `error`, which can be of any length;
@@ -73,7 +73,7 @@ def listed_meta(task: TaskRecord) -> dict[str, Json]:
     step = next((step["name"] for step in steps_of(task) if not StepStatus(step["status"]).settled), None)
     if step is not None:
         meta["step"] = step
-    pause = shown_pause(task)
+    pause = shown_pause(task, now_ms)
     if pause is not None:
         meta["pause_reason"] = {name: value for name, value in pause.items() if name != "error"}
     return {"_meta": meta}
