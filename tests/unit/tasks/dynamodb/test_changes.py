@@ -14,8 +14,8 @@ from mcp_baton.tasks.dynamodb.changes import Changes, plan, size_after
 from mcp_baton.tasks.dynamodb.fetching import Fetcher
 from mcp_baton.tasks.dynamodb.fitting import fitted, lighter, without_largest
 from mcp_baton.tasks.dynamodb.items import Limits, new_item
-from mcp_baton.tasks.dynamodb.offload import Mover, Target, Written
-from mcp_baton.tasks.dynamodb.outside import Outside
+from mcp_baton.tasks.dynamodb.offload import Mover, Target
+from mcp_baton.tasks.dynamodb.outside import Outside, Written
 from mcp_baton.tasks.dynamodb.pointers import pointer_in
 from mcp_baton.tasks.record import PROGRESS, NewTask, StepStatus
 from mcp_baton.tasks.store import Batch, SetPause, StepWrite
@@ -67,8 +67,8 @@ class Shelf:
 def mover(shelf: Shelf, *, bucket: bool = False) -> Mover:
     seconds = count(0.0, 0.001)
     target = Target("owner", "task", 1000, 1000)
-    outside = Outside(shelf, shelf if bucket else None)
-    return Mover(outside, target, Written(lambda: next(seconds)), 1000.0, lambda: next(seconds))
+    outside = Outside(shelf, shelf if bucket else None, Written(lambda: next(seconds)))
+    return Mover(outside, target, 1000.0, lambda: next(seconds))
 
 
 def nowhere() -> Mover:

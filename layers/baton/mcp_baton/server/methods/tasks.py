@@ -49,7 +49,9 @@ def list_tasks(request: Request) -> JsonObject:
     except ValueError as error:
         message = "Invalid params: `cursor` is not one that this list gave out"
         raise ProtocolError(INVALID_PARAMS, message) from error
-    made: dict[str, Json] = {"tasks": [shown(request, task) | listed_meta(task, request.now_ms()) for task in page.tasks]}
+    made: dict[str, Json] = {
+        "tasks": [shown(request, task) | listed_meta(task, request.now_ms()) for task in page.tasks]
+    }
     return made | {"nextCursor": page.cursor} if page.cursor else made
 
 

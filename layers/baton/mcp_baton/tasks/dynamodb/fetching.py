@@ -18,6 +18,9 @@ from mcp_baton.tasks.texts import check_readable, decoded, is_zipped, unzipped_s
 
 logger = logging.getLogger(__name__)
 
+WHOLE_BYTES = 1_000_000
+"""A value that takes no more is read whole; of a longer one, only some pieces are in memory at a time."""
+
 DAMAGED = "what is stored is damaged"
 KEPT_BYTES = 8_000_000
 """How much of what was fetched is kept for the rest of a request. What comes beyond it is fetched again when needed."""
@@ -70,7 +73,7 @@ class Fetcher:
         return decode(self._attribute(pointer))
 
     def text(self, attribute: Attribute) -> Iterator[str]:
-        """The JSON text of that value, in pieces. One of several items, or objects, is never in memory as a whole.
+        """The JSON text of that value, in pieces. A long one is never in memory as a whole.
 
         Raises:
             StoreError: as `value`; what came before is then worth nothing.
@@ -78,7 +81,7 @@ class Fetcher:
         pointer = _pointer(attribute)
         if pointer is None:
             return text_pieces(attribute)
-        if pointer.bundle_bytes <= BUNDLE_BYTES:
+        if pointer.bundle_bytes <= WHOLE_BYTES:
             return text_pieces(self._attribute(pointer))
         return decoded(self._streamed(pointer))
 
@@ -182,6 +185,8 @@ class Fetcher:
 
     def _lost(self, pointer: Pointer, cause: str) -> ValueLost:
         size = pointer.text_bytes
+        if self._outside is not None:
+            self._outside.written.forget(self._owner, self._task_id)
         logger.error("task %s: %s, of a value of %d bytes, is lost: %s", self._task_id, pointer.bundle, size, cause)
         return ValueLost(size, cause)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Self
 
 from mcp_baton.tasks.dynamodb.items import HEAD_MS, Limits
-from mcp_baton.tasks.dynamodb.offload import Mover, Target, Written
+from mcp_baton.tasks.dynamodb.offload import Mover, Target
 from mcp_baton.tasks.dynamodb.outside import Outside
 from mcp_baton.tasks.dynamodb.overflow import DAY_MS
 from mcp_baton.tasks.texts import ZipWithin
@@ -28,7 +28,6 @@ class Moving:
         self._limits = limits
         self._now_ms = now_ms
         self._monotonic = monotonic
-        self._written = Written(monotonic)
         self._left_ms: Callable[[], int | None] | None = None
 
     def within(self, outside: Outside, left_ms: Callable[[], int | None]) -> Self:
@@ -46,7 +45,7 @@ class Moving:
         kept_ms = max(ttl_ms, self._limits.max_ttl_ms) + DAY_MS
         target = Target(owner, task_id, -(-(self._now_ms() + kept_ms) // 1000), ttl_ms)
         until_s = self._monotonic() + self._allowed_ms() / 1000
-        return Mover(self._outside, target, self._written, until_s, self._monotonic)
+        return Mover(self._outside, target, until_s, self._monotonic)
 
     def _allowed_ms(self) -> int:
         left_ms = self._left_ms() if self._left_ms else None

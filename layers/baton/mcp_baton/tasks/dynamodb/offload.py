@@ -1,11 +1,8 @@
 """Values of one write on their way out of the head, within the time that the write has (docs/storage.md)."""
 
 import logging
-import time
-from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import partial
-from threading import Lock
 
 from mcp_baton.exceptions import StoreUnavailable
 from mcp_baton.light_dataclasses import dataclass
@@ -23,9 +20,6 @@ logger = logging.getLogger(__name__)
 BUCKET_S = 1.2
 """How long S3 is waited for. Where it fails, the same values then go to items of their own."""
 
-REMEMBERED = 256
-REMEMBERED_S = 60.0
-
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -42,35 +36,12 @@ class Target:
     ttl_ms: int
 
 
-class Written:
-    """What a store has written outside lately, so that a write that lost its race does not write it again."""
-
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._monotonic = monotonic
-        self._pointers = OrderedDict[tuple[str, str, bytes], tuple[float, Attribute]]()
-        self._lock = Lock()
-
-    def pointer(self, target: Target, digest: bytes) -> Attribute | None:
-        """Where a value of this digest is, if it was written a short time ago."""
-        with self._lock:
-            at, pointer = self._pointers.get((target.owner, target.task_id, digest), (0.0, None))
-        return pointer if self._monotonic() - at < REMEMBERED_S else None
-
-    def note(self, target: Target, digest: bytes, pointer: Attribute) -> None:
-        """Remember where a value of this digest is."""
-        with self._lock:
-            self._pointers[target.owner, target.task_id, digest] = (self._monotonic(), pointer)
-            while len(self._pointers) > REMEMBERED:
-                self._pointers.popitem(last=False)
-
-
 class Mover:
     """Moves values of one write out of the head. Once S3 has failed, this write does not ask it again.
 
     Args:
         outside: Where values go.
         target: The task.
-        written: What was written before.
         until_s: The moment on `monotonic` after which nothing is begun and nothing waited for.
         monotonic: Seconds, from any moment on.
 
@@ -78,13 +49,11 @@ class Mover:
         failed: Whether a value could not be written anywhere.
     """
 
-    def __init__(
-        self, outside: Outside, target: Target, written: Written, until_s: float, monotonic: Callable[[], float]
-    ) -> None:
+    def __init__(self, outside: Outside, target: Target, until_s: float, monotonic: Callable[[], float]) -> None:
         self._table = outside.table
         self._bucket = outside.bucket
         self._target = target
-        self._written = written
+        self._written = outside.written
         self._until_s = until_s
         self._monotonic = monotonic
         self.failed = False
@@ -106,16 +75,17 @@ class Mover:
         """
         parts = [Part(name, text_bytes(value), stored_form(value)) for name, value in values.items()]
         digests = {part.name: digest_of(part.data) for part in parts}
+        owner, task_id = self._target.owner, self._target.task_id
         pointers: dict[str, Attribute] = {}
         for name, digest in digests.items():
-            pointer = self._written.pointer(self._target, digest)
+            pointer = self._written.pointer(owner, task_id, digest)
             if pointer is not None:
                 pointers[name] = pointer
         new = [part for part in parts if part.name not in pointers]
         readable = bundled([part for part in new if part.text_bytes <= VALUE_BYTES])
         unreadable = bundled([part for part in new if part.text_bytes > VALUE_BYTES])
         for part, pointer in (*self._put(readable), *self._put_unreadable(unreadable)):
-            self._written.note(self._target, digests[part.name], pointer)
+            self._written.note(owner, task_id, digests[part.name], pointer)
             pointers[part.name] = pointer
         return pointers
 

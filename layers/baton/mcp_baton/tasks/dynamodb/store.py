@@ -37,7 +37,7 @@ from mcp_baton.tasks.dynamodb.items import (
     to_record,
 )
 from mcp_baton.tasks.dynamodb.moving import Moving
-from mcp_baton.tasks.dynamodb.outside import Outside
+from mcp_baton.tasks.dynamodb.outside import Outside, Written
 from mcp_baton.tasks.dynamodb.overflow import ObjectStore
 from mcp_baton.tasks.dynamodb.patience import CREATE, END, RENEW, WRITE, Patience, draw
 from mcp_baton.tasks.dynamodb.queries import live_tasks, page_of
@@ -92,7 +92,7 @@ class DynamoDBTaskStore:
         )
         self._telemetry = telemetry
         self._limits = limits or Limits()
-        self._outside = Outside(self._table, objects)
+        self._outside = Outside(self._table, objects, Written(monotonic))
         self._moving = Moving(self._outside, self._limits, now_ms, monotonic)
         self._now_ms = now_ms
         self._new_id = new_id
@@ -107,7 +107,7 @@ class DynamoDBTaskStore:
         """The same store for one request: nothing is tried again when the function would be stopped meanwhile."""
         made = copy.copy(self)
         table = self._table.within(left_ms)
-        outside = Outside(table, self._outside.bucket)
+        outside = Outside(table, self._outside.bucket, self._outside.written)
         moving = self._moving.within(outside, left_ms)
         answers = DynamoDBAnswerStore(table, now_ms=self._now_ms)
         vars(made).update(_table=table, _outside=outside, _moving=moving, _answers=answers)
