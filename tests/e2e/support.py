@@ -243,7 +243,7 @@ class Table:
     @property
     def statuses(self) -> list[str]:
         """The status of every task in it."""
-        return [item["status"]["S"] for item in self.items]
+        return [item["status"]["S"] for item in self.items if "status" in item]
 
     def item(self, task_id: str, owner: str = "alice") -> Item:
         """One task's item."""

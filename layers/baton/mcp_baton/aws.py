@@ -146,7 +146,7 @@ def dynamodb_store(
     sleep: Callable[[float], None] = time.sleep,
     random: Callable[[], float] | None = None,
 ) -> TaskStore:
-    """The tasks in this DynamoDB table, and what does not fit there in the settings' bucket, if they name one.
+    """The tasks in this DynamoDB table, and large values in the settings' bucket where they name one.
 
     Args:
         table: The table's name.
@@ -162,7 +162,7 @@ def dynamodb_store(
     Raises:
         SettingsError: tasks may live longer than objects in the bucket.
     """
-    from mcp_baton.tasks.dynamodb.items import Limits, system_ms
+    from mcp_baton.tasks.dynamodb.items import HEAD_MS, VALUES_MS, Limits, system_ms
     from mcp_baton.tasks.dynamodb.patience import draw
     from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 
@@ -170,6 +170,7 @@ def dynamodb_store(
         default_ttl_ms=settings.default_ttl_ms,
         max_ttl_ms=settings.max_ttl_ms,
         max_tasks_per_owner=settings.max_tasks_per_owner,
+        values_ms=max(VALUES_MS, settings.write_reserve_ms - HEAD_MS),
         shards=settings.shards,
     )
     objects = _overflow(settings, s3_client if connect_s3 is None else connect_s3, telemetry)

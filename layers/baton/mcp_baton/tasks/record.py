@@ -203,7 +203,10 @@ class TaskRecord:
 
 @dataclass(frozen=True, slots=True)
 class TaskPage:
-    """One page of a task listing, newest first; `cursor` is `None` on the last. Listed tasks carry no variables."""
+    """One page of a task listing, newest first; `cursor` is `None` on the last.
+
+    Of a listed task's variables, only the progress and the pause reason are there.
+    """
 
     tasks: Sequence[TaskRecord]
     cursor: str | None = None

@@ -10,7 +10,8 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import EXTRA_PREFIX, StepProgress, StepStatus, pause_of
 from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepWrite
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.workflow.batch import status_of, stored_result
+from mcp_baton.workflow.batch import status_of, stored_result, writes_to_come
+from mcp_baton.workflow.drift import statuses_of
 from mcp_baton.workflow.host import Failed, Outcome
 from mcp_baton.workflow.kept_calls import kept_call
 from mcp_baton.workflow.matching import Candidate, candidates, choose
@@ -68,6 +69,7 @@ def continuation_batch(
         pause=_pause_write(plan, write, call.tool, outcome),
         variables=variables.changed | extra,
         removed=variables.removed,
+        open_steps=writes_to_come(statuses_of(plan.task) | ({write.name: write.status} if write else {})),
     )
 
 

@@ -24,6 +24,7 @@ from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import PROGRESS, RESULT_PREFIX, Claim, NewTask, StepStatus, TaskRecord, is_oversized
 from mcp_baton.tasks.recording import record_decided
 from mcp_baton.tasks.store import Batch, Recorded, TaskStore
+from mcp_baton.tasks.values import read_ahead
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.batch import run_batch
 from mcp_baton.workflow.definition import Step, Workflow
@@ -112,6 +113,8 @@ class Engine:
         hold = self._hold(self._store, task) if self._store else None
         statuses = carried(task, workflow)
         run = Run(workflow, invocation, hold, TaskVariables(task.variables), statuses, move=move_to(workflow, task))
+        done = [name for name, status in statuses.items() if status is StepStatus.COMPLETED]
+        read_ahead(task.variables, [f"{RESULT_PREFIX}{name}" for name in done])
         for step in workflow.steps:
             if statuses[step.name] is StepStatus.COMPLETED:
                 self._replay(run, step)

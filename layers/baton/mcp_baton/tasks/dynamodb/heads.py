@@ -8,7 +8,7 @@ from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.claims import claim_in, hold, take
 from mcp_baton.tasks.dynamodb.expressions import Update, guarded_update
 from mcp_baton.tasks.dynamodb.items import GLANCED_AT, expired, key_of, to_record
-from mcp_baton.tasks.dynamodb.overflow import ObjectStore
+from mcp_baton.tasks.dynamodb.outside import Outside
 from mcp_baton.tasks.dynamodb.patience import CREATE, RENEW, WRITE, Patience
 from mcp_baton.tasks.dynamodb.table import ConditionFailed, TaskTable
 from mcp_baton.tasks.ids import is_task_id, new_token
@@ -22,7 +22,7 @@ class Heads:
 
     _table: TaskTable
     _telemetry: Telemetry
-    _objects: ObjectStore | None
+    _outside: Outside
     _now_ms: Callable[[], int]
 
     def look(self, owner: str, task_id: str) -> Standing:
@@ -96,7 +96,7 @@ class Heads:
         return current
 
     def _task_in(self, owner: str, item: Item) -> TaskRecord:
-        return to_record(owner, item, self._objects)
+        return to_record(owner, item, self._outside)
 
     def _key(self, owner: str, task_id: str) -> Item:
         if not is_task_id(task_id):

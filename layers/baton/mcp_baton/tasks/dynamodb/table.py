@@ -10,7 +10,7 @@ from mcp_baton.exceptions import OutcomeUnknown, StoreUnavailable
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.expressions import Update
 from mcp_baton.tasks.dynamodb.failures import ItemTooLarge
-from mcp_baton.tasks.dynamodb.patience import CREATE, READ, WRITE, Patience
+from mcp_baton.tasks.dynamodb.patience import CREATE, READ, RENEW, WRITE, Patience
 from mcp_baton.tasks.dynamodb.sending import Sender, understood
 from mcp_baton.tasks.dynamodb.tokens import has_token
 
@@ -144,6 +144,24 @@ class TaskTable(Sender):
                 return understood(client.query(**request), "Count")
 
         return self._read(send, patience)
+
+    def put_value(self, item: Item) -> None:
+        """Write a piece of a value, whatever was there: under its key nothing else is ever written."""
+
+        def send() -> None:
+            with self._request("PutItem") as client:
+                client.put_item(TableName=self.name, Item=item)
+
+        self._read(send, RENEW)
+
+    def get_value(self, key: Item, *, consistent: bool) -> Item | None:
+        """Read a piece of a value; an eventually consistent read is half the price, and may miss a new one."""
+
+        def send() -> Item | None:
+            with self._request("GetItem") as client:
+                return client.get_item(TableName=self.name, Key=key, ConsistentRead=consistent).get("Item")
+
+        return self._read(send, READ)
 
     def _landed(self, key: Item, failure: "ClientError", token: str) -> Item:
         # Not every engine returns the item that a condition failed on (dynalite does not).
