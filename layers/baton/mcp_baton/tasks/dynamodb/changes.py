@@ -7,7 +7,7 @@ from mcp_baton.exceptions import StoreError
 from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, Zips, encode_variable, item_size
 from mcp_baton.tasks.dynamodb.items import encode_object, members
-from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, RESULT_PREFIX, StepStatus
+from mcp_baton.tasks.record import CALL_PREFIX, PAUSE_REASON, PROGRESS, RESULT_PREFIX, StepStatus
 from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite
 from mcp_baton.tasks.texts import to_text, zipped
 
@@ -53,6 +53,7 @@ def plan(stored: Item, batch: Batch, compress_over: int, zips: Zips = zipped) ->
         StoreError: a value is not JSON.
     """
     values = {**batch.variables, **{RESULT_PREFIX + step.name: step.result for step in batch.steps}}
+    values |= {CALL_PREFIX + step.name: step.call for step in batch.steps if step.call is not None}
     required: dict[str, Attribute] = {}
     removed = batch.removed.difference(values)
     replaceable = frozenset(values) - {PROGRESS, PAUSE_REASON}
