@@ -149,7 +149,6 @@ def dynamodb_store(
     """The tasks in this DynamoDB table, and large values in the settings' bucket where they name one.
 
     Args:
-        table: The table's name.
         settings: The operator's choices.
         connect: Makes the DynamoDB client when it is first needed; botocore's by default.
         connect_s3: The same for S3.
@@ -162,7 +161,7 @@ def dynamodb_store(
     Raises:
         SettingsError: tasks may live longer than objects in the bucket.
     """
-    from mcp_baton.tasks.dynamodb.items import HEAD_MS, VALUES_MS, Limits, system_ms
+    from mcp_baton.tasks.dynamodb.items import Limits, system_ms, values_ms
     from mcp_baton.tasks.dynamodb.patience import draw
     from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 
@@ -170,7 +169,7 @@ def dynamodb_store(
         default_ttl_ms=settings.default_ttl_ms,
         max_ttl_ms=settings.max_ttl_ms,
         max_tasks_per_owner=settings.max_tasks_per_owner,
-        values_ms=max(VALUES_MS, settings.write_reserve_ms - HEAD_MS),
+        values_ms=values_ms(settings.write_reserve_ms),
         shards=settings.shards,
     )
     objects = _overflow(settings, s3_client if connect_s3 is None else connect_s3, telemetry)

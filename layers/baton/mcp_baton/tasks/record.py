@@ -203,10 +203,7 @@ class TaskRecord:
 
 @dataclass(frozen=True, slots=True)
 class TaskPage:
-    """One page of a task listing, newest first; `cursor` is `None` on the last.
-
-    Of a listed task's variables, only the progress and the pause reason are there.
-    """
+    """A page of a list, newest first; `cursor` is `None` on the last. Variables: progress and pause reason alone."""
 
     tasks: Sequence[TaskRecord]
     cursor: str | None = None

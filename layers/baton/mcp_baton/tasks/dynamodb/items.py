@@ -85,6 +85,11 @@ class Limits:
         return max(1, min(self.default_ttl_ms if asked is None else asked, self.max_ttl_ms))
 
 
+def values_ms(write_reserve_ms: int) -> int:
+    """How long values may take of a write reserve of so many milliseconds."""
+    return max(VALUES_MS, write_reserve_ms - HEAD_MS)
+
+
 def system_ms() -> int:
     """The time now, epoch milliseconds."""
     return time.time_ns() // 1_000_000
