@@ -45,7 +45,7 @@ def check_last(judge: "Judge", process: Process) -> None:
 
 def _check_call(judge: "Judge", process: Process) -> None:
     if process.meta.get("recorded") is True and not process.meta.get("oversized"):
-        _check_placed(judge, process, process.calls)
+        _check_placed(judge, process, [call for call in process.calls if call.heard])
 
 
 def _check_run(judge: "Judge", process: Process) -> None:

@@ -85,7 +85,10 @@ class SimulatedMailbox(Mailbox):
         """As `Mailbox`."""
         if self._owner is not None and self._mail.empty():
             _under_way[-1].sleep(timeout_s)
-        return super().next(0.0)
+        mail = super().next(0.0)
+        if self._owner is not None:
+            _under_way[-1].heard(mail)
+        return mail
 
     def _wake(self) -> None:
         if self._owner is not None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import dumps
 from mcp_baton.tasks import record
-from mcp_baton.tasks.record import PAUSE_REASON, RESULT_PREFIX
+from mcp_baton.tasks.record import PAUSE_REASON, RESULT_PREFIX, is_oversized
 from tests.simulation.answers import check_answer, check_last
 from tests.simulation.claims import Claims
 from tests.simulation.dynamodb.database import Change
@@ -133,7 +133,7 @@ class Judge:
         if not is_outcome(name):
             return
         step = name.removeprefix(RESULT_PREFIX)
-        has_failed = isinstance(value, Mapping) and "error" in value and "#" in str(value["error"])
+        has_failed = isinstance(value, Mapping) and "error" in value and not is_oversized(value)
         if step in steps_of(after) and has_failed is not (steps_of(after)[step] == "failed"):
             self.wrong(1, f"the step {step} is {steps_of(after)[step]}, and its result is {dumps(value)[:80]}")
         serial = serial_in(value)
@@ -169,7 +169,7 @@ class Judge:
     def stopped(self, process: Process) -> None:
         """Lambda stopped a process that had no time left."""
         self.claims.ended(process)
-        if not process.stalled:
+        if not process.stalled and process.answer is None:
             self.wrong(11, f"{process.name} did not answer within its time")
 
     def answered(self, process: Process) -> None:

@@ -19,6 +19,8 @@ class Called:
     Attributes:
         serial: Its number, which stands in what it gives back.
         key: Its `ctx.idempotency_key`; `None` where there is none.
+        returned: Whether it gave something back to who waited for it, rather than fail or be abandoned.
+        heard: Whether its outcome, good or bad, reached who waited for it.
     """
 
     serial: int
@@ -28,6 +30,7 @@ class Called:
     key: str | None
     began_ms: float
     returned: bool = False
+    heard: bool = False
 
 
 @dataclass(slots=True)

@@ -8,12 +8,14 @@ from typing import Any, cast
 from mcp_baton.exceptions import ToolError
 from mcp_baton.protocol.json import Json
 from mcp_baton.server.context import Context
+from mcp_baton.server.running.mailbox import Mail, Raised, Returned
 from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.ids import RANDOM_BITS, encode
 from tests.simulation.client import Sent, SimulatedClient
 from tests.simulation.dynamodb.database import Change, Database
 from tests.simulation.faults import KILLS, STALLS, Fault, Weather
+from tests.simulation.heads import serial_in
 from tests.simulation.invariants import Judge
 from tests.simulation.invocations import Ask, invoke
 from tests.simulation.journal import Called, Process
@@ -150,7 +152,7 @@ class World:
     def _expires(self, change: Change, at_ms: int) -> None:
         """DynamoDB deletes what has expired, at once or later."""
         if at_ms - self.scheduler.now_ms < 400_000:
-            key, wait_ms = change.key, at_ms - self.scheduler.now_ms + self.rng.choice((1_000, 30_000, 10**7))
+            key, wait_ms = change.key, at_ms - self.scheduler.now_ms + self.rng.choice((1_000, 30_000))
             self.later(None, wait_ms / 1000, lambda: self._expire(key))
 
     def _expire(self, key: tuple[str, str]) -> None:
@@ -236,9 +238,21 @@ class World:
         self._maybe_killed(actor, Fault.KILLED_AFTER, f"killed after {tool}")
         if not self.weather.over and self.rng.random() < self.failing:
             raise ToolError(f"failed #{call.serial}", retryable=self.rng.random() < 0.7)
-        call.returned = True
         pad = self.rng.randbytes(self.rng.choice((200, 800, 3_000))).hex() if tool == "weigh" else ""
         return {"serial": call.serial, "n": 7, "pad": pad}
+
+    def heard(self, mail: Mail | None) -> None:
+        """Who waited for a tool has heard how it ended."""
+        match mail:
+            case Returned(value):
+                serial = serial_in(cast("Json", value))
+            case Raised(error):
+                serial = serial_in({"error": str(error)})
+            case _:
+                return
+        if serial is not None:
+            call = self.calls[serial - 1]
+            call.heard, call.returned = True, isinstance(mail, Returned)
 
     def _busy(self, actor: Actor) -> None:
         """The tool takes its time, or its process stands still."""

@@ -1,0 +1,57 @@
+"""`make simulate`: many seeds, over several processes. Failing seeds are printed, the first of them with their traces."""
+
+import argparse
+import multiprocessing
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from itertools import batched
+
+from tests.simulation.harness import Outcome, failures
+
+CHUNK = 250
+TRACES = 3
+
+
+def main() -> int:
+    """Simulate, and say what was found. The exit status is 1 when an invariant was broken."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=5_000, help="how many (5000)")
+    parser.add_argument("--first", type=int, default=0, help="the first one (0)")
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--traces", type=int, default=TRACES, help="how many failures are shown whole (3)")
+    given = parser.parse_args()
+    began = time.monotonic()
+    found: list[Outcome] = []
+    for failed in _simulated(range(given.first, given.first + given.seeds), given.processes):
+        for outcome in failed:
+            found.append(outcome)
+            _say(str(outcome) + "\n" if len(found) <= given.traces else f"seed {outcome.seed}: {outcome.broken[0]}")
+    seconds = time.monotonic() - began
+    _say(f"{given.seeds} seeds in {seconds:.0f} s ({given.seeds / seconds:.0f} a second): {len(found)} break an invariant")
+    for number, count in sorted(Counter(outcome.broken[0].number for outcome in found).items()):
+        _say(f"  invariant {number}: {count}")
+    return 1 if found else 0
+
+
+def _simulated(seeds: range, processes: int) -> Iterator[list[Outcome]]:
+    chunks = list(batched(seeds, CHUNK))
+    if processes == 1:
+        yield from map(_failing, chunks)
+        return
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        yield from pool.imap_unordered(_failing, chunks)
+
+
+def _failing(seeds: tuple[int, ...]) -> list[Outcome]:
+    return list(failures(seeds))
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
