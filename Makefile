@@ -27,6 +27,7 @@ setup-tests: setup tests/conformance/node_modules/.package-lock.json tests/clien
 	$(UV) sync --frozen --project tests/ministack
 	$(UV) sync --frozen --project tests/sam
 	$(UV) sync --frozen --project tests/audit
+	$(RUN) python -m tests.dynamodb_local.install .tools/left-out
 
 # npm writes this file last. It comes with its Node from the environment beside the suite, so that no machine has to have them.
 tests/conformance/node_modules/.package-lock.json: tests/conformance/package-lock.json tests/conformance/uv.lock | $(filter .tools/%,$(UV))
@@ -70,7 +71,7 @@ QUICK := tests/unit/protocol tests/unit/server tests/unit/tasks tests/unit/trans
 
 .PHONY: test-quick
 test-quick: setup ## Run the tests of the main paths, in under a minute (ARGS="-x")
-	$(PYTEST) $(QUICK) -k "not ministack" $(ARGS)
+	$(PYTEST) $(QUICK) -k "not ministack and not dynamodb_local" $(ARGS)
 
 # What it finds becomes an `@example` of the test, or a test of its own, so that `make test` holds it.
 SEED ?= $(shell date +%s)
@@ -147,5 +148,6 @@ format: setup ## Put the code into the house's format, and mend what lint can
 
 .PHONY: clean
 clean: ## Remove everything that was installed or built here
-	rm -rf .venv .tools .aws-sam dist .mypy_cache .pytest_cache .ruff_cache .hypothesis tests/*/.venv tests/*/*/.venv tests/*/node_modules
+	rm -rf .venv .tools .aws-sam dist .mypy_cache .pytest_cache .ruff_cache .hypothesis tests/*/.venv tests/*/*/.venv tests/*/node_modules \
+		tests/dynamodb_local/lib*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

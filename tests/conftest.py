@@ -1,7 +1,6 @@
 """What all tests share: how hypothesis looks for examples, and the engines that several kinds of test run against."""
 
 import os
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -12,6 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.dynamodb_local import engine as dynamodb_local
+from tests.dynamodb_local.engine import free_port
 from tests.examples import FUZZED, USUAL
 from tests.wire.tap import TAP
 
@@ -91,11 +92,22 @@ def ministack_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             process.terminate()
 
 
-def free_port() -> int:
-    """A loopback port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
+@pytest.fixture(scope="session")
+def dynamodb_local_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of AWS's own engine for one machine, DynamoDB Local. Each of xdist's workers starts one for itself.
+
+    Where it cannot be had, its tests are left out, in CI too: no script here installs Java. `make setup-tests` says so.
+    """
+    reason = dynamodb_local.left_out()
+    if reason is not None:
+        pytest.skip(reason)
+    if not dynamodb_local.LIBRARY.exists():
+        missing = "DynamoDB Local is not installed; `make test` does it: python -m tests.dynamodb_local.install"
+        if os.environ.get("CI"):
+            pytest.fail(missing)
+        pytest.skip(missing)
+    with dynamodb_local.running(tmp_path_factory.mktemp("dynamodb-local")) as url:
+        yield url
 
 
 def wait_until_ready(port: int, process: "subprocess.Popen[bytes]", log: Path) -> None:

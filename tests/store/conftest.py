@@ -77,7 +77,15 @@ def ministack_engine(ministack_url: str) -> Iterator[Engine]:
         yield Engine("ministack", client, s3, ministack_url)
 
 
-@pytest.fixture(params=["embedded", "ministack"])
+@pytest.fixture(scope="session")
+def dynamodb_local_engine(dynamodb_local_url: str) -> Iterator[Engine]:
+    """DynamoDB Local over HTTP, beside an S3 in this process."""
+    with closing(http_client(dynamodb_local_url)) as client, closing(embedded_s3()) as s3:
+        create_table(client, TABLE)
+        yield Engine("dynamodb_local", client, s3, dynamodb_local_url)
+
+
+@pytest.fixture(params=["embedded", "ministack", "dynamodb_local"])
 def engine(request: pytest.FixtureRequest) -> Engine:
     """Each engine in turn."""
     chosen: Engine = request.getfixturevalue(f"{request.param}_engine")

@@ -139,6 +139,17 @@ def test_advisories_that_nobody_told_are_in_the_last_line(checkout: Checkout, an
     assert done.stdout.splitlines()[-1].endswith("NOT AUDITED: advisories about 70 locked packages")
 
 
+def test_an_engine_that_was_left_out_is_in_the_last_line(checkout: Checkout) -> None:
+    (checkout.folder / ".tools").mkdir()
+    (checkout.folder / ".tools" / "left-out").write_text("DynamoDB Local needs Java 17 or newer, which is missing")
+    (checkout.folder / "daemon-answers").touch()
+
+    done = checkout.run("run", CI="")
+
+    said = "that was run; LEFT OUT: DynamoDB Local needs Java 17 or newer, which is missing"
+    assert done.stdout.splitlines()[-1] == f"── everything passed {said}"
+
+
 @needs_root
 def test_a_kernel_that_makes_no_containers_is_named_and_nothing_is_changed(checkout: Checkout) -> None:
     checkout.command("unshare", "echo 'unshare failed: Operation not permitted' >&2\nexit 1\n")

@@ -1,0 +1,111 @@
+"""DynamoDB Local, AWS's own engine for a machine of one's own: a Java program in a process of its own.
+
+`tests/dynamodb_local/install.py` brings it. Its native SQLite is there for x86-64 only.
+"""
+
+import os
+import platform
+import re
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+
+HERE = Path(__file__).parent
+LIBRARY = HERE / "lib"
+READY_WITHIN_S = 60.0
+OLDEST_JAVA = 17
+PROCESSORS = ("x86_64", "AMD64")
+MAIN = "com.amazonaws.services.dynamodbv2.local.main.ServerRunner"
+# It serves small tables for minutes: the first compiler alone and one garbage collector thread start it sooner.
+JAVA = ("java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m")
+SQLITE = {"Linux": "libsqlite4java-linux-amd64-1.0.392.so", "Darwin": "libsqlite4java-osx-1.0.392.dylib"}
+
+
+class EngineFailed(Exception):
+    """DynamoDB Local did not start."""
+
+
+def left_out() -> str | None:
+    """Why this machine cannot have DynamoDB Local; None where it can."""
+    if platform.machine() not in PROCESSORS or platform.system() not in SQLITE:
+        return f"DynamoDB Local has no SQLite for {platform.system()} on {platform.machine()}"
+    java = _java()
+    if java < OLDEST_JAVA:
+        found = f"is {java}" if java else "is missing"
+        return f"DynamoDB Local needs Java {OLDEST_JAVA} or newer, which {found}"
+    return None if shutil.which("mvn") else "DynamoDB Local comes through Maven (mvn), which is missing"
+
+
+def _java() -> int:
+    """The version of the Java on the path, 0 for none."""
+    try:
+        said = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True, timeout=60).stderr
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    version = re.search(r'version "(?:1\.)?(\d+)', said)
+    return int(version[1]) if version else 0
+
+
+@contextmanager
+def running(directory: Path) -> Iterator[str]:
+    """The URL of an empty one that keeps everything in memory; it ends with the context.
+
+    Args:
+        directory: Takes its log.
+
+    Raises:
+        EngineFailed: It ended, or took too long; with its log.
+    """
+    port = free_port()
+    log = directory / "dynamodb-local.log"
+    library = str(LIBRARY)
+    engine = ["-inMemory", "-disableTelemetry", "-port", str(port)]
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(
+            [*JAVA, f"-Djava.library.path={library}", "-cp", f"{library}/*", MAIN, *engine],
+            # It needs no AWS configuration of anybody's.
+            env={"PATH": os.environ["PATH"], "HOME": str(directory)},
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+        ) as process,
+    ):
+        try:
+            if not _ready(port, process):
+                raise EngineFailed(f"DynamoDB Local did not become ready:\n{log.read_text(errors='replace')}")
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+
+
+def free_port() -> int:
+    """A loopback port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def _ready(port: int, process: "subprocess.Popen[bytes]") -> bool:
+    deadline = time.monotonic() + READY_WITHIN_S
+    while time.monotonic() < deadline and process.poll() is None:
+        if _answers(port):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def _answers(port: int) -> bool:
+    """Whether it answers at all: a request without a signature is refused, by a server that is ready."""
+    with closing(HTTPConnection("127.0.0.1", port, timeout=5)) as connection:
+        try:
+            connection.request("GET", "/")
+            return connection.getresponse().status == 400
+        except OSError:
+            return False

@@ -1,0 +1,120 @@
+"""The setup of DynamoDB Local: only what is locked is taken, and a machine that cannot have it is told why."""
+
+import hashlib
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.dynamodb_local import engine, install
+
+RIGHT = {"a.jar": hashlib.sha256(b"a").hexdigest(), "b.jar": hashlib.sha256(b"b").hexdigest()}
+
+
+@pytest.fixture
+def maven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder whose files a Maven of the test's own brings; `lib` beside it is where they go."""
+    source, programs = tmp_path / "source", tmp_path / "bin"
+    source.mkdir()
+    programs.mkdir()
+    program = programs / "mvn"
+    program.write_text(f'#!/bin/sh\nfor last; do :; done\ntouch "{tmp_path}/asked"\ncp -r "{source}" "${{last#*=}}"\n')
+    program.chmod(0o755)
+    (tmp_path / "jars.sha256").write_text("".join(f"{digest}  {name}\n" for name, digest in RIGHT.items()))
+    monkeypatch.setenv("PATH", str(programs), prepend=":")
+    for name, path in (("LOCK", "jars.sha256"), ("LIBRARY", "lib"), ("INCOMING", "lib.incoming")):
+        monkeypatch.setattr(install, name, tmp_path / path)
+    for name in RIGHT:
+        (source / name).write_bytes(name[0].encode())
+    return source
+
+
+def test_what_is_locked_is_taken_once(maven: Path) -> None:
+    install.install()
+    (maven.parent / "asked").unlink()
+    install.install()
+
+    assert sorted(path.name for path in (maven.parent / "lib").iterdir()) == ["a.jar", "b.jar"]
+    assert not (maven.parent / "asked").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("a.jar", b"changed"), ("c.jar", b"not locked"), ("b.jar", None)], ids=str
+)
+def test_other_files_are_refused_and_nothing_is_installed(maven: Path, name: str, content: bytes | None) -> None:
+    if content is None:
+        (maven / name).unlink()
+    else:
+        (maven / name).write_bytes(content)
+
+    with pytest.raises(install.InstallFailed, match=name):
+        install.install()
+    assert not (maven.parent / "lib").exists()
+
+
+def test_an_installed_file_that_was_changed_is_brought_again(maven: Path) -> None:
+    install.install()
+    (maven.parent / "lib" / "a.jar").write_bytes(b"changed")
+
+    install.install()
+
+    assert (maven.parent / "lib" / "a.jar").read_bytes() == b"a"
+
+
+def test_a_maven_that_fails_is_a_failure_with_its_words(maven: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.rmtree(maven)
+
+    with pytest.raises(install.InstallFailed, match="No such file"):
+        install.install()
+
+
+@pytest.mark.parametrize(
+    ("java", "reason"),
+    [(None, "Java 17 or newer, which is missing"), ("11.0.2", "which is 11"), ("1.8.0_402", "which is 8")],
+)
+def test_without_a_java_that_is_new_enough_it_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, java: str | None, reason: str
+) -> None:
+    usual_machine(monkeypatch)
+    have(tmp_path, monkeypatch, java)
+
+    assert reason in str(engine.left_out())
+
+
+def test_without_maven_it_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual_machine(monkeypatch)
+    have(tmp_path, monkeypatch, "17.0.15")
+
+    assert "(mvn), which is missing" in str(engine.left_out())
+
+
+def test_on_a_processor_for_which_it_has_no_sqlite_it_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+
+    assert "aarch64" in str(engine.left_out())
+
+
+def test_what_is_left_out_is_no_failure_and_is_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    usual_machine(monkeypatch)
+    have(tmp_path, monkeypatch, None)
+    note = tmp_path / ".tools" / "left-out"
+
+    assert install.main(note) == 0
+    assert "Java" in note.read_text()
+    assert capsys.readouterr().out.startswith("LEFT OUT: DynamoDB Local needs Java")
+
+
+def usual_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    monkeypatch.setattr("platform.system", lambda: "Linux")
+
+
+def have(folder: Path, monkeypatch: pytest.MonkeyPatch, java: str | None) -> None:
+    """Put a Java of this version on the path, and nothing else."""
+    if java is not None:
+        program = folder / "java"
+        program.write_text(f"#!/bin/sh\necho 'openjdk version \"{java}\" 2025-04-15' >&2\n")
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder))
