@@ -90,7 +90,10 @@ def _negated(tokens: Tokens) -> Test:
 
 def _simple(tokens: Tokens) -> Test:
     if tokens.took("("):
+        began = tokens.at
         test = _either(tokens)
+        if tokens.left[began] == "(" and _closes(tokens.left, began) == tokens.at - 1:
+            raise Invalid(f"Invalid {tokens.kind}: The expression has redundant parentheses;")
         tokens.take(")")
         return test
     if tokens.next.lower() in FUNCTIONS and tokens.left[tokens.at + 1 : tokens.at + 2] == ["("]:
@@ -98,8 +101,20 @@ def _simple(tokens: Tokens) -> Test:
     return _comparison(tokens)
 
 
+def _closes(tokens: list[str], opened: int) -> int:
+    """Where the parenthesis is closed that is opened here."""
+    depth = 0
+    for at in range(opened, len(tokens)):
+        depth += {"(": 1, ")": -1}.get(tokens[at], 0)
+        if depth == 0:
+            return at
+    return -1
+
+
 def _comparison(tokens: Tokens) -> Test:
+    began = tokens.at
     left = operand(tokens)
+    first = tokens.left[began : tokens.at]
     if tokens.took("IN"):
         tokens.take("(")
         choices = [operand(tokens)]
@@ -110,15 +125,27 @@ def _comparison(tokens: Tokens) -> Test:
     if tokens.took("BETWEEN"):
         low = operand(tokens)
         tokens.take("AND")
+        at = tokens.at
         high = operand(tokens)
+        _check_distinct(tokens, first, tokens.left[at : tokens.at])
         return lambda item, given: (
             compare(">=", left(item, given), low(item, given)) and compare("<=", left(item, given), high(item, given))
         )
     sign = tokens.take()
     if sign not in {*COMPARED, "=", "<>"}:
         raise Invalid(f'Invalid {tokens.kind}: Syntax error; token: "{sign}"')
+    at = tokens.at
     right = operand(tokens)
+    _check_distinct(tokens, first, tokens.left[at : tokens.at])
     return lambda item, given: compare(sign, left(item, given), right(item, given))
+
+
+def _check_distinct(tokens: Tokens, first: list[str], other: list[str]) -> None:
+    if first == other:
+        raise Invalid(
+            f"Invalid {tokens.kind}: The first operand must be distinct from the remaining operands for this operator "
+            f"or function; first operand: {''.join(first)}"
+        )
 
 
 def operand(tokens: Tokens) -> Operand:

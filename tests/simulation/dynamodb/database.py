@@ -11,7 +11,7 @@ from tests.simulation.dynamodb.conditions import Given, compiled
 from tests.simulation.dynamodb.paths import Attribute, Item, Path, found, resolved
 from tests.simulation.dynamodb.refusals import ConditionFalse, Invalid
 from tests.simulation.dynamodb.sizes import ITEM_BYTES, item_bytes
-from tests.simulation.dynamodb.updates import parsed, updated
+from tests.simulation.dynamodb.updates import check, updated
 
 type Key = tuple[str, str]
 type Answer = dict[str, Any]
@@ -78,7 +78,7 @@ class Database:
         expression, returned = request.pop("UpdateExpression"), request.pop("ReturnValues", "NONE")
         given = Given(request.get("ExpressionAttributeNames", {}), request.get("ExpressionAttributeValues", {}))
         before = self.items.get(key)
-        self._check(before, request, parsed(expression)[1])
+        self._check(before, request, check(expression, given))
         if request:
             raise Invalid(f"not understood: {', '.join(request)}")
         changed = updated(before or dict(key_item), expression, given)

@@ -129,12 +129,13 @@ def _elements(attribute: Attribute, place: int, rest: Path, value: Attribute | N
 
 
 def check_apart(paths: list[Path]) -> None:
-    """Refuse an update of two places one of which is, or lies in, the other.
+    """Refuse an update of two places one of which is, or lies in, the other, or that take one value for list and map.
 
     Raises:
         Invalid: it is one.
     """
     seen: set[Path] = set()
+    kinds: dict[Path, type] = {}
     for path in sorted(paths, key=len):
         for length in range(1, len(path) + 1):
             if path[:length] in seen:
@@ -142,4 +143,6 @@ def check_apart(paths: list[Path]) -> None:
                     "Invalid UpdateExpression: Two document paths overlap with each other; "
                     "must remove or rewrite one of these paths"
                 )
+            if length < len(path) and kinds.setdefault(path[:length], type(path[length])) is not type(path[length]):
+                raise Invalid("Invalid UpdateExpression: Two document paths conflict with each other;")
         seen.add(path)

@@ -60,6 +60,17 @@ def parsed(expression: str) -> tuple[tuple[Action, ...], frozenset[str]]:
     return tuple(actions), frozenset(tokens.used)
 
 
+def check(expression: str, given: Given) -> frozenset[str]:
+    """Check an update as far as that can be done without an item; returns the placeholders that it uses.
+
+    Raises:
+        Invalid: two of its paths overlap, or a placeholder means nothing.
+    """
+    actions, used = parsed(expression)
+    check_apart([resolved(action.path, given.names) for action in actions])
+    return used
+
+
 def updated(item: Item, expression: str, given: Given) -> Changed:
     """An item with an update made.
 
@@ -68,7 +79,6 @@ def updated(item: Item, expression: str, given: Given) -> Changed:
     """
     actions, _ = parsed(expression)
     paths = [resolved(action.path, given.names) for action in actions]
-    check_apart(paths)
     put = {
         path: action.value(found(item, path), item, given) for path, action in zip(paths, actions, strict=True)
     }
