@@ -23,7 +23,7 @@ from tests.simulation.scheduler import Actor, Killed, Scheduler, current
 from tests.simulation.servers import PLANS, Plan, workflow_steps
 
 BEGIN_MS = 1_800_000_000_000.0
-OWNER = "o"
+INTO_THE_MINUTE_MS = (0, 30_000, 58_000, 59_900)
 DELAYS_MS = (0, 0, 0, 5, 50, 500, 5_000, 20_000, 44_000, 50_000, 130_000)
 KINDS = ("resume",) * 7 + ("call",) * 8 + ("poll",) * 2 + ("cancel", "complete")
 TIMES_S = (None, None, 29.0, 60.0, 900.0)
@@ -49,9 +49,10 @@ class World:
         self.plan: Plan = rng.choice(PLANS)
         self.ttl_ms = rng.choice(TTLS_MS)
         self.failing = rng.choice((0.0, 0.2, 0.5))
-        self.deployed_ms = BEGIN_MS + rng.choice((0, 40, 400, 60_000)) if rng.random() < 0.25 else None
         by_priority = seed % 2 == 1
-        self.scheduler = Scheduler(rng, BEGIN_MS, by_priority=by_priority, tick_ms=rng.choice((1.0, 5.0, 50.0, 400.0)))
+        began_ms = BEGIN_MS + rng.choice(INTO_THE_MINUTE_MS)
+        self.deployed_ms = began_ms + rng.choice((0, 40, 400, 60_000)) if rng.random() < 0.25 else None
+        self.scheduler = Scheduler(rng, began_ms, by_priority=by_priority, tick_ms=rng.choice((1.0, 5.0, 50.0, 400.0)))
         self.database = Database(changed=self._changed)
         self.trace: list[tuple[float, str, str]] = []
         self.processes: dict[str, Process] = {}
