@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from mcp_baton.exceptions import ProtocolError
+from mcp_baton.protocol.codes import INVALID_REQUEST
 from tests.simulation.heads import status_of
 from tests.simulation.journal import Called, Process
 
@@ -51,6 +52,8 @@ def _check_call(judge: "Judge", process: Process) -> None:
 def _check_run(judge: "Judge", process: Process) -> None:
     meta = process.meta
     if isinstance(process.answer, ProtocolError):
+        if process.answer.code == INVALID_REQUEST:
+            judge.claims.refused(process)
         if process.calls:
             judge.wrong(11, f"{process.name} is refused, and called tools")
         return

@@ -22,11 +22,14 @@ class Holder:
     Attributes:
         since_ms: When the store last heard of it.
         claim: The id of its claim, where there are claims.
+        holds: Whether it holds it, as far as it knows.
+        released_ms: When it gave the task up by a write; infinite where it did not.
     """
 
     since_ms: float
     claim: str | None = None
     holds: bool = True
+    released_ms: float = float("inf")
 
 
 @dataclass(slots=True)
@@ -43,7 +46,7 @@ class Claims:
             self._run_wrote(number, process, before, after, now_ms)
             holder = self.holders.get(process.name)
             if holder is not None and self._gives_up(change, before, after):
-                holder.holds = False
+                holder.holds, holder.released_ms = False, now_ms
         if before is None or after is None or before[0] == after[0]:
             if before and after and after[1] < before[1]:
                 self.judge.wrong(3, f"write #{number} counts takers down, from {before[1]} to {after[1]}")
@@ -88,21 +91,44 @@ class Claims:
         process = call.process
         if not process.is_run or process.name not in self.holders:
             return
-        now_ms, allowed_ms = call.began_ms, self.judge.lease_ms - MARGIN_MS
+        claim = None if self.judge.head is None else claim_of(self.judge.head)
+        if claim is None:
+            self._began_unclaimed(call, process)
+        elif self.judge.head is not None and status_of(self.judge.head) not in TERMINAL:
+            self._began_claimed(call, process, claim)
+
+    def _began_claimed(self, call: Called, process: Process, claim: tuple[str, int, int]) -> None:
+        """A run may only call while nobody else has taken its task, unless it stood still since it last made sure."""
+        holder = next((name for name, other in self.holders.items() if other.claim == claim[0]), None)
+        if holder in {None, process.name} or claim[2] <= call.began_ms or call.began_ms - process.stalled_ms < MARGIN_MS:
+            return
+        if max(abs(process.skew_s), abs(self.judge.world.processes[str(holder)].skew_s)) <= 1:
+            self.judge.wrong(3, f"{process.name} calls {call.tool} while {holder} holds the run")
+
+    def _began_unclaimed(self, call: Called, process: Process) -> None:
+        """Where items say nothing of claims, runs hold the task from their beginning until they have written."""
         mine = self.holders[process.name]
-        if self.judge.head is not None and claim_of(self.judge.head) is None:
-            mine.holds, mine.since_ms = True, now_ms
+        mine.holds, mine.since_ms, mine.released_ms = True, call.began_ms, float("inf")
         for name, other in self.holders.items():
             rival = self.judge.world.processes[name]
-            if name == process.name or not other.holds or rival.actor.killed or now_ms - other.since_ms > allowed_ms:
-                continue
-            if max(abs(process.skew_s), abs(rival.skew_s)) <= 1:
+            is_old = call.began_ms - other.since_ms > self.judge.lease_ms - MARGIN_MS
+            if name != process.name and other.holds and not rival.actor.killed and not is_old:
                 self.judge.wrong(3, f"{process.name} calls {call.tool} while {name} holds the run")
 
     def ended(self, process: Process) -> None:
         """A process ended."""
         if process.name in self.holders:
             self.holders[process.name].holds = False
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether the run that began last did not end by a write."""
+        return bool(self.holders) and [*self.holders.values()][-1].released_ms == float("inf")
+
+    def refused(self, process: Process) -> None:
+        """A resume was told that another run holds the task."""
+        if all(holder.released_ms < process.asked_ms for holder in self.holders.values()):
+            self.judge.wrong(10, f"{process.name} is told that another run holds the task, and all have given it up")
 
     @staticmethod
     def told(item: Item) -> str:

@@ -101,10 +101,10 @@ def _message(world: "World", ask: Ask) -> tuple[str, dict[str, Json]]:
 def _request(world: "World", process: Process, method: str, params: dict[str, Json]) -> Request:
     exchange = SimulatedExchange(world, process)
     meta = params.get("_meta")
-    scheduler = world.scheduler
+    scheduler, store = world.scheduler, world.store(process)
     return Request(
         server=server(mended=world.mended),
-        store=world.store(process),
+        store=store.within(exchange.remaining_ms),
         settings=SETTINGS,
         message=jsonrpc.Request(1, method, params),
         envelope=Envelope(

@@ -44,6 +44,8 @@ class Process:
         requests: The requests to the store that it made.
         calls: The calls of tools that it made.
         stalled: Whether it stood still for a while.
+        stalled_ms: When it last went on after that.
+        asked_ms: When a request of its last reached the store.
         answer: What it answered with, once it has.
     """
 
@@ -55,7 +57,8 @@ class Process:
     requests: list[Sent] = field(default_factory=list)
     calls: list[Called] = field(default_factory=list)
     stalled: bool = False
-    conflicts: int = 0
+    stalled_ms: float = float("-inf")
+    asked_ms: float = float("-inf")
     answer: JsonObject | ProtocolError | None = None
 
     @property

@@ -23,6 +23,7 @@ from tests.simulation.scheduler import Actor, Killed, Scheduler, current
 from tests.simulation.servers import PLANS, Plan, workflow_steps
 
 BEGIN_MS = 1_800_000_000_000.0
+STOOD_STILL_MS = 2_000
 INTO_THE_MINUTE_MS = (0, 30_000, 58_000, 59_900)
 DELAYS_MS = (0, 0, 0, 5, 50, 500, 5_000, 20_000, 44_000, 50_000, 130_000)
 KINDS = ("resume",) * 7 + ("call",) * 8 + ("poll",) * 2 + ("cancel", "complete")
@@ -135,6 +136,7 @@ class World:
         """
         process = self.processes[actor.process.name]
         self._writing = process, sent
+        process.asked_ms = self.scheduler.now_ms
         answer = self.database.request(operation, request)
         self.judge.requested(process, operation, request)
         return answer
@@ -166,29 +168,36 @@ class World:
 
     def point(self, actor: Actor) -> None:
         """Give way to others."""
+        due_ms = max(actor.wake_ms, self.scheduler.now_ms)
         self.scheduler.point(actor)
-        self._stopped(actor)
+        self._came_back(actor, due_ms)
 
     def sleep(self, seconds: float) -> None:
         """Let time pass for the actor whose thread this is."""
         actor = current()
         assert actor is not None
+        due_ms = self.scheduler.now_ms + seconds * 1000
         self.scheduler.sleep(actor, seconds)
-        self._stopped(actor)
+        self._came_back(actor, due_ms)
 
     def stall(self, actor: Actor) -> None:
         """Let the actor's whole process stand still."""
         seconds = self.weather.stall_s()
         process = actor.process
-        self.processes[process.name].stalled = True
         for one in (process, *process.children):
             one.wake_ms = max(one.wake_ms, self.scheduler.now_ms + seconds * 1000)
-        self.point(actor)
+        due_ms = self.scheduler.now_ms
+        self.scheduler.point(actor)
+        self._came_back(actor, due_ms)
 
-    def _stopped(self, actor: Actor) -> None:
-        """Lambda stops what has no time left."""
+    def _came_back(self, actor: Actor, due_ms: float) -> None:
+        """An actor goes on, later than it would have by itself if it stood still. Lambda stops what has no time left."""
         process = self.processes.get(actor.process.name)
-        if process and process.ends_ms is not None and self.scheduler.now_ms > process.ends_ms:
+        if process is None:
+            return
+        if self.scheduler.now_ms - due_ms > STOOD_STILL_MS:
+            process.stalled, process.stalled_ms = True, self.scheduler.now_ms
+        if process.ends_ms is not None and self.scheduler.now_ms > process.ends_ms:
             self.note(actor, "is stopped by Lambda")
             self.judge.stopped(process)
             actor.process.kill()
