@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import batched
 
-from tests.simulation.harness import Outcome, failures
+from tests.simulation.harness import Outcome, digest, failures
 
 CHUNK = 250
 TRACES = 3
@@ -21,7 +21,11 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first one (0)")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--traces", type=int, default=TRACES, help="how many failures are shown whole (3)")
+    parser.add_argument("--digest", action="store_true", help="print one digest of all that happened, and no more")
     given = parser.parse_args()
+    if given.digest:
+        _say(digest(range(given.first, given.first + given.seeds)))
+        return 0
     began = time.monotonic()
     found: list[Outcome] = []
     for failed in _simulated(range(given.first, given.first + given.seeds), given.processes):

@@ -91,10 +91,13 @@ class Claims:
         process = call.process
         if not process.is_run or process.name not in self.holders:
             return
-        claim = None if self.judge.head is None else claim_of(self.judge.head)
+        head = self.judge.head
+        if head is None or status_of(head) in TERMINAL:
+            return
+        claim = claim_of(head)
         if claim is None:
             self._began_unclaimed(call, process)
-        elif self.judge.head is not None and status_of(self.judge.head) not in TERMINAL:
+        else:
             self._began_claimed(call, process, claim)
 
     def _began_claimed(self, call: Called, process: Process, claim: tuple[str, int, int]) -> None:
