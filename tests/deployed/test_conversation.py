@@ -159,7 +159,7 @@ def test_a_task_belongs_to_whom_the_authorizer_names(deployed: Access) -> None:
             return await paused_refund(talk)
 
     task_id = anyio.run(paused)
-    key = {"pk": {"S": f"OWNER#{deployed.owner}"}, "sk": {"S": f"TASK#{task_id}"}}
+    key = {"pk": {"S": f"OWNER#{deployed.owner}#00"}, "sk": {"S": f"TASK#{task_id}"}}
     table = deployed.stack.outputs["TaskTableName"]
     assert "Item" in deployed.stack.twin.client("dynamodb").get_item(TableName=table, Key=key)
 

@@ -17,8 +17,9 @@ from mcp_baton import (
     step_output,
     task_variable,
 )
+from mcp_baton.testing import Connect
 from tests.e2e.conftest import MakeClient
-from tests.e2e.support import Client, Era, Table, related
+from tests.e2e.support import Era, Table, related
 
 ORDER = {"order_id": "A-17", "category": "refunds", "email": "kim@example.com", "lines": [{"total": 30.0}]}
 
@@ -111,143 +112,70 @@ CONVERSATION = [
 ]
 
 
-def completed(make_client: MakeClient, era: Era) -> tuple[Client, Any]:
-    client = make_client(orders_server(), era=era)
-    return client, client.get_prompt("refund_order", {"order_id": "A-17"})
-
-
-def test_a_run_tells_intent_plan_and_each_step_in_order(make_client: MakeClient, era: Era) -> None:
-    _, answer = completed(make_client, era)
+def test_a_run_tells_intent_plan_and_each_step_and_its_meta_is_exactly_task_status_and_steps(
+    make_client: MakeClient, era: Era
+) -> None:
+    answer = make_client(orders_server(), era=era).get_prompt("refund_order", {"order_id": "A-17"})
     assert answer.conversation == CONVERSATION
     assert answer.result["description"] == "refund an order"
-
-
-def test_the_meta_of_a_completed_run_is_exactly_task_status_and_steps(make_client: MakeClient, era: Era) -> None:
-    _, answer = completed(make_client, era)
     assert answer.meta == {
         "task_id": answer.task_id,
         "task_status": "completed",
         "steps": [{"name": step["name"], "status": "completed"} for step in STEPS],
         **related(era, answer.task_id),
     }
+    # Nobody asked for progress, so there is no stream.
+    assert answer.headers["Content-Type"] == "application/json"
 
 
-def test_a_completed_run_leaves_exactly_its_progress_and_each_value_whole(make_client: MakeClient, era: Era) -> None:
-    client, answer = completed(make_client, era)
-    assert client.variables(answer.task_id) == {
+def test_a_completed_run_leaves_exactly_its_progress_each_value_whole_and_how_many_steps_it_had(
+    baton: Connect, era: Era
+) -> None:
+    client = baton(orders_server(), era=era)
+    task = client.task(client.get_prompt("refund_order", {"order_id": "A-17"}).task_id)
+    assert task.variables == {
         "_workflow.progress": {"goal": "refund_order: refund an order", "steps": STEPS, "schemaVersion": 1},
         "_workflow.result.fetch": FETCHED,
         "_workflow.result.policy": None,
         "_workflow.result.refund": REFUNDED,
         "_workflow.result.notify": "sent to kim@example.com: Refunded A-17, {unknown}",
     }
+    assert (task.status, task.result) == ("completed", {"completed": True, "steps_completed": 4})
 
 
-def test_a_completed_runs_result_says_how_many_steps_were_completed(make_client: MakeClient, table: Table) -> None:
-    client, answer = completed(make_client, "2025")
-    expected = {"completed": True, "steps_completed": 4}
-    assert client.task("result", answer.task_id).result["result"] == expected
-    assert client.in_era("2026").task("get", answer.task_id).result["result"] == expected
-    assert table.statuses == ["completed"]
+def test_a_workflow_that_is_not_durable_has_the_same_messages_and_no_task(baton: Connect) -> None:
+    client = baton(orders_server(durable=False))
+    run = client.get_prompt("refund_order", {"order_id": "A-17"})
+    assert [(message.role, message.text) for message in run.messages] == CONVERSATION
+    client.tool_raises("send_mail", "no")
+    paused = client.get_prompt("refund_order", {"order_id": "A-17"})
+    assert "\n\n1. Call send_mail with " in paused.messages[-1].text
+    assert (run.meta, paused.meta, client.tasks()) == ({}, {}, [])
 
 
-def test_a_workflow_that_is_not_durable_has_the_same_messages_and_no_task(
-    make_client: MakeClient, era: Era, table: Table
-) -> None:
-    answer = make_client(orders_server(durable=False), era=era).get_prompt("refund_order", {"order_id": "A-17"})
-    assert answer.conversation == CONVERSATION
-    assert answer.meta == {}
-    assert table.items == []
-
-
-def test_a_task_begins_with_every_step_pending(make_client: MakeClient, table: Table) -> None:
+def test_a_task_begins_with_every_step_pending(baton: Connect) -> None:
     seen: list[Any] = []
     server = Server("s")
 
     @server.tool
     def look(ctx: Context) -> None:
         assert ctx.task is not None
-        seen.append(dict(ctx.task))
-        seen.append(table.statuses)
+        seen.append((dict(ctx.task), [task.status for task in client.tasks()]))
 
     steps = [Step("first", tool="look"), Step("second", tool="look"), Step("third", tool="look")]
     server.add_workflow(Workflow(name="flow", description="look", steps=steps))
-    make_client(server).get_prompt("flow")
+    client = baton(server)
+    client.get_prompt("flow")
     progress = {
         "goal": "flow: look",
         "steps": [{"name": step.name, "tool": "look", "status": "pending"} for step in steps],
         "schemaVersion": 1,
     }
     # While the steps run nothing is written, so each of them finds the task as it began.
-    assert seen == [{"_workflow.progress": progress}, ["working"]] * 3
+    assert seen == [({"_workflow.progress": progress}, ["working"])] * 3
 
 
-def test_a_binding_is_the_steps_name_unless_it_is_given_another(make_client: MakeClient) -> None:
-    server = Server("s")
-
-    @server.tool
-    def number() -> int:
-        return 7
-
-    @server.tool
-    def double(value: int) -> int:
-        return 2 * value
-
-    steps = [
-        Step("seven", tool="number"),
-        Step("fourteen", tool="double", arguments={"value": step_output("seven")}, binding="doubled"),
-        Step("twentyeight", tool="double", arguments={"value": step_output("doubled")}),
-    ]
-    server.add_workflow(Workflow(name="flow", description="double", steps=steps))
-    client = make_client(server)
-    variables = client.variables(client.get_prompt("flow").task_id)
-    assert [variables[f"_workflow.result.{step.name}"] for step in steps] == [7, 14, 28]
-
-
-def test_a_path_prefers_an_objects_key_to_an_index_and_follows_both(make_client: MakeClient) -> None:
-    server = Server("s")
-
-    @server.tool
-    def nested() -> dict[str, Any]:
-        return {"0": {"list": [["a"], ["b", {"c": 5}]]}}
-
-    @server.tool
-    def echo(value: Any) -> Any:
-        return value
-
-    steps = [
-        Step("made", tool="nested"),
-        Step("followed", tool="echo", arguments={"value": step_output("made", "0.list.1.1.c")}),
-    ]
-    server.add_workflow(Workflow(name="flow", description="follow", steps=steps))
-    client = make_client(server)
-    assert client.variables(client.get_prompt("flow").task_id)["_workflow.result.followed"] == 5
-
-
-def test_prompt_arguments_are_converted_to_their_types_for_tools_and_stay_texts_in_texts(
-    make_client: MakeClient,
-) -> None:
-    server = Server("s")
-
-    @server.tool
-    def echo(amount: float, tags: list[str], text: str) -> list[Any]:
-        return [amount, tags, text]
-
-    step = Step(
-        "only",
-        tool="echo",
-        arguments={"amount": prompt_arg("amount"), "tags": prompt_arg("tags"), "text": constant("{amount} EUR")},
-        guidance="Not above {amount}.",
-    )
-    declared = [Argument("amount", "EUR", required=True, type=float), Argument("tags", "Tags", type=list[str])]
-    server.add_workflow(Workflow(name="flow", description="echo", arguments=declared, steps=[step]))
-    client = make_client(server)
-    answer = client.get_prompt("flow", {"amount": "30", "tags": '["a", "b"]'})
-    assert client.variables(answer.task_id)["_workflow.result.only"] == [30.0, ["a", "b"], "30 EUR"]
-    assert ("assistant", 'Not above "30".') in answer.conversation
-
-
-def test_a_default_is_converted_and_used_as_if_it_had_been_given(make_client: MakeClient) -> None:
+def test_prompt_arguments_and_defaults_are_converted_for_tools_and_stay_texts_in_texts(baton: Connect) -> None:
     server = Server("s")
 
     @server.tool
@@ -258,19 +186,21 @@ def test_a_default_is_converted_and_used_as_if_it_had_been_given(make_client: Ma
         "only",
         tool=echo,
         arguments={"amount": prompt_arg("amount"), "tags": prompt_arg("tags"), "text": constant("{amount} EUR")},
+        guidance="Not above {amount}.",
     )
     declared = [Argument("amount", "EUR", type=float, default=30), Argument("tags", type=list[str], default=["a"])]
     server.add_workflow(Workflow(name="flow", description="echo", arguments=declared, steps=[step]))
-    client = make_client(server)
+    client = baton(server)
 
-    left_out, given = client.get_prompt("flow", {}), client.get_prompt("flow", {"amount": "7", "tags": "[]"})
+    left_out, given = client.get_prompt("flow"), client.get_prompt("flow", {"amount": "7", "tags": "[]"})
 
-    assert client.variables(left_out.task_id)["_workflow.result.only"] == [30.0, ["a"], "30 EUR"]
-    assert client.variables(given.task_id)["_workflow.result.only"] == [7.0, [], "7 EUR"]
-    assert left_out.conversation[0][1].endswith('- amount: 30\n- tags: ["a"]')
+    assert client.task(left_out.task_id).variables["_workflow.result.only"] == [30.0, ["a"], "30 EUR"]
+    assert client.task(given.task_id).variables["_workflow.result.only"] == [7.0, [], "7 EUR"]
+    assert left_out.messages[0].text.endswith('- amount: 30\n- tags: ["a"]')
+    assert 'Not above "7".' in [message.text for message in given.messages]
 
 
-def test_a_step_whose_tool_is_a_function_calls_the_tool_that_it_is_published_as(make_client: MakeClient) -> None:
+def test_a_step_whose_tool_is_a_function_calls_the_tool_that_it_is_published_as(baton: Connect) -> None:
     server = Server("s")
 
     def look(at: str = "") -> dict[str, str]:
@@ -283,18 +213,18 @@ def test_a_step_whose_tool_is_a_function_calls_the_tool_that_it_is_published_as(
     server.add_workflow(Workflow(name="flow", description="look", steps=steps))
     server.tool(name="glance")(look)
     server.tool(fail)
-    client = make_client(server)
+    client = baton(server)
 
-    answer = client.get_prompt("flow", {})
+    run = client.get_prompt("flow")
 
-    progress = client.variables(answer.task_id)["_workflow.progress"]
+    progress: Any = client.task(run.task_id).variables["_workflow.progress"]
     assert [step["tool"] for step in progress["steps"]] == ["glance", "glance", "fail"]
-    assert answer.meta["pause_reason"]["suggestedTool"] == "fail"
-    assert "1. Call fail with {}" in answer.handoff
-    assert client.get_prompt("flow", {}, task=answer.task_id).statuses == ["completed", "completed", "failed"]
+    assert run.pause.suggested_tool == "fail"
+    assert "1. Call fail with {}" in run.handoff
+    assert client.resume(run.task_id).steps == {"look": "completed", "again": "completed", "last": "failed"}
 
 
-def test_a_variable_that_a_tool_sets_can_be_the_source_of_a_later_steps_argument(make_client: MakeClient) -> None:
+def test_a_variable_that_a_tool_sets_can_be_the_source_of_a_later_steps_argument(baton: Connect) -> None:
     server = Server("s")
 
     @server.tool
@@ -306,18 +236,16 @@ def test_a_variable_that_a_tool_sets_can_be_the_source_of_a_later_steps_argument
     def greet(name: str) -> str:
         return f"Hello {name}"
 
-    steps = [
-        Step("first", tool="remember"),
-        Step("second", tool="greet", arguments={"name": task_variable("customer", "names.1")}),
-    ]
+    named = {"name": task_variable("customer", "names.1")}
+    steps = [Step("first", tool="remember"), Step("second", tool="greet", arguments=named)]
     server.add_workflow(Workflow(name="flow", description="greet", steps=steps))
-    client = make_client(server)
-    variables = client.variables(client.get_prompt("flow").task_id)
+    client = baton(server)
+    variables = client.task(client.get_prompt("flow").task_id).variables
     assert variables["customer"] == {"names": ["Kim", "Zoë"]}
     assert variables["_workflow.result.second"] == "Hello Zoë"
 
 
-def test_a_tool_without_a_task_has_no_variables(make_client: MakeClient) -> None:
+def test_a_tool_without_a_task_has_no_variables(baton: Connect) -> None:
     server = Server("s")
 
     @server.tool
@@ -325,9 +253,9 @@ def test_a_tool_without_a_task_has_no_variables(make_client: MakeClient) -> None
         return ctx.task is None
 
     server.add_workflow(Workflow(name="plain", description="look", steps=[Step("a", tool="look")], durable=False))
-    client = make_client(server)
-    assert client.get_prompt("plain").conversation[-1] == ("user", "Result from look: true")
-    assert client.call_tool("look").result["structuredContent"] == {"result": True}
+    client = baton(server)
+    assert client.get_prompt("plain").messages[-1].text == "Result from look: true"
+    assert client.call_tool("look").value is True
 
 
 def test_each_step_is_announced_when_it_begins_and_the_first_names_the_task_if_the_client_asked(
@@ -341,12 +269,6 @@ def test_each_step_is_announced_when_it_begins_and_the_first_names_the_task_if_t
     ]
     assert answer.notifications == [first | {"_meta": {"task_id": answer.task_id}}, *others]
     assert answer.conversation == CONVERSATION
-
-
-def test_nothing_is_announced_to_a_client_that_did_not_ask(make_client: MakeClient, era: Era) -> None:
-    _, answer = completed(make_client, era)
-    assert answer.headers["Content-Type"] == "application/json"
-    assert answer.notifications == []
 
 
 def test_a_tools_own_progress_moves_the_runs_within_its_step(make_client: MakeClient) -> None:
@@ -367,20 +289,12 @@ def test_a_tools_own_progress_moves_the_runs_within_its_step(make_client: MakeCl
 
 
 @pytest.mark.parametrize(("asked", "granted"), [(None, 3_600_000), (60_000, 60_000), (10**12, 86_400_000)])
-def test_a_tasks_lifetime_is_the_clients_up_to_the_operators_maximum(
-    make_client: MakeClient, asked: int | None, granted: int
+def test_a_tasks_lifetime_is_the_clients_up_to_the_operators_maximum_and_writes_keep_it(
+    make_client: MakeClient, table: Table, asked: int | None, granted: int
 ) -> None:
     client = make_client(orders_server())
     params = {"name": "refund_order", "arguments": {"order_id": "A"}, **({"task": {"ttl": asked}} if asked else {})}
-    answer = client.request("prompts/get", params)
-    assert client.task("get", answer.task_id).result["ttl"] == granted
-    assert client.in_era("2026").task("get", answer.task_id).result["ttlMs"] == granted
-
-
-def test_every_write_keeps_the_lifetime(make_client: MakeClient, table: Table) -> None:
-    client = make_client(orders_server())
-    params = {"name": "refund_order", "arguments": {"order_id": "A"}, "task": {"ttl": 60_000}}
-    answer = client.request("prompts/get", params)
-    item = table.item(answer.task_id)
-    assert item["version"] == {"N": "2"}
-    assert item["ttl_ms"] == {"N": "60000"}
+    task = client.request("prompts/get", params).task_id
+    assert client.task("get", task).result["ttl"] == granted
+    assert client.in_era("2026").task("get", task).result["ttlMs"] == granted
+    assert (table.item(task)["version"], table.item(task)["ttl_ms"]) == ({"N": "2"}, {"N": str(granted)})

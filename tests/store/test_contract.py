@@ -381,6 +381,40 @@ def test_tasks_are_listed_newest_first_in_pages(
     assert all((dict(task.variables), task.workflow) == ({}, "flow") for task in listed)
 
 
+def test_tasks_of_more_shards_than_there_were_are_listed_with_those_before(
+    stores: Callable[..., DynamoDBTaskStore], owner: str, clock: "Clock", requests: "Requests"
+) -> None:
+    created = []
+    for shards in (1, 8, 32):
+        store = stores(limits=Limits(page_size=7, shards=shards))
+        for _ in range(20):
+            clock.ms += 1
+            created.append(store.create(NewTask(owner, {})))
+            if len(created) % 9 == 0:
+                clock.ms += 1
+                store.create(NewTask(owner, {}, ttl_ms=1))
+    clock.ms += 2000
+    requests.sent.clear()
+    store, listed = stores(limits=Limits(page_size=7, shards=32)), list[TaskRecord]()
+    cursor, pages = None, 0
+    while pages == 0 or cursor is not None:
+        page = store.list(owner, cursor)
+        listed += page.tasks
+        cursor, pages = page.cursor, pages + 1
+    assert [task.task_id for task in listed] == [task.task_id for task in reversed(created)]
+    assert pages == 9
+    assert len(requests.sent) < pages * 40
+    assert all(store.get(owner, task.task_id) == task for task in created)
+
+
+def test_tasks_of_all_shards_are_counted(stores: Callable[..., DynamoDBTaskStore], owner: str) -> None:
+    store = stores(limits=Limits(max_tasks_per_owner=12, shards=8))
+    for _ in range(12):
+        store.create(NewTask(owner, {}))
+    with pytest.raises(StoreError, match="12 live tasks"):
+        store.create(NewTask(owner, {}))
+
+
 def test_a_list_that_fits_on_one_page_has_no_cursor(
     store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord]
 ) -> None:
@@ -451,7 +485,7 @@ def test_live_tasks_are_counted_over_more_than_one_page(
 def test_an_id_that_is_taken_is_refused_and_the_first_task_stands(
     stores: Callable[..., DynamoDBTaskStore], owner: str
 ) -> None:
-    store = stores(new_id=lambda _: NOBODYS)
+    store = stores(new_id=lambda *_: NOBODYS)
     first = store.create(NewTask(owner, {"first": True}))
     with pytest.raises(StoreError):
         store.create(NewTask(owner, {"first": False}))

@@ -163,7 +163,7 @@ def test_tasks_that_paused_for_one_reason_are_found_by_a_filter(
         ConsistentRead=True,
         FilterExpression="pk = :owner AND variables.#p.#t = :toolError",
         ExpressionAttributeNames={"#p": PAUSE_REASON, "#t": "type"},
-        ExpressionAttributeValues={":toolError": {"S": "toolError"}, ":owner": {"S": f"OWNER#{owner}"}},
+        ExpressionAttributeValues={":toolError": {"S": "toolError"}, ":owner": {"S": f"OWNER#{owner}#00"}},
     )
     found = {item["sk"]["S"] for page in pages for item in page["Items"]}
     assert found == {f"TASK#{task.task_id}" for task in failed}

@@ -4,7 +4,7 @@ import ast
 import importlib
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -25,7 +25,7 @@ FLOORS = {
 }
 """What a floor may import of the package, besides what all share."""
 
-SHARED = ("exceptions", "settings", "telemetry")
+SHARED = ("exceptions", "light_dataclasses", "settings", "telemetry")
 ROOTS = ("__init__.py", "aws.py", "clients.py", "local/*", "testing/*")
 """Where the floors are put together. They may import any of them."""
 
@@ -48,6 +48,11 @@ NETWORK_FREE = ("protocol/*", "tasks/*", "workflow/*", "server/*")
 HARMLESS = frozenset({"http", "http.HTTPStatus", *(f"urllib.parse{name}" for name in ("", ".quote", ".unquote"))})
 SLOW = ("asyncio", "aws_lambda_powertools", "aws_xray_sdk", "boto3", "botocore", "http.client", "moto", "pydantic")
 """Imports that a cold start would pay for: only inside the functions that need them."""
+
+MAX_ROOMS = 12
+MAX_LINES = 250
+LONGER = {"workflow/engine.py": 332}
+"""Modules that are still longer, and how long they are."""
 
 ENVIRONMENT_READERS = ("settings.py", "aws.py", "local/*", "transport/runtime/__main__.py")
 
@@ -100,8 +105,10 @@ def names(node: ast.AST, module: str) -> list[str]:
 
 def absolute(node: ast.ImportFrom, module: str) -> str:
     """The imported module's whole name, a relative one resolved from the importing module's place."""
+    if not node.level:
+        return node.module or ""
     parents = ("mcp_baton", *module.split("/")[:-1])
-    return ".".join((*parents[: len(parents) - node.level + 1], node.module or "")) if node.level else node.module or ""
+    return ".".join((*parents[: len(parents) - node.level + 1], *([node.module] if node.module else [])))
 
 
 def upward(module: str, found: list[Import]) -> Iterator[str]:
@@ -195,6 +202,7 @@ def test_a_module_knows_only_the_floors_under_it(module: str) -> None:
         ("protocol/json.py", "from mcp_baton.tasks.record import TaskRecord"),
         ("protocol/json.py", "from mcp_baton import server"),
         ("protocol/json.py", "from ..tasks import record"),
+        ("protocol/json.py", "from .. import tasks"),
         ("protocol/json.py", "import socket"),
         ("tasks/record.py", "from mcp_baton.protocol import http"),
         ("tasks/record.py", "import mcp_baton.workflow.engine"),
@@ -250,6 +258,62 @@ def test_a_broken_rule_is_noticed(module: str, source: str) -> None:
 )
 def test_what_the_rules_allow_is_not_reported(module: str, source: str) -> None:
     assert violations(module, source) == []
+
+
+def edges(sources: Mapping[str, str]) -> dict[str, set[str]]:
+    """Which modules of the package each module imports: when it is imported itself, in a function, or for types."""
+    known = {dotted(module) for module in sources}
+    return {
+        dotted(module): {item.name for item in imports(ast.parse(source), module)} & known - {dotted(module)}
+        for module, source in sources.items()
+    }
+
+
+def circles(sources: Mapping[str, str]) -> list[tuple[str, ...]]:
+    """The ways from a module over its imports back to itself, one for each module that has one, as they are walked."""
+    graph = edges(sources)
+    return [circle for module in sorted(graph) if (circle := way_back(graph, module))]
+
+
+def way_back(graph: Mapping[str, set[str]], module: str) -> tuple[str, ...] | None:
+    """The shortest way from a module to itself."""
+    ways: list[tuple[str, ...]] = [(module,)]
+    seen = set[str]()
+    for way in ways:
+        for name in sorted(graph[way[-1]] - seen):
+            if name == module:
+                return way
+            seen.add(name)
+            ways.append((*way, name))
+    return None
+
+
+def test_no_module_imports_one_that_imports_it_again() -> None:
+    assert circles({module: (PACKAGE / module).read_text() for module in MODULES}) == []
+
+
+TYPES = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    "
+
+
+@pytest.mark.parametrize(
+    "back", ["import mcp_baton.tasks.a", f"{TYPES}from . import a", "def f():\n    from .a import b"]
+)
+def test_a_circle_is_noticed_wherever_its_imports_stand(back: str) -> None:
+    sources = {"tasks/a.py": "from mcp_baton.tasks import b", "tasks/b.py": "from .c import d", "tasks/c.py": back}
+
+    assert len(circles(sources)) == 3
+    assert circles({**sources, "tasks/c.py": "import mcp_baton.tasks.d"}) == []
+
+
+def test_the_first_level_of_the_server_can_be_read_at_a_glance() -> None:
+    shown = {path.name for path in (PACKAGE / "server").iterdir() if path.name[0] not in "._"} - {"__pycache__"}
+
+    assert len({name for name in shown if name != "__init__.py"}) <= MAX_ROOMS
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_is_not_too_long_to_be_read_at_once(module: str) -> None:
+    assert len((PACKAGE / module).read_text().splitlines()) <= LONGER.get(module, MAX_LINES)
 
 
 IMPORT_AND_REPORT = """

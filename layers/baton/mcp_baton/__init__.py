@@ -21,10 +21,19 @@ if TYPE_CHECKING:
         sampling,
         url_elicitation,
     )
-    from mcp_baton.server.content import Audio, EmbeddedResource, Image, Message, ResourceLink, Text, ToolResult
+    from mcp_baton.server.content import (
+        Audio,
+        Contents,
+        EmbeddedResource,
+        Image,
+        Message,
+        ResourceContent,
+        ResourceLink,
+        Text,
+        ToolResult,
+    )
     from mcp_baton.server.context import Context
     from mcp_baton.server.published.param_headers import Header
-    from mcp_baton.server.running.reading import Contents, ResourceContent
     from mcp_baton.server.schema.dependency import Depends
     from mcp_baton.server.server import Server
     from mcp_baton.settings import Settings
@@ -75,7 +84,17 @@ __all__ = [
 
 _HOMES = {
     "exceptions": ("BatonError", "ProtocolError", "RegistrationError", "ToolError", "WorkflowError"),
-    "server.content": ("Audio", "EmbeddedResource", "Image", "Message", "ResourceLink", "Text", "ToolResult"),
+    "server.content": (
+        "Audio",
+        "Contents",
+        "EmbeddedResource",
+        "Image",
+        "Message",
+        "ResourceContent",
+        "ResourceLink",
+        "Text",
+        "ToolResult",
+    ),
     "server.context": ("Context",),
     "server.asking.asker": ("Question",),
     "server.asking.questions": (
@@ -89,7 +108,6 @@ _HOMES = {
         "url_elicitation",
     ),
     "server.published.param_headers": ("Header",),
-    "server.running.reading": ("Contents", "ResourceContent"),
     "server.schema.dependency": ("Depends",),
     "server.server": ("Server",),
     "workflow.definition": ("Argument", "Step", "Workflow"),

@@ -160,6 +160,7 @@ def dynamodb_store(
         default_ttl_ms=settings.default_ttl_ms,
         max_ttl_ms=settings.max_ttl_ms,
         max_tasks_per_owner=settings.max_tasks_per_owner,
+        shards=settings.shards,
     )
     objects = _overflow(settings, s3_client if connect_s3 is None else connect_s3, telemetry)
     connect = dynamodb_client if connect is None else connect

@@ -10,6 +10,7 @@
 | `BATON_DEFAULT_TTL_MS` | a task's lifetime when the client asks for none | 3600000 (1 h) |
 | `BATON_MAX_TTL_MS` | the longest lifetime that a client gets | 86400000 (24 h) |
 | `BATON_MAX_TASKS_PER_OWNER` | live tasks that one owner may have | unlimited |
+| `BATON_SHARDS` | partitions that an owner's tasks are spread over: 1, 8 or 32; may grow, not shrink | 1 |
 | `BATON_WRITE_RESERVE_MS` | the function's time that is kept back for writing a run's batch | 5000 |
 | `BATON_ALLOWED_ORIGINS` | origins whose pages may call, comma-separated: `https://app.example.com` | none |
 | `BATON_MAX_BODY_BYTES` | the largest request body | 6000000 |
@@ -31,12 +32,13 @@ A variable that is empty or blank counts as not set, as templates pass optional 
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from mcp_baton.exceptions import SettingsError
+from mcp_baton.light_dataclasses import dataclass, field
 
 SWITCH = {"on": True, "true": True, "1": True, "yes": True, "off": False, "false": False, "0": False, "no": False}
 KEY_CHARACTERS = 32
+SHARDS = (1, 8, 32)
 _ARN = r"arn:[^:\s]+:secretsmanager:[^:\s]+:[0-9]+:secret:\S+"
 _ORIGIN = r"[a-z][a-z0-9+.-]*://[^\s/?#@,]+"
 
@@ -53,6 +55,7 @@ class Settings:
     default_ttl_ms: int = 3_600_000
     max_ttl_ms: int = 86_400_000
     max_tasks_per_owner: int | None = None
+    shards: int = 1
     write_reserve_ms: int = 5_000
     allowed_origins: frozenset[str] = frozenset()
     # Lambda takes events of 6 MB (6,291,556 bytes): this much body, and room for headers and request context. A body
@@ -93,6 +96,7 @@ class Settings:
             default_ttl_ms=_number(env, "BATON_DEFAULT_TTL_MS", default.default_ttl_ms),
             max_ttl_ms=_number(env, "BATON_MAX_TTL_MS", default.max_ttl_ms),
             max_tasks_per_owner=_number(env, "BATON_MAX_TASKS_PER_OWNER", default.max_tasks_per_owner),
+            shards=_choice(env, "BATON_SHARDS", SHARDS, default.shards),
             write_reserve_ms=_number(env, "BATON_WRITE_RESERVE_MS", default.write_reserve_ms),
             allowed_origins=_origins(env, "BATON_ALLOWED_ORIGINS"),
             max_body_bytes=_number(env, "BATON_MAX_BODY_BYTES", default.max_body_bytes),
@@ -157,6 +161,13 @@ def _number[Default: (int, int | None)](env: Mapping[str, str], name: str, defau
     if not re.fullmatch(r"[0-9]{1,15}", text) or int(text) == 0:
         raise SettingsError(f"{name}={text!r} is not a number: set it to a whole number from 1 on, in digits")
     return int(text)
+
+
+def _choice(env: Mapping[str, str], name: str, choices: tuple[int, ...], default: int) -> int:
+    number = _number(env, name, default)
+    if number not in choices:
+        raise SettingsError(f"{name}={number} is none of its values: set it to {', '.join(map(str, choices))}")
+    return number
 
 
 def _origins(env: Mapping[str, str], name: str) -> frozenset[str]:

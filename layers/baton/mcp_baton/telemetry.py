@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from threading import Lock
 from typing import Protocol
+
+from mcp_baton.light_dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from mcp_baton.exceptions import Abandoned
 from mcp_baton.protocol.envelope import LOG_LEVELS, Envelope, Era
 from mcp_baton.protocol.json import Json
 from mcp_baton.server.asking.asker import Nobody
-from mcp_baton.server.context import ProgressMap, Scope
+from mcp_baton.server.running.call import Call, ProgressMap
 from mcp_baton.tasks.variables import TaskVariables
 
 
@@ -22,7 +22,7 @@ class Desk:
         self, *, token: str | int | None = 1, level: str | None = None, progress: ProgressMap | None = None
     ) -> None:
         self.said: list[tuple[str, dict[str, Json]]] = []
-        self.scope = Scope(
+        self.call = Call(
             request_id="r-1",
             owner="kim",
             envelope=Envelope(Era.STATELESS, "2026-07-28", {}, {}, token, level),
@@ -32,7 +32,7 @@ class Desk:
             variables=TaskVariables({"a": 1}),
             progress=progress,
         )
-        self.context = Context(self.scope)
+        self.context = Context(self.call)
 
     @property
     def progress(self) -> list[Json]:
@@ -166,7 +166,7 @@ def test_plain_calls_can_be_awaited() -> None:
 
 def test_every_call_of_an_abandoned_tool_raises_what_it_cannot_swallow() -> None:
     desk = Desk(level="debug")
-    desk.scope.abandoned = True
+    desk.call.abandoned = True
 
     for call in (
         lambda: desk.context.report_progress(1),

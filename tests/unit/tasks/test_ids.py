@@ -6,13 +6,14 @@ from hypothesis import strategies as st
 from mcp_baton.tasks.ids import (
     ALPHABET,
     LENGTH,
-    RANDOM_BITS,
-    encode,
+    RANDOM_CHARACTERS,
     is_question,
     is_task_id,
     new_question,
     new_task_id,
     new_token,
+    shard_name,
+    shard_of,
 )
 
 times = st.integers(0, 2**48 - 1)
@@ -30,20 +31,21 @@ def test_an_id_has_the_form_that_is_checked(now_ms: int) -> None:
     assert is_task_id(new_task_id(now_ms))
 
 
-def test_an_id_has_122_random_bits() -> None:
+def test_an_id_has_125_random_bits() -> None:
     ids = [new_task_id(0) for _ in range(2000)]
-    numbers = [sum(ALPHABET.index(c) << 5 * place for place, c in enumerate(reversed(text))) for text in ids]
-    ever_set, ever_clear = 0, 0
-    for number in numbers:
-        ever_set |= number
-        ever_clear |= ~number & (2**RANDOM_BITS - 1)
-    assert ever_set == ever_clear == 2**RANDOM_BITS - 1
+    for place in range(1, RANDOM_CHARACTERS + 1):
+        assert {text[-place] for text in ids} == set(ALPHABET)
     assert len(set(ids)) == len(ids)
 
 
-def test_the_largest_number_fills_the_id() -> None:
-    assert encode(2**170 - 1) == "z" * LENGTH
-    assert encode(0) == "0" * LENGTH
+@given(times, st.sampled_from([1, 8, 32]))
+def test_an_id_says_a_shard_that_there_is(now_ms: int, shards: int) -> None:
+    assert shard_of(new_task_id(now_ms, shards)) in {shard_name(number) for number in range(shards)}
+
+
+def test_ids_are_drawn_from_every_shard() -> None:
+    drawn = [shard_of(new_task_id(0, 32)) for _ in range(3200)]
+    assert {drawn.count(shard_name(number)) > 0 for number in range(32)} == {True}
 
 
 def test_what_is_no_id_is_told_apart() -> None:

@@ -136,6 +136,7 @@ def test_a_tool_can_be_told_for_some_calls_only(orders: Server) -> None:
         lambda client: client.tool_returns("refnd", 1),
         lambda client: client.tool_raises("refnd", "no"),
         lambda client: client.killed_after("refnd"),
+        lambda client: client.during("refnd", lambda: None),
     ],
 )
 def test_a_tool_that_there_is_not_is_named_with_those_that_there_are(
@@ -143,6 +144,42 @@ def test_a_tool_that_there_is_not_is_named_with_those_that_there_are(
 ) -> None:
     with connect(orders) as client, pytest.raises(ValueError, match="'refnd'; it has fetch_order, refund, send_mail"):
         arrange(client)
+
+
+def test_something_happens_once_while_a_tool_is_called(orders: Server, era: Era) -> None:
+    with connect(orders, era=era) as client:
+        client.during("fetch_order", lambda: client.call_tool("fetch_order", {"order_id": "inner"}))
+        assert client.call_tool("fetch_order", ORDER).value["total"] == 30.0
+        client.call_tool("fetch_order", ORDER)
+        assert client.calls("fetch_order") == [ORDER, {"order_id": "inner"}, ORDER]
+
+
+@pytest.mark.enable_socket  # an event loop needs a pair of sockets
+def test_what_happens_while_an_asynchronous_tool_is_called_may_call_another(typed: Server) -> None:
+    with connect(typed) as client:
+        client.tool_returns("receipt", {"number": 5})
+        client.during("receipt", lambda: client.call_tool("receipt"))
+        assert client.call_tool("receipt").value == {"number": 5}
+        assert client.calls("receipt") == [{}, {}]
+
+
+def test_another_version_finds_the_tasks_and_the_first_goes_on_with_its_own(orders: Server, era: Era) -> None:
+    later = Server("later")
+
+    @later.tool
+    def send_mail(to: str, text: str) -> str:
+        return f"{to}: {text}"
+
+    with connect(orders, era=era) as client:
+        task_id = client.get_prompt("refund_order", ORDER).task_id
+        deployed = client.deployed(later)
+        assert [tool["name"] for tool in deployed.list_tools()] == ["send_mail"]
+        assert deployed.call_tool("send_mail", {"to": "kim", "text": "x"}, task=task_id).recorded
+        deployed.remaining_s(3)
+        assert client.resume(task_id).pause.type == "deadlineExceeded"
+        client.remaining_s(120)
+        assert client.resume(task_id).completed
+        assert (client.calls("send_mail"), len(deployed.calls("send_mail"))) == ([], 1)
 
 
 def test_too_little_time_stops_a_run_before_its_first_step(orders: Server, era: Era) -> None:

@@ -29,6 +29,7 @@ def test_a_refund_that_fails_can_be_made_by_hand(orders: Server, era: Era) -> No
         result = client.call_tool("refund", {"order_id": "A-17", "amount": 30.0}, task=run.task_id)
         assert result.recorded
         assert result.value["refund_id"] == "R-A-17"
+        assert result.steps == {"fetch": "completed", "refund": "completed", "notify": "pending"}
         assert client.resume(run.task_id).completed
         assert client.task(run.task_id).variables["_workflow.result.notify"] == {
             "to": "kim@example.com",
@@ -96,7 +97,7 @@ def test_a_result_has_its_value_whatever_form_it_travels_in(orders: Server, era:
 def test_a_call_that_names_nobodys_task_is_not_recorded(orders: Server, era: Era) -> None:
     with connect(orders, era=era) as client:
         result = client.call_tool("fetch_order", {"order_id": "A-17"}, task=NOBODYS)
-        assert (result.recorded, result.is_error) == (False, False)
+        assert (result.recorded, result.is_error, result.steps) == (False, False, {})
 
 
 def test_a_refused_request_raises_what_the_server_said(orders: Server, era: Era) -> None:

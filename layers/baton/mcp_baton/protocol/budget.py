@@ -3,10 +3,10 @@
 docs/http.md, Answers. What users' functions return is theirs, and is not cut.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 from mcp_baton.exceptions import ProtocolError
+from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.codes import INVALID_REQUEST
 
 ANSWER_BYTES: Final = 4_000_000

@@ -7,10 +7,10 @@ handshake revisions 2025-11-25, basic/transports (Protocol Version Header).
 import binascii
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.codes import HEADER_MISMATCH, INVALID_PARAMS, UNSUPPORTED_PROTOCOL_VERSION
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import Notification, Request

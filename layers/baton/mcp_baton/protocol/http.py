@@ -6,8 +6,9 @@ there and returns `None`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Protocol
+
+from mcp_baton.light_dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

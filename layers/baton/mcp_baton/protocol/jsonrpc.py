@@ -4,9 +4,9 @@ MCP basic/index, Messages. Pure.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from mcp_baton.exceptions import ProtocolError
+from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.codes import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
 from mcp_baton.protocol.json import Json, JsonObject, TooDeep, is_deeper_than, loads
 

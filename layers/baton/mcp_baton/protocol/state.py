@@ -7,10 +7,10 @@ was asked. The digests are imported where they are made: few servers ask, and lo
 
 import binascii
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from mcp_baton.exceptions import ProtocolError
+from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.codes import INTERNAL_ERROR
 from mcp_baton.protocol.json import Json, JsonObject, dumps, loads
 

@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
 from mcp_baton.exceptions import ProtocolError
+from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.codes import INVALID_REQUEST
 from mcp_baton.protocol.http import HttpRequest, HttpResponse
 from mcp_baton.protocol.jsonrpc import error_message

@@ -1,10 +1,10 @@
-"""Content: what tools and prompts can return beside text and JSON (MCP server/tools, Tool Result)."""
+"""Content: what tools and prompts can return besides text and JSON (MCP server/tools, Tool Result), and can read."""
 
 import binascii
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any, Protocol, Self
 
+from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.workflow.sources import as_text
 
@@ -168,3 +168,26 @@ def base64_of(data: bytes) -> str:
 
 def _annotated(made: dict[str, Json], annotations: Annotations | None) -> JsonObject:
     return made | {"annotations": annotations} if annotations else made
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceContent:
+    """One content of a resource.
+
+    Attributes:
+        uri: The URI that it was read by.
+        content: Text, or bytes; anything else that the function returned is its JSON text.
+        mime_type: Its type.
+    """
+
+    uri: str
+    content: str | bytes
+    mime_type: str | None
+
+
+class Contents(list[ResourceContent]):
+    """What was read. It may be awaited, so that tools can be written either way."""
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        yield from ()
+        return self

@@ -30,12 +30,12 @@ from mcp_baton.protocol.state import Keys, Seal
 from mcp_baton.server.access import Origins, Stranger, refusal, turned_away
 from mcp_baton.server.asking.asker import InputRequired
 from mcp_baton.server.asking.taking import take_answer
-from mcp_baton.server.methods import METHODS
+from mcp_baton.server.methods import method_of
 from mcp_baton.server.methods.lifecycle import server_info
+from mcp_baton.server.published.scopes import seen_by
 from mcp_baton.server.reply import Reply, whole
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.worker import Deserted
-from mcp_baton.server.scopes import seen_by
 from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.store import TaskStore
@@ -200,7 +200,7 @@ class Endpoint:
             )
 
     def _dispatch(self, request: Request) -> JsonObject:
-        method = METHODS[request.envelope.era].get(request.message.method)
+        method = method_of(request.envelope.era, request.message.method)
         if method is None:
             raise ProtocolError(METHOD_NOT_FOUND, f"Method not found: {request.message.method}")
         return method(request)

@@ -2,9 +2,9 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
 from mcp_baton.exceptions import ProtocolError, ToolError
+from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.protocol import jsonrpc
 from mcp_baton.protocol.budget import Budget
 from mcp_baton.protocol.codes import INVALID_PARAMS

@@ -2,37 +2,21 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Protocol, Unpack, overload
 
-from mcp_baton.exceptions import RegistrationError, WorkflowError
+from mcp_baton.exceptions import RegistrationError
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.server.checking import checked_workflows
-from mcp_baton.server.published.completion import Completer, Completion, completion_of
-from mcp_baton.server.published.labels import Labels
+from mcp_baton.server.published.completion import Completer, completion_of
+from mcp_baton.server.published.labels import AllLabels, Labels, PromptLabels
 from mcp_baton.server.published.own_uris import SCHEME, is_own
 from mcp_baton.server.published.prompt import Prompt
+from mcp_baton.server.published.registry import Registry
 from mcp_baton.server.published.resource import Resource
+from mcp_baton.server.published.scopes import required
 from mcp_baton.server.published.tool import Tool
-from mcp_baton.server.scopes import required
-from mcp_baton.workflow.definition import Workflow
 
 if TYPE_CHECKING:
-    from mcp_baton.server.running.dependencies import Override
-
-
-class PromptLabels(TypedDict, total=False):
-    """What can be said of a prompt: see `Labels`."""
-
-    title: str
-    description: str
-    icons: Sequence[JsonObject]
-    meta: JsonObject
-
-
-class AllLabels(PromptLabels, total=False):
-    """What can be said of a tool or a resource: see `Labels`."""
-
-    annotations: JsonObject
+    from mcp_baton.server.running.overrides import Override
 
 
 class Registrar(Protocol):
@@ -42,7 +26,7 @@ class Registrar(Protocol):
         """Publish the function."""
 
 
-class Server:
+class Server(Registry):
     """An MCP server.
 
     Args:
@@ -67,6 +51,7 @@ class Server:
         icons: Sequence[JsonObject] = (),
         mask_errors: bool = True,
     ) -> None:
+        super().__init__()
         self.name = name
         self.version = version
         self.title = title
@@ -74,15 +59,7 @@ class Server:
         self.website_url = website_url
         self.icons = tuple(icons)
         self.mask_errors = mask_errors
-        self.tools: dict[str, Tool] = {}
-        self.resources: dict[str, Resource] = {}
-        self.prompts: dict[str, Prompt] = {}
-        self.workflows: dict[str, Workflow] = {}
-        self.completions: dict[tuple[str, str], Completion] = {}
         self.overrides: list[Override] = []
-        self.is_view = False
-        """Whether this is what one caller sees of a server, by their scopes."""
-        self._is_checked = False
 
     @overload
     def tool[F: Callable[..., object]](self, function: F, /) -> F: ...
@@ -138,15 +115,6 @@ class Server:
         self.publish_tool(Tool(function, name, Labels(**labels), input_schema, scopes))
         return function
 
-    def publish_tool(self, tool: Tool) -> None:
-        """Add a tool that has been made.
-
-        Raises:
-            RegistrationError: the name is taken.
-        """
-        _refuse_taken("tool", tool.name, tool.name in self.tools)
-        self.tools[tool.name] = tool
-
     def resource(
         self,
         uri: str,
@@ -168,21 +136,11 @@ class Server:
         scopes = required(requires, f"resource {uri!r}")
 
         def register[F: Callable[..., object]](function: F, /) -> F:
-            _refuse_taken("resource", uri, uri in self.resources)
             made = Resource(uri, function, name or _name_of(function), Labels(**labels), mime_type, scopes)
             self.publish_resource(made)
             return function
 
         return register
-
-    def publish_resource(self, resource: Resource) -> None:
-        """Add a resource that has been made.
-
-        Raises:
-            RegistrationError: the URI is taken.
-        """
-        _refuse_taken("resource", resource.uri, resource.uri in self.resources)
-        self.resources[resource.uri] = resource
 
     @overload
     def prompt[F: Callable[..., object]](self, function: F, /) -> F: ...
@@ -212,15 +170,6 @@ class Server:
 
         return register if function is None else register(function)
 
-    def publish_prompt(self, prompt: Prompt) -> None:
-        """Add a prompt that has been made.
-
-        Raises:
-            RegistrationError: the name is taken.
-        """
-        _refuse_taken("prompt", prompt.name, prompt.name in self.prompts or prompt.name in self.workflows)
-        self.prompts[prompt.name] = prompt
-
     def completion(self, of: str, argument: str) -> Callable[[Completer], Completer]:
         """Publish a function that completes an argument: `@server.completion("docs://{topic}", "topic")`.
 
@@ -244,29 +193,6 @@ class Server:
 
         return register
 
-    def publish_completion(self, of: str, argument: str, completion: Completion) -> None:
-        """Add a completion that has been made.
-
-        Raises:
-            RegistrationError: the argument has one.
-        """
-        _refuse_taken("completion", f"{of} {argument}", (of, argument) in self.completions)
-        self.completions[of, argument] = completion
-
-    def add_workflow(self, workflow: Workflow) -> Workflow:
-        """Publish a workflow as a prompt of the same name. Its tools may be registered before it or after it.
-
-        It is checked with all others when the handler is made, or at once where that has been done.
-
-        Raises:
-            WorkflowError: the name is taken, or, once the handler has been made, the workflow cannot work.
-        """
-        if workflow.name in self.prompts or workflow.name in self.workflows:
-            raise WorkflowError(workflow.name, "the name is already taken by a prompt; give it another")
-        added = {workflow.name: workflow}
-        self.workflows |= checked_workflows(added, self.tools, in_full=False) if self._is_checked else added
-        return workflow
-
     def include(self, other: "Server", prefix: str = "") -> None:
         """Publish what another server has now: tools, resources, prompts, workflows and completions.
 
@@ -280,7 +206,7 @@ class Server:
         Raises:
             RegistrationError: a name or URI is taken, or is not allowed with the prefix. Then nothing was added.
         """
-        from mcp_baton.server.including import include
+        from mcp_baton.server.published.inclusion import include
 
         include(self, other, prefix)
 
@@ -293,32 +219,10 @@ class Server:
         Raises:
             RegistrationError: nothing here depends on `factory`, or `by` cannot stand in its place.
         """
-        from mcp_baton.server.overriding import overriding
+        from mcp_baton.server.running.overrides import overriding
 
-        with overriding(self, factory, by):
+        with overriding(self, self.overrides, factory, by):
             yield
-
-    def check(self, *, in_full: bool = True) -> None:
-        """Refuse workflows that cannot work, and give each step whose tool is a function that tool's name.
-
-        Args:
-            in_full: Ask pydantic, too: about paths into what tools return, and defaults of arguments, whose types only
-                it knows. `handler(server)` does not, since importing pydantic is most of a cold start; `baton serve`
-                and `mcp_baton.testing` do (docs/workflows.md, "What is checked").
-
-        Raises:
-            WorkflowError: one cannot work; names workflow, step and cause.
-            RegistrationError: a tool's return type has no schema.
-        """
-        self.workflows = checked_workflows(self.workflows, self.tools, in_full=in_full)
-        self._is_checked = True
-
-    def arguments_of(self, of: str) -> frozenset[str]:
-        """The names of the arguments of a prompt or workflow, or of the variables of a resource's template."""
-        if of in self.resources:
-            return frozenset(self.resources[of].variables)
-        published = self.prompts.get(of) or self.workflows.get(of)
-        return frozenset(argument.name for argument in published.arguments) if published else frozenset()
 
 
 def _name_of(function: Callable[..., object]) -> str:
@@ -326,8 +230,3 @@ def _name_of(function: Callable[..., object]) -> str:
     if not isinstance(name, str) or name == "<lambda>":
         raise RegistrationError(f"{function!r} has no name of its own; give it one with name=...")
     return name
-
-
-def _refuse_taken(kind: str, name: str, taken: bool) -> None:
-    if taken:
-        raise RegistrationError(f"{kind} {name!r}: the name is already taken; give it another")

@@ -1,28 +1,48 @@
-"""Task ids: opaque, unguessable, and in the order of their creation (docs/storage.md)."""
+"""Task ids: opaque, unguessable, in the order of their creation, and each with its shard (docs/storage.md, Shards)."""
 
 import os
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
-TIME_BITS = 48
-RANDOM_BITS = 122
-LENGTH = (TIME_BITS + RANDOM_BITS) // 5
-RANDOM_BYTES = (RANDOM_BITS + 7) // 8
+TIME_CHARACTERS = 10
+SHARD_CHARACTERS = 2
+RANDOM_CHARACTERS = 25
+LENGTH = TIME_CHARACTERS + SHARD_CHARACTERS + RANDOM_CHARACTERS
+MAX_SHARDS = len(ALPHABET) ** SHARD_CHARACTERS
 QUESTION_PREFIX = "baton-"
 QUESTION_BYTES = 16
 
 
-def new_task_id(now_ms: int) -> str:
-    """A new id: 48 bits of epoch milliseconds, then 122 random bits, as 34 characters of lower-case Crockford base32.
+def new_task_id(now_ms: int, shards: int = 1) -> str:
+    """A new id: 37 characters of lower-case Crockford base32.
 
-    The alphabet is in ASCII order and the length is fixed, so that ids sort as text by their time.
+    Ten are the time, epoch milliseconds; two the shard, drawn from so many; 25 are 125 random bits. The alphabet is in
+    ASCII order and the length is fixed, so that ids sort as text by their time.
+
+    Args:
+        now_ms: The time of creation, epoch milliseconds.
+        shards: How many shards an owner's tasks are spread over.
     """
-    random = int.from_bytes(os.urandom(RANDOM_BYTES)) >> (RANDOM_BYTES * 8 - RANDOM_BITS)
-    return encode(now_ms << RANDOM_BITS | random)
+    random = int.from_bytes(os.urandom(18))
+    return (
+        encoded(now_ms, TIME_CHARACTERS)
+        + shard_name((random >> 128) % shards)
+        + encoded(random & ((1 << 5 * RANDOM_CHARACTERS) - 1), RANDOM_CHARACTERS)
+    )
 
 
-def encode(number: int) -> str:
-    """A number below 2^170 as an id's text."""
-    return "".join(ALPHABET[number >> shift & 31] for shift in range((LENGTH - 1) * 5, -1, -5))
+def shard_of(task_id: str) -> str:
+    """The name of the shard that a task is in."""
+    return task_id[TIME_CHARACTERS : TIME_CHARACTERS + SHARD_CHARACTERS]
+
+
+def shard_name(number: int) -> str:
+    """The name of the shard with this number, from 0 on: two characters."""
+    return encoded(number, SHARD_CHARACTERS)
+
+
+def encoded(number: int, characters: int) -> str:
+    """A number in so many characters; it has at most five bits for each."""
+    return "".join(ALPHABET[number >> shift & 31] for shift in range((characters - 1) * 5, -1, -5))
 
 
 def is_task_id(text: str) -> bool:

@@ -2,12 +2,11 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import NotRequired, TypedDict, cast
 
-from mcp_baton.exceptions import StoreError
+from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.protocol.json import Json, JsonObject
 
 ENGINE_PREFIX = "_workflow."
@@ -134,16 +133,13 @@ class TaskRecord:
     source: object = field(default=None, repr=False, compare=False)
 
     @property
-    def arguments(self) -> JsonObject:
-        """The prompt arguments of the first call.
+    def arguments(self) -> Json:
+        """The prompt arguments of the first call: an object, unless the stored task is damaged.
 
         Raises:
             StoreError: they cannot be had.
         """
-        arguments = self.kept.get("arguments", {})
-        if not isinstance(arguments, Mapping):
-            raise StoreError(f"the task {self.task_id} is damaged: its arguments are not an object")
-        return arguments
+        return self.kept.get("arguments", {})
 
     @property
     def result(self) -> Json:

@@ -25,6 +25,7 @@ class Stage:
     Attributes:
         server: The copy that is served.
         started: The workflow of each task that was begun here.
+        deploy: Serves another version of the server over the same tasks.
     """
 
     server: Server
@@ -34,7 +35,8 @@ class Stage:
     clock: Clock
     script: Script
     answers: Answers
-    started: dict[str, str] = field(default_factory=dict)
+    started: dict[str, str]
+    deploy: Callable[[Server], "Stage"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,16 @@ class Controls:
     def with_claims(self, **claims: Json) -> Self:
         """The same owner's client with these claims, as an authorizer would have found them: `scope="orders:write"`."""
         return replace(self, claims=claims)
+
+    def deployed(self, server: Server) -> Self:
+        """A client of another version of the server, over the same tasks: as after a deployment.
+
+        This client goes on with its own version, as a run does that was under way. Each version has `calls` of its own.
+
+        Raises:
+            WorkflowError: a workflow cannot work.
+        """
+        return replace(self, stage=self.stage.deploy(server))
 
     @property
     def clock(self) -> Clock:
@@ -90,6 +102,18 @@ class Controls:
     ) -> None:
         """Have a tool raise this instead of running; a text is a `ToolError`'s. As `tool_returns`."""
         self.stage.script.raises(tool, error, times)
+
+    def during(self, tool: str, happens: Callable[[], object]) -> None:
+        """Have something happen the next time that a tool is called, once, before it runs: `cancel` its task, for one.
+
+        Args:
+            tool: Its name.
+            happens: Called without arguments. What it raises, the tool raises.
+
+        Raises:
+            ValueError: there is no such tool.
+        """
+        self.stage.script.happens_during(tool, happens)
 
     def answers(self, answers: Mapping[str, Json] | None) -> None:
         """Answer questions of tools, from now on and whenever they are asked, by their key or their text.

@@ -78,14 +78,19 @@ def _database() -> "DynamoDBClient":
 
 
 def _stage(server: Server, settings: Settings, database: "DynamoDBClient") -> Stage:
-    clock, answers, script = Clock(), Answers(), Script(frozenset(server.tools))
+    clock, answers = Clock(), Answers()
     invocations = Invocations(clock)
-    watched = Watch(script, answers, invocations).server(server)
-    watched.check()
+    store, started = Store(database, invocations), dict[str, str]()
 
-    def make() -> "Handler":
-        store = dynamodb_store(TABLE, settings, connect=lambda: database, now_ms=clock.now_ms)
-        return handler(watched, settings=settings, store=store, clock=clock.monotonic_s, sleep=clock.advance)
+    def deploy(version: Server) -> Stage:
+        script = Script(frozenset(version.tools))
+        watched = Watch(script, answers, invocations).server(version)
+        watched.check()
 
-    function, store = Function(make, invocations), Store(database, invocations)
-    return Stage(watched, function, invocations, store, clock, script, answers)
+        def make() -> "Handler":
+            tasks = dynamodb_store(TABLE, settings, connect=lambda: database, now_ms=clock.now_ms)
+            return handler(watched, settings=settings, store=tasks, clock=clock.monotonic_s, sleep=clock.advance)
+
+        return Stage(watched, Function(make, invocations), invocations, store, clock, script, answers, started, deploy)
+
+    return deploy(server)

@@ -9,7 +9,8 @@ import pytest
 if TYPE_CHECKING:
     from mcp_baton import Server
     from mcp_baton.settings import Settings
-    from mcp_baton.testing import Client, Era
+    from mcp_baton.testing.client import Client
+    from mcp_baton.testing.wire import Era
 
 
 class Connect(Protocol):
@@ -39,7 +40,7 @@ def baton() -> Iterator[Connect]:
             settings: "Settings | None" = None,
         ) -> "Client":
             # Imported here, as pytest loads this module wherever Baton is installed.
-            from mcp_baton.testing import connect
+            from mcp_baton.testing.connecting import connect
 
             return stack.enter_context(connect(server, owner=owner, era=era, settings=settings))
 

@@ -137,6 +137,11 @@ class Result:
         """Whether it is known to be recorded with the task that the call named."""
         return self.meta.get("recorded") is True
 
+    @property
+    def steps(self) -> dict[str, str]:
+        """The status of each step of the task that the call named, in order; empty where it is not recorded."""
+        return steps_in(self.meta.get("steps"))
+
     def __repr__(self) -> str:
         said = f"error {short(self.text)}" if self.is_error else f"value {short(self.value)}"
         if "recorded" not in self.meta:

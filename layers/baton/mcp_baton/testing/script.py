@@ -3,6 +3,7 @@
 The server itself stays as it is: a copy of it is served, whose tools note what happens.
 """
 
+import asyncio
 import copy
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -52,6 +53,7 @@ class Script:
     tools: frozenset[str]
     _calls: dict[str, list[dict[str, Json]]] = field(default_factory=dict)
     _canned: dict[str, Canned] = field(default_factory=dict)
+    _during: dict[str, Callable[[], object]] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
     def calls(self, tool: str) -> list[dict[str, Json]]:
@@ -72,6 +74,18 @@ class Script:
         """Have a tool raise this instead of running; a text is a `ToolError`'s."""
         self.check(tool)
         self._canned[tool] = Canned(None, ToolError(error) if isinstance(error, str) else error, times)
+
+    def happens_during(self, tool: str, happens: Callable[[], object]) -> None:
+        """Have something happen, once, when a tool is called."""
+        self.check(tool)
+        self._during[tool] = happens
+
+    def meanwhile(self, tool: str) -> None:
+        """Let happen what is to happen now."""
+        with self._lock:
+            happens = self._during.pop(tool, None)
+        if happens is not None:
+            happens()
 
     def check(self, tool: str) -> None:
         """Refuse a name that is no tool's."""
@@ -120,15 +134,18 @@ class Watch:
     def around(self, item: Tool | Prompt | Resource) -> Callable[..., object]:
         """A published function, watched."""
         function: Callable[..., Any] = item.function
+        tool = item.name if isinstance(item, Tool) else ""
 
         def plain(**arguments: Any) -> object:
             canned = self._begun(item, arguments)
+            self.script.meanwhile(tool)
             value = function(**arguments) if canned is None else canned.end()
             self._ended(item)
             return value
 
         async def asynchronous(**arguments: Any) -> object:
             canned = self._begun(item, arguments)
+            await asyncio.to_thread(self.script.meanwhile, tool)
             value = await function(**arguments) if canned is None else canned.end()
             self._ended(item)
             return value

@@ -2,9 +2,9 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, Protocol
 
+from mcp_baton.light_dataclasses import replace
 from mcp_baton.protocol.http import Application, ClientGone, HttpRequest, HttpResponse, StreamSink
 from mcp_baton.protocol.json import dumps
 from mcp_baton.transport.correlation import correlation_id

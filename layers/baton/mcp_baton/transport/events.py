@@ -7,10 +7,10 @@ and function URLs send. What the sender found out about the caller is passed on 
 import base64
 import binascii
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from mcp_baton.exceptions import EventError
+from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.http import HttpResponse
 
 EXPECTED = "expected an API Gateway proxy event (format 1.0 or 2.0) or a function URL event"

@@ -1,8 +1,8 @@
 """Calling a step's tool: once, or as often as its `Retry` says and the function's time allows (docs/workflows.md)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.workflow.definition import Step
 from mcp_baton.workflow.host import Attempt, Failed, Failure, Host, Outcome
 from mcp_baton.workflow.retry import draw

@@ -1,9 +1,9 @@
 """What can be told of a workflow before it runs (docs/workflows.md, "What is checked"). Pure."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 
 from mcp_baton.exceptions import WorkflowError
+from mcp_baton.light_dataclasses import dataclass, replace
 from mcp_baton.protocol.json import dumps
 from mcp_baton.workflow.definition import Argument, Step, ToolFunction, Workflow
 from mcp_baton.workflow.names import NAME, hosts_take

@@ -1,8 +1,8 @@
 """What to do with a step, decided without doing it. Pure."""
 
-from dataclasses import dataclass
 from typing import Protocol
 
+from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.host import Mismatch, Prepared

@@ -5,8 +5,8 @@ unchanged; every other step may be changed, added or removed (docs/workflows.md,
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord, steps_of
 from mcp_baton.workflow.definition import Workflow
 

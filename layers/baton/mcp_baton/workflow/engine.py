@@ -7,10 +7,10 @@ announce, write (docs/workflows.md).
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import cast
 
 from mcp_baton.exceptions import StoreError, TaskFinished, TaskNotFound, ValueLost
+from mcp_baton.light_dataclasses import dataclass, field, replace
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import (
     PROGRESS,

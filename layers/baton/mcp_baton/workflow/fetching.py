@@ -5,8 +5,8 @@ Whatever goes wrong with one of them is told in words; nothing is raised.
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.handoff import preview_uris
 from mcp_baton.workflow.host import FetchedResource, Host, ResourceUnavailable

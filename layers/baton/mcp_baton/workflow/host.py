@@ -1,11 +1,11 @@
 """What the engine needs of the server that it runs in, and what it gets from it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
 from mcp_baton.exceptions import ToolError
+from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.pause import InvalidField

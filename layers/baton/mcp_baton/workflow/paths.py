@@ -5,8 +5,9 @@ said of others has no others. Whatever else a schema leaves open is open.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from mcp_baton.light_dataclasses import dataclass
 
 type Schema = Mapping[str, Any]
 

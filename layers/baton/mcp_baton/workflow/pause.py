@@ -1,8 +1,8 @@
 """Pause reasons: the typed record of why execution stopped (docs/workflows.md)."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.json import Json, JsonObject
 
 MAX_TEXT = 4_000

@@ -2,9 +2,9 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from mcp_baton.exceptions import StoreUnavailable, ValueLost
+from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.record import StepStatus, is_oversized
 from mcp_baton.workflow.definition import Step, Workflow

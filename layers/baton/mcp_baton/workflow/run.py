@@ -1,8 +1,8 @@
 """The record of a run: what happened, as data. The prompt's messages are one rendering of it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.record import StepStatus, TaskRecord, TaskStatus
 from mcp_baton.workflow.definition import Step, Workflow

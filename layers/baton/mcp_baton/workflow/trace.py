@@ -5,8 +5,8 @@ resources stand whole in the user's messages.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
+from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.workflow.handoff import Requirements, handoff, preview_uris
 from mcp_baton.workflow.host import Failed, FetchedResource
 from mcp_baton.workflow.over import what_became

@@ -18,7 +18,7 @@ WITH = """
 from mcp_baton import Depends
 from mcp_baton.protocol.envelope import Envelope, Era
 from mcp_baton.server.asking.asker import Nobody
-from mcp_baton.server.context import Scope
+from mcp_baton.server.running.call import Call
 from mcp_baton.server.running.dependencies import with_dependencies
 def database():
     yield "value"
@@ -26,8 +26,8 @@ def ask(db: Annotated[str, Depends(database)]): return db
 server.tool(ask)
 tool = server.tools["ask"]
 envelope = Envelope(Era.STATELESS, "2026-07-28", {}, {}, None, None)
-scope = Scope("r-1", None, envelope, lambda: None, print, Nobody("nobody"))
-assert with_dependencies(tool.function, tool.signature, scope, ())() == "value"
+call = Call("r-1", None, envelope, lambda: None, print, Nobody("nobody"))
+assert with_dependencies(tool.function, tool.signature, call, ())() == "value"
 """
 TELL = """
 print(*sys.modules)
@@ -39,15 +39,15 @@ def loaded(code: str) -> set[str]:
     return set(told.stdout.split())
 
 
-OWN = {"mcp_baton.server.schema.dependency", "mcp_baton.server.running.dependencies", "mcp_baton.server.overriding"}
+ROOM = "mcp_baton.server.running"
+DECLARED = {f"mcp_baton.server.schema.{name}" for name in ("dependency", "provider")}
+MADE = {f"{ROOM}.{name}" for name in ("awaiting", "closings", "dependencies", "kept")}
+REPLACED = {f"{ROOM}.overrides"}
 
 
-@pytest.mark.parametrize(
-    ("code", "own"),
-    [(WITHOUT, set()), (WITH, {"mcp_baton.server.schema.dependency", "mcp_baton.server.running.dependencies"})],
-)
+@pytest.mark.parametrize(("code", "own"), [(WITHOUT, set()), (WITH, DECLARED | MADE)])
 def test_dependencies_load_what_they_need_and_no_more(code: str, own: set[str]) -> None:
     modules = loaded(code)
 
-    assert modules & OWN == own
+    assert modules & (DECLARED | MADE | REPLACED) == own
     assert modules & {"asyncio", "concurrent.futures", "pydantic"} == set()

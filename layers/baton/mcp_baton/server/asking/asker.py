@@ -1,10 +1,10 @@
 """Questions to the client, and who gets the answers (MCP client/elicitation, client/sampling, client/roots)."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from mcp_baton.exceptions import ToolError
+from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.envelope import Envelope, Era
 from mcp_baton.protocol.json import Json, JsonObject
 

@@ -1,10 +1,10 @@
 """What a tool can ask the client for, and what it gets (MCP client/elicitation, client/sampling, client/roots)."""
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Self, cast
 
 from mcp_baton.exceptions import ToolError
+from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.asking.asker import URL_ELICITATION, Question
 from mcp_baton.server.asking.forms import Form, Schema

@@ -7,10 +7,10 @@ function runs again from its start; the same question then returns its answer.
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import cast
 
 from mcp_baton.exceptions import ProtocolError
+from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.codes import INVALID_PARAMS, MISSING_CLIENT_CAPABILITY
 from mcp_baton.protocol.envelope import TASK_ID_KEY
 from mcp_baton.protocol.json import Json, JsonObject

@@ -5,9 +5,9 @@ The call waits for the answer, which another invocation takes.
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 
 from mcp_baton.exceptions import Abandoned, StoreError, ToolError
+from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.asking.asker import URL_ELICITATION, Question
 from mcp_baton.server.asking.rounds import logger

@@ -1,9 +1,9 @@
 """The server as the engine sees it: its tools, its resources, its clock and the client's ear."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from mcp_baton.exceptions import ProtocolError
+from mcp_baton.light_dataclasses import replace
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.methods.resources import find_resource, readable, why_not
 from mcp_baton.server.published.resource import Resource

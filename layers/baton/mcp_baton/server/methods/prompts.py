@@ -1,6 +1,7 @@
 """`prompts/get`: a function's messages, or a workflow that runs as far as it can (docs/workflows.md)."""
 
 import logging
+from collections.abc import Mapping
 
 from mcp_baton.exceptions import ProtocolError, StoreError, TaskNotFound, ValueLost
 from mcp_baton.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
@@ -66,7 +67,7 @@ def _run(request: Request, workflow: Workflow, engine: Engine) -> RunRecord:
         return engine.start(workflow, _invocation(request, workflow, request.object("arguments")))
     task = _resumable(request, workflow, task_id)
     try:
-        given = stored_arguments(_declared(workflow, task.arguments), request.object("arguments"))
+        given = stored_arguments(_declared(workflow, task), request.object("arguments"))
         return engine.resume(workflow, _invocation(request, workflow, given), task)
     except StoreError as error:
         raise _not_read(task_id, error) from error
@@ -135,8 +136,15 @@ def _not_read(task_id: str, error: StoreError) -> ProtocolError:
     return ProtocolError(INTERNAL_ERROR, message)
 
 
-def _declared(workflow: Workflow, stored: JsonObject) -> JsonObject:
-    """The arguments of the first call, without those that the workflow does not take any more."""
+def _declared(workflow: Workflow, task: TaskRecord) -> JsonObject:
+    """The arguments of the first call, without those that the workflow does not take any more.
+
+    Raises:
+        StoreError: they cannot be had.
+    """
+    stored = task.arguments
+    if not isinstance(stored, Mapping):
+        raise StoreError(f"the task {task.task_id} is damaged: its arguments are not an object")
     names = {argument.name for argument in workflow.arguments}
     return {name: value for name, value in stored.items() if name in names}
 

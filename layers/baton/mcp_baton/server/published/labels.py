@@ -1,11 +1,12 @@
 """What is shown of anything that is published, beside its name."""
 
 import functools
-import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from typing import TypedDict
 
+from mcp_baton.light_dataclasses import dataclass, replace
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server.schema.functions import clean, is_routine
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +44,26 @@ class Labels:
         return {name: value for name, value in made.items() if value}
 
 
+class PromptLabels(TypedDict, total=False):
+    """The labels that a prompt may have, as keyword arguments: see `Labels`."""
+
+    title: str
+    description: str
+    icons: Sequence[JsonObject]
+    meta: JsonObject
+
+
+class AllLabels(PromptLabels, total=False):
+    """The labels that a tool or a resource may have, as keyword arguments: see `Labels`."""
+
+    annotations: JsonObject
+
+
 def documented(function: Callable[..., object], description: str | None) -> str:
     """The description that was given, else the function's own docstring."""
     if description is not None:
         return description
     while isinstance(function, functools.partial):
         function = function.func
-    own = function.__doc__ if inspect.isroutine(function) else type(function).__call__.__doc__
-    return inspect.cleandoc(own) if own else ""
+    own = function.__doc__ if is_routine(function) else type(function).__call__.__doc__
+    return clean(own) if own else ""

@@ -5,10 +5,10 @@ MCP 2026-07-28, basic/transports/streamable-http, Custom Headers from Tool Param
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from mcp_baton.exceptions import RegistrationError
+from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.envelope import decode_header
 from mcp_baton.protocol.json import Json, JsonObject
 

@@ -9,8 +9,9 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.content import explicit_content, mentions_content
 from mcp_baton.server.published.labels import Labels
 from mcp_baton.server.published.param_headers import Header, mirrored
+from mcp_baton.server.schema.functions import NO_ANNOTATION
 from mcp_baton.server.schema.schema import InputSchema, OutputSchema
-from mcp_baton.server.schema.signature import NO_ANNOTATION, Signature, read_signature
+from mcp_baton.server.schema.signature import Signature, read_signature
 from mcp_baton.server.schema.values import to_json
 from mcp_baton.workflow.host import Succeeded
 from mcp_baton.workflow.names import NAME, hosts_take

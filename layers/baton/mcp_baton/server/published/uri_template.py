@@ -10,11 +10,11 @@ it (`%2F`, `%5C`, `%00`), or whose value is `.` or `..` (RFC 3986, 3.3), does no
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import batched
 
 from mcp_baton.exceptions import RegistrationError
+from mcp_baton.light_dataclasses import dataclass
 
 _EXPRESSION = re.compile(r"\{(\+?)([A-Za-z_][A-Za-z0-9_]*)(\*?)\}")
 _DOTS = frozenset({".", ".."})

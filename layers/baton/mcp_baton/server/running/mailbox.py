@@ -1,8 +1,8 @@
 """What a function that runs beside the request's thread says to it, and how such a function ends."""
 
 import queue
-from dataclasses import dataclass
 
+from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.json import Json, JsonObject
 
 

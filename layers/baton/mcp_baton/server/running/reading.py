@@ -1,40 +1,15 @@
 """A tool's own reading of the server's resources: `Context.read_resource` (docs/tools.md, Reading a resource)."""
 
 from base64 import b64decode
-from collections.abc import Callable, Coroutine, Generator, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
+from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping
+from typing import Any, NoReturn, cast
 
 from mcp_baton.exceptions import ToolError
+from mcp_baton.server.content import Contents, ResourceContent
+from mcp_baton.server.published.finding import find_in
 from mcp_baton.server.published.resource import Resource, contents_of
 from mcp_baton.server.running.worker import wait_for
 from mcp_baton.server.schema.schema import InvalidArguments
-
-if TYPE_CHECKING:
-    from mcp_baton.server.context import Context, Find
-
-
-@dataclass(frozen=True, slots=True)
-class ResourceContent:
-    """One content of a resource.
-
-    Attributes:
-        uri: The URI that it was read by.
-        content: Text, or bytes; anything else that the function returned is its JSON text.
-        mime_type: Its type.
-    """
-
-    uri: str
-    content: str | bytes
-    mime_type: str | None
-
-
-class Contents(list[ResourceContent]):
-    """What was read. It may be awaited, so that tools can be written either way."""
-
-    def __await__(self) -> Generator[Any, None, Self]:
-        yield from ()
-        return self
 
 
 class Coming(Contents):
@@ -61,13 +36,13 @@ class Coming(Contents):
         raise self._unread()
 
 
-def read_within(find: "Find", uri: str, context: "Context") -> Contents:
+def read_within(resources: Mapping[str, Resource], uri: str, context: object) -> Contents:
     """Read a resource in the tool's own time, with its `Context`. What the resource's function raises, the tool gets.
 
     Raises:
         ToolError: there is no such resource, or its function does not take what the URI says.
     """
-    found = find(uri)
+    found = find_in(resources, uri)
     if found is None:
         raise ToolError(f"There is no resource {uri}.")
     resource, given = found

@@ -5,17 +5,19 @@ answers or ends the request is an exception.
 """
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 from mcp_baton.exceptions import ProtocolError, ToolError
+from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.asking.asker import AskedInWorkflow, InputRequired
-from mcp_baton.server.context import Context, ProgressMap, Scope
-from mcp_baton.server.published.finding import find_in
+from mcp_baton.server.content import Contents
+from mcp_baton.server.context import Context
+from mcp_baton.server.published.resource import Resource
 from mcp_baton.server.request import Asking, Request
+from mcp_baton.server.running.call import Call, ProgressMap
 from mcp_baton.server.running.mailbox import Ending, Mailbox, NotBegun, Raised, Returned, TimedOut
 from mcp_baton.server.running.work import Work
 from mcp_baton.server.running.worker import run_beside
@@ -133,25 +135,25 @@ def _ended[T](
     request: Request, work: Work[T], bound: dict[str, Any], asking: Asking, surroundings: Surroundings
 ) -> Ending:
     mailbox, signature, function = Mailbox(), work.signature, work.function
-    scope = Scope(
+    own = Call(
         request_id=request.exchange.request_id,
         owner=request.owner,
         envelope=request.envelope,
         remaining_ms=request.exchange.remaining_ms,
         emit=mailbox.notify,
-        asker=asking(mailbox.request, lambda: not scope.abandoned),
+        asker=asking(mailbox.request, lambda: not own.abandoned),
         variables=surroundings.variables,
         progress=surroundings.progress,
         attempt=surroundings.attempt.number,
-        find=partial(find_in, request.server.resources),
+        read=partial(_read, request.server.resources),
         claims=request.claims,
     )
     if signature.context:
-        bound = bound | {signature.context: Context(scope)}
+        bound = bound | {signature.context: Context(own)}
     if signature.dependencies:
         from mcp_baton.server.running.dependencies import with_dependencies
 
-        function = with_dependencies(function, signature, scope, request.server.overrides)
+        function = with_dependencies(function, signature, own, request.server.overrides)
     try:
         with request.telemetry.span(work.what) as span:
             ended = run_beside(
@@ -166,7 +168,13 @@ def _ended[T](
             span.failed = _has_failed(ended)
         return ended
     finally:
-        scope.abandoned = True
+        own.abandoned = True
+
+
+def _read(resources: Mapping[str, Resource], uri: str, context: object) -> Contents:
+    from mcp_baton.server.running.reading import read_within
+
+    return read_within(resources, uri, context)
 
 
 def _has_failed(ended: Ending) -> bool:

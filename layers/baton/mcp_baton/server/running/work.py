@@ -2,10 +2,10 @@
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from mcp_baton.exceptions import ToolError
+from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.published.completion import Completion, suggestions
 from mcp_baton.server.published.prompt import Prompt, messages_of

@@ -11,9 +11,9 @@ import threading
 from collections.abc import Callable, Coroutine
 from contextvars import Context as Variables
 from contextvars import copy_context
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.running.mailbox import Asked, Ending, Mailbox, NotBegun, Raised, Returned, Said, TimedOut
 

@@ -1,22 +1,17 @@
-"""`Depends`: what a server makes for a function and closes after it (docs/tools.md, Dependencies).
+"""`Depends`: declares what a server makes for a function and closes after it (docs/tools.md, Dependencies).
 
-Only a server that uses it loads this module. What is declared is read while the server is put together, so that a cycle
-or a wrong scope is an error there; nothing is made before a function is called.
+Only a server that uses it loads this module.
 """
 
-import functools
-import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
 from mcp_baton.exceptions import RegistrationError
-from mcp_baton.server.schema.signature import filled_by_server
+from mcp_baton.light_dataclasses import dataclass
 
-type Scope = Literal["request", "process"]
+type Lifetime = Literal["request", "process"]
+"""Whether something is made for each call and closed after it, or kept for the process: the `scope` of `Depends`."""
 type Factory = Callable[..., object]
-type Swap = Callable[[Factory], Factory]
-"""From a factory that was declared to the one that is called in its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +26,10 @@ class Dependency:
     filled_by_server: ClassVar[bool] = True
 
     factory: Factory
-    scope: Scope
+    scope: Lifetime
 
 
-def Depends(factory: Factory, scope: Scope = "request") -> Any:  # noqa: N802 - it is read as a type's name
+def Depends(factory: Factory, scope: Lifetime = "request") -> Any:  # noqa: N802 - it is read as a type's name
     """Have a parameter filled by the server: `db: Annotated[Database, Depends(database)]`, or as its default.
 
     Args:
@@ -48,116 +43,6 @@ def Depends(factory: Factory, scope: Scope = "request") -> Any:  # noqa: N802 - 
     """
     if not callable(factory):
         raise RegistrationError(f"Depends({factory!r}): give it a function that makes the value")
-    if scope not in get_args(Scope.__value__):
+    if scope not in get_args(Lifetime.__value__):
         raise RegistrationError(f"Depends(…, scope={scope!r}): the scope is 'request' or 'process'")
     return Dependency(factory, scope)
-
-
-@dataclass(frozen=True, slots=True)
-class Provider:
-    """A dependency whose factory has been read.
-
-    Attributes:
-        context: The factory's parameter that takes the `Context`; `None` where there is none.
-        needs: What its other parameters are filled with.
-        entered: Whether what it makes is a context manager that is to be entered.
-        is_async: Whether it is of an async kind.
-    """
-
-    factory: Factory
-    scope: Scope
-    context: str | None
-    needs: tuple[tuple[str, "Provider"], ...]
-    entered: bool
-    is_async: bool
-
-    @property
-    def key(self) -> tuple[Factory, Scope]:
-        """What is made once for a call, or once for a process."""
-        return self.factory, self.scope
-
-
-def as_declared(factory: Factory) -> Factory:
-    """No replacement."""
-    return factory
-
-
-def read_provider(
-    dependency: Dependency, what: str, swap: Swap = as_declared, above: tuple[tuple[Factory, Scope], ...] = ()
-) -> Provider:
-    """Read a dependency's factory, and those that it depends on.
-
-    Args:
-        dependency: What was declared.
-        what: How to name its user in an error, e.g. `tool 'refund'`.
-        swap: Replaces factories.
-        above: What depends on it, from the function on.
-
-    Raises:
-        RegistrationError: a cycle, a scope within a longer one, or a parameter that nobody fills in.
-    """
-    factory, scope = swap(dependency.factory), dependency.scope
-    _refuse_unhashable(factory, what)
-    _refuse_cycle(factory, what, [known for known, _ in above])
-    within = next((known for known, its in above if its == "process"), None)
-    if within is not None and scope == "request":
-        raise RegistrationError(
-            f"{what}: {name_of(within)!r} is kept for the process and {name_of(factory)!r} is closed after each call; "
-            f"give {name_of(factory)!r} scope='process', too"
-        )
-    context, declared = filled_by_server(factory, f"{what}: the dependency {name_of(factory)!r}", alone=True)
-    if context is not None and scope == "process":
-        raise RegistrationError(
-            f"{what}: {name_of(factory)!r} is kept for the process, so it cannot take one call's Context"
-        )
-    inside = (*above, (factory, scope))
-    needs = tuple((name, read_provider(need, what, swap, inside)) for name, need in declared)
-    return Provider(factory, scope, context, needs, *_kind(factory))
-
-
-def name_of(factory: Factory) -> str:
-    """What to call a factory in an error."""
-    return getattr(factory, "__qualname__", None) or repr(factory)
-
-
-def _refuse_unhashable(factory: Factory, what: str) -> None:
-    try:
-        hash(factory)
-    except TypeError as error:
-        raise RegistrationError(
-            f"{what}: the dependency {factory!r} has no hash to be known by; wrap it in a function"
-        ) from error
-
-
-def _refuse_cycle(factory: Factory, what: str, above: list[Factory]) -> None:
-    if factory in above:
-        cycle = " -> ".join(name_of(item) for item in (*above[above.index(factory) :], factory))
-        raise RegistrationError(f"{what}: these dependencies need each other: {cycle}")
-
-
-def _kind(factory: Factory) -> tuple[bool, bool]:
-    """Whether what it makes is entered, and whether it is of an async kind.
-
-    What a plain function returns is given as it is, even if it could be entered: it may be shared by others.
-    """
-    if isinstance(factory, type):
-        is_async = hasattr(factory, "__aenter__")
-        return is_async or hasattr(factory, "__enter__"), is_async
-    target = _innermost(factory)
-    if inspect.isasyncgenfunction(target):
-        return True, True
-    return inspect.isgeneratorfunction(target), inspect.iscoroutinefunction(target)
-
-
-def _innermost(factory: Factory) -> Any:
-    """The function itself: without decorators, without `functools.partial`, of an object its `__call__`."""
-    target: Any = factory
-    while True:
-        if isinstance(target, functools.partial):
-            target = target.func
-        elif hasattr(target, "__wrapped__"):
-            target = target.__wrapped__
-        elif not inspect.isroutine(target):
-            target = type(target).__call__
-        else:
-            return target

@@ -5,7 +5,6 @@ import typing
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from mcp_baton.server.schema.plain_records import Record, field_types, is_plain_default
 from mcp_baton.server.schema.plain_types import (
     Anything,
     Choice,
@@ -16,6 +15,7 @@ from mcp_baton.server.schema.plain_types import (
     Nullable,
     PlainType,
     Scalar,
+    is_plain_default,
 )
 from mcp_baton.server.schema.signature import Parameter, is_field
 
@@ -46,11 +46,18 @@ def _read(annotation: object, inside: frozenset[type]) -> PlainType:
             return made
     origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is None and isinstance(annotation, type) and annotation not in inside:
-        fields = field_types(annotation)
-        return Record(annotation, {name: _read(field, inside | {annotation}) for name, field in fields.items()})
+        return _read_record(annotation, inside | {annotation})
     if origin is Literal and all(type(part) is str for part in parts):
         return Choice(parts)
     return _read_parts(origin, parts, inside)
+
+
+def _read_record(annotation: type, inside: frozenset[type]) -> PlainType:
+    if "__dataclass_fields__" not in vars(annotation):
+        raise NotPlain
+    from mcp_baton.server.schema.plain_records import Record, field_types  # it needs `dataclasses`, which not all do
+
+    return Record(annotation, {name: _read(field, inside) for name, field in field_types(annotation).items()})
 
 
 def _read_parts(origin: object, parts: tuple[Any, ...], inside: frozenset[type]) -> PlainType:
@@ -97,7 +104,8 @@ def plain_value(plain: PlainType) -> dict[str, Any] | None:
     """The schema of a function's value; `None` where it is beyond what is written by hand."""
     definitions = Definitions()
     try:
-        own = plain.own_schema(definitions) if isinstance(plain, Record) else plain.schema(definitions)
+        # A dataclass's own is no reference to it.
+        own: dict[str, Any] = getattr(plain, "own_schema", plain.schema)(definitions)
     except NotPlain:
         return None
     return definitions.at_the_root_of(own)

@@ -1,14 +1,13 @@
 """Dataclasses as plain types: those of the standard library that are nothing but their fields."""
 
 import dataclasses
-import inspect
-import math
 import typing
 from collections.abc import Mapping
 from typing import Any
 
 from mcp_baton.protocol.json import Json
-from mcp_baton.server.schema.plain_types import Definitions, NotPlain, PlainType
+from mcp_baton.server.schema.functions import clean
+from mcp_baton.server.schema.plain_types import Definitions, NotPlain, PlainType, is_plain_default
 
 _HOOKS = frozenset(
     {"__new__", "__post_init__", "__deprecated__", "__get_pydantic_core_schema__", "__get_pydantic_json_schema__"}
@@ -77,13 +76,6 @@ def field_types(annotation: type) -> dict[str, Any]:
     return {field.name: hints[field.name] for field in dataclasses.fields(annotation)}
 
 
-def is_plain_default(default: object) -> bool:
-    """Whether a default stands in a schema as it is."""
-    if type(default) is float:
-        return math.isfinite(default)
-    return default is None or type(default) in (str, int, bool)
-
-
 def _is_its_fields(annotation: type) -> bool:
     bases = annotation.__mro__[:-1]
     if not bases or not all("__dataclass_fields__" in vars(base) for base in bases):
@@ -91,7 +83,9 @@ def _is_its_fields(annotation: type) -> bool:
     if any(_does_more(name, member) for base in bases for name, member in vars(base).items()):
         return False
     own = vars(annotation)
-    declared: Mapping[str, dataclasses.Field[Any]] = own["__dataclass_fields__"]
+    declared: Any = own["__dataclass_fields__"]
+    if not isinstance(declared, dict):  # one of Baton's own
+        return False
     # `__dataclass_fields__` has class variables and `InitVar`s too, which `fields` has not.
     has_others = len(dataclasses.fields(annotation)) != len(declared)
     # Where some are keyword-only and some are not, pydantic orders them anew.
@@ -119,4 +113,4 @@ def _is_required(field: "dataclasses.Field[Any]") -> bool:
 def _description(made: type) -> str:
     """The docstring, unless it is the one that `dataclass` makes of the signature."""
     documentation = made.__doc__ or ""
-    return "" if documentation.startswith(f"{made.__name__}(") else inspect.cleandoc(documentation)
+    return "" if documentation.startswith(f"{made.__name__}(") else clean(documentation)

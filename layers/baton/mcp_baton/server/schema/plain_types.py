@@ -5,6 +5,7 @@ is not exactly of its type is never refused: it is left to pydantic, which may c
 wrong with it.
 """
 
+import math
 from typing import Any, NoReturn, Protocol
 
 from mcp_baton.protocol.json import Json
@@ -167,3 +168,10 @@ def _items(value: object) -> Any:
 
 def _leave() -> NoReturn:
     raise NotPlain
+
+
+def is_plain_default(default: object) -> bool:
+    """Whether a default stands in a schema as it is."""
+    if type(default) is float:
+        return math.isfinite(default)
+    return default is None or type(default) in (str, int, bool)

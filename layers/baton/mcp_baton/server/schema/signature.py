@@ -1,19 +1,14 @@
 """What a function's signature says: its parameters, its return type, what of it the server fills in."""
 
-import functools
-import inspect
-import types
 import typing
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from mcp_baton.exceptions import RegistrationError
-from mcp_baton.server.context import Context
+from mcp_baton.light_dataclasses import dataclass
+from mcp_baton.server.schema.filled_parameters import Declared, check_kind, filled_by_server, type_hints
+from mcp_baton.server.schema.functions import NO_ANNOTATION, is_async, parameters_of
 
 if typing.TYPE_CHECKING:
-    from mcp_baton.server.schema.dependency import Dependency, Provider
-
-NO_ANNOTATION = inspect.Parameter.empty
+    from mcp_baton.server.schema.provider import Provider
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,19 +94,19 @@ def read_signature(function: Callable[..., object], what: str) -> Signature:
     Raises:
         RegistrationError: a parameter or an annotation that cannot be published.
     """
-    hints = _type_hints(function, what)
+    hints = type_hints(function, what)
     context, declared = filled_by_server(function, what)
     filled = {context, *(name for name, _ in declared)}
     parameters: list[Parameter] = []
-    for name, parameter in inspect.signature(function).parameters.items():
-        _check_kind(parameter, what)
+    for name, parameter in parameters_of(function).items():
+        check_kind(parameter, what)
         if name not in filled:
             parameters.append(Parameter(name, hints.get(name, typing.Any), parameter.default))
     returns = hints.get("return", NO_ANNOTATION)
     return Signature(tuple(parameters), context, returns, is_async(function), read_dependencies(declared, what))
 
 
-def read_dependencies(declared: "Declared", what: str) -> "tuple[tuple[str, Provider], ...]":
+def read_dependencies(declared: Declared, what: str) -> "tuple[tuple[str, Provider], ...]":
     """What is declared, with all that it depends on.
 
     Raises:
@@ -119,103 +114,6 @@ def read_dependencies(declared: "Declared", what: str) -> "tuple[tuple[str, Prov
     """
     if not declared:
         return ()
-    from mcp_baton.server.schema.dependency import read_provider
+    from mcp_baton.server.schema.provider import read_provider
 
     return tuple((name, read_provider(dependency, what)) for name, dependency in declared)
-
-
-type Declared = "list[tuple[str, Dependency]]"
-"""Parameters, and the `Depends` that stands with each."""
-
-
-def filled_by_server(
-    function: Callable[..., object], what: str, *, alone: bool = False
-) -> "tuple[str | None, Declared]":
-    """The name of the parameter that takes the `Context`, and the parameters that take dependencies.
-
-    Args:
-        function: Anything that can be called.
-        what: How to name it in an error.
-        alone: Nobody else fills parameters in: those without a default are refused.
-
-    Raises:
-        RegistrationError: two parameters take the Context, one takes two dependencies, or one is left over.
-    """
-    context: str | None = None
-    declared: list[tuple[str, Dependency]] = []
-    hints = _type_hints(function, what)
-    for name, parameter in _parameters(function).items():
-        annotation = hints.get(name, typing.Any)
-        dependency = _dependency(name, annotation, parameter.default, what)
-        if dependency is not None:
-            _check_kind(parameter, what)
-            declared.append((name, dependency))
-        elif _is_context(annotation):
-            if context is not None:
-                raise RegistrationError(
-                    f"{what}: both {context!r} and {name!r} take the Context; one of them is enough"
-                )
-            context = name
-        elif alone and parameter.default is NO_ANNOTATION and parameter.kind not in _REST:
-            raise RegistrationError(
-                f"{what}: nobody fills in its parameter {name!r}; use Depends, Context or a default"
-            )
-    return context, declared
-
-
-_REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-
-
-def _parameters(function: Callable[..., object]) -> "typing.Mapping[str, inspect.Parameter]":
-    try:
-        return inspect.signature(function).parameters
-    except ValueError:  # some built-in types have no signature, and no parameters that could be filled in
-        return {}
-
-
-def _dependency(name: str, annotation: typing.Any, default: object, what: str) -> "Dependency | None":
-    found = [note for note in (*getattr(annotation, "__metadata__", ()), default) if is_dependency(note)]
-    if len(found) > 1:
-        raise RegistrationError(f"{what}: {name!r} has two Depends; one of them is enough")
-    return found[0] if found else None
-
-
-def is_dependency(note: object) -> bool:
-    """Whether something is what `Depends(…)` makes. Told without importing its module."""
-    return getattr(type(note), "filled_by_server", False) is True
-
-
-def _type_hints(function: Callable[..., object], what: str) -> dict[str, typing.Any]:
-    target = inspect.unwrap(function)
-    while isinstance(target, functools.partial):
-        target = target.func
-    if isinstance(target, type):
-        target = next(vars(base)["__init__"] for base in target.__mro__ if "__init__" in vars(base))
-    elif not inspect.isroutine(target):
-        target = type(target).__call__
-    try:
-        return typing.get_type_hints(target, include_extras=True)
-    except (NameError, TypeError) as error:
-        raise RegistrationError(f"{what}: its annotations cannot be resolved: {error}") from error
-
-
-def _check_kind(parameter: inspect.Parameter, what: str) -> None:
-    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-        raise RegistrationError(f"{what}: the parameter {parameter} has no schema; name each parameter")
-    if parameter.kind is parameter.POSITIONAL_ONLY:
-        raise RegistrationError(f"{what}: the parameter {parameter.name!r} is positional-only; make it a plain one")
-
-
-def _is_context(annotation: object) -> bool:
-    """Whether it is `Context`, annotated or not, or a union with it."""
-    origin = typing.get_origin(annotation)
-    if origin is typing.Annotated:
-        return _is_context(typing.get_args(annotation)[0])
-    if origin in (typing.Union, types.UnionType):
-        return any(_is_context(member) for member in typing.get_args(annotation))
-    return isinstance(annotation, type) and issubclass(annotation, Context)
-
-
-def is_async(function: Callable[..., object]) -> bool:
-    """Whether calling it makes a coroutine, of an object with an asynchronous `__call__` too."""
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - asks whether `__call__` is async

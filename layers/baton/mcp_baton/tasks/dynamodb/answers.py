@@ -10,12 +10,14 @@ from mcp_baton.tasks.dynamodb.items import encode_object, expired, partition, sy
 from mcp_baton.tasks.dynamodb.table import ConditionFailed, ItemTooLarge, TaskTable
 from mcp_baton.tasks.ids import is_question, new_token
 
-QUESTION_PREFIX = "QUESTION#"
+QUESTION_KEY = "QUESTION"
 COMPRESS_OVER_BYTES = 8_192
 
 
 class DynamoDBAnswerStore:
-    """An `AnswerStore` beside the tasks: `pk` = `OWNER#<owner>`, `sk` = `QUESTION#<id>`.
+    """An `AnswerStore` beside the tasks: `pk` = `OWNER#<owner>#<question>`, `sk` = `QUESTION`.
+
+    A question that is waited for is read many times, so each has a partition key of its own.
 
     Args:
         table: The table.
@@ -71,4 +73,4 @@ class DynamoDBAnswerStore:
 
 def question_key(owner: str, question: str) -> Item:
     """The primary key of a question's item."""
-    return {"pk": partition(owner), "sk": {"S": QUESTION_PREFIX + question}}
+    return {"pk": partition(owner, question), "sk": {"S": QUESTION_KEY}}

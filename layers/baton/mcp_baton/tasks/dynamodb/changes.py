@@ -1,10 +1,10 @@
 """What a batch changes in a stored item, and how it is made to fit (docs/storage.md, Sizes)."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
 from mcp_baton.exceptions import StoreError
+from mcp_baton.light_dataclasses import dataclass, replace
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, encode_variable, item_size, size, text_bytes
 from mcp_baton.tasks.dynamodb.items import encode_object, members
 from mcp_baton.tasks.dynamodb.offload import Mover

@@ -5,9 +5,8 @@ not on what it is called. The conditions close the races: a write states what it
 when that no longer holds.
 """
 
-from dataclasses import dataclass, field
-
 from mcp_baton.exceptions import StoreError
+from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item
 from mcp_baton.tasks.dynamodb.changes import Changes
 from mcp_baton.tasks.dynamodb.items import members

@@ -2,15 +2,16 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from mcp_baton.exceptions import StoreError
+from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.json import JsonObject, dumps
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, encode_text, encode_variable, native
 from mcp_baton.tasks.dynamodb.offload import Fetcher
 from mcp_baton.tasks.dynamodb.overflow import ObjectStore, pointer_in
 from mcp_baton.tasks.dynamodb.values import Variables
+from mcp_baton.tasks.ids import shard_of
 from mcp_baton.tasks.record import NewTask, TaskRecord, TaskStatus, timestamp
 from mcp_baton.tasks.texts import from_text, to_text
 
@@ -51,6 +52,8 @@ class Limits:
             between the two is left to progress, pause reasons and the notes in the place of replaced values.
         compress_over_bytes: JSON texts of more bytes than this are compressed.
         page_size: Tasks on one page of a listing.
+        shards: How many partitions an owner's new tasks are spread over. May grow at any time, never shrink: tasks of
+            shards beyond it are found by their ids, but not listed.
     """
 
     default_ttl_ms: int = 3_600_000
@@ -60,6 +63,7 @@ class Limits:
     item_bytes: int = 400_000
     compress_over_bytes: int = 8_192
     page_size: int = 50
+    shards: int = 1
 
     def ttl_ms(self, asked: int | None) -> int:
         """The lifetime that a client gets, milliseconds."""
@@ -71,15 +75,18 @@ def system_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def partition(owner: str) -> Attribute:
-    """The partition key of everything that an owner has.
+def partition(owner: str, part: str) -> Attribute:
+    """The partition key of a part of what an owner has: of one shard of their tasks, or of one question.
+
+    Parts of one kind have names of one length, so that no two owners share a key, whatever their names are.
 
     Raises:
-        StoreError: the owner's name is longer than a partition key can be.
+        StoreError: the owner's name is longer than a partition key can hold.
     """
-    key = OWNER_PREFIX + to_text(owner)
+    key = f"{OWNER_PREFIX}{to_text(owner)}#{part}"
     if len(key.encode()) > MAX_PARTITION_KEY_BYTES:
-        raise StoreError(f"the owner's name is longer than {MAX_PARTITION_KEY_BYTES - len(OWNER_PREFIX)} bytes")
+        most = MAX_PARTITION_KEY_BYTES - len(OWNER_PREFIX) - len(part) - 1
+        raise StoreError(f"the owner's name is longer than {most} bytes")
     return {"S": key}
 
 
@@ -90,7 +97,7 @@ def sort_key(task_id: str) -> Attribute:
 
 def key_of(owner: str, task_id: str) -> Item:
     """The whole primary key of a task's item."""
-    return {"pk": partition(owner), "sk": sort_key(task_id)}
+    return {"pk": partition(owner, shard_of(task_id)), "sk": sort_key(task_id)}
 
 
 def new_item(task: NewTask, task_id: str, now_ms: int, limits: Limits) -> Item:

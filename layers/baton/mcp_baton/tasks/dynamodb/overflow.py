@@ -6,9 +6,9 @@ a key begins with the days after which a lifecycle rule of the bucket may do so.
 """
 
 import os
-from dataclasses import dataclass
 from typing import Protocol
 
+from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.json import dumps
 from mcp_baton.tasks.dynamodb.attributes import Attribute, from_native, text_bytes
 from mcp_baton.tasks.texts import to_text, zipped

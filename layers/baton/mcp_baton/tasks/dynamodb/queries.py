@@ -1,33 +1,69 @@
-"""What is asked of all tasks of one owner: a page of them, and how many are live. One partition of the table each."""
+"""What is asked of all tasks of one owner: a page of them, and how many are live."""
 
 from typing import TYPE_CHECKING
 
 from mcp_baton.tasks.dynamodb.attributes import Item
-from mcp_baton.tasks.dynamodb.items import LISTED, TASK_PREFIX, partition
+from mcp_baton.tasks.dynamodb.cursors import from_cursor
+from mcp_baton.tasks.dynamodb.items import LISTED, TASK_PREFIX, Limits, partition
+from mcp_baton.tasks.dynamodb.shards import Merged, Read, merged_page, names, task_id_of
 from mcp_baton.tasks.dynamodb.table import TaskTable
 from mcp_baton.tasks.record import LIVE
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import QueryInputTypeDef
 
+LAST = "~"
+"""After every id."""
 
-def page_query(table: str, owner: str, now_ms: int, page_size: int) -> "QueryInputTypeDef":
-    """The `Query` for a page of an owner's tasks, newest first, from the first one on."""
-    request = _query(table, owner, "#e>:now", {":now": {"N": str(now_ms // 1000)}})
-    names = {f"#{place}": name for place, name in enumerate(LISTED)}
-    request["ExpressionAttributeNames"] = {"#e": "expires_at", **names}
-    request["ProjectionExpression"] = ",".join(names)
+SMALLEST_READ = 8
+"""Tasks that are read of one shard at a time, at least."""
+
+
+def page_of(table: TaskTable, owner: str, cursor: str | None, now_ms: int, limits: Limits) -> Merged:
+    """A page of an owner's tasks, newest first, expired ones left out: one `Query` a shard, and more where a shard
+    holds few that are to be listed.
+
+    Raises:
+        ValueError: the cursor is not one that a list gave out.
+    """
+    after = None if cursor is None else from_cursor(cursor)
+    shards = names(limits.shards)
+    # Newest first, tasks are spread evenly: a page of fifty reads no fifty tasks from each of 32 shards.
+    most = limits.page_size if len(shards) == 1 else max(limits.page_size * 2 // len(shards), SMALLEST_READ)
+
+    def read(shard: str, after: str | None) -> Read:
+        page = table.query(_page_query(table.name, owner, shard, now_ms, most, after))
+        last = page.get("LastEvaluatedKey")
+        return Read(page["Items"], None if last is None else task_id_of(last))
+
+    return merged_page(shards, after, limits.page_size, read)
+
+
+def _page_query(table: str, owner: str, shard: str, now_ms: int, most: int, after: str | None) -> "QueryInputTypeDef":
+    request = _query(table, owner, shard, "#e>:now", {":now": {"N": str(now_ms // 1000)}}, after)
+    listed = {f"#{place}": name for place, name in enumerate(LISTED)}
+    request["ExpressionAttributeNames"] = {"#e": "expires_at", **listed}
+    request["ProjectionExpression"] = ",".join(listed)
     request["ScanIndexForward"] = False
-    request["Limit"] = page_size
+    request["Limit"] = most
     return request
 
 
-def live_tasks(table: TaskTable, owner: str, now_ms: int, *, enough: int) -> int:
+def live_tasks(table: TaskTable, owner: str, now_ms: int, *, shards: int, enough: int) -> int:
     """How many live tasks an owner has; once there are `enough`, no more are counted."""
+    count = 0
+    for shard in names(shards):
+        count += _live_in(table, owner, shard, now_ms, enough=enough - count)
+        if count >= enough:
+            break
+    return count
+
+
+def _live_in(table: TaskTable, owner: str, shard: str, now_ms: int, *, enough: int) -> int:
     live = {f":{place}": status for place, status in enumerate(sorted(LIVE))}
     condition = f"#e>:now AND #s IN ({','.join(live)})"
     values: Item = {":now": {"N": str(now_ms // 1000)}, **{k: {"S": status} for k, status in live.items()}}
-    request = _query(table.name, owner, condition, values)
+    request = _query(table.name, owner, shard, condition, values)
     request["ExpressionAttributeNames"] = {"#e": "expires_at", "#s": "status"}
     request["Select"] = "COUNT"
     count = 0
@@ -40,11 +76,23 @@ def live_tasks(table: TaskTable, owner: str, now_ms: int, *, enough: int) -> int
     return count
 
 
-def _query(table: str, owner: str, condition: str, values: Item) -> "QueryInputTypeDef":
+def _query(
+    table: str, owner: str, shard: str, condition: str, values: Item, after: str | None = None
+) -> "QueryInputTypeDef":
     return {
         "TableName": table,
         "ConsistentRead": True,
-        "KeyConditionExpression": "pk=:owner AND begins_with(sk,:task)",
+        "KeyConditionExpression": "pk=:owner AND sk BETWEEN :first AND :last",
         "FilterExpression": condition,
-        "ExpressionAttributeValues": {":owner": partition(owner), ":task": {"S": TASK_PREFIX}, **values},
+        "ExpressionAttributeValues": {
+            ":owner": partition(owner, shard),
+            ":first": {"S": TASK_PREFIX},
+            ":last": {"S": TASK_PREFIX + (LAST if after is None else before(after))},
+            **values,
+        },
     }
+
+
+def before(task_id: str) -> str:
+    """The text after which, among texts of an id's length, this id is the next."""
+    return task_id[:-1] + chr(ord(task_id[-1]) - 1)

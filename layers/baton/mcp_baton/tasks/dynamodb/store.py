@@ -8,25 +8,22 @@ from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.dynamodb.answers import DynamoDBAnswerStore
 from mcp_baton.tasks.dynamodb.attributes import Item, item_size, size, text_bytes
 from mcp_baton.tasks.dynamodb.changes import Changes, fitted, lighter, plan, without_largest
-from mcp_baton.tasks.dynamodb.cursors import from_cursor, to_cursor
+from mcp_baton.tasks.dynamodb.cursors import to_cursor
 from mcp_baton.tasks.dynamodb.expressions import Update, finish_update, record_update
 from mcp_baton.tasks.dynamodb.items import (
     GLANCED_AT,
-    TASK_PREFIX,
     Limits,
     encode_object,
     expired,
     key_of,
     new_item,
     number,
-    partition,
-    sort_key,
     system_ms,
     to_record,
 )
 from mcp_baton.tasks.dynamodb.offload import Mover, fitted_new
 from mcp_baton.tasks.dynamodb.overflow import ObjectStore
-from mcp_baton.tasks.dynamodb.queries import live_tasks, page_query
+from mcp_baton.tasks.dynamodb.queries import live_tasks, page_of
 from mcp_baton.tasks.dynamodb.table import ConditionFailed, ItemTooLarge, TaskTable
 from mcp_baton.tasks.ids import is_task_id, new_task_id, new_token
 from mcp_baton.tasks.record import NewTask, TaskPage, TaskRecord, TaskStatus
@@ -51,7 +48,7 @@ class DynamoDBTaskStore:
         limits: What owners may have and how large a task may grow.
         objects: Where values go that do not fit into their task's item; `None` where there is no such place.
         now_ms: The clock, epoch milliseconds.
-        new_id: Makes a task id for the time that it is given, epoch milliseconds.
+        new_id: Makes a task id for a time, epoch milliseconds, in one of so many shards.
         telemetry: Takes the requests' times, failures, and lost races.
     """
 
@@ -63,7 +60,7 @@ class DynamoDBTaskStore:
         limits: Limits | None = None,
         objects: ObjectStore | None = None,
         now_ms: Callable[[], int] = system_ms,
-        new_id: Callable[[int], str] = new_task_id,
+        new_id: Callable[[int, int], str] = new_task_id,
         telemetry: Telemetry = SILENT,
     ) -> None:
         self._table = TaskTable(table, connect, telemetry)
@@ -85,13 +82,13 @@ class DynamoDBTaskStore:
         Two creations at the same moment may both pass that count: the limit is a brake, not a quota.
         """
         now_ms, token = self._now_ms(), new_token()
-        task_id = self._new_id(now_ms)
+        task_id = self._new_id(now_ms, self._limits.shards)
         item = new_item(task, task_id, now_ms, self._limits)
         if text_bytes(item["arguments"]) > VALUE_BYTES:
             raise StoreError(f"the task is too large: its arguments have {text_bytes(item['arguments'])} bytes")
         item["writes"] = {"M": {token: {"N": str(now_ms)}}}
         allowed = self._limits.max_tasks_per_owner
-        if allowed is not None and live_tasks(self._table, task.owner, now_ms, enough=allowed) >= allowed:
+        if allowed is not None and self._live(task.owner, now_ms, allowed) >= allowed:
             raise StoreError(f"the owner has {allowed} live tasks, which is as many as are allowed")
         mover = Mover(self._objects, task.owner, task_id, number(item, "ttl_ms"))
         item = fitted_new(item, self._limits.item_bytes, mover)
@@ -130,15 +127,11 @@ class DynamoDBTaskStore:
         return status
 
     def list(self, owner: str, cursor: str | None = None) -> TaskPage:
-        """One page of the owner's tasks, newest first: one `Query`."""
-        request = page_query(self._table.name, owner, self._now_ms(), self._limits.page_size)
-        if cursor is not None:
-            request["ExclusiveStartKey"] = {"pk": partition(owner), "sk": sort_key(from_cursor(cursor))}
-        page = self._table.query(request)
-        last = page.get("LastEvaluatedKey")
+        """One page of the owner's tasks, newest first: one `Query` a shard, or some more."""
+        page = page_of(self._table, owner, cursor, self._now_ms(), self._limits)
         return TaskPage(
-            tasks=tuple(to_record(owner, item) for item in page["Items"]),
-            cursor=None if last is None else to_cursor(last["sk"]["S"].removeprefix(TASK_PREFIX)),
+            tasks=tuple(to_record(owner, item) for item in page.items),
+            cursor=None if page.end is None else to_cursor(page.end),
         )
 
     def record(self, task: TaskRecord, batch: Batch) -> Recorded:
@@ -187,6 +180,9 @@ class DynamoDBTaskStore:
             return self.record(task, Batch(result=result)).task
         except TooLarge as error:
             raise TooLarge(RESULT_TOO_LARGE) from error
+
+    def _live(self, owner: str, now_ms: int, enough: int) -> int:
+        return live_tasks(self._table, owner, now_ms, shards=self._limits.shards, enough=enough)
 
     def _finish(self, owner: str, task_id: str, update: Update) -> TaskRecord:
         return self._task_in(owner, self._write(owner, task_id, update))

@@ -7,8 +7,8 @@ NUL bytes and body (docs/performance.md). A handler that answers whole does so i
 import binascii
 from base64 import b64decode
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.transport.runtime.stream import Headers
 
 

@@ -2,17 +2,14 @@
 
 import copy
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from mcp_baton.light_dataclasses import replace
+from mcp_baton.server.published.registry import Registry
 from mcp_baton.server.published.tool import Tool
 from mcp_baton.workflow.definition import ToolFunction, Workflow
 
-if TYPE_CHECKING:
-    from mcp_baton.server.server import Server
 
-
-def include(server: "Server", other: "Server", prefix: str) -> None:
+def include(server: Registry, other: Registry, prefix: str) -> None:
     """Add to a server what another one has now. URIs stay as they are.
 
     Raises:
@@ -52,7 +49,7 @@ def _name_of(tool: str, tools: Mapping[str, Tool], prefix: str) -> str:
     return prefix + names[0] if len(names) == 1 else tool
 
 
-def _copy(server: "Server") -> "Server":
+def _copy(server: Registry) -> Registry:
     made = copy.copy(server)
     made.tools, made.resources = dict(server.tools), dict(server.resources)
     made.prompts, made.workflows = dict(server.prompts), dict(server.workflows)

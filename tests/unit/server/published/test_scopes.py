@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from mcp_baton import RegistrationError, Server
-from mcp_baton.server.scopes import scopes_in
+from mcp_baton.server.published.scopes import scopes_in
 
 
 @pytest.mark.parametrize(

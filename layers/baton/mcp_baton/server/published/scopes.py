@@ -7,9 +7,9 @@ from mcp_baton.exceptions import RegistrationError
 
 if TYPE_CHECKING:
     from mcp_baton.server.published.prompt import Prompt
+    from mcp_baton.server.published.registry import Registry
     from mcp_baton.server.published.resource import Resource
     from mcp_baton.server.published.tool import Tool
-    from mcp_baton.server.server import Server
 
 CLAIMS: Final = ("scope", "scp", "scopes")
 """Where scopes stand: RFC 8693 section 4.2, what some issuers write instead, and what authorizers call them."""
@@ -43,7 +43,7 @@ def _scopes(value: object) -> Iterator[str]:
         yield from (scope for scope in value if isinstance(scope, str))
 
 
-def seen_by(server: "Server", claims: Mapping[str, object]) -> "Server":
+def seen_by[R: "Registry"](server: R, claims: Mapping[str, object]) -> R:
     """The server as a caller sees it: without what they lack the scopes for, as if it had never been registered."""
     kinds: tuple[Iterable[Tool | Resource | Prompt], ...] = (
         server.tools.values(),

@@ -1,0 +1,108 @@
+"""What a server publishes, each by its name: tools, resources, prompts, workflows and completions."""
+
+from mcp_baton.exceptions import RegistrationError, WorkflowError
+from mcp_baton.server.published.completion import Completion
+from mcp_baton.server.published.prompt import Prompt
+from mcp_baton.server.published.resource import Resource
+from mcp_baton.server.published.tool import Tool
+from mcp_baton.server.published.workflow_checks import checked_workflows
+from mcp_baton.workflow.definition import Workflow
+
+
+class Registry:
+    """What a server publishes.
+
+    Attributes:
+        tools: By name.
+        resources: By URI, or by URI template.
+        prompts: By name.
+        workflows: By name, which no prompt has.
+        completions: By what they complete (a prompt, a workflow or a URI template) and the name of its argument.
+        is_view: Whether this is what one caller sees of a server, by their scopes.
+    """
+
+    def __init__(self) -> None:
+        self.tools: dict[str, Tool] = {}
+        self.resources: dict[str, Resource] = {}
+        self.prompts: dict[str, Prompt] = {}
+        self.workflows: dict[str, Workflow] = {}
+        self.completions: dict[tuple[str, str], Completion] = {}
+        self.is_view = False
+        self._is_checked = False
+
+    def publish_tool(self, tool: Tool) -> None:
+        """Add a tool that has been made.
+
+        Raises:
+            RegistrationError: the name is taken.
+        """
+        _refuse_taken("tool", tool.name, tool.name in self.tools)
+        self.tools[tool.name] = tool
+
+    def publish_resource(self, resource: Resource) -> None:
+        """Add a resource that has been made.
+
+        Raises:
+            RegistrationError: the URI is taken.
+        """
+        _refuse_taken("resource", resource.uri, resource.uri in self.resources)
+        self.resources[resource.uri] = resource
+
+    def publish_prompt(self, prompt: Prompt) -> None:
+        """Add a prompt that has been made.
+
+        Raises:
+            RegistrationError: the name is taken.
+        """
+        _refuse_taken("prompt", prompt.name, prompt.name in self.prompts or prompt.name in self.workflows)
+        self.prompts[prompt.name] = prompt
+
+    def publish_completion(self, of: str, argument: str, completion: Completion) -> None:
+        """Add a completion that has been made.
+
+        Raises:
+            RegistrationError: the argument has one.
+        """
+        _refuse_taken("completion", f"{of} {argument}", (of, argument) in self.completions)
+        self.completions[of, argument] = completion
+
+    def add_workflow(self, workflow: Workflow) -> Workflow:
+        """Publish a workflow as a prompt of the same name. Its tools may be registered before it or after it.
+
+        It is checked with all others when the handler is made, or at once where that has been done.
+
+        Raises:
+            WorkflowError: the name is taken, or, once the handler has been made, the workflow cannot work.
+        """
+        if workflow.name in self.prompts or workflow.name in self.workflows:
+            raise WorkflowError(workflow.name, "the name is already taken by a prompt; give it another")
+        added = {workflow.name: workflow}
+        self.workflows |= checked_workflows(added, self.tools, in_full=False) if self._is_checked else added
+        return workflow
+
+    def check(self, *, in_full: bool = True) -> None:
+        """Refuse workflows that cannot work, and give each step whose tool is a function that tool's name.
+
+        Args:
+            in_full: Ask pydantic, too: about paths into what tools return, and defaults of arguments, whose types only
+                it knows. `handler(server)` does not, since importing pydantic is most of a cold start; `baton serve`
+                and `mcp_baton.testing` do (docs/workflows.md, "What is checked").
+
+        Raises:
+            WorkflowError: one cannot work; names workflow, step and cause.
+            RegistrationError: a tool's return type has no schema.
+        """
+        self.workflows = checked_workflows(self.workflows, self.tools, in_full=in_full)
+        self._is_checked = True
+
+    def arguments_of(self, of: str) -> frozenset[str]:
+        """The names of the arguments of a prompt or workflow, or of the variables of a resource's template."""
+        if of in self.resources:
+            return frozenset(self.resources[of].variables)
+        published = self.prompts.get(of) or self.workflows.get(of)
+        return frozenset(argument.name for argument in published.arguments) if published else frozenset()
+
+
+def _refuse_taken(kind: str, name: str, taken: bool) -> None:
+    if taken:
+        raise RegistrationError(f"{kind} {name!r}: the name is already taken; give it another")
