@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
 
 from mcp_baton import clients
+from tests.simulation.dynamodb.database import Database
 from tests.simulation.dynamodb.refusals import ConditionFalse, Refusal
 from tests.simulation.faults import Fault
 from tests.simulation.scheduler import Actor, Killed, current
@@ -37,12 +38,14 @@ class Sent:
 
     Attributes:
         operation: Its name.
+        began_ms: When it was sent first.
         attempts: How often it was sent.
         written: The numbers of the writes that it made.
         heard: Whether an answer came that tells what became of it.
     """
 
     operation: str
+    began_ms: float
     attempts: int = 0
     written: list[int] | None = None
     heard: bool = False
@@ -174,6 +177,23 @@ class SimulatedClient:
         self._world.note(self._process, what)
         self._process.kill()
         raise Killed
+
+
+class PlainClient:
+    """A client to whose requests nothing happens.
+
+    Args:
+        database: What it asks.
+    """
+
+    exceptions = Exceptions
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def get_item(self, **request: Any) -> dict[str, Any]:
+        """`GetItem`."""
+        return self._database.request("GetItem", request)
 
 
 def refused(refusal: Refusal, operation: str) -> ClientError:

@@ -2,25 +2,36 @@
 
 import hashlib
 import logging
+import math
 import os
 import random
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
-from typing import Any
+from queue import Empty
+from threading import Lock
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from mcp_baton.protocol.json import dumps
+from mcp_baton.server import reply
 from mcp_baton.server.running import runner, worker
 from mcp_baton.server.running.mailbox import Mail, Mailbox
+from mcp_baton.tasks.dynamodb import fetching, offload, together
 from mcp_baton.tasks.recording import record_decided
 from tests.simulation.invariants import Violation
 from tests.simulation.journal import Broken
-from tests.simulation.scheduler import Actor, current
+from tests.simulation.scheduler import Actor, Killed, current
 from tests.simulation.servers import STAGE
 from tests.simulation.world import Rewrite, World
+
+
+PIECE_BYTES = 1_500
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +65,7 @@ def simulate(seed: int, *, rewrite: Rewrite | None = None, strict: bool = True) 
     broken: list[Broken] = world.judge.broken
     try:
         world.run()
-    except Violation:
+    except (Violation, Killed):
         pass
     except Exception as error:  # noqa: BLE001 - what nobody expected is a finding, too
         broken.append(Broken(0, f"{type(error).__name__}: {error}"))
@@ -65,44 +76,75 @@ def simulate(seed: int, *, rewrite: Rewrite | None = None, strict: bool = True) 
     return Outcome(seed, tuple(broken), tuple(world.trace))
 
 
+class SimulatedQueue[Element]:
+    """A queue whose owner waits in the simulation's time."""
+
+    def __init__(self) -> None:
+        self._owner = current()
+        self._elements: deque[Element] = deque()
+
+    def put(self, element: Element) -> None:
+        """Add an element; who waits is woken."""
+        self._elements.append(element)
+        if self._owner is not None:
+            self._owner.wake_ms = min(self._owner.wake_ms, _under_way[-1].scheduler.now_ms)
+
+    def get(self, timeout: float | None = None) -> Element:
+        """The first element, waited for so many seconds; as long as it takes for `None`.
+
+        Raises:
+            Empty: there was none in time.
+        """
+        if not self._elements:
+            _under_way[-1].sleep(math.inf if timeout is None else timeout)
+        if not self._elements:
+            raise Empty
+        return self._elements.popleft()
+
+    @classmethod
+    def __class_getitem__(cls, _element: object) -> type["SimulatedQueue[Element]"]:
+        return cls
+
+
 class SimulatedMailbox(Mailbox):
-    """A mailbox whose owner waits in the simulation's time."""
+    """A mailbox whose owner waits in the simulation's time. The world hears how tools end."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._owner = current()
-
-    def returned(self, value: object) -> None:
-        """As `Mailbox`; who waits is woken."""
-        super().returned(value)
-        self._wake()
-
-    def raised(self, error: BaseException) -> None:
-        """As `Mailbox`; who waits is woken."""
-        super().raised(error)
-        self._wake()
+        self._mail = cast("Any", SimulatedQueue())
 
     def next(self, timeout_s: float) -> Mail | None:
         """As `Mailbox`."""
-        if self._owner is not None and self._mail.empty():
-            _under_way[-1].sleep(timeout_s)
-        mail = super().next(0.0)
-        if self._owner is not None:
-            _under_way[-1].heard(mail)
+        mail = super().next(timeout_s)
+        _under_way[-1].heard(mail)
         return mail
 
-    def _wake(self) -> None:
-        if self._owner is not None:
-            self._owner.wake_ms = min(self._owner.wake_ms, _under_way[-1].scheduler.now_ms)
+
+class SimulatedThread:
+    """A thread that is an actor of the process that starts it."""
+
+    def __init__(self, *, target: Callable[..., object], args: tuple[Any, ...], daemon: bool) -> None:
+        self._run = lambda: target(*args)
+
+    def start(self) -> None:
+        """Let it take part."""
+        beside("thread", self._run)
+
+
+def beside(what: str, run: Callable[[], object]) -> None:
+    """Run something in the process of the actor whose thread this is."""
+    parent, scheduler = current(), _under_way[-1].scheduler
+    assert parent is not None
+    scheduler.add(Actor(f"{parent.name}.{what}", lambda: void(run()), scheduler.now_ms, parent))
+
+
+def void(_value: object) -> None:
+    """Nothing, whatever there was."""
 
 
 def _start_thread(function: Callable[..., object], arguments: dict[str, Any], mailbox: Mailbox) -> Callable[[], None]:
     """A tool's thread is an actor of the invocation's process."""
-    parent = current()
-    assert parent is not None
-    job = worker._Job(copy_context(), function, arguments, mailbox)  # noqa: SLF001 - the real one, on another thread
-    scheduler = _under_way[-1].scheduler
-    scheduler.add(Actor(f"{parent.name}.tool", job.run, scheduler.now_ms, parent))
+    beside("tool", worker._Job(copy_context(), function, arguments, mailbox).run)  # noqa: SLF001 - the real one
     return lambda: None
 
 
@@ -127,6 +169,9 @@ def simulating() -> Iterator[None]:
         patch.setitem(record_decided.__kwdefaults__, "sleep", sleep)
         patch.setattr(worker, "_start_thread", _start_thread)
         patch.setattr(runner, "Mailbox", SimulatedMailbox)
+        # What is sent is held against the official definitions elsewhere; here that would take most of the time.
+        patch.setattr(reply, "dumps", dumps)
+        _patch_values(patch)
         logger = logging.getLogger("mcp_baton")
         patch.setattr(logger, "disabled", True)
         level = logger.level
@@ -135,6 +180,15 @@ def simulating() -> Iterator[None]:
             yield
         finally:
             logger.setLevel(level)
+
+
+def _patch_values(patch: pytest.MonkeyPatch) -> None:
+    """Threads that read and write values are actors, too; pieces are small, so that some values have several."""
+    threads = SimpleNamespace(Thread=SimulatedThread, Lock=Lock)
+    patch.setattr(together, "threading", threads)
+    patch.setattr(together, "SimpleQueue", SimulatedQueue)
+    for module in (fetching, offload):
+        patch.setattr(module, "BUNDLE_BYTES", PIECE_BYTES)
 
 
 def failures(seeds: Iterable[int], *, rewrite: Rewrite | None = None) -> Iterator[Outcome]:

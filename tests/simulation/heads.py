@@ -1,13 +1,12 @@
 """A task's head, as the judge reads it: straight from the item, so that Baton's own reading is not trusted for it."""
 
 import re
-from collections.abc import Mapping
-from typing import Any, cast
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import cast
 
-from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import Json, loads
-from mcp_baton.tasks.dynamodb.items import to_record
-from mcp_baton.tasks.record import EXTRA_PREFIX, PAUSE_REASON, PROGRESS, RESULT_PREFIX
+from mcp_baton.tasks.record import EXTRA_PREFIX, PAUSE_REASON, PROGRESS, RESULT_PREFIX, TaskRecord
 from tests.simulation.dynamodb.paths import Attribute, Item
 
 TERMINAL = frozenset({"completed", "failed", "cancelled"})
@@ -53,19 +52,20 @@ def is_outcome(name: str) -> bool:
     return name.startswith((RESULT_PREFIX, EXTRA_PREFIX))
 
 
-def value_of(item: Item, name: str, fetching: Any = None) -> Json:
+def value_of(item: Item, name: str, stored: Callable[[str], TaskRecord]) -> Json:
     """A variable's value.
 
     Args:
-        fetching: What `to_record` needs to read values that are kept outside.
+        stored: The task of this id as it stands, for values that are not plain texts.
 
     Raises:
         StoreError: it cannot be read.
     """
     attribute = variables_of(item)[name]
     if "S" in attribute:
-        return loads(attribute["S"])
-    return to_record("o", item, fetching).variables[name]
+        with suppress(ValueError):
+            return loads(attribute["S"])
+    return stored(item["sk"]["S"].removeprefix("TASK#")).variables[name]
 
 
 def serial_in(value: Json) -> int | None:
@@ -78,18 +78,3 @@ def serial_in(value: Json) -> int | None:
     error = value.get("error")
     found = _SERIAL.search(error) if isinstance(error, str) else None
     return int(found[1]) if found else None
-
-
-__all__ = [
-    "SETTLED",
-    "TERMINAL",
-    "StoreError",
-    "claim_of",
-    "is_outcome",
-    "paused_at",
-    "serial_in",
-    "status_of",
-    "steps_of",
-    "value_of",
-    "variables_of",
-]

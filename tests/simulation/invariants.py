@@ -11,7 +11,7 @@ stop, every task says why it stands still, and can be resumed within two leases.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from mcp_baton.exceptions import ProtocolError
+from mcp_baton.exceptions import ProtocolError, StoreError
 from mcp_baton.protocol.json import dumps
 from mcp_baton.tasks import record
 from mcp_baton.tasks.record import PAUSE_REASON, RESULT_PREFIX, is_oversized
@@ -22,7 +22,6 @@ from tests.simulation.dynamodb.paths import Item
 from tests.simulation.heads import (
     SETTLED,
     TERMINAL,
-    StoreError,
     is_outcome,
     paused_at,
     serial_in,
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 TASK = "TASK#"
+REPEATS_MS = 31_000
 CHANGED = "The workflow has changed since the task was started"
 
 
@@ -76,18 +76,23 @@ class Judge:
     def wrong(self, number: int, what: str) -> None:
         """An invariant is broken.
 
-        Raises:
-            Violation: the simulation is to end with the first.
+        The simulation ends with the first one, where it is strict.
         """
         broken = Broken(number, what)
         self.broken.append(broken)
         if self._strict:
-            raise Violation(broken)
+            self.world.scheduler.fail(Violation(broken))
 
     # What happens.
 
     def changed(self, change: Change, process: Process | None, now_ms: float) -> int:
-        """A write was made. Returns its number."""
+        """A write was made. Returns its number. A mistake of the judge's own must not pass for one of Baton's."""
+        try:
+            return self._changed(change, process, now_ms)
+        except Exception as error:  # noqa: BLE001 - Baton would catch it, too
+            self.world.scheduler.fail(error)
+
+    def _changed(self, change: Change, process: Process | None, now_ms: float) -> int:
         number = len(self.changes)
         self.changes.append((change, process))
         if change.key[1].startswith(TASK):
@@ -104,11 +109,28 @@ class Judge:
         elif status_of(before) in TERMINAL:
             self.wrong(2, f"write #{number} changes a task that is {status_of(before)}")
         self._check_steps(before, after)
+        if before is not None:
+            self._check_pause(before, after)
         for path in change.put:
             if len(path) == 2 and path[0] == "variables" and path[1] in variables_of(after):
                 self._check_value(number, before, after, str(path[1]))
         if process is not None:
             self.claims.changed(number, change, process, now_ms)
+
+    def sent(self, change: Change, process: Process, began_ms: float) -> None:
+        """A write was sent at this time, or some seconds before that, if it is sent again."""
+        if change.before is None or not change.key[1].startswith(TASK):
+            return
+        late_ms = began_ms + process.skew_s * 1000 - int(change.before["expires_at"]["N"]) * 1000
+        if late_ms > REPEATS_MS:
+            self.wrong(2, f"{process.name} changes a task that expired {late_ms / 1000:.0f} s before")
+
+    def _check_pause(self, before: Item, after: Item) -> None:
+        paused = paused_at(before)
+        if paused is None or paused_at(after) is not None or status_of(after) in TERMINAL:
+            return
+        if steps_of(after).get(paused, "completed") != "completed":
+            self.wrong(5, f"the pause reason is gone, and the step {paused} that it named is {steps_of(after)[paused]}")
 
     def _check_steps(self, before: Item | None, after: Item) -> None:
         old, new = steps_of(before) if before else {}, steps_of(after)
@@ -127,7 +149,7 @@ class Judge:
 
     def _check_value(self, number: int, before: Item | None, after: Item, name: str) -> None:
         try:
-            value = value_of(after, name, self.world.fetching)
+            value = value_of(after, name, self.world.stored)
         except StoreError as error:
             self.wrong(7, f"{name} cannot be read as it is written: {error}")
             return
@@ -180,9 +202,18 @@ class Judge:
 
     def settled(self) -> None:
         """Everybody has ended."""
+        if self.head is not None:
+            self._check_readable(self.head)
         for process in self.world.processes.values():
             if process.answer is not None:
                 check_last(self, process)
+
+    def _check_readable(self, head: Item) -> None:
+        for name in variables_of(head):
+            try:
+                value_of(head, name, self.world.stored)
+            except StoreError as error:
+                self.wrong(7, f"{name} cannot be read in the end: {error}")
 
     def ended(self, head: Item | None) -> None:
         """Faults have stopped, two leases have passed, and the task, which was like this, was polled and resumed."""

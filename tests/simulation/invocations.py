@@ -5,13 +5,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mcp_baton.exceptions import ProtocolError
-from mcp_baton.protocol import jsonrpc
-from mcp_baton.protocol.envelope import HANDSHAKE_REVISIONS, TASK_ID_KEY, Envelope, Era
-from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.protocol.state import Seal
-from mcp_baton.server.methods import METHODS
-from mcp_baton.server.reply import Reply
-from mcp_baton.server.request import Request
+from mcp_baton.protocol.envelope import HANDSHAKE_REVISIONS, TASK_ID_KEY, VERSION_HEADER
+from mcp_baton.protocol.http import HttpRequest, HttpResponse
+from mcp_baton.protocol.json import Json, JsonObject, dumps, loads
+from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.settings import Settings
 from tests.simulation.journal import Process
 from tests.simulation.servers import server
@@ -20,8 +17,16 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 OWNER = "o"
-SETTINGS = Settings()
-SEAL = Seal(lambda: (b"0" * 32,))
+SETTINGS = Settings(state_key=b"0" * 32)
+HEADERS = {
+    "content-type": "application/json",
+    "accept": "application/json",
+    VERSION_HEADER: HANDSHAKE_REVISIONS[0],
+}
+
+
+class Unexpected(Exception):
+    """A request was answered as none should be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +73,39 @@ class SimulatedExchange:
 
 
 def invoke(world: "World", process: Process, ask: Ask) -> None:
-    """Answer what is asked, and tell the judge."""
-    request = _request(world, process, *_message(world, ask))
-    world.note(process.actor, f"{request.message.method} {dict(request.params)}")
-    try:
-        process.answer = METHODS[Era.HANDSHAKE][request.message.method](request)
-    except ProtocolError as error:
-        process.answer = error
+    """Answer what is asked, and tell the judge.
+
+    Raises:
+        Unexpected: something broke that nobody expected to.
+    """
+    method, params = _message(world, ask)
+    world.note(process.actor, f"{method} {params}")
+    scheduler = world.scheduler
+    endpoint = Endpoint(
+        server(mended=world.mended),
+        store=world.store(process),
+        settings=SETTINGS,
+        clock=lambda: scheduler.now_ms / 1000,
+        sleep=world.sleep,
+    )
+    body = dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
+    response = endpoint(HttpRequest("POST", "/mcp", HEADERS, body, OWNER), SimulatedExchange(world, process))
+    process.answer = _answer(response)
     world.note(process.actor, f"answers {_in_short(process.answer)}")
     world.judge.answered(process)
+
+
+def _answer(response: HttpResponse | None) -> JsonObject | ProtocolError:
+    message = None if response is None else loads(response.body.decode())
+    match message:
+        case {"result": {**result}}:
+            return result
+        case {"error": {"code": int(code), "message": "Internal error"}}:
+            raise Unexpected(f"error {code}: the log has its traceback")
+        case {"error": {"code": int(code), "message": str(text), **rest}}:
+            return ProtocolError(code, text, rest.get("data"))
+        case _:
+            raise Unexpected(f"no answer: {message}")
 
 
 def _message(world: "World", ask: Ask) -> tuple[str, dict[str, Json]]:
@@ -96,29 +125,6 @@ def _message(world: "World", ask: Ask) -> tuple[str, dict[str, Json]]:
             return "tasks/cancel", {"taskId": world.task_id, "result": {"done": True}}
         case _:
             return "tasks/cancel", {"taskId": world.task_id}
-
-
-def _request(world: "World", process: Process, method: str, params: dict[str, Json]) -> Request:
-    exchange = SimulatedExchange(world, process)
-    meta = params.get("_meta")
-    scheduler, store = world.scheduler, world.store(process)
-    return Request(
-        server=server(mended=world.mended),
-        store=store.within(exchange.remaining_ms),
-        settings=SETTINGS,
-        message=jsonrpc.Request(1, method, params),
-        envelope=Envelope(
-            Era.HANDSHAKE, HANDSHAKE_REVISIONS[0], meta if isinstance(meta, Mapping) else {}, {}, None, None
-        ),
-        owner=OWNER,
-        exchange=exchange,
-        reply=Reply(exchange, streams=False),
-        seal=SEAL,
-        headers={},
-        clock=lambda: scheduler.now_ms / 1000,
-        sleep=world.sleep,
-        begun_s=scheduler.now_ms / 1000,
-    )
 
 
 def _in_short(answer: JsonObject | ProtocolError) -> str:

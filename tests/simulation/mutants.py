@@ -45,10 +45,6 @@ def killed_by(mutant: Mutant, seeds: range = range(MOST_SEEDS)) -> Outcome | Non
     return None
 
 
-def _tokens_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(expressions, "old_set_at", tokens.set_at)
-
-
 def _tokens_short_lived(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(expressions, "old_set_at", lambda now_ms: tokens.set_at(now_ms + 2 * tokens.MINUTE_MS))
 
@@ -62,12 +58,10 @@ STEP = r"variables\._workflow\.progress\.steps\[\d+\]\.status="
 MUTANTS = (
     Mutant("writes are applied however often they are sent", without_condition(r"NOT contains\(w")),
     Mutant("writes leave no token", without_action("ADD w")),
-    Mutant("each write drops the tokens of its own minute", patch=_tokens_forgotten),
     Mutant("each write drops the tokens of the last minute", patch=_tokens_short_lived),
     Mutant("a write that landed is not recognised by its token", patch=_tokens_not_looked_for),
     Mutant("a task that is over can be written to", without_condition("status IN")),
     Mutant("a task that has expired can be written to", without_condition("expires_at>")),
-    Mutant("a task that is not there can be written to", without_condition(r"attribute_exists\(pk")),
     Mutant("a new task takes the place of another", without_condition(r"attribute_not_exists\(pk", "PutItem")),
     Mutant("a step is written whatever its status", without_condition(STEP)),
     Mutant("a pause reason is cleared whoever set it", without_condition(r"variables\._workflow\.pause_reason=")),

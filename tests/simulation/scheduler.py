@@ -6,7 +6,9 @@ moves the clock to the moment when somebody can. The same seed makes the same ch
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from random import Random
+from typing import NoReturn
 
 MOST_POINTS = 20_000
 """Points after which a simulation is taken for endless."""
@@ -97,6 +99,18 @@ class Scheduler:
         if self.failure is not None:
             raise self.failure
 
+    def fail(self, failure: BaseException) -> NoReturn:
+        """End the simulation with this failure, whatever the code around would catch.
+
+        Raises:
+            Killed: always.
+        """
+        if self.failure is None:
+            self.failure = failure
+        for actor in self._actors:
+            actor.kill()
+        raise Killed
+
     def point(self, actor: Actor) -> None:
         """Give way. Returns when the actor is to go on, at its `wake_ms` or later.
 
@@ -108,7 +122,7 @@ class Scheduler:
         self.points += 1
         self.now_ms += self._tick_ms
         if self.points > MOST_POINTS:
-            raise Endless(f"{self.points} points, and {actor.name} goes on")
+            self.fail(Endless(f"{self.points} points, and {actor.name} goes on"))
         if self._changes is not None and self.points in self._changes:
             actor.priority = -self.points
         chosen = self._next()
@@ -156,10 +170,8 @@ class Scheduler:
         except Killed:
             pass
         except BaseException as error:  # noqa: BLE001 - whatever it is, `run` raises it
-            if self.failure is None:
-                self.failure = error
-                for other in self._actors:
-                    other.kill()
+            with suppress(Killed):
+                self.fail(error)
         actor.done = True
         self._actors.remove(actor)
         chosen = self._next()

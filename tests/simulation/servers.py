@@ -96,7 +96,7 @@ def server(*, mended: bool) -> Server:
 
 
 def workflows(*, mended: bool) -> dict[str, list[Step]]:
-    """The steps of each workflow. What is mended is a step that may fail, so that resumes go on with the new one."""
+    """The steps of each workflow. What is mended is a step that may fail, so that resumes go on with the new one; one is new."""
     return {
         "one": [Step("only", tool=look, arguments={"key": constant("A") if mended else prompt_arg("key")})],
         "order": [
@@ -107,6 +107,7 @@ def workflows(*, mended: bool) -> dict[str, list[Step]]:
         ],
         "mails": [
             Step("ann", tool=mail, arguments={"to": constant("ann")}),
+            *([Step("dora", tool=mail, arguments={"to": constant("dora")})] if mended else []),
             Step("bob", tool=mail, arguments={"to": constant("bob"), "text": constant("mended" if mended else "")}),
             Step("cy", tool=mail, arguments={"to": constant("cy")}),
         ],

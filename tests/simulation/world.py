@@ -11,13 +11,14 @@ from mcp_baton.server.context import Context
 from mcp_baton.server.running.mailbox import Mail, Raised, Returned
 from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
-from mcp_baton.tasks.ids import RANDOM_BITS, encode
-from tests.simulation.client import Sent, SimulatedClient
+from mcp_baton.tasks.record import TaskRecord
+from tests.simulation.bucket import PlainBucket, SimulatedBucket
+from tests.simulation.client import PlainClient, Sent, SimulatedClient
 from tests.simulation.dynamodb.database import Change, Database
 from tests.simulation.faults import KILLS, STALLS, Fault, Weather
 from tests.simulation.heads import serial_in
 from tests.simulation.invariants import Judge
-from tests.simulation.invocations import Ask, invoke
+from tests.simulation.invocations import OWNER, Ask, invoke
 from tests.simulation.journal import Called, Process
 from tests.simulation.scheduler import Actor, Killed, Scheduler, current
 from tests.simulation.servers import PLANS, Plan, workflow_steps
@@ -55,6 +56,7 @@ class World:
         self.deployed_ms = began_ms + rng.choice((0, 40, 400, 60_000)) if rng.random() < 0.25 else None
         self.scheduler = Scheduler(rng, began_ms, by_priority=by_priority, tick_ms=rng.choice((1.0, 5.0, 50.0, 400.0)))
         self.database = Database(changed=self._changed)
+        self.bucket: dict[str, bytes] | None = {} if rng.random() < 0.3 else None
         self.trace: list[tuple[float, str, str]] = []
         self.processes: dict[str, Process] = {}
         self.task_id: str | None = None
@@ -92,10 +94,11 @@ class World:
         actor.run = lambda: invoke(self, process, ask)
         self.scheduler.add(actor)
 
-    @property
-    def fetching(self) -> Any:
-        """What reads values that are kept outside."""
-        return None
+    def stored(self, task_id: str) -> TaskRecord:
+        """The task as it stands, read by a process that nothing can happen to, whose clock stands at 0."""
+        client: Any = PlainClient(self.database)
+        objects = None if self.bucket is None else PlainBucket(self.bucket)
+        return DynamoDBTaskStore("tasks", lambda: client, objects=objects, now_ms=lambda: 0).get(OWNER, task_id)
 
     def meant_by(self, call: Called) -> str | None:
         """The step whose arguments, as far as they are constants, are a call's."""
@@ -124,7 +127,7 @@ class World:
 
     def sending(self, actor: Actor, operation: str) -> Sent:
         """A request begins."""
-        sent = Sent(operation)
+        sent = Sent(operation, self.scheduler.now_ms)
         self.processes[actor.process.name].requests.append(sent)
         return sent
 
@@ -144,7 +147,8 @@ class World:
     def _changed(self, change: Change) -> None:
         process, sent = self._writing if self._writing and change.operation != "expire" else (None, None)
         number = self.judge.changed(change, process, self.scheduler.now_ms)
-        if sent is not None:
+        if sent is not None and process is not None:
+            self.judge.sent(change, process, sent.began_ms)
             sent.written = [*(sent.written or ()), number]
         if process is not None:
             self.note(process.actor, f"{change.operation} #{number} {self.judge.told(change)}")
@@ -219,7 +223,7 @@ class World:
         own: dict[str, Any] = {
             "limits": Limits(max_ttl_ms=3_600_000),
             "now_ms": lambda: int(self.scheduler.now_ms + process.skew_s * 1000),
-            "new_id": lambda now_ms: encode(now_ms << RANDOM_BITS | self.rng.getrandbits(RANDOM_BITS)),
+            "objects": SimulatedBucket(self, process.actor) if self.bucket is not None else None,
             "monotonic": lambda: self.scheduler.now_ms / 1000,
             "sleep": self.sleep,
             "random": self.rng.random,
