@@ -3,11 +3,12 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 from mcp_baton.protocol.http import ClientGone
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.answers import AnswerStore
-from mcp_baton.tasks.record import NewTask, TaskPage, TaskRecord, TaskStatus
+from mcp_baton.tasks.record import Claim, NewTask, Standing, TaskPage, TaskRecord
 from mcp_baton.tasks.store import Batch, Recorded, TaskStore
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.host import (
@@ -73,6 +74,7 @@ class ScriptedHost:
         requires: The arguments that every tool cannot do without.
         starts: How many steps may be begun.
         log: What was asked, in order.
+        pulse: What the engine wants done while a tool runs.
     """
 
     tools: dict[str, Behaviour] = field(default_factory=dict)
@@ -81,6 +83,7 @@ class ScriptedHost:
     requires: frozenset[str] = frozenset()
     starts: int = 1000
     log: list[str] = field(default_factory=list)
+    pulse: Callable[[], float] = field(default=lambda: 1.0)
 
     def required(self, _tool: str) -> frozenset[str]:
         """The same for every tool."""
@@ -110,6 +113,14 @@ class ScriptedHost:
     def announce(self, begun: int, total: int, step: str, _task_id: str | None) -> None:
         """Note it."""
         self.log.append(f"announce {begun}/{total} {step}")
+
+    def left_ms(self) -> int | None:
+        """Nothing stops the function."""
+        return None
+
+    def meanwhile(self, pulse: Callable[[], float]) -> None:
+        """Keep what wants to be called while a tool runs."""
+        self.pulse = pulse
 
     def wait(self, seconds: float) -> None:
         self.log.append(f"wait {seconds:g}")
@@ -154,6 +165,14 @@ class RecordingStore:
         """The real store's."""
         return self._below.answers
 
+    def within(self, _left_ms: Callable[[], int | None]) -> Self:
+        """The test sets no time limit."""
+        return self
+
+    def now_ms(self) -> int:
+        """The real store's clock; without one, time stands still."""
+        return self._store.now_ms() if self._store else 0
+
     def create(self, task: NewTask) -> TaskRecord:
         """Keep what was created."""
         self._request("create")
@@ -165,15 +184,25 @@ class RecordingStore:
         self._request("get")
         return self._below.get(owner, task_id)
 
-    def status(self, owner: str, task_id: str) -> TaskStatus:
+    def look(self, owner: str, task_id: str) -> Standing:
         """Ask the real store."""
-        self._request("status")
-        return self._below.status(owner, task_id)
+        self._request("look")
+        return self._below.look(owner, task_id)
 
     def list(self, owner: str, cursor: str | None = None) -> TaskPage:
         """Ask the real store."""
         self._request("list")
         return self._below.list(owner, cursor)
+
+    def take(self, owner: str, task_id: str, workflow: str, claim: Claim) -> TaskRecord:
+        """Ask the real store."""
+        self._request("take")
+        return self._below.take(owner, task_id, workflow, claim)
+
+    def renew(self, task: TaskRecord, claim: Claim) -> TaskRecord:
+        """Ask the real store."""
+        self._request("renew")
+        return self._below.renew(task, claim)
 
     def record(self, task: TaskRecord, batch: Batch) -> Recorded:
         """Keep what was to be written."""

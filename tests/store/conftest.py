@@ -35,6 +35,28 @@ class Clock:
         return self.ms
 
 
+@dataclass(slots=True)
+class Pauses:
+    """Time that passes only while somebody waits for it.
+
+    Attributes:
+        s: The time, seconds.
+        taken: How long each pause was, in order.
+    """
+
+    s: float = 0.0
+    taken: list[float] = field(default_factory=list)
+
+    def monotonic(self) -> float:
+        """The time, seconds."""
+        return self.s
+
+    def sleep(self, seconds: float) -> None:
+        """Let it pass."""
+        self.taken.append(seconds)
+        self.s += seconds
+
+
 @dataclass(frozen=True, slots=True)
 class Engine:
     """A DynamoDB with the task table, and how further clients of it are made."""
@@ -105,11 +127,18 @@ def owner() -> str:
 
 
 @pytest.fixture
-def stores(engine: Engine, clock: Clock) -> Callable[..., DynamoDBTaskStore]:
+def pauses() -> Pauses:
+    """The pauses between the attempts of the stores of this test."""
+    return Pauses()
+
+
+@pytest.fixture
+def stores(engine: Engine, clock: Clock, pauses: Pauses) -> Callable[..., DynamoDBTaskStore]:
     """Makes stores on the engine; keyword arguments go to the constructor."""
 
     def make(**options: Any) -> DynamoDBTaskStore:
-        return DynamoDBTaskStore(TABLE, lambda: engine.client, now_ms=clock, **options)
+        times: dict[str, Any] = {"now_ms": clock, "monotonic": pauses.monotonic, "sleep": pauses.sleep}
+        return DynamoDBTaskStore(TABLE, lambda: engine.client, **(times | options))
 
     return make
 

@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from threading import Barrier
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,17 +15,26 @@ from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedErro
 from botocore.httpsession import URLLib3Session
 from moto.core.botocore_stubber import MockRawResponse
 
-from mcp_baton.exceptions import Conflict, StoreError, StoreUnavailable, TaskFinished, TaskNotFound
+from mcp_baton.exceptions import (
+    Conflict,
+    OutcomeUnknown,
+    StoreBusy,
+    StoreError,
+    StoreUnavailable,
+    TaskFinished,
+    TaskNotFound,
+)
 from mcp_baton.local.dynamodb import http_client
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.ids import new_task_id
-from mcp_baton.tasks.record import PROGRESS, NewTask, StepStatus, TaskRecord, TaskStatus
+from mcp_baton.tasks.record import PROGRESS, Claim, NewTask, StepStatus, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import Batch, StepWrite, TaskStore
+from mcp_baton.testing.store import refusal
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from tests.store.conftest import Engine, Requests
+    from tests.store.conftest import Clock, Engine, Pauses, Requests
 
 PENDING, COMPLETED = StepStatus.PENDING, StepStatus.COMPLETED
 SOME_ID = new_task_id(0)
@@ -62,9 +70,8 @@ class LostReplies:
 
 
 @pytest.fixture
-def lost(engine: "Engine", monkeypatch: pytest.MonkeyPatch) -> Iterator[LostReplies]:
-    """Loses as many replies as the test asks for; botocore repeats such requests at once."""
-    monkeypatch.setattr("botocore.endpoint.time", SimpleNamespace(sleep=lambda _: None))
+def lost(engine: "Engine") -> Iterator[LostReplies]:
+    """Loses as many replies as the test asks for."""
     replies = LostReplies(engine.url)
     events = engine.client.meta.events
     events.register_last("before-send", replies.lose)
@@ -189,12 +196,101 @@ def test_an_engine_that_shows_no_item_on_a_failed_condition_is_asked_for_it(
         engine.client.meta.events.unregister("after-call.dynamodb.UpdateItem", hide)
 
 
-def test_an_item_remembers_only_its_latest_writes(store: DynamoDBTaskStore, begin: Callable[..., TaskRecord]) -> None:
+def test_a_write_is_applied_once_though_its_condition_still_holds_when_it_is_sent_again(
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], lost: LostReplies
+) -> None:
+    """An older result never takes the place of a newer one."""
+    task = store.record(begin(), Batch(steps=(done(0, "first"),))).task
+    again = [StepWrite(0, "s0", COMPLETED, COMPLETED, result) for result in ("older", "newer")]
+    lost.times = 1
+    lost.meanwhile = lambda: store.record(task, Batch(steps=(again[1],)))
+    recorded = store.record(task, Batch(steps=(again[0],)))
+    assert recorded.task.variables["_workflow.result.s0"] == "newer"
+    assert recorded.task.version == 4
+
+
+@pytest.mark.parametrize("times", [1, 2, 5])
+def test_however_many_replies_are_lost_a_write_is_applied_once(
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], lost: LostReplies, times: int
+) -> None:
     task = begin()
-    for number in range(50):
-        task = store.record(task, Batch(variables={"number": number})).task
+    lost.times = times
+    assert store.record(task, Batch(variables={"a": 1})).task.version == 2
+
+
+def test_a_write_that_is_sent_again_in_the_next_minute_is_still_applied_once(
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], lost: LostReplies, clock: "Clock"
+) -> None:
+    task = begin()
+    clock.ms += 59_999
+
+    def later() -> None:
+        clock.ms += 30_000
+        for number in range(40):
+            store.record(task, Batch(variables={"number": number}))
+
+    lost.times, lost.meanwhile = 1, later
+    assert store.record(task, Batch(variables={"mine": 1})).task.version == 42
+
+
+def test_an_item_forgets_its_writes_after_two_minutes(
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], clock: "Clock"
+) -> None:
+    task = begin()
+    for _ in range(10):
+        task = store.record(task, Batch(variables={"a": 1})).task
+        clock.ms += 20_000
     assert isinstance(task.source, dict)
-    assert len(task.source["writes"]["M"]) == 33
+    assert sum(len(task.source[name]["SS"]) for name in ("w0", "w1", "w2") if name in task.source) <= 7
+
+
+def test_when_the_last_word_is_lost_it_is_unknown_whether_a_write_was_applied(
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], lost: LostReplies, pauses: "Pauses"
+) -> None:
+    task = begin()
+    lost.times = 1_000
+    with pytest.raises(OutcomeUnknown):
+        store.record(task, Batch(steps=(done(0),)))
+    assert sum(pauses.taken) < 30
+    lost.times = 0
+    assert store.get(task.owner, task.task_id).version == 2
+
+
+def test_a_creation_whose_outcome_is_unknown_tells_the_task_that_there_may_be(
+    store: DynamoDBTaskStore, owner: str, lost: LostReplies
+) -> None:
+    lost.times = 1_000
+    with pytest.raises(OutcomeUnknown) as unknown:
+        store.create(NewTask(owner, {"a": 1}))
+    lost.times = 0
+    assert unknown.value.current is not None
+    assert store.get(owner, unknown.value.current.task_id) == unknown.value.current
+
+
+@pytest.mark.parametrize("left_ms", [1_000, 2_500])
+def test_nothing_is_sent_again_that_would_outlast_the_function(
+    store: DynamoDBTaskStore,
+    begin: Callable[..., TaskRecord],
+    lost: LostReplies,
+    requests: "Requests",
+    pauses: "Pauses",
+    left_ms: int,
+) -> None:
+    """Each attempt takes up to a second here, and 0.3 s are the reply's."""
+    task, began_s = begin(), pauses.s
+    requests.take()
+    lost.times = 1_000
+
+    def hang() -> None:
+        pauses.s += 1.0
+        lost.meanwhile = hang
+
+    lost.meanwhile = hang
+    bounded = store.within(lambda: left_ms - int((pauses.s - began_s) * 1000))
+    with pytest.raises(OutcomeUnknown):
+        bounded.record(task, Batch(steps=(done(0),)))
+    assert pauses.s - began_s <= max(left_ms / 1000 - 0.3, 1.0)
+    assert requests.take() == ["UpdateItem"] * (1 if left_ms < 2_300 else 2)
 
 
 CALLS: list[Callable[[TaskStore], object]] = [
@@ -206,6 +302,72 @@ CALLS: list[Callable[[TaskStore], object]] = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("code", "budget_s"), [("ProvisionedThroughputExceededException", 0.5), ("ThrottlingException", 0.5)]
+)
+def test_a_creation_that_is_throttled_is_refused_as_busy_after_half_a_second(
+    stores: Callable[..., DynamoDBTaskStore],
+    owner: str,
+    engine: "Engine",
+    pauses: "Pauses",
+    code: str,
+    budget_s: float,
+) -> None:
+    with refusing(engine, "PutItem", code), pytest.raises(StoreBusy) as busy:
+        stores(random=lambda: 0.99).create(NewTask(owner, {}))
+    assert budget_s * 0.3 < pauses.s < budget_s
+    assert 1_000 <= busy.value.retry_after_ms < 2_000
+
+
+@pytest.mark.parametrize(("held", "budget_s"), [(False, 10.0), (True, 20.0)], ids=["continuation", "end of a run"])
+def test_a_write_that_is_throttled_is_sent_again_for_as_long_as_it_may(
+    stores: Callable[..., DynamoDBTaskStore],
+    begin: Callable[..., TaskRecord],
+    engine: "Engine",
+    pauses: "Pauses",
+    held: bool,
+    budget_s: float,
+) -> None:
+    claim = Claim("r", 5_000_000_000_000)
+    store, task = stores(), begin(claim=claim)
+    with refusing(engine, "UpdateItem", "ThrottlingException"), pytest.raises(StoreBusy):
+        store.record(task, Batch(variables={"a": 1}, claim=claim if held else None))
+    assert budget_s - 1.0 <= pauses.s < budget_s
+
+
+@pytest.mark.parametrize(
+    ("code", "failure"),
+    [("InternalServerError", OutcomeUnknown), ("AccessDeniedException", StoreUnavailable)],
+)
+def test_what_dynamodb_failed_at_is_unknown_and_what_it_refused_was_not_written(
+    store: DynamoDBTaskStore,
+    begin: Callable[..., TaskRecord],
+    engine: "Engine",
+    code: str,
+    failure: type[StoreUnavailable],
+) -> None:
+    task = begin()
+    with refusing(engine, "UpdateItem", code), pytest.raises(StoreUnavailable) as refused:
+        store.record(task, Batch(variables={"a": 1}))
+    assert type(refused.value) is failure
+
+
+@contextmanager
+def refusing(engine: "Engine", operation: str, code: str) -> Iterator[None]:
+    """An engine that refuses each request of an operation with an error of this code."""
+
+    def refuse(**_: object) -> object:
+        return refusal(code)
+
+    answer: Any = refuse
+    event = f"before-call.dynamodb.{operation}"
+    engine.client.meta.events.register(event, answer)
+    try:
+        yield
+    finally:
+        engine.client.meta.events.unregister(event, answer)
+
+
 @pytest.fixture
 def nobody() -> Iterator["DynamoDBClient"]:
     """A client of an endpoint where nobody listens, which tries once."""
@@ -214,17 +376,21 @@ def nobody() -> Iterator["DynamoDBClient"]:
 
 
 @pytest.mark.parametrize("call", CALLS, ids=["create", "get", "list", "cancel", "complete"])
-def test_a_store_that_is_down_is_unavailable(nobody: "DynamoDBClient", call: Callable[[TaskStore], object]) -> None:
+def test_a_store_that_is_down_is_unavailable(
+    nobody: "DynamoDBClient", call: Callable[[TaskStore], object], pauses: "Pauses"
+) -> None:
     with pytest.raises(StoreUnavailable) as unavailable:
-        call(DynamoDBTaskStore("tasks", lambda: nobody))
+        call(DynamoDBTaskStore("tasks", lambda: nobody, monotonic=pauses.monotonic, sleep=pauses.sleep))
     assert isinstance(unavailable.value.__cause__, BotoCoreError)
 
 
 def test_a_batch_for_a_store_that_is_down_is_unavailable(
-    nobody: "DynamoDBClient", begin: Callable[..., TaskRecord]
+    nobody: "DynamoDBClient", begin: Callable[..., TaskRecord], pauses: "Pauses"
 ) -> None:
-    with pytest.raises(StoreUnavailable):
-        DynamoDBTaskStore("tasks", lambda: nobody).record(begin(), Batch(steps=(done(0),)))
+    store = DynamoDBTaskStore("tasks", lambda: nobody, monotonic=pauses.monotonic, sleep=pauses.sleep)
+    with pytest.raises(StoreUnavailable) as unavailable:
+        store.record(begin(), Batch(steps=(done(0),)))
+    assert not isinstance(unavailable.value, OutcomeUnknown)
 
 
 @pytest.mark.parametrize("call", CALLS, ids=["create", "get", "list", "cancel", "complete"])

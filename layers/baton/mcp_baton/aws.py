@@ -139,6 +139,9 @@ def dynamodb_store(
     *,
     telemetry: Telemetry = SILENT,
     now_ms: Callable[[], int] | None = None,
+    monotonic: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+    random: Callable[[], float] | None = None,
 ) -> TaskStore:
     """The tasks in this DynamoDB table, and what does not fit there in the settings' bucket, if they name one.
 
@@ -148,12 +151,16 @@ def dynamodb_store(
         connect: Makes the DynamoDB client when it is first needed; botocore's by default.
         connect_s3: The same for S3.
         telemetry: Takes the requests' times, and failures.
-        now_ms: The clock, epoch milliseconds; the machine's by default.
+        now_ms: The wall clock, epoch milliseconds; the machine's by default.
+        monotonic: Seconds, from any moment on: how long a request has been sent again is measured by it.
+        sleep: Lets so many seconds pass, between two attempts at a request.
+        random: Gives a number from 0 up to 1, for those pauses; the machine's by default.
 
     Raises:
         SettingsError: tasks may live longer than objects in the bucket.
     """
     from mcp_baton.tasks.dynamodb.items import Limits, system_ms
+    from mcp_baton.tasks.dynamodb.patience import draw
     from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 
     limits = Limits(
@@ -163,9 +170,17 @@ def dynamodb_store(
         shards=settings.shards,
     )
     objects = _overflow(settings, s3_client if connect_s3 is None else connect_s3, telemetry)
-    connect = dynamodb_client if connect is None else connect
-    now_ms = system_ms if now_ms is None else now_ms
-    return DynamoDBTaskStore(table, connect, limits=limits, objects=objects, now_ms=now_ms, telemetry=telemetry)
+    return DynamoDBTaskStore(
+        table,
+        dynamodb_client if connect is None else connect,
+        limits=limits,
+        objects=objects,
+        now_ms=system_ms if now_ms is None else now_ms,
+        monotonic=monotonic,
+        sleep=sleep,
+        random=draw if random is None else random,
+        telemetry=telemetry,
+    )
 
 
 def _overflow(settings: Settings, connect: "Callable[[], S3Client]", telemetry: Telemetry) -> "ObjectStore | None":

@@ -13,10 +13,14 @@ Exception
         ├── Conflict           a lost race; carries the state that won
         ├── TaskNotFound       missing, expired or another owner's: one and the same
         ├── TaskFinished       the task is in a terminal state; carries it
+        ├── TaskHeld           another run holds the task; carries it, and until when
+        ├── ClaimLost          the run that writes does not hold the task any more; carries it
         ├── TooLarge           what should be stored does not fit, and never will
         ├── ValueLost          a stored value whose object is gone; the rest of the task is there
         │   └── ValueTooLarge  one that is there, and larger than is read at once
-        └── StoreUnavailable   the store did not answer, or refused
+        └── StoreUnavailable   the store did not answer, or refused; nothing was written
+            ├── StoreBusy      it refused for now, since it is asked for more than it can bear
+            └── OutcomeUnknown its last word was lost: what was sent may have been written
 BaseException
 └── Abandoned                  internal: raised by `Context` in a tool whose caller has gone on
 ```
@@ -129,6 +133,32 @@ class TaskFinished(StoreError):
         self.current = current
 
 
+class TaskHeld(StoreError):
+    """Another run holds the task. Nothing was written.
+
+    Args:
+        until_ms: When its claim ends unless it is renewed, epoch milliseconds.
+        current: The task as it stands.
+    """
+
+    def __init__(self, until_ms: int, current: "TaskRecord") -> None:
+        super().__init__("another run holds the task")
+        self.until_ms = until_ms
+        self.current = current
+
+
+class ClaimLost(StoreError):
+    """The run that writes does not hold the task any more: another one has taken it over. Nothing was written.
+
+    Args:
+        current: The task as it stands.
+    """
+
+    def __init__(self, current: "TaskRecord") -> None:
+        super().__init__("another run has taken the task over")
+        self.current = current
+
+
 class TooLarge(StoreError):
     """What should be stored is larger than the store takes. Nothing was written; trying again does not help."""
 
@@ -158,7 +188,34 @@ class ValueTooLarge(ValueLost):
 
 
 class StoreUnavailable(StoreError):
-    """The store did not answer, or refused for a reason of its own. Whether the write happened is unknown."""
+    """The store did not answer, or refused for a reason of its own. Nothing was written."""
+
+
+class StoreBusy(StoreUnavailable):
+    """The store is asked for more than it can bear, and was so for as long as this request could wait (docs/storage.md,
+    Throttling). Nothing was written.
+
+    Args:
+        cause: What it said.
+        retry_after_ms: After how long it is worth asking again, milliseconds.
+    """
+
+    def __init__(self, cause: str, retry_after_ms: int) -> None:
+        super().__init__(cause)
+        self.retry_after_ms = retry_after_ms
+
+
+class OutcomeUnknown(StoreUnavailable):
+    """A request was sent and its answer was lost, the last one too: whether it was written is not known.
+
+    Args:
+        cause: What went wrong last.
+        current: The task that may have been created, for a creation.
+    """
+
+    def __init__(self, cause: str, current: "TaskRecord | None" = None) -> None:
+        super().__init__(cause)
+        self.current = current
 
 
 class Abandoned(BaseException):

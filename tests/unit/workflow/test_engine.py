@@ -24,8 +24,9 @@ from mcp_baton.tasks.store import Batch, TaskStore
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.continuation import continuation_batch
 from mcp_baton.workflow.definition import Argument, Step, Workflow
-from mcp_baton.workflow.engine import Engine, Invocation
+from mcp_baton.workflow.engine import Engine
 from mcp_baton.workflow.host import Failed, FetchedResource, Mismatch, Outcome, ResourceUnavailable, Succeeded
+from mcp_baton.workflow.invocation import Invocation
 from mcp_baton.workflow.pause import (
     DeadlineExceeded,
     InvalidField,
@@ -542,10 +543,12 @@ def paused(store: DynamoDBTaskStore, host: ScriptedHost, definition: Workflow = 
 def test_a_resume_runs_what_is_left_and_binds_what_is_stored(store: DynamoDBTaskStore) -> None:
     host = ScriptedHost({"make": give({"x": 2**60}), "change": fail("no")})
     task = paused(store, host)
+    engine = Engine(host, RecordingStore(store, host))
 
-    run = Engine(host, RecordingStore(store, host)).resume(THREE, INVOCATION, task)
+    run = engine.resume(THREE, INVOCATION, engine.take(THREE, OWNER, task.task_id))
 
     assert host.log == [
+        "take",
         "announce 2/3 b",
         f"call change {{'it': {{'x': {2**60}}}}}",
         "announce 3/3 c",
@@ -708,7 +711,7 @@ def test_a_run_looks_at_its_task_when_it_has_not_heard_of_it_for_two_seconds(
 
     run = Engine(host, RecordingStore(store, host), clock).start(THREE, INVOCATION)
 
-    seen = [host.log[place + 1].split()[-1] for place, entry in enumerate(host.log) if entry == "status"]
+    seen = [host.log[place + 1].split()[-1] for place, entry in enumerate(host.log) if entry == "look"]
     assert (seen, run.stop, run.persisted) == (looks, None, True)
 
 
@@ -731,7 +734,7 @@ def test_a_store_that_does_not_answer_a_look_stops_no_run_and_is_not_asked_again
 
     run = Engine(host, recording, clock).start(THREE, INVOCATION)
 
-    assert verbs(host) == ["create", "call", "status", "call", "call", "record"]
+    assert verbs(host) == ["create", "call", "look", "call", "call", "record"]
     assert (run.stop, run.persisted) == (None, True)
     assert "cannot be read" in caplog.text
 

@@ -3,6 +3,7 @@
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from mcp_baton.clients import ATTEMPTS
 from mcp_baton.exceptions import SettingsError
 
 if TYPE_CHECKING:
@@ -88,7 +89,8 @@ def _client(session: "Session", url: str, region: str, config: "Config | None" =
     import boto3
     from botocore.config import Config
 
-    pooled = Config(max_pool_connections=CONNECTIONS)
+    # The store sends again by itself (docs/storage.md); timeouts are the config's.
+    pooled = Config(max_pool_connections=CONNECTIONS, retries={"mode": "standard", "total_max_attempts": ATTEMPTS})
     merged = pooled if config is None else pooled.merge(config)
     return boto3.Session(botocore_session=session).client(
         "dynamodb", endpoint_url=url, region_name=region, config=merged

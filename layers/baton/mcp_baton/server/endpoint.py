@@ -160,7 +160,7 @@ class Endpoint:
         reply = Reply(exchange, streams=streams, may_stream=may_stream, takes_stream=takes_stream)
         asked = Request(
             server=seen_by(self._server, request.claims),
-            store=self._store,
+            store=self._store.within(exchange.remaining_ms) if self._store else None,
             settings=self._settings,
             message=message,
             envelope=envelope,

@@ -114,6 +114,10 @@ class Request:
             return f"internal error in {name} (id {self.exchange.request_id})"
         return str(error) or type(error).__name__
 
+    def now_ms(self) -> int:
+        """The time by which claims end, epoch milliseconds; 0 where there is no store, and so no claim."""
+        return self.store.now_ms() if self.store else 0
+
     def left_ms(self) -> int | None:
         """Milliseconds until the write reserve begins; `None` where nothing stops the function."""
         remaining = self.exchange.remaining_ms()

@@ -16,6 +16,15 @@ RESULT_PREFIX = "_workflow.result."
 EXTRA_PREFIX = "_workflow.extra."
 SCHEMA_VERSION = 1
 
+INTERRUPTED = "interrupted"
+"""The type of the pause reason that is never stored: a run was killed."""
+
+LEASE_MS = 45_000
+"""How long a claim holds from the moment that it is taken or renewed, milliseconds."""
+
+RENEW_MS = 15_000
+"""How often a run renews its claim, milliseconds."""
+
 _OVERSIZED = r"result of \d+ bytes exceeds the task's size limit"
 
 
@@ -81,6 +90,42 @@ class Progress(TypedDict):
 
 
 @dataclass(frozen=True, slots=True)
+class Claim:
+    """Who runs a task: at most one run at a time (docs/storage.md, Claims).
+
+    Attributes:
+        id: Names the run.
+        until_ms: When it ends unless it is renewed, epoch milliseconds; 0 once it was given up.
+        number: How many runs have taken the task, this one included. It only grows.
+    """
+
+    id: str
+    until_ms: int
+    number: int = 1
+
+    def holds_at(self, now_ms: int) -> bool:
+        """Whether nobody else may take the task now."""
+        return self.until_ms >= now_ms
+
+    def lapsed_at(self, now_ms: int) -> bool:
+        """Whether it ran out without having been given up: its run was killed, or cannot reach the store."""
+        return 0 < self.until_ms < now_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a light look at a task tells.
+
+    Attributes:
+        status: Its status.
+        claim: Who runs it; `None` when nobody ever has.
+    """
+
+    status: TaskStatus
+    claim: Claim | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class NewTask:
     """What a task is created with.
 
@@ -91,6 +136,7 @@ class NewTask:
         definition: The hash of the workflow's definition, against which a resume is checked (docs/storage.md).
         arguments: The prompt arguments of the first call, as the client sent them, for a resume.
         ttl_ms: Lifetime the client asked for, milliseconds; `None` for the default. The store cuts it at its maximum.
+        claim: Of the run that creates it. The task does not expire before the claim ends.
     """
 
     owner: str
@@ -99,6 +145,7 @@ class NewTask:
     definition: str | None = None
     arguments: JsonObject = field(default_factory=dict)
     ttl_ms: int | None = None
+    claim: Claim | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +157,11 @@ class TaskRecord:
         created_at: ISO-8601, UTC, milliseconds, e.g. `2026-11-21T09:30:00.000Z`. So is `updated_at`.
         ttl_ms: Lifetime from creation, milliseconds.
         poll_interval_ms: How often the client is asked to poll, milliseconds.
-        version: Grows by one with each write.
+        version: Grows by one with each write, but for the renewal of a claim.
         variables: Task variables by name. May decode or fetch on access, and then raise `ValueLost` or
             `StoreUnavailable`; a value is exactly what was stored.
         kept: What else may be large, in the same way: `arguments` and, once there is one, `result`.
+        claim: Who runs it, or ran it last; `None` when nobody ever has.
         source: The store's own notes, needed to write against this record. Opaque to everyone else.
     """
 
@@ -130,6 +178,7 @@ class TaskRecord:
     workflow: str | None = None
     definition: str | None = None
     kept: JsonObject = field(default_factory=dict)
+    claim: Claim | None = None
     source: object = field(default=None, repr=False, compare=False)
 
     @property
@@ -186,6 +235,28 @@ def steps_of(task: TaskRecord) -> list[StepProgress]:
 
 
 def pause_of(task: TaskRecord) -> JsonObject | None:
-    """A task's stored pause reason."""
+    """A task's stored pause reason, whether or not it still says how the task stands: see `shown_pause`."""
     reason = task.variables.get(PAUSE_REASON)
     return reason if isinstance(reason, Mapping) else None
+
+
+def shown_pause(task: TaskRecord, now_ms: int) -> JsonObject | None:
+    """Why a task does not go on, as every reader is told (docs/workflows.md, When a run is killed).
+
+    While a run holds the task it is not paused. Where a run's claim has run out and steps are not settled, it was
+    interrupted, whatever an earlier run has stored.
+    """
+    claim = None if task.status.terminal else task.claim
+    if claim is None:
+        return pause_of(task)
+    if claim.lapsed_at(now_ms):
+        return interrupted(task) or pause_of(task)
+    return None if claim.holds_at(now_ms) else pause_of(task)
+
+
+def interrupted(task: TaskRecord) -> JsonObject | None:
+    """The pause reason of a task whose run was killed; `None` where every step is settled."""
+    for step in steps_of(task):
+        if not StepStatus(step["status"]).settled:
+            return {"type": INTERRUPTED, "blockedStep": step["name"], "suggestedTool": step.get("tool", "")}
+    return None

@@ -11,6 +11,12 @@ FIRST_BACKOFF_S = 0.005
 LONGEST_BACKOFF_S = 0.1
 
 
+def _draw() -> float:
+    from random import random
+
+    return random()
+
+
 def record_decided(
     store: TaskStore,
     task: TaskRecord,
@@ -18,6 +24,7 @@ def record_decided(
     *,
     attempts: int,
     sleep: Callable[[float], None] = time.sleep,
+    drawn: Callable[[], float] | None = None,
 ) -> Recorded:
     """Write what `decide` makes of the task; after a lost race, what it makes of the state that won.
 
@@ -30,6 +37,7 @@ def record_decided(
         decide: Pure: from the task as it stands to what should be written.
         attempts: How often to try, at least once.
         sleep: Takes seconds.
+        drawn: Gives a number from 0 up to 1, for the waits; random by default.
 
     Raises:
         Conflict: every attempt lost its race; nothing was written.
@@ -43,8 +51,6 @@ def record_decided(
             if attempt == attempts:
                 raise
             task = conflict.current
-        from random import uniform
-
-        sleep(uniform(0, longest))
+        sleep((drawn or _draw)() * longest)
         longest = min(longest * 2, LONGEST_BACKOFF_S)
     raise ValueError("attempts must be at least 1")

@@ -5,13 +5,13 @@ true, writes all of it or nothing, and where a condition no longer holds it repo
 so that whoever decided can decide again.
 """
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Protocol, Self
 
 from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.answers import AnswerStore
-from mcp_baton.tasks.record import NewTask, StepStatus, TaskPage, TaskRecord, TaskStatus
+from mcp_baton.tasks.record import Claim, NewTask, Standing, StepStatus, TaskPage, TaskRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,9 @@ class Batch:
         removed: Names of task variables to remove.
         result: The task's final result. When given, the task becomes `completed` in the same write.
         definition: The definition that the task goes by from now on; comes with a new progress among `variables`.
+        claim: The run that writes; the write fails as a whole unless it still holds the task, and renews the claim.
+            `None` for a continuation, which needs no claim.
+        release: Give the claim up with this write.
     """
 
     steps: tuple[StepWrite, ...] = ()
@@ -70,6 +73,8 @@ class Batch:
     removed: frozenset[str] = frozenset()
     result: JsonObject | None = None
     definition: str | None = None
+    claim: Claim | None = None
+    release: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +93,31 @@ class Recorded:
 class TaskStore(Protocol):
     """Durable tasks, each visible to its owner alone (docs/storage.md).
 
-    Every method raises `StoreUnavailable` when the store does not answer or refuses.
+    Every method raises `StoreUnavailable` when the store does not answer or refuses; `StoreBusy`, when it is asked for
+    more than it can bear for longer than the method waits; and where it writes `OutcomeUnknown`, when the answers to
+    all that it sent were lost.
     """
 
     @property
     def answers(self) -> AnswerStore:
         """Where questions to clients and their answers meet, beside the tasks."""
 
+    def within(self, left_ms: Callable[[], int | None]) -> Self:
+        """The same store for one request, whose time is bounded: nothing is tried again when that would take longer.
+
+        Args:
+            left_ms: Milliseconds until the function is stopped; `None` where nothing stops it.
+        """
+
+    def now_ms(self) -> int:
+        """The time by which claims end, epoch milliseconds: the wall clock, since a function that was frozen must
+        notice it."""
+
     def create(self, task: NewTask) -> TaskRecord:
         """Create a `working` task, durably, in one conditional write.
 
         Raises:
+            OutcomeUnknown: carries the task, which may have been created.
             StoreError: the owner already has as many live tasks as it may have, or the task is too large.
         """
 
@@ -109,9 +128,9 @@ class TaskStore(Protocol):
             TaskNotFound: missing, expired or another owner's.
         """
 
-    def status(self, owner: str, task_id: str) -> TaskStatus:
-        """A task's status alone, by the cheapest read: it may be behind by a moment, but never speaks of a task's end
-        that has not come.
+    def look(self, owner: str, task_id: str) -> Standing:
+        """A task's status and who runs it, by the cheapest read: it may be behind by a moment, but never speaks of a
+        task's end, or of a takeover, that has not come.
 
         Raises:
             TaskNotFound: missing, expired or another owner's.
@@ -124,6 +143,34 @@ class TaskStore(Protocol):
             ValueError: the cursor is not one that this store gave out.
         """
 
+    def take(self, owner: str, task_id: str, workflow: str, claim: Claim) -> TaskRecord:
+        """Claim a live task that nobody holds, and read it: one conditional write.
+
+        Args:
+            owner: Whose it must be.
+            task_id: Its id.
+            workflow: The workflow that it must be of.
+            claim: Who takes it, and until when. The task's own has the next number.
+
+        Raises:
+            TaskHeld: another run holds it.
+            Conflict: it is not of this workflow.
+            TaskFinished: it is terminal.
+            TaskNotFound: missing, expired or another owner's.
+        """
+
+    def renew(self, task: TaskRecord, claim: Claim) -> TaskRecord:
+        """Hold on to a live task until the claim's new end: one conditional write, tried once.
+
+        Returns:
+            The task with its claim. Everything else is as it was read.
+
+        Raises:
+            ClaimLost: another run has taken it over.
+            TaskFinished: it is terminal.
+            TaskNotFound: missing or expired.
+        """
+
     def record(self, task: TaskRecord, batch: Batch) -> Recorded:
         """Write a batch against a live task: the engine's end of run, a checkpoint, or a continuation.
 
@@ -134,6 +181,7 @@ class TaskStore(Protocol):
         Raises:
             Conflict: a step or the pause reason is not as expected, or the task has another definition than when it
                 was read. Nothing was written.
+            ClaimLost: the batch names a claim, and another run has taken the task over. Nothing was written.
             TaskFinished: the task is terminal. Nothing was written.
             TaskNotFound: missing, expired or another owner's.
             StoreError: what the batch holds does not fit, even with its values replaced.

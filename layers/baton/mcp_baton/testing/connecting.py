@@ -88,7 +88,14 @@ def _stage(server: Server, settings: Settings, database: "DynamoDBClient") -> St
         watched.check()
 
         def make() -> "Handler":
-            tasks = dynamodb_store(TABLE, settings, connect=lambda: database, now_ms=clock.now_ms)
+            tasks = dynamodb_store(
+                TABLE,
+                settings,
+                connect=lambda: database,
+                now_ms=clock.now_ms,
+                monotonic=clock.monotonic_s,
+                sleep=clock.advance,
+            )
             return handler(watched, settings=settings, store=tasks, clock=clock.monotonic_s, sleep=clock.advance)
 
         return Stage(watched, Function(make, invocations), invocations, store, clock, script, answers, started, deploy)

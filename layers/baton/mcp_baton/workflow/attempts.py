@@ -6,7 +6,7 @@ from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.workflow.definition import Step
 from mcp_baton.workflow.host import Attempt, Failed, Failure, Host, Outcome
 from mcp_baton.workflow.retry import draw
-from mcp_baton.workflow.run import TaskOver
+from mcp_baton.workflow.run import Over
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,20 +16,21 @@ class Tried:
     Attributes:
         outcome: That of the last call that was begun.
         attempts: How many were begun.
-        over: The task came to an end meanwhile, so that there was no further attempt.
+        over: The task came to an end, or was taken over, meanwhile, so that there was no further attempt.
     """
 
     outcome: Outcome
     attempts: int
-    over: TaskOver | None = None
+    over: Over | None = None
 
 
 def attempt(
     step: Step,
     host: Host,
     call: Callable[[Attempt], Outcome],
-    look: Callable[[], TaskOver | None],
+    look: Callable[[], Over | None],
     drawn: Callable[[], float] = draw,
+    is_sure: Callable[[], bool] = lambda: True,
 ) -> Tried:
     """Call a step's tool until it succeeds, or must not or cannot be called again.
 
@@ -39,6 +40,7 @@ def attempt(
         call: Calls the tool; each call is the same but for its number.
         look: What has become of the task.
         drawn: Gives a number from 0 up to 1, for the jitter.
+        is_sure: Whether the run is sure to hold the task for the next seconds.
     """
     tried = _first(call(Attempt(1)))
     while isinstance(tried.outcome, Failed) and _may_pass(step, tried.outcome, tried.attempts):
@@ -47,7 +49,7 @@ def attempt(
             break
         host.wait(wait_s)
         over = look()
-        if over or not host.may_start():
+        if over or not host.may_start() or not is_sure():
             return Tried(tried.outcome, tried.attempts, over)
         again = call(Attempt(tried.attempts + 1))
         if _was_not_begun(again):

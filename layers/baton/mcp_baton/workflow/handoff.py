@@ -11,6 +11,7 @@ from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.pause import (
     MAX_FIELDS,
     DeadlineExceeded,
+    Interrupted,
     PauseReason,
     SchemaMismatch,
     ToolFailed,
@@ -71,6 +72,11 @@ def what_happened(pause: PauseReason) -> str:
             )
         case DeadlineExceeded(step):
             return f"The server ran out of time before step '{step}'. Nothing failed; the remaining steps are yours."
+        case Interrupted(step):
+            return (
+                f"The run was interrupted at step '{step}' or later, and what it did was not recorded: this step and "
+                "those after it may have happened. Check before you repeat them."
+            )
 
 
 def _hint(pause: ToolFailed) -> str:

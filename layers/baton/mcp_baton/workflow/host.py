@@ -1,6 +1,6 @@
 """What the engine needs of the server that it runs in, and what it gets from it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -144,6 +144,16 @@ class Host(Protocol):
 
     def wait(self, seconds: float) -> None:
         """Let this much time pass."""
+
+    def left_ms(self) -> int | None:
+        """Milliseconds until the function is stopped; `None` where nothing stops it."""
+
+    def meanwhile(self, pulse: Callable[[], float]) -> None:
+        """Call this from now on while a function runs or a wait lasts, by the thread that answers the request.
+
+        Args:
+            pulse: Gives the seconds after which it wants to be called again.
+        """
 
     def words(self, name: str, error: Exception) -> str:
         """An exception in words for the client. `name` is that of the tool or step that it ended."""

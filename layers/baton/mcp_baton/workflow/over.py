@@ -1,15 +1,23 @@
-"""The last message of a run whose task came to an end while it was under way. Pure."""
+"""The last message of a run whose task came to an end, or was taken over, while it was under way. Pure."""
 
 from collections.abc import Sequence
 
 from mcp_baton.tasks.record import TaskStatus
-from mcp_baton.workflow.run import RunRecord, TaskOver
+from mcp_baton.workflow.run import Over, RunRecord, Superseded
+
+TAKEN_OVER = (
+    "This run was superseded: it was late, and another run has taken the task over. What this run did was not recorded "
+    "and may have been done twice; the task says how it stands."
+)
 
 
-def what_became(run: RunRecord, over: TaskOver) -> str:
-    """What ended the task, which step ran last, and that the others were not run. It hands nothing off."""
+def what_became(run: RunRecord, over: Over) -> str:
+    """What ended the task or the run's hold on it, which step ran last, and that the others were not run. It hands
+    nothing off."""
     ran = [trace.step.name for trace in run.traces if not trace.replayed]
     left = [name for name, status in run.statuses.items() if not status.settled and name not in ran]
+    if isinstance(over, Superseded):
+        return " ".join([TAKEN_OVER, _last_step(ran), _steps_not_run(left)])
     return " ".join([f"{_event(over.status)} while this run was under way.", _last_step(ran), _steps_not_run(left)])
 
 

@@ -4,6 +4,7 @@ from typing import ClassVar
 
 from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.tasks.record import INTERRUPTED
 
 MAX_TEXT = 4_000
 """Characters of a text in a stored reason. The reason is never dropped for want of room, so it must not take much."""
@@ -110,7 +111,22 @@ class DeadlineExceeded:
         return _blocked(self, {})
 
 
-type PauseReason = UnresolvableParams | SchemaMismatch | ToolFailed | UnresolvedDependency | DeadlineExceeded
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """The run was killed: its claim ran out, and nothing was written. Never stored; see `shown_pause`."""
+
+    type: ClassVar[str] = INTERRUPTED
+    step: str
+    suggested_tool: str
+
+    def to_json(self) -> JsonObject:
+        """The wire form."""
+        return _blocked(self, {})
+
+
+type PauseReason = (
+    UnresolvableParams | SchemaMismatch | ToolFailed | UnresolvedDependency | DeadlineExceeded | Interrupted
+)
 
 
 def _blocked(reason: PauseReason, fields: JsonObject) -> JsonObject:

@@ -1,6 +1,7 @@
 """The record of a run: what happened, as data. The prompt's messages are one rendering of it."""
 
 from collections.abc import Mapping
+from typing import Literal
 
 from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.json import JsonObject
@@ -71,13 +72,24 @@ class TaskOver:
     status: TaskStatus | None
 
 
-type Stop = PauseReason | TaskOver
+@dataclass(frozen=True, slots=True)
+class Superseded:
+    """Why a run stopped: its claim ran out while it was late, and another run has taken the task over."""
+
+
+type Over = TaskOver | Superseded
+"""Why a run cannot write to its task any more."""
+
+type Stop = PauseReason | Over
 """Why a run ended before every step was settled, or could not end its task."""
+
+type Persisted = bool | Literal["unknown"]
+"""Whether the store holds what a run has done; `unknown` when its last word was lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """A run that has ended: completed, paused for a reason, or stopped since its task was over.
+    """A run that has ended: completed, paused for a reason, or stopped since its task was over or another run's.
 
     Attributes:
         known: Arguments, statuses, outputs and variables at its end.
@@ -94,7 +106,7 @@ class RunRecord:
     traces: tuple[StepTrace, ...]
     stop: Stop | None
     task: TaskRecord | None
-    persisted: bool = True
+    persisted: Persisted = True
     oversized: tuple[str, ...] = ()
     blocked: Blocked | None = None
 
@@ -107,8 +119,8 @@ class RunRecord:
 
     @property
     def pause(self) -> PauseReason | None:
-        """Why it paused; `None` when it completed, and when its task was over."""
-        return None if isinstance(self.stop, TaskOver) else self.stop
+        """Why it paused; `None` when it completed, and when its task was over or another run's."""
+        return None if isinstance(self.stop, TaskOver | Superseded) else self.stop
 
     @property
     def statuses(self) -> Mapping[str, StepStatus]:

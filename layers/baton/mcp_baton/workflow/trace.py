@@ -12,8 +12,13 @@ from mcp_baton.workflow.host import Failed, FetchedResource
 from mcp_baton.workflow.over import what_became
 from mcp_baton.workflow.placeholder import shown
 from mcp_baton.workflow.quoting import one_line, quoted_guidance
-from mcp_baton.workflow.run import Content, RunRecord, StepTrace, TaskOver, UnreadResource
+from mcp_baton.workflow.run import Content, RunRecord, StepTrace, Superseded, TaskOver, UnreadResource
 from mcp_baton.workflow.sources import as_text
+
+UNKNOWN = (
+    "Whether this run was recorded is not known: the task store did not answer. Look at the task before any of its "
+    "steps is repeated."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +43,12 @@ def messages(run: RunRecord, tools: Requirements, describe: Callable[[str], str]
         conversation.extend(_step(trace, run))
     if run.blocked:
         conversation.extend(_resource(resource) for resource in run.blocked.resources)
-    if isinstance(run.stop, TaskOver):
+    if isinstance(run.stop, TaskOver | Superseded):
         conversation.append(Message("assistant", what_became(run, run.stop)))
     elif run.pause:
         conversation.append(Message("assistant", handoff(run.workflow, run.known, run.pause, tools, run.read)))
+    if run.persisted == "unknown":
+        conversation.append(Message("assistant", UNKNOWN))
     return conversation
 
 

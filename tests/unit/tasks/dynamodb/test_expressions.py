@@ -8,7 +8,7 @@ from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.changes import plan
-from mcp_baton.tasks.dynamodb.expressions import EXPRESSION_BYTES, Update, base36, record_update, stale_writes
+from mcp_baton.tasks.dynamodb.expressions import EXPRESSION_BYTES, Update, base36, record_update
 from mcp_baton.tasks.dynamodb.items import Limits, new_item
 from mcp_baton.tasks.record import PROGRESS, NewTask, StepStatus
 from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite
@@ -38,11 +38,14 @@ def test_a_step_is_set_and_guarded_by_its_path() -> None:
     made = update(Batch(steps=(StepWrite(1, "s1", PENDING, FAILED, "r"),), pause=SetPause({"type": "x"})), 2)
     path = "variables._workflow.progress.steps[1].status"
     assert spelled(made.expression(), made) == (
-        f"SET version=version+1,updated_at=1970-01-01T00:00:05.000Z,writes.{TOKEN}=5000,{path}=failed,"
-        'variables._workflow.result.s1="r",variables._workflow.pause_reason=' + str({"type": {"S": "x"}})
+        f"SET version=version+1,updated_at=1970-01-01T00:00:05.000Z,{path}=failed,"
+        'variables._workflow.result.s1="r",variables._workflow.pause_reason='
+        + str({"type": {"S": "x"}})
+        + f" REMOVE w1 ADD w0 ['{TOKEN}']"
     )
     assert spelled(made.condition(), made) == (
         f"attribute_exists(pk) AND expires_at>5 AND status IN (input_required,working) AND {path}=pending"
+        f" AND NOT contains(w0,{TOKEN})"
     )
 
 
@@ -75,9 +78,9 @@ def test_a_status_that_stays_is_guarded_and_not_set() -> None:
 
 def test_a_pause_is_removed_only_as_it_was_read() -> None:
     made = update(Batch(pause=ClearPause({"b": 1, "a": 2})), 1)
-    assert made.expression().endswith(f" REMOVE {made.removals[0]}")
+    assert f" REMOVE {made.removals[0]}," in made.expression()
     expected = str({"b": {"N": "1"}, "a": {"N": "2"}})
-    assert spelled(made.condition(), made).endswith(f"variables._workflow.pause_reason={expected}")
+    assert f" AND variables._workflow.pause_reason={expected} AND " in spelled(made.condition(), made)
 
 
 def test_what_a_batch_sets_and_removes_never_meets_in_one_path() -> None:
@@ -103,7 +106,6 @@ def test_both_expressions_fit_dynamodb_whatever_the_names(steps: int) -> None:
         result={"completed": True},
     )
     item = stored(steps)
-    item["writes"] = {"M": {f"{write:016x}": {"N": str(write)} for write in range(100)}}
     made = record_update(item, plan(item, batch, 8192), 5_000, TOKEN)
     assert len(made.expression()) <= EXPRESSION_BYTES
     assert len(made.condition()) <= EXPRESSION_BYTES
@@ -115,7 +117,7 @@ def operators(expression: str) -> int:
     """What DynamoDB counts against its limit of 300: operators and functions, the `=` of a `SET` not among them."""
     if expression.startswith("SET"):
         return expression.count("+")
-    return len(re.findall(r"AND|=|>| IN |attribute_exists", expression))
+    return len(re.findall(r"AND|=|>| IN |attribute_exists|NOT|contains", expression))
 
 
 def test_an_expression_that_does_not_fit_is_refused() -> None:
@@ -128,10 +130,3 @@ def test_placeholders_are_short_and_differ() -> None:
     placeholders = [base36(number) for number in range(1296)]
     assert len(set(placeholders)) == 1296
     assert max(map(len, placeholders)) == 2
-
-
-def test_old_writes_are_forgotten_oldest_first() -> None:
-    writes = {f"w{number:03}": {"N": str(1000 - number)} for number in range(200)}
-    forgotten = stale_writes({"writes": {"M": writes}})
-    assert forgotten == [f"w{number:03}" for number in range(199, 167, -1)]
-    assert stale_writes({}) == []

@@ -1,6 +1,6 @@
 """The server as the engine sees it: its tools, its resources, its clock and the client's ear."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.light_dataclasses import replace
@@ -10,7 +10,7 @@ from mcp_baton.server.published.resource import Resource
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.runner import Surroundings, call, prepare, run
 from mcp_baton.server.running.work import Work, resource_work, tool_work
-from mcp_baton.server.running.worker import KEEP_ALIVE_S
+from mcp_baton.server.running.worker import KEEP_ALIVE_S, no_pulse
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.host import (
     FIRST,
@@ -36,6 +36,7 @@ class ServerHost:
         self._begun = 0
         self._total = 0
         self._shown = 0.0
+        self._pulse: Callable[[], float] = no_pulse
 
     def required(self, tool: str) -> frozenset[str]:
         """The names of the arguments that a tool cannot do without."""
@@ -78,7 +79,7 @@ class ServerHost:
         return readable(uri, call(self._request, work, arguments, surroundings, self._asking))
 
     def _surroundings(self, variables: TaskVariables | None) -> Surroundings:
-        return Surroundings(variables, self._within_step, stay=True)
+        return Surroundings(variables, self._within_step, stay=True, pulse=self._pulse)
 
     def announce(self, begun: int, total: int, step: str, task_id: str | None) -> None:
         """Send `notifications/progress`, when the client asked for it.
@@ -104,11 +105,19 @@ class ServerHost:
     def wait(self, seconds: float) -> None:
         """Let this much time pass. The client hears meanwhile that somebody is there."""
         while seconds > 0:
-            part = min(seconds, KEEP_ALIVE_S)
+            part = min(seconds, KEEP_ALIVE_S, self._pulse())
             self._request.sleep(part)
             seconds -= part
             if seconds > 0:
                 self._request.reply.keep_alive()
+
+    def left_ms(self) -> int | None:
+        """Milliseconds until the function is stopped; `None` where nothing stops it."""
+        return self._request.exchange.remaining_ms()
+
+    def meanwhile(self, pulse: Callable[[], float]) -> None:
+        """Call this from now on while a function runs or a wait lasts."""
+        self._pulse = pulse
 
     def words(self, name: str, error: Exception) -> str:
         """An exception in words for the client."""

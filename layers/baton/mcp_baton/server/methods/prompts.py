@@ -3,8 +3,17 @@
 import logging
 from collections.abc import Mapping
 
-from mcp_baton.exceptions import ProtocolError, StoreError, TaskNotFound, ValueLost
-from mcp_baton.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
+from mcp_baton.exceptions import (
+    Conflict,
+    ProtocolError,
+    StoreBusy,
+    StoreError,
+    TaskFinished,
+    TaskHeld,
+    TaskNotFound,
+    ValueLost,
+)
+from mcp_baton.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
 from mcp_baton.protocol.envelope import TASK_ID_KEY
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.methods.engine_host import ServerHost
@@ -15,13 +24,14 @@ from mcp_baton.server.running.runner import call
 from mcp_baton.server.running.work import prompt_work
 from mcp_baton.server.schema.prompt_arguments import check_arguments, stored_arguments
 from mcp_baton.server.schema.schema import explain
-from mcp_baton.tasks.record import TaskRecord
+from mcp_baton.tasks.record import PROGRESS, TaskRecord, timestamp
 from mcp_baton.telemetry import PAUSES, RECORDINGS_LOST, RUNS_COMPLETED, STEP_RETRIES, STEPS_FAILED, STEPS_RUN
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.drift import differing
-from mcp_baton.workflow.engine import Engine, Invocation
+from mcp_baton.workflow.engine import Engine
 from mcp_baton.workflow.host import Failed, Mismatch
-from mcp_baton.workflow.run import RunRecord, TaskOver
+from mcp_baton.workflow.invocation import Invocation
+from mcp_baton.workflow.run import RunRecord, Superseded, TaskOver
 from mcp_baton.workflow.trace import Message, messages
 
 logger = logging.getLogger(__name__)
@@ -56,21 +66,34 @@ def _get_messages(request: Request, prompt: Prompt) -> JsonObject:
 def _run_workflow(request: Request, workflow: Workflow) -> JsonObject:
     host = ServerHost(request)
     with request.telemetry.span(f"workflow {workflow.name}"):
-        run = _run(request, workflow, Engine(host, request.store, request.clock))
+        run = _run(request, workflow, Engine(host, request.store, request.clock, sleep=request.sleep))
     _note(request, run)
     return _render(request, run, host)
 
 
 def _run(request: Request, workflow: Workflow, engine: Engine) -> RunRecord:
     task_id = request.bound_task()
-    if task_id is None:
-        return engine.start(workflow, _invocation(request, workflow, request.object("arguments")))
-    task = _resumable(request, workflow, task_id)
     try:
+        if task_id is None:
+            return engine.start(workflow, _invocation(request, workflow, request.object("arguments")))
+        return _resume(request, workflow, engine, task_id)
+    except StoreBusy as busy:
+        data: Json = {"retryAfterMs": busy.retry_after_ms}
+        raise ProtocolError(INTERNAL_ERROR, "busy; nothing was run", data) from busy
+
+
+def _resume(request: Request, workflow: Workflow, engine: Engine, task_id: str) -> RunRecord:
+    """Take the task, and go on with it. A claim under which nothing can be run is given back at once."""
+    task = _taken(request, workflow, engine, task_id)
+    try:
+        _refuse_drift(workflow, task)
         given = stored_arguments(_declared(workflow, task), request.object("arguments"))
         return engine.resume(workflow, _invocation(request, workflow, given), task)
-    except StoreError as error:
-        raise _not_read(task_id, error) from error
+    except Exception as error:
+        engine.give_back(task)
+        if isinstance(error, StoreError):
+            raise _not_read(task_id, error) from error
+        raise
 
 
 def _note(request: Request, run: RunRecord) -> None:
@@ -88,8 +111,8 @@ def _note(request: Request, run: RunRecord) -> None:
     elif run.stop is None:
         request.telemetry.add(RUNS_COMPLETED)
     refused = run.task is None and run.workflow.durable and request.store is not None and request.owner is not None
-    over = isinstance(run.stop, TaskOver)  # then it is nobody's fault that nothing was recorded
-    if refused or not (run.persisted or over):
+    over = isinstance(run.stop, TaskOver | Superseded)  # then it is nobody's fault that nothing was recorded
+    if refused or (run.persisted is not True and not over):
         request.telemetry.add(RECORDINGS_LOST)
 
 
@@ -108,22 +131,39 @@ def _requested_ttl(request: Request) -> int | None:
     return ttl
 
 
-def _resumable(request: Request, workflow: Workflow, task_id: str) -> TaskRecord:
-    """The live task of this very workflow that the request wants to go on with."""
+def _taken(request: Request, workflow: Workflow, engine: Engine, task_id: str) -> TaskRecord:
+    """The live task of this very workflow that the request wants to go on with, claimed for it."""
     if request.store is None or request.owner is None:
         raise ProtocolError(INVALID_PARAMS, "Unknown task")
     try:
-        task = request.store.get(request.owner, task_id)
+        return engine.take(workflow, request.owner, task_id)
     except TaskNotFound as error:
         raise ProtocolError(INVALID_PARAMS, "Unknown task") from error
+    except TaskFinished as error:
+        status = error.current.status.value
+        raise ProtocolError(INVALID_PARAMS, f"The task is {status}; there is nothing to go on with") from error
+    except TaskHeld as error:
+        raise _held(error) from error
+    except StoreBusy:
+        raise
     except StoreError as error:
+        if isinstance(error, Conflict) and error.current.workflow != workflow.name:
+            message = f"Invalid params: `_meta.{TASK_ID_KEY}` is not a task of this workflow"
+            raise ProtocolError(INVALID_PARAMS, message) from error
         raise _not_read(task_id, error) from error
-    if task.workflow != workflow.name:
-        raise ProtocolError(INVALID_PARAMS, f"Invalid params: `_meta.{TASK_ID_KEY}` is not a task of this workflow")
-    if task.status.terminal:
-        raise ProtocolError(INVALID_PARAMS, f"The task is {task.status.value}; there is nothing to go on with")
-    _refuse_drift(workflow, task)
-    return task
+
+
+def _held(error: TaskHeld) -> ProtocolError:
+    task, until = error.current, timestamp(error.until_ms)
+    data: Json = {
+        "status": task.status.value,
+        "progress": task.variables.get(PROGRESS),
+        "runningUntil": until,
+    }
+    message = (
+        f"Another run holds the task until {until} or longer; nothing was run: look at the task, or ask again then"
+    )
+    return ProtocolError(INVALID_REQUEST, message, data)
 
 
 def _not_read(task_id: str, error: StoreError) -> ProtocolError:

@@ -5,26 +5,29 @@ from collections.abc import Sequence
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY
 from mcp_baton.protocol.json import Json
 from mcp_baton.server.request import Request
-from mcp_baton.tasks.record import RESULT_PREFIX, TaskRecord, pause_of, steps_of
-from mcp_baton.workflow.run import RunRecord, TaskOver
+from mcp_baton.tasks.record import RESULT_PREFIX, TaskRecord, shown_pause, steps_of
+from mcp_baton.workflow.run import RunRecord, Superseded, TaskOver
 
 
 def run_meta(request: Request, run: RunRecord) -> dict[str, Json]:
     """The `_meta` of a workflow prompt's reply; nothing for a run without a task.
 
-    What was written is told as the store holds it; what could not be, from memory, with `persisted: false`.
+    What was written is told as the store holds it; what could not be, from memory, with `persisted: false`, and what
+    may have been, with `persisted: "unknown"`.
     """
     if run.task is None:
         return {}
     meta = _task_meta(request, run.task)
-    if not run.persisted:
+    if run.persisted is not True:
         meta["steps"] = [{"name": name, "status": status.value} for name, status in run.statuses.items()]
         meta.pop("pause_reason", None)
         if run.pause:
             meta["pause_reason"] = run.pause.to_json()
-        meta["persisted"] = False
+        meta["persisted"] = run.persisted
     if run.stop == TaskOver(None):
         del meta["task_status"]  # there is none any more
+    if run.stop == Superseded():
+        meta["superseded"] = True
     return meta | _oversized(run.oversized)
 
 
@@ -33,14 +36,17 @@ def recorded_meta(request: Request, task: TaskRecord, oversized: Sequence[str]) 
     return _task_meta(request, task) | {"recorded": True} | _oversized(oversized)
 
 
-def unrecorded_meta(request: Request, task_id: str, error: str, task: TaskRecord | None = None) -> dict[str, Json]:
+def unrecorded_meta(
+    request: Request, task_id: str, error: str, task: TaskRecord | None = None, *, unknown: bool = False
+) -> dict[str, Json]:
     """The `_meta` of a continuation that was not.
 
     Args:
         task: The task, where its owner may know of it.
+        unknown: It may have been: the store's last word was lost.
     """
     meta: dict[str, Json] = _task_meta(request, task) if task else {"task_id": task_id}
-    return meta | {"recorded": False, "record_error": error}
+    return meta | {"recorded": "unknown" if unknown else False, "record_error": error}
 
 
 def _task_meta(request: Request, task: TaskRecord) -> dict[str, Json]:
@@ -49,7 +55,7 @@ def _task_meta(request: Request, task: TaskRecord) -> dict[str, Json]:
         "task_status": task.status.value,
         "steps": [{"name": step["name"], "status": step["status"]} for step in steps_of(task)],
     }
-    pause = pause_of(task)
+    pause = shown_pause(task, request.now_ms())
     if pause is not None:
         meta["pause_reason"] = pause
     return meta if request.stateless else meta | related_task(task.task_id)

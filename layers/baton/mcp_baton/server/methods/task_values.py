@@ -9,7 +9,7 @@ from mcp_baton.protocol.codes import INVALID_PARAMS
 from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.server.published.own_uris import value_uri
 from mcp_baton.server.request import Request
-from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, TaskRecord, Weight
+from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, TaskRecord, Weight, shown_pause
 from mcp_baton.tasks.values import FINAL_RESULT, weight_of
 
 logger = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ def with_values(request: Request, task: TaskRecord, made: dict[str, Json], wante
     Raises:
         StoreUnavailable: its result cannot be read now.
     """
-    state = {name: readable(task, name) for name in ALWAYS if name in task.variables}
+    state = _state(request, task)
     names = [] if wanted == NONE else [name for name in task.variables if name not in ALWAYS]
     if request.stateless and weight_of(task, FINAL_RESULT):
         names.insert(0, FINAL_RESULT)
@@ -65,6 +65,16 @@ def with_values(request: Request, task: TaskRecord, made: dict[str, Json], wante
     values = {name: omitted[name] if name in omitted else _value(task, name) for name in weights}
     shown = {"result": values.pop(FINAL_RESULT)} if FINAL_RESULT in values else {}
     return {**made, **shown, "_meta": {**state, **values, **_naming(omitted)}}
+
+
+def _state(request: Request, task: TaskRecord) -> dict[str, Json]:
+    state = {name: readable(task, name) for name in ALWAYS if name in task.variables}
+    if task.claim is None or not task.claim.until_ms:
+        return state
+    # A pause reason that is stored may be older than the run that holds the task, or that was killed.
+    state.pop(PAUSE_REASON, None)
+    pause = shown_pause(task, request.now_ms())
+    return state if pause is None else {**state, PAUSE_REASON: pause}
 
 
 def result_of(request: Request, task: TaskRecord, meta: dict[str, Json]) -> dict[str, Json]:

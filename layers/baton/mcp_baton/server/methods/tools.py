@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping
 
-from mcp_baton.exceptions import Conflict, ProtocolError, StoreError, TaskFinished, TaskNotFound
+from mcp_baton.exceptions import Conflict, OutcomeUnknown, ProtocolError, StoreError, TaskFinished, TaskNotFound
 from mcp_baton.protocol.codes import HEADER_MISMATCH, INVALID_PARAMS
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.methods.task_meta import recorded_meta, unrecorded_meta
@@ -24,6 +24,7 @@ from mcp_baton.workflow.host import Failed, Mismatch, Outcome
 logger = logging.getLogger(__name__)
 
 UNKNOWN_TASK = "unknown task"
+WORD_LOST = "the task store did not answer: this call may have been recorded. Look at the task before you make it again"
 STORE_DOWN = "the task store is not available"
 
 
@@ -121,6 +122,9 @@ def _refused(request: Request, task_id: str, error: StoreError) -> dict[str, Jso
         case Conflict():
             logger.error("task %s: the call was not recorded, too many others were at the same time", task_id)
             return unrecorded_meta(request, task_id, "the task kept changing; make the call again", error.current)
+        case OutcomeUnknown():
+            logger.error("task %s: whether the call was recorded is not known", task_id, exc_info=error)
+            return unrecorded_meta(request, task_id, WORD_LOST, unknown=True)
         case _:
             logger.error("task %s: the call was not recorded", task_id, exc_info=error)
             return unrecorded_meta(request, task_id, STORE_DOWN)

@@ -20,7 +20,7 @@ from mcp_baton.server.request import Asking, Request
 from mcp_baton.server.running.call import Call, ProgressMap
 from mcp_baton.server.running.mailbox import Ending, Mailbox, NotBegun, Raised, Returned, TimedOut
 from mcp_baton.server.running.work import Work
-from mcp_baton.server.running.worker import run_beside
+from mcp_baton.server.running.worker import no_pulse, run_beside
 from mcp_baton.server.schema.schema import InvalidArguments
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.host import FIRST, Attempt, Failed, Failure, Mismatch, Prepared
@@ -40,12 +40,14 @@ class Surroundings:
         progress: How the function's own progress becomes the request's.
         stay: Let it finish even when the client has gone.
         attempt: Which call of a workflow's step this is.
+        pulse: What the request's thread does meanwhile; gives the seconds after which it is to do it again.
     """
 
     variables: TaskVariables | None = None
     progress: ProgressMap | None = None
     stay: bool = False
     attempt: Attempt = FIRST
+    pulse: Callable[[], float] = no_pulse
 
 
 ALONE = Surroundings()
@@ -164,6 +166,7 @@ def _ended[T](
                 is_async=signature.is_async,
                 left_s=request.left_s,
                 stay=surroundings.stay,
+                pulse=surroundings.pulse,
             )
             span.failed = _has_failed(ended)
         return ended

@@ -44,6 +44,11 @@ class Listener(Protocol):
         """Say that there is nothing to say."""
 
 
+def no_pulse() -> float:
+    """Nothing is to be done while a function runs."""
+    return KEEP_ALIVE_S
+
+
 class Deserted(Exception):
     """The client went away, and the function with it."""
 
@@ -57,6 +62,7 @@ def run_beside(
     is_async: bool,
     left_s: Callable[[], float | None],
     stay: bool,
+    pulse: Callable[[], float] = no_pulse,
 ) -> Ending:
     """Run a function until it ends, or its time is over.
 
@@ -68,6 +74,7 @@ def run_beside(
         is_async: Whether calling the function makes a coroutine.
         left_s: Seconds that the function may still take; `None` for as long as it likes.
         stay: Let the function finish even when the client has gone.
+        pulse: What this thread does meanwhile; gives the seconds after which it is to do it again.
 
     Raises:
         Deserted: the client went away, and `stay` is false.
@@ -83,7 +90,8 @@ def run_beside(
         if listener.gone and not stay:
             give_up()
             raise Deserted
-        mail = mailbox.next(KEEP_ALIVE_S if left is None else min(KEEP_ALIVE_S, left))
+        wait_s = min(KEEP_ALIVE_S, pulse())
+        mail = mailbox.next(wait_s if left is None else min(wait_s, left))
         match mail:
             case None:
                 listener.keep_alive()

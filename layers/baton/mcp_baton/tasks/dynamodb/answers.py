@@ -8,6 +8,7 @@ from mcp_baton.tasks.dynamodb.attributes import Item, decode
 from mcp_baton.tasks.dynamodb.expressions import Update
 from mcp_baton.tasks.dynamodb.items import encode_object, expired, partition, system_ms
 from mcp_baton.tasks.dynamodb.table import ConditionFailed, ItemTooLarge, TaskTable
+from mcp_baton.tasks.dynamodb.tokens import first_token
 from mcp_baton.tasks.ids import is_question, new_token
 
 QUESTION_KEY = "QUESTION"
@@ -34,7 +35,7 @@ class DynamoDBAnswerStore:
         item: Item = {
             **question_key(owner, question),
             "expires_at": {"N": str(self._now_ms() // 1000 + ttl_s)},
-            "writes": {"M": {token: {"N": str(self._now_ms())}}},
+            **first_token(self._now_ms(), token),
         }
         try:
             self._table.put(item, token)
@@ -45,12 +46,11 @@ class DynamoDBAnswerStore:
         """Answer an open question, once: one conditional `UpdateItem`."""
         if not is_question(question):
             raise TaskNotFound
-        update = Update(new_token())
+        update = Update(new_token(), self._now_ms())
         update.require(f"attribute_exists({update.name('pk')})")
         update.require(f"attribute_not_exists({update.name('answer')})")
         update.require(f"{update.name('expires_at')}>{update.value({'N': str(self._now_ms() // 1000)})}")
         update.set(update.name("answer"), update.value(encode_object("answer", answer, COMPRESS_OVER_BYTES)))
-        update.set(update.path("writes", update.token), update.value({"N": str(self._now_ms())}))
         try:
             self._table.update(question_key(owner, question), update)
         except ConditionFailed as error:

@@ -9,24 +9,25 @@ from mcp_baton.exceptions import StoreError
 from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item
 from mcp_baton.tasks.dynamodb.changes import Changes
-from mcp_baton.tasks.dynamodb.items import members
+from mcp_baton.tasks.dynamodb.tokens import old_set_at, set_at
 from mcp_baton.tasks.record import LIVE, PROGRESS, TaskStatus, timestamp
 from mcp_baton.tasks.texts import to_text
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 EXPRESSION_BYTES = 4096
-WRITES_KEPT = 32
 
 
 @dataclass(slots=True)
 class Update:
-    """An UpdateItem request being put together.
+    """An UpdateItem request being put together. It is applied once, however often it is sent.
 
     Attributes:
         token: Names this write, here and in the item: see `TaskTable.update`.
+        now_ms: When it was made, epoch milliseconds: it says in which of the item's sets the token stands.
     """
 
     token: str
+    now_ms: int
     names: dict[str, str] = field(default_factory=dict)
     values: dict[str, Attribute] = field(default_factory=dict)
     settings: list[str] = field(default_factory=list)
@@ -77,8 +78,10 @@ class Update:
         Raises:
             StoreError: it is longer than DynamoDB takes.
         """
-        removal = f" REMOVE {','.join(self.removals)}" if self.removals else ""
-        return checked(f"SET {','.join(self.settings)}{removal}")
+        tokens = self._place(":toks", {"SS": [self.token]})
+        removals = ",".join([*self.removals, self.name(old_set_at(self.now_ms))])
+        settings = f"SET {','.join(self.settings)} " if self.settings else ""
+        return checked(f"{settings}REMOVE {removals} ADD {self.name(set_at(self.now_ms))} {tokens}")
 
     def condition(self) -> str:
         """The condition expression.
@@ -86,7 +89,13 @@ class Update:
         Raises:
             StoreError: it is longer than DynamoDB takes.
         """
-        return checked(" AND ".join(self.conditions))
+        token = self._place(":tok", {"S": self.token})
+        fresh = f"NOT contains({self.name(set_at(self.now_ms))},{token})"
+        return checked(" AND ".join([*self.conditions, fresh]))
+
+    def _place(self, placeholder: str, attribute: Attribute) -> str:
+        self.values[placeholder] = attribute
+        return placeholder
 
 
 def checked(expression: str) -> str:
@@ -111,15 +120,20 @@ def base36(number: int) -> str:
 
 def live_update(now_ms: int, token: str) -> Update:
     """A write to a task that must exist, must not have expired and must not be terminal."""
-    update = Update(token)
+    update = guarded_update(now_ms, token)
     version = update.name("version")
+    update.set(version, f"{version}+{update.value({'N': '1'})}")
+    update.set(update.name("updated_at"), update.text(timestamp(now_ms)))
+    return update
+
+
+def guarded_update(now_ms: int, token: str) -> Update:
+    """The same for a write that does not count as a change of the task."""
+    update = Update(token, now_ms)
     update.require(f"attribute_exists({update.name('pk')})")
     update.require(f"{update.name('expires_at')}>{update.value({'N': str(now_ms // 1000)})}")
     live = ",".join(update.text(status) for status in sorted(LIVE))
     update.require(f"{update.name('status')} IN ({live})")
-    update.set(version, f"{version}+{update.value({'N': '1'})}")
-    update.set(update.name("updated_at"), update.text(timestamp(now_ms)))
-    update.set(update.path("writes", token), update.value({"N": str(now_ms)}))
     return update
 
 
@@ -152,17 +166,8 @@ def record_update(stored: Item, changes: Changes, now_ms: int, token: str) -> Up
         update.set(update.path("variables", to_text(name)), update.value(attribute))
     for name in sorted(changes.removed):
         update.remove(update.path("variables", to_text(name)))
-    for write in stale_writes(stored):
-        update.remove(update.path("writes", write))
     return update
 
 
 def _completing(result: Attribute, now_ms: int, token: str) -> Update:
     return finish_update(now_ms, token, TaskStatus.COMPLETED, result)
-
-
-def stale_writes(stored: Item) -> list[str]:
-    """The tokens of all but the latest writes: long past any retry, and at most as many as one expression can name."""
-    times = {token: int(time["N"]) for token, time in members(stored, "writes").items()}
-    oldest_first = sorted(times, key=lambda token: (times[token], token))
-    return oldest_first[:-WRITES_KEPT][:WRITES_KEPT]

@@ -8,6 +8,7 @@ from mcp_baton.exceptions import StoreError
 from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.json import JsonObject, dumps
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, encode_text, encode_variable, native
+from mcp_baton.tasks.dynamodb.claims import RUN, claim_in, expires_at, run_attribute
 from mcp_baton.tasks.dynamodb.offload import Fetcher
 from mcp_baton.tasks.dynamodb.overflow import ObjectStore, pointer_in
 from mcp_baton.tasks.dynamodb.values import Variables
@@ -29,11 +30,12 @@ LISTED = (
     "workflow",
     "definition",
     "status_message",
+    RUN,
 )
 """The attributes that a listing reads: everything but the values."""
 
-GLANCED_AT = ("status", "expires_at")
-"""The attributes that tell whether a task is live."""
+GLANCED_AT = ("status", "expires_at", RUN)
+"""The attributes that tell whether a task is live, and who runs it."""
 
 KEPT = ("arguments", "result")
 """The attributes besides the variables that can be large."""
@@ -116,11 +118,11 @@ def new_item(task: NewTask, task_id: str, now_ms: int, limits: Limits) -> Item:
         "updated_at": {"S": timestamp(now_ms)},
         "ttl_ms": {"N": str(ttl_ms)},
         "poll_interval_ms": {"N": str(limits.poll_interval_ms)},
-        "expires_at": {"N": str(-(-(now_ms + ttl_ms) // 1000))},
+        "expires_at": expires_at(now_ms + ttl_ms, task.claim),
         "version": {"N": "1"},
         "arguments": encode_arguments(task.arguments, compress_over),
         "variables": {"M": variables},
-        "writes": {"M": {}},
+        RUN: run_attribute(task.claim),
     }
     if task.workflow is not None:
         item["workflow"] = {"S": to_text(task.workflow)}
@@ -194,6 +196,7 @@ def _record(owner: str, item: Item, objects: ObjectStore | None) -> TaskRecord:
         workflow=_text(item, "workflow"),
         definition=_text(item, "definition"),
         kept=Variables({name: item[name] for name in KEPT if name in item}, fetcher),
+        claim=claim_in(item),
         source=item,
     )
 

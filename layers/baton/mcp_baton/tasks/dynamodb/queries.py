@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.cursors import from_cursor
 from mcp_baton.tasks.dynamodb.items import LISTED, TASK_PREFIX, Limits, partition
+from mcp_baton.tasks.dynamodb.patience import CREATE
 from mcp_baton.tasks.dynamodb.shards import Merged, Read, merged_page, names, task_id_of
 from mcp_baton.tasks.dynamodb.table import TaskTable
 from mcp_baton.tasks.record import LIVE
@@ -68,7 +69,7 @@ def _live_in(table: TaskTable, owner: str, shard: str, now_ms: int, *, enough: i
     request["Select"] = "COUNT"
     count = 0
     while count < enough:
-        page = table.query(request)
+        page = table.query(request, CREATE)
         count += page["Count"]
         if "LastEvaluatedKey" not in page:
             break

@@ -1,8 +1,8 @@
 """An owner's tasks over their shards: each a partition of the table with a key of its own (docs/storage.md, Shards)."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
+from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.items import TASK_PREFIX
 from mcp_baton.tasks.ids import shard_name

@@ -1,15 +1,28 @@
 """The task store in DynamoDB: one item a task, one conditional write a change (docs/storage.md)."""
 
+import copy
+import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Self
 
-from mcp_baton.exceptions import Conflict, StoreError, TaskFinished, TaskNotFound, TooLarge
+from mcp_baton.exceptions import (
+    ClaimLost,
+    Conflict,
+    OutcomeUnknown,
+    StoreError,
+    TaskFinished,
+    TaskHeld,
+    TaskNotFound,
+    TooLarge,
+)
+from mcp_baton.light_dataclasses import replace
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.dynamodb.answers import DynamoDBAnswerStore
 from mcp_baton.tasks.dynamodb.attributes import Item, item_size, size, text_bytes
 from mcp_baton.tasks.dynamodb.changes import Changes, fitted, lighter, plan, without_largest
+from mcp_baton.tasks.dynamodb.claims import claim_in, hold, take
 from mcp_baton.tasks.dynamodb.cursors import to_cursor
-from mcp_baton.tasks.dynamodb.expressions import Update, finish_update, record_update
+from mcp_baton.tasks.dynamodb.expressions import Update, finish_update, guarded_update, live_update, record_update
 from mcp_baton.tasks.dynamodb.items import (
     GLANCED_AT,
     Limits,
@@ -23,12 +36,14 @@ from mcp_baton.tasks.dynamodb.items import (
 )
 from mcp_baton.tasks.dynamodb.offload import Mover, fitted_new
 from mcp_baton.tasks.dynamodb.overflow import ObjectStore
+from mcp_baton.tasks.dynamodb.patience import CREATE, END, RENEW, WRITE, Patience, draw
 from mcp_baton.tasks.dynamodb.queries import live_tasks, page_of
 from mcp_baton.tasks.dynamodb.table import ConditionFailed, ItemTooLarge, TaskTable
+from mcp_baton.tasks.dynamodb.tokens import first_token
 from mcp_baton.tasks.ids import is_task_id, new_task_id, new_token
-from mcp_baton.tasks.record import NewTask, TaskPage, TaskRecord, TaskStatus
+from mcp_baton.tasks.record import Claim, NewTask, Standing, TaskPage, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import Batch, Recorded
-from mcp_baton.tasks.texts import VALUE_BYTES
+from mcp_baton.tasks.texts import VALUE_BYTES, to_text
 from mcp_baton.telemetry import SILENT, STORE_CONFLICTS, Telemetry
 
 if TYPE_CHECKING:
@@ -47,7 +62,10 @@ class DynamoDBTaskStore:
             what it does not use.
         limits: What owners may have and how large a task may grow.
         objects: Where values go that do not fit into their task's item; `None` where there is no such place.
-        now_ms: The clock, epoch milliseconds.
+        now_ms: The wall clock, epoch milliseconds.
+        monotonic: Seconds, from any moment on: how long a request has been sent again is measured by it.
+        sleep: Lets so many seconds pass, between two attempts.
+        random: Gives a number from 0 up to 1, for those pauses.
         new_id: Makes a task id for a time, epoch milliseconds, in one of so many shards.
         telemetry: Takes the requests' times, failures, and lost races.
     """
@@ -60,10 +78,15 @@ class DynamoDBTaskStore:
         limits: Limits | None = None,
         objects: ObjectStore | None = None,
         now_ms: Callable[[], int] = system_ms,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+        random: Callable[[], float] = draw,
         new_id: Callable[[int, int], str] = new_task_id,
         telemetry: Telemetry = SILENT,
     ) -> None:
-        self._table = TaskTable(table, connect, telemetry)
+        self._table = TaskTable(
+            table, connect, telemetry, clock_ms=now_ms, monotonic=monotonic, sleep=sleep, rng=random
+        )
         self._telemetry = telemetry
         self._limits = limits or Limits()
         self._objects = objects
@@ -76,6 +99,17 @@ class DynamoDBTaskStore:
         """Questions to clients and their answers, in the same table."""
         return self._answers
 
+    def within(self, left_ms: Callable[[], int | None]) -> Self:
+        """The same store for one request: nothing is tried again when the function would be stopped meanwhile."""
+        made = copy.copy(self)
+        table = self._table.within(left_ms)
+        vars(made).update(_table=table, _answers=DynamoDBAnswerStore(table, now_ms=self._now_ms))
+        return made
+
+    def now_ms(self) -> int:
+        """The time by which claims end, epoch milliseconds."""
+        return self._now_ms()
+
     def create(self, task: NewTask) -> TaskRecord:
         """Create a `working` task: one `PutItem`, after one `Query` where the number of tasks is limited.
 
@@ -86,9 +120,9 @@ class DynamoDBTaskStore:
         item = new_item(task, task_id, now_ms, self._limits)
         if text_bytes(item["arguments"]) > VALUE_BYTES:
             raise StoreError(f"the task is too large: its arguments have {text_bytes(item['arguments'])} bytes")
-        item["writes"] = {"M": {token: {"N": str(now_ms)}}}
+        item |= first_token(now_ms, token)
         allowed = self._limits.max_tasks_per_owner
-        if allowed is not None and self._live(task.owner, now_ms, allowed) >= allowed:
+        if allowed is not None and self._live_count(task.owner, now_ms, allowed) >= allowed:
             raise StoreError(f"the owner has {allowed} live tasks, which is as many as are allowed")
         mover = Mover(self._objects, task.owner, task_id, number(item, "ttl_ms"))
         item = fitted_new(item, self._limits.item_bytes, mover)
@@ -100,6 +134,8 @@ class DynamoDBTaskStore:
             raise StoreError("the new task's id is taken") from error
         except ItemTooLarge as error:
             raise StoreError(f"the task is too large: {item_size(item)} bytes") from error
+        except OutcomeUnknown as error:
+            raise OutcomeUnknown(str(error), self._task_in(task.owner, item)) from error
         return self._task_in(task.owner, item)
 
     def get(self, owner: str, task_id: str) -> TaskRecord:
@@ -109,8 +145,8 @@ class DynamoDBTaskStore:
             raise TaskNotFound
         return self._task_in(owner, item)
 
-    def status(self, owner: str, task_id: str) -> TaskStatus:
-        """A task's status: one `GetItem` of two attributes, eventually consistent.
+    def look(self, owner: str, task_id: str) -> Standing:
+        """A task's status and claim: one `GetItem` of three attributes, eventually consistent.
 
         A task that it does not find may be too new for it, so it is looked for once more, strongly consistent.
         """
@@ -119,12 +155,12 @@ class DynamoDBTaskStore:
         if item is None:
             raise TaskNotFound
         try:
-            over, status = expired(item, self._now_ms()), TaskStatus(item["status"]["S"])
+            over, standing = expired(item, self._now_ms()), Standing(TaskStatus(item["status"]["S"]), claim_in(item))
         except (KeyError, TypeError, ValueError) as error:
             raise StoreError(f"the item of the task {task_id} is damaged: {error}") from error
         if over:
             raise TaskNotFound
-        return status
+        return standing
 
     def list(self, owner: str, cursor: str | None = None) -> TaskPage:
         """One page of the owner's tasks, newest first: one `Query` a shard, or some more."""
@@ -133,6 +169,31 @@ class DynamoDBTaskStore:
             tasks=tuple(to_record(owner, item) for item in page.items),
             cursor=None if page.end is None else to_cursor(page.end),
         )
+
+    def take(self, owner: str, task_id: str, workflow: str, claim: Claim) -> TaskRecord:
+        """Claim a live task that nobody holds, and read it: one `UpdateItem`."""
+        now_ms = self._now_ms()
+        update = live_update(now_ms, new_token())
+        take(update, to_text(workflow), claim, now_ms)
+        try:
+            return self._task_in(owner, self._table.update(self._key(owner, task_id), update, CREATE))
+        except ConditionFailed as failure:
+            current = self._live(owner, failure, workflow)
+            if current.claim is not None and current.claim.id != claim.id and current.claim.holds_at(now_ms):
+                raise TaskHeld(current.claim.until_ms, current) from failure
+            self._telemetry.add(STORE_CONFLICTS)
+            raise Conflict(current) from failure
+
+    def renew(self, task: TaskRecord, claim: Claim) -> TaskRecord:
+        """Hold on to a task until the claim's new end: one `UpdateItem`, sent once."""
+        update = guarded_update(self._now_ms(), new_token())
+        hold(update, claim)
+        key = self._key(task.owner, task.task_id)
+        try:
+            self._table.update(key, update, RENEW, whole=False)
+        except ConditionFailed as failure:
+            raise ClaimLost(self._live(task.owner, failure)) from failure
+        return replace(task, claim=claim)
 
     def record(self, task: TaskRecord, batch: Batch) -> Recorded:
         """Write a batch: one `UpdateItem`, after one object for each value that must move.
@@ -146,7 +207,7 @@ class DynamoDBTaskStore:
         changes: Changes | None = fitted(stored, planned, limits.item_bytes, mover)
         while changes is not None:
             try:
-                item = self._record(task, stored, changes)
+                item = self._record(task, stored, changes, batch)
             except ItemTooLarge:
                 changes = lighter(changes, mover) or without_largest(changes)
             else:
@@ -181,7 +242,7 @@ class DynamoDBTaskStore:
         except TooLarge as error:
             raise TooLarge(RESULT_TOO_LARGE) from error
 
-    def _live(self, owner: str, now_ms: int, enough: int) -> int:
+    def _live_count(self, owner: str, now_ms: int, enough: int) -> int:
         return live_tasks(self._table, owner, now_ms, shards=self._limits.shards, enough=enough)
 
     def _finish(self, owner: str, task_id: str, update: Update) -> TaskRecord:
@@ -190,23 +251,40 @@ class DynamoDBTaskStore:
     def _task_in(self, owner: str, item: Item) -> TaskRecord:
         return to_record(owner, item, self._objects)
 
-    def _record(self, task: TaskRecord, stored: Item, changes: Changes) -> Item:
-        return self._write(task.owner, task.task_id, record_update(stored, changes, self._now_ms(), new_token()))
+    def _record(self, task: TaskRecord, stored: Item, changes: Changes, batch: Batch) -> Item:
+        update = record_update(stored, changes, self._now_ms(), new_token())
+        if batch.claim is None:
+            return self._write(task.owner, task.task_id, update)
+        hold(update, batch.claim, release=batch.release)
+        return self._write(task.owner, task.task_id, update, END, batch.claim)
 
-    def _write(self, owner: str, task_id: str, update: Update) -> Item:
+    def _write(
+        self, owner: str, task_id: str, update: Update, patience: Patience = WRITE, claim: Claim | None = None
+    ) -> Item:
         try:
-            return self._table.update(self._key(owner, task_id), update)
+            return self._table.update(self._key(owner, task_id), update, patience)
         except ConditionFailed as failure:
-            self._refuse(owner, failure)
+            current = self._live(owner, failure)
+            if claim is not None and (current.claim is None or current.claim.id != claim.id):
+                raise ClaimLost(current) from failure
+            self._telemetry.add(STORE_CONFLICTS)
+            raise Conflict(current) from failure
 
-    def _refuse(self, owner: str, failure: ConditionFailed) -> NoReturn:
+    def _live(self, owner: str, failure: ConditionFailed, workflow: str | None = None) -> TaskRecord:
+        """The live task that a condition failed on.
+
+        Raises:
+            TaskNotFound, TaskFinished: there is none.
+            Conflict: it is not of the workflow that it must be of.
+        """
         if failure.item is None or expired(failure.item, self._now_ms()):
             raise TaskNotFound from failure
         current = self._task_in(owner, failure.item)
+        if workflow is not None and current.workflow != workflow:
+            raise Conflict(current) from failure
         if current.status.terminal:
             raise TaskFinished(current) from failure
-        self._telemetry.add(STORE_CONFLICTS)
-        raise Conflict(current) from failure
+        return current
 
     def _key(self, owner: str, task_id: str) -> Item:
         if not is_task_id(task_id):

@@ -1,0 +1,222 @@
+"""What a workflow costs: units by operation, dollars a million beside AWS's other services, and partitions.
+
+Run at the root of the repository: `uv run python -m benchmarks.cost`. The real handler runs in this process, and its
+requests to DynamoDB and S3 are counted as it makes them: `benchmarks/metering.py` says how, `benchmarks/workloads.py`
+what is run and `benchmarks/prices.py` what it costs, every assumption included. DynamoDB Local says the units (`make
+setup-tests` installs it where there are Java and Maven); elsewhere they come from the items' sizes, and the first line
+says so.
+
+`--markdown` prints what docs/scale.md has between its two marks; `--update` puts it there.
+"""
+
+import argparse
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from benchmarks import prices
+from benchmarks.metering import Usage
+from benchmarks.places import Place, place
+from benchmarks.prices import Dollars
+from benchmarks.workloads import KB, KINDS, WORKLOADS, Driver, Kind, Workload, chain
+
+PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
+BEGIN, END = "<!-- python -m benchmarks.cost --update: begin -->", "<!-- end -->"
+ROUNDS = 5
+LISTED = 50
+A_DAY = 10_000_000
+
+STEPS, DRIVEN = (1, 10, 100), (10, 30, 100)
+MAGNITUDES = (1_000, 100_000, 10_000_000, 100_000_000)
+SIZES: tuple[tuple[str, int], ...] = (("100 B", 100), ("2 KB", 2 * KB), ("20 KB", 20 * KB))
+RIVALS: tuple[tuple[str, Callable[[Workload, Usage], Dollars]], ...] = (
+    ("Step Functions Standard", prices.standard),
+    ("Step Functions Express", prices.express),
+    ("Lambda durable functions", prices.durable),
+)
+
+type Measured = dict[tuple[str, Kind, bool], Usage]
+"""What one workflow takes, by workload, kind of value, and whether there is a bucket."""
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--markdown", action="store_true", help="print what docs/scale.md holds between its marks, alone"
+    )
+    parser.add_argument("--update", action="store_true", help="put that into docs/scale.md")
+    parser.add_argument("--sizes", action="store_true", help="count units by item sizes, without DynamoDB Local")
+    options = parser.parse_args()
+    with place(sizes=options.sizes) as where:
+        block = "\n".join((where.name, "", *_page(where)))
+    if options.update:
+        before, _, rest = PAGE.read_text().partition(BEGIN)
+        PAGE.write_text(f"{before}{BEGIN}\n\n{block}\n\n{END}{rest.partition(END)[2]}")
+    elif options.markdown:
+        print(f"{BEGIN}\n\n{block}\n\n{END}")
+    else:
+        print(f"{block}\n\n{prices.__doc__}")
+
+
+def _page(where: Place) -> Iterator[str]:
+    """The page's tables."""
+    measured: Measured = {
+        (workload.name, kind, bucket): _best(where, workload, kind, bucket=bucket)
+        for workload in WORKLOADS
+        for kind in KINDS
+        for bucket in (False, True)
+    }
+    yield from _dollars(measured)
+    yield from _rivals(measured)
+    yield from _partitions(measured)
+    yield from _magnitudes(measured)
+    for bucket in (False, True):
+        yield from _operations(where, bucket=bucket)
+    yield from _driven(where)
+    yield from _lists(where)
+
+
+def _best(where: Place, workload: Workload, kind: Kind, *, bucket: bool) -> Usage:
+    """The round with the least processor time: what else runs on the machine only adds to it. Units are the same.
+
+    Of the partition keys those are kept that every round has used: what other workflows of the owner use, too.
+    """
+    driver = Driver(where, workload, kind, bucket=bucket)
+    rounds = [driver.whole() for _ in range(ROUNDS)]
+    shared = set(rounds[0].keys).intersection(*(usage.keys for usage in rounds))
+    return min(rounds, key=lambda usage: usage.cpu_s).on(shared)
+
+
+def _dollars(measured: Measured) -> Iterator[str]:
+    yield "**Dollars a million workflows**"
+    yield ""
+    columns = ("workload", "values", "bucket", "requests", "writes", "reads", "puts", "gets")
+    yield from _head((*columns, "HTTP $", "compute $", "state $", "all $"), 3)
+    for (name, kind, bucket), usage in measured.items():
+        cost = prices.baton(usage)
+        units = (usage.http, f"{usage.writes:g}", f"{usage.reads:g}", usage.puts, usage.gets)
+        dollars = (f"{cost.http:.1f}", f"{cost.compute:.1f}", f"{cost.state:.1f}", f"{cost.total:.1f}")
+        yield _row(name, kind, _yes(bucket), *units, *dollars)
+    yield ""
+
+
+def _rivals(measured: Measured) -> Iterator[str]:
+    yield "**Beside the same job on other services, dollars a million**"
+    yield ""
+    yield from _head(("", *(workload.name for workload in WORKLOADS)), 1)
+    for bucket in (True, False):
+        cells = [
+            " / ".join(f"{prices.baton(measured[workload.name, kind, bucket]).total:.0f}" for kind in KINDS)
+            for workload in WORKLOADS
+        ]
+        yield _row(f"Baton, {'with a bucket' if bucket else 'without a bucket'}, JSON / opaque", *cells)
+    for name, rival in RIVALS:
+        totals = (rival(workload, measured[workload.name, "JSON", False]).total for workload in WORKLOADS)
+        yield _row(f"MCP server in front of {name}", *(f"{total:.0f}" for total in totals))
+    yield ""
+
+
+def _partitions(measured: Measured) -> Iterator[str]:
+    yield f"**One owner's partitions, {A_DAY // 1_000_000} million workflows a day**"
+    yield ""
+    columns = ("workload", "values", "bucket", "writes to the owner's key", "reads", "workflows/s")
+    yield from _head((*columns, "a day", "partitions"), 3)
+    for (name, kind, bucket), usage in measured.items():
+        rate = prices.per_second(usage)
+        a_day = f"{rate * prices.DAY_S / 1_000_000:.2f} M"
+        needed = prices.partitions(usage, A_DAY)
+        writes, reads = max(usage.keys.values())
+        yield _row(name, kind, _yes(bucket), f"{writes:g}", f"{reads:g}", f"{rate:.1f}", a_day, needed)
+    yield ""
+
+
+def _magnitudes(measured: Measured) -> Iterator[str]:
+    yield "**Write units a second at the peak, and dollars a day**, JSON values, with a bucket"
+    yield ""
+    columns = (f"{workload.name}, {what}" for workload in WORKLOADS for what in ("writes/s", "$"))
+    yield from _head(("workflows a day", *columns), 0)
+    for a_day in MAGNITUDES:
+        cells: list[str] = []
+        for workload in WORKLOADS:
+            usage = measured[workload.name, "JSON", True]
+            dollars = prices.baton(usage).total * a_day / prices.MILLION
+            cells += f"{prices.peak(a_day) * usage.writes:,.1f}", f"{dollars:,.2f}"
+        yield _row(f"{a_day:,}", *cells)
+    yield ""
+
+
+def _operations(where: Place, *, bucket: bool) -> Iterator[str]:
+    yield f"**Units of each operation, {'with' if bucket else 'without'} a bucket** (writes + reads + puts and gets)"
+    yield ""
+    names = ("run completed", "run paused", "continuation", "resume", "`tasks/get`", "complete")
+    yield from _head(("values", "a step", "steps", *names), 2)
+    for kind in KINDS:
+        for called, size in SIZES:
+            if kind == "opaque" and size < KB:
+                continue  # too small to be compressed: the same as JSON
+            for number in STEPS:
+                yield _row(kind, called, number, *_cells(where, number, size, kind, bucket=bucket))
+    yield ""
+
+
+def _cells(where: Place, number: int, size: int, kind: Kind, *, bucket: bool) -> Iterator[str]:
+    _, completed = Driver(where, chain(number, size, paused=False), kind, bucket=bucket).run()
+    driver = Driver(where, chain(number, size, paused=True), kind, bucket=bucket)
+    task, paused = driver.run()
+    other, _ = driver.run()
+    continuation, polled = driver.go_on(task, number - 1), driver.poll(task)
+    driver.go_on(other, number - 1)
+    for usage in (completed, paused, continuation, driver.resume(task), polled, driver.complete(other)):
+        yield _units(usage)
+
+
+def _driven(where: Place) -> Iterator[str]:
+    yield "**Workflows that the client drives, all continuations together**, opaque values"
+    yield ""
+    yield from _head(("a step", "steps", "without a bucket", "with a bucket"), 1)
+    for called, size in SIZES[:2]:
+        for number in DRIVEN:
+            yield _row(called, number, *(_all_calls(where, number, size, bucket=bucket) for bucket in (False, True)))
+    yield ""
+
+
+def _all_calls(where: Place, number: int, size: int, *, bucket: bool) -> str:
+    workload = Workload("driven", size, before=0, by_client=number)
+    driver = Driver(where, workload, "opaque", bucket=bucket)
+    task, _ = driver.run()
+    return _units(sum((driver.go_on(task, place) for place in range(number)), Usage()))
+
+
+def _lists(where: Place) -> Iterator[str]:
+    yield f"**A page of `tasks/list`**, {LISTED} paused tasks of ten steps, without a bucket"
+    yield ""
+    yield from _head(("values", "a step", "reads"), 2)
+    for kind in KINDS:
+        for called, size in SIZES:
+            driver = Driver(where, chain(10, size, paused=True), kind, bucket=False)
+            for _ in range(LISTED):
+                driver.run()
+            yield _row(kind, called, f"{driver.page().reads:g}")
+
+
+def _units(usage: Usage) -> str:
+    objects = f" + {usage.puts} put" if usage.puts else ""
+    objects += f" + {usage.gets} get" if usage.gets else ""
+    return f"{usage.writes:g} + {usage.reads:g}{objects}"
+
+
+def _head(columns: Sequence[str], left: int) -> Iterator[str]:
+    yield _row(*columns)
+    yield "|" + "---|" * left + "---:|" * (len(columns) - left)
+
+
+def _row(*cells: object) -> str:
+    return f"| {' | '.join(str(cell) for cell in cells)} |"
+
+
+def _yes(flag: bool) -> str:
+    return "yes" if flag else "no"
+
+
+if __name__ == "__main__":
+    main()

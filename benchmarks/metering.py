@@ -1,0 +1,220 @@
+"""What requests to DynamoDB and S3 are billed for, counted where clients that are handed to a handler send them.
+
+DynamoDB says it itself (`ReturnConsumedCapacity`). Where an engine does not, DynamoDB's rules are applied
+to the sizes of its items (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html).
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from math import ceil
+from threading import Lock, local
+from time import process_time, thread_time
+from typing import TYPE_CHECKING, Any
+
+from mcp_baton.tasks.dynamodb.attributes import item_size
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_s3 import S3Client
+
+WRITE_BYTES, READ_BYTES = 1_024, 4_096
+WRITES, READS = ("PutItem", "UpdateItem", "DeleteItem"), ("GetItem", "Query")
+REFUSED = "ConditionalCheckFailedException"
+
+
+type Units = tuple[float, float]
+"""Write units and read units."""
+
+
+class Unmetered(Exception):
+    """A request of a kind that is not counted here: the figures would be too low."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What some work took.
+
+    Attributes:
+        writes: DynamoDB's write units, of 1 KB.
+        reads: Its read units, of 4 KB.
+        requests: Requests to DynamoDB.
+        puts: Objects put into S3.
+        gets: Objects read from S3.
+        keys: The write and the read units of each partition key, but those of queries.
+        cpu_s: The process's time, without what stands in for DynamoDB and S3.
+        http: Requests of the client.
+    """
+
+    writes: float = 0
+    reads: float = 0
+    requests: int = 0
+    puts: int = 0
+    gets: int = 0
+    keys: Mapping[str, "Units"] = field(default_factory=dict)
+    cpu_s: float = 0
+    http: int = 0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.writes + other.writes,
+            self.reads + other.reads,
+            self.requests + other.requests,
+            self.puts + other.puts,
+            self.gets + other.gets,
+            {key: _sum(self.keys.get(key), other.keys.get(key)) for key in {**self.keys, **other.keys}},
+            self.cpu_s + other.cpu_s,
+            self.http + other.http,
+        )
+
+    def on(self, keys: Iterable[str]) -> "Usage":
+        """The same, with these partition keys alone."""
+        return replace(self, keys={key: self.keys[key] for key in keys})
+
+
+class Aside:
+    """The time of threads that stand in for a service: it is not the handler's."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._lock = Lock()
+        self._thread = local()
+
+    def begin(self) -> None:
+        """From here on this thread stands in; one such part may lie within another."""
+        depth = getattr(self._thread, "depth", 0)
+        self._thread.depth = depth + 1
+        if depth == 0:
+            self._thread.began = thread_time()
+
+    def end(self) -> None:
+        """The part that began last is over."""
+        self._thread.depth -= 1
+        if self._thread.depth == 0:
+            with self._lock:
+                self.seconds += thread_time() - self._thread.began
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        self.begin()
+        try:
+            yield
+        finally:
+            self.end()
+
+
+class Meter:
+    """Counts what the requests of two clients cost.
+
+    Args:
+        dynamodb: The client that the handler gets.
+        s3: The same for S3.
+        aside: Time that is not the handler's.
+        looking: A client of the same DynamoDB to look at items with, where the engine does not tell units.
+    """
+
+    def __init__(
+        self, dynamodb: "DynamoDBClient", s3: "S3Client", aside: Aside, looking: "DynamoDBClient | None" = None
+    ) -> None:
+        self._aside, self._looking = aside, looking
+        self._lock = Lock()
+        self._usage = Usage()
+        # botocore sends what this handler returns; its stubs say that handlers return nothing.
+        before: Any = self._before
+        dynamodb.meta.events.register("provide-client-params.dynamodb", before)
+        dynamodb.meta.events.register("after-call.dynamodb", self._after)
+        s3.meta.events.register("after-call.s3", self._after_s3)
+
+    @contextmanager
+    def request(self) -> Iterator[None]:
+        """Around one request of the client: what is done in it is counted, and its time."""
+        began, aside = process_time(), self._aside.seconds
+        yield
+        self._count(Usage(cpu_s=process_time() - began - (self._aside.seconds - aside), http=1))
+
+    def take(self) -> Usage:
+        """What was used since the last look."""
+        with self._lock:
+            taken, self._usage = self._usage, Usage()
+        return taken
+
+    def _count(self, usage: Usage) -> None:
+        with self._lock:
+            self._usage += usage
+
+    def _before(self, params: dict[str, Any], model: Any, context: dict[str, Any], **_: object) -> dict[str, Any]:
+        with self._aside():
+            operation = model.name
+            if operation not in (*WRITES, *READS):
+                raise Unmetered(operation)
+            context["asked"] = params
+            context["before"] = self._bytes(params) if operation in WRITES else 0
+            return {**params, "ReturnConsumedCapacity": "TOTAL"}
+
+    def _after(self, parsed: dict[str, Any], model: Any, context: dict[str, Any], **_: object) -> None:
+        with self._aside():
+            operation, asked = model.name, context["asked"]
+            units = self._units(operation, asked, context["before"], parsed)
+            key = asked.get("Key") or asked.get("Item")
+            writes, reads = (0.0, units) if operation in READS else (units, 0.0)
+            keys = {key["pk"]["S"]: (writes, reads)} if key else {}
+            self._count(Usage(writes, reads, requests=1, keys=keys))
+
+    def _after_s3(self, model: Any, **_: object) -> None:
+        match model.name:
+            case "PutObject":
+                self._count(Usage(puts=1))
+            case "GetObject":
+                self._count(Usage(gets=1))
+            case other:
+                raise Unmetered(other)
+
+    def _units(self, operation: str, asked: dict[str, Any], before: int, parsed: dict[str, Any]) -> float:
+        if "Error" in parsed:
+            # A condition that does not hold is billed as the write would have been; the answer has no units.
+            refused = parsed["Error"]["Code"] == REFUSED
+            return _write(max(before, item_size(parsed.get("Item", {})))) if refused else 0
+        if self._looking is None:
+            units: float = parsed["ConsumedCapacity"]["CapacityUnits"]
+            return units
+        if operation in WRITES:
+            return _write(max(before, self._bytes(asked)))
+        share = 1.0 if asked.get("ConsistentRead") else 0.5
+        return share * max(1, ceil(self._read(operation, asked) / READ_BYTES))
+
+    def _bytes(self, asked: Mapping[str, Any]) -> int:
+        """The size of the item that a request names, as it is now."""
+        if self._looking is None:
+            return 0
+        key = asked.get("Key") or {name: asked["Item"][name] for name in ("pk", "sk")}
+        return item_size(self._looking.get_item(TableName=asked["TableName"], Key=key).get("Item", {}))
+
+    def _read(self, operation: str, asked: dict[str, Any]) -> int:
+        """The size of what a read looks at: whole items, whatever it asks to be sent."""
+        if operation == "GetItem" or self._looking is None:
+            return self._bytes(asked)
+        # A filter or a projection makes an answer shorter, and its price no lower.
+        whole = {
+            name: value for name, value in asked.items() if name not in ("ProjectionExpression", "FilterExpression")
+        }
+        for given in ("ExpressionAttributeNames", "ExpressionAttributeValues"):
+            named = asked.get(given, {})
+            used = {name: named[name] for name in named if _names(name, asked["KeyConditionExpression"])}
+            whole.pop(given, None)
+            if used:
+                whole[given] = used
+        return sum(item_size(item) for item in self._looking.query(**whole)["Items"])
+
+
+def _sum(one: "Units | None", other: "Units | None") -> "Units":
+    (writes, reads), (more_writes, more_reads) = one or (0, 0), other or (0, 0)
+    return writes + more_writes, reads + more_reads
+
+
+def _names(name: str, expression: str) -> bool:
+    return re.search(rf"{re.escape(name)}\b", expression) is not None
+
+
+def _write(size: int) -> int:
+    return max(1, ceil(size / WRITE_BYTES))

@@ -1,0 +1,149 @@
+"""What measured work costs on AWS, and what the same job costs on its other services. Every assumption stands here.
+
+List prices of us-east-1 in dollars, before any free tier, from public copies of AWS's price pages as they were read in
+November 2026. docs/scale.md repeats prices and assumptions; a test holds the two together.
+"""
+
+from dataclasses import dataclass
+from math import ceil
+
+from benchmarks.metering import Usage
+from benchmarks.workloads import Workload
+
+MILLION = 1_000_000
+
+API_REQUEST = 3.50
+"""A million requests: https://aws.amazon.com/api-gateway/pricing/ (REST, the first 333 million of a month)."""
+LAMBDA_REQUEST = 0.20
+"""A million invocations: https://aws.amazon.com/lambda/pricing/"""
+GB_SECOND = 13.3334
+"""A million GB-seconds on arm64: the same page."""
+WRITE_UNIT, READ_UNIT = 0.625, 0.125
+"""A million units: https://aws.amazon.com/dynamodb/pricing/on-demand/"""
+S3_PUT, S3_GET = 5.00, 0.40
+"""A million requests: https://aws.amazon.com/s3/pricing/"""
+TRANSITION = 25.00
+"""A million state transitions of Step Functions Standard: https://aws.amazon.com/step-functions/pricing/"""
+EXPRESS_REQUEST, EXPRESS_GB_SECOND = 1.00, 16.67
+"""A million executions, and GB-seconds, of Step Functions Express: the same page."""
+DURABLE_OPERATION, DURABLE_GB, DURABLE_GB_MONTH = 8.00, 0.25, 0.15
+"""Lambda durable functions, a million operations; a GB written; a GB kept for a month: https://aws.amazon.com/lambda/pricing/"""
+
+MEMORY_GB = 0.5
+PROCESSOR_SHARE = 1_769 / 512
+"""A function has a whole processor at 1,769 MB (https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html)."""
+DYNAMODB_S, S3_S = 0.005, 0.025
+"""How long a request is waited for; each is counted as if it were waited for by itself."""
+FRONT_S = 0.020
+"""A rival's front waits so long for its orchestrator at each request, beside the processor time that Baton's takes."""
+TOOL_S = 0.020
+"""Step Functions starts a function for each tool; it runs so long."""
+STRETCH_GB, STRETCH_S = 0.0625, 0.2
+"""An execution of Express: its least memory, and how long it runs."""
+REPLAY_S = 0.050
+"""A durable function is invoked at its start and after each callback, so long beside its steps' own work."""
+INPUT_KB = 1
+KEPT_DAYS, MONTH_DAYS = 14, 30
+
+DAY_S, PEAK = 24 * 3600, 3
+PARTITION_WRITES, PARTITION_READS = 1_000, 3_000
+"""Units a second: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/bp-partition-key-design.html"""
+
+
+@dataclass(frozen=True, slots=True)
+class Dollars:
+    """What a million workflows cost.
+
+    Attributes:
+        http: API Gateway's and Lambda's price of the requests.
+        compute: Lambda's price of the time.
+        state: What keeps them: DynamoDB and S3, or another service.
+    """
+
+    http: float
+    compute: float
+    state: float
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return self.http + self.compute + self.state
+
+
+def baton(usage: Usage) -> Dollars:
+    """Baton's work."""
+    seconds = usage.cpu_s * PROCESSOR_SHARE + usage.requests * DYNAMODB_S + (usage.puts + usage.gets) * S3_S
+    state = usage.writes * WRITE_UNIT + usage.reads * READ_UNIT + usage.puts * S3_PUT + usage.gets * S3_GET
+    return Dollars(_http(usage.http), _time(seconds), state)
+
+
+def standard(workload: Workload, usage: Usage) -> Dollars:
+    """An MCP server in front of Step Functions Standard.
+
+    One transition a step, one for the start and one for the end; a step of the client's is one `waitForTaskToken`
+    state. Each tool that the server runs is a function of its own. Results are read from the history; that none of
+    them may be larger than 256 KB is left out of account.
+    """
+    state = (workload.steps + 2) * TRANSITION
+    return _behind_front(usage, state, _tools(workload))
+
+
+def express(workload: Workload, usage: Usage) -> Dollars:
+    """An MCP server in front of Step Functions Express, which cannot wait for a client.
+
+    Each stretch that the server runs is an execution, and what lies between two is kept as Baton keeps it.
+    """
+    own = baton(usage)
+    stretches = workload.runs * (EXPRESS_REQUEST + STRETCH_GB * STRETCH_S * EXPRESS_GB_SECOND)
+    return _behind_front(usage, own.state + stretches, _tools(workload))
+
+
+def durable(workload: Workload, usage: Usage) -> Dollars:
+    """An MCP server in front of Lambda durable functions.
+
+    One operation for the start, one for each step, three for each callback; each result written once, a callback's
+    twice, all kept for 14 days.
+    """
+    by_server = workload.before + workload.after
+    operations = 1 + by_server + 3 * workload.by_client
+    gb = written_kb(workload) * MILLION / 1_000_000
+    kept = gb * DURABLE_GB_MONTH * KEPT_DAYS / MONTH_DAYS
+    invocations = (1 + workload.by_client) * (LAMBDA_REQUEST + _time(REPLAY_S))
+    return _behind_front(usage, operations * DURABLE_OPERATION + gb * DURABLE_GB + kept, invocations)
+
+
+def written_kb(workload: Workload) -> int:
+    """What a durable execution writes."""
+    return INPUT_KB + workload.kb * (workload.before + workload.after + 2 * workload.by_client)
+
+
+def per_second(usage: Usage) -> float:
+    """How many such workflows a second the busiest of the partition keys takes, as long as it has one partition."""
+    return 1 / max(max(writes / PARTITION_WRITES, reads / PARTITION_READS) for writes, reads in usage.keys.values())
+
+
+def partitions(usage: Usage, a_day: float) -> int:
+    """How many partitions so many such workflows a day need for one owner, with a peak of three times the average."""
+    return ceil(peak(a_day) / per_second(usage))
+
+
+def peak(a_day: float) -> float:
+    """The workflows a second of the busiest hour."""
+    return a_day / DAY_S * PEAK
+
+
+def _behind_front(usage: Usage, state: float, more_compute: float) -> Dollars:
+    seconds = usage.cpu_s * PROCESSOR_SHARE + usage.requests * DYNAMODB_S + usage.http * FRONT_S
+    return Dollars(_http(usage.http), _time(seconds) + more_compute, state)
+
+
+def _tools(workload: Workload) -> float:
+    return (workload.before + workload.after) * (LAMBDA_REQUEST + _time(TOOL_S))
+
+
+def _http(requests: int) -> float:
+    return requests * (API_REQUEST + LAMBDA_REQUEST)
+
+
+def _time(seconds: float) -> float:
+    return seconds * MEMORY_GB * GB_SECOND

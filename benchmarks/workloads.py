@@ -1,0 +1,220 @@
+"""The workflows whose cost is measured, what their tools return, and a client that drives them through the handler."""
+
+import base64
+import json
+import random
+import zlib
+from dataclasses import dataclass
+from functools import cache
+from itertools import count
+from typing import Any, Literal
+
+from benchmarks.metering import Usage
+from benchmarks.places import Place
+from mcp_baton import Server, Step, Workflow, constant, step_output
+from mcp_baton.aws import handler
+from mcp_baton.local.dynamodb import create_table
+from mcp_baton.settings import Settings
+from tests.e2e.support import Answer, Client
+
+KB = 1_024
+TABLES, OWNERS = count(1), count(1)
+
+type Kind = Literal["JSON", "opaque"]
+KINDS: tuple[Kind, ...] = ("JSON", "opaque")
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A workflow that is run, paused, gone on with by the client, and ended.
+
+    Attributes:
+        name: As it is printed.
+        value_bytes: The JSON text that each step returns.
+        before: Steps that the server runs before the pause.
+        by_client: Steps whose tools the client calls.
+        after: Steps that the server runs when the client resumes the workflow; with none the client completes the task.
+        polls: How often the client looks at the task.
+    """
+
+    name: str
+    value_bytes: int
+    before: int
+    by_client: int
+    after: int = 0
+    polls: int = 0
+
+    @property
+    def steps(self) -> int:
+        """All its steps."""
+        return self.before + self.by_client + self.after
+
+    @property
+    def kb(self) -> int:
+        """The size of a step's result in KB."""
+        return self.value_bytes // KB
+
+    @property
+    def runs(self) -> int:
+        """How often the server runs steps: at the start, and at a resume."""
+        return 1 + (self.after > 0)
+
+
+FIRST = ("Ann", "Bo", "Carla", "Dev", "Eva", "Finn", "Gus", "Hana", "Ivo", "Jun")
+LAST = ("Miller", "Chen", "Diaz", "Patel", "Novak", "Olsen", "Okafor", "Sato", "Weber", "Rossi")
+
+TYPICAL = Workload("typical", 2 * KB, before=2, by_client=1, after=1, polls=2)
+CHATTY = Workload("chatty", 20 * KB, before=10, by_client=10)
+HEAVY = Workload("heavy", 60 * KB, before=3, by_client=3)
+WORKLOADS = (TYPICAL, CHATTY, HEAVY)
+
+
+@cache
+def value(kind: Kind, size: int, seed: int) -> Any:
+    """What a step returns: so many bytes of JSON text, the same at every run.
+
+    `JSON` is rows as a business system's tool returns them, of which zlib takes three quarters off at 20 KB; `opaque`
+    is base64 of random bytes, of which it takes a quarter off.
+    """
+    draw = random.Random(f"{kind} {seed}")
+    if kind == "opaque":
+        return base64.b64encode(draw.randbytes(size)).decode()[: size - 2]
+    rows: list[dict[str, Any]] = []
+    result = {"rows": rows, "note": ""}
+    while len(text_of(result)) < size:
+        rows.append(_row(draw, len(rows)))
+    rows.pop()
+    result["note"] = "".join(draw.choices("abcdefghij ", k=size - len(text_of(result))))
+    return result
+
+
+def _row(draw: random.Random, place: int) -> dict[str, Any]:
+    return {
+        "order_id": f"ORD-{draw.randrange(10**8):08}",
+        "line": place + 1,
+        "sku": "".join(draw.choices("ABCDEFGHJKLMNPQRSTUVWXYZ23456789", k=10)),
+        "customer": f"{draw.choice(FIRST)} {draw.choice(LAST)}",
+        "account": f"{draw.randrange(10**10):010}",
+        "amount": draw.randrange(100, 99_999) / 100,
+        "currency": draw.choice(("EUR", "USD", "GBP")),
+        "status": draw.choice(("paid", "open", "shipped", "returned")),
+        "due": f"2026-{draw.randrange(1, 13):02}-{draw.randrange(1, 29):02}",
+    }
+
+
+def text_of(result: Any) -> str:
+    """A value's JSON text."""
+    return json.dumps(result, separators=(",", ":"))
+
+
+def zipped_share(kind: Kind, size: int) -> float:
+    """What is left of a value that zlib compresses."""
+    return len(zlib.compress(text_of(value(kind, size, 0)).encode())) / size
+
+
+def server_of(workload: Workload, kind: Kind) -> Server:
+    """A server with the workload's workflow, `flow`.
+
+    What the server runs is a chain: each step takes the result of the one before. A step of the client's lacks an
+    argument that nobody but the client knows.
+    """
+    server = Server("benchmark")
+
+    @server.tool
+    def fetch(step: int, after: Any = None) -> Any:  # noqa: ARG001
+        return value(kind, workload.value_bytes, step)
+
+    @server.tool
+    def decide(step: int, who: str) -> Any:  # noqa: ARG001
+        return value(kind, workload.value_bytes, step)
+
+    def step(place: int) -> Step:
+        if workload.before <= place < workload.before + workload.by_client:
+            return Step(f"s{place}", tool="decide", arguments={"step": constant(place)})
+        chained = {"after": step_output(f"s{place - 1}")} if place else {}
+        return Step(f"s{place}", tool="fetch", arguments={"step": constant(place), **chained})
+
+    steps = [step(place) for place in range(workload.steps)]
+    server.add_workflow(Workflow(name="flow", description="work through the steps", steps=steps))
+    return server
+
+
+class WrongAnswer(Exception):
+    """The server did not answer as it should: a figure for a wrong answer is worth nothing."""
+
+
+class Driver:
+    """A client of one owner, whose requests are counted.
+
+    Args:
+        place: Where the tasks are kept.
+        workload: What it drives.
+        kind: What the tools return.
+        bucket: Whether large values may go to S3.
+    """
+
+    def __init__(self, place: Place, workload: Workload, kind: Kind, *, bucket: bool) -> None:
+        table = f"cost-{next(TABLES)}"
+        create_table(place.dynamodb, table)
+        settings = Settings(table=table, overflow_bucket=place.bucket if bucket else None, state_key=b"k" * 32)
+        # A run that takes long looks at its task in between: time stands still, so that no busy machine adds units.
+        flow, still = server_of(workload, kind), lambda: 0.0
+        handle = handler(flow, settings=settings, clock=still, dynamodb=place.counted, s3=place.s3)
+        self.workload, self._meter = workload, place.meter
+        self._client = Client(handle, owner=f"owner-{next(OWNERS)}", era="2025", remaining_ms=lambda: 300_000)
+        self._meter.take()
+
+    def run(self) -> tuple[str, Usage]:
+        """Start the workflow: the task's id, and what it took."""
+        answer, usage = self._measured("prompts/get", {"name": "flow"})
+        return answer.task_id, usage
+
+    def poll(self, task: str) -> Usage:
+        """Look at the task."""
+        return self._measured("tasks/get", {"taskId": task})[1]
+
+    def go_on(self, task: str, place: int) -> Usage:
+        """Call the tool of the client's next step, with the task."""
+        params = {"name": "decide", "arguments": {"step": place, "who": "ann"}, "_meta": {"_task_id": task}}
+        answer, usage = self._measured("tools/call", params)
+        if answer.meta.get("recorded") is not True:
+            raise WrongAnswer(f"step {place} was not recorded: {answer.meta}")
+        return usage
+
+    def resume(self, task: str) -> Usage:
+        """Let the server go on."""
+        return self._measured("prompts/get", {"name": "flow", "_meta": {"_task_id": task}})[1]
+
+    def complete(self, task: str) -> Usage:
+        """End the task with a result."""
+        return self._measured("tasks/cancel", {"taskId": task, "result": {"done": True}})[1]
+
+    def page(self) -> Usage:
+        """Read the first page of the list of the owner's tasks."""
+        return self._measured("tasks/list", {})[1]
+
+    def whole(self) -> Usage:
+        """All of the workload, from its start to its end."""
+        work, (task, usage) = self.workload, self.run()
+        for _ in range(work.polls):
+            usage += self.poll(task)
+        for place in range(work.before, work.before + work.by_client):
+            usage += self.go_on(task, place)
+        usage += self.resume(task) if work.after else self.complete(task)
+        status = self._client.task("get", task).result["status"]
+        self._meter.take()
+        if status != "completed":
+            raise WrongAnswer(f"the workflow {work.name} ended as {status}")
+        return usage
+
+    def _measured(self, method: str, params: dict[str, Any]) -> tuple[Answer, Usage]:
+        with self._meter.request():
+            answer = self._client.request(method, params)
+        if answer.status != 200 or "result" not in answer.messages[-1]:
+            raise WrongAnswer(f"{method}: {answer.status} {answer.body[:600]}")
+        return answer, self._meter.take()
+
+
+def chain(steps: int, value_bytes: int, *, paused: bool) -> Workload:
+    """So many steps, the last of them the client's, or none."""
+    return Workload(f"{steps} steps", value_bytes, before=steps - paused, by_client=int(paused))

@@ -1,0 +1,152 @@
+"""A run's hold on its task: a claim with a lease, which the thread that answers the request renews.
+
+No helper thread does it: a function that was frozen and goes on must not revive a claim that has run out meanwhile
+(docs/storage.md, Claims). Renewing and looking also tell a run that its task is over, or another's.
+"""
+
+import logging
+import math
+from collections.abc import Callable
+
+from mcp_baton.exceptions import ClaimLost, StoreError, TaskFinished, TaskNotFound
+from mcp_baton.light_dataclasses import replace
+from mcp_baton.tasks.record import LEASE_MS, RENEW_MS, Claim, TaskRecord
+from mcp_baton.tasks.store import TaskStore
+from mcp_baton.workflow.run import Over, Superseded, TaskOver
+
+logger = logging.getLogger(__name__)
+
+LOOK_AFTER_S = 2.0
+"""A run that has not heard of its task for so long looks at it before the next step or attempt, seconds."""
+
+SURE_MS = 5_000
+"""So long before the end of its claim a run begins nothing more, unless the claim has been renewed, milliseconds."""
+
+TRY_AGAIN_MS = 2_000
+"""How long a run waits after a renewal that failed, milliseconds."""
+
+type Left = Callable[[], int | None]
+"""Milliseconds until the function is stopped; `None` where nothing stops it."""
+
+
+def lease_end(store: TaskStore, left_ms: Left) -> int:
+    """When a claim that is taken now ends, epoch milliseconds: with the function at the latest."""
+    left = left_ms()
+    return store.now_ms() + (LEASE_MS if left is None else min(LEASE_MS, max(left, 0)))
+
+
+class Hold:
+    """A task that a run holds.
+
+    Args:
+        store: Where it is kept.
+        task: The task, with the run's claim.
+        left_ms: The function's time.
+        clock: Seconds, from any moment on.
+        unsure: Whether it is not known that the task was created.
+
+    Attributes:
+        task: The task as it was last read or written.
+        unsure: As above, until something shows that it was.
+    """
+
+    def __init__(
+        self, store: TaskStore, task: TaskRecord, left_ms: Left, clock: Callable[[], float], *, unsure: bool = False
+    ) -> None:
+        self.task = task
+        self.unsure = unsure
+        self._store = store
+        self._left_ms = left_ms
+        self._clock = clock
+        self._claim = task.claim or Claim("", 0, 0)
+        self._over: Over | None = None
+        self._heard_s = clock()
+        self._renew_at_ms = store.now_ms() + RENEW_MS
+
+    def claim(self) -> Claim:
+        """The claim as a write renews it now."""
+        return replace(self._claim, until_ms=lease_end(self._store, self._left_ms))
+
+    def written(self, task: TaskRecord) -> None:
+        """The run has written to the task, and its claim was renewed with that."""
+        self.task, self.unsure = task, False
+        self._confirmed(task.claim or self._claim)
+
+    def look(self) -> Over | None:
+        """What has become of the task, where that has not been known for a while: a renewal that is due tells it, or
+        one light read. A store that does not answer holds no run up: its last write says what has become of the task.
+        """
+        if self._over is None:
+            if self._renewal_is_due() or not self.is_sure():
+                self._renew()
+            elif self._clock() - self._heard_s >= LOOK_AFTER_S:
+                self._glance()
+        return self._over
+
+    def is_sure(self) -> bool:
+        """Whether nobody else can take the task within the next seconds."""
+        left, now_ms = self._left_ms(), self._store.now_ms()
+        until_ms = self._claim.until_ms
+        ends_with_function = left is not None and until_ms >= now_ms and left - (until_ms - now_ms) < SURE_MS
+        return self.unsure or until_ms - now_ms >= SURE_MS or ends_with_function
+
+    def pulse(self) -> float:
+        """Renew the claim if it is time to; the seconds until it will be. Called again and again by the thread that
+        answers, while a tool runs or a pause lasts."""
+        if self._over is not None:
+            return math.inf
+        if self._renewal_is_due():
+            self._renew()
+        return max(self._renew_at_ms - self._store.now_ms(), 1) / 1000
+
+    def _renewal_is_due(self) -> bool:
+        now_ms = self._store.now_ms()
+        if now_ms < self._renew_at_ms:
+            return False
+        # A claim that ends with the function cannot be had for longer.
+        gains = self.claim().until_ms - self._claim.until_ms >= SURE_MS
+        if not gains:
+            self._renew_at_ms = now_ms + RENEW_MS
+        return gains
+
+    def _renew(self) -> None:
+        # Put off first, so that a store that is down is not asked for each notification of a tool.
+        self._renew_at_ms = self._store.now_ms() + TRY_AGAIN_MS
+        try:
+            renewed = self._store.renew(self.task, self.claim())
+        except ClaimLost as lost:
+            self.task, self._over = lost.current, Superseded()
+        except TaskFinished as finished:
+            self.task, self._over = finished.current, TaskOver(finished.current.status)
+        except TaskNotFound:
+            self._gone()
+        except StoreError:
+            logger.warning("task %s: its claim could not be renewed", self.task.task_id, exc_info=True)
+        else:
+            self.written(renewed)
+
+    def _glance(self) -> None:
+        self._heard_s = self._clock()
+        try:
+            standing = self._store.look(self.task.owner, self.task.task_id)
+        except TaskNotFound:
+            self._gone()
+            return
+        except StoreError:
+            logger.warning("task %s: its status cannot be read; the run goes on", self.task.task_id, exc_info=True)
+            return
+        self.unsure = False
+        if standing.status.terminal:
+            self.task, self._over = replace(self.task, status=standing.status), TaskOver(standing.status)
+        elif standing.claim is not None and standing.claim.number > self._claim.number:
+            # What is read may be older than this run's own claim, which has then a higher number.
+            self._over = Superseded()
+
+    def _gone(self) -> None:
+        if not self.unsure:
+            self._over = TaskOver(None)
+
+    def _confirmed(self, claim: Claim) -> None:
+        self._claim = claim
+        self._heard_s = self._clock()
+        self._renew_at_ms = self._store.now_ms() + RENEW_MS

@@ -1,0 +1,87 @@
+"""How a workflow is invoked, and a run of it under way."""
+
+from collections.abc import Mapping
+
+from mcp_baton.light_dataclasses import dataclass, field
+from mcp_baton.protocol.json import Json
+from mcp_baton.tasks.record import StepStatus, TaskRecord
+from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.workflow.batch import status_of
+from mcp_baton.workflow.definition import Workflow
+from mcp_baton.workflow.drift import Move
+from mcp_baton.workflow.holding import Hold
+from mcp_baton.workflow.host import Succeeded
+from mcp_baton.workflow.resolve import Known
+from mcp_baton.workflow.run import Blocked, Persisted, RunRecord, StepTrace, Stop
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """How a workflow is invoked.
+
+    Attributes:
+        texts: The prompt arguments as the client sent them; for a resume, those of the first call with the new ones.
+        arguments: The same, converted to their types, as JSON.
+        owner: Whose task it is to be; `None` for a caller who can have none.
+        ttl_ms: The lifetime the client asked for.
+    """
+
+    texts: Mapping[str, str]
+    arguments: Mapping[str, Json]
+    owner: str | None = None
+    ttl_ms: int | None = None
+
+
+@dataclass(slots=True)
+class Run:
+    """A run under way: what is known, and what has not been written yet.
+
+    Attributes:
+        hold: The task, and the run's claim on it; `None` for a run without a task.
+        written: How many of the traces have been written.
+        persisted: Whether the last write succeeded.
+    """
+
+    workflow: Workflow
+    invocation: Invocation
+    hold: Hold | None
+    variables: TaskVariables
+    statuses: dict[str, StepStatus]
+    outputs: dict[str, Json] = field(default_factory=dict)
+    traces: list[StepTrace] = field(default_factory=list)
+    blocked: Blocked | None = None
+    move: Move | None = None
+    written: int = 0
+    oversized: set[str] = field(default_factory=set)
+    persisted: Persisted = True
+
+    @property
+    def task(self) -> TaskRecord | None:
+        """The task as it was last read or written."""
+        return self.hold.task if self.hold else None
+
+    @property
+    def known(self) -> Known:
+        """What arguments are resolved from."""
+        return Known(self.invocation.texts, self.invocation.arguments, self.statuses, self.outputs, self.variables)
+
+    def settle(self, trace: StepTrace) -> None:
+        """Take down how a step ended."""
+        self.statuses[trace.step.name] = status_of(trace.outcome)
+        if isinstance(trace.outcome, Succeeded):
+            self.outputs[trace.step.name] = trace.outcome.value
+        self.traces.append(trace)
+
+    def record(self, stop: Stop | None) -> RunRecord:
+        """The run, which has ended for this reason."""
+        places = {step.name: place for place, step in enumerate(self.workflow.steps)}
+        return RunRecord(
+            workflow=self.workflow,
+            known=self.known,
+            traces=tuple(sorted(self.traces, key=lambda trace: places[trace.step.name])),
+            stop=stop,
+            task=self.task,
+            persisted=self.persisted,
+            oversized=tuple(sorted(self.oversized)),
+            blocked=self.blocked,
+        )

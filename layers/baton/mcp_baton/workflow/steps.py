@@ -1,0 +1,115 @@
+"""A run's way through its steps: fetch, decide, call, and take down how each one ended (docs/workflows.md)."""
+
+import logging
+from collections.abc import Callable, Mapping
+
+from mcp_baton.light_dataclasses import replace
+from mcp_baton.protocol.json import Json
+from mcp_baton.workflow.attempts import Tried, attempt
+from mcp_baton.workflow.decide import Ready, decide
+from mcp_baton.workflow.definition import Step
+from mcp_baton.workflow.fetching import Fetched, fetch_after, fetch_before
+from mcp_baton.workflow.host import Failed, Host, Prepared, Succeeded
+from mcp_baton.workflow.invocation import Run
+from mcp_baton.workflow.pause import DeadlineExceeded, ToolFailed
+from mcp_baton.workflow.run import Blocked, Content, Over, StepTrace, Stop
+
+logger = logging.getLogger(__name__)
+
+
+class Steps:
+    """Runs a workflow's steps.
+
+    Args:
+        host: The server's tools, resources, clock and the client's ear.
+        drawn: Gives a number from 0 up to 1, for the waits between attempts.
+        checkpoint: Writes what has not been written; says why the run must stop, if it must.
+    """
+
+    def __init__(self, host: Host, drawn: Callable[[], float], checkpoint: Callable[[Run], Over | None]) -> None:
+        self._host = host
+        self._drawn = drawn
+        self._checkpoint = checkpoint
+
+    def advance(self, run: Run) -> Stop | None:
+        """Run steps in order as far as they go; why the run stops, if it does before the last one."""
+        for number, step in enumerate(run.workflow.steps, 1):
+            if run.statuses[step.name].settled:
+                continue
+            stop = self._begin_safely(run, number, step)
+            if stop is None and step.checkpoint:
+                stop = self._checkpoint(run)
+            if stop:
+                return stop
+        return None
+
+    def _begin_safely(self, run: Run, number: int, step: Step) -> Stop | None:
+        """No stop is ever silent: even a fault of Baton's own leaves a pause reason, and the batch is still written."""
+        try:
+            return self._begin(run, number, step)
+        except Exception as error:
+            words = self._host.words(step.tool or step.name, error)
+            logger.exception("workflow %s: step %s: %s", run.workflow.name, step.name, words)
+            return self._failed(run, step, None, (), words, step.tool or "")
+
+    def _begin(self, run: Run, number: int, step: Step) -> Stop | None:
+        if not self._host.may_start():
+            return DeadlineExceeded(step.name, step.tool or "")
+        over = run.hold.look() if run.hold else None
+        if over:
+            return over
+        if run.hold and not run.hold.is_sure():
+            return DeadlineExceeded(step.name, step.tool or "")
+        task_id = run.task.task_id if run.task else None
+        self._host.announce(number, len(run.workflow.steps), step.name, task_id)
+        fetched = fetch_before(step, run.workflow, run.known, self._host)
+        if fetched.error is not None:
+            return self._failed(run, step, None, fetched.contents, fetched.error, step.tool or "", read=fetched.read)
+        decision = decide(step, run.workflow, run.known, self._host)
+        if not isinstance(decision, Ready):
+            run.blocked = Blocked(step, fetched.contents, fetched.read)
+            return decision
+        return self._perform(run, step, decision.call, fetched)
+
+    def _perform(self, run: Run, step: Step, call: Prepared | None, fetched: Fetched) -> Stop | None:
+        if call is None:
+            run.settle(StepTrace(step, None, fetched.contents, Succeeded(None)))
+            return None
+        tried = self._attempt(run, step, call)
+        if isinstance(tried.outcome, Failed):
+            error, read = tried.outcome.error, fetched.read
+            pause = self._failed(run, step, call.arguments, fetched.contents, error, call.name, read=read)
+            run.traces[-1] = replace(run.traces[-1], attempts=tried.attempts)
+            retryable = pause.retryable and not tried.outcome.final
+            return tried.over or replace(pause, by_itself=tried.outcome.by_itself, retryable=retryable)
+        run.settle(StepTrace(step, call.arguments, fetched.contents, tried.outcome, attempts=tried.attempts))
+        # The tool has done its work: a resource that cannot be fetched now must not make anybody call it again.
+        after = fetch_after(step, run.workflow, run.known, self._host)
+        run.traces[-1] = replace(run.traces[-1], after=after)
+        return None
+
+    def _attempt(self, run: Run, step: Step, call: Prepared) -> Tried:
+        """Call the step's tool, again if its `Retry` says so. What tells the calls apart is the `Attempt`."""
+        variables = run.variables if run.task else None
+        return attempt(
+            step,
+            self._host,
+            lambda number: self._host.run(call, variables, number),
+            lambda: run.hold.look() if run.hold else None,
+            self._drawn,
+            is_sure=lambda: run.hold is None or run.hold.is_sure(),
+        )
+
+    def _failed(
+        self,
+        run: Run,
+        step: Step,
+        arguments: Mapping[str, Json] | None,
+        resources: tuple[Content, ...],
+        error: str,
+        tool: str,
+        *,
+        read: frozenset[str] = frozenset(),
+    ) -> ToolFailed:
+        run.settle(StepTrace(step, arguments, resources, Failed(error), read=read))
+        return ToolFailed(step.name, error, step.retryable, tool)

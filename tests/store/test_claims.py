@@ -1,0 +1,239 @@
+"""Who may write: one run at a time holds a task, and only as long as its claim lasts (docs/storage.md, Claims)."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mcp_baton.exceptions import ClaimLost, Conflict, TaskFinished, TaskHeld, TaskNotFound
+from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
+from mcp_baton.tasks.ids import new_task_id
+from mcp_baton.tasks.record import LEASE_MS, Claim, Standing, StepStatus, TaskRecord, TaskStatus, steps_of
+from mcp_baton.tasks.store import Batch, StepWrite
+
+if TYPE_CHECKING:
+    from tests.store.conftest import Clock, Requests
+
+PENDING, COMPLETED = StepStatus.PENDING, StepStatus.COMPLETED
+DONE = Batch(steps=(StepWrite(0, "s0", PENDING, COMPLETED, "value"),))
+
+
+@pytest.fixture
+def run(clock: "Clock") -> Callable[[str], Claim]:
+    """Makes a claim of a run with this name, from now on."""
+    return lambda name: Claim(name, clock.ms + LEASE_MS)
+
+
+def batch(claim: Claim, *, release: bool = False) -> Batch:
+    return Batch(variables={"by": claim.id}, claim=claim, release=release)
+
+
+def test_a_task_is_created_with_its_runs_claim(
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], run: Callable[[str], Claim]
+) -> None:
+    task = begin(claim=run("a"), workflow="flow")
+    assert store.get(task.owner, task.task_id).claim == task.claim == Claim("a", run("a").until_ms, 1)
+    assert begin().claim is None
+
+
+def test_a_task_does_not_expire_while_the_run_that_creates_it_holds_it(
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], run: Callable[[str], Claim], clock: "Clock"
+) -> None:
+    task = begin(claim=run("a"), ttl_ms=1_000)
+    clock.ms += LEASE_MS - 1_000
+    assert store.get(task.owner, task.task_id).ttl_ms == 1_000
+    clock.ms += 2_000
+    with pytest.raises(TaskNotFound):
+        store.get(task.owner, task.task_id)
+
+
+def test_a_task_is_taken_by_one_request_which_reads_it(
+    store: DynamoDBTaskStore,
+    begin: Callable[..., TaskRecord],
+    run: Callable[[str], Claim],
+    requests: "Requests",
+) -> None:
+    task = begin(workflow="flow")
+    requests.take()
+    taken = store.take(task.owner, task.task_id, "flow", run("a"))
+    assert requests.take() == ["UpdateItem"]
+    assert taken == store.get(task.owner, task.task_id)
+    assert (taken.claim, steps_of(taken)) == (Claim("a", run("a").until_ms, 1), steps_of(task))
+
+
+def test_nobody_takes_a_task_that_is_held_and_everybody_one_whose_claim_ran_out(
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], run: Callable[[str], Claim], clock: "Clock"
+) -> None:
+    task = begin(claim=run("a"), workflow="flow")
+    until_ms = run("a").until_ms
+    clock.ms = until_ms
+    with pytest.raises(TaskHeld) as held:
+        store.take(task.owner, task.task_id, "flow", run("b"))
+    assert (held.value.until_ms, held.value.current) == (until_ms, store.get(task.owner, task.task_id))
+    clock.ms += 1
+    taken = store.take(task.owner, task.task_id, "flow", run("b"))
+    assert taken.claim == Claim("b", run("b").until_ms, 2)
+
+
+def test_a_run_may_take_again_what_it_holds(
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], run: Callable[[str], Claim]
+) -> None:
+    task = begin(claim=run("a"), workflow="flow")
+    assert store.take(task.owner, task.task_id, "flow", run("a")).claim == Claim("a", run("a").until_ms, 2)
+
+
+def test_a_claim_that_was_given_up_can_be_taken_at_once(
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], run: Callable[[str], Claim]
+) -> None:
+    task = begin(claim=run("a"), workflow="flow")
+    given_up = store.record(task, batch(run("a"), release=True)).task
+    assert given_up.claim == Claim("a", 0, 1)
+    assert store.take(task.owner, task.task_id, "flow", run("b")).claim == Claim("b", run("b").until_ms, 2)
+
+
+@pytest.mark.parametrize("end", ["cancel", "complete"])
+def test_a_task_that_is_over_is_not_taken(
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], run: Callable[[str], Claim], end: str
+) -> None:
+    task = begin(claim=run("a"), workflow="flow")
+    over = store.cancel(task.owner, task.task_id) if end == "cancel" else store.complete(task.owner, task.task_id, {})
+    for claim in (run("a"), run("b")):
+        with pytest.raises(TaskFinished) as finished:
+            store.take(task.owner, task.task_id, "flow", claim)
+        assert finished.value.current == over
+    with pytest.raises(TaskFinished):
+        store.renew(task, run("a"))
+
+
+def test_a_task_is_taken_for_its_own_workflow_alone(
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], run: Callable[[str], Claim]
+) -> None:
+    task = begin(workflow="flow")
+    with pytest.raises(Conflict) as conflict:
+        store.take(task.owner, task.task_id, "another", run("a"))
+    assert conflict.value.current == task
+    tools = begin()
+    with pytest.raises(Conflict):
+        store.take(tools.owner, tools.task_id, "flow", run("a"))
+
+
+def test_a_task_that_is_gone_or_anothers_is_neither_taken_nor_held_on_to(
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], run: Callable[[str], Claim], clock: "Clock"
+) -> None:
+    task = begin(claim=run("a"), workflow="flow")
+    for owner, task_id in ((task.owner + "x", task.task_id), (task.owner, new_task_id(0)), (task.owner, "no id")):
+        with pytest.raises(TaskNotFound):
+            store.take(owner, task_id, "flow", run("b"))
+    clock.ms += task.ttl_ms + 1_000
+    with pytest.raises(TaskNotFound):
+        store.take(task.owner, task.task_id, "flow", run("b"))
+    with pytest.raises(TaskNotFound):
+        store.renew(task, run("a"))
+
+
+def test_a_claim_is_renewed_by_one_request_as_long_as_nobody_else_took_the_task(
+    store: DynamoDBTaskStore,
+    begin: Callable[..., TaskRecord],
+    run: Callable[[str], Claim],
+    clock: "Clock",
+    requests: "Requests",
+) -> None:
+    task = begin(claim=run("a"), workflow="flow")
+    requests.take()
+    clock.ms += LEASE_MS + 1_000
+    late = store.renew(task, run("a"))
+    assert requests.take() == ["UpdateItem"]
+    assert late == store.get(task.owner, task.task_id)
+    assert (late.claim, late.version) == (Claim("a", run("a").until_ms, 1), task.version)
+    clock.ms += LEASE_MS + 1
+    taken = store.take(task.owner, task.task_id, "flow", run("b"))
+    with pytest.raises(ClaimLost) as lost:
+        store.renew(late, run("a"))
+    assert lost.value.current == taken
+
+
+@pytest.mark.parametrize("release", [True, False], ids=["end", "checkpoint"])
+def test_a_run_writes_only_while_it_holds_the_task(
+    store: DynamoDBTaskStore,
+    begin: Callable[..., TaskRecord],
+    run: Callable[[str], Claim],
+    clock: "Clock",
+    release: bool,
+) -> None:
+    first = run("a")
+    task = begin(claim=first, workflow="flow")
+    clock.ms += LEASE_MS + 1
+    second = run("b")
+    taken = store.take(task.owner, task.task_id, "flow", second)
+    with pytest.raises(ClaimLost) as lost:
+        store.record(task, batch(first, release=release))
+    assert lost.value.current == taken == store.get(task.owner, task.task_id)
+    written = store.record(taken, batch(second, release=release)).task
+    assert written.variables["by"] == "b"
+    assert written.claim == Claim("b", 0 if release else second.until_ms, 2)
+    with pytest.raises(ClaimLost):
+        store.record(task, batch(first, release=release))
+
+
+def test_a_checkpoint_renews_the_claim(
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], run: Callable[[str], Claim], clock: "Clock"
+) -> None:
+    task = begin(claim=run("a"), workflow="flow")
+    clock.ms += 10_000
+    assert store.record(task, batch(run("a"))).task.claim == Claim("a", run("a").until_ms, 1)
+
+
+def test_a_run_that_was_late_and_that_nobody_replaced_still_ends(
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], run: Callable[[str], Claim], clock: "Clock"
+) -> None:
+    claim = run("a")
+    task = begin(claim=claim, workflow="flow")
+    clock.ms += LEASE_MS * 10
+    assert store.record(task, batch(claim, release=True)).task.variables["by"] == "a"
+
+
+def test_continuations_are_not_held_up_by_a_claim(
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], run: Callable[[str], Claim]
+) -> None:
+    task = begin(claim=run("a"), workflow="flow")
+    recorded = store.record(task, DONE).task
+    assert recorded.claim == task.claim
+    with pytest.raises(Conflict):
+        store.record(task, Batch(steps=DONE.steps, claim=run("a"), release=True))
+
+
+def test_a_light_look_tells_who_runs_the_task(
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], run: Callable[[str], Claim]
+) -> None:
+    task = begin(claim=run("a"), workflow="flow")
+    assert store.look(task.owner, task.task_id) == Standing(TaskStatus.WORKING, task.claim)
+
+
+def test_of_many_that_take_a_task_at_once_one_gets_it(
+    store: DynamoDBTaskStore,
+    begin: Callable[..., TaskRecord],
+    run: Callable[[str], Claim],
+    threads: ThreadPoolExecutor,
+) -> None:
+    for _ in range(5):
+        task, barrier = begin(workflow="flow"), Barrier(8)
+
+        def take(name: int, task: TaskRecord = task, barrier: Barrier = barrier) -> str | None:
+            barrier.wait(60)
+            try:
+                taken = store.take(task.owner, task.task_id, "flow", run(f"r{name}"))
+            except TaskHeld:
+                return None
+            return taken.claim.id if taken.claim else ""
+
+        [winner] = [name for name in threads.map(take, range(8)) if name is not None]
+        assert (store.get(task.owner, task.task_id).claim or run("none")).id == winner
+
+
+def test_a_task_that_is_listed_says_who_runs_it(
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], run: Callable[[str], Claim]
+) -> None:
+    task = begin(claim=run("a"), workflow="flow")
+    assert [listed.claim for listed in store.list(task.owner).tasks] == [task.claim]

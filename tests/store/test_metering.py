@@ -1,0 +1,101 @@
+"""How `benchmarks/cost.py` counts: what DynamoDB Local says, and the same from items' sizes where it is missing."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.metering import Unmetered, Usage
+from benchmarks.places import Place, by_consumed_capacity, by_sizes
+from benchmarks.workloads import TYPICAL, Driver, Kind, Workload, chain, text_of, value, zipped_share
+from mcp_baton.local.dynamodb import create_table
+
+WIDE = replace(TYPICAL, name="wide", value_bytes=25_000, by_client=2, polls=1)
+
+
+@pytest.fixture(scope="module")
+def told(dynamodb_local_url: str) -> Iterator[Place]:
+    """Units as DynamoDB Local says."""
+    with by_consumed_capacity(dynamodb_local_url) as place:
+        yield place
+
+
+@pytest.fixture(scope="module")
+def computed() -> Iterator[Place]:
+    """Units from sizes."""
+    with by_sizes("for a test") as place:
+        yield place
+
+
+def units(usage: Usage) -> tuple[float, ...]:
+    return usage.writes, usage.reads, usage.requests, usage.puts, usage.gets, usage.http
+
+
+@pytest.mark.parametrize(
+    ("workload", "kind", "bucket"), [(TYPICAL, "JSON", False), (WIDE, "opaque", False), (WIDE, "opaque", True)]
+)
+def test_sizes_give_the_units_that_dynamodb_local_tells(
+    told: Place, computed: Place, workload: Workload, kind: Kind, bucket: bool
+) -> None:
+    usages = [Driver(place, workload, kind, bucket=bucket).whole() for place in (told, computed)]
+
+    assert units(usages[0]) == units(usages[1])
+    assert usages[0].writes > 0
+
+
+def test_a_list_is_counted_alike(told: Place, computed: Place) -> None:
+    pages: list[Usage] = []
+    for place in (told, computed):
+        driver = Driver(place, chain(10, 2_000, paused=True), "JSON", bucket=False)
+        for _ in range(5):
+            driver.run()
+        pages.append(driver.page())
+
+    assert units(pages[0]) == units(pages[1])
+    assert pages[0].reads > 0
+
+
+@pytest.fixture(params=["told", "computed"])
+def place(request: pytest.FixtureRequest) -> Place:
+    """Each way to count."""
+    chosen: Place = request.getfixturevalue(request.param)
+    return chosen
+
+
+def test_a_write_whose_condition_fails_is_billed_by_the_item_that_is_there(place: Place) -> None:
+    create_table(place.dynamodb, "refused")
+    key = {"pk": {"S": "a"}, "sk": {"S": "b"}}
+    place.dynamodb.put_item(TableName="refused", Item={**key, "text": {"S": "x" * 5_000}})
+    place.meter.take()
+
+    with pytest.raises(place.counted.exceptions.ConditionalCheckFailedException):
+        place.counted.put_item(
+            TableName="refused",
+            Item=key,
+            ConditionExpression="attribute_not_exists(pk)",
+            ReturnValuesOnConditionCheckFailure="ALL_OLD",
+        )
+
+    usage = place.meter.take()
+    assert (usage.writes, usage.requests, usage.keys) == (5, 1, {"a": (5, 0)})
+
+
+def test_objects_are_counted(place: Place) -> None:
+    place.meter.take()
+    place.s3.put_object(Bucket=place.bucket, Key="a", Body=b"text")
+    for _ in range(2):
+        place.s3.get_object(Bucket=place.bucket, Key="a")["Body"].read()
+
+    usage = place.meter.take()
+    assert (usage.puts, usage.gets, usage.writes, usage.reads) == (1, 2, 0, 0)
+
+
+def test_a_request_that_nobody_counts_is_refused(place: Place) -> None:
+    with pytest.raises(Unmetered, match="Scan"):
+        place.counted.scan(TableName="any")
+
+
+@pytest.mark.parametrize(("kind", "left"), [("JSON", 0.25), ("opaque", 0.76)])
+def test_values_are_of_their_size_and_compress_as_is_said(kind: Kind, left: float) -> None:
+    assert [len(text_of(value(kind, size, 1))) for size in (100, 2_048, 20_480)] == [100, 2_048, 20_480]
+    assert zipped_share(kind, 20_480) == pytest.approx(left, abs=0.01)
