@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import cast
 
 from mcp_baton.protocol.json import Json, loads
-from mcp_baton.tasks.record import EXTRA_PREFIX, PAUSE_REASON, PROGRESS, RESULT_PREFIX, TaskRecord
+from mcp_baton.tasks.record import EXTRA_PREFIX, PAUSE_REASON, PROGRESS, RESULT_PREFIX
 from tests.simulation.dynamodb.paths import Attribute, Item
 
 TERMINAL = frozenset({"completed", "failed", "cancelled"})
@@ -52,11 +52,11 @@ def is_outcome(name: str) -> bool:
     return name.startswith((RESULT_PREFIX, EXTRA_PREFIX))
 
 
-def value_of(item: Item, name: str, stored: Callable[[str], TaskRecord]) -> Json:
+def value_of(item: Item, name: str, stored: Callable[[str, str], Json]) -> Json:
     """A variable's value.
 
     Args:
-        stored: The task of this id as it stands, for values that are not plain texts.
+        stored: Reads a task's variable, by their names, where it is not a plain text.
 
     Raises:
         StoreError: it cannot be read.
@@ -65,7 +65,7 @@ def value_of(item: Item, name: str, stored: Callable[[str], TaskRecord]) -> Json
     if "S" in attribute:
         with suppress(ValueError):
             return loads(attribute["S"])
-    return stored(item["sk"]["S"].removeprefix("TASK#")).variables[name]
+    return stored(item["sk"]["S"].removeprefix("TASK#"), name)
 
 
 def serial_in(value: Json) -> int | None:

@@ -11,7 +11,6 @@ from mcp_baton.server.context import Context
 from mcp_baton.server.running.mailbox import Mail, Raised, Returned
 from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
-from mcp_baton.tasks.record import TaskRecord
 from tests.simulation.bucket import PlainBucket, SimulatedBucket
 from tests.simulation.client import PlainClient, Sent, SimulatedClient
 from tests.simulation.dynamodb.database import Change, Database
@@ -61,6 +60,7 @@ class World:
         self.processes: dict[str, Process] = {}
         self.task_id: str | None = None
         self.calls: list[Called] = []
+        self.judging = False
         self.judge = Judge(self, strict=strict)
         self._rewrite = rewrite
         self._writing: tuple[Process, Sent] | None = None
@@ -94,11 +94,20 @@ class World:
         actor.run = lambda: invoke(self, process, ask)
         self.scheduler.add(actor)
 
-    def stored(self, task_id: str) -> TaskRecord:
-        """The task as it stands, read by a process that nothing can happen to, whose clock stands at 0."""
+    def stored(self, task_id: str, name: str) -> Json:
+        """A variable as it stands, read by a process that nothing can happen to, whose clock stands at 0.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
         client: Any = PlainClient(self.database)
         objects = None if self.bucket is None else PlainBucket(self.bucket)
-        return DynamoDBTaskStore("tasks", lambda: client, objects=objects, now_ms=lambda: 0).get(OWNER, task_id)
+        store = DynamoDBTaskStore("tasks", lambda: client, objects=objects, now_ms=lambda: 0)
+        self.judging = True
+        try:
+            return store.get(OWNER, task_id).variables[name]
+        finally:
+            self.judging = False
 
     def meant_by(self, call: Called) -> str | None:
         """The step whose arguments, as far as they are constants, are a call's."""
