@@ -33,7 +33,9 @@ def main() -> int:
             found.append(outcome)
             _say(str(outcome) + "\n" if len(found) <= given.traces else f"seed {outcome.seed}: {outcome.broken[0]}")
     seconds = time.monotonic() - began
-    _say(f"{given.seeds} seeds in {seconds:.0f} s ({given.seeds / seconds:.0f} a second): {len(found)} break an invariant")
+    _say(
+        f"{given.seeds} seeds in {seconds:.0f} s ({given.seeds / seconds:.0f} a second): {len(found)} break an invariant"
+    )
     for number, count in sorted(Counter(outcome.broken[0].number for outcome in found).items()):
         _say(f"  invariant {number}: {count}")
     return 1 if found else 0

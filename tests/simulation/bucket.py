@@ -21,11 +21,11 @@ class PlainBucket:
 
     objects: dict[str, bytes]
 
-    def put(self, key: str, data: bytes, digest: bytes) -> None:
+    def put(self, key: str, data: bytes, digest: bytes) -> None:  # noqa: ARG002 - the protocol has it
         """Write an object."""
         self.objects[key] = data
 
-    def get(self, key: str, most: int) -> bytes:
+    def get(self, key: str, most: int) -> bytes:  # noqa: ARG002 - the protocol has it
         """Read an object.
 
         Raises:

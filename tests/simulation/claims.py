@@ -41,7 +41,8 @@ class Claims:
 
     def changed(self, number: int, change: Change, process: Process, now_ms: float) -> None:
         """A process wrote the head."""
-        before, after = change.before and claim_of(change.before), claim_of(change.after) if change.after else None
+        before = claim_of(change.before) if change.before else None
+        after = claim_of(change.after) if change.after else None
         if process.is_run:
             self._run_wrote(number, process, before, after, now_ms)
             holder = self.holders.get(process.name)
@@ -103,7 +104,11 @@ class Claims:
     def _began_claimed(self, call: Called, process: Process, claim: tuple[str, int, int]) -> None:
         """A run may only call while nobody else has taken its task, unless it stood still since it last made sure."""
         holder = next((name for name, other in self.holders.items() if other.claim == claim[0]), None)
-        if holder in {None, process.name} or claim[2] <= call.began_ms or call.began_ms - process.stalled_ms < MARGIN_MS:
+        if (
+            holder in {None, process.name}
+            or claim[2] <= call.began_ms
+            or call.began_ms - process.stalled_ms < MARGIN_MS
+        ):
             return
         if max(abs(process.skew_s), abs(self.judge.world.processes[str(holder)].skew_s)) <= 1:
             self.judge.wrong(3, f"{process.name} calls {call.tool} while {holder} holds the run")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
 
@@ -116,21 +116,32 @@ class SimulatedClient:
             world.note(actor, "stands still")
             world.stall(actor)
         world.point(actor)
+        self._before(fault, operation, request, sent)
+        answer = self._make(operation, request, sent)
+        self._after(fault, operation)
+        if isinstance(answer, Refusal):
+            raise refused(answer, operation)
+        return answer
+
+    def _before(self, fault: Fault | None, operation: str, request: Mapping[str, Any], sent: Sent) -> None:
+        world, actor = self._world, current() or self._process
         match fault:
             case Fault.KILLED_BEFORE:
                 self._kill(f"killed before {operation}")
             case Fault.LOST_REQUEST:
-                return self._silence(f"{operation} is lost")
+                self._silence(f"{operation} is lost")
             case Fault.LATE:
                 world.later(actor, world.rng.choice(LATE_S), lambda: self._late(operation, request, sent))
-                return self._silence(f"{operation} is on its way")
+                self._silence(f"{operation} is on its way")
             case Fault.THROTTLED:
                 world.note(actor, f"{operation} is throttled")
                 raise refused(Refusal(world.rng.choice(THROTTLES), "simulated"), operation)
             case Fault.BROKEN if world.rng.random() < 0.5:
                 world.note(actor, f"{operation} fails with 500")
                 raise refused(Refusal("InternalServerError", "simulated"), operation)
-        answer = self._make(operation, request, sent)
+
+    def _after(self, fault: Fault | None, operation: str) -> None:
+        world, actor = self._world, current() or self._process
         match fault:
             case Fault.KILLED_AFTER:
                 self._kill(f"killed after {operation}")
@@ -138,13 +149,10 @@ class SimulatedClient:
                 world.note(actor, "stands still")
                 world.stall(actor)
             case Fault.LOST_REPLY:
-                return self._silence(f"the reply to {operation} is lost")
+                self._silence(f"the reply to {operation} is lost")
             case Fault.BROKEN:
                 world.note(actor, f"{operation} fails with 500, and was made")
                 raise refused(Refusal("InternalServerError", "simulated"), operation)
-        if isinstance(answer, Refusal):
-            raise refused(answer, operation)
-        return answer
 
     def _make(self, operation: str, request: Mapping[str, Any], sent: Sent) -> dict[str, Any] | Refusal:
         try:
@@ -168,12 +176,12 @@ class SimulatedClient:
         self._again, self._left = (fault, self._world.weather.burst) if repeats else (None, 0)
         return fault
 
-    def _silence(self, what: str) -> dict[str, Any]:
+    def _silence(self, what: str) -> NoReturn:
         self._world.note(current() or self._process, what)
         self._world.sleep(clients.READ_TIMEOUT_S)
         raise ReadTimeoutError(endpoint_url=URL)
 
-    def _kill(self, what: str) -> None:
+    def _kill(self, what: str) -> NoReturn:
         self._world.note(self._process, what)
         self._process.kill()
         raise Killed

@@ -159,6 +159,8 @@ class Drawn:
             **({"ExpressionAttributeNames": self.names} if self.names else {}),
             **({"ExpressionAttributeValues": self.values} if self.values else {}),
             # Of a place within an attribute, DynamoDB Local returns now the place, now the whole attribute.
-            "ReturnValues": self.rng.choice(("ALL_NEW", "NONE") if {*update} & {".", "["} else ("ALL_NEW", "UPDATED_NEW")),
+            "ReturnValues": self.rng.choice(
+                ("ALL_NEW", "NONE") if {*update} & {".", "["} else ("ALL_NEW", "UPDATED_NEW")
+            ),
             "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
         }

@@ -1,7 +1,7 @@
 """What must hold after each write, each call and each answer, whatever happens.
 
-1. No completed step reopens, and a step's status fits its result. 2. A terminal task does not change. 3. A run writes and
-calls only while it holds the claim; claims are counted up, and a live one is not taken. 4. What a call gave back is
+1. No completed step reopens, and a step's status fits its result. 2. A task that is over does not change. 3. A run writes
+and calls only while it holds the claim; claims are counted up, and a live one is not taken. 4. What a call gave back is
 written at most once, in one place, and where it belongs. 5. What was acknowledged is there. 6. What was told as not
 recorded is not there. 7. Every value that a head names can be read until the task expires. 8. An idempotency key means
 one step and one set of arguments. 9. (Background: a tool that is not idempotent starts at most once.) 10. Once faults
@@ -173,7 +173,9 @@ class Judge:
         if call.process.is_run or before is None or open_step is None or name == RESULT_PREFIX + open_step:
             return
         if name.startswith(RESULT_PREFIX) and steps_of(before).get(open_step) not in {None, *SETTLED}:
-            self.wrong(4, f"call #{serial} of {call.tool} {call.arguments} is written to {name}, and {open_step} is open")
+            self.wrong(
+                4, f"call #{serial} of {call.tool} {call.arguments} is written to {name}, and {open_step} is open"
+            )
 
     def requested(self, process: Process, operation: str, request: Mapping[str, Any]) -> None:
         """A request was made, whether or not it wrote."""

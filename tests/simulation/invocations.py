@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.envelope import HANDSHAKE_REVISIONS, TASK_ID_KEY, VERSION_HEADER
@@ -98,12 +98,12 @@ def invoke(world: "World", process: Process, ask: Ask) -> None:
 def _answer(response: HttpResponse | None) -> JsonObject | ProtocolError:
     message = None if response is None else loads(response.body.decode())
     match message:
-        case {"result": {**result}}:
-            return result
+        case {"result": dict() as result}:
+            return cast("JsonObject", result)
         case {"error": {"code": int(code), "message": "Internal error"}}:
             raise Unexpected(f"error {code}: the log has its traceback")
         case {"error": {"code": int(code), "message": str(text), **rest}}:
-            return ProtocolError(code, text, rest.get("data"))
+            return ProtocolError(code, text, cast("Json", rest.get("data")))
         case _:
             raise Unexpected(f"no answer: {message}")
 

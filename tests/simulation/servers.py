@@ -96,7 +96,7 @@ def server(*, mended: bool) -> Server:
 
 
 def workflows(*, mended: bool) -> dict[str, list[Step]]:
-    """The steps of each workflow. What is mended is a step that may fail, so that resumes go on with the new one; one is new."""
+    """The steps of each workflow. What is mended is a step that may fail; one is new."""
     return {
         "one": [Step("only", tool=look, arguments={"key": constant("A") if mended else prompt_arg("key")})],
         "order": [
@@ -124,12 +124,17 @@ def workflows(*, mended: bool) -> dict[str, list[Step]]:
     }
 
 
+def constants_of(step: Step) -> dict[str, Json]:
+    """The arguments of a step that are constants."""
+    return {name: source.value for name, source in step.arguments.items() if isinstance(source, Constant)}
+
+
 @cache
 def workflow_steps(workflow: str, *, mended: bool) -> dict[str, tuple[str, dict[str, Json]]]:
     """Tool and arguments of each step whose arguments are constants, by name."""
     steps = server(mended=mended).workflows[workflow].steps
     return {
-        step.name: (step.tool, {name: source.value for name, source in step.arguments.items()})
+        step.name: (step.tool, constants)
         for step in steps
-        if step.tool and all(isinstance(source, Constant) for source in step.arguments.values())
+        if step.tool and len(constants := constants_of(step)) == len(step.arguments)
     }

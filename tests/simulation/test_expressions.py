@@ -36,7 +36,9 @@ def asked(client: Any, operation: str, request: dict[str, Any]) -> Any:
         if isinstance(client, Database):
             answer = client.request(operation, request)
         else:
-            method = {"UpdateItem": client.update_item, "PutItem": client.put_item, "GetItem": client.get_item}[operation]
+            method = {"UpdateItem": client.update_item, "PutItem": client.put_item, "GetItem": client.get_item}[
+                operation
+            ]
             answer = method(TableName=TABLE, **request)
     except Refusal as refusal:
         return refusal.code, comparable(refusal.item)

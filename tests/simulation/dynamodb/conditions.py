@@ -1,7 +1,7 @@
 """Condition, filter and key condition expressions (AWS: Condition and filter expressions, operators, and functions)."""
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache, partial
@@ -74,11 +74,15 @@ def _both(tokens: Tokens) -> Test:
 
 # Every operand is evaluated, as DynamoDB does: a placeholder without a value is refused wherever it stands.
 def _any(tests: list[Test], item: Item, given: Given) -> bool:
-    return any([test(item, given) for test in tests])
+    return any(list(_each(tests, item, given)))
 
 
 def _all(tests: list[Test], item: Item, given: Given) -> bool:
-    return all([test(item, given) for test in tests])
+    return all(list(_each(tests, item, given)))
+
+
+def _each(tests: list[Test], item: Item, given: Given) -> Iterator[bool]:
+    return (test(item, given) for test in tests)
 
 
 def _negated(tokens: Tokens) -> Test:
@@ -169,7 +173,7 @@ def _size(attribute: Attribute | None) -> Attribute | None:
 
 
 def _is_in(attribute: Attribute | None, choices: list[Attribute | None]) -> bool:
-    return any([compare("=", attribute, choice) for choice in choices])
+    return any(compare("=", attribute, choice) for choice in choices)
 
 
 def compare(sign: str, left: Attribute | None, right: Attribute | None) -> bool:

@@ -83,7 +83,9 @@ class Database:
             raise Invalid(f"not understood: {', '.join(request)}")
         changed = updated(before or dict(key_item), expression, given)
         if any(path[0] in MAX_KEY_BYTES for path in changed.put):
-            raise Invalid("One or more parameter values were invalid: Cannot update attribute pk. It is part of the key")
+            raise Invalid(
+                "One or more parameter values were invalid: Cannot update attribute pk. It is part of the key"
+            )
         if item_bytes(changed.item) > ITEM_BYTES:
             raise Invalid("Item size to update has exceeded the maximum allowed size")
         self._write("UpdateItem", key, before, changed.item, changed.put)

@@ -45,24 +45,25 @@ def resolved(path: Path, names: Mapping[str, str]) -> Path:
     """
     made: list[str | int] = []
     for part in path:
-        if isinstance(part, str) and part[0] == "#":
-            if part not in names:
-                raise Invalid(
-                    "An expression attribute name used in the document path is not defined; attribute name: " + part
-                )
-            part = names[part]
-        made.append(part)
+        if not isinstance(part, str) or part[0] != "#":
+            made.append(part)
+        elif part in names:
+            made.append(names[part])
+        else:
+            raise Invalid(
+                "An expression attribute name used in the document path is not defined; attribute name: " + part
+            )
     return tuple(made)
 
 
 def found(item: Item, path: Path) -> Attribute | None:
     """What is at a path; `None` where nothing is."""
-    here = item.get(path[0])  # type: ignore[call-overload]
+    here = item.get(str(path[0]))
     for part in path[1:]:
         if here is None:
             return None
         here = _inside(here, part)
-    return here  # type: ignore[no-any-return]
+    return here
 
 
 def _inside(attribute: Attribute, part: str | int) -> Attribute | None:

@@ -65,9 +65,7 @@ def tokens_of(expression: str, kind: str) -> Tokens:
         raise Invalid(f"Invalid {kind}: The expression can not be empty;")
     if len(expression.encode()) > EXPRESSION_BYTES:
         size = len(expression.encode())
-        raise Invalid(
-            f"Invalid {kind}: Expression size has exceeded the maximum allowed size; expression size: {size}"
-        )
+        raise Invalid(f"Invalid {kind}: Expression size has exceeded the maximum allowed size; expression size: {size}")
     return Tokens(kind, list(_split(expression, kind)))
 
 

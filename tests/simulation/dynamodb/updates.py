@@ -79,9 +79,7 @@ def updated(item: Item, expression: str, given: Given) -> Changed:
     """
     actions, _ = parsed(expression)
     paths = [resolved(action.path, given.names) for action in actions]
-    put = {
-        path: action.value(found(item, path), item, given) for path, action in zip(paths, actions, strict=True)
-    }
+    put = {path: action.value(found(item, path), item, given) for path, action in zip(paths, actions, strict=True)}
     changed = item
     # The last place of a list goes first, so that places stay what the expression means by them.
     for path in sorted(put, key=_places, reverse=True):
