@@ -1,4 +1,4 @@
-"""`make simulate`: many seeds, over several processes. Failing seeds are printed, the first of them with their traces."""
+"""`make simulate`: many seeds, over several processes. Failing ones are printed, the first of them with traces."""
 
 import argparse
 import multiprocessing
@@ -31,7 +31,8 @@ def main() -> int:
     for failed in _simulated(range(given.first, given.first + given.seeds), given.processes):
         for outcome in failed:
             found.append(outcome)
-            _say(str(outcome) + "\n" if len(found) <= given.traces else f"seed {outcome.seed}: {outcome.broken[0]}")
+            whole = len(found) <= given.traces
+            _say(f"{outcome}\n" if whole else f"seed {outcome.seed}: {outcome.broken[0]}")
     seconds = time.monotonic() - began
     _say(
         f"{given.seeds} seeds in {seconds:.0f} s ({given.seeds / seconds:.0f} a second): {len(found)} break an invariant"

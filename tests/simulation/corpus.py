@@ -1,4 +1,4 @@
-"""Seeds that broke an invariant once, of Baton as it was or with a mistake in it. They are always simulated.
+"""Seeds that broke an invariant once, of Baton as it was or with a guard taken out. They are always simulated.
 
 What happens in a seed changes with what simulations draw. So each mistake that was mended has a test of its own, too, and
 `mutants.py` has guards that must never be missing.

@@ -32,6 +32,7 @@ from tests.simulation.servers import STAGE
 from tests.simulation.world import Rewrite, World
 
 PIECE_BYTES = 1_500
+STORE = "mcp_baton.tasks.dynamodb"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +53,6 @@ class Outcome:
         began = self.trace[0][0] if self.trace else 0.0
         lines = [f"{(at_ms - began) / 1000:10.3f} {who:12} {what}" for at_ms, who, what in self.trace]
         return f"seed {self.seed}:\n{found}\n" + "\n".join(lines)
-
-
-def _real_sleep(seconds: float, sleeping: Callable[[float], None] = time.sleep) -> None:
-    sleeping(seconds)
 
 
 _under_way: list[World] = []
@@ -167,7 +164,8 @@ def simulating() -> Iterator[None]:
         return either
 
     with pytest.MonkeyPatch.context() as patch:
-        sleep = instead(_real_sleep, lambda world: world.sleep)
+        real_sleep: Callable[[float], None] = time.sleep
+        sleep = instead(real_sleep, lambda world: world.sleep)
         patch.setattr(time, "sleep", sleep)
         patch.setattr(time, "monotonic", instead(time.monotonic, lambda world: lambda: world.scheduler.now_ms / 1000))
         patch.setattr(time, "time_ns", instead(time.time_ns, lambda world: lambda: int(world.scheduler.now_ms * 10**6)))
@@ -192,15 +190,12 @@ def simulating() -> Iterator[None]:
 
 def _patch_values(patch: pytest.MonkeyPatch) -> None:
     """Threads that read and write values are actors, too; pieces are small, so that some values have several."""
-    if find_spec("mcp_baton.tasks.dynamodb.together") is None:
+    if find_spec(f"{STORE}.together") is None:
         return
-    from mcp_baton.tasks.dynamodb import fetching, offload, together
-
-    threads = SimpleNamespace(Thread=SimulatedThread, Lock=Lock)
-    patch.setattr(together, "threading", threads)
-    patch.setattr(together, "SimpleQueue", SimulatedQueue)
-    for module in (fetching, offload):
-        patch.setattr(module, "BUNDLE_BYTES", PIECE_BYTES)
+    patch.setattr(f"{STORE}.together.threading", SimpleNamespace(Thread=SimulatedThread, Lock=Lock))
+    patch.setattr(f"{STORE}.together.SimpleQueue", SimulatedQueue)
+    for module in ("fetching", "offload"):
+        patch.setattr(f"{STORE}.{module}.BUNDLE_BYTES", PIECE_BYTES)
 
 
 def failures(seeds: Iterable[int], *, rewrite: Rewrite | None = None) -> Iterator[Outcome]:

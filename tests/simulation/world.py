@@ -204,7 +204,7 @@ class World:
         self._came_back(actor, due_ms)
 
     def _came_back(self, actor: Actor, due_ms: float) -> None:
-        """An actor goes on, later than it would have by itself if it stood still. Lambda stops what has no time left."""
+        """An actor goes on, later than by itself if it stood still. Lambda stops what has no time left."""
         process = self.processes.get(actor.process.name)
         if process is None:
             return
