@@ -18,16 +18,19 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from benchmarks import layers
-from benchmarks.contenders import BY_BOTO3, BY_BOTOCORE, CONTENDERS, DRESSED, FLOORS, Contender
+from benchmarks.contenders import BY_BOTO3, BY_BOTOCORE, CONTENDERS, DRESSED, FLOORS, IN_SHARES, Contender
 from benchmarks.fake_dynamodb import FakeDynamoDB
 from benchmarks.import_time import heaviest_imports
+from benchmarks.processor_share import WHOLE_MB, NoShares, share
 from benchmarks.requests import Probe, WrongAnswer
+from tests.runtime.delivery import PATIENCE_S
 from tests.runtime.fake_runtime_api import FakeRuntimeApi
 
 type Figures = dict[tuple[str, str], list[float]]
 """Milliseconds of each round, by contender and measure."""
 
-_COLD = "cold"
+_COLD, _PEAK = "cold", "peak memory, MB"
+_INIT, _FIRST = "initialisation, a whole processor", "first request, a share of one"
 _SETTLE = 20
 """Invocations before the warm figures count: the specialising interpreter and the allocator have settled by then."""
 
@@ -40,12 +43,15 @@ def main() -> None:
     parser.add_argument("--keep-layers", action="store_true", help="do not build the layers anew")
     parser.add_argument("--clients", action="store_true", help="compare clients by boto3 and by botocore alone")
     parser.add_argument("--imports", action="store_true", help="say instead where Baton's cold milliseconds go")
+    parser.add_argument("--memory", type=int, help="only: first requests with the processor's share of so many MB")
     options = parser.parse_args()
     contenders = [one for one in CONTENDERS if not options.clients or one.name in (*FLOORS, BY_BOTOCORE, BY_BOTO3)]
     layers.build(() if options.keep_layers else {contender.layer for contender in contenders})
     with suppress(KeyboardInterrupt):
         if options.imports:
             _print_imports()
+        elif options.memory:
+            _compare_in_share(options.memory, options.rounds)
         else:
             figures = _measure(contenders, options.rounds, options.warm)
             _print_figures(figures, options.rounds)
@@ -72,11 +78,51 @@ def _measure_once(contender: Contender, warm: int, figures: Figures) -> None:
     with _runtime_api() as (api, dynamodb):
         first = api.invoke(contender.first.event)
         began = time.perf_counter()
-        with _running(contender, api, dynamodb):
+        with _running(contender, api, dynamodb) as process:
             figures[contender.name, _COLD].append(1000 * (first.wait().at - began))
+            figures[contender.name, _PEAK].append(_peak_mb(process.pid))
             contender.first.check(first)
             for name, probe in contender.warm.items():
                 figures[contender.name, name].append(_warm(api, probe, warm))
+
+
+def _peak_mb(process: int) -> float:
+    """The most that a process has had in memory until now; Linux tells it."""
+    status = Path(f"/proc/{process}/status")
+    lines = status.read_text().splitlines() if status.exists() else []
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:")), float("nan"))
+
+
+def _compare_in_share(memory_mb: int, rounds: int) -> None:
+    """Print what initialisation and a first request take where the first has a whole processor and the second not."""
+    figures: Figures = defaultdict(list)
+    for number in range(rounds):
+        for place in range(len(IN_SHARES)):
+            try:
+                _measure_in_share(IN_SHARES[(place + number) % len(IN_SHARES)], memory_mb / WHOLE_MB, figures)
+            except NoShares as error:
+                print(f"not measured: {error}")
+                return
+    print(f"{machine()}; medians of {rounds} rounds, interleaved; {memory_mb} MB\n")
+    print(f"| function | {_INIT}, ms | {_FIRST}, ms |\n|---|---:|---:|")
+    for contender in IN_SHARES:
+        medians = (statistics.median(figures[contender.name, measure]) for measure in (_INIT, _FIRST))
+        print(f"| {contender.name} | {' | '.join(f'{milliseconds:.0f}' for milliseconds in medians)} |")
+
+
+def _measure_in_share(contender: Contender, of_a_processor: float, figures: Figures) -> None:
+    with _runtime_api() as (api, dynamodb), share() as group:
+        began = time.perf_counter()
+        with _running(contender, api, dynamodb) as process:
+            group.add(process.pid)
+            if not api.polled.wait(PATIENCE_S):
+                raise TimeoutError("it did not ask for an invocation")
+            figures[contender.name, _INIT].append(1000 * (time.perf_counter() - began))
+            group.limit(min(of_a_processor, 1.0))
+            began = time.perf_counter()
+            answer = api.invoke(contender.first.event).wait()
+            figures[contender.name, _FIRST].append(1000 * (answer.at - began))
+            contender.first.check(answer)
 
 
 def _warm(api: FakeRuntimeApi, probe: Probe, count: int) -> float:
@@ -126,10 +172,11 @@ def _running(
 def _print_figures(figures: Figures, rounds: int) -> None:
     medians = {key: statistics.median(values) for key, values in figures.items()}
     print(f"{machine()}; medians of {rounds} rounds, interleaved\n")
-    print(f"| function | measure | ms | min | max | {' | '.join(f'of the {floor}' for floor in FLOORS)} |")
+    print(f"| function | measure | ms (or MB) | min | max | {' | '.join(f'of the {floor}' for floor in FLOORS)} |")
     print("|---|---|---:|---:|---:|" + "---:|" * len(FLOORS))
     for (name, measure), milliseconds in medians.items():
-        floors = (medians[floor, _COLD if measure == _COLD else "whole"] for floor in FLOORS)
+        compared = measure if measure in (_COLD, _PEAK) else "whole"
+        floors = (medians[floor, compared] for floor in FLOORS)
         ratios = " | ".join(f"{milliseconds / floor:.2f}" for floor in floors)
         spread = f"{min(figures[name, measure]):.2f} | {max(figures[name, measure]):.2f}"
         print(f"| {name} | {measure} | {milliseconds:.2f} | {spread} | {ratios} |")

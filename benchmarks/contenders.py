@@ -85,6 +85,7 @@ BATON = {"BATON_TABLE": "tasks", "BATON_ALLOW_ANONYMOUS": "on", **DEPLOYED}
 _DURABLE = prompts_get("sum", start="1")
 BARE, DRESSED = "bare floor", "dressed floor"
 BY_BOTOCORE, BY_BOTO3 = "Baton, durable prompts/get", "Baton, durable prompts/get, its client by boto3"
+CONNECTED = ", BATON_CONNECT=init"
 
 CONTENDERS = (
     _floor(BARE, "floor", "bare.handler"),
@@ -114,3 +115,11 @@ CONTENDERS = (
 )
 
 FLOORS = (BARE, DRESSED)
+
+IN_SHARES = tuple(
+    replace(one, name=one.name + suffix, environment={**one.environment, **environment})
+    for one in CONTENDERS
+    if one.name in ("Baton, tools/list", BY_BOTOCORE)
+    for suffix, environment in (("", {}), (CONNECTED, {"BATON_CONNECT": "init"}))
+)
+"""Those that are measured with a share of a processor: the client made with the first task, and at initialisation."""

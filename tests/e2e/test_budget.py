@@ -43,8 +43,9 @@ def value_server() -> Server:
 
 
 @pytest.fixture
-def client(make_client: MakeClient, bucket: Bucket, era: Era) -> Client:
-    """A client in each era, over a store with a bucket."""
+def client(request: pytest.FixtureRequest, make_client: MakeClient, bucket: Bucket) -> Client:
+    """A client over a store with a bucket; in each era where the test names the era."""
+    era: Era = request.getfixturevalue("era") if "era" in request.fixturenames else "2026"
     return make_client(value_server(), bucket=bucket, era=era)
 
 

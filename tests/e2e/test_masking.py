@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, PlainSerializer, field_serialize
 from mcp_baton import Argument, Server, Step, ToolError, Workflow, constant, prompt_arg
 from mcp_baton.tasks.record import RESULT_PREFIX
 from tests.e2e.conftest import MakeClient
-from tests.e2e.support import Answer, Client, Era, Table
+from tests.e2e.support import Answer, Client, Table
 
 ROLE = "arn:aws:iam::123456789012:role/payments"
 URL = "https://bank.example.com/pay?api_key=sk-live-1"
@@ -136,10 +136,10 @@ def assert_masked(answer: Answer, log: str) -> None:
 
 @pytest.mark.parametrize("tool", ["raises", "raises_later", "exits", "checks", "declares", "dumps", "yields"])
 def test_what_breaks_in_a_tool_is_not_the_clients_to_read(
-    make_client: MakeClient, era: Era, caplog: pytest.LogCaptureFixture, tool: str
+    make_client: MakeClient, caplog: pytest.LogCaptureFixture, tool: str
 ) -> None:
     arguments = {"amount": 1} if tool == "checks" else {}
-    answer = make_client(broken_server(), era=era).call_tool(tool, arguments)
+    answer = make_client(broken_server()).call_tool(tool, arguments)
     assert answer.result["isError"] is True
     assert answer.result["content"] == [{"type": "text", "text": internal_error(tool)}]
     if tool == "declares":
@@ -148,10 +148,8 @@ def test_what_breaks_in_a_tool_is_not_the_clients_to_read(
 
 
 @pytest.mark.parametrize("name", ["raises", "raises_later", "checks", "declares", "dumps", "raises_docs"])
-def test_what_breaks_in_a_step_is_nowhere_but_in_the_log(
-    make_client: MakeClient, era: Era, table: Table, name: str
-) -> None:
-    client = make_client(broken_server(), era=era)
+def test_what_breaks_in_a_step_is_nowhere_but_in_the_log(make_client: MakeClient, table: Table, name: str) -> None:
+    client = make_client(broken_server())
     answer = client.get_prompt("flow_docs" if name == "raises_docs" else f"flow_{name}")
     assert answer.meta["pause_reason"]["error"] == internal_error(name)
     assert internal_error(name) in answer.handoff
@@ -194,10 +192,10 @@ ASKED: dict[str, tuple[str, Callable[[Client], Answer]]] = {
 
 @pytest.mark.parametrize("what", ASKED)
 def test_what_breaks_in_a_resource_prompt_or_completion_is_not_the_clients_to_read(
-    make_client: MakeClient, era: Era, caplog: pytest.LogCaptureFixture, what: str
+    make_client: MakeClient, caplog: pytest.LogCaptureFixture, what: str
 ) -> None:
     name, ask = ASKED[what]
-    answer = ask(make_client(broken_server(), era=era))
+    answer = ask(make_client(broken_server()))
     assert answer.error["code"] == -32603
     assert internal_error(name) in answer.error["message"]
     assert_masked(answer, caplog.text)
@@ -214,9 +212,9 @@ def test_what_breaks_in_a_workflows_argument_is_not_the_clients_to_read(
 
 
 def test_a_task_that_is_damaged_is_told_of_without_what_it_holds(
-    make_client: MakeClient, table: Table, era: Era, caplog: pytest.LogCaptureFixture
+    make_client: MakeClient, table: Table, caplog: pytest.LogCaptureFixture
 ) -> None:
-    client = make_client(broken_server(), era=era)
+    client = make_client(broken_server())
     task = client.get_prompt("flow_raises").task_id
     table.replace({**table.item(task), "status": {"S": SECRET}})
     answer = client.task("get", task)

@@ -141,15 +141,6 @@ def test_only_the_one_who_was_asked_can_answer_and_only_once(make_client: MakeCl
     assert respond(client, question, result=ACCEPTED).refusal == (400, -32600)
 
 
-@pytest.mark.parametrize(
-    "identifier", [1, "", "baton-", "baton-" + "0" * 32, "x" * 5000, "\ud800"], ids=lambda given: str(given)[:9]
-)
-def test_an_answer_to_what_nobody_asked_is_refused(make_client: MakeClient, identifier: Any) -> None:
-    client = make_client(asking_server())
-
-    assert respond(client, {"id": identifier}, result={}).refusal == (400, -32600)
-
-
 class Deadline(Sink):
     """A client's end of a stream; the function's time is over with the first message."""
 

@@ -5,7 +5,7 @@ import pytest
 from mcp_baton import Server, Step, ToolError, Workflow
 from mcp_baton.tasks.ids import new_task_id
 from tests.e2e.conftest import MakeClient, Requests
-from tests.e2e.support import Client, Era, Table
+from tests.e2e.support import Client, Era
 
 RUN = ["PutItem", "UpdateItem"]
 LONG = "a step with quite a long name, such as people give who want to be understood, number "
@@ -84,22 +84,6 @@ def test_every_step_of_a_long_run_is_kept_by_its_one_update(make_client: MakeCli
 def test_a_checkpoint_is_one_update_more(make_client: MakeClient, requests: Requests) -> None:
     make_client(flows_server()).get_prompt("checkpoints")
     assert requests.take() == ["PutItem", "UpdateItem", "UpdateItem", "UpdateItem"]
-
-
-def test_a_checkpoint_is_written_right_after_its_step(make_client: MakeClient, table: Table) -> None:
-    server, seen = Server("s"), []
-
-    @server.tool
-    def look() -> str:
-        [item] = table.items
-        steps = item["variables"]["M"]["_workflow.progress"]["M"]["steps"]["L"]
-        seen.append([step["M"]["status"]["S"] for step in steps])
-        return "seen"
-
-    steps = [Step("one", tool="look", checkpoint=True), Step("two", tool="look"), Step("three", tool="look")]
-    server.add_workflow(Workflow(name="flow", description="look", steps=steps))
-    make_client(server).get_prompt("flow")
-    assert seen == [["pending"] * 3, ["completed", "pending", "pending"], ["completed", "pending", "pending"]]
 
 
 def test_a_workflow_that_is_not_durable_costs_nothing(make_client: MakeClient, requests: Requests) -> None:

@@ -190,35 +190,6 @@ def test_a_person_may_say_no(client: Client, action: str) -> None:
     assert text_of(who.round(state, {"name": {"action": action}})) == action
 
 
-def test_several_questions_are_one_round_and_what_is_missing_is_asked_again(client: Client) -> None:
-    everything = talk(client, name="everything")
-    requests, state = asked(everything.round())
-    assert {key: request["method"] for key, request in requests.items()} == {
-        "name": "elicitation/create",
-        "colour": "sampling/createMessage",
-        "where": "roots/list",
-    }
-
-    requests, state = asked(everything.round(state, {"name": ACCEPTED, "where": LISTED, "more": 5}))
-    assert list(requests) == ["colour"]
-    answer = everything.round(state, {"colour": SAMPLED})
-    assert answer.result["structuredContent"] == {"result": ["Kim", "blue", "file:///work"]}
-
-
-def test_questions_one_after_the_other_are_a_round_each(make_client: MakeClient) -> None:
-    runs: list[str] = []
-    asking = talk(make_client(asking_server(runs), era="2026", state_key=NEW), name="one_by_one")
-
-    requests, first = asked(asking.round())
-    assert requests["colour"]["params"]["maxTokens"] == 5
-    requests, second = asked(asking.round(first, {"colour": SAMPLED}))
-    assert list(requests) == ["where"]
-    answer = asking.round(second, {"where": LISTED})
-
-    assert answer.result["structuredContent"] == {"result": ["blue", "file:///work"]}
-    assert runs == ["one_by_one"] * 3
-
-
 def test_a_state_is_good_in_every_process_with_the_key_and_after_a_rotation(make_client: MakeClient) -> None:
     _, state = asked(talk(make_client(asking_server(), era="2026", state_key=OLD), name="who").round())
 
@@ -271,26 +242,6 @@ def test_a_state_that_was_tampered_with_is_refused(client: Client, place: int) -
     changed = state[:place] + ("A" if state[place] != "A" else "B") + state[place + 1 :]
 
     assert who.round(changed, {"name": ACCEPTED}).refusal == (400, INVALID_PARAMS)
-
-
-@pytest.mark.parametrize("state", ["", "garbage", "é.é", 5, [], {}, "x" * 100_000], ids=lambda state: str(state)[:10])
-def test_a_state_that_is_none_is_refused(client: Client, state: Any) -> None:
-    assert talk(client, name="who").round(state, {"name": ACCEPTED}).refusal == (400, INVALID_PARAMS)
-
-
-@pytest.mark.parametrize("responses", [5, "yes", [], {"name": 5}, {"name": None}], ids=str)
-def test_answers_of_another_form_are_refused(client: Client, responses: Any) -> None:
-    who = talk(client, name="who")
-    _, state = asked(who.round())
-
-    assert who.round(state, responses).refusal == (400, INVALID_PARAMS)
-
-
-def test_a_client_that_cannot_be_asked_is_told_which_capability_it_lacks(client: Client) -> None:
-    for tool, lacking in (("who", "elicitation"), ("one_by_one", "sampling")):
-        answer = talk(client, capabilities={"roots": {}}, name=tool).round()
-        assert answer.refusal == (400, MISSING_CAPABILITY)
-        assert answer.error["data"] == {"requiredCapabilities": {lacking: {}}}
 
 
 def test_a_question_ends_a_stream_too(client: Client) -> None:

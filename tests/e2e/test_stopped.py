@@ -1,85 +1,52 @@
-"""A run whose task is over stops: it looks, light and seldom, and says what has become of the task."""
+"""A run whose task is over stops: it looks, light and seldom, and says what has become of the task.
+
+How seldom it looks is the engine's to decide: tests/unit/workflow/test_engine.py.
+"""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import pytest
 
-from mcp_baton import Context, Server, Step, ToolError, Workflow
+from mcp_baton import Server, Step, ToolError, Workflow
 from mcp_baton.aws import dynamodb_store
 from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.settings import Settings
 from mcp_baton.telemetry import STEPS_RUN, Collector
+from mcp_baton.testing import Client, Connect
 from mcp_baton.transport.adapter import LambdaAdapter
+from tests.e2e import support
 from tests.e2e.conftest import MakeClient, Requests, Streaming
-from tests.e2e.support import BOUND_S, Client, Era, Sink, Table
+from tests.e2e.support import BOUND_S, Era, Sink, Table
 
 LISTENING = {"progressToken": "t"}
 STEPS = ("one", "two", "three")
 
 
-@dataclass(slots=True)
-class Course:
-    """What happens as a run goes on.
-
-    Attributes:
-        during: What happens, once, while a step runs.
-        takes_s: How long a step takes, seconds.
-        s: The time, seconds.
-        ran: The steps that ran.
-    """
-
-    during: dict[str, Callable[[], object]] = field(default_factory=dict)
-    takes_s: dict[str, float] = field(default_factory=dict)
-    s: float = 0.0
-    ran: list[str] = field(default_factory=list)
-
-    def clock(self) -> float:
-        """The time, seconds."""
-        return self.s
-
-    def run(self, step: str) -> str:
-        """A step."""
-        self.ran.append(step)
-        self.s += self.takes_s.get(step, 0.0)
-        self.during.pop(step, lambda: None)()
-        return step
-
-
-def three_steps(course: Course, *checkpoints: str, fails: str = "", durable: bool = True) -> Server:
+def three_steps(*checkpoints: str, run: Callable[[str], object] = str, durable: bool = True) -> Server:
+    """A workflow whose steps do what `run` does with their names."""
     server = Server("s")
     for name in STEPS:
-
-        @server.tool(name=name)
-        def work(ctx: Context, name: str = name) -> str:
-            done = course.run(name)
-            if name == fails:
-                raise ToolError("no")
-            return done
-
+        server.tool(name=name)(lambda name=name: str(run(name)))
     steps = [Step(name, tool=name, checkpoint=name in checkpoints) for name in STEPS]
     server.add_workflow(Workflow(name="flow", description="count", steps=steps, durable=durable))
     return server
 
 
-def task_in(table: Table) -> str:
-    [item] = table.items
-    return item["sk"]["S"].removeprefix("TASK#")
+def ran(client: Client) -> list[str]:
+    return [name for name in STEPS if client.calls(name)]
 
 
-def ending(client: Client, table: Table, how: str) -> Callable[[], object]:
-    """What ends the only task in the table."""
+def ending(client: Client, how: str, after_s: float) -> Callable[[], object]:
+    """What ends the owner's only task, and lets time pass."""
 
     def end() -> None:
-        match how:
-            case "cancelled":
-                client.task("cancel", task_in(table))
-            case "completed":
-                client.task("cancel", task_in(table), result={"by": "me"})
-            case "deleted":
-                table.delete(task_in(table))
-            case _:
-                table.expire(task_in(table))
+        [task] = client.tasks()
+        if how == "expired":
+            client.clock.advance(3_700)
+            client.remaining_s(120)
+        else:
+            _ = client.cancel(task.task_id) if how == "cancelled" else client.complete(task.task_id, {"by": "me"})
+            client.clock.advance(after_s)
 
     return end
 
@@ -87,73 +54,84 @@ def ending(client: Client, table: Table, how: str) -> Callable[[], object]:
 EVENTS = {
     "cancelled": "The task was cancelled",
     "completed": "The task was completed by somebody else",
-    "deleted": "The task expired or was deleted",
     "expired": "The task expired or was deleted",
 }
 
 
 @pytest.mark.parametrize("how", EVENTS)
-def test_a_run_whose_task_is_ended_during_a_step_does_not_run_the_next(
-    make_client: MakeClient, era: Era, table: Table, how: str
-) -> None:
-    course = Course(takes_s={"two": 2.0})
-    client = make_client(three_steps(course), era=era, clock=course.clock)
-    course.during["two"] = ending(client, table, how)
-    answer = client.get_prompt("flow")
-    assert course.ran == ["one", "two"]
-    assert answer.handoff == (
+def test_a_run_whose_task_is_ended_during_a_step_does_not_run_the_next(baton: Connect, era: Era, how: str) -> None:
+    client = baton(three_steps(), era=era)
+    client.during("two", ending(client, how, 2.0))
+    run = client.get_prompt("flow")
+    assert ran(client) == ["one", "two"]
+    assert run.messages[-1].text == (
         f"{EVENTS[how]} while this run was under way. Step 'two' ran last. These steps were not run: 'three'."
     )
-    assert answer.meta["persisted"] is False
-    assert answer.statuses == ["completed", "completed", "pending"]
-    assert answer.meta.get("task_status") == (how if how in ("cancelled", "completed") else None)
-    assert "pause_reason" not in answer.meta
-    if how in ("cancelled", "completed"):
-        assert table.statuses == [how]
+    assert run.meta["persisted"] is False
+    assert run.steps == {"one": "completed", "two": "completed", "three": "pending"}
+    assert run.meta.get("task_status") == (None if how == "expired" else how)
+    assert not run.paused
+    if how != "expired":
+        assert client.task(run.task_id).status == how
 
 
 @pytest.mark.parametrize("how", EVENTS)
-def test_a_checkpoint_that_the_task_refuses_stops_the_run(
-    make_client: MakeClient, era: Era, table: Table, how: str
-) -> None:
-    course = Course()
-    client = make_client(three_steps(course, "two"), era=era, clock=course.clock)
-    course.during["two"] = ending(client, table, how)
-    answer = client.get_prompt("flow")
-    assert course.ran == ["one", "two"]
-    assert answer.handoff.startswith(f"{EVENTS[how]} while this run was under way. Step 'two' ran last.")
-    assert answer.meta["persisted"] is False
+def test_a_checkpoint_that_the_task_refuses_stops_the_run(baton: Connect, how: str) -> None:
+    client = baton(three_steps("two"))
+    end = ending(client, how, 0.0)
+
+    def unseen() -> None:
+        end()
+        # Nothing but the write can tell: the run cannot look.
+        client.store.fails("GetItem", times=None)
+
+    client.during("two", unseen)
+    run = client.get_prompt("flow")
+    assert ran(client) == ["one", "two"]
+    assert run.messages[-1].text.startswith(f"{EVENTS[how]} while this run was under way. Step 'two' ran last.")
+    assert run.meta["persisted"] is False
+
+
+def test_a_task_that_is_ended_in_the_last_step_stays_as_it_was_ended(baton: Connect) -> None:
+    client = baton(three_steps())
+    client.during("three", ending(client, "cancelled", 0.0))
+    run = client.get_prompt("flow")
+    assert (run.meta["task_status"], run.meta["persisted"]) == ("cancelled", False)
+    assert run.steps == dict.fromkeys(STEPS, "completed")
+    task = client.task(run.task_id)
+    assert (task.status, "_workflow.result.one" in task.variables) == ("cancelled", False)
 
 
 def test_what_a_checkpoint_has_kept_is_not_said_to_be_lost(
     make_client: MakeClient, requests: Requests, table: Table
 ) -> None:
-    course = Course()
+    passed_s, ran = [0.0], list[str]()
 
     def remaining_ms() -> int:
         """Two seconds after the checkpoint the task is cancelled."""
         if "UpdateItem" in requests.take():
-            course.s += 2.0
-            ending(client, table, "cancelled")()
+            passed_s[0] += 2.0
+            [item] = table.items
+            client.task("cancel", item["sk"]["S"].removeprefix("TASK#"))
             requests.take()
         return 30_000
 
-    client = make_client(three_steps(course, "one"), clock=course.clock, remaining_ms=remaining_ms)
+    client = make_client(three_steps("one", run=ran.append), clock=lambda: passed_s[0], remaining_ms=remaining_ms)
     answer = client.get_prompt("flow")
-    assert course.ran == ["one"]
+    assert ran == ["one"]
     assert (answer.meta["task_status"], answer.statuses) == ("cancelled", ["completed", "pending", "pending"])
     assert "persisted" not in answer.meta
-    assert client.variables(answer.task_id)["_workflow.result.one"] == "one"
+    assert "_workflow.result.one" in client.variables(answer.task_id)
 
 
-def test_a_run_that_is_cancelled_in_its_last_step_hands_nothing_off(make_client: MakeClient, table: Table) -> None:
-    course = Course()
-    client = make_client(three_steps(course, fails="two"), clock=course.clock)
-    course.during["two"] = ending(client, table, "cancelled")
-    answer = client.get_prompt("flow")
-    assert answer.meta["task_status"] == "cancelled"
-    assert "make these tool calls" not in answer.body
-    assert answer.handoff == (
+def test_a_run_that_is_cancelled_in_a_step_that_fails_hands_nothing_off(baton: Connect) -> None:
+    client = baton(three_steps())
+    client.tool_raises("two", "no")
+    client.during("two", ending(client, "cancelled", 0.0))
+    run = client.get_prompt("flow")
+    assert run.meta["task_status"] == "cancelled"
+    assert not any("make these tool calls" in message.text for message in run.messages)
+    assert run.messages[-1].text == (
         "The task was cancelled while this run was under way. Step 'two' ran last. These steps were not run: 'three'."
     )
 
@@ -162,56 +140,51 @@ def test_a_run_that_is_cancelled_in_its_last_step_hands_nothing_off(make_client:
 def test_a_run_that_was_stopped_is_no_run_that_completed_paused_or_was_lost(
     make_client: MakeClient, table: Table, takes_s: float
 ) -> None:
-    course, collector = Course(takes_s={"two": takes_s}), Collector()
-    settings = Settings(table=table.name)
+    collector, settings = Collector(), Settings(table=table.name)
+    passed_s, ran = [0.0], list[str]()
+
+    def run(name: str) -> None:
+        ran.append(name)
+        if name == "two":
+            passed_s[0] += takes_s
+            [item] = table.items
+            make_client(Server("other")).task("cancel", item["sk"]["S"].removeprefix("TASK#"))
+
     endpoint = Endpoint(
-        three_steps(course),
+        three_steps(run=run),
         store=dynamodb_store(table.name, settings, connect=lambda: table.client),
         settings=settings,
         telemetry=collector,
-        clock=course.clock,
+        clock=lambda: passed_s[0],
     )
-    course.during["two"] = ending(make_client(Server("other")), table, "cancelled")
-    answer = Client(LambdaAdapter(endpoint, allow_anonymous=False, streaming=False)).get_prompt("flow")
+    answer = support.Client(LambdaAdapter(endpoint, allow_anonymous=False, streaming=False)).get_prompt("flow")
     assert answer.meta["task_status"] == "cancelled"
     noted = [(measured.metric, measured.value) for measured in collector.take().measurements]
-    assert noted == [(STEPS_RUN, len(course.ran))]
+    assert noted == [(STEPS_RUN, len(ran))]
 
 
-def test_a_resumed_run_stops_too(make_client: MakeClient, table: Table) -> None:
-    course = Course()
-    server = three_steps(course)
-    client = make_client(server, clock=course.clock)
-    without_time = make_client(server, clock=course.clock, remaining_ms=lambda: 0)
-    task = without_time.get_prompt("flow").task_id
-    course.takes_s = {"one": 3.0}
-    course.during["one"] = ending(client, table, "cancelled")
-    answer = client.get_prompt("flow", task=task)
-    assert course.ran == ["one"]
-    assert answer.meta["task_status"] == "cancelled"
-
-
-@pytest.mark.parametrize(("takes_s", "looks"), [(1.9, 0), (2.0, 1)])
-def test_a_run_of_less_than_two_seconds_does_not_look(
-    make_client: MakeClient, requests: Requests, takes_s: float, looks: int
-) -> None:
-    course = Course(takes_s={"one": takes_s})
-    client = make_client(three_steps(course), clock=course.clock)
-    client.get_prompt("flow")
-    assert course.ran == [*STEPS]
-    assert requests.take() == ["PutItem", *["GetItem"] * looks, "UpdateItem"]
+def test_a_resumed_run_stops_too(baton: Connect) -> None:
+    client = baton(three_steps())
+    client.remaining_s(3)
+    task = client.get_prompt("flow").task_id
+    client.remaining_s(120)
+    client.during("one", ending(client, "cancelled", 3.0))
+    run = client.resume(task)
+    assert (ran(client), run.meta["task_status"]) == (["one"], "cancelled")
 
 
 def test_the_progress_of_a_run_without_a_task_names_none(make_client: MakeClient, streaming: Streaming) -> None:
-    sink, client = Sink(), make_client(three_steps(Course(), durable=False))
+    sink, client = Sink(), make_client(three_steps(durable=False))
     streaming(sink, lambda: client.get_prompt("flow", meta=LISTENING)).result(BOUND_S)
     assert [("_meta" in sink.next_told()) for _ in STEPS] == [False] * 3
 
 
 def test_the_first_progress_of_a_resume_names_its_task(make_client: MakeClient, streaming: Streaming) -> None:
-    course, sink = Course(), Sink()
-    server = three_steps(course, fails="two")
-    client = make_client(server)
+    def run(name: str) -> None:
+        if name == "two":
+            raise ToolError("no")
+
+    sink, client = Sink(), make_client(three_steps(run=run))
     task = client.get_prompt("flow").task_id
     streaming(sink, lambda: client.get_prompt("flow", task=task, meta=LISTENING)).result(BOUND_S)
     told = sink.next_told()

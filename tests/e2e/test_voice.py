@@ -150,11 +150,3 @@ def test_a_long_argument_is_neither_announced_nor_repeated_in_a_note(make_client
 
     assert 'Calling echo with {"text": "<prompt arg text>"}' in said(client.get_prompt("argument", {"text": "x" * 600}))
     assert client.get_prompt("guidance", {"text": "x" * 600}).handoff.endswith("Note: Mind <prompt arg text>!")
-
-
-def test_constants_are_data_and_filled_in_as_they_are(make_client: MakeClient) -> None:
-    client = make_client(attacked_server())
-    long = "x" * 600
-
-    assert 'Call echo with {"text": "Mind A-17!"}' in client.get_prompt("constant", {"text": "A-17"}).handoff
-    assert f'Call echo with {{"text": "Mind {long}!"}}' in client.get_prompt("constant", {"text": long}).handoff

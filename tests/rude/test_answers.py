@@ -98,17 +98,3 @@ def test_a_long_value_is_streamed_in_less_memory_than_it_has_bytes(client: Clien
     read()
     assert read() < 1_000_000
     assert sent > 2 * 5_000_000
-
-
-def test_a_batch_that_has_no_room_left_says_so_for_each_message(client: Client) -> None:
-    workflow = "many_that_fit"
-    task = client.get_prompt(workflow).task_id
-    uri = f"baton://tasks/{task}/_workflow.result.s0"
-    reads = [
-        {"jsonrpc": "2.0", "id": number, "method": "resources/read", "params": {"uri": uri}} for number in range(POLLS)
-    ]
-    answer = client.post(json.dumps(reads))
-    assert len(answer.body.encode()) <= ANSWER_BYTES
-    errors = [message["error"] for message in json.loads(answer.body) if "error" in message]
-    assert len(errors) == POLLS - 9
-    assert all(error["code"] == -32600 and "by itself" in error["message"] for error in errors)

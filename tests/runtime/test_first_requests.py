@@ -22,6 +22,10 @@ CLIENT = {"botocore", "email", "http.client", "ssl", "urllib3"}
 """What comes with a client for DynamoDB, so with the first task."""
 RARE = {"hashlib", "hmac", "importlib.metadata", "ipaddress", "random", "urllib.parse", "uuid"}
 """What some requests need, and the first ones do not."""
+ENGINE = {f"mcp_baton.{name}" for name in ("server.methods.prompts", "server.running.runner", "workflow.engine")}
+"""What runs tools and workflows: no list needs it."""
+INSPECTION = {"ast", "dataclasses", "dis", "inspect", "tokenize"}
+"""What classes and functions can be made and read without."""
 POWERTOOLS = {"aws_lambda_powertools", "aws_xray_sdk"}
 """What writes metrics and traces, when the answer is out."""
 PYDANTIC = {"annotated_types", "pydantic", "pydantic_core", "typing_extensions"}
@@ -39,8 +43,8 @@ def dynamodb() -> Iterator[FakeDynamoDB]:
 
 
 @pytest.fixture
-def serve(dynamodb: FakeDynamoDB, start: Start) -> Callable[[str], None]:
-    def serve(function: str) -> None:
+def serve(dynamodb: FakeDynamoDB, start: Start) -> Callable[..., None]:
+    def serve(function: str, **environment: str) -> None:
         path = os.pathsep.join(map(str, (FUNCTIONS, *CODE.values())))
         credentials = {
             "AWS_ACCESS_KEY_ID": "nobody",
@@ -49,7 +53,9 @@ def serve(dynamodb: FakeDynamoDB, start: Start) -> Callable[[str], None]:
         }
         where = {"AWS_ENDPOINT_URL_DYNAMODB": dynamodb.url, "PYTHONPATH": path, "SERVED": function}
         secret = {"BATON_STATE_KEY_SECRET": "arn:aws:secretsmanager:eu-west-1:123456789012:secret:StateKey-a1B2c3"}
-        start("telling.handler", AWS_LAMBDA_FUNCTION_NAME="mcp", **credentials, **where, **secret, **BATON)
+        start(
+            "telling.handler", AWS_LAMBDA_FUNCTION_NAME="mcp", **credentials, **where, **secret, **BATON, **environment
+        )
 
     return serve
 
@@ -84,6 +90,19 @@ def test_a_first_task_loads_the_client_and_not_pydantic(load: Load, function: st
 
     assert loaded & (NEVER | PYDANTIC | POWERTOOLS) == set()
     assert loaded >= CLIENT
+
+
+def test_a_first_list_loads_no_engine_and_nothing_that_inspects(load: Load) -> None:
+    assert load(PEER, tools_list()) & (ENGINE | INSPECTION) == set()
+
+
+def test_a_client_is_there_before_the_first_request_where_it_is_made_at_initialisation(
+    api: FakeRuntimeApi, serve: Callable[..., None]
+) -> None:
+    serve(PEER, BATON_CONNECT="init")
+    api.invoke(tools_list().event).wait()
+    loaded: Any = api.invoke({"tell": "modules"}).wait().json()
+    assert set(loaded) >= CLIENT | ENGINE
 
 
 def test_a_server_of_models_loads_pydantic_and_no_client(load: Load) -> None:

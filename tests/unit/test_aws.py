@@ -138,6 +138,19 @@ def test_a_table_makes_a_store_whose_client_waits_for_the_first_request(
     assert json.loads(answer["body"])["result"]["_meta"]["task_status"] == "completed"
 
 
+def test_a_client_is_made_with_the_handler_where_the_settings_say_so(server: Server) -> None:
+    client = embedded_client()
+    create_table(client, "tasks")
+    with patch("mcp_baton.aws.dynamodb_client", return_value=client) as connect:
+        lambda_handler = handler(server, settings=Settings(table="tasks", connect="init"))
+        assert connect.call_count == 1
+        answer = lambda_handler(post("prompts/get", name="counting"), LambdaContext())
+        assert connect.call_count == 1
+        handler(server, settings=Settings(connect="init"))
+        assert connect.call_count == 1, "without a table there is nothing to connect to"
+    assert json.loads(answer["body"])["result"]["_meta"]["task_status"] == "completed"
+
+
 @mock_aws
 def test_a_boto3_client_that_is_given_keeps_the_tasks_and_no_other_is_made(
     server: Server, monkeypatch: pytest.MonkeyPatch

@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mcp_baton.clients import dynamodb_client, s3_client, secrets_client
@@ -19,7 +20,7 @@ from mcp_baton.exceptions import SettingsError
 from mcp_baton.protocol.http import Application, Exchange, HttpRequest, HttpResponse
 from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.server.server import Server
-from mcp_baton.settings import Settings
+from mcp_baton.settings import INIT, Settings
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import SILENT, Collector, Telemetry
 from mcp_baton.transport.adapter import LambdaAdapter
@@ -92,6 +93,8 @@ def handler(
     collector = Collector() if settings.observed else None
     telemetry = collector or SILENT
     if store is None and settings.table is not None:
+        if connect is None and settings.connect == INIT:
+            connect = _connected()
         store = dynamodb_store(settings.table, settings, connect, connect_s3, telemetry=telemetry)
     keys = _state_keys(settings, telemetry)
     app: Application = Endpoint(
@@ -181,6 +184,13 @@ def dynamodb_store(
         random=draw if random is None else random,
         telemetry=telemetry,
     )
+
+
+def _connected() -> "Callable[[], DynamoDBClient]":
+    """A client that is made now, and with it all that a first task loads (docs/performance.md)."""
+    import_module("mcp_baton.server.methods.prompts")
+    client = dynamodb_client()
+    return lambda: client
 
 
 def _overflow(settings: Settings, connect: "Callable[[], S3Client]", telemetry: Telemetry) -> "ObjectStore | None":

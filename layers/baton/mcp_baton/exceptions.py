@@ -1,4 +1,6 @@
-"""Every exception Baton raises, by who is meant to read it.
+"""The exceptions that pass from one part of Baton to another, by who is meant to read them.
+
+One that only the callers of a single module catch stands in that module.
 
 ```
 Exception

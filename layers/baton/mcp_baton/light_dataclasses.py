@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_origin
 
 __all__ = ["dataclass", "field", "replace"]
 
-_MISSING: Any = type("_Missing", (), {"__repr__": lambda _: "<made for each instance>"})()
+MISSING: Any = type("Missing", (), {"__repr__": lambda _: "<made for each instance>"})()
 
 
 class _Field:
@@ -21,11 +21,11 @@ class _Field:
 
     __slots__ = ("compare", "default", "default_factory", "repr")
 
-    def __init__(self, default: Any, default_factory: Any = _MISSING, repr: bool = True, compare: bool = True) -> None:  # noqa: A002 - the standard library's name
+    def __init__(self, default: Any, default_factory: Any = MISSING, repr: bool = True, compare: bool = True) -> None:  # noqa: A002 - the standard library's name
         self.default, self.default_factory, self.repr, self.compare = default, default_factory, repr, compare
 
 
-class _Shape:
+class Shape:
     """The fields of one class, and how it was decorated."""
 
     __slots__ = ("compared", "fields", "frozen", "keywords_only", "printed", "types")
@@ -67,12 +67,15 @@ def _dataclass(
             },
         )
         made.__qualname__ = cls.__qualname__
+        first_init = vars(made).get("__init__")
+        if isinstance(first_init, _FirstInit):
+            first_init.home = made
         return made
 
     return decorate
 
 
-def _shape(cls: type, namespace: dict[str, Any], frozen: bool, keywords_only: bool) -> _Shape:
+def _shape(cls: type, namespace: dict[str, Any], frozen: bool, keywords_only: bool) -> Shape:
     """What the annotations and defaults say; takes the defaults out of the namespace, where slots will be."""
     fields: dict[str, _Field] = {}
     types: dict[str, Any] = {}
@@ -83,10 +86,10 @@ def _shape(cls: type, namespace: dict[str, Any], frozen: bool, keywords_only: bo
     for name, annotation in _annotations(cls).items():
         if annotation is ClassVar or get_origin(annotation) is ClassVar:
             continue
-        default = namespace.pop(name, _MISSING)
+        default = namespace.pop(name, MISSING)
         fields[name] = default if isinstance(default, _Field) else _Field(default)
         types[name] = annotation
-    return _Shape(fields, types, frozen, keywords_only)
+    return Shape(fields, types, frozen, keywords_only)
 
 
 def _annotations(cls: type) -> Mapping[str, Any]:
@@ -104,12 +107,12 @@ def _annotations(cls: type) -> Mapping[str, Any]:
         return found
 
 
-def _methods(shape: _Shape, init: bool, repr: bool, eq: bool) -> dict[str, Any]:  # noqa: A002
+def _methods(shape: Shape, init: bool, repr: bool, eq: bool) -> dict[str, Any]:  # noqa: A002
     """What the class has besides what its body says."""
     names = () if shape.keywords_only else tuple(shape.fields)
     methods: dict[str, Any] = {"__match_args__": names, "__replace__": _replace}
     if init:
-        methods["__init__"] = _FirstInit(shape)
+        methods["__init__"] = _FirstInit()
     if repr:
         methods["__repr__"] = _repr
     if eq:
@@ -123,27 +126,24 @@ def _methods(shape: _Shape, init: bool, repr: bool, eq: bool) -> dict[str, Any]:
 class _FirstInit:
     """Stands for `__init__` until somebody looks at it: the first instance does."""
 
-    __slots__ = ("_shape",)
-
-    def __init__(self, shape: _Shape) -> None:
-        self._shape = shape
+    __slots__ = ("home",)
+    home: type
 
     def __get__(self, instance: object, owner: type) -> Any:
-        home = next(base for base in owner.__mro__ if vars(base).get("__init__") is self)
-        function = _compile_init(home, self._shape)
-        setattr(home, "__init__", function)  # noqa: B010 - the same method, compiled
+        function = _compile_init(self.home, _shape_of(self.home))
+        setattr(self.home, "__init__", function)  # noqa: B010 - the same method, compiled
         return function.__get__(instance, owner)
 
 
-def _compile_init(cls: type, shape: _Shape) -> Any:
-    parameters, body, known = [], [], {"_MISSING": _MISSING, "__builtins__": {}}
+def _compile_init(cls: type, shape: Shape) -> Any:
+    parameters, body, known = [], [], {"MISSING": MISSING, "__builtins__": {}}
     for name, each in shape.fields.items():
         value = name
-        if each.default_factory is not _MISSING:
+        if each.default_factory is not MISSING:
             known[f"_make_{name}"] = each.default_factory
-            value = f"_make_{name}() if {name} is _MISSING else {name}"
-            parameters.append(f"{name}=_MISSING")
-        elif each.default is not _MISSING:
+            value = f"_make_{name}() if {name} is MISSING else {name}"
+            parameters.append(f"{name}=MISSING")
+        elif each.default is not MISSING:
             known[f"_default_{name}"] = each.default
             parameters.append(f"{name}=_default_{name}")
         else:
@@ -162,8 +162,8 @@ def _compile_init(cls: type, shape: _Shape) -> Any:
     return function
 
 
-def _shape_of(cls: type) -> _Shape:
-    shape: _Shape = vars(cls).get("__dataclass_shape__") or getattr(cls, "__dataclass_shape__")  # noqa: B009
+def _shape_of(cls: type) -> Shape:
+    shape: Shape = cls.__dataclass_shape__  # type: ignore[attr-defined]
     return shape
 
 
@@ -213,16 +213,13 @@ def _set_state(self: Any, state: list[Any]) -> None:
 
 
 def _replace(self: Any, /, **changes: Any) -> Any:
-    for name in _shape_of(type(self)).fields:
-        if name not in changes:
-            changes[name] = getattr(self, name)
-    return self.__class__(**changes)
+    return self.__class__(**{name: getattr(self, name) for name in _shape_of(type(self)).fields} | changes)
 
 
 def _field(
     *,
-    default: Any = _MISSING,
-    default_factory: Any = _MISSING,
+    default: Any = MISSING,
+    default_factory: Any = MISSING,
     repr: bool = True,  # noqa: A002 - the standard library's name
     compare: bool = True,
 ) -> Any:
@@ -239,25 +236,12 @@ class _Standard:
         self._read = attrgetter(attribute)
 
     def __get__(self, instance: object, owner: type) -> Any:
-        return self._read(_standard_twin(_shape_of(owner)))
+        from mcp_baton.standard_twin import standard_twin
+
+        return self._read(standard_twin(_shape_of(owner)))
 
 
 _STANDARD_FIELDS, _STANDARD_PARAMS = _Standard("__dataclass_fields__"), _Standard("__dataclass_params__")
-
-
-def _standard_twin(shape: _Shape) -> type:
-    """A class of the standard library's making with the same fields."""
-    import dataclasses
-
-    fields: list[tuple[str, Any, Any]] = []
-    for name, each in shape.fields.items():
-        chosen: dict[str, Any] = {"repr": each.repr, "compare": each.compare}
-        if each.default_factory is not _MISSING:
-            chosen["default_factory"] = each.default_factory
-        elif each.default is not _MISSING:
-            chosen["default"] = each.default
-        fields.append((name, shape.types[name], dataclasses.field(**chosen)))
-    return dataclasses.make_dataclass("Twin", fields, frozen=shape.frozen, kw_only=shape.keywords_only)
 
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@
 | `BATON_MAX_BODY_BYTES` | the largest request body | 6000000 |
 | `BATON_LISTEN_MS` | how long a `subscriptions/listen` stream is kept open | 60000 |
 | `BATON_QUESTION_MS` | how long a tool waits for the client's answer (revisions up to 2025-11-25) | 300000 (5 min) |
+| `BATON_CONNECT` | when the DynamoDB client is made: `first` with the first task, `init` before any request | first |
 | `BATON_STATE_KEY_SECRET` | ARN of the secret that holds the next two; not read where `AWS_SAM_LOCAL` is set | none |
 | `BATON_STATE_KEY` | signs what travels through the client; 32 characters or more | made anew in each process |
 | `BATON_STATE_KEY_PREVIOUS` | the key before the last rotation, still accepted | none |
@@ -38,7 +39,8 @@ from mcp_baton.light_dataclasses import dataclass, field
 
 SWITCH = {"on": True, "true": True, "1": True, "yes": True, "off": False, "false": False, "0": False, "no": False}
 KEY_CHARACTERS = 32
-SHARDS = (1, 8, 32)
+SHARDS = ("1", "8", "32")
+FIRST, INIT = "first", "init"
 _ARN = r"arn:[^:\s]+:secretsmanager:[^:\s]+:[0-9]+:secret:\S+"
 _ORIGIN = r"[a-z][a-z0-9+.-]*://[^\s/?#@,]+"
 
@@ -63,12 +65,13 @@ class Settings:
     max_body_bytes: int = 6_000_000
     listen_ms: int = 60_000
     question_ms: int = 300_000
+    connect: str = FIRST
     # A local server lets pages of this machine in, and keeps out names that were made to point at it (DNS rebinding).
     local_only: bool = False
     state_key_secret: str | None = None
     state_key: bytes | None = field(default=None, repr=False)
     previous_state_key: bytes | None = field(default=None, repr=False)
-    # Whether somebody reads what is noted of Baton's own work, and under which names.
+    # Whether what is noted of Baton's own work is reported, and under which names.
     observed: bool = False
     service: str = "baton"
     metrics_namespace: str = "Baton"
@@ -96,12 +99,13 @@ class Settings:
             default_ttl_ms=_number(env, "BATON_DEFAULT_TTL_MS", default.default_ttl_ms),
             max_ttl_ms=_number(env, "BATON_MAX_TTL_MS", default.max_ttl_ms),
             max_tasks_per_owner=_number(env, "BATON_MAX_TASKS_PER_OWNER", default.max_tasks_per_owner),
-            shards=_choice(env, "BATON_SHARDS", SHARDS, default.shards),
+            shards=int(_choice(env, "BATON_SHARDS", SHARDS)),
             write_reserve_ms=_number(env, "BATON_WRITE_RESERVE_MS", default.write_reserve_ms),
             allowed_origins=_origins(env, "BATON_ALLOWED_ORIGINS"),
             max_body_bytes=_number(env, "BATON_MAX_BODY_BYTES", default.max_body_bytes),
             listen_ms=_number(env, "BATON_LISTEN_MS", default.listen_ms),
             question_ms=_number(env, "BATON_QUESTION_MS", default.question_ms),
+            connect=_choice(env, "BATON_CONNECT", (FIRST, INIT)),
             state_key_secret=_secret(env, "BATON_STATE_KEY_SECRET"),
             state_key=_key(env, "BATON_STATE_KEY"),
             previous_state_key=_key(env, "BATON_STATE_KEY_PREVIOUS"),
@@ -153,6 +157,14 @@ def _switch(env: Mapping[str, str], name: str, default: bool) -> bool:
     return SWITCH[text.lower()]
 
 
+def _choice(env: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
+    """One of these; the first where it is not set."""
+    text = (_text(env, name) or choices[0]).lower()
+    if text not in choices:
+        raise SettingsError(f"{name}={text!r} is not a choice: set it to one of {', '.join(choices)}")
+    return text
+
+
 def _number[Default: (int, int | None)](env: Mapping[str, str], name: str, default: Default) -> int | Default:
     text = _text(env, name)
     if text is None:
@@ -161,13 +173,6 @@ def _number[Default: (int, int | None)](env: Mapping[str, str], name: str, defau
     if not re.fullmatch(r"[0-9]{1,15}", text) or int(text) == 0:
         raise SettingsError(f"{name}={text!r} is not a number: set it to a whole number from 1 on, in digits")
     return int(text)
-
-
-def _choice(env: Mapping[str, str], name: str, choices: tuple[int, ...], default: int) -> int:
-    number = _number(env, name, default)
-    if number not in choices:
-        raise SettingsError(f"{name}={number} is none of its values: set it to {', '.join(map(str, choices))}")
-    return number
 
 
 def _origins(env: Mapping[str, str], name: str) -> frozenset[str]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aws_lambda_powertools import Logger
 
-from mcp_baton.observability.logs import PACKAGE, TELLTALES, PowertoolsHandler, install
+from mcp_baton.observability.logs import PACKAGE, VERBOSE_LOGGERS, PowertoolsHandler, install
 
 SERVICES = count(1)
 
@@ -117,7 +117,7 @@ def test_what_powertools_cannot_write_is_written_to_standard_error_and_costs_no_
 @pytest.fixture
 def restored(monkeypatch: pytest.MonkeyPatch) -> None:
     """What `install` changes is put back when the test ends."""
-    for name in (PACKAGE, *TELLTALES):
+    for name in (PACKAGE, *VERBOSE_LOGGERS):
         for member in ("handlers", "propagate", "level"):
             monkeypatch.setattr(logging.getLogger(name), member, vars(logging.getLogger(name))[member])
 

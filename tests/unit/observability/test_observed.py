@@ -41,6 +41,7 @@ class Watched:
         self.sampled = True
         self.traces = KeptTraces()
         self.left: list[Callable[[], None]] = []
+        self.request_ids: list[str] = []
         self._collector = Collector()
         self.handler = ObservedHandler(
             self._answer,
@@ -52,7 +53,8 @@ class Watched:
             later=self.left.append,
         )
 
-    def _answer(self, event: Any, context: Any) -> dict[str, Any]:
+    def _answer(self, event: Any, context: Any, request_id: str) -> dict[str, Any]:
+        self.request_ids.append(request_id)
         if event.get("quiet"):
             return {}
         with self._collector.span("work"):
@@ -88,6 +90,14 @@ def test_nothing_is_written_before_the_answer(capsys: pytest.CaptureFixture[str]
     watched.do_what_is_left()
     assert json.loads(capsys.readouterr().out)["correlation_id"] == "gateway-1"
     assert watched.traces.sent == [(["work"], "gateway-1", True)]
+
+
+def test_a_request_without_any_id_has_one_and_the_same_in_its_answer_and_in_what_is_reported() -> None:
+    watched = Watched()
+    watched.handler({}, None)
+    watched.do_what_is_left()
+    assert [request_id for _, request_id, _ in watched.traces.sent] == watched.request_ids
+    assert len(watched.request_ids[0]) == 36
 
 
 def test_a_request_that_failed_is_reported_and_still_fails(capsys: pytest.CaptureFixture[str]) -> None:

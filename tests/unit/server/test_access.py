@@ -3,7 +3,7 @@
 import pytest
 
 from mcp_baton.protocol.http import HttpRequest
-from mcp_baton.server.access import Origins, Page, Stranger, is_local, is_preflight
+from mcp_baton.server.access import ForeignPage, Origins, Page, is_local, is_preflight
 
 APP = "https://app.example.com"
 LISTED = Origins(frozenset({APP, "http://localhost:6274"}))
@@ -38,21 +38,21 @@ def test_a_listed_page_may_call(origin: str) -> None:
     ],
 )
 def test_every_other_page_may_not(origin: str) -> None:
-    assert LISTED.caller({"origin": origin}) == Stranger()
+    assert LISTED.caller({"origin": origin}) == ForeignPage()
 
 
 def test_a_local_server_lets_in_listed_pages_and_those_of_this_machine() -> None:
     for origin in (APP, "http://localhost:6274", "https://127.0.0.1", "http://[::1]:8000", "tauri://localhost"):
         assert LOCAL.caller({"host": "127.0.0.1:8000", "origin": origin}) == Page(origin)
-    assert LOCAL.caller({"host": "127.0.0.1:8000", "origin": "https://evil.example"}) == Stranger()
+    assert LOCAL.caller({"host": "127.0.0.1:8000", "origin": "https://evil.example"}) == ForeignPage()
 
 
 @pytest.mark.parametrize(
     "host", ["evil.example", "localhost.evil.example", "localhost:80@evil.example", "localhost:", ""]
 )
 def test_a_local_server_answers_to_no_other_name_whoever_asks(host: str) -> None:
-    assert LOCAL.caller({"host": host}) == Stranger()
-    assert LOCAL.caller({"host": host, "origin": APP}) == Stranger()
+    assert LOCAL.caller({"host": host}) == ForeignPage()
+    assert LOCAL.caller({"host": host, "origin": APP}) == ForeignPage()
 
 
 @pytest.mark.parametrize(

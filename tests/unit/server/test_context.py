@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from mcp_baton import Context
-from mcp_baton.exceptions import Abandoned
 from mcp_baton.protocol.envelope import LOG_LEVELS, Envelope, Era
 from mcp_baton.protocol.json import Json
-from mcp_baton.server.asking.asker import Nobody
+from mcp_baton.server.asking.asker import CannotAsk
 from mcp_baton.server.running.call import Call, ProgressMap
 from mcp_baton.tasks.variables import TaskVariables
 
@@ -28,7 +27,7 @@ class Desk:
             envelope=Envelope(Era.STATELESS, "2026-07-28", {}, {}, token, level),
             remaining_ms=lambda: 1234,
             emit=lambda method, params: self.said.append((method, params)),
-            asker=Nobody("this is a test"),
+            asker=CannotAsk("this is a test"),
             variables=TaskVariables({"a": 1}),
             progress=progress,
         )
@@ -162,20 +161,3 @@ def test_plain_calls_can_be_awaited() -> None:
     asyncio.run(tool(desk.context))
 
     assert [method for method, _ in desk.said] == ["notifications/progress", *["notifications/message"] * 2]
-
-
-def test_every_call_of_an_abandoned_tool_raises_what_it_cannot_swallow() -> None:
-    desk = Desk(level="debug")
-    desk.call.abandoned = True
-
-    for call in (
-        lambda: desk.context.report_progress(1),
-        lambda: desk.context.log("info", "x"),
-        lambda: desk.context.error("x"),
-        desk.context.remaining_ms,
-        lambda: desk.context.task,
-    ):
-        with pytest.raises(Abandoned):
-            call()
-    assert not issubclass(Abandoned, Exception)
-    assert desk.said == []

@@ -154,6 +154,13 @@ def test_the_exchange_tells_the_invocations_id_and_time(
     assert seen == [(request_id, remaining)]
 
 
+def test_an_id_that_whoever_called_the_handler_has_found_already_is_the_requests() -> None:
+    seen: list[str] = []
+    handler = adapt(answering(lambda _, exchange: seen.append(exchange.request_id)))
+    handler(REST, LambdaContext(), "known-id")
+    assert seen == ["known-id"]
+
+
 def test_the_remaining_time_is_asked_for_anew_each_time() -> None:
     context = LambdaContext()
     seen: list[int | None] = []

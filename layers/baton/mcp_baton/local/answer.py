@@ -42,7 +42,7 @@ class Answer:
         """Send a piece of the stream now.
 
         Raises:
-            ClientGone: nobody is listening any more.
+            ClientGone: the client has gone away.
         """
         if data and not self._bodiless:
             self._put(data)

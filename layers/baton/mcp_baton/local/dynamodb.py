@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mcp_baton.local.embedded import EmbeddedEngine
 
 REGION = "us-east-1"
-NOBODY = "local"
+CREDENTIAL = "local"
 CONNECTIONS = 64
 
 
@@ -50,7 +50,7 @@ def embedded_client(engine: "EmbeddedEngine | None" = None) -> "DynamoDBClient":
     session = botocore.session.Session(
         {"profile": (None, None, None, None), "config_file": (None, None, os.devnull, None)}
     )
-    session.set_credentials(NOBODY, NOBODY)
+    session.set_credentials(CREDENTIAL, CREDENTIAL)
     session.register_component("data_loader", _loader())
     client = _client(session, f"https://dynamodb.{REGION}.amazonaws.com", REGION)
     # botocore takes the answer of a `before-send` handler for the server's; its stubs say that handlers have none.
@@ -81,7 +81,7 @@ def http_client(url: str, config: "Config | None" = None) -> "DynamoDBClient":
         for provider in ("container-role", "iam-role"):
             resolver.remove(provider)
         if session.get_credentials() is None:
-            session.set_credentials(NOBODY, NOBODY)
+            session.set_credentials(CREDENTIAL, CREDENTIAL)
     return _client(session, url, session.get_config_variable("region") or REGION, config)
 
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from aws_lambda_powertools import Logger
 
 PACKAGE = "mcp_baton"
-TELLTALES = ("boto3", "botocore", "s3transfer", "urllib3")
+VERBOSE_LOGGERS = ("boto3", "botocore", "s3transfer", "urllib3")
 """Loggers that at DEBUG write whole requests: the role's session token, and every value of a task."""
 
 logger = logging.getLogger(__name__)
@@ -79,9 +79,10 @@ def _made(service: str) -> "Logger":
 
 
 def install(service: str) -> PowertoolsHandler:
-    """Let one handler, and no other, write what Baton logs, and nobody what is nobody's to read.
+    """Let one handler, and no other, write what Baton logs, and keep secrets and tasks' values out of the log.
 
-    The telltales say no more than INFO, whatever the least severe level is, unless the function's code chose another.
+    `VERBOSE_LOGGERS` write nothing below INFO, whatever the least severe level is, unless the function's code chose
+    another.
 
     Returns:
         That handler, of which a process has one, however many Lambda handlers it makes: each must reach its keys.
@@ -92,7 +93,7 @@ def install(service: str) -> PowertoolsHandler:
     )
     own.handlers = [handler]
     own.propagate = False
-    for name in TELLTALES:
+    for name in VERBOSE_LOGGERS:
         other = logging.getLogger(name)
         if other.level == logging.NOTSET:
             other.setLevel(logging.INFO)

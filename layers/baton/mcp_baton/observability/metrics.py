@@ -3,8 +3,12 @@
 from collections import defaultdict
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from mcp_baton.telemetry import Measurement
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools.metrics import EphemeralMetrics
 
 type Dimension = tuple[str, str]
 
@@ -28,6 +32,7 @@ class EmbeddedMetrics:
         self._namespace = namespace
         self._service = service
         self._log_level = log_level
+        self._line: EphemeralMetrics | None = None
 
     def report(self, measurements: Iterable[Measurement], correlation_id: str) -> None:
         """Print these measurements, with the request's id as a property."""
@@ -39,9 +44,16 @@ class EmbeddedMetrics:
                 self._print(dimension, found[start : start + MAX_VALUES], correlation_id)
 
     def _print(self, dimension: Dimension, measurements: list[Measurement], correlation_id: str) -> None:
-        from aws_lambda_powertools.metrics import EphemeralMetrics
+        line = self._empty_line()
+        try:
+            self._fill(line, dimension, measurements, correlation_id)
+            line.flush_metrics()
+        finally:
+            line.clear_metrics()  # printed or not, it is not for the next line
 
-        line = EphemeralMetrics(namespace=self._namespace, service=self._service)
+    def _fill(
+        self, line: "EphemeralMetrics", dimension: Dimension, measurements: list[Measurement], correlation_id: str
+    ) -> None:
         name, value = dimension
         if name:
             line.add_dimension(name, value)
@@ -53,4 +65,11 @@ class EmbeddedMetrics:
             line.add_metadata("timestamp", datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"))
         for measurement in measurements:
             line.add_metric(measurement.metric.name, measurement.metric.unit, measurement.value)
-        line.flush_metrics()
+
+    def _empty_line(self) -> "EphemeralMetrics":
+        """The same one each time, empty: to make one takes as long as to print it."""
+        if self._line is None:
+            from aws_lambda_powertools.metrics import EphemeralMetrics
+
+            self._line = EphemeralMetrics(namespace=self._namespace, service=self._service)
+        return self._line

@@ -13,7 +13,9 @@ from mcp_baton.transport.correlation import correlation_id
 
 logger = logging.getLogger(__name__)
 
-type Handler = Callable[[Any, Any], dict[str, Any]]
+type Handler = Callable[[Any, Any, str], dict[str, Any]]
+"""Answers an event: the event, Lambda's context, and the request's id."""
+
 type Work = Callable[[], None]
 
 
@@ -65,7 +67,7 @@ class ObservedHandler:
             }
         )
         try:
-            return self._handler(event, context)
+            return self._handler(event, context, request_id)
         finally:
             notes = self._collector.take()
             if notes.measurements or notes.spans:

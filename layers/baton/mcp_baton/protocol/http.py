@@ -6,9 +6,12 @@ there and returns `None`.
 """
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from mcp_baton.light_dataclasses import dataclass, field
+
+HEADER_NAME: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+"""The pattern of a header's name: a token (RFC 9110, section 5.6.2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,7 @@ class StreamSink(Protocol):
         """Send these bytes now.
 
         Raises:
-            ClientGone: nobody is listening any more.
+            ClientGone: the client has gone away.
         """
 
 

@@ -2,13 +2,23 @@
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 type Json = str | int | float | bool | Sequence[Json] | Mapping[str, Json] | None
 type JsonObject = Mapping[str, Json]
 
 MAX_LEVELS = 500
-"""Levels of nesting that a value which somebody's code made may have: what can be walked in Python's 1000 frames."""
+"""Levels of nesting that a value made by a server's functions may have: what can be walked in Python's 1000 frames."""
+
+
+_SMALL_BITS = 64
+
+
+def is_small(value: object) -> bool:
+    """Whether a value is `None`, a boolean or an ordinary integer: JSON as it stands, in a few characters."""
+    return (
+        value is None or value is True or value is False or (type(value) is int and value.bit_length() <= _SMALL_BITS)
+    )
 
 
 class TooDeep(ValueError):
@@ -49,7 +59,7 @@ def dumps_spaced(value: object) -> str:
     Raises:
         TypeError, ValueError: as `dumps`.
     """
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return _SPACED.encode(value)
 
 
 def loads(text: str | bytes) -> Json:
@@ -80,8 +90,20 @@ def _finite(text: str) -> float:
 
 # `json.dumps` and `json.loads` make one of these anew for each call that is not of the plainest kind.
 _COMPACT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_SPACED = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 _SORTED = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True)
 _STRICT = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
+
+
+def text_is_deeper_than(text: str, levels: int, read: Callable[[], Json]) -> bool:
+    """Whether a JSON text nests lists and objects in more levels than these.
+
+    Args:
+        text: The text.
+        levels: How many levels it may have.
+        read: Gives the text's value. A text of few brackets cannot nest deep, which spares most texts the walk.
+    """
+    return text.count("[") + text.count("{") > levels and is_deeper_than(read(), levels)
 
 
 def is_deeper_than(value: Json, levels: int) -> bool:

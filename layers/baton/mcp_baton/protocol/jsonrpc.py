@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.codes import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
-from mcp_baton.protocol.json import Json, JsonObject, TooDeep, is_deeper_than, loads
+from mcp_baton.protocol.json import Json, JsonObject, TooDeep, loads, text_is_deeper_than
 
 MAX_DEPTH = 64
 """Levels of nesting that a body may have (docs/http.md)."""
@@ -69,13 +69,13 @@ def parse_body(body: bytes) -> Message | list[Message]:
             (`-32600`).
     """
     try:
-        value = loads(body.decode())
+        text = body.decode()
+        value = loads(text)
     except TooDeep as error:
         raise _too_deep() from error
     except ValueError as error:
         raise ProtocolError(PARSE_ERROR, "Parse error: the body is not JSON in UTF-8") from error
-    # A body of few brackets cannot nest deep, which spares most bodies the walk.
-    if body.count(b"[") + body.count(b"{") > MAX_DEPTH and is_deeper_than(value, MAX_DEPTH):
+    if text_is_deeper_than(text, MAX_DEPTH, lambda: value):
         raise _too_deep()
     if isinstance(value, list):
         if not value:

@@ -8,7 +8,7 @@ from typing import Final
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.codes import INVALID_REQUEST
-from mcp_baton.protocol.http import HttpRequest, HttpResponse
+from mcp_baton.protocol.http import HEADER_NAME, HttpRequest, HttpResponse
 from mcp_baton.protocol.jsonrpc import error_message
 from mcp_baton.server.reply import whole
 from mcp_baton.settings import Settings
@@ -19,14 +19,13 @@ METHODS: Final = "POST"
 """What a page may send. `GET` needs no permission, so a page that tries it reads the 405."""
 
 EXPOSED: Final = "Allow, WWW-Authenticate, X-Amzn-ErrorType, X-Amzn-RequestId, X-Amzn-Trace-Id"
-"""Headers that a page may read, beside those that every page may: API Gateway's own among them."""
+"""Headers that a page may read, besides those that every page may: API Gateway's own among them."""
 
 MAX_AGE_S: Final = 7_200
 """How long a preflight's answer holds, in seconds: as long as Chromium believes one."""
 
 _LOCAL = re.compile(rf"({'|'.join(map(re.escape, LOCAL_HOSTS))})(:[0-9]+)?")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
-_HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ class Page:
         The answer names them one by one, since `*` does not include `Authorization`.
         """
         asked = [name.strip() for name in headers.get("access-control-request-headers", "").split(",")]
-        names = ", ".join(name for name in asked if _HEADER_NAME.fullmatch(name))
+        names = ", ".join(name for name in asked if re.fullmatch(HEADER_NAME, name))
         allowed = {"Access-Control-Allow-Headers": names} if names else {}
         return HttpResponse(
             204,
@@ -68,8 +67,8 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class Stranger:
-    """A page that may not call, or one that reaches this machine under a name that somebody else has given it."""
+class ForeignPage:
+    """A page that may not call, or a request that reaches this machine under a name that is not its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +83,14 @@ class Origins:
     allowed: frozenset[str]
     local_only: bool = False
 
-    def caller(self, headers: Mapping[str, str]) -> Page | Stranger | None:
+    def caller(self, headers: Mapping[str, str]) -> Page | ForeignPage | None:
         """The page that sends a request with these headers; `None` when it is no page: then there is no `Origin`."""
         if self.local_only and not _LOCAL.fullmatch(headers.get("host", "localhost")):
-            return Stranger()
+            return ForeignPage()
         origin = headers.get("origin")
         if origin is None:
             return None
-        return Page(origin) if origin in self.allowed or (self.local_only and is_local(origin)) else Stranger()
+        return Page(origin) if origin in self.allowed or (self.local_only and is_local(origin)) else ForeignPage()
 
 
 def is_local(origin: str) -> bool:
@@ -111,7 +110,7 @@ MAX_OWNER_BYTES: Final = 2_000
 _SHORT: Final = 160
 """Characters that cannot be too many bytes, however they are stored: at most 12 each, in quotation marks."""
 
-NOBODY: Final = (
+NO_IDENTITY: Final = (
     "Forbidden: this call has no identity, so nothing was run. For the operator: give the API an authorizer (template "
     "parameter Auth), or let everybody in with BATON_ALLOW_ANONYMOUS=on"
 )
@@ -129,7 +128,7 @@ def forbidden(owner: str | None, *, local: bool) -> str | None:
         local: Whether the server is one on the developer's machine.
     """
     if owner is None:
-        return NO_HEADER if local else NOBODY
+        return NO_HEADER if local else NO_IDENTITY
     size = 0 if len(owner) <= _SHORT else _stored_size(owner)
     if size > MAX_OWNER_BYTES:
         return (
@@ -145,7 +144,7 @@ def _stored_size(owner: str) -> int:
     return len(to_text(owner).encode())
 
 
-def turned_away(request: HttpRequest, page: Page | None, settings: Settings) -> HttpResponse | None:
+def early_answer(request: HttpRequest, page: Page | None, settings: Settings) -> HttpResponse | None:
     """The answer to a preflight, or what is wrong with a request before its body is read."""
     if request.path.rstrip("/") != PATH:
         return refusal(404, f"Not found: the MCP endpoint is {PATH}")

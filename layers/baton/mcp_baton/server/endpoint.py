@@ -27,7 +27,7 @@ from mcp_baton.protocol.jsonrpc import (
     result_message,
 )
 from mcp_baton.protocol.state import Keys, Seal
-from mcp_baton.server.access import Origins, Stranger, refusal, turned_away
+from mcp_baton.server.access import ForeignPage, Origins, early_answer, refusal
 from mcp_baton.server.asking.asker import InputRequired
 from mcp_baton.server.asking.taking import take_answer
 from mcp_baton.server.methods import method_of
@@ -35,7 +35,7 @@ from mcp_baton.server.methods.lifecycle import server_info
 from mcp_baton.server.published.scopes import seen_by
 from mcp_baton.server.reply import Reply, whole
 from mcp_baton.server.request import Request
-from mcp_baton.server.running.worker import Deserted
+from mcp_baton.server.running.worker import CallerGone
 from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.store import TaskStore
@@ -83,11 +83,11 @@ class Endpoint:
     def __call__(self, request: HttpRequest, exchange: Exchange) -> HttpResponse | None:
         """Answer one HTTP request."""
         caller = self._origins.caller(request.headers)
-        if isinstance(caller, Stranger):
+        if isinstance(caller, ForeignPage):
             return refusal(403, "Forbidden: this origin or host is not on the server's allow-list")
         if caller is not None:
             exchange.add_headers(caller.headers)
-        early = turned_away(request, caller, self._settings)
+        early = early_answer(request, caller, self._settings)
         if early:
             return early
         try:
@@ -180,7 +180,7 @@ class Endpoint:
             result = self._dispatch(asked)
         except ProtocolError as error:
             return reply.error(_status(envelope, error), error_message(message.id, error))
-        except Deserted:
+        except CallerGone:
             return None
         except InputRequired as required:
             self._warn_of_made_key()

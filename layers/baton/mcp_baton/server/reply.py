@@ -82,7 +82,7 @@ class Reply:
         self._write(_event(request_message(identifier, method, params)))
 
     def keep_alive(self) -> None:
-        """Send a comment line, so that nobody on the way takes the quiet for the end."""
+        """Send a comment line, so that no proxy on the way takes the silence for the end."""
         if self._streams or self._sink is not None:
             self._write(b": keep-alive\n\n")
 

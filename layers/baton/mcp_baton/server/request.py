@@ -12,9 +12,9 @@ from mcp_baton.protocol.envelope import RELATED_TASK_KEY, TASK_ID_KEY, Envelope,
 from mcp_baton.protocol.http import Exchange
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.state import Seal
-from mcp_baton.server.asking.asker import AskedInWorkflow, Asker, Nobody
+from mcp_baton.server.asking.asker import AskedInWorkflow, Asker, CannotAsk
 from mcp_baton.server.asking.rounds import open_rounds
-from mcp_baton.server.asking.waiting import Meeting
+from mcp_baton.server.asking.waiting import StoreAsker
 from mcp_baton.server.reply import Reply
 from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
@@ -26,7 +26,7 @@ type Ask = Callable[[str, str, JsonObject], None]
 """Sends the client a question: id, method, params. From any thread."""
 
 type Asking = Callable[[Ask, Callable[[], bool]], Asker]
-"""From what sends a running function's questions, and whether somebody waits for it, to what answers them."""
+"""From what sends a running function's questions, and whether the request waits for it, to what answers them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,26 +81,28 @@ class Request:
             ProtocolError: the request continues earlier rounds in a way that cannot be.
         """
         if not self.stateless:
-            return self._meeting
+            return self._asking_through_the_store()
         rounds = open_rounds(self.seal, self.owner, self.message.method, self.params, self.envelope.capabilities)
         return lambda _ask, _waited_for: rounds
 
     def asking_in_workflow(self) -> Asking:
         """The same for the steps of a workflow. One that ran again from its start would make its calls again."""
         if not self.stateless:
-            return self._meeting
-        why = "a step of a workflow cannot wait: call the tool by itself"
-        return lambda _ask, _waited_for: Nobody(why, AskedInWorkflow)
+            return self._asking_through_the_store()
+        return _unable("a step of a workflow cannot wait: call the tool by itself", AskedInWorkflow)
 
-    def _meeting(self, ask: Ask, waited_for: Callable[[], bool]) -> Asker:
-        if self.store is None:
-            return Nobody("there is no store where the answer could arrive")
-        if self.owner is None:
-            return Nobody("the caller has no identity")
+    def _asking_through_the_store(self) -> Asking:
+        store, owner = self.store, self.owner
+        if store is None:
+            return _unable("there is no store where the answer could arrive")
+        if owner is None:
+            return _unable("the caller has no identity")
         if not self.reply.may_ask:
-            return Nobody("the client does not take a stream")
-        limit_s = self.settings.question_ms / 1000
-        return Meeting(self.store.answers, self.owner, ask, new_question, waited_for, limit_s, clock=self.clock)
+            return _unable("the client does not take a stream")
+        limit_s, clock = self.settings.question_ms / 1000, self.clock
+        return lambda ask, waited_for: StoreAsker(
+            store.answers, owner, ask, new_question, waited_for, limit_s, clock=clock
+        )
 
     def words(self, name: str, error: BaseException) -> str:
         """An exception in words for the client: a `ToolError`'s text, which is meant for it; of any other one an id to
@@ -176,6 +178,11 @@ class Request:
                 f"Invalid params: `_meta` names two tasks; keep one of {TASK_ID_KEY!r} and {RELATED_TASK_KEY!r}",
             )
         return standard
+
+
+def _unable(why: str, refusal: type[ToolError] = ToolError) -> Asking:
+    asker = CannotAsk(why, refusal)
+    return lambda _ask, _waited_for: asker
 
 
 def _task_id(value: Json, field: str) -> str | None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, MutableMapping
 
 from mcp_baton.exceptions import Abandoned
-from mcp_baton.protocol.json import MAX_LEVELS, Json, dumps, is_deeper_than, loads
+from mcp_baton.protocol.json import MAX_LEVELS, Json, dumps, loads, text_is_deeper_than
 from mcp_baton.tasks.record import ENGINE_PREFIX
 
 MAX_VARIABLES = 50
@@ -96,6 +96,6 @@ def _text(name: str, value: Json) -> str:
         text = dumps(value)
     except (TypeError, ValueError) as error:
         raise ValueError(f"task variable {name!r}: its value is not JSON: {error}") from error
-    if text.count("[") + text.count("{") > MAX_LEVELS and is_deeper_than(loads(text), MAX_LEVELS):
+    if text_is_deeper_than(text, MAX_LEVELS, lambda: loads(text)):
         raise ValueError(f"task variable {name!r}: its value is nested deeper than {MAX_LEVELS} levels")
     return text

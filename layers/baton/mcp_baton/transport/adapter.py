@@ -41,8 +41,13 @@ class LambdaAdapter:
         self._streaming = streaming
         self._owner = owner
 
-    def __call__(self, event: object, context: object) -> dict[str, Any]:
+    def __call__(self, event: object, context: object, request_id: str | None = None) -> dict[str, Any]:
         """Answer one event; an empty answer after a stream, whose caller ignores it.
+
+        Args:
+            event: What the function was invoked with.
+            context: What Lambda hands to a handler beside the event.
+            request_id: The id to find the request by; `None` for the one that event and context say.
 
         Raises:
             EventError: the event is not an HTTP request.
@@ -51,7 +56,8 @@ class LambdaAdapter:
         """
         incoming = parse_event(event)
         opener = stream_opener.get() if self._streaming else None
-        invocation = Invocation(correlation_id(incoming.request_context, context), _clock(context), opener)
+        known = correlation_id(incoming.request_context, context) if request_id is None else request_id
+        invocation = Invocation(known, _clock(context), opener)
         response = self._respond(incoming, invocation)
         return {} if response is None else incoming.answer(invocation.complete(response))
 
@@ -131,7 +137,7 @@ class Invocation:
 
 
 class _Collected:
-    """A stream nobody can take, collected into a whole answer."""
+    """A stream's parts where the caller takes no stream: collected into a whole answer."""
 
     __slots__ = ("_body", "_headers", "_status")
 

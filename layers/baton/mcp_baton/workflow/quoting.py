@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Mapping
 
-from mcp_baton.protocol.json import Json, dumps_spaced
+from mcp_baton.protocol.json import Json, dumps_spaced, is_small
 from mcp_baton.workflow.sources import fill
 
 LONGEST = 500
@@ -25,14 +25,21 @@ _URI_MARKS = ":/?#[]@!$&'()*+,;=%~"
 
 def one_line(value: Json) -> str:
     """A value as JSON on one line, with every control, format and separator character escaped."""
-    return _HIDDEN.sub(lambda found: json.dumps(found[0])[1:-1], dumps_spaced(value))
+    return _escaped(dumps_spaced(value))
+
+
+def _escaped(text: str) -> str:
+    return _HIDDEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def is_long(value: Json) -> bool:
     """Whether a value is longer than what is shown of values."""
+    if is_small(value):
+        return False
     if isinstance(value, str) and len(value) > LONGEST:
         return True
-    return len(dumps_spaced(value)) > LONGEST or len(one_line(value)) > LONGEST
+    text = dumps_spaced(value)
+    return len(text) > LONGEST or len(_escaped(text)) > LONGEST
 
 
 def quoted_error(text: str) -> str:

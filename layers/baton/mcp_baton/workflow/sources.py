@@ -142,6 +142,8 @@ def copy_json(value: Json) -> Json:
 def _rebuild(value: Json, on_text: Callable[[str], str]) -> Json:
     if isinstance(value, str):
         return on_text(value)
+    if isinstance(value, int):  # a common one, and asking whether it is a `Mapping` takes longer
+        return value
     if isinstance(value, Mapping):
         return {key: _rebuild(item, on_text) for key, item in value.items()}
     if isinstance(value, Sequence):

@@ -13,9 +13,9 @@ from mcp_baton.protocol.codes import INVALID_PARAMS, MISSING_CLIENT_CAPABILITY
 from mcp_baton.protocol.envelope import Envelope, Era
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.state import Seal
-from mcp_baton.server.asking.asker import InputRequired, Nobody, Question, declares, supports
+from mcp_baton.server.asking.asker import CannotAsk, InputRequired, Question, declares, supports
 from mcp_baton.server.asking.rounds import Rounds, open_rounds
-from mcp_baton.server.asking.waiting import Meeting
+from mcp_baton.server.asking.waiting import StoreAsker
 from mcp_baton.tasks.answers import FIRST_WAIT_S, LONGEST_WAIT_S, wait_for_answer
 
 SEAL = Seal(lambda: (b"k" * 32,))
@@ -198,7 +198,7 @@ def test_a_resource_is_named_by_its_uri() -> None:
 
 def test_nobody_says_why() -> None:
     with pytest.raises(ToolError, match=r"elicitation/create.*nobody is there"):
-        Nobody("nobody is there").ask((NAME, THOUGHT))
+        CannotAsk("nobody is there").ask((NAME, THOUGHT))
 
 
 def test_what_a_client_can_do_is_known_in_one_era_only() -> None:
@@ -245,7 +245,7 @@ def meeting(
     notebook: Notebook,
     client: Callable[[str, str], JsonObject | None],
     waited_for: Callable[[], bool] = lambda: True,
-) -> Meeting:
+) -> StoreAsker:
     """A meeting with a client that answers a question (its id and method) as soon as it is sent, or not at all."""
     numbers = itertools.count(1)
 
@@ -255,7 +255,7 @@ def meeting(
         if answer is not None:
             notebook.answer("alice", identifier, answer)
 
-    return Meeting(notebook, "alice", send, lambda: f"q{next(numbers)}", waited_for)
+    return StoreAsker(notebook, "alice", send, lambda: f"q{next(numbers)}", waited_for)
 
 
 def test_a_question_is_opened_before_it_is_sent_and_closed_when_it_is_answered() -> None:

@@ -17,7 +17,7 @@ server.tool(name="ask")(lambda: "value")
 WITH = """
 from mcp_baton import Depends
 from mcp_baton.protocol.envelope import Envelope, Era
-from mcp_baton.server.asking.asker import Nobody
+from mcp_baton.server.asking.asker import CannotAsk
 from mcp_baton.server.running.call import Call
 from mcp_baton.server.running.dependencies import with_dependencies
 def database():
@@ -26,7 +26,7 @@ def ask(db: Annotated[str, Depends(database)]): return db
 server.tool(ask)
 tool = server.tools["ask"]
 envelope = Envelope(Era.STATELESS, "2026-07-28", {}, {}, None, None)
-call = Call("r-1", None, envelope, lambda: None, print, Nobody("nobody"))
+call = Call("r-1", None, envelope, lambda: None, print, CannotAsk("nobody"))
 assert with_dependencies(tool.function, tool.signature, call, ())() == "value"
 """
 TELL = """

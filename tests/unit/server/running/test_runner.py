@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import threading
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
@@ -153,34 +152,6 @@ def test_a_tool_gets_its_context_and_its_tasks_variables() -> None:
 
     assert outcome == Succeeded(["kim", "r-1"])
     assert variables.changed == {"seen": "x"}
-
-
-def test_a_tool_whose_time_is_over_times_out_and_can_change_nothing_more() -> None:
-    started, release, over = threading.Event(), threading.Event(), threading.Event()
-    late: list[type[BaseException]] = []
-
-    def slow(ctx: Context) -> None:
-        task = ctx.task
-        assert task is not None
-        task["early"] = 1
-        started.set()
-        release.wait(PATIENCE_S)
-        for say in (lambda: ctx.report_progress(1), lambda: task.update(late=2)):
-            try:
-                say()
-            except BaseException as error:  # noqa: BLE001 - a test of what nobody can swallow
-                late.append(type(error))
-        over.set()
-
-    variables = TaskVariables({})
-    line = Line(left_ms=lambda: 5_000 if started.is_set() else 5_010)
-    outcome = outcome_of(caller(line), Tool(slow, "slow", Labels()), {}, Surroundings(variables))
-    release.set()
-
-    assert outcome == Failed("timed out; it may still have happened")
-    assert over.wait(PATIENCE_S)
-    assert late == [Abandoned, Abandoned]
-    assert "late" not in variables
 
 
 def test_a_notification_that_is_not_json_is_the_tools_failure_and_not_the_requests() -> None:

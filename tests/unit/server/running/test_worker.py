@@ -13,8 +13,8 @@ import pytest
 
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.running import worker as beside
-from mcp_baton.server.running.mailbox import Ending, Mailbox, NotBegun, Raised, Returned, TimedOut
-from mcp_baton.server.running.worker import Deserted, run_beside
+from mcp_baton.server.running.mailbox import Ending, Mailbox, Raised, Returned, TimedOut
+from mcp_baton.server.running.worker import CallerGone, run_and_deliver
 
 PATIENCE_S = 10.0
 """How long a test waits for what must happen; it never waits that long unless it fails."""
@@ -55,7 +55,7 @@ def run(
 ) -> Ending:
     until = time.monotonic() + PATIENCE_S
     left = left_s or (lambda: until - time.monotonic())
-    return run_beside(
+    return run_and_deliver(
         function, arguments, mailbox or Mailbox(), ear or Ear(), is_async=is_async, left_s=left, stay=stay
     )
 
@@ -123,26 +123,6 @@ def test_a_function_that_is_not_asynchronous_after_all_is_told_so() -> None:
     assert isinstance(ended.error, TypeError)
 
 
-@pytest.mark.parametrize("is_async", [False, True])
-def test_notifications_are_delivered_while_the_function_runs_in_order(is_async: bool) -> None:
-    mailbox, delivered = Mailbox(), threading.Event()
-    ear = Ear(on_notify=delivered.set)
-
-    def say() -> bool:
-        mailbox.notify("first", {"n": 1})
-        in_time = delivered.wait(PATIENCE_S)
-        mailbox.notify("second", {"n": 2})
-        return in_time
-
-    async def say_later() -> bool:
-        return await asyncio.get_running_loop().run_in_executor(None, say)
-
-    ended = run(say_later if is_async else say, mailbox=mailbox, ear=ear, is_async=is_async)
-
-    assert ended == Returned(True)
-    assert ear.heard == [("first", {"n": 1}), ("second", {"n": 2})]
-
-
 def test_notifications_are_delivered_on_the_requests_own_thread() -> None:
     mailbox = Mailbox()
     threads: list[str] = []
@@ -161,55 +141,6 @@ def test_a_quiet_function_is_kept_alive(monkeypatch: pytest.MonkeyPatch) -> None
 
     assert run(lambda: enough.wait(PATIENCE_S), ear=ear) == Returned(True)
     assert ear.quiet >= 3
-
-
-def test_a_function_whose_time_is_over_is_abandoned_and_its_late_word_is_heard_by_nobody() -> None:
-    mailbox, release, over = Mailbox(), threading.Event(), threading.Event()
-    ear = Ear()
-    left = iter([PATIENCE_S, 0.001])
-
-    def slow() -> None:
-        mailbox.notify("early", {})
-        release.wait(PATIENCE_S)
-        mailbox.notify("late", {})
-        over.set()
-
-    assert run(slow, mailbox=mailbox, ear=ear, left_s=lambda: next(left, 0.0)) == TimedOut()
-    release.set()
-
-    assert over.wait(PATIENCE_S)
-    assert ear.heard == [("early", {})]
-
-
-@pytest.mark.parametrize("is_async", [False, True])
-def test_a_function_whose_time_is_over_before_it_begins_is_not_begun(is_async: bool) -> None:
-    begun = list[str]()
-
-    def work() -> None:
-        begun.append("def")
-
-    async def work_async() -> None:
-        begun.append("async def")
-
-    assert run(work_async if is_async else work, is_async=is_async, left_s=lambda: 0.0) == NotBegun()
-    # The thread that was used last and the loop take their jobs in turn: one of before would be done by now.
-    run(work_async if is_async else work, is_async=is_async)
-    assert len(begun) == 1
-
-
-def test_an_asynchronous_function_whose_time_is_over_is_cancelled() -> None:
-    started, cancelled = threading.Event(), threading.Event()
-
-    async def slow() -> None:
-        started.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            cancelled.set()
-
-    assert run(slow, is_async=True, left_s=lambda: 0.0 if started.is_set() else 0.01) == TimedOut()
-
-    assert cancelled.wait(PATIENCE_S)
 
 
 def test_a_thread_that_was_abandoned_keeps_no_other_function_waiting() -> None:
@@ -245,7 +176,7 @@ def test_a_function_is_left_when_its_client_has_gone_unless_it_may_stay(is_async
     if stay:
         assert run(function, mailbox=mailbox, ear=ear, is_async=is_async, stay=True) == Returned("done")
     else:
-        with pytest.raises(Deserted):
+        with pytest.raises(CallerGone):
             run(function, mailbox=mailbox, ear=ear, is_async=is_async)
     release.set()
 

@@ -56,8 +56,8 @@ class AskedInWorkflow(ToolError):
     """A step wanted to ask the client, which its tool can do where it is called by itself."""
 
 
-class Nobody:
-    """An asker where nobody can be asked.
+class CannotAsk:
+    """The asker of a call whose client cannot be asked: each question fails.
 
     Args:
         why: What the tool's failure says.

@@ -17,13 +17,13 @@ QUESTION_TTL_S = 3_600
 
 
 @dataclass(slots=True)
-class Meeting:
+class StoreAsker:
     """The handshake era's asker: sends the question on the call's stream, and waits in the store for the answer.
 
     Attributes:
         send: Sends a JSON-RPC request to the client: id, method, params.
         new_question: Makes an id that cannot be guessed.
-        waited_for: Whether somebody still waits for the tool.
+        waited_for: Whether the request still waits for the tool.
         limit_s: How long an answer is waited for, seconds.
         clock: Seconds, from any moment on.
     """
@@ -41,7 +41,7 @@ class Meeting:
         """Ask all that has not been asked yet, then wait for every answer.
 
         Raises:
-            ToolError: the store cannot hold the question, the client refuses to answer, or nobody answers in time.
+            ToolError: the store cannot hold the question, the client refuses to answer, or no answer comes in time.
         """
         new = {question.key: question for question in questions if question.key not in self.known}
         asked: dict[str, str] = {}
@@ -79,8 +79,8 @@ class Meeting:
         return wait_for_answer(self.store, self.owner, identifier, waiting=check)
 
     def _close(self, identifiers: Iterable[str]) -> None:
-        """Take no answers any more, whether they came or nobody waits. A question that stays open ends by itself, so a
-        store that fails is not asked again."""
+        """Take no answers any more, whether they came or the call has stopped waiting. A question that stays open ends
+        by itself, so a store that fails is not asked again."""
         try:
             for identifier in identifiers:
                 self.store.close(self.owner, identifier)

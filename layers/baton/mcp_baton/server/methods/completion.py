@@ -12,7 +12,7 @@ from mcp_baton.workflow.host import Failed, Mismatch
 
 
 def complete(request: Request) -> JsonObject:
-    """Suggestions for an argument; none for an argument that nobody completes (MCP server/utilities/completion).
+    """Suggestions for an argument; none for an argument without a completion (MCP server/utilities/completion).
 
     Raises:
         ProtocolError: there is no such prompt, template or argument, or the completing function failed.

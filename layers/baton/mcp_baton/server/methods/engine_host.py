@@ -1,9 +1,8 @@
-"""The server as the engine sees it: its tools, its resources, its clock and the client's ear."""
+"""The server as the engine sees it: its tools, its resources, its clock, and progress for the client."""
 
 from collections.abc import Callable, Sequence
 
 from mcp_baton.exceptions import ProtocolError
-from mcp_baton.light_dataclasses import replace
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.methods.resources import find_resource, readable, why_not
 from mcp_baton.server.published.resource import Resource
@@ -21,6 +20,7 @@ from mcp_baton.workflow.host import (
     Outcome,
     Prepared,
     ResourceUnavailable,
+    Succeeded,
 )
 
 START_MARGIN_MS = 1_000
@@ -33,6 +33,7 @@ class ServerHost:
     def __init__(self, request: Request) -> None:
         self._request = request
         self._asking = request.asking_in_workflow()
+        self._works: dict[str, Work[Succeeded]] = {}
         self._begun = 0
         self._total = 0
         self._shown = 0.0
@@ -48,16 +49,22 @@ class ServerHost:
 
     def prepare(self, tool: str, arguments: JsonObject) -> Prepared | Mismatch:
         """Validate the arguments against the tool's whole input schema."""
-        return prepare(tool_work(self._request.server.tools[tool]), arguments)
+        return prepare(self._work(tool), arguments)
 
     def run(self, prepared: Prepared, variables: TaskVariables | None, attempt: Attempt = FIRST) -> Outcome:
         """Run a tool. It is not given up when the client goes away: what it did is recorded with the task."""
-        work = tool_work(self._request.server.tools[prepared.name])
-        surroundings = replace(self._surroundings(variables), attempt=attempt)
+        work = self._work(prepared.name)
+        surroundings = self._surroundings(variables, attempt)
         try:
             return run(self._request, work, _anew(prepared, work, attempt), self._asking, surroundings)
         except ProtocolError as error:
             return Failed(error.message, cause=error)
+
+    def _work(self, tool: str) -> Work[Succeeded]:
+        known = self._works.get(tool)
+        if known is None:
+            known = self._works[tool] = tool_work(self._request.server.tools[tool])
+        return known
 
     def read(self, uri: str) -> Sequence[FetchedResource]:
         """Fetch a resource of this server.
@@ -78,8 +85,8 @@ class ServerHost:
         work, surroundings = resource_work(resource, uri), self._surroundings(None)
         return readable(uri, call(self._request, work, arguments, surroundings, self._asking))
 
-    def _surroundings(self, variables: TaskVariables | None) -> Surroundings:
-        return Surroundings(variables, self._within_step, stay=True, pulse=self._pulse)
+    def _surroundings(self, variables: TaskVariables | None, attempt: Attempt = FIRST) -> Surroundings:
+        return Surroundings(variables, self._within_step, stay=True, attempt=attempt, pulse=self._pulse)
 
     def announce(self, begun: int, total: int, step: str, task_id: str | None) -> None:
         """Send `notifications/progress`, when the client asked for it.
@@ -103,7 +110,7 @@ class ServerHost:
         return left is None or left - after_s * 1000 > START_MARGIN_MS
 
     def wait(self, seconds: float) -> None:
-        """Let this much time pass. The client hears meanwhile that somebody is there."""
+        """Let this much time pass, and keep the client's stream alive meanwhile."""
         while seconds > 0:
             part = min(seconds, KEEP_ALIVE_S, self._pulse())
             self._request.sleep(part)
@@ -142,5 +149,5 @@ class ServerHost:
 
 def _anew[T](prepared: Prepared, work: Work[T], attempt: Attempt) -> Prepared:
     """A call that is made again gets arguments of its own: the tool may have changed those of the first."""
-    again = prepared if attempt == FIRST else prepare(work, prepared.arguments)
+    again = prepared if attempt.number == FIRST.number else prepare(work, prepared.arguments)
     return again if isinstance(again, Prepared) else prepared

@@ -33,7 +33,7 @@ def discover(request: Request) -> JsonObject:
 
 
 def ping(_request: Request) -> JsonObject:
-    """Nothing, to show that somebody is there."""
+    """An empty result: the server is there."""
     return {}
 
 

@@ -111,7 +111,7 @@ def _note(request: Request, run: RunRecord) -> None:
     elif run.stop is None:
         request.telemetry.add(RUNS_COMPLETED)
     refused = run.task is None and run.workflow.durable and request.store is not None and request.owner is not None
-    over = isinstance(run.stop, TaskOver | Superseded)  # then it is nobody's fault that nothing was recorded
+    over = isinstance(run.stop, TaskOver | Superseded)  # then no recording was lost
     if refused or (run.persisted is not True and not over):
         request.telemetry.add(RECORDINGS_LOST)
 

@@ -10,11 +10,11 @@ from typing import Any, Final
 from mcp_baton.exceptions import RegistrationError
 from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.envelope import decode_header
+from mcp_baton.protocol.http import HEADER_NAME
 from mcp_baton.protocol.json import Json, JsonObject
 
 KEYWORD: Final = "x-mcp-header"
 PREFIX: Final = "mcp-param-"
-_HEADER_NAME = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _SENDABLE = r"[\t\x20-\x7e]*"
 _NUMBER = r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?"
 _PRIMITIVE = frozenset({"string", "integer", "boolean"})
@@ -52,7 +52,7 @@ def mirrored(schema: Mapping[str, Any], what: str) -> dict[tuple[str, ...], str]
             continue
         name, kind = node[KEYWORD], node.get("type")
         where = f"{what}, parameter {'.'.join(path)!r}"
-        if not isinstance(name, str) or not re.fullmatch(_HEADER_NAME, name):
+        if not isinstance(name, str) or not re.fullmatch(HEADER_NAME, name):
             raise RegistrationError(f"{where}: {name!r} cannot stand in a header's name")
         if not isinstance(kind, str) or kind not in _PRIMITIVE:
             raise RegistrationError(f"{where}: only a string, an integer or a boolean can be mirrored into a header")

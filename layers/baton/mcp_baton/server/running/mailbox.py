@@ -1,4 +1,4 @@
-"""What a function that runs beside the request's thread says to it, and how such a function ends."""
+"""What a function that runs apart from the request's thread says to it, and how such a function ends."""
 
 import queue
 
@@ -54,7 +54,7 @@ type Mail = Said | Asked | Returned | Raised
 
 
 class Mailbox:
-    """What a function running beside has said, in order, and how it ended."""
+    """What a running function has said, in order, and how it ended."""
 
     def __init__(self) -> None:
         self._mail: queue.SimpleQueue[Mail] = queue.SimpleQueue()

@@ -1,6 +1,6 @@
 """Calling what users wrote: prepare, then run. Tools, resources, prompts, completions and steps all go this way.
 
-A function runs beside the request's thread, with its `Context`. Whatever goes wrong in it is an outcome; only what
+A function runs apart from the request's thread, with its `Context`. Whatever goes wrong in it is an outcome; only what
 answers or ends the request is an exception.
 """
 
@@ -20,7 +20,7 @@ from mcp_baton.server.request import Asking, Request
 from mcp_baton.server.running.call import Call, ProgressMap
 from mcp_baton.server.running.mailbox import Ending, Mailbox, NotBegun, Raised, Returned, TimedOut
 from mcp_baton.server.running.work import Work
-from mcp_baton.server.running.worker import no_pulse, run_beside
+from mcp_baton.server.running.worker import no_pulse, run_and_deliver
 from mcp_baton.server.schema.schema import InvalidArguments
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.host import FIRST, Attempt, Failed, Failure, Mismatch, Prepared
@@ -64,10 +64,10 @@ def call[T](
 
     Raises:
         ProtocolError: the request continues earlier rounds in a way that cannot be.
-        Deserted, InputRequired, ProtocolError: as `run`.
+        CallerGone, InputRequired, ProtocolError: as `run`.
     """
     asking = request.asking() if asking is None else asking
-    prepared = _authors(request, work, lambda: prepare(work, arguments))
+    prepared = _by_author(request, work, lambda: prepare(work, arguments))
     if isinstance(prepared, Prepared):
         return run(request, work, prepared, asking, surroundings)
     return prepared
@@ -98,13 +98,13 @@ def run[T](
         surroundings: What else it runs in.
 
     Raises:
-        Deserted: the client went away, and the function does not stay.
+        CallerGone: the client went away, and the function does not stay.
         InputRequired: the client must answer first.
         ProtocolError: the function wants the request answered with it.
     """
     match _ended(request, work, prepared.bound, asking, surroundings):
         case Returned(value):
-            return _authors(request, work, lambda: work.shape(value))
+            return _by_author(request, work, lambda: work.shape(value))
         case Raised(InputRequired() | ProtocolError() as answer):
             raise answer
         case Raised(error):
@@ -117,7 +117,7 @@ def run[T](
             return Failed(NOT_BEGUN, kind=Failure.NOT_BEGUN)
 
 
-def _authors[T, V](request: Request, work: Work[T], make: Callable[[], V]) -> V | Failed:
+def _by_author[T, V](request: Request, work: Work[T], make: Callable[[], V]) -> V | Failed:
     """What validators, serializers and generators of the author's make; only a `ProtocolError` is meant to pass."""
     try:
         return make()
@@ -158,7 +158,7 @@ def _ended[T](
         function = with_dependencies(function, signature, own, request.server.overrides)
     try:
         with request.telemetry.span(work.what) as span:
-            ended = run_beside(
+            ended = run_and_deliver(
                 function,
                 bound,
                 mailbox,

@@ -1,4 +1,4 @@
-"""Running a function beside the request's own thread, which meanwhile delivers what it has to say.
+"""Running a function apart from the request's own thread, which meanwhile delivers what it has to say.
 
 The request's thread alone writes to the client: it delivers notifications as they come, keeps a quiet stream alive, and
 gives up on the function when its time is over. A `def` runs in a worker thread, an `async def` on one event loop of the
@@ -32,7 +32,7 @@ class Listener(Protocol):
 
     @property
     def gone(self) -> bool:
-        """Whether nobody is listening any more."""
+        """Whether the client has gone away."""
 
     def notify(self, method: str, params: dict[str, Json]) -> None:
         """Deliver one notification."""
@@ -41,7 +41,7 @@ class Listener(Protocol):
         """Deliver a question to the client."""
 
     def keep_alive(self) -> None:
-        """Say that there is nothing to say."""
+        """Send something that means nothing, so that the connection is not taken for dead."""
 
 
 def no_pulse() -> float:
@@ -49,11 +49,11 @@ def no_pulse() -> float:
     return KEEP_ALIVE_S
 
 
-class Deserted(Exception):
+class CallerGone(Exception):
     """The client went away, and the function with it."""
 
 
-def run_beside(
+def run_and_deliver(
     function: Callable[..., object],
     arguments: dict[str, Any],
     mailbox: Mailbox,
@@ -77,19 +77,16 @@ def run_beside(
         pulse: What this thread does meanwhile; gives the seconds after which it is to do it again.
 
     Raises:
-        Deserted: the client went away, and `stay` is false.
+        CallerGone: the client went away, and `stay` is false.
     """
-    if _is_over(left_s()):
+    left = left_s()
+    if _is_over(left):
         return NotBegun()
     give_up = (_start_coroutine if is_async else _start_thread)(function, arguments, mailbox)
     while True:
-        left = left_s()
-        if _is_over(left):
-            give_up()
-            return TimedOut()
         if listener.gone and not stay:
             give_up()
-            raise Deserted
+            raise CallerGone
         wait_s = min(KEEP_ALIVE_S, pulse())
         mail = mailbox.next(wait_s if left is None else min(wait_s, left))
         match mail:
@@ -101,6 +98,10 @@ def run_beside(
                 listener.request(identifier, method, params)
             case Returned() | Raised():
                 return mail
+        left = left_s()
+        if _is_over(left):
+            give_up()
+            return TimedOut()
 
 
 def _is_over(left_s: float | None) -> bool:
@@ -123,7 +124,7 @@ class _Job:
     def run(self) -> None:
         try:
             value = self.variables.run(self.function, **self.arguments)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the request's thread must hear of it
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the request's thread must be told
             self.mailbox.raised(error)
         else:
             self.mailbox.returned(value)

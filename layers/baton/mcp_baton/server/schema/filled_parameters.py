@@ -24,7 +24,7 @@ def filled_by_server(
     Args:
         function: Anything that can be called.
         what: How to name it in an error.
-        alone: Nobody else fills parameters in: those without a default are refused.
+        alone: Whether there is no caller who fills in the others: those without a default are refused.
 
     Raises:
         RegistrationError: two parameters take the Context, one takes two dependencies, or one is left over.

@@ -55,9 +55,12 @@ def _read(annotation: object, inside: frozenset[type]) -> PlainType:
 def _read_record(annotation: type, inside: frozenset[type]) -> PlainType:
     if "__dataclass_fields__" not in vars(annotation):
         raise NotPlain
-    from mcp_baton.server.schema.plain_records import Record, field_types  # it needs `dataclasses`, which not all do
+    from mcp_baton.server.schema.plain_dataclasses import (  # it needs `dataclasses`, which not all do
+        PlainDataclass,
+        field_types,
+    )
 
-    return Record(annotation, {name: _read(field, inside) for name, field in field_types(annotation).items()})
+    return PlainDataclass(annotation, {name: _read(field, inside) for name, field in field_types(annotation).items()})
 
 
 def _read_parts(origin: object, parts: tuple[Any, ...], inside: frozenset[type]) -> PlainType:

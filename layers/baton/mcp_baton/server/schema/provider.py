@@ -59,7 +59,7 @@ def read_provider(
         above: What depends on it, from the function on.
 
     Raises:
-        RegistrationError: a cycle, a scope within a longer one, or a parameter that nobody fills in.
+        RegistrationError: a cycle, a scope within a longer one, or a parameter that nothing fills in.
     """
     factory, scope = swap(dependency.factory), dependency.scope
     _refuse_unhashable(factory, what)

@@ -89,12 +89,16 @@ class InputSchema:
 
     def _bound_by_hand(self, arguments: Mapping[str, Json]) -> dict[str, Any] | None:
         plain = self._plain
-        if plain is None or not self._signature.required <= arguments.keys() <= plain.keys():
+        if plain is None or not self._required <= arguments.keys() <= plain.keys():
             return None
         try:
             return {name: plain[name].bind(value) for name, value in arguments.items()}
         except NotPlain:
             return None
+
+    @cached_property
+    def _required(self) -> frozenset[str]:
+        return self._signature.required
 
     @cached_property
     def _plain(self) -> dict[str, PlainType] | None:

@@ -1,8 +1,9 @@
 """What users' functions return, as JSON."""
 
 import json
+from typing import cast
 
-from mcp_baton.protocol.json import MAX_LEVELS, Json, is_deeper_than
+from mcp_baton.protocol.json import MAX_LEVELS, Json, is_small, text_is_deeper_than
 
 
 def to_json(value: object) -> Json:
@@ -11,15 +12,15 @@ def to_json(value: object) -> Json:
     Raises:
         ValueError: something in it cannot be written as JSON.
     """
-    if type(value) is str:
-        return value
+    if type(value) is str or is_small(value):
+        return cast("Json", value)
     try:
-        text = json.dumps(value, default=_dump_special)
-        made: Json = json.loads(text, parse_constant=lambda _: None)
+        text = _ENCODER.encode(value)
+        made: Json = _DECODER.decode(text)
     except Exception as error:
         # A value can bring code along, which may raise anything: a generator, a model's serializer.
         raise ValueError(f"the value is not JSON: {error}") from error
-    if text.count("[") + text.count("{") > MAX_LEVELS and is_deeper_than(made, MAX_LEVELS):
+    if text_is_deeper_than(text, MAX_LEVELS, lambda: made):
         raise ValueError(f"the value is nested deeper than {MAX_LEVELS} levels")
     return made
 
@@ -31,3 +32,8 @@ def _dump_special(value: object) -> object:
         return to_jsonable_python(value)
     except PydanticSerializationError as error:
         raise TypeError(str(error)) from error
+
+
+# `json.dumps` and `json.loads` would make one of these anew for each call.
+_ENCODER = json.JSONEncoder(default=_dump_special)
+_DECODER = json.JSONDecoder(parse_constant=lambda _: None)

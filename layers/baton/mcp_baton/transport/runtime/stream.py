@@ -62,7 +62,7 @@ class ResponseStream:
         """Send these bytes now.
 
         Raises:
-            ClientGone: nobody is listening any more, or the answer has ended.
+            ClientGone: the client has gone away, or the answer has ended.
         """
         with self._lock:
             if self._ended:

@@ -12,10 +12,10 @@ from mcp_baton.server.schema.plain_types import Definitions, NotPlain, PlainType
 _HOOKS = frozenset(
     {"__new__", "__post_init__", "__deprecated__", "__get_pydantic_core_schema__", "__get_pydantic_json_schema__"}
 )
-"""What a class does beside holding its fields, or has pydantic do."""
+"""What a class does besides holding its fields, or has pydantic do."""
 
 
-class Record:
+class PlainDataclass:
     """A dataclass.
 
     Args:
@@ -56,7 +56,7 @@ class Record:
     def dump(self, value: object) -> Any:
         if type(value) is not self._made:
             raise NotPlain
-        # An attribute that was deleted is left to pydantic, as nothing plain is a `Record`.
+        # An attribute that was deleted is left to pydantic, as nothing plain is a `PlainDataclass`.
         return {name: member.dump(getattr(value, name, self)) for name, member in self._members.items()}
 
 
