@@ -1,5 +1,6 @@
 """Invariant 3: who holds a run, by the item where it says so, and by what runs do in any case."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -24,12 +25,14 @@ class Holder:
         claim: The id of its claim, where there are claims.
         holds: Whether it holds it, as far as it knows.
         released_ms: When it gave the task up by a write; infinite where it did not.
+        ended_ms: When it told its client that all it did is kept; infinite where it did not.
     """
 
     since_ms: float
     claim: str | None = None
     holds: bool = True
     released_ms: float = float("inf")
+    ended_ms: float = float("inf")
 
 
 @dataclass(slots=True)
@@ -127,6 +130,8 @@ class Claims:
         """A process ended."""
         if process.name in self.holders:
             self.holders[process.name].holds = False
+            if isinstance(process.answer, Mapping) and process.meta.get("persisted") not in {False, "unknown"}:
+                self.holders[process.name].ended_ms = self.judge.world.scheduler.now_ms
 
     @property
     def abandoned(self) -> bool:
@@ -135,8 +140,9 @@ class Claims:
 
     def refused(self, process: Process) -> None:
         """A resume was told that another run holds the task."""
-        if all(holder.released_ms < process.asked_ms for holder in self.holders.values()):
-            self.judge.wrong(10, f"{process.name} is told that another run holds the task, and all have given it up")
+        *_, last = self.holders.values()
+        if min(last.released_ms, last.ended_ms) < process.asked_ms:
+            self.judge.wrong(10, f"{process.name} is told that another run holds the task, and that has ended")
 
     @staticmethod
     def told(item: Item) -> str:

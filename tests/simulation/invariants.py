@@ -1,7 +1,7 @@
 """What must hold after each write, each call and each answer, whatever happens.
 
-1. No completed step reopens, and a step's status fits its result. 2. A task that is over does not change. 3. A run writes
-and calls only while it holds the claim; claims are counted up, and a live one is not taken. 4. What a call gave back is
+1. No completed step reopens, and a step's status fits its result. 2. A task that is over does not change. 3. A run
+writes and calls only while it holds the claim; claims are counted up, and a live one is not taken. 4. What a call gave back is
 written at most once, in one place, and where it belongs. 5. What was acknowledged is there. 6. What was told as not
 recorded is not there. 7. Every value that a head names can be read until the task expires. 8. An idempotency key means
 one step and one set of arguments. 9. (Background: a tool that is not idempotent starts at most once.) 10. Once faults
