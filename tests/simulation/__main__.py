@@ -11,6 +11,10 @@ from itertools import batched
 from tests.simulation.harness import Outcome, digest, failures
 
 CHUNK = 250
+
+type Failed = tuple[list[Outcome], Counter[str]]
+"""The simulations that broke an invariant, and how many there were of each attack."""
+
 TRACES = 3
 
 
@@ -28,21 +32,25 @@ def main() -> int:
         return 0
     began = time.monotonic()
     found: list[Outcome] = []
-    for failed in _simulated(range(given.first, given.first + given.seeds), given.processes):
+    struck = Counter[str]()
+    for failed, attacks in _simulated(range(given.first, given.first + given.seeds), given.processes):
+        struck.update(attacks)
         for outcome in failed:
             found.append(outcome)
             whole = len(found) <= given.traces
             _say(f"{outcome}\n" if whole else f"seed {outcome.seed}: {outcome.broken[0]}")
     seconds = time.monotonic() - began
-    _say(
-        f"{given.seeds} seeds in {seconds:.0f} s ({given.seeds / seconds:.0f} a second): {len(found)} break an invariant"
-    )
+    rate = f"{given.seeds / seconds:.0f} a second"
+    _say(f"{given.seeds} seeds in {seconds:.0f} s ({rate}): {len(found)} break an invariant")
     for number, count in sorted(Counter(outcome.broken[0].number for outcome in found).items()):
         _say(f"  invariant {number}: {count}")
+    _say("In so many of them:")
+    for attack, count in struck.most_common():
+        _say(f"  {count:7} {attack}")
     return 1 if found else 0
 
 
-def _simulated(seeds: range, processes: int) -> Iterator[list[Outcome]]:
+def _simulated(seeds: range, processes: int) -> Iterator[Failed]:
     chunks = list(batched(seeds, CHUNK))
     if processes == 1:
         yield from map(_failing, chunks)
@@ -51,8 +59,9 @@ def _simulated(seeds: range, processes: int) -> Iterator[list[Outcome]]:
         yield from pool.imap_unordered(_failing, chunks)
 
 
-def _failing(seeds: tuple[int, ...]) -> list[Outcome]:
-    return list(failures(seeds))
+def _failing(seeds: tuple[int, ...]) -> Failed:
+    struck = Counter[str]()
+    return list(failures(seeds, struck)), struck
 
 
 def _say(text: str) -> None:

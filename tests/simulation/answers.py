@@ -16,6 +16,8 @@ ENDS = {"cancel": "cancelled", "complete": "completed"}
 
 def check_answer(judge: "Judge", process: Process) -> None:
     """What is told at this moment: what was acknowledged is there."""
+    if "unknown" in {process.meta.get("recorded"), process.meta.get("persisted")}:
+        judge.world.struck.add("an answer said that it is not known what was kept")
     match process.kind:
         case "call":
             _check_call(judge, process)

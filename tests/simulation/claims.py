@@ -55,6 +55,8 @@ class Claims:
             if before and after and after[1] < before[1]:
                 self.judge.wrong(3, f"write #{number} counts takers down, from {before[1]} to {after[1]}")
             return
+        if before[2]:
+            self.judge.world.struck.add("a claim that was not given up was taken over")
         if after[1] != before[1] + 1:
             self.judge.wrong(3, f"write #{number} takes the claim, and counts takers from {before[1]} to {after[1]}")
         if before[2] >= now_ms + process.skew_s * 1000:

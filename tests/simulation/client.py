@@ -112,6 +112,8 @@ class SimulatedClient:
     def _attempt(self, operation: str, request: Mapping[str, Any], sent: Sent) -> dict[str, Any]:
         world, actor = self._world, current() or self._process
         fault = self._strikes()
+        if fault is not None:
+            world.struck.add(fault.told)
         if fault is Fault.STALLED_BEFORE:
             world.note(actor, "stands still")
             world.stall(actor)

@@ -8,6 +8,11 @@ from random import Random
 class Fault(Enum):
     """What can befall a request to the store."""
 
+    @property
+    def told(self) -> str:
+        """The fault in words, for counts of seeds."""
+        return WORDS[self]
+
     LOST_REQUEST = auto()
     """It never arrives: the client waits, and hears nothing."""
     LOST_REPLY = auto()
@@ -28,9 +33,21 @@ class Fault(Enum):
     """The process stands still when the request was made."""
 
 
+WORDS = {
+    Fault.LOST_REQUEST: "a request was lost",
+    Fault.LOST_REPLY: "the answer to a request that was made was lost",
+    Fault.LATE: "a request arrived late",
+    Fault.THROTTLED: "a request was throttled",
+    Fault.BROKEN: "DynamoDB answered 500",
+    Fault.KILLED_BEFORE: "a process was killed before a request or call",
+    Fault.KILLED_AFTER: "a process was killed after a request or call",
+    Fault.STALLED_BEFORE: "a process stood still",
+    Fault.STALLED_AFTER: "a process stood still",
+}
 LOSSES = (Fault.LOST_REQUEST, Fault.LOST_REPLY, Fault.LATE, Fault.THROTTLED, Fault.BROKEN)
 KILLS = (Fault.KILLED_BEFORE, Fault.KILLED_AFTER)
 STALLS = (Fault.STALLED_BEFORE, Fault.STALLED_AFTER)
+GROUPS = (LOSSES, KILLS, STALLS)
 SKEWS_S = (0.0, 0.0, 0.0, 1.0, -1.0, -300.0)
 
 
@@ -54,13 +71,11 @@ class Weather:
 
     @classmethod
     def drawn(cls, rng: Random) -> "Weather":
-        """The weather of a seed: one seed in eight is calm."""
-        kinds: list[Fault] = []
-        for group in (LOSSES, KILLS, STALLS):
-            if rng.random() < 0.5:
-                kinds += [kind for kind in group if rng.random() < 0.6]
-        calm = rng.random() < 0.125
-        chance = 0.0 if calm else rng.choice((0.03, 0.08, 0.15, 0.3))
+        """The weather of a seed: one seed in sixteen is calm."""
+        groups = rng.choice(((LOSSES,), (LOSSES,), (KILLS,), (STALLS,), (LOSSES, KILLS), (KILLS, STALLS), GROUPS))
+        kinds = [kind for group in groups for kind in group if rng.random() < 0.7]
+        calm = rng.random() < 0.0625
+        chance = 0.0 if calm else rng.choice((0.05, 0.1, 0.2, 0.35))
         return cls(rng, tuple(kinds), chance, rng.choice((0, 0, 0, 1, 2, 5)), skewed=rng.random() < 0.25)
 
     def strikes(self) -> Fault | None:

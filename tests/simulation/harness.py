@@ -6,7 +6,7 @@ import math
 import os
 import random
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import copy_context
@@ -41,11 +41,13 @@ class Outcome:
 
     Attributes:
         broken: The invariants that did not hold.
+        struck: Which attacks there were.
         trace: What happened: when, epoch milliseconds, to whom, and what.
     """
 
     seed: int
     broken: tuple[Broken, ...]
+    struck: frozenset[str]
     trace: tuple[tuple[float, str, str], ...]
 
     def __str__(self) -> str:
@@ -74,7 +76,7 @@ def simulate(seed: int, *, rewrite: Rewrite | None = None, strict: bool = True) 
             logging.getLogger(__name__).exception("seed %d", seed)
     finally:
         _under_way.pop()
-    return Outcome(seed, tuple(broken), tuple(world.trace))
+    return Outcome(seed, tuple(broken), frozenset(world.struck), tuple(world.trace))
 
 
 class SimulatedQueue[Element]:
@@ -198,11 +200,18 @@ def _patch_values(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(f"{STORE}.{module}.BUNDLE_BYTES", PIECE_BYTES)
 
 
-def failures(seeds: Iterable[int], *, rewrite: Rewrite | None = None) -> Iterator[Outcome]:
-    """The simulations of these seeds that break an invariant."""
+def failures(seeds: Iterable[int], struck: Counter[str] | None = None) -> Iterator[Outcome]:
+    """The simulations of these seeds that break an invariant.
+
+    Args:
+        seeds: The seeds.
+        struck: Counts the simulations by the attacks that there were.
+    """
     with simulating():
         for seed in seeds:
-            outcome = simulate(seed, rewrite=rewrite)
+            outcome = simulate(seed)
+            if struck is not None:
+                struck.update(outcome.struck)
             if outcome.broken:
                 yield outcome
 

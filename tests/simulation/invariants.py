@@ -1,11 +1,12 @@
 """What must hold after each write, each call and each answer, whatever happens.
 
 1. No completed step reopens, and a step's status fits its result. 2. A task that is over does not change. 3. A run
-writes and calls only while it holds the claim; claims are counted up, and a live one is not taken. 4. What a call gave back is
-written at most once, in one place, and where it belongs. 5. What was acknowledged is there. 6. What was told as not
-recorded is not there. 7. Every value that a head names can be read until the task expires. 8. An idempotency key means
-one step and one set of arguments. 9. (Background: a tool that is not idempotent starts at most once.) 10. Once faults
-stop, every task says why it stands still, and can be resumed within two leases. 11. Requests keep their bounds.
+writes and calls only while it holds the claim; claims are counted up, and a live one is not taken. 4. What a call
+gave back is written at most once, in one place, and where it belongs. 5. What was acknowledged is there. 6. What was
+told as not recorded is not there. 7. Every value that a head names can be read until the task expires. 8. An
+idempotency key means one step and one set of arguments. 9. (Background: a tool that is not idempotent starts at most
+once.) 10. Once faults stop, every task says why it stands still, and can be resumed within two leases. 11. Requests
+keep their bounds.
 """
 
 from collections.abc import Mapping
@@ -95,6 +96,8 @@ class Judge:
     def _changed(self, change: Change, process: Process | None, now_ms: float) -> int:
         number = len(self.changes)
         self.changes.append((change, process))
+        if change.key[0].startswith("VALUE#"):
+            self.world.struck.add("a value was kept outside its task's item")
         if change.key[1].startswith(TASK):
             self.head = change.after
             if change.after is not None:
@@ -106,7 +109,9 @@ class Judge:
         assert after is not None
         if before is None:
             self.world.created(change.key[1].removeprefix(TASK))
-        elif status_of(before) in TERMINAL:
+        elif before.get("definition") != after.get("definition"):
+            self.world.struck.add("a task went on with a mended workflow")
+        if before is not None and status_of(before) in TERMINAL:
             self.wrong(2, f"write #{number} changes a task that is {status_of(before)}")
         self._check_steps(before, after)
         if before is not None:

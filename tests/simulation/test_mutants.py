@@ -1,4 +1,4 @@
-"""Simulations notice when a guard is taken out of Baton. Those that take many seeds are left to `make simulate-mutants`."""
+"""Simulations notice when a guard is taken out of Baton. What takes many seeds is left to `make simulate-mutants`."""
 
 import os
 

@@ -28,7 +28,7 @@ INTO_THE_MINUTE_MS = (0, 30_000, 58_000, 59_900)
 DELAYS_MS = (0, 0, 0, 5, 50, 500, 5_000, 20_000, 44_000, 50_000, 130_000)
 KINDS = ("resume",) * 7 + ("call",) * 8 + ("poll",) * 2 + ("cancel", "complete")
 TIMES_S = (None, None, 29.0, 60.0, 900.0)
-TTLS_MS = (None, None, None, 30_000, 100_000, 300_000)
+TTLS_MS = (*(None,) * 9, 30_000, 100_000, 300_000)
 
 type Rewrite = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
 """What a mutant makes of a request: its name, its parameters."""
@@ -61,6 +61,7 @@ class World:
         self.task_id: str | None = None
         self.calls: list[Called] = []
         self.judging = False
+        self.struck: set[str] = set()
         self.judge = Judge(self, strict=strict)
         self._rewrite = rewrite
         self._writing: tuple[Process, Sent] | None = None
@@ -88,6 +89,8 @@ class World:
         begins_ms = self.scheduler.now_ms + after_ms
         actor = Actor(name, lambda: None, begins_ms)
         skew_s = 0.0 if ask.last else self.weather.skew_s()
+        if skew_s:
+            self.struck.add(f"a clock was {abs(skew_s):g} s off")
         time_s = None if ask.last else self.rng.choice(TIMES_S)
         process = Process(ask.kind, actor, skew_s, None if time_s is None else begins_ms + time_s * 1000, begins_ms)
         self.processes[name] = process
@@ -175,6 +178,7 @@ class World:
         item = self.database.items.get(key)
         if item is not None and int(item["expires_at"]["N"]) * 1000 <= self.scheduler.now_ms:
             self.trace.append((self.scheduler.now_ms, "-", f"{key[1]} is deleted"))
+            self.struck.add("what had expired was deleted")
             self.database.expire(key)
 
     # Time and chance.
@@ -195,6 +199,7 @@ class World:
 
     def stall(self, actor: Actor) -> None:
         """Let the actor's whole process stand still."""
+        self.struck.add("a process stood still")
         seconds = self.weather.stall_s()
         process = actor.process
         for one in (process, *process.children):
@@ -290,6 +295,7 @@ class World:
     def _maybe_killed(self, actor: Actor, fault: Fault, what: str) -> None:
         self.point(actor)
         if fault in KILLS and self.weather.among((fault,)):
+            self.struck.add(fault.told)
             self.note(actor, what)
             actor.process.kill()
             raise Killed
