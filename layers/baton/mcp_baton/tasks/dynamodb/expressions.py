@@ -9,8 +9,9 @@ from mcp_baton.exceptions import StoreError
 from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item
 from mcp_baton.tasks.dynamodb.changes import Changes
+from mcp_baton.tasks.dynamodb.items import members
 from mcp_baton.tasks.dynamodb.tokens import old_set_at, set_at
-from mcp_baton.tasks.record import LIVE, PROGRESS, TaskStatus, timestamp
+from mcp_baton.tasks.record import LIVE, PAUSE_REASON, PROGRESS, TaskStatus, timestamp
 from mcp_baton.tasks.texts import to_text
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -166,7 +167,16 @@ def record_update(stored: Item, changes: Changes, now_ms: int, token: str) -> Up
         update.set(update.path("variables", to_text(name)), update.value(attribute))
     for name in sorted(changes.removed):
         update.remove(update.path("variables", to_text(name)))
+    if changes.steps and PAUSE_REASON not in {*changes.variables, *changes.required, *changes.removed}:
+        _require_same_pause(update, stored)
     return update
+
+
+def _require_same_pause(update: Update, stored: Item) -> None:
+    """A write that leaves the pause reason alone was decided on the one that was read: one that somebody else has stored
+    since may name the very step that this write completes."""
+    path, pause = update.path("variables", PAUSE_REASON), members(stored, "variables").get(PAUSE_REASON)
+    update.require(f"attribute_not_exists({path})" if pause is None else f"{path}={update.value(pause)}")
 
 
 def _completing(result: Attribute, now_ms: int, token: str) -> Update:
