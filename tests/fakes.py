@@ -11,6 +11,7 @@ from mcp_baton.tasks.answers import AnswerStore
 from mcp_baton.tasks.record import Claim, NewTask, Standing, TaskPage, TaskRecord
 from mcp_baton.tasks.store import Batch, Recorded, TaskStore
 from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.host import (
     FIRST,
     Attempt,
@@ -21,6 +22,7 @@ from mcp_baton.workflow.host import (
     ResourceUnavailable,
     Succeeded,
 )
+from mcp_baton.workflow.plan import Plan
 
 type Behaviour = Callable[[JsonObject, TaskVariables | None], Outcome]
 
@@ -66,6 +68,11 @@ class Line:
         return [event["params"]["progress"] for event in events if event["method"] == "notifications/progress"]
 
 
+def plan_of(task: TaskRecord, workflow: Workflow | None, texts: Mapping[str, str] | None = None) -> Plan:
+    """A task's plan, with these prompt arguments and tools that convert nothing."""
+    return Plan(task, workflow, lambda _: (texts or {}, texts or {}), lambda _, arguments: arguments)
+
+
 @dataclass
 class ScriptedHost:
     """A server whose tools do what the test says, and which remembers all that was asked of it.
@@ -96,6 +103,10 @@ class ScriptedHost:
     def prepare(self, tool: str, arguments: JsonObject) -> Prepared | Mismatch:
         """The tool's mismatch, whatever the arguments; the arguments where it has none."""
         return self.mismatches.get(tool) or Prepared(tool, arguments, dict(arguments))
+
+    def canonical(self, _tool: str, arguments: JsonObject) -> JsonObject:
+        """The arguments as they are."""
+        return arguments
 
     def run(self, prepared: Prepared, variables: TaskVariables | None, _attempt: Attempt = FIRST) -> Outcome:
         """Do what the test says, or succeed."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from mcp_baton import Argument, Step, ToolError, Workflow, constant, prompt_arg, step_output
+from mcp_baton import Argument, Context, Step, ToolError, Workflow, constant, prompt_arg, step_output
 from shop import send_message, server
 
 
@@ -39,6 +39,16 @@ LIMITS = {"books": 50.0, "electronics": 100.0, "furniture": 250.0}
 """What may be refunded without an approval, by category, EUR."""
 
 
+PAYMENTS: dict[str, Refund] = {}
+"""The refunds that were paid, by idempotency key: this sample's payment provider. A real one keeps them for a day or
+so, wherever the calls come from."""
+
+
+def pay(refund: Refund, key: str) -> Refund:
+    """Pay a refund, once for each key: a call that is repeated is answered with what was paid at first."""
+    return PAYMENTS.setdefault(key, refund)
+
+
 @server.resource("policy://refunds", mime_type="text/markdown")
 def refund_policies() -> str:
     """The refund policy for every category."""
@@ -67,7 +77,7 @@ def fetch_order(order_id: str) -> Order:
 
 
 @server.tool
-def issue_refund(order_id: str, amount: float | None = None, approved_by: str | None = None) -> Refund:
+def issue_refund(ctx: Context, order_id: str, amount: float | None = None, approved_by: str | None = None) -> Refund:
     """Refund an order, wholly unless an amount is given. Above the policy's limit, `approved_by` names who approved."""
     order = fetch_order(order_id)
     refunded = order.total if amount is None else amount
@@ -78,8 +88,7 @@ def issue_refund(order_id: str, amount: float | None = None, approved_by: str | 
         raise ToolError(
             f"EUR {refunded:.2f} is above the EUR {limit:.2f} that {order.category} are refunded without an approval"
         )
-    # The id follows from the order, as an idempotency key would: a call that is repeated pays once.
-    return Refund(f"R-{order_id}", refunded, approved_by)
+    return pay(Refund(f"R-{order_id}", refunded, approved_by), ctx.idempotency_key)
 
 
 @server.prompt

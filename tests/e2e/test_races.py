@@ -16,6 +16,7 @@ import pytest
 
 from mcp_baton import Server, Step, ToolError, Workflow, constant
 from mcp_baton.tasks.dynamodb.attributes import Item
+from mcp_baton.tasks.dynamodb.table import TaskTable
 from tests.e2e.conftest import ON_EVERY_ENGINE, Engine, MakeClient
 from tests.e2e.race_worker import STEPS, call_together, steps_server
 from tests.e2e.support import BOUND_S, Answer, Client, Clock, Table, begin
@@ -292,3 +293,46 @@ def test_of_cancelling_and_completing_at_once_exactly_one_happens(
         [lost] = [answer for answer in answers if "error" in answer.messages[0]]
         assert lost.error["code"] == -32602
         assert table.item(task)["status"] == {"S": won.result["status"]}
+
+
+MANY = 64
+REQUESTS = 300
+
+
+@pytest.mark.parametrize("text", ["as planned", "otherwise {}"])
+def test_sixty_four_calls_of_one_tool_at_once_take_few_requests(
+    make_client: MakeClient, table: Table, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    all_have_read, requests = Barrier(MANY, timeout=BOUND_S), list[str]()
+    server = Server("many")
+
+    @server.tool
+    def work(text: str) -> str:
+        all_have_read.wait()
+        return text
+
+    steps = [Step(f"s{number}", tool="work", arguments={"text": constant("as planned")}) for number in range(MANY)]
+    server.add_workflow(Workflow(name="flow", description="work", steps=steps))
+    clock = Clock()
+    client = make_client(server, remaining_ms=clock)
+    task = begin(client, clock)
+    for name in ("get", "update"):
+        monkeypatch.setattr(TaskTable, name, counted(getattr(TaskTable, name), requests))
+
+    with ThreadPoolExecutor(MANY) as pool:
+        calls = [partial(client.call_tool, "work", {"text": text.format(n)}, task=task) for n in range(MANY)]
+        answers = list(pool.map(lambda call: call(), calls))
+
+    assert [answer.meta["recorded"] for answer in answers] == [True] * MANY
+    assert step_statuses(table.item(task)) == ["completed"] * MANY
+    assert len(requests) < REQUESTS
+
+
+def counted[**Given, Value](function: Callable[Given, Value], requests: list[str]) -> Callable[Given, Value]:
+    """A function of the table's that notes each request."""
+
+    def noting(*args: Given.args, **kwargs: Given.kwargs) -> Value:
+        requests.append(function.__name__)
+        return function(*args, **kwargs)
+
+    return noting

@@ -17,9 +17,11 @@ from moto import mock_aws
 import orders
 import sales
 import shop
-from mcp_baton import ToolError
+from mcp_baton import Server, ToolError
 from mcp_baton.testing import Connect, JsonRpcError
 
+UNUSED: Any = None
+"""The context of a call that is refused before it comes to a payment."""
 FUNCTION = Path(__file__).parents[2] / "functions" / "mcp"
 SLOW = ("asyncio", "boto3", "botocore", "http.client", "pydantic")
 IMPORT_AND_REPORT = """
@@ -44,18 +46,38 @@ def test_importing_the_sample_defines_it_and_does_nothing_slow() -> None:
 
 
 @pytest.mark.parametrize("order", orders.ORDERS.values(), ids=lambda order: order.order_id)
-def test_a_refund_within_the_policy_needs_no_approval(order: orders.Order) -> None:
+def test_a_refund_within_the_policy_needs_no_approval(baton: Connect, order: orders.Order) -> None:
     limit = orders.LIMITS[order.category]
     amount = min(limit, order.total)
 
     assert f"EUR {limit:.2f} without an approval" in orders.refund_policy(order.category)
-    assert orders.issue_refund(order.order_id, amount) == orders.Refund(f"R-{order.order_id}", amount, None)
+    refund = baton(shop.server).call_tool("issue_refund", {"order_id": order.order_id, "amount": amount})
+    assert refund.value == {"refund_id": f"R-{order.order_id}", "amount": amount, "approved_by": None}
 
 
 @pytest.mark.parametrize("amount", [0.0, -1.0, 240.01, float("nan")])
 def test_no_approval_covers_what_an_order_did_not_cost(amount: float) -> None:
     with pytest.raises(ToolError, match=r"cannot be refunded: order A-17 came to EUR 240\.00"):
-        orders.issue_refund("A-17", amount, approved_by="supervisor@example.com")
+        orders.issue_refund(UNUSED, "A-17", amount, approved_by="supervisor@example.com")
+
+
+def test_a_refund_that_is_asked_for_again_is_paid_once(baton: Connect) -> None:
+    server = Server("refunds")
+    server.include(shop.server)
+    server.add_workflow(orders.refund_order)
+    client = baton(server)
+    paid = len(orders.PAYMENTS)
+    run = client.get_prompt("refund_order", {"order_id": "A-17"})
+    assert run.paused
+    approved: dict[str, Any] = {"order_id": "A-17", "amount": 240, "approved_by": "supervisor@example.com"}
+
+    refunds = [client.call_tool("issue_refund", approved, task=run.task_id) for _ in range(3)]
+
+    assert all(refund.recorded and refund.value == refunds[0].value for refund in refunds)
+    assert len(orders.PAYMENTS) == paid + 1
+    client.call_tool("issue_refund", {**approved, "amount": 100}, task=run.task_id)
+    client.call_tool("issue_refund", {**approved, "amount": 100})
+    assert len(orders.PAYMENTS) == paid + 3
 
 
 def test_what_does_not_exist_is_named(baton: Connect) -> None:

@@ -10,10 +10,11 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, StepStatus, TaskRecord, TaskStatus, steps_of
 from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.workflow.continuation import attempts_for, continuation_batch
+from mcp_baton.workflow.continuation import Call, attempts_for, continuation_batch
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.host import Failed, Outcome, Succeeded
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, SchemaMismatch, ToolFailed
+from tests.fakes import plan_of
 
 PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
 STEPS = [
@@ -35,7 +36,7 @@ def task(*statuses: StepStatus, pause: PauseReason | None = None) -> TaskRecord:
 
 def continued(task: TaskRecord, tool: str, outcome: Outcome, variables: TaskVariables | None = None) -> Batch:
     changes = TaskVariables({}) if variables is None else variables
-    return continuation_batch(task, steps_of(task), tool, outcome, changes, lambda name: name == "mail2")
+    return continuation_batch(plan_of(task, WORKFLOW), Call(tool, {}), outcome, changes)
 
 
 @pytest.mark.parametrize(
@@ -44,43 +45,43 @@ def continued(task: TaskRecord, tool: str, outcome: Outcome, variables: TaskVari
         pytest.param(
             (COMPLETED, PENDING, PENDING, PENDING),
             Succeeded(1),
-            StepWrite(1, "mail1", PENDING, COMPLETED, 1),
+            StepWrite(1, "mail1", PENDING, COMPLETED, 1, {}),
             id="the first pending one",
         ),
         pytest.param(
             (PENDING, COMPLETED, PENDING, PENDING),
             Succeeded(1),
-            StepWrite(3, "mail2", PENDING, COMPLETED, 1),
+            StepWrite(3, "mail2", PENDING, COMPLETED, 1, {}),
             id="the next pending one, whatever stands before it",
         ),
         pytest.param(
             (COMPLETED, FAILED, PENDING, PENDING),
             Succeeded(1),
-            StepWrite(1, "mail1", FAILED, COMPLETED, 1),
+            StepWrite(1, "mail1", FAILED, COMPLETED, 1, {}),
             id="a failed one before a pending one",
         ),
         pytest.param(
             (COMPLETED, COMPLETED, PENDING, FAILED),
             Failed("no"),
-            StepWrite(3, "mail2", FAILED, FAILED, {"error": "no"}),
+            StepWrite(3, "mail2", FAILED, FAILED, {"error": "no"}, {}),
             id="a failed one fails again",
         ),
         pytest.param(
             (COMPLETED, PENDING, PENDING, PENDING),
             Failed("no"),
-            StepWrite(1, "mail1", PENDING, FAILED, {"error": "no"}),
+            StepWrite(1, "mail1", PENDING, FAILED, {"error": "no"}, {}),
             id="a pending one fails",
         ),
         pytest.param(
             (COMPLETED, COMPLETED, PENDING, COMPLETED),
             Succeeded(2),
-            StepWrite(3, "mail2", COMPLETED, COMPLETED, 2),
+            StepWrite(3, "mail2", COMPLETED, COMPLETED, 2, {}),
             id="the last completed one is overwritten",
         ),
         pytest.param(
             (COMPLETED, COMPLETED, PENDING, SKIPPED),
             Succeeded(2),
-            StepWrite(1, "mail1", COMPLETED, COMPLETED, 2),
+            StepWrite(1, "mail1", COMPLETED, COMPLETED, 2, {}),
             id="a skipped one is passed over",
         ),
     ],

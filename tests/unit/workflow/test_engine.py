@@ -22,7 +22,7 @@ from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import StepStatus, TaskRecord, TaskStatus, pause_of, steps_of
 from mcp_baton.tasks.store import Batch, TaskStore
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.workflow.continuation import continuation_batch
+from mcp_baton.workflow.continuation import Call, continuation_batch
 from mcp_baton.workflow.definition import Argument, Step, Workflow
 from mcp_baton.workflow.engine import Engine
 from mcp_baton.workflow.host import Failed, FetchedResource, Mismatch, Outcome, ResourceUnavailable, Succeeded
@@ -37,7 +37,7 @@ from mcp_baton.workflow.pause import (
 )
 from mcp_baton.workflow.run import Blocked, RunRecord, TaskOver, UnreadResource
 from mcp_baton.workflow.sources import Source, prompt_arg, step_output, task_variable
-from tests.fakes import Behaviour, RecordingStore, ScriptedHost
+from tests.fakes import Behaviour, RecordingStore, ScriptedHost, plan_of
 
 PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
 OWNER = "kim"
@@ -583,9 +583,7 @@ def test_a_resume_shows_completed_steps_with_their_arguments_and_stored_results(
 def test_a_resume_keeps_to_the_plans_order_when_a_later_step_was_completed_by_a_call(store: DynamoDBTaskStore) -> None:
     host = ScriptedHost({"change": fail("no")})
     task = paused(store, host)
-    task = store.record(
-        task, continuation_batch(task, steps_of(task), "finish", Succeeded("done"), TaskVariables({}), lambda _: False)
-    ).task
+    task = store.record(task, called(task, "finish", Succeeded("done"))).task
 
     run = Engine(host, store).resume(THREE, INVOCATION, task)
 
@@ -597,14 +595,17 @@ def test_a_resume_keeps_to_the_plans_order_when_a_later_step_was_completed_by_a_
 def test_a_resume_of_a_task_with_every_step_completed_completes_it(store: DynamoDBTaskStore) -> None:
     host = ScriptedHost({"finish": fail("no")})
     task = paused(store, host)
-    task = store.record(
-        task, continuation_batch(task, steps_of(task), "finish", Succeeded(1), TaskVariables({}), lambda _: True)
-    ).task
+    task = store.record(task, called(task, "finish", Succeeded(1))).task
     assert task.status is TaskStatus.WORKING
 
     run = Engine(host, store).resume(THREE, INVOCATION, task)
 
     assert (host.calls, run.pause, stored(store, run).status) == ([], None, TaskStatus.COMPLETED)
+
+
+def called(task: TaskRecord, tool: str, outcome: Outcome, arguments: JsonObject | None = None) -> Batch:
+    """What a continuation of a task of `THREE` writes."""
+    return continuation_batch(plan_of(task, THREE), Call(tool, arguments or {}), outcome, TaskVariables({}))
 
 
 def with_status(task: TaskRecord, index: int, status: StepStatus, definition: Workflow = THREE) -> TaskRecord:
@@ -641,7 +642,7 @@ def test_a_call_that_came_between_keeps_its_completed_step(store: DynamoDBTaskSt
         task = store.get(OWNER, recording.created[0].task_id)
         store.record(
             task,
-            continuation_batch(task, steps_of(task), "change", Succeeded("theirs"), TaskVariables({}), lambda _: True),
+            called(task, "change", Succeeded("theirs")),
         )
         return Failed("ours")
 

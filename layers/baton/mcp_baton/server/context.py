@@ -42,6 +42,17 @@ class Context:
         return self._call.attempt
 
     @property
+    def idempotency_key(self) -> str:
+        """A text to give to an API that does nothing twice for the same one: 32 hex digits (docs/workflows.md,
+        Idempotency keys).
+
+        It is the same for every call of one step of one task with the same arguments: each attempt of its `Retry`, a
+        resume, and a continuation that can only mean that step. Any other call has one that no other call has, and
+        keeps it when it asks the client and runs again.
+        """
+        return self._call.key()
+
+    @property
     def claims(self) -> Mapping[str, Any]:
         """The caller's claims, to read: what API Gateway's authorizer vouches for; empty where there is none."""
         return MappingProxyType(dict(self._call.claims))

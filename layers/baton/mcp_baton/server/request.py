@@ -13,7 +13,7 @@ from mcp_baton.protocol.http import Exchange
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.state import Seal
 from mcp_baton.server.asking.asker import AskedInWorkflow, Asker, CannotAsk
-from mcp_baton.server.asking.rounds import open_rounds
+from mcp_baton.server.asking.rounds import Rounds, open_rounds
 from mcp_baton.server.asking.waiting import StoreAsker
 from mcp_baton.server.reply import Reply
 from mcp_baton.server.server import Server
@@ -74,16 +74,20 @@ class Request:
         """Whether the request is of the 2026 era."""
         return self.envelope.era is Era.STATELESS
 
-    def asking(self) -> Asking:
-        """Makes what a function's questions to the client go through, where the request calls that function alone.
+    def rounds(self) -> Rounds | None:
+        """The rounds that the request continues or begins, where it calls a function alone; `None` in the handshake
+        era, which has none.
 
         Raises:
             ProtocolError: the request continues earlier rounds in a way that cannot be.
         """
         if not self.stateless:
-            return self._asking_through_the_store()
-        rounds = open_rounds(self.seal, self.owner, self.message.method, self.params, self.envelope.capabilities)
-        return lambda _ask, _waited_for: rounds
+            return None
+        return open_rounds(self.seal, self.owner, self.message.method, self.params, self.envelope.capabilities)
+
+    def asking(self, rounds: Rounds | None) -> Asking:
+        """Makes what a function's questions to the client go through, where the request calls that function alone."""
+        return self._asking_through_the_store() if rounds is None else lambda _ask, _waited_for: rounds
 
     def asking_in_workflow(self) -> Asking:
         """The same for the steps of a workflow. One that ran again from its start would make its calls again."""

@@ -13,6 +13,7 @@ ENGINE_PREFIX = "_workflow."
 PROGRESS = "_workflow.progress"
 PAUSE_REASON = "_workflow.pause_reason"
 RESULT_PREFIX = "_workflow.result."
+CALL_PREFIX = "_workflow.call."
 EXTRA_PREFIX = "_workflow.extra."
 SCHEMA_VERSION = 1
 
@@ -157,7 +158,7 @@ class TaskRecord:
         created_at: ISO-8601, UTC, milliseconds, e.g. `2026-11-21T09:30:00.000Z`. So is `updated_at`.
         ttl_ms: Lifetime from creation, milliseconds.
         poll_interval_ms: How often the client is asked to poll, milliseconds.
-        version: Grows by one with each write, but for the renewal of a claim.
+        version: Grows by one with each write but those of a claim alone.
         variables: Task variables by name. May decode or fetch on access, and then raise `ValueLost` or
             `StoreUnavailable`; a value is exactly what was stored.
         kept: What else may be large, in the same way: `arguments` and, once there is one, `result`.

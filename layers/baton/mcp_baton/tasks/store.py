@@ -24,6 +24,8 @@ class StepWrite:
         expected: The status that must still be stored. The write fails as a whole when it is not.
         status: The new status; equal to `expected` when only the result changes.
         result: The new value of `_workflow.result.<name>`.
+        call: The new value of `_workflow.call.<name>`: the arguments of the continuation that made the result; `None`
+            leaves it alone.
     """
 
     index: int
@@ -31,6 +33,7 @@ class StepWrite:
     expected: StepStatus
     status: StepStatus
     result: Json
+    call: JsonObject | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +163,8 @@ class TaskStore(Protocol):
         """
 
     def renew(self, task: TaskRecord, claim: Claim) -> TaskRecord:
-        """Hold on to a live task until the claim's new end: one conditional write, tried once.
+        """Hold on to a live task until the claim's new end, or give it up (an end of 0): one conditional write, tried
+        once.
 
         Returns:
             The task with its claim. Everything else is as it was read.

@@ -9,6 +9,7 @@ from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepW
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.drift import Move, carried, left_behind, statuses_of
 from mcp_baton.workflow.host import Failed, Outcome, Succeeded
+from mcp_baton.workflow.kept_calls import outdated_calls
 from mcp_baton.workflow.pause import PauseReason, step_named_by
 from mcp_baton.workflow.run import StepTrace
 
@@ -54,7 +55,7 @@ def run_batch(
         steps=writes,
         pause=_pause_write(task, pause, after, finished=finished),
         variables=variables.changed | (_progress(moving, statuses) if moving else {}),
-        removed=variables.removed | (left_behind(task, statuses) if moving else frozenset()),
+        removed=variables.removed | outdated_calls(writes) | (left_behind(task, statuses) if moving else frozenset()),
         result=run_result(after) if finished and all(status.settled for status in after.values()) else None,
         definition=moving.workflow.fingerprint if moving else None,
     )

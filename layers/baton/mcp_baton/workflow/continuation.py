@@ -5,19 +5,33 @@ The plan is guidance: whatever was called, in whatever order, is recorded where 
 
 from collections.abc import Callable, Sequence
 
-from mcp_baton.protocol.json import Json
-from mcp_baton.tasks.record import (
-    EXTRA_PREFIX,
-    StepProgress,
-    StepStatus,
-    TaskRecord,
-    pause_of,
-)
+from mcp_baton.light_dataclasses import dataclass
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.tasks.record import EXTRA_PREFIX, StepProgress, StepStatus, pause_of
 from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepWrite
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.batch import status_of, stored_result
 from mcp_baton.workflow.host import Failed, Outcome
+from mcp_baton.workflow.kept_calls import kept_call
+from mcp_baton.workflow.matching import Candidate, candidates, choose
 from mcp_baton.workflow.pause import ToolFailed, step_named_by
+from mcp_baton.workflow.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of a tool that names a task.
+
+    Attributes:
+        tool: The tool.
+        arguments: Its arguments, as the client sent them.
+        step: The step whose idempotency key the tool was given, if it was given one: the call is recorded there or
+            beside the steps, and never in another one.
+    """
+
+    tool: str
+    arguments: JsonObject
+    step: str | None = None
 
 
 def attempts_for(steps: Sequence[StepProgress], tool: str) -> int:
@@ -26,60 +40,67 @@ def attempts_for(steps: Sequence[StepProgress], tool: str) -> int:
 
 
 def continuation_batch(
-    task: TaskRecord,
-    steps: Sequence[StepProgress],
-    tool: str,
+    plan: Plan,
+    call: Call,
     outcome: Outcome,
     variables: TaskVariables,
-    retryable: Callable[[str], bool],
+    drawn: Callable[[], float] | None = None,
+    ranked: Sequence[Candidate] | None = None,
 ) -> Batch:
     """Where a call's outcome goes, decided against the task as it stands.
 
-    The first pending or failed step with that tool takes it; else the last completed one's result is overwritten; else
-    it is an extra. A failure never takes the place of a completed step's result: it becomes an extra, too.
+    The step that it fits best takes it; without one it is an extra. A failure never takes the place of a completed
+    step's result: it becomes an extra, too.
 
     Args:
-        task: The task as it stands.
-        steps: Its steps.
-        tool: The tool that was called.
-        outcome: How the call ended.
+        plan: The plan, against the task as it stands.
+        call: The call that was made.
+        outcome: How it ended.
         variables: What the tool changed.
-        retryable: Whether the step of this name is retryable.
+        drawn: Gives a number from 0 up to 1: after a lost race, see `choose`.
+        ranked: The steps that the call may be, where that has been found out.
     """
-    write = _matching_step(steps, tool, outcome)
-    extra: dict[str, Json] = {} if write else {f"{EXTRA_PREFIX}{tool}": stored_result(outcome)}
+    place = _place(plan, call, drawn, ranked)
+    write = _step_write(place, call, outcome) if place else None
+    extra: dict[str, Json] = {} if write else {f"{EXTRA_PREFIX}{call.tool}": stored_result(outcome)}
     return Batch(
         steps=(write,) if write else (),
-        pause=_pause_write(task, write, tool, outcome, retryable),
+        pause=_pause_write(plan, write, call.tool, outcome),
         variables=variables.changed | extra,
         removed=variables.removed,
     )
 
 
-def _matching_step(steps: Sequence[StepProgress], tool: str, outcome: Outcome) -> StepWrite | None:
-    candidates = [(index, step) for index, step in enumerate(steps) if step.get("tool") == tool]
-    open_statuses = {StepStatus.PENDING.value, StepStatus.FAILED.value}
-    for index, step in candidates:
-        if step["status"] in open_statuses:
-            return _write(index, step, status_of(outcome), outcome)
-    for index, step in reversed(candidates):
-        if step["status"] == StepStatus.COMPLETED.value and not isinstance(outcome, Failed):
-            return _write(index, step, StepStatus.COMPLETED, outcome)
-    return None
+def _place(
+    plan: Plan, call: Call, drawn: Callable[[], float] | None, ranked: Sequence[Candidate] | None
+) -> tuple[int, StepProgress] | None:
+    if call.step is not None:
+        places = ((index, step) for index, step in enumerate(plan.steps) if step["name"] == call.step)
+        return next(places, None)
+    chosen = choose(candidates(plan, call.tool, call.arguments) if ranked is None else ranked, drawn)
+    return (chosen.index, chosen.step) if chosen else None
 
 
-def _write(index: int, step: StepProgress, status: StepStatus, outcome: Outcome) -> StepWrite:
-    return StepWrite(index, step["name"], StepStatus(step["status"]), status, stored_result(outcome))
+def _step_write(place: tuple[int, StepProgress], call: Call, outcome: Outcome) -> StepWrite | None:
+    index, step = place
+    before = StepStatus(step["status"])
+    if before is StepStatus.SKIPPED or (before is StepStatus.COMPLETED and isinstance(outcome, Failed)):
+        return None
+    kept = kept_call(call.arguments)
+    return StepWrite(index, step["name"], before, status_of(outcome), stored_result(outcome), kept)
 
 
-def _pause_write(
-    task: TaskRecord, write: StepWrite | None, tool: str, outcome: Outcome, retryable: Callable[[str], bool]
-) -> PauseWrite:
+def _pause_write(plan: Plan, write: StepWrite | None, tool: str, outcome: Outcome) -> PauseWrite:
     if write is None:
         return None
     if isinstance(outcome, Failed):
-        return SetPause(ToolFailed(write.name, outcome.error, retryable(write.name), tool).to_json())
-    stored = pause_of(task)
+        return SetPause(ToolFailed(write.name, outcome.error, _is_retryable(plan, write.name), tool).to_json())
+    stored = pause_of(plan.task)
     if stored is not None and step_named_by(stored) == write.name:
         return ClearPause(stored)
     return None
+
+
+def _is_retryable(plan: Plan, name: str) -> bool:
+    step = plan.workflow.step(name) if plan.workflow else None
+    return step is not None and step.retryable

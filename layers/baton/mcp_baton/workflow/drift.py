@@ -6,8 +6,10 @@ unchanged; every other step may be changed, added or removed (docs/workflows.md,
 
 from collections.abc import Mapping
 
+from mcp_baton.exceptions import StoreError
 from mcp_baton.light_dataclasses import dataclass
-from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord, steps_of
+from mcp_baton.protocol.json import JsonObject
+from mcp_baton.tasks.record import CALL_PREFIX, RESULT_PREFIX, StepStatus, TaskRecord, steps_of
 from mcp_baton.workflow.definition import Workflow
 
 
@@ -58,12 +60,25 @@ def carried(task: TaskRecord, workflow: Workflow) -> dict[str, StepStatus]:
 
 
 def left_behind(task: TaskRecord, after: Mapping[str, StepStatus]) -> frozenset[str]:
-    """The results of steps that a definition does not have any more.
+    """The results of steps that a definition does not have any more, and the calls that made them.
 
     One that a continuation has completed meanwhile is kept: it was done.
     """
-    return frozenset(
-        f"{RESULT_PREFIX}{name}"
-        for name, status in statuses_of(task).items()
-        if name not in after and status is not StepStatus.COMPLETED
-    )
+    gone = [
+        name for name, status in statuses_of(task).items() if name not in after and status is not StepStatus.COMPLETED
+    ]
+    results = frozenset(f"{RESULT_PREFIX}{name}" for name in gone)
+    return results | {call for call in (f"{CALL_PREFIX}{name}" for name in gone) if call in task.variables}
+
+
+def declared_arguments(workflow: Workflow, task: TaskRecord) -> JsonObject:
+    """The arguments of the first call, without those that the workflow does not take any more.
+
+    Raises:
+        StoreError: they cannot be had.
+    """
+    stored = task.arguments
+    if not isinstance(stored, Mapping):
+        raise StoreError(f"the task {task.task_id} is damaged: its arguments are not an object")
+    names = {argument.name for argument in workflow.arguments}
+    return {name: value for name, value in stored.items() if name in names}

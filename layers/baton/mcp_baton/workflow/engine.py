@@ -33,6 +33,7 @@ from mcp_baton.workflow.handoff import preview_arguments
 from mcp_baton.workflow.holding import Hold, lease_end
 from mcp_baton.workflow.host import Host, Succeeded
 from mcp_baton.workflow.invocation import Invocation, Run
+from mcp_baton.workflow.kept_calls import shown_call
 from mcp_baton.workflow.pause import PauseReason
 from mcp_baton.workflow.retry import draw
 from mcp_baton.workflow.run import Over, RunRecord, StepTrace, Superseded, TaskOver
@@ -96,7 +97,7 @@ class Engine:
         if self._store is None or task.claim is None:
             return
         try:
-            self._store.record(task, Batch(claim=task.claim, release=True))
+            self._store.renew(task, replace(task.claim, until_ms=0))
         except StoreError:
             logger.warning("task %s: its claim could not be given back; it will run out", task.task_id, exc_info=True)
 
@@ -160,9 +161,17 @@ class Engine:
         else:
             if not is_oversized(value):
                 run.outputs[step.name] = value
-        arguments = preview_arguments(step, run.workflow, run.known, self._host) if step.tool else None
+        arguments = self._arguments(run, step) if step.tool else None
         resources = () if step.tool else fetch_again(step, run.workflow, run.known, self._host)
         run.traces.append(StepTrace(step, arguments, resources, Succeeded(value), replayed=True))
+
+    def _arguments(self, run: Run, step: Step) -> JsonObject:
+        """What a completed step was called with: by a continuation, else by a run."""
+        try:
+            called = shown_call(run.variables, step.name)
+        except ValueLost:
+            called = None
+        return preview_arguments(step, run.workflow, run.known, self._host) if called is None else called
 
     def _finish(self, run: Run) -> RunRecord:
         stop = self._steps.advance(run)

@@ -8,6 +8,7 @@ from mcp_baton.exceptions import ToolError
 from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.workflow.keys import Key
 from mcp_baton.workflow.pause import InvalidField
 
 
@@ -66,9 +67,11 @@ class Attempt:
 
     Attributes:
         number: From 1 on, within one run.
+        key: The idempotency key of all of them; `None` for a call that gets one of its own.
     """
 
     number: int = 1
+    key: Key | None = field(default=None, compare=False)
 
 
 FIRST = Attempt()
@@ -125,6 +128,9 @@ class Host(Protocol):
 
     def prepare(self, tool: str, arguments: JsonObject) -> Prepared | Mismatch:
         """Validate the arguments against the tool's whole input schema: the only time that this is done for a step."""
+
+    def canonical(self, tool: str, arguments: JsonObject) -> JsonObject:
+        """Arguments as the tool takes them, as JSON, without those that equal their defaults."""
 
     def run(self, prepared: Prepared, variables: TaskVariables | None, attempt: Attempt = FIRST) -> Outcome:
         """Run a tool; abandon it when only the write reserve of the function's time is left."""

@@ -9,8 +9,9 @@ from mcp_baton.workflow.attempts import Tried, attempt
 from mcp_baton.workflow.decide import Ready, decide
 from mcp_baton.workflow.definition import Step
 from mcp_baton.workflow.fetching import Fetched, fetch_after, fetch_before
-from mcp_baton.workflow.host import Failed, Host, Prepared, Succeeded
+from mcp_baton.workflow.host import Attempt, Failed, Host, Prepared, Succeeded
 from mcp_baton.workflow.invocation import Run
+from mcp_baton.workflow.keys import Key, own_key, step_key
 from mcp_baton.workflow.pause import DeadlineExceeded, ToolFailed
 from mcp_baton.workflow.run import Blocked, Content, Over, StepTrace, Stop
 
@@ -90,15 +91,21 @@ class Steps:
 
     def _attempt(self, run: Run, step: Step, call: Prepared) -> Tried:
         """Call the step's tool, again if its `Retry` says so. What tells the calls apart is the `Attempt`."""
-        variables = run.variables if run.task else None
+        variables, key = run.variables if run.task else None, self._key(run, step, call)
         return attempt(
             step,
             self._host,
-            lambda number: self._host.run(call, variables, number),
+            lambda made: self._host.run(call, variables, Attempt(made.number, key)),
             lambda: run.hold.look() if run.hold else None,
             self._drawn,
             is_sure=lambda: run.hold is None or run.hold.is_sure(),
         )
+
+    def _key(self, run: Run, step: Step, call: Prepared) -> Key:
+        """The step's idempotency key; a run without a task is all that its calls belong to."""
+        if run.task is None:
+            return own_key()
+        return step_key(run.task.task_id, step.name, lambda: self._host.canonical(call.name, call.arguments))
 
     def _failed(
         self,

@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from typing import cast
 
 from mcp_baton.exceptions import ProtocolError
-from mcp_baton.light_dataclasses import dataclass
+from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.protocol.codes import INVALID_PARAMS, MISSING_CLIENT_CAPABILITY
 from mcp_baton.protocol.envelope import TASK_ID_KEY
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.state import ForgedState, Seal, binding_of
 from mcp_baton.server.asking.asker import InputRequired, Question, declares
+from mcp_baton.server.asking.identity import Identity, identity_of
 
 logger = logging.getLogger(__name__)
 
@@ -28,12 +29,16 @@ class Rounds:
         answers: What the client has answered, by key.
         binding: What the state is bound to.
         capabilities: What the client has declared.
+        earlier: Which call the round before was part of; `None` in a first round.
+        identity: Which call this is: goes along to the next round.
     """
 
     seal: Seal
     answers: Mapping[str, Json]
     binding: str
     capabilities: JsonObject
+    earlier: Identity | None = None
+    identity: Identity = field(default_factory=Identity)
 
     def ask(self, questions: tuple[Question, ...]) -> list[JsonObject]:
         """The answers, if the client has given all of them.
@@ -52,7 +57,8 @@ class Rounds:
         requests: dict[str, Json] = {
             question.key: {"method": question.method, "params": question.params} for question in questions
         }
-        content: dict[str, Json] = {"answers": self.answers, "asked": [question.key for question in questions]}
+        asked = [question.key for question in questions]
+        content: dict[str, Json] = {"answers": self.answers, "asked": asked, "call": self.identity.to_json()}
         state = self.seal.seal(content, self.binding, int(time.time()))
         return {"resultType": "input_required", "inputRequests": requests, "requestState": state}
 
@@ -95,7 +101,7 @@ def open_rounds(seal: Seal, owner: str | None, method: str, params: JsonObject, 
         raise ProtocolError(INVALID_PARAMS, f"Invalid params: `requestState` cannot be used: {error}") from error
     earlier, asked = cast("JsonObject", content["answers"]), cast("list[str]", content["asked"])
     given = {key: responses[key] for key in asked if key in responses}
-    return Rounds(seal, {**given, **earlier}, binding, capabilities)
+    return Rounds(seal, {**given, **earlier}, binding, capabilities, identity_of(content.get("call")))
 
 
 def _nested(path: list[str]) -> dict[str, Json]:

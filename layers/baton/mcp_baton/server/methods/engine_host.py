@@ -51,6 +51,10 @@ class ServerHost:
         """Validate the arguments against the tool's whole input schema."""
         return prepare(self._work(tool), arguments)
 
+    def canonical(self, tool: str, arguments: JsonObject) -> JsonObject:
+        """Arguments as the tool takes them, as JSON, without those that equal their defaults."""
+        return self._request.server.tools[tool].canonical(arguments)
+
     def run(self, prepared: Prepared, variables: TaskVariables | None, attempt: Attempt = FIRST) -> Outcome:
         """Run a tool. It is not given up when the client goes away: what it did is recorded with the task."""
         work = self._work(prepared.name)

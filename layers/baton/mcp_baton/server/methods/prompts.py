@@ -1,7 +1,6 @@
 """`prompts/get`: a function's messages, or a workflow that runs as far as it can (docs/workflows.md)."""
 
 import logging
-from collections.abc import Mapping
 
 from mcp_baton.exceptions import (
     Conflict,
@@ -27,7 +26,7 @@ from mcp_baton.server.schema.schema import explain
 from mcp_baton.tasks.record import PROGRESS, TaskRecord, timestamp
 from mcp_baton.telemetry import PAUSES, RECORDINGS_LOST, RUNS_COMPLETED, STEP_RETRIES, STEPS_FAILED, STEPS_RUN
 from mcp_baton.workflow.definition import Workflow
-from mcp_baton.workflow.drift import differing
+from mcp_baton.workflow.drift import declared_arguments, differing
 from mcp_baton.workflow.engine import Engine
 from mcp_baton.workflow.host import Failed, Mismatch
 from mcp_baton.workflow.invocation import Invocation
@@ -87,7 +86,7 @@ def _resume(request: Request, workflow: Workflow, engine: Engine, task_id: str) 
     task = _taken(request, workflow, engine, task_id)
     try:
         _refuse_drift(workflow, task)
-        given = stored_arguments(_declared(workflow, task), request.object("arguments"))
+        given = stored_arguments(declared_arguments(workflow, task), request.object("arguments"))
         return engine.resume(workflow, _invocation(request, workflow, given), task)
     except Exception as error:
         engine.give_back(task)
@@ -174,19 +173,6 @@ def _not_read(task_id: str, error: StoreError) -> ProtocolError:
     else:
         message = "The task store is not available; nothing was run. Send the same request again."
     return ProtocolError(INTERNAL_ERROR, message)
-
-
-def _declared(workflow: Workflow, task: TaskRecord) -> JsonObject:
-    """The arguments of the first call, without those that the workflow does not take any more.
-
-    Raises:
-        StoreError: they cannot be had.
-    """
-    stored = task.arguments
-    if not isinstance(stored, Mapping):
-        raise StoreError(f"the task {task.task_id} is damaged: its arguments are not an object")
-    names = {argument.name for argument in workflow.arguments}
-    return {name: value for name, value in stored.items() if name in names}
 
 
 def _refuse_drift(workflow: Workflow, task: TaskRecord) -> None:

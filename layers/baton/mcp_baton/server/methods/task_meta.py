@@ -1,11 +1,13 @@
 """What a result's `_meta` says of a task (docs/workflows.md)."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY
 from mcp_baton.protocol.json import Json
 from mcp_baton.server.request import Request
-from mcp_baton.tasks.record import RESULT_PREFIX, TaskRecord, shown_pause, steps_of
+from mcp_baton.tasks.record import RESULT_PREFIX, StepProgress, TaskRecord, shown_pause, steps_of
+from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.run import RunRecord, Superseded, TaskOver
 
 
@@ -31,29 +33,44 @@ def run_meta(request: Request, run: RunRecord) -> dict[str, Json]:
     return meta | _oversized(run.oversized)
 
 
-def recorded_meta(request: Request, task: TaskRecord, oversized: Sequence[str]) -> dict[str, Json]:
-    """The `_meta` of a continuation that was recorded."""
-    return _task_meta(request, task) | {"recorded": True} | _oversized(oversized)
+def recorded_meta(request: Request, plan: Plan, following: Sequence[Json], oversized: Sequence[str]) -> dict[str, Json]:
+    """The `_meta` of a continuation that was recorded.
+
+    Args:
+        plan: The plan after the write.
+        following: What remains to be done: `next`.
+        oversized: The names of the variables that did not fit.
+    """
+    meta = _task_meta(request, plan.task, plan.steps)
+    return meta | {"next": following, "recorded": True} | _oversized(oversized)
 
 
 def unrecorded_meta(
-    request: Request, task_id: str, error: str, task: TaskRecord | None = None, *, unknown: bool = False
+    request: Request,
+    task_id: str,
+    error: str,
+    task: TaskRecord | None = None,
+    following: Sequence[Json] = (),
+    recorded: Literal[False, "unknown"] = False,
 ) -> dict[str, Json]:
-    """The `_meta` of a continuation that was not.
+    """The `_meta` of a continuation that was not recorded, or of which that is not known.
 
     Args:
-        task: The task, where its owner may know of it.
-        unknown: It may have been: the store's last word was lost.
+        task: The task, where its owner may know of it and its state is known.
+        following: What remains to be done of it.
     """
-    meta: dict[str, Json] = _task_meta(request, task) if task else {"task_id": task_id}
-    return meta | {"recorded": "unknown" if unknown else False, "record_error": error}
+    meta: dict[str, Json] = {"task_id": task_id}
+    if task:
+        meta = _task_meta(request, task) | {"next": following}
+    return meta | {"recorded": recorded, "record_error": error}
 
 
-def _task_meta(request: Request, task: TaskRecord) -> dict[str, Json]:
+def _task_meta(request: Request, task: TaskRecord, steps: Sequence[StepProgress] | None = None) -> dict[str, Json]:
+    steps = steps_of(task) if steps is None else steps
     meta: dict[str, Json] = {
         "task_id": task.task_id,
         "task_status": task.status.value,
-        "steps": [{"name": step["name"], "status": step["status"]} for step in steps_of(task)],
+        "steps": [{"name": step["name"], "status": step["status"]} for step in steps],
     }
     pause = shown_pause(task, request.now_ms())
     if pause is not None:

@@ -94,6 +94,12 @@ class Tool:
             return {}
         return mirrored(self.input_schema, f"tool {self.name!r}")
 
+    def canonical(self, arguments: JsonObject) -> JsonObject:
+        """Arguments as the function takes them, as JSON, without those that equal their defaults."""
+        from mcp_baton.server.schema.canonical import canonical_arguments
+
+        return canonical_arguments(self.input, self.signature, arguments)
+
     @property
     def summary(self) -> str:
         """The description's first line."""

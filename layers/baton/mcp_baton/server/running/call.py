@@ -10,6 +10,7 @@ from mcp_baton.protocol.json import Json
 from mcp_baton.server.asking.asker import Asker
 from mcp_baton.server.content import Contents
 from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.workflow.keys import Key, own_key
 
 type Emit = Callable[[str, dict[str, Json]], None]
 """Sends a notification: method and params."""
@@ -41,6 +42,7 @@ class Call:
         progress: How the function's own progress becomes the request's; `None` where it is the request's as it is.
         abandoned: Whether the request has stopped waiting for the function.
         attempt: Which call of a workflow's step this is, from 1 on.
+        key: The call's idempotency key.
         read: Reads the server's resources.
         asked: What each key has asked in this call.
         questions: How many questions it has asked.
@@ -58,6 +60,7 @@ class Call:
     progress: ProgressMap | None = None
     abandoned: bool = False
     attempt: int = 1
+    key: Key = field(default_factory=own_key)
     read: Read = no_resources
     asked: dict[str, str] = field(default_factory=dict)
     questions: int = 0

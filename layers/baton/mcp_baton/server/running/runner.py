@@ -10,9 +10,10 @@ from functools import partial
 from typing import Any
 
 from mcp_baton.exceptions import ProtocolError, ToolError
-from mcp_baton.light_dataclasses import dataclass
+from mcp_baton.light_dataclasses import dataclass, replace
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.asking.asker import AskedInWorkflow, InputRequired
+from mcp_baton.server.asking.identity import carried_to
 from mcp_baton.server.content import Contents
 from mcp_baton.server.context import Context
 from mcp_baton.server.published.resource import Resource
@@ -24,6 +25,7 @@ from mcp_baton.server.running.worker import no_pulse, run_and_deliver
 from mcp_baton.server.schema.schema import InvalidArguments
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.host import FIRST, Attempt, Failed, Failure, Mismatch, Prepared
+from mcp_baton.workflow.keys import own_key
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +41,7 @@ class Surroundings:
         variables: The bound task's variables, for `Context.task`.
         progress: How the function's own progress becomes the request's.
         stay: Let it finish even when the client has gone.
-        attempt: Which call of a workflow's step this is.
+        attempt: Which call of a workflow's step this is, and its idempotency key.
         pulse: What the request's thread does meanwhile; gives the seconds after which it is to do it again.
     """
 
@@ -66,7 +68,12 @@ def call[T](
         ProtocolError: the request continues earlier rounds in a way that cannot be.
         CallerGone, InputRequired, ProtocolError: as `run`.
     """
-    asking = request.asking() if asking is None else asking
+    if asking is None:
+        rounds = request.rounds()
+        asking = request.asking(rounds)
+        if rounds is not None:
+            rounds.identity = carried_to(rounds.earlier, None) or rounds.identity
+            surroundings = replace(surroundings, attempt=replace(surroundings.attempt, key=rounds.identity.key))
     prepared = _by_author(request, work, lambda: prepare(work, arguments))
     if isinstance(prepared, Prepared):
         return run(request, work, prepared, asking, surroundings)
@@ -147,6 +154,7 @@ def _ended[T](
         variables=surroundings.variables,
         progress=surroundings.progress,
         attempt=surroundings.attempt.number,
+        key=surroundings.attempt.key or own_key(),
         read=partial(_read, request.server.resources),
         claims=request.claims,
     )

@@ -9,7 +9,7 @@ from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, encode_variable
 from mcp_baton.tasks.dynamodb.items import encode_object, members
 from mcp_baton.tasks.dynamodb.offload import Mover
 from mcp_baton.tasks.dynamodb.overflow import pointer_in
-from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, RESULT_PREFIX, StepStatus, oversized_value
+from mcp_baton.tasks.record import CALL_PREFIX, PAUSE_REASON, PROGRESS, RESULT_PREFIX, StepStatus, oversized_value
 from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite
 from mcp_baton.tasks.texts import VALUE_BYTES, to_text
 
@@ -55,6 +55,7 @@ def plan(stored: Item, batch: Batch, compress_over: int) -> Changes:
         StoreError: a value is not JSON.
     """
     values = {**batch.variables, **{RESULT_PREFIX + step.name: step.result for step in batch.steps}}
+    values |= {CALL_PREFIX + step.name: step.call for step in batch.steps if step.call is not None}
     required: dict[str, Attribute] = {}
     removed = batch.removed.difference(values)
     replaceable = frozenset(values) - {PROGRESS, PAUSE_REASON}

@@ -5,30 +5,19 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 
-from mcp_baton.exceptions import (
-    ClaimLost,
-    Conflict,
-    OutcomeUnknown,
-    StoreError,
-    TaskFinished,
-    TaskHeld,
-    TaskNotFound,
-    TooLarge,
-)
-from mcp_baton.light_dataclasses import replace
+from mcp_baton.exceptions import OutcomeUnknown, StoreError, TaskFinished, TaskNotFound, TooLarge
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.dynamodb.answers import DynamoDBAnswerStore
 from mcp_baton.tasks.dynamodb.attributes import Item, item_size, size, text_bytes
 from mcp_baton.tasks.dynamodb.changes import Changes, fitted, lighter, plan, without_largest
-from mcp_baton.tasks.dynamodb.claims import claim_in, hold, take
+from mcp_baton.tasks.dynamodb.claims import hold
 from mcp_baton.tasks.dynamodb.cursors import to_cursor
-from mcp_baton.tasks.dynamodb.expressions import Update, finish_update, guarded_update, live_update, record_update
+from mcp_baton.tasks.dynamodb.expressions import Update, finish_update, record_update
+from mcp_baton.tasks.dynamodb.heads import Heads
 from mcp_baton.tasks.dynamodb.items import (
-    GLANCED_AT,
     Limits,
     encode_object,
     expired,
-    key_of,
     new_item,
     number,
     system_ms,
@@ -36,15 +25,15 @@ from mcp_baton.tasks.dynamodb.items import (
 )
 from mcp_baton.tasks.dynamodb.offload import Mover, fitted_new
 from mcp_baton.tasks.dynamodb.overflow import ObjectStore
-from mcp_baton.tasks.dynamodb.patience import CREATE, END, RENEW, WRITE, Patience, draw
+from mcp_baton.tasks.dynamodb.patience import END, draw
 from mcp_baton.tasks.dynamodb.queries import live_tasks, page_of
 from mcp_baton.tasks.dynamodb.table import ConditionFailed, ItemTooLarge, TaskTable
 from mcp_baton.tasks.dynamodb.tokens import first_token
-from mcp_baton.tasks.ids import is_task_id, new_task_id, new_token
-from mcp_baton.tasks.record import Claim, NewTask, Standing, TaskPage, TaskRecord, TaskStatus
+from mcp_baton.tasks.ids import new_task_id, new_token
+from mcp_baton.tasks.record import NewTask, TaskPage, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import Batch, Recorded
-from mcp_baton.tasks.texts import VALUE_BYTES, to_text
-from mcp_baton.telemetry import SILENT, STORE_CONFLICTS, Telemetry
+from mcp_baton.tasks.texts import VALUE_BYTES
+from mcp_baton.telemetry import SILENT, Telemetry
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -53,7 +42,7 @@ if TYPE_CHECKING:
 RESULT_TOO_LARGE = "the result does not fit into the task's item"
 
 
-class DynamoDBTaskStore:
+class DynamoDBTaskStore(Heads):
     """A `TaskStore` in one DynamoDB table with `pk`, `sk` and, as its TTL attribute, `expires_at`.
 
     Args:
@@ -145,23 +134,6 @@ class DynamoDBTaskStore:
             raise TaskNotFound
         return self._task_in(owner, item)
 
-    def look(self, owner: str, task_id: str) -> Standing:
-        """A task's status and claim: one `GetItem` of three attributes, eventually consistent.
-
-        A task that it does not find may be too new for it, so it is looked for once more, strongly consistent.
-        """
-        key = self._key(owner, task_id)
-        item = self._table.glance(key, GLANCED_AT) or self._table.get(key)
-        if item is None:
-            raise TaskNotFound
-        try:
-            over, standing = expired(item, self._now_ms()), Standing(TaskStatus(item["status"]["S"]), claim_in(item))
-        except (KeyError, TypeError, ValueError) as error:
-            raise StoreError(f"the item of the task {task_id} is damaged: {error}") from error
-        if over:
-            raise TaskNotFound
-        return standing
-
     def list(self, owner: str, cursor: str | None = None) -> TaskPage:
         """One page of the owner's tasks, newest first: one `Query` a shard, or some more."""
         page = page_of(self._table, owner, cursor, self._now_ms(), self._limits)
@@ -169,31 +141,6 @@ class DynamoDBTaskStore:
             tasks=tuple(to_record(owner, item) for item in page.items),
             cursor=None if page.end is None else to_cursor(page.end),
         )
-
-    def take(self, owner: str, task_id: str, workflow: str, claim: Claim) -> TaskRecord:
-        """Claim a live task that nobody holds, and read it: one `UpdateItem`."""
-        now_ms = self._now_ms()
-        update = live_update(now_ms, new_token())
-        take(update, to_text(workflow), claim, now_ms)
-        try:
-            return self._task_in(owner, self._table.update(self._key(owner, task_id), update, CREATE))
-        except ConditionFailed as failure:
-            current = self._live(owner, failure, workflow)
-            if current.claim is not None and current.claim.id != claim.id and current.claim.holds_at(now_ms):
-                raise TaskHeld(current.claim.until_ms, current) from failure
-            self._telemetry.add(STORE_CONFLICTS)
-            raise Conflict(current) from failure
-
-    def renew(self, task: TaskRecord, claim: Claim) -> TaskRecord:
-        """Hold on to a task until the claim's new end: one `UpdateItem`, sent once."""
-        update = guarded_update(self._now_ms(), new_token())
-        hold(update, claim)
-        key = self._key(task.owner, task.task_id)
-        try:
-            self._table.update(key, update, RENEW, whole=False)
-        except ConditionFailed as failure:
-            raise ClaimLost(self._live(task.owner, failure)) from failure
-        return replace(task, claim=claim)
 
     def record(self, task: TaskRecord, batch: Batch) -> Recorded:
         """Write a batch: one `UpdateItem`, after one object for each value that must move.
@@ -248,48 +195,12 @@ class DynamoDBTaskStore:
     def _finish(self, owner: str, task_id: str, update: Update) -> TaskRecord:
         return self._task_in(owner, self._write(owner, task_id, update))
 
-    def _task_in(self, owner: str, item: Item) -> TaskRecord:
-        return to_record(owner, item, self._objects)
-
     def _record(self, task: TaskRecord, stored: Item, changes: Changes, batch: Batch) -> Item:
         update = record_update(stored, changes, self._now_ms(), new_token())
         if batch.claim is None:
             return self._write(task.owner, task.task_id, update)
         hold(update, batch.claim, release=batch.release)
         return self._write(task.owner, task.task_id, update, END, batch.claim)
-
-    def _write(
-        self, owner: str, task_id: str, update: Update, patience: Patience = WRITE, claim: Claim | None = None
-    ) -> Item:
-        try:
-            return self._table.update(self._key(owner, task_id), update, patience)
-        except ConditionFailed as failure:
-            current = self._live(owner, failure)
-            if claim is not None and (current.claim is None or current.claim.id != claim.id):
-                raise ClaimLost(current) from failure
-            self._telemetry.add(STORE_CONFLICTS)
-            raise Conflict(current) from failure
-
-    def _live(self, owner: str, failure: ConditionFailed, workflow: str | None = None) -> TaskRecord:
-        """The live task that a condition failed on.
-
-        Raises:
-            TaskNotFound, TaskFinished: there is none.
-            Conflict: it is not of the workflow that it must be of.
-        """
-        if failure.item is None or expired(failure.item, self._now_ms()):
-            raise TaskNotFound from failure
-        current = self._task_in(owner, failure.item)
-        if workflow is not None and current.workflow != workflow:
-            raise Conflict(current) from failure
-        if current.status.terminal:
-            raise TaskFinished(current) from failure
-        return current
-
-    def _key(self, owner: str, task_id: str) -> Item:
-        if not is_task_id(task_id):
-            raise TaskNotFound
-        return key_of(owner, task_id)
 
 
 def stored_item(task: TaskRecord) -> Item:

@@ -1,0 +1,39 @@
+"""What tells a call from every other call, through all the rounds in which it asks the client (docs/workflows.md,
+Idempotency keys)."""
+
+from mcp_baton.light_dataclasses import dataclass, field
+from mcp_baton.protocol.json import Json
+from mcp_baton.workflow.keys import Key, own_key
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Which call it is.
+
+    Attributes:
+        key: Its idempotency key.
+        task: The task that it names.
+        step: The step of that task whose key it is.
+    """
+
+    key: Key = field(default_factory=own_key)
+    task: str | None = None
+    step: str | None = None
+
+    def to_json(self) -> dict[str, Json]:
+        """As a `requestState` carries it to the next round."""
+        return {"key": self.key(), "task": self.task, "step": self.step}
+
+
+def identity_of(carried: Json) -> Identity | None:
+    """The identity that a `requestState` has carried; `None` for one that carries none."""
+    match carried:
+        case {"key": str(key), "task": str() | None as task, "step": str() | None as step}:
+            return Identity(lambda: key, task, step)
+        case _:
+            return None
+
+
+def carried_to(identity: Identity | None, task: str | None) -> Identity | None:
+    """An earlier round's identity, where it is that of a call of this task: with another task it is another call."""
+    return identity if identity is not None and identity.task == task else None

@@ -1,0 +1,84 @@
+"""The arguments of a continuation as they are kept with its result, in `_workflow.call.<step>` (docs/workflows.md).
+Pure."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeGuard
+
+from mcp_baton.protocol.json import Json, JsonObject, dumps
+from mcp_baton.tasks.record import CALL_PREFIX, StepStatus, is_oversized
+from mcp_baton.tasks.store import StepWrite
+from mcp_baton.workflow.canonical import digest
+
+CALL_BYTES: Final = 8_192
+"""The longest JSON text of arguments that are kept whole, bytes."""
+
+DIGEST: Final = "_workflow.digest"
+"""The key that tells a value's stand-in, `{"_workflow.digest": "<hex>", "bytes": N}`, from a value."""
+
+
+def kept_call(arguments: JsonObject, hidden: Iterable[str] = ()) -> JsonObject:
+    """Arguments as they are kept: in the place of the longest ones stands their digest where all take over 8 KB.
+
+    Args:
+        arguments: As the client sent them.
+        hidden: The names of those that must not be kept.
+    """
+    kept = {name: value for name, value in arguments.items() if name not in frozenset(hidden)}
+    lengths = {name: _length(value) for name, value in kept.items()}
+    for name in sorted(kept, key=lambda name: (-lengths[name], name)):
+        if _length(kept) <= CALL_BYTES:
+            return kept
+        kept[name] = _stand_in(kept[name], lengths[name])
+    return kept if _length(kept) <= CALL_BYTES else _stand_in(arguments, _length(arguments))
+
+
+def shown_call(variables: JsonObject, step: str) -> JsonObject | None:
+    """The arguments that are kept with a step's result, to be shown; `None` where there are none.
+
+    Raises:
+        StoreError: they cannot be read.
+    """
+    kept = variables.get(f"{CALL_PREFIX}{step}")
+    if not isinstance(kept, Mapping) or is_oversized(kept) or _is_stand_in(kept):
+        return None
+    return {name: f"<{value['bytes']} bytes>" if _is_stand_in(value) else value for name, value in kept.items()}
+
+
+def restored(kept: Json, call: JsonObject) -> JsonObject | None:
+    """The arguments that were kept, those of which only a digest was kept taken from a call where that digest is equal.
+
+    `None` where that shows that the two calls differ, or where nothing was kept.
+    """
+    if not isinstance(kept, Mapping) or is_oversized(kept):
+        return None
+    if _is_stand_in(kept):
+        return call if kept[DIGEST] == digest(call) else None
+    whole: dict[str, Json] = {}
+    for name, value in kept.items():
+        if not _is_stand_in(value):
+            whole[name] = value
+        elif name in call and value[DIGEST] == digest(call[name]):
+            whole[name] = call[name]
+        else:
+            return None
+    return whole
+
+
+def outdated_calls(writes: Iterable[StepWrite]) -> frozenset[str]:
+    """The variables that describe others' calls of the steps that a run has made itself.
+
+    A step that is still `pending` has no result, so nobody's call made it.
+    """
+    return frozenset(f"{CALL_PREFIX}{write.name}" for write in writes if write.expected is not StepStatus.PENDING)
+
+
+def _stand_in(value: Json, length: int) -> JsonObject:
+    return {DIGEST: digest(value), "bytes": length}
+
+
+def _is_stand_in(value: Json) -> TypeGuard[JsonObject]:
+    return isinstance(value, Mapping) and value.keys() == {DIGEST, "bytes"}
+
+
+def _length(value: Json) -> int:
+    return len(dumps(value).encode())

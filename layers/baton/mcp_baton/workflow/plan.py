@@ -1,0 +1,168 @@
+"""What a task's workflow says of the calls of its steps, as far as that is known now (docs/workflows.md, Going on)."""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property, partial
+
+from mcp_baton.exceptions import StoreError
+from mcp_baton.light_dataclasses import dataclass
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.tasks.record import (
+    CALL_PREFIX,
+    RESULT_PREFIX,
+    StepProgress,
+    StepStatus,
+    TaskRecord,
+    is_oversized,
+    pause_of,
+    steps_of,
+)
+from mcp_baton.workflow.comparing import Comparison
+from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.kept_calls import restored
+from mcp_baton.workflow.pause import SchemaMismatch, step_named_by
+from mcp_baton.workflow.resolve import Known, NotGiven, resolve
+from mcp_baton.workflow.sources import Found
+
+type Canonical = Callable[[str, JsonObject], JsonObject]
+"""Of a tool's name and arguments: the arguments as the tool takes them, without those that equal their defaults."""
+
+type PromptArguments = Callable[[TaskRecord], tuple[Mapping[str, str], Mapping[str, Json]] | None]
+"""A task's prompt arguments: as texts, and converted to their types. `None` where they cannot be had."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A step's call as the plan has it now.
+
+    Attributes:
+        known: The arguments that can be resolved now. One whose value the tool's schema has refused is not among them.
+        whole: No further argument can become known: each source of the step has a value, or never will.
+    """
+
+    known: Mapping[str, Json]
+    whole: bool
+
+
+NOTHING_PLANNED = Planned({}, whole=False)
+
+
+class Outputs(Mapping[str, Json]):
+    """The values of a task's completed steps by name, each read when it is asked for; those that cannot be had now are
+    missing."""
+
+    def __init__(self, task: TaskRecord, statuses: Mapping[str, StepStatus]) -> None:
+        self._task = task
+        self._statuses = statuses
+        self._read: dict[str, Json] = {}
+
+    def __getitem__(self, step: str) -> Json:
+        if step in self._read:
+            return self._read[step]
+        if self._statuses.get(step) is not StepStatus.COMPLETED:
+            raise KeyError(step)
+        try:
+            value = self._task.variables[f"{RESULT_PREFIX}{step}"]
+        except StoreError as error:
+            raise KeyError(step) from error
+        if is_oversized(value):
+            raise KeyError(step)
+        self._read[step] = value
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return (step for step in self._statuses if step in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class Plan:
+    """The plan against one state of a task. What it resolves is resolved when it is first asked for.
+
+    Args:
+        task: The task as it stands.
+        workflow: Its workflow; `None` where the server has none of that name any more.
+        prompt_arguments: Gives the task's prompt arguments.
+        canonical: Makes arguments comparable.
+    """
+
+    def __init__(
+        self, task: TaskRecord, workflow: Workflow | None, prompt_arguments: PromptArguments, canonical: Canonical
+    ) -> None:
+        self.task = task
+        self.workflow = workflow
+        self._prompt_arguments = prompt_arguments
+        self._canonical = canonical
+
+    @cached_property
+    def steps(self) -> list[StepProgress]:
+        """The task's steps, in the stored order."""
+        return steps_of(self.task)
+
+    @cached_property
+    def known(self) -> Known | None:
+        """What data sources can draw on; `None` without a workflow or its arguments."""
+        given = self._prompt_arguments(self.task) if self.workflow else None
+        if self.workflow is None or given is None:
+            return None
+        texts, arguments = given
+        stored = {step["name"]: StepStatus(step["status"]) for step in self.steps}
+        # A step that is new in the definition is to be done.
+        statuses = {step.name: stored.get(step.name, StepStatus.PENDING) for step in self.workflow.steps}
+        return Known(texts, arguments, statuses, Outputs(self.task, stored), self.task.variables)
+
+    def planned(self, name: str, tool: str) -> Planned:
+        """The call of the step of this name.
+
+        Args:
+            name: The step's name.
+            tool: The tool that the task has for it; a definition that has another says nothing of this task's step.
+        """
+        step = self.workflow.step(name) if self.workflow else None
+        if step is None or step.tool != tool or self.workflow is None or self.known is None:
+            return NOTHING_PLANNED
+        refused = self.refused(step)
+        known: dict[str, Json] = {}
+        whole = True
+        for argument, source in step.arguments.items():
+            resolution = resolve(source, self.workflow, self.known)
+            if argument in refused:
+                continue
+            if isinstance(resolution, Found):
+                known[argument] = resolution.value
+            elif not isinstance(resolution, NotGiven):
+                whole = False
+        return Planned(known, whole)
+
+    def made_with(self, name: str, call: JsonObject, tool: str) -> JsonObject | None:
+        """The arguments that a completed step was made with: those of the continuation, else those that its sources
+        have. `None` where they are not known, or differ from a call's in what only a digest was kept of.
+
+        Args:
+            name: The step's name.
+            call: The arguments to be compared with them.
+            tool: The step's tool.
+        """
+        kept = f"{CALL_PREFIX}{name}"
+        if kept in self.task.variables:
+            try:
+                return restored(self.task.variables[kept], call)
+            except StoreError:
+                return None
+        planned = self.planned(name, tool)
+        return planned.known if planned.whole else None
+
+    def comparison(self, tool: str, arguments: JsonObject) -> Comparison:
+        """A call, which others of the same tool can be held against."""
+        return Comparison(arguments, partial(self._canonical, tool))
+
+    def refused(self, step: Step) -> frozenset[str]:
+        """The arguments whose values the tool's schema has refused, as the pause says that names the step."""
+        pause = pause_of(self.task)
+        if pause is None or pause.get("type") != SchemaMismatch.type or step_named_by(pause) != step.name:
+            return frozenset()
+        invalid = pause.get("invalidFields")
+        fields = (
+            [item.get("field") for item in invalid if isinstance(item, Mapping)] if isinstance(invalid, list) else []
+        )
+        return frozenset(str(field).partition(".")[0] for field in fields)

@@ -1,0 +1,76 @@
+"""Arguments as they are kept with the result of a call."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_baton.protocol.json import Json, JsonObject, dumps
+from mcp_baton.tasks.record import StepStatus, oversized_value
+from mcp_baton.tasks.store import StepWrite
+from mcp_baton.workflow.kept_calls import CALL_BYTES, kept_call, outdated_calls, restored, shown_call
+
+LONG = "x" * 9_000
+
+
+def test_arguments_of_up_to_8_kb_are_kept_as_they_are() -> None:
+    call: JsonObject = {"text": "x" * (CALL_BYTES - 11)}
+
+    assert len(dumps(call)) == CALL_BYTES
+    assert kept_call(call) == call
+
+
+def test_the_longest_arguments_give_way_to_their_digest() -> None:
+    kept = kept_call({"to": "ann", "text": LONG})
+
+    assert kept["to"] == "ann"
+    assert len(dumps(kept)) < 200
+    assert shown_call({"_workflow.call.a": kept}, "a") == {"to": "ann", "text": "<9002 bytes>"}
+
+
+def test_so_many_arguments_that_their_digests_take_too_much_leave_one_digest() -> None:
+    call: JsonObject = {f"a{n}": "x" * 100 for n in range(1_000)}
+    kept = kept_call(call)
+
+    assert len(dumps(kept)) < 200
+    assert restored(kept, call) == call
+    assert restored(kept, {**call, "a1": "other"}) is None
+    assert shown_call({"_workflow.call.a": kept}, "a") is None
+
+
+@pytest.mark.parametrize("other", [{"to": "ann"}, {"to": "ann", "text": "y" * 9_000}])
+def test_a_digest_that_is_not_the_calls_shows_that_the_calls_differ(other: JsonObject) -> None:
+    assert restored(kept_call({"to": "ann", "text": LONG}), other) is None
+
+
+def test_hidden_arguments_are_not_kept() -> None:
+    assert kept_call({"to": "ann", "pin": "1234"}, hidden=["pin"]) == {"to": "ann"}
+
+
+@pytest.mark.parametrize("kept", [None, 5, oversized_value(9_000)])
+def test_what_was_not_kept_is_neither_shown_nor_equal_to_anything(kept: Json) -> None:
+    assert shown_call({"_workflow.call.a": kept}, "a") is None
+    assert restored(kept, {}) is None
+
+
+CALLS = st.dictionaries(
+    st.text(max_size=3), st.integers() | st.integers(8_000, 9_000).map(lambda n: "é" * n) | st.none()
+)
+
+
+@given(CALLS)
+def test_whatever_was_kept_takes_little_and_is_equal_to_its_own_call(call: JsonObject) -> None:
+    kept = kept_call(call)
+
+    assert len(dumps(kept).encode()) <= CALL_BYTES
+    assert restored(kept, call) == call
+
+
+def test_a_run_takes_away_what_describes_anothers_call_of_the_steps_that_it_made() -> None:
+    pending, completed, failed = StepStatus.PENDING, StepStatus.COMPLETED, StepStatus.FAILED
+    writes = [
+        StepWrite(0, "a", failed, completed, 1),
+        StepWrite(1, "b", completed, completed, 1),
+        StepWrite(2, "c", pending, completed, 1),
+    ]
+
+    assert outdated_calls(writes) == {"_workflow.call.a", "_workflow.call.b"}
