@@ -53,7 +53,7 @@ def test_a_write_that_leaves_the_pause_reason_alone_wants_it_as_it_was_read() ->
     unpaused = update(Batch(steps=(StepWrite(1, "s1", PENDING, COMPLETED, "r"),)), 2)
     assert " AND attribute_not_exists(variables._workflow.pause_reason)" in spelled(unpaused.condition(), unpaused)
     item = stored(2)
-    item["variables"]["M"][PAUSE_REASON] = {"M": {"type": {"S": "x"}}}
+    item["variables"] = {"M": {**item["variables"]["M"], PAUSE_REASON: {"M": {"type": {"S": "x"}}}}}
     batch = Batch(steps=(StepWrite(1, "s1", PENDING, COMPLETED, "r"),))
     paused = record_update(item, plan(item, batch, 8192), 5_000, TOKEN)
     assert " AND variables._workflow.pause_reason={'type': {'S': 'x'}}" in spelled(paused.condition(), paused)
