@@ -67,7 +67,6 @@ MUTANTS = (
     Mutant("a new task takes the place of another", without_condition(r"attribute_not_exists\(pk", "PutItem")),
     Mutant("a step is written whatever its status", without_condition(STEP)),
     Mutant("progress is replaced whatever it was", without_condition(r"variables\._workflow\.progress="), is_rare=True),
-    Mutant("places of steps are not held against the definition", without_condition("definition=")),
     Mutant("a run writes without its claim", without_condition(r"run\.i=")),
     Mutant("a live claim can be taken", without_condition(r"\(run\.u<")),
     Mutant("takers are not counted", without_action(r"SET run\.n=")),
