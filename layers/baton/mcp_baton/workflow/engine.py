@@ -196,10 +196,9 @@ class Engine:
         hold = run.hold
         if hold is None or self._store is None:
             return None
-        unwritten = run.traces[run.written :]
 
         def decided(task: TaskRecord) -> Batch:
-            batch = run_batch(task, unwritten, pause, run.variables, finished=finished, move=run.move)
+            batch = run_batch(task, run.unwritten(task), pause, run.variables, finished=finished, move=run.move)
             return replace(batch, claim=hold.claim(), release=last)
 
         try:
@@ -226,7 +225,9 @@ class Engine:
                 return None
             case TaskNotFound():
                 return TaskOver(None)
-        run.persisted = "unknown" if isinstance(error, OutcomeUnknown) else False
+        if isinstance(error, OutcomeUnknown):
+            run.persisted = "unknown"
+            run.unsure.update(trace.step.name for trace in run.traces[run.written :])
         logger.error("task %s: the run could not be written", hold.task.task_id, exc_info=error)
         return None
 
