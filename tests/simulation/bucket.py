@@ -1,5 +1,6 @@
 """S3 as one process has it: an `ObjectStore`, each of whose requests is a point, where a fault may strike."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,15 +26,16 @@ class PlainBucket:
         """Write an object."""
         self.objects[key] = data
 
-    def get(self, key: str, most: int) -> bytes:  # noqa: ARG002 - the protocol has it
-        """Read an object.
+    def get(self, key: str, most: int) -> Iterator[bytes]:  # noqa: ARG002 - the protocol has it
+        """Read an object, in two pieces.
 
         Raises:
             ObjectMissing: there is none.
         """
         if key not in self.objects:
             raise ObjectMissing
-        return self.objects[key]
+        data = self.objects[key]
+        return iter((data[: len(data) // 2], data[len(data) // 2 :]))
 
 
 class SimulatedBucket:
@@ -57,7 +59,7 @@ class SimulatedBucket:
             self._plain.put(key, data, digest)
         self._after(fault, "PutObject")
 
-    def get(self, key: str, most: int) -> bytes:
+    def get(self, key: str, most: int) -> Iterator[bytes]:
         """Read an object."""
         fault = self._point("GetObject")
         self._after(fault, "GetObject")

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
 from queue import Empty
 from threading import Lock
 from types import SimpleNamespace
@@ -192,8 +191,6 @@ def simulating() -> Iterator[None]:
 
 def _patch_values(patch: pytest.MonkeyPatch) -> None:
     """Threads that read and write values are actors, too; pieces are small, so that some values have several."""
-    if find_spec(f"{STORE}.together") is None:
-        return
     patch.setattr(f"{STORE}.together.threading", SimpleNamespace(Thread=SimulatedThread, Lock=Lock))
     patch.setattr(f"{STORE}.together.SimpleQueue", SimulatedQueue)
     for module in ("fetching", "offload"):

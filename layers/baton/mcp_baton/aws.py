@@ -15,7 +15,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mcp_baton.clients import dynamodb_client, s3_client, secrets_client
+from mcp_baton.clients import dynamodb_client, given_client, s3_client, secrets_client
 from mcp_baton.exceptions import SettingsError
 from mcp_baton.protocol.http import Application, Exchange, HttpRequest, HttpResponse
 from mcp_baton.server.endpoint import Endpoint
@@ -85,7 +85,7 @@ def handler(
         TypeError: a client is not of its service, or comes with a store, which has its own.
     """
     server.check(in_full=False)
-    connect, connect_s3 = _given("dynamodb", dynamodb), _given("s3", s3)
+    connect, connect_s3 = given_client("dynamodb", dynamodb), given_client("s3", s3)
     if store is not None and (connect or connect_s3):
         raise TypeError("a store has clients of its own: pass either `store`, or `dynamodb` and `s3`")
     if settings is None:
@@ -213,23 +213,6 @@ def _state_keys(settings: Settings, telemetry: Telemetry) -> "Keys | None":
     from mcp_baton.state_keys import SecretKeys
 
     return SecretKeys(settings.state_key_secret, secrets_client, telemetry=telemetry)
-
-
-def _given[Client](service: str, client: Client | None) -> Callable[[], Client] | None:
-    """What gives out a client that the caller made; `None` where they made none.
-
-    Raises:
-        TypeError: it is no client, or another service's.
-    """
-    if client is None:
-        return None
-    model = getattr(getattr(client, "meta", None), "service_model", None)
-    if model is None or model.service_name != service:
-        raise TypeError(
-            f"handler({service}=…) takes a client, boto3.client({service!r}), and got {type(client).__name__!r}; "
-            "a boto3 resource has its client at `.meta.client`"
-        )
-    return lambda: client
 
 
 class _Warning:

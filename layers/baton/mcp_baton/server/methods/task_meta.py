@@ -6,7 +6,8 @@ from typing import Literal
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY
 from mcp_baton.protocol.json import Json
 from mcp_baton.server.request import Request
-from mcp_baton.tasks.record import RESULT_PREFIX, StepProgress, StepStatus, TaskRecord, shown_pause, steps_of
+from mcp_baton.tasks.pauses import shown_pause
+from mcp_baton.tasks.record import RESULT_PREFIX, StepProgress, StepStatus, TaskRecord, steps_of
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.run import RunRecord, Superseded, TaskOver
 

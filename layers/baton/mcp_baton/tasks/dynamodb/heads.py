@@ -5,7 +5,8 @@ from collections.abc import Callable
 from mcp_baton.exceptions import ClaimLost, Conflict, StoreError, TaskFinished, TaskHeld, TaskNotFound
 from mcp_baton.light_dataclasses import replace
 from mcp_baton.tasks.dynamodb.attributes import Item
-from mcp_baton.tasks.dynamodb.claims import claim_in, hold, take
+from mcp_baton.tasks.dynamodb.claiming import hold, take
+from mcp_baton.tasks.dynamodb.claims import claim_in
 from mcp_baton.tasks.dynamodb.expressions import Update, guarded_update
 from mcp_baton.tasks.dynamodb.items import GLANCED_AT, expired, key_of, to_record
 from mcp_baton.tasks.dynamodb.outside import Outside

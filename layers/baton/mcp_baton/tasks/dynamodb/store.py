@@ -11,7 +11,7 @@ from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.dynamodb.answers import DynamoDBAnswerStore
 from mcp_baton.tasks.dynamodb.attributes import Item, item_size, size, text_bytes
 from mcp_baton.tasks.dynamodb.changes import Changes, plan
-from mcp_baton.tasks.dynamodb.claims import hold
+from mcp_baton.tasks.dynamodb.claiming import hold
 from mcp_baton.tasks.dynamodb.cursors import to_cursor
 from mcp_baton.tasks.dynamodb.expressions import Update, finish_update, record_update
 from mcp_baton.tasks.dynamodb.fitting import fitted, fitted_new, lighter
