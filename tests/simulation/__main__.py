@@ -8,12 +8,9 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import batched
 
-from tests.simulation.harness import Outcome, digest, failures
+from tests.simulation.harness import Failed, Outcome, digest, failing_of
 
 CHUNK = 250
-
-type Failed = tuple[list[Outcome], Counter[str]]
-"""The simulations that broke an invariant, and how many there were of each attack."""
 
 TRACES = 3
 
@@ -53,15 +50,10 @@ def main() -> int:
 def _simulated(seeds: range, processes: int) -> Iterator[Failed]:
     chunks = list(batched(seeds, CHUNK))
     if processes == 1:
-        yield from map(_failing, chunks)
+        yield from map(failing_of, chunks)
         return
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        yield from pool.imap_unordered(_failing, chunks)
-
-
-def _failing(seeds: tuple[int, ...]) -> Failed:
-    struck = Counter[str]()
-    return list(failures(seeds, struck)), struck
+        yield from pool.imap_unordered(failing_of, chunks)
 
 
 def _say(text: str) -> None:

@@ -213,6 +213,16 @@ def failures(seeds: Iterable[int], struck: Counter[str] | None = None) -> Iterat
                 yield outcome
 
 
+type Failed = tuple[list[Outcome], Counter[str]]
+"""The simulations that broke an invariant, and how many there were of each attack."""
+
+
+def failing_of(seeds: tuple[int, ...]) -> Failed:
+    """What `failures` finds, as one process tells it to another."""
+    struck = Counter[str]()
+    return list(failures(seeds, struck)), struck
+
+
 def digest(seeds: Iterable[int]) -> str:
     """A digest of all that happens in the simulations of these seeds."""
     made = hashlib.sha256()

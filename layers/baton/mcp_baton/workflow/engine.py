@@ -235,6 +235,6 @@ class Engine:
         hold.written(recorded.task)
         # What has been written once is not written again: somebody else may have changed it by then.
         run.variables = TaskVariables(recorded.task.variables)
+        run.persisted = run.holds_unsure(recorded.task)
         run.written = len(run.traces)
-        run.persisted = True
         run.oversized.update(recorded.oversized)

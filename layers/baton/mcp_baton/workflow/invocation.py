@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 
+from mcp_baton.exceptions import StoreError
 from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.protocol.json import Json
-from mcp_baton.tasks.record import StepStatus, TaskRecord
+from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.workflow.batch import status_of
+from mcp_baton.workflow.batch import status_of, stored_result
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.drift import Move, statuses_of
 from mcp_baton.workflow.holding import Hold
@@ -76,6 +77,21 @@ class Run:
         completed = {name for name, status in statuses_of(task).items() if status is StepStatus.COMPLETED}
         written = self.unsure & completed
         return [trace for trace in self.traces[self.written :] if trace.step.name not in written]
+
+    def holds_unsure(self, task: TaskRecord) -> Persisted:
+        """Whether the results of the steps that were left as they are stand in the task as it was written.
+
+        Another result may be a later call's, or an earlier one's that this run's never took the place of.
+        """
+        for trace in self.traces[self.written :]:
+            if trace.step.name in self.unsure and isinstance(trace.outcome, Succeeded):
+                try:
+                    stored = task.variables.get(f"{RESULT_PREFIX}{trace.step.name}")
+                except StoreError:
+                    return "unknown"
+                if stored != stored_result(trace.outcome):
+                    return "unknown"
+        return True
 
     def settle(self, trace: StepTrace) -> None:
         """Take down how a step ended."""
