@@ -15,6 +15,7 @@ from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite
 
 PENDING, COMPLETED, FAILED = StepStatus.PENDING, StepStatus.COMPLETED, StepStatus.FAILED
 TOKEN = "0123456789abcdef"
+STORED = bytes.fromhex(TOKEN)
 
 
 def stored(steps: int, definition: str | None = None) -> Item:
@@ -41,11 +42,11 @@ def test_a_step_is_set_and_guarded_by_its_path() -> None:
         f"SET version=version+1,updated_at=1970-01-01T00:00:05.000Z,{path}=failed,"
         'variables._workflow.result.s1="r",variables._workflow.pause_reason='
         + str({"type": {"S": "x"}})
-        + f" REMOVE w6 ADD w0 ['{TOKEN}']"
+        + f" REMOVE w6 ADD w0 [{STORED!r}]"
     )
     assert spelled(made.condition(), made) == (
         f"attribute_exists(pk) AND expires_at>5 AND status IN (input_required,working) AND {path}=pending"
-        f" AND NOT contains(w0,{TOKEN})"
+        f" AND NOT contains(w0,{STORED!r})"
     )
 
 

@@ -184,6 +184,8 @@ def size(attribute: Attribute) -> int:
             return COLLECTION_BYTES + sum(ELEMENT_BYTES + size(element) for element in elements)
         case {"SS": texts}:
             return COLLECTION_BYTES + sum(ELEMENT_BYTES + len(text.encode()) for text in texts)
+        case {"BS": tokens}:
+            return COLLECTION_BYTES + sum(ELEMENT_BYTES + len(token) for token in tokens)
         case _:
             return 1
 

@@ -10,7 +10,7 @@ from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item
 from mcp_baton.tasks.dynamodb.changes import NO_PROGRESS, Changes
 from mcp_baton.tasks.dynamodb.items import members
-from mcp_baton.tasks.dynamodb.tokens import old_set_at, set_at
+from mcp_baton.tasks.dynamodb.tokens import old_set_at, set_at, stored_token
 from mcp_baton.tasks.record import LIVE, PAUSE_REASON, PROGRESS, TaskStatus, timestamp
 from mcp_baton.tasks.texts import to_text
 
@@ -79,7 +79,7 @@ class Update:
         Raises:
             StoreError: it is longer than DynamoDB takes.
         """
-        tokens = self._place(":toks", {"SS": [self.token]})
+        tokens = self._place(":toks", {"BS": [stored_token(self.token)]})
         removals = ",".join([*self.removals, self.name(old_set_at(self.now_ms))])
         settings = f"SET {','.join(self.settings)} " if self.settings else ""
         return checked(f"{settings}REMOVE {removals} ADD {self.name(set_at(self.now_ms))} {tokens}")
@@ -90,7 +90,7 @@ class Update:
         Raises:
             StoreError: it is longer than DynamoDB takes.
         """
-        token = self._place(":tok", {"S": self.token})
+        token = self._place(":tok", {"B": stored_token(self.token)})
         fresh = f"NOT contains({self.name(set_at(self.now_ms))},{token})"
         return checked(" AND ".join([*self.conditions, fresh]))
 
