@@ -10,6 +10,7 @@ from jsonschema_rs import validator_for
 from mcp_baton import Argument, Context, Retry, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.testing import Client, Connect, Era, JsonRpcError, Run
+from mcp_baton.workflow.sources import Source
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Sink
 
@@ -47,7 +48,11 @@ def orders_server(**options: Any) -> Server:
         Argument("note", type=str | None),
         Argument("copies", type=int, default=1),
     ]
-    taken = {"order_id": prompt_arg("order_id"), "amount": step_output("fetch", "total"), "note": prompt_arg("note")}
+    taken: dict[str, Source] = {
+        "order_id": prompt_arg("order_id"),
+        "amount": step_output("fetch", "total"),
+        "note": prompt_arg("note"),
+    }
     steps = [
         Step("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")}),
         Step("policy", resources=["docs://policy"]),
@@ -236,7 +241,7 @@ def test_arguments_come_as_json_and_those_of_the_first_call_are_remembered(baton
 
 @pytest.mark.parametrize("task_id", [None, ""])
 def test_what_is_null_counts_as_absent_where_its_type_has_no_null(baton: Connect, task_id: str | None) -> None:
-    taken = {"order_id": prompt_arg("order_id"), "amount": constant(1), "note": prompt_arg("note")}
+    taken: dict[str, Source] = {"order_id": prompt_arg("order_id"), "amount": constant(1), "note": prompt_arg("note")}
     client = baton(orders_server(steps=[Step("refund", tool="refund", arguments=taken)]))
     given = {**ORDER, "amount": None, "copies": None, "task_id": task_id}
     assert client.call_workflow("refund_order", given).completed
@@ -351,7 +356,7 @@ def test_a_task_that_is_over_shows_its_outcome_and_runs_nothing(baton: Connect, 
         "Done: 4 of 4 steps. This task is completed; nothing was run.\n"
         'Result of send_mail: {"to": "kim@example.com", "text": "Refunded A-17"}'
     )
-    assert (told.structured or {}) | {"message": ""} == (run.structured or {}) | {"message": ""}
+    assert {**structure(told), "message": ""} == {**structure(run), "message": ""}
     assert len(client.calls("send_mail")) == 1
 
 
