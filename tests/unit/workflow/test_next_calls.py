@@ -10,7 +10,8 @@ from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.record import PROGRESS, RESULT_PREFIX, StepStatus, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import Batch, SetPause, StepWrite
 from mcp_baton.workflow.continuation_text import LOST, Written, recorded_text
-from mcp_baton.workflow.next_calls import carrying, next_calls
+from mcp_baton.workflow.handle import Handle
+from mcp_baton.workflow.next_calls import next_calls
 from mcp_baton.workflow.pause import ToolFailed
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.quoting import LONGEST
@@ -48,13 +49,13 @@ def plan(*statuses: StepStatus, workflow: Workflow | None = None, status: TaskSt
     return plan_of(task, workflow or flow(), {"order": "A-17"})
 
 
-def remaining(of: Plan) -> list[JsonObject]:
-    return next_calls(of, ScriptedHost())
+def remaining(of: Plan, handle: Handle | None = None) -> list[JsonObject]:
+    return next_calls(of, ScriptedHost(), handle)
 
 
 def text(of: Plan, *writes: StepWrite, pause: SetPause | None = None, oversized: Sequence[str] = ()) -> str:
-    following = carrying(remaining(of), "T-1", {"get", "put"}.__contains__)
-    return recorded_text(Written(of, Batch(writes, pause), following, oversized))
+    named = Handle("T-1", {"get", "put"}.__contains__, "flow" if of.workflow and of.workflow.has_twin else None)
+    return recorded_text(Written(of, Batch(writes, pause), remaining(of, named), named, oversized))
 
 
 def wrote(name: str, status: StepStatus = COMPLETED) -> StepWrite:
@@ -92,15 +93,12 @@ def test_nothing_remains_without_a_twin_or_once_the_task_is_over(of: Plan) -> No
 
 
 def test_each_call_carries_the_task_where_its_tool_takes_it() -> None:
-    own: JsonObject = {"tool": "get", "arguments": {"task_id": "mine"}}
-    entries: list[JsonObject] = [{"resource": "docs://a"}, {"tool": "get", "arguments": {}, "guidance": "Now."}, own]
-    assert carrying([*entries, {"tool": "end", "arguments": {}}], "T-1", {"get"}.__contains__) == [
-        {"resource": "docs://a"},
-        {"tool": "get", "arguments": {"task_id": "T-1"}, "guidance": "Now."},
-        own,
-        {"tool": "end", "arguments": {}},
+    of, handle = plan(COMPLETED, COMPLETED, PENDING, PENDING), Handle("T-1", {"put"}.__contains__, "flow")
+    named = [entry["arguments"] for entry in remaining(of, handle) if "tool" in entry]
+    assert named == [
+        {"a": "<output from get>", "b": LONG, "task_id": "T-1"},
+        {"of": "<output from put>", "n": "A-17"},
     ]
-    assert entries[1] == {"tool": "get", "arguments": {}, "guidance": "Now."}
 
 
 def test_the_next_call_stands_after_what_is_to_be_read_first() -> None:
