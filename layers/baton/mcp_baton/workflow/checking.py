@@ -8,6 +8,7 @@ from mcp_baton.protocol.json import dumps
 from mcp_baton.workflow.definition import Argument, Step, ToolFunction, Workflow
 from mcp_baton.workflow.names import NAME, hosts_take
 from mcp_baton.workflow.paths import Astray, Schema, astray
+from mcp_baton.workflow.secrets import mentions
 from mcp_baton.workflow.sources import Constant, PromptArg, StepOutput, TaskVariable, placeholders, sources_in
 
 MAX_STEPS = 100
@@ -52,6 +53,7 @@ def checked(workflow: Workflow, tools: Mapping[str, Callee]) -> Workflow:
             _tool_faults(step, tools),
             _source_faults(step, arguments),
             _placeholder_faults(step, arguments),
+            _secret_faults(step, made.secrets),
             _reference_faults(made, step, before, tools),
         ):
             for cause in faults:
@@ -80,6 +82,8 @@ def _default_faults(argument: Argument) -> Iterator[str]:
     if argument.required and argument.default is not None:
         yield f"the argument {argument.name!r} is required, so its default is never used; leave out one of them"
     cause = _not_json(argument.default)
+    if argument.secret and argument.default is not None:
+        yield f"the argument {argument.name!r} is secret, so it has no default; leave out one of them"
     if cause:
         yield f"the default of the argument {argument.name!r} is not JSON: {cause}"
 
@@ -163,6 +167,14 @@ def _placeholder_faults(step: Step, arguments: list[str]) -> Iterator[str]:
     for uri in step.resources:
         for name in sorted(placeholders(uri).difference(known)):
             yield f"the resource placeholder {{{name}}} has no template binding{_meant(name, known)}"
+
+
+def _secret_faults(step: Step, secrets: frozenset[str]) -> Iterator[str]:
+    """A URI names a resource: it is shown, and what reads it logs it."""
+    for uri in step.resources:
+        for name in sorted(placeholders(uri)):
+            if mentions(step.template_bindings.get(name, PromptArg(name)), secrets):
+                yield f"the resource placeholder {{{name}}} would put a secret argument into a URI; read it with a tool"
 
 
 def _reference_faults(

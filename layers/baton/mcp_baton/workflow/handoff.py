@@ -50,7 +50,7 @@ def handoff(
         refused = _refused(step, pause) if here else frozenset()
         lines = list(_actions(step, workflow, known, tools, read if here else frozenset(), refused))
         if step.guidance:
-            lines.append(f"Note: {quoted_guidance(step.guidance, known.texts)}")
+            lines.append(f"Note: {quoted_guidance(step.guidance, known.shown_texts)}")
         calls.append(f"{number}. " + "\n   ".join(lines))
     return "\n\n".join([what_happened(pause), "To continue the workflow, make these tool calls:", *calls])
 
@@ -118,17 +118,19 @@ def _actions(
 
 def preview_arguments(step: Step, workflow: Workflow, known: Known, tools: Requirements) -> dict[str, Json]:
     """A call's arguments as far as they are known, with a placeholder for each that is not, or is too long."""
-    required = tools.required(step.tool or "")
+    required, answers = tools.required(step.tool or ""), known.answers.get(step.name, {})
     arguments: dict[str, Json] = {}
     for name, source in step.arguments.items():
         resolution = resolve(source, workflow, known)
+        if name in answers:
+            continue
         if isinstance(resolution, Found):
-            arguments[name] = shown(resolution.value, source, workflow)
+            arguments[name] = shown(known.shown_value(resolution.value, source), source, workflow)
         elif not isinstance(resolution, NotGiven) or name in required:
             arguments[name] = placeholder(source, workflow)
-    for name in sorted(required - step.arguments.keys()):
+    for name in sorted(required - step.arguments.keys() - answers.keys()):
         arguments[name] = f"<missing: {name}>"
-    return arguments
+    return arguments | {name: known.shown_value(value, None) for name, value in answers.items()}
 
 
 def preview_uris(step: Step, workflow: Workflow, known: Known) -> dict[str, str]:

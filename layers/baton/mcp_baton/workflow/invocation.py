@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from mcp_baton.light_dataclasses import dataclass, field
-from mcp_baton.protocol.json import Json
+from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import StepStatus, TaskRecord
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.batch import status_of
@@ -13,6 +13,7 @@ from mcp_baton.workflow.holding import Hold
 from mcp_baton.workflow.host import Succeeded
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import Blocked, Persisted, RunRecord, StepTrace, Stop
+from mcp_baton.workflow.secrets import NO_SECRETS, Secrets, secrets_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +25,14 @@ class Invocation:
         arguments: The same, converted to their types, as JSON.
         owner: Whose task it is to be; `None` for a caller who can have none.
         ttl_ms: The lifetime the client asked for.
+        answers: Arguments that a person has given for a step that lacked them, by the step's name.
     """
 
     texts: Mapping[str, str]
     arguments: Mapping[str, Json]
     owner: str | None = None
     ttl_ms: int | None = None
+    answers: Mapping[str, JsonObject] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -40,6 +43,7 @@ class Run:
         hold: The task, and the run's claim on it; `None` for a run without a task.
         written: How many of the traces have been written.
         persisted: Whether the last write succeeded.
+        secrets: The secret arguments.
     """
 
     workflow: Workflow
@@ -54,6 +58,10 @@ class Run:
     written: int = 0
     oversized: set[str] = field(default_factory=set)
     persisted: Persisted = True
+    secrets: Secrets = NO_SECRETS
+
+    def __post_init__(self) -> None:
+        self.secrets = secrets_of(self.workflow.secrets, self.invocation.texts, self.invocation.arguments)
 
     @property
     def task(self) -> TaskRecord | None:
@@ -63,7 +71,10 @@ class Run:
     @property
     def known(self) -> Known:
         """What arguments are resolved from."""
-        return Known(self.invocation.texts, self.invocation.arguments, self.statuses, self.outputs, self.variables)
+        given = self.invocation
+        return Known(
+            given.texts, given.arguments, self.statuses, self.outputs, self.variables, self.secrets, given.answers
+        )
 
     def settle(self, trace: StepTrace) -> None:
         """Take down how a step ended."""

@@ -39,6 +39,6 @@ def _entries(
         arguments |= {name: f"<invalid: {name}>" for name in refused}
         entry: dict[str, Json] = {"tool": step.tool, "arguments": arguments}
         if step.guidance:
-            entry["guidance"] = quoted_guidance(step.guidance, known.texts)
+            entry["guidance"] = quoted_guidance(step.guidance, known.shown_texts)
         yield entry
     yield from ({"resource": uri} for it, uri in uris.items() if step.read_after(it))

@@ -26,7 +26,7 @@ from mcp_baton.server.schema.schema import explain
 from mcp_baton.tasks.record import PROGRESS, TaskRecord, timestamp
 from mcp_baton.telemetry import PAUSES, RECORDINGS_LOST, RUNS_COMPLETED, STEP_RETRIES, STEPS_FAILED, STEPS_RUN
 from mcp_baton.workflow.definition import Workflow
-from mcp_baton.workflow.drift import declared_arguments, differing
+from mcp_baton.workflow.drift import declared_arguments, differing, given_secrets
 from mcp_baton.workflow.engine import Engine
 from mcp_baton.workflow.host import Failed, Mismatch
 from mcp_baton.workflow.invocation import Invocation
@@ -87,6 +87,7 @@ def _resume(request: Request, workflow: Workflow, engine: Engine, task_id: str) 
     try:
         _refuse_drift(workflow, task)
         given = stored_arguments(declared_arguments(workflow, task), request.object("arguments"))
+        _refuse_lost_secrets(workflow, task, given)
         return engine.resume(workflow, _invocation(request, workflow, given), task)
     except Exception as error:
         engine.give_back(task)
@@ -181,6 +182,14 @@ def _refuse_drift(workflow: Workflow, task: TaskRecord) -> None:
     if changed:
         what = f"these steps are completed and differ now: {', '.join(changed)}"
         raise ProtocolError(INVALID_PARAMS, f"The workflow has changed since the task was started; {what}")
+
+
+def _refuse_lost_secrets(workflow: Workflow, task: TaskRecord, given: JsonObject) -> None:
+    lost = sorted(given_secrets(workflow, task) - given.keys())
+    if lost:
+        names = ", ".join(repr(name) for name in lost)
+        message = f"Invalid params: secret arguments are not stored; give them again to resume the task: {names}"
+        raise ProtocolError(INVALID_PARAMS, message)
 
 
 def _render(request: Request, run: RunRecord, host: ServerHost) -> JsonObject:

@@ -69,8 +69,14 @@ def _convert(argument: Argument, value: Json) -> Json:
     try:
         return convert(value, argument.type)
     except ValueError as error:
-        message = f"Invalid params: the argument {argument.name!r} does not convert: {error}"
-        raise ProtocolError(INVALID_PARAMS, message) from error
+        message = f"Invalid params: the argument {argument.name!r} does not convert"
+        if argument.secret:  # what is said of it may quote it
+            raise ProtocolError(INVALID_PARAMS, f"{message} to its type") from None
+        raise ProtocolError(INVALID_PARAMS, f"{message}: {error}") from error
+    except Exception:
+        if argument.secret:
+            raise RuntimeError(f"the type of the secret argument {argument.name!r} failed") from None
+        raise
 
 
 def convert(value: Json, target: Any) -> Json:
