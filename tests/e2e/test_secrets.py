@@ -19,7 +19,7 @@ from mcp_baton import (
     step_output,
 )
 from tests.e2e.conftest import MakeClient
-from tests.e2e.support import Answer, Client, Era, JsonDict, Table
+from tests.e2e.support import Answer, Era, JsonDict, Table
 
 PIN = "hunter2-4711"
 GIVEN = {"account": "A-1", "pin": PIN}
@@ -138,9 +138,7 @@ def test_an_optional_secret_that_was_given_must_be_given_again_and_one_that_was_
     assert client.get_prompt("flow", {}, task=left_out).meta["pause_reason"]["missingFields"] == ["pin"]
 
 
-def test_a_continuations_secret_is_not_kept_and_its_repeat_is_known_by_the_rest(
-    make_client: MakeClient, table: Table, era: Era
-) -> None:
+def test_a_continuations_secret_is_not_kept(make_client: MakeClient, table: Table, era: Era) -> None:
     calls: list[JsonDict] = []
     client = make_client(secret_server(calls), era=era)
     task = client.get_prompt("flow", GIVEN).task_id

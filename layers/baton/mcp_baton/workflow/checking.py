@@ -1,6 +1,6 @@
 """What can be told of a workflow before it runs (docs/workflows.md, "What is checked"). Pure."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from mcp_baton.exceptions import WorkflowError
 from mcp_baton.light_dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ from mcp_baton.workflow.definition import Argument, Step, ToolFunction, Workflow
 from mcp_baton.workflow.names import NAME, hosts_take
 from mcp_baton.workflow.paths import Astray, Schema, astray
 from mcp_baton.workflow.secrets import mentions
-from mcp_baton.workflow.sources import Constant, PromptArg, StepOutput, TaskVariable, placeholders, sources_in
+from mcp_baton.workflow.sources import Constant, PromptArg, Source, StepOutput, TaskVariable, placeholders, sources_in
 
 MAX_STEPS = 100
 """Steps that one workflow may have: what one `UpdateExpression` of 4 KB surely holds."""
@@ -25,15 +25,19 @@ class Callee:
         function: The function that was published.
         parameters: The names of the arguments that it takes.
         output: The JSON Schema of its value; `None` where nothing is known of it.
+        sets: The task variables that it sets.
+        requires: The scopes that a caller must have.
     """
 
     function: object
     parameters: frozenset[str]
     output: Callable[[], Schema | None]
+    sets: tuple[str, ...] = ()
+    requires: frozenset[str] = frozenset()
 
 
 def checked(workflow: Workflow, tools: Mapping[str, Callee]) -> Workflow:
-    """A workflow that can work, each of its steps with the name of its tool.
+    """A workflow that can work, each of its steps with the name of its tool, each task variable with those that set it.
 
     Args:
         workflow: What is published.
@@ -104,10 +108,32 @@ def _check_unique(workflow: Workflow) -> None:
 
 
 def _resolved(workflow: Workflow, tools: Mapping[str, Callee]) -> Workflow:
-    """The workflow with the names of its functions' tools; itself where its steps have names already."""
-    if not any(isinstance(step.tool, ToolFunction) for step in workflow.steps):
+    """The workflow with the names of its functions' tools, and of those that set its variables; itself where it has
+    them already."""
+    steps = [_resolved_step(workflow, step, tools) for step in workflow.steps]
+    own = (tools[step.tool].requires for step in steps if step.tool in tools)
+    scopes: frozenset[str] = frozenset().union(*own)
+    # A tool that is not there for everybody who sees the workflow is not named to them.
+    setters = {name: callee.sets for name, callee in tools.items() if callee.sets and callee.requires <= scopes}
+    steps = [_with_setters(step, setters) for step in steps] if setters else steps
+    if all(one is other for one, other in zip(steps, workflow.steps, strict=True)):
         return workflow
-    return replace(workflow, steps=[_resolved_step(workflow, step, tools) for step in workflow.steps])
+    return replace(workflow, steps=steps)
+
+
+def _with_setters(step: Step, setters: Mapping[str, Sequence[str]]) -> Step:
+    def with_setter(source: Source) -> Source:
+        if not isinstance(source, TaskVariable):
+            return source
+        return replace(source, set_by=tuple(tool for tool, names in setters.items() if source.name in names))
+
+    if not any(
+        isinstance(source, TaskVariable) for source in (*step.arguments.values(), *step.template_bindings.values())
+    ):
+        return step
+    arguments = {name: with_setter(source) for name, source in step.arguments.items()}
+    bindings = {name: with_setter(source) for name, source in step.template_bindings.items()}
+    return replace(step, arguments=arguments, template_bindings=bindings)
 
 
 def _resolved_step(workflow: Workflow, step: Step, tools: Mapping[str, Callee]) -> Step:

@@ -81,7 +81,7 @@ def what_happened(pause: PauseReason) -> str:
 
 def _hint(pause: ToolFailed) -> str:
     if pause.by_itself:
-        return "It can ask when its tool is called by itself."
+        return "Its tool can ask when it is called by itself, as below: nothing has to be corrected first."
     if pause.retryable:
         return "This step is retryable."
     return "This step is not retryable: correct the cause first."

@@ -83,7 +83,8 @@ class Steps:
             error, read = tried.outcome.error, fetched.read
             pause = self._failed(run, step, call.arguments, fetched.contents, error, call.name, read=read)
             run.traces[-1] = replace(run.traces[-1], attempts=tried.attempts)
-            retryable = pause.retryable and not tried.outcome.final
+            # A call that the client makes may ask, so the same call may succeed.
+            retryable = tried.outcome.by_itself or (pause.retryable and not tried.outcome.final)
             return tried.over or replace(pause, by_itself=tried.outcome.by_itself, retryable=retryable)
         kept = _kept(run, step, call.arguments)
         run.settle(StepTrace(step, call.arguments, fetched.contents, tried.outcome, attempts=tried.attempts, kept=kept))
