@@ -82,8 +82,10 @@ def test_the_handoff_is_the_contracts() -> None:
         ),
         (
             ToolFailed("s", "who?", True, "t", by_itself=True),
-            "Step 's' failed: \"who?\". "
-            + "Its tool can ask when it is called by itself, as below: nothing has to be corrected first.",
+            (
+                "Step 's' failed: \"who?\". "
+                "Its tool can ask when it is called by itself, as below: nothing has to be corrected first."
+            ),
         ),
         (
             UnresolvableParams("s", "amount", "t"),

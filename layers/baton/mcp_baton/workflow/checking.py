@@ -111,7 +111,7 @@ def _resolved(workflow: Workflow, tools: Mapping[str, Callee]) -> Workflow:
     """The workflow with the names of its functions' tools, and of those that set its variables; itself where it has
     them already."""
     steps = [_resolved_step(workflow, step, tools) for step in workflow.steps]
-    own = (tools[step.tool].requires for step in steps if step.tool in tools)
+    own = (tools[step.tool].requires for step in steps if step.tool and step.tool in tools)
     scopes: frozenset[str] = frozenset().union(*own)
     # A tool that is not there for everybody who sees the workflow is not named to them.
     setters = {name: callee.sets for name, callee in tools.items() if callee.sets and callee.requires <= scopes}
