@@ -233,3 +233,20 @@ def test_a_secret_in_a_uri_and_one_with_a_default_are_refused(step: Step, argume
 
     with pytest.raises(WorkflowError, match=told):
         server.check()
+
+
+def test_the_twin_says_no_secret_and_wants_it_again(make_client: MakeClient, table: Table, era: Era) -> None:
+    client = make_client(secret_server([]), era=era)
+
+    paused = client.call_tool("flow", GIVEN)
+    nothing_shows(paused)
+    nothing_is_stored(table)
+    structure = paused.result["structuredContent"]
+    assert '"pin": "<secret pin>"' in structure["message"]
+    again = client.call_tool("flow", {"task_id": structure["task_id"]})
+    assert again.result["isError"] is True
+    told = again.result["content"][0]["text"]
+    assert told.startswith("Secret arguments are not stored; give them again to resume the task: 'pin'.")
+    listed = json.loads(client.request("tools/list").body)["result"]["tools"]
+    (twin,) = (tool for tool in listed if tool["name"] == "flow")
+    assert "Secret: it is not stored" in twin["inputSchema"]["properties"]["pin"]["description"]

@@ -3,7 +3,7 @@
 import pytest
 
 from mcp_baton.protocol.json import Json
-from mcp_baton.workflow.secrets import hidden_in, mentions, secrets_of, shown_texts, stored_texts
+from mcp_baton.workflow.secrets import hidden_in, is_hidden, mentions, secrets_of, shown_texts, stored_arguments
 from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output
 
 PIN = secrets_of({"pin"}, {"pin": "4711", "to": "ann"}, {"pin": 4711, "to": "ann"})
@@ -56,7 +56,14 @@ def test_other_arguments_are_shown_without_the_secret_that_stands_in_them() -> N
 
 
 def test_of_a_secret_only_that_it_was_given_is_stored() -> None:
-    assert stored_texts({"pin": "4711", "to": "ann"}, {"pin"}) == {"pin": None, "to": "ann"}
+    stored = stored_arguments({"pin": "4711", "to": "ann", "at": None}, {"pin"})
+
+    assert stored == {"pin": {"_workflow.secret": True}, "to": "ann", "at": None}
+    assert [name for name, value in stored.items() if is_hidden(value)] == ["pin"]
+
+
+def test_a_secret_that_is_null_hides_nothing() -> None:
+    assert secrets_of({"pin"}, {"pin": "null"}, {"pin": None}).hide("null") == "null"
 
 
 @pytest.mark.parametrize(

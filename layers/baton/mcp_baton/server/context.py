@@ -138,8 +138,8 @@ class Context:
     @overload
     def elicit(self, key: str, message: str, schema: "Schema", *, timeout_s: float | None = None) -> "Elicited": ...
     def elicit(self, *positional: Any, **named: Any) -> "Elicited":
-        """Ask the person at the client to fill in a form: `elicit(message, schema, *, key=None, timeout_s=None)`. In the
-        2026 era the function runs again from its start once there is an answer, and this very call then returns it.
+        """Ask the person at the client to fill in a form: `elicit(message, schema, *, key=None, timeout_s=None)`. In
+        the 2026 era the function runs again from its start once there is an answer, and this call then returns it.
 
         Args:
             positional: `message`, what to tell the person; and `schema`, a JSON Schema of flat primitive fields, or a

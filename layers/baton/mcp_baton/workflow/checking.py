@@ -1,15 +1,16 @@
 """What can be told of a workflow before it runs (docs/workflows.md, "What is checked"). Pure."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
 from mcp_baton.exceptions import WorkflowError
 from mcp_baton.light_dataclasses import dataclass, replace
 from mcp_baton.protocol.json import dumps
 from mcp_baton.workflow.definition import Argument, Step, ToolFunction, Workflow
-from mcp_baton.workflow.names import NAME, hosts_take
+from mcp_baton.workflow.names import NAME, TASK_ID, hosts_take
 from mcp_baton.workflow.paths import Astray, Schema, astray
 from mcp_baton.workflow.secrets import mentions
-from mcp_baton.workflow.sources import Constant, PromptArg, Source, StepOutput, TaskVariable, placeholders, sources_in
+from mcp_baton.workflow.setters import with_setters
+from mcp_baton.workflow.sources import Constant, PromptArg, StepOutput, TaskVariable, placeholders, sources_in
 
 MAX_STEPS = 100
 """Steps that one workflow may have: what one `UpdateExpression` of 4 KB surely holds."""
@@ -36,17 +37,21 @@ class Callee:
     requires: frozenset[str] = frozenset()
 
 
-def checked(workflow: Workflow, tools: Mapping[str, Callee]) -> Workflow:
+def checked(workflow: Workflow, tools: Mapping[str, Callee], twins: Container[str] = ()) -> Workflow:
     """A workflow that can work, each of its steps with the name of its tool, each task variable with those that set it.
 
     Args:
         workflow: What is published.
         tools: The server's tools by name.
+        twins: The names of the workflows that are tools, too.
 
     Raises:
         WorkflowError: it cannot work; names workflow, step and cause.
     """
     for cause in _faults(workflow):
+        raise WorkflowError(workflow.name, cause)
+    if workflow.has_twin and workflow.name in tools:
+        cause = "a tool has this name, and this workflow is a tool, too; give it another, or tool=False"
         raise WorkflowError(workflow.name, cause)
     _check_unique(workflow)
     made = _resolved(workflow, tools)
@@ -54,7 +59,7 @@ def checked(workflow: Workflow, tools: Mapping[str, Callee]) -> Workflow:
     before: dict[str, Step] = {}
     for step in made.steps:
         for faults in (
-            _tool_faults(step, tools),
+            _tool_faults(step, tools, twins),
             _source_faults(step, arguments),
             _placeholder_faults(step, arguments),
             _secret_faults(step, made.secrets),
@@ -67,7 +72,7 @@ def checked(workflow: Workflow, tools: Mapping[str, Callee]) -> Workflow:
 
 
 def _faults(workflow: Workflow) -> Iterator[str]:
-    if workflow.durable and workflow.tool and not hosts_take(workflow.name):
+    if workflow.has_twin and not hosts_take(workflow.name):
         yield f"a workflow's name is {NAME}; give it another, or tool=False, which keeps it a prompt"
     if not workflow.steps:
         yield "it has no steps; give it at least one"
@@ -79,6 +84,8 @@ def _faults(workflow: Workflow) -> Iterator[str]:
             yield f"two arguments are named {argument.name!r}"
         if not hosts_take(argument.name):
             yield f"the argument {argument.name!r}: an argument's name is {NAME}"
+        if workflow.durable and argument.name == TASK_ID:
+            yield f"the argument {TASK_ID!r}: this name is taken, by the task to go on with; give it another"
         yield from _default_faults(argument)
 
 
@@ -115,25 +122,10 @@ def _resolved(workflow: Workflow, tools: Mapping[str, Callee]) -> Workflow:
     scopes: frozenset[str] = frozenset().union(*own)
     # A tool that is not there for everybody who sees the workflow is not named to them.
     setters = {name: callee.sets for name, callee in tools.items() if callee.sets and callee.requires <= scopes}
-    steps = [_with_setters(step, setters) for step in steps] if setters else steps
+    steps = [with_setters(step, setters) for step in steps] if setters else steps
     if all(one is other for one, other in zip(steps, workflow.steps, strict=True)):
         return workflow
     return replace(workflow, steps=steps)
-
-
-def _with_setters(step: Step, setters: Mapping[str, Sequence[str]]) -> Step:
-    def with_setter(source: Source) -> Source:
-        if not isinstance(source, TaskVariable):
-            return source
-        return replace(source, set_by=tuple(tool for tool, names in setters.items() if source.name in names))
-
-    if not any(
-        isinstance(source, TaskVariable) for source in (*step.arguments.values(), *step.template_bindings.values())
-    ):
-        return step
-    arguments = {name: with_setter(source) for name, source in step.arguments.items()}
-    bindings = {name: with_setter(source) for name, source in step.template_bindings.items()}
-    return replace(step, arguments=arguments, template_bindings=bindings)
 
 
 def _resolved_step(workflow: Workflow, step: Step, tools: Mapping[str, Callee]) -> Step:
@@ -153,12 +145,14 @@ def _resolved_step(workflow: Workflow, step: Step, tools: Mapping[str, Callee]) 
     raise WorkflowError(workflow.name, cause, step.name)
 
 
-def _tool_faults(step: Step, tools: Mapping[str, Callee]) -> Iterator[str]:
+def _tool_faults(step: Step, tools: Mapping[str, Callee], twins: Container[str]) -> Iterator[str]:
     if step.tool is None:
         if not step.resources:
             yield "it has neither a tool nor resources; give it one of them"
         if step.arguments:
             yield "it only fetches resources, so it takes no arguments; use template_bindings"
+    elif step.tool in twins:
+        yield f"the tool {step.tool!r} is a workflow, which no step can call; take over its steps"
     elif step.tool not in tools:
         yield f"unknown tool {step.tool!r}{_meant(step.tool, tools)}"
     else:

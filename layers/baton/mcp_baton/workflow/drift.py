@@ -11,6 +11,7 @@ from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.record import CALL_PREFIX, RESULT_PREFIX, StepStatus, TaskRecord, steps_of
 from mcp_baton.workflow.definition import Workflow
+from mcp_baton.workflow.secrets import is_hidden
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ def declared_arguments(workflow: Workflow, task: TaskRecord) -> JsonObject:
         StoreError: they cannot be had.
     """
     names = {argument.name for argument in workflow.arguments if not argument.secret}
-    return {name: value for name, value in _stored(task).items() if name in names and value is not None}
+    return {name: value for name, value in _stored(task).items() if name in names and not is_hidden(value)}
 
 
 def given_secrets(workflow: Workflow, task: TaskRecord) -> frozenset[str]:
@@ -93,7 +94,7 @@ def given_secrets(workflow: Workflow, task: TaskRecord) -> frozenset[str]:
 def has_secrets(task: TaskRecord) -> bool:
     """Whether the task was started with secret arguments, or that cannot be had."""
     try:
-        return None in _stored(task).values()
+        return any(map(is_hidden, _stored(task).values()))
     except StoreError:
         return True
 

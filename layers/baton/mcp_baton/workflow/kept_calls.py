@@ -2,25 +2,19 @@
 Pure."""
 
 from collections.abc import Collection, Iterable, Mapping
-from types import MappingProxyType
 from typing import Final, TypeGuard
 
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.tasks.record import CALL_PREFIX, StepStatus, is_oversized
 from mcp_baton.tasks.store import StepWrite
 from mcp_baton.workflow.canonical import digest
+from mcp_baton.workflow.secrets import is_hidden, stored_arguments
 
 CALL_BYTES: Final = 8_192
 """The longest JSON text of arguments that are kept whole, bytes."""
 
 DIGEST: Final = "_workflow.digest"
 """The key that tells a value's stand-in, `{"_workflow.digest": "<hex>", "bytes": N}`, from a value."""
-
-
-HIDDEN: Final = "_workflow.secret"
-"""The key of what stands for a value that must not be kept, `{"_workflow.secret": true}`: nothing of it is."""
-
-_HIDDEN: Final = MappingProxyType({HIDDEN: True})
 
 
 def kept_call(arguments: JsonObject, hidden: Collection[str] = ()) -> JsonObject:
@@ -30,7 +24,7 @@ def kept_call(arguments: JsonObject, hidden: Collection[str] = ()) -> JsonObject
         arguments: As the client sent them.
         hidden: The names of those that must not be kept.
     """
-    whole: dict[str, Json] = {name: dict(_HIDDEN) if name in hidden else value for name, value in arguments.items()}
+    whole = stored_arguments(arguments, hidden)
     kept = dict(whole)
     lengths = {name: _length(value) for name, value in kept.items()}
     for name in sorted(kept, key=lambda name: (-lengths[name], name)):
@@ -65,7 +59,7 @@ def restored(kept: Json, call: JsonObject) -> JsonObject | None:
     # Of a secret nothing is known, so that it cannot differ.
     whole: dict[str, Json] = {}
     for name, value in kept.items():
-        if _is_secret(value):
+        if is_hidden(value):
             whole |= {name: call[name]} if name in call else {}
         elif not _is_stand_in(value):
             whole[name] = value
@@ -92,12 +86,8 @@ def _is_stand_in(value: Json) -> TypeGuard[JsonObject]:
     return isinstance(value, Mapping) and value.keys() == {DIGEST, "bytes"}
 
 
-def _is_secret(value: Json) -> bool:
-    return isinstance(value, Mapping) and value == _HIDDEN
-
-
 def _shown(value: Json) -> Json:
-    if _is_secret(value):
+    if is_hidden(value):
         return "<secret>"
     return f"<{value['bytes']} bytes>" if _is_stand_in(value) else value
 

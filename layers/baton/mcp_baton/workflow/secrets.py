@@ -2,12 +2,19 @@
 or stored (docs/workflows.md, Secret arguments). Pure."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
 
 from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.workflow.sources import Constant, PromptArg, Source, as_text, fill_json, placeholders
 
-SHORTEST = 4
+HIDDEN: Final = "_workflow.secret"
+"""The key of what is kept in the place of a secret, `{"_workflow.secret": true}`: nothing of it is."""
+
+_GIVEN: Final = MappingProxyType({HIDDEN: True})
+
+SHORTEST: Final = 4
 """Characters that a secret must have to be found inside a longer text: shorter ones are in every other word."""
 
 
@@ -73,7 +80,7 @@ def secrets_of(names: Collection[str], texts: Mapping[str, str], converted: Mapp
     if not given:
         return NO_SECRETS
     wholes: dict[str, str] = {}
-    for name in sorted(given):
+    for name in sorted(name for name in given if converted.get(name, "") is not None):
         for text in _forms(texts[name], converted.get(name)):
             wholes.setdefault(text, name)
     parts = [(text, name) for text, name in wholes.items() if len(text) >= SHORTEST]
@@ -147,9 +154,14 @@ def shown_texts(texts: Mapping[str, str], secrets: Secrets) -> Mapping[str, str]
     return {name: stand_in(name) if name in secrets.names else secrets.hide_text(text) for name, text in texts.items()}
 
 
-def stored_texts(texts: Mapping[str, str], names: Collection[str]) -> dict[str, Json]:
-    """Prompt arguments as they are kept with a task: `null` says that a secret one was given."""
-    return {name: None if name in names else text for name, text in texts.items()}
+def stored_arguments(arguments: JsonObject, names: Collection[str]) -> dict[str, Json]:
+    """Prompt arguments as they are kept with a task: of a secret one that it was given, and nothing else."""
+    return {name: dict(_GIVEN) if name in names else value for name, value in arguments.items()}
+
+
+def is_hidden(stored: Json) -> bool:
+    """Whether a stored argument stands for a secret."""
+    return isinstance(stored, Mapping) and stored == _GIVEN
 
 
 def secrets_in_call(arguments: JsonObject, sources: Mapping[str, Source], names: Collection[str]) -> Secrets:

@@ -19,8 +19,10 @@ LIST_TTL_MS: Final = 300_000
 
 
 def list_tools(request: Request) -> JsonObject:
-    """The tools, in the order of their registration."""
-    return _page(request, "tools", [tool.definition for tool in request.server.tools.values()])
+    """The tools, then the workflows that are tools, too, each in the order of their registration."""
+    server = request.server
+    twins = [twin for name in server.twin_names if (twin := server.twin(name))]
+    return _page(request, "tools", [item.definition for item in (*server.tools.values(), *twins)])
 
 
 def list_prompts(request: Request) -> JsonObject:
@@ -29,7 +31,7 @@ def list_prompts(request: Request) -> JsonObject:
     shown = [definition_of_prompt(item.name, item.labels, item.arguments) for item in server.prompts.values()]
     for workflow in server.workflows.values():
         labels = Labels(title=workflow.title, description=workflow.description)
-        shown.append(definition_of_prompt(workflow.name, labels, workflow.arguments))
+        shown.append(definition_of_prompt(workflow.name, labels, server.prompt_arguments(workflow)))
     return _page(request, "prompts", shown)
 
 

@@ -1,12 +1,22 @@
 """What a server publishes, each by its name: tools, resources, prompts, workflows and completions."""
 
+from collections.abc import Sequence
+from typing import Final, Literal
+
 from mcp_baton.exceptions import RegistrationError, WorkflowError
 from mcp_baton.server.published.completion import Completion
 from mcp_baton.server.published.prompt import Prompt
 from mcp_baton.server.published.resource import Resource
 from mcp_baton.server.published.tool import Tool
+from mcp_baton.server.published.twin import TO_GO_ON, Twin
 from mcp_baton.server.published.workflow_checks import checked_workflows
-from mcp_baton.workflow.definition import Workflow
+from mcp_baton.workflow.definition import Argument, Workflow
+from mcp_baton.workflow.names import TASK_ID
+
+type Handles = Literal["meta", "text"]
+"""Where clients read and write a task's id: in `_meta` alone, or in prompts' texts and arguments, too."""
+
+GO_ON: Final = Argument(TASK_ID, TO_GO_ON)
 
 
 class Registry:
@@ -17,6 +27,7 @@ class Registry:
         resources: By URI, or by URI template.
         prompts: By name.
         workflows: By name, which no prompt has.
+        handles: Where clients read and write a task's id: in `_meta`, or in texts and arguments, too.
         completions: By what they complete (a prompt, a workflow or a URI template) and the name of its argument.
         is_view: Whether this is what one caller sees of a server, by their scopes.
     """
@@ -27,7 +38,9 @@ class Registry:
         self.prompts: dict[str, Prompt] = {}
         self.workflows: dict[str, Workflow] = {}
         self.completions: dict[tuple[str, str], Completion] = {}
+        self.handles: Handles = "meta"
         self.is_view = False
+        self._twins: dict[str, Twin] = {}
         self._is_checked = False
 
     def publish_tool(self, tool: Tool) -> None:
@@ -35,8 +48,11 @@ class Registry:
 
         Raises:
             RegistrationError: the name is taken.
+            WorkflowError: once the handler has been made, a workflow has it, which is a tool, too.
         """
         _refuse_taken("tool", tool.name, tool.name in self.tools)
+        if self._is_checked and tool.name in self.workflows and self.workflows[tool.name].has_twin:
+            raise WorkflowError(tool.name, "a tool has this name, and this workflow is a tool, too; rename one of them")
         self.tools[tool.name] = tool
 
     def publish_resource(self, resource: Resource) -> None:
@@ -77,7 +93,10 @@ class Registry:
         if workflow.name in self.prompts or workflow.name in self.workflows:
             raise WorkflowError(workflow.name, "the name is already taken by a prompt; give it another")
         added = {workflow.name: workflow}
-        self.workflows |= checked_workflows(added, self.tools, in_full=False) if self._is_checked else added
+        if self._is_checked:
+            twins = {*self.twin_names, *([workflow.name] if workflow.has_twin else [])}
+            added = checked_workflows(added, self.tools, twins, in_full=False)
+        self.workflows |= added
         return workflow
 
     def check(self, *, in_full: bool = True) -> None:
@@ -92,14 +111,39 @@ class Registry:
             WorkflowError: one cannot work; names workflow, step and cause.
             RegistrationError: a tool's return type has no schema.
         """
-        self.workflows = checked_workflows(self.workflows, self.tools, in_full=in_full)
+        self.workflows = checked_workflows(self.workflows, self.tools, self.twin_names, in_full=in_full)
         self._is_checked = True
+
+    @property
+    def twin_names(self) -> list[str]:
+        """The names of the workflows that are tools, too, in the order of their registration."""
+        return [name for name, workflow in self.workflows.items() if workflow.has_twin]
+
+    def twin(self, name: str) -> Twin | None:
+        """A workflow as a tool; `None` where there is none of this name, or it is none."""
+        workflow = self.workflows.get(name)
+        if workflow is None or not workflow.has_twin:
+            return None
+        made = self._twins.get(name)
+        if made is None or made.workflow is not workflow:
+            made = self._twins[name] = Twin(workflow, self.tools)
+        return made
+
+    def names_tasks_in_text(self, workflow: Workflow) -> bool:
+        """Whether a workflow's prompt names its task in the handoff, and takes its id as an argument."""
+        return workflow.durable and self.handles == "text"
+
+    def prompt_arguments(self, workflow: Workflow) -> Sequence[Argument]:
+        """The arguments of a workflow's prompt."""
+        return [*workflow.arguments, GO_ON] if self.names_tasks_in_text(workflow) else workflow.arguments
 
     def arguments_of(self, of: str) -> frozenset[str]:
         """The names of the arguments of a prompt or workflow, or of the variables of a resource's template."""
         if of in self.resources:
             return frozenset(self.resources[of].variables)
-        published = self.prompts.get(of) or self.workflows.get(of)
+        if of in self.workflows:
+            return frozenset(argument.name for argument in self.prompt_arguments(self.workflows[of]))
+        published = self.prompts.get(of)
         return frozenset(argument.name for argument in published.arguments) if published else frozenset()
 
 
