@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_baton.protocol.envelope import Envelope, classify
+from mcp_baton.protocol.json import Json
 from mcp_baton.protocol.jsonrpc import Request
 from mcp_baton.protocol.sessions import CAPABILITIES, RANDOM_BYTES, capabilities_in, session_id
 from mcp_baton.server.asking.asker import declares
@@ -68,7 +69,7 @@ def test_a_client_is_known_by_its_id(header: dict[str, str], known: bool) -> Non
 
 
 def test_an_id_means_nothing_in_the_2026_era() -> None:
-    meta = {
+    meta: dict[str, Json] = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {"roots": {}},
     }

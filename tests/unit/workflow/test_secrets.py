@@ -3,7 +3,15 @@
 import pytest
 
 from mcp_baton.protocol.json import Json
-from mcp_baton.workflow.secrets import hidden_in, is_hidden, mentions, secrets_of, shown_texts, stored_arguments
+from mcp_baton.workflow.secrets import (
+    Secrets,
+    hidden_in,
+    is_hidden,
+    mentions,
+    secrets_of,
+    shown_texts,
+    stored_arguments,
+)
 from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output
 
 PIN = secrets_of({"pin"}, {"pin": "4711", "to": "ann"}, {"pin": 4711, "to": "ann"})
@@ -33,9 +41,9 @@ QUOTED = secrets_of({"q"}, {"q": 'say "hi"'}, {"q": 'say "hi"'})
     ],
 )
 def test_a_secret_is_found_whole_at_any_length_and_inside_a_text_from_four_characters_on(
-    secrets: object, value: Json, shown: Json
+    secrets: Secrets, value: Json, shown: Json
 ) -> None:
-    assert secrets.hide(value) == shown  # type: ignore[attr-defined]
+    assert secrets.hide(value) == shown
 
 
 def test_a_stand_in_is_not_looked_into() -> None:
@@ -81,7 +89,7 @@ def test_a_source_is_made_of_a_secret_when_it_names_it(source: Source, made_of_i
 
 
 def test_of_a_call_those_arguments_are_hidden_that_are_made_of_a_secret_or_hold_its_value() -> None:
-    sources = {"pin": prompt_arg("pin"), "header": constant("Pin {pin}"), "to": prompt_arg("to")}
+    sources: dict[str, Source] = {"pin": prompt_arg("pin"), "header": constant("Pin {pin}"), "to": prompt_arg("to")}
     call: dict[str, Json] = {"pin": "4711", "header": "x", "to": "ann", "note": "use 4711", "free": "4712"}
 
     assert hidden_in(call, sources, {"pin"}) == {"pin", "header", "note"}

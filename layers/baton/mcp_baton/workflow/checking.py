@@ -74,6 +74,8 @@ def checked(workflow: Workflow, tools: Mapping[str, Callee], twins: Container[st
 def _faults(workflow: Workflow) -> Iterator[str]:
     if workflow.has_twin and not hosts_take(workflow.name):
         yield f"a workflow's name is {NAME}; give it another, or tool=False, which keeps it a prompt"
+    if workflow.ask and not workflow.durable:
+        yield "ask=True needs a task to go on with; leave out durable=False"
     if not workflow.steps:
         yield "it has no steps; give it at least one"
     if len(workflow.steps) > MAX_STEPS:
@@ -115,8 +117,7 @@ def _check_unique(workflow: Workflow) -> None:
 
 
 def _resolved(workflow: Workflow, tools: Mapping[str, Callee]) -> Workflow:
-    """The workflow with the names of its functions' tools, and of those that set its variables; itself where it has
-    them already."""
+    """The workflow with its functions' tools' names, and those that set its variables; itself where it has them."""
     steps = [_resolved_step(workflow, step, tools) for step in workflow.steps]
     own = (tools[step.tool].requires for step in steps if step.tool and step.tool in tools)
     scopes: frozenset[str] = frozenset().union(*own)

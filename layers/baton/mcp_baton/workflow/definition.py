@@ -154,6 +154,8 @@ class Workflow:
         title: A name for people.
         durable: Whether invoking it creates a task.
         tool: Whether a durable one is published as a tool, too: its twin (docs/workflows.md, As a tool).
+        ask: Whether the client's user is asked for arguments that a step lacks (docs/workflows.md, Asking for what is
+            missing).
     """
 
     name: str
@@ -163,6 +165,7 @@ class Workflow:
     title: str | None = None
     durable: bool = True
     tool: bool = True
+    ask: bool = False
 
     def __post_init__(self) -> None:
         _freeze(self, arguments=tuple(self.arguments), steps=tuple(self.steps))
