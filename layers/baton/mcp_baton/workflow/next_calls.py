@@ -1,4 +1,7 @@
-"""What remains to be done of a task, as data: `next` in `_meta` (docs/workflows.md). Pure, as the handoff is."""
+"""What remains to be done of a task, as data: `next` in `_meta` (docs/workflows.md). Pure, as the handoff is.
+
+The texts that name the next call are made of this list, too: see `continuation_text`.
+"""
 
 from collections.abc import Callable, Iterator
 

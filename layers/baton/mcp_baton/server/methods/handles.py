@@ -33,6 +33,6 @@ def handle_of(request: Request, workflow: Workflow, task_id: str) -> Handle:
     """How texts name a task of this workflow."""
 
     def takes_it(tool: str) -> bool:
-        return TASK_ID not in request.server.tools[tool].signature.names
+        return not request.server.tools[tool].has_parameter(TASK_ID)
 
     return Handle(task_id, takes_it, workflow.name if workflow.has_twin else None)
