@@ -1,10 +1,14 @@
-"""What remains to be done of a task, as data: `next` in `_meta` (docs/workflows.md). Pure, as the handoff is."""
+"""What remains to be done of a task, as data: `next` in `_meta` (docs/workflows.md). Pure, as the handoff is.
 
-from collections.abc import Iterator
+The texts that name the next call are made of this list, too: see `continuation_text`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.handoff import Requirements, preview_arguments, preview_uris
+from mcp_baton.workflow.names import TASK_ID
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.quoting import quoted_guidance
 from mcp_baton.workflow.resolve import Known
@@ -14,6 +18,8 @@ def next_calls(plan: Plan, tools: Requirements) -> list[JsonObject]:
     """Every step that is not settled, in order: `{"tool", "arguments", "guidance"?}` for a call, `{"resource"}` for a
     resource to read, before or after its step's call as the step has it. Arguments are those of the handoff.
 
+    With every step settled it is the call of the workflow's own tool that ends the task, where there is one.
+
     Args:
         plan: The plan, against the task as it stands. Without a workflow nothing can be said of what remains.
         tools: Knows what the tools require, for the placeholders.
@@ -21,12 +27,36 @@ def next_calls(plan: Plan, tools: Requirements) -> list[JsonObject]:
     if plan.workflow is None or plan.known is None or plan.task.status.terminal:
         return []
     known = plan.known
-    return [
-        entry
-        for step in plan.workflow.steps
-        if not known.statuses[step.name].settled
-        for entry in _entries(step, plan.workflow, known, tools, plan.refused(step))
-    ]
+    remaining = [step for step in plan.workflow.steps if not known.statuses[step.name].settled]
+    if not remaining:
+        twin = twin_call(plan.workflow, plan.task.task_id)
+        return [twin] if twin else []
+    return [entry for step in remaining for entry in _entries(step, plan.workflow, known, tools, plan.refused(step))]
+
+
+def twin_call(workflow: Workflow, task_id: str) -> JsonObject | None:
+    """The call that lets the server go on with a task, or end it; `None` where the workflow is no tool."""
+    if not (workflow.durable and workflow.tool):
+        return None
+    return {"tool": workflow.name, "arguments": {TASK_ID: task_id}}
+
+
+def carrying(entries: Iterable[JsonObject], task_id: str, takes: Callable[[str], bool]) -> list[JsonObject]:
+    """The same entries, each call with the task's id as its last argument.
+
+    Args:
+        entries: As `next_calls` makes them.
+        task_id: The task.
+        takes: Whether a tool's calls may name their task so.
+    """
+    return [_carrying(entry, task_id, takes) for entry in entries]
+
+
+def _carrying(entry: JsonObject, task_id: str, takes: Callable[[str], bool]) -> JsonObject:
+    tool, arguments = entry.get("tool"), entry.get("arguments")
+    if not isinstance(tool, str) or not isinstance(arguments, Mapping) or TASK_ID in arguments or not takes(tool):
+        return entry
+    return {**entry, "arguments": {**arguments, TASK_ID: task_id}}
 
 
 def _entries(

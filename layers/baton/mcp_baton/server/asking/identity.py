@@ -14,22 +14,26 @@ class Identity:
         key: Its idempotency key.
         task: The task that it names.
         step: The step of that task whose key it is.
+        values: The digest of the values that the placeholders in its arguments stand for; `None` without one.
     """
 
     key: Key = field(default_factory=own_key)
     task: str | None = None
     step: str | None = None
+    values: str | None = None
 
     def to_json(self) -> dict[str, Json]:
         """As a `requestState` carries it to the next round."""
-        return {"key": self.key(), "task": self.task, "step": self.step}
+        carried: dict[str, Json] = {"key": self.key(), "task": self.task, "step": self.step}
+        return carried if self.values is None else carried | {"values": self.values}
 
 
 def identity_of(carried: Json) -> Identity | None:
     """The identity that a `requestState` has carried; `None` for one that carries none."""
     match carried:
-        case {"key": str(key), "task": str() | None as task, "step": str() | None as step}:
-            return Identity(lambda: key, task, step)
+        case {"key": str(key), "task": str() | None as task, "step": str() | None as step, **others}:
+            values = others.get("values")
+            return Identity(lambda: key, task, step, values if isinstance(values, str) else None)
         case _:
             return None
 

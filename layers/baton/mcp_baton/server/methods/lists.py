@@ -7,6 +7,7 @@ from typing import Final
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.codes import INVALID_PARAMS
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server.published.handle import tools_with_handle
 from mcp_baton.server.published.labels import Labels
 from mcp_baton.server.published.prompt import definition_of_prompt
 from mcp_baton.server.request import Request
@@ -20,7 +21,12 @@ LIST_TTL_MS: Final = 300_000
 
 def list_tools(request: Request) -> JsonObject:
     """The tools, in the order of their registration."""
-    return _page(request, "tools", [tool.definition for tool in request.server.tools.values()])
+    server = request.server
+    continued = tools_with_handle(server)
+    shown = [
+        tool.definition_with_handle if name in continued else tool.definition for name, tool in server.tools.items()
+    ]
+    return _page(request, "tools", shown)
 
 
 def list_prompts(request: Request) -> JsonObject:

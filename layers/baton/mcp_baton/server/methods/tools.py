@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.codes import HEADER_MISMATCH, INVALID_PARAMS
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server.published.handle import tools_with_handle
 from mcp_baton.server.published.param_headers import header_mismatch
 from mcp_baton.server.published.tool import Tool
 from mcp_baton.server.request import Asking, Request
@@ -12,6 +13,7 @@ from mcp_baton.server.running.runner import ALONE, Surroundings, call
 from mcp_baton.server.running.work import tool_work
 from mcp_baton.server.schema.schema import explain
 from mcp_baton.workflow.host import Failed, Mismatch, Outcome
+from mcp_baton.workflow.names import TASK_ID
 
 
 def call_tool(request: Request) -> JsonObject:
@@ -25,10 +27,18 @@ def call_tool(request: Request) -> JsonObject:
     if tool is None:
         raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {name}")
     _check_headers(request, tool, arguments)
-    task_id = request.bound_task()
+    task_id, named = request.bound_task(), None
+    if TASK_ID in arguments and name in tools_with_handle(request.server):
+        from mcp_baton.server.methods.handle import taken_off
+
+        taken = taken_off(tool.name, arguments, task_id)
+        if isinstance(taken, Failed):
+            return result_of(tool, taken)
+        arguments, named = taken
+        task_id = task_id or named
     if task_id is None:
         return result_of(tool, outcome_of(request, tool, arguments))
-    return _continue(request, tool, arguments, task_id)
+    return _continue(request, tool, arguments, task_id, told=named is not None)
 
 
 def _check_headers(request: Request, tool: Tool, arguments: JsonObject) -> None:
@@ -60,13 +70,25 @@ def result_of(tool: Tool, outcome: Outcome) -> dict[str, Json]:
     return tool.result(outcome)
 
 
-def _continue(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -> JsonObject:
-    """Run the tool exactly as without the task, then record. Recording never changes the tool's result."""
-    from mcp_baton.server.methods.continuing import begin
+def _continue(request: Request, tool: Tool, arguments: JsonObject, task_id: str, *, told: bool) -> JsonObject:
+    """Run the tool exactly as without the task, then record. Recording never changes the tool's result.
 
-    continuation = begin(request, tool, arguments, task_id)
-    outcome = outcome_of(request, tool, arguments, continuation.surroundings, continuation.asking)
-    meta = continuation.record(outcome)
+    Args:
+        told: Whether the model must be told what became of the call: it reads no `_meta`.
+    """
+    from mcp_baton.server.methods.continuing import Continuation, begin
+
+    begun = begin(request, tool, arguments, task_id)
+    outcome: Outcome
+    if isinstance(begun, Continuation):
+        outcome = outcome_of(request, tool, begun.call.arguments, begun.surroundings, begun.asking)
+        recording = begun.record(outcome)
+    else:
+        outcome, recording = begun.outcome, begun.recording
     result = result_of(tool, outcome)
+    if told:
+        from mcp_baton.server.methods.handle import with_text
+
+        result = with_text(result, tool, recording.text())
     own = result.get("_meta")
-    return result | {"_meta": {**own, **meta} if isinstance(own, Mapping) else meta}
+    return result | {"_meta": {**own, **recording.meta} if isinstance(own, Mapping) else recording.meta}

@@ -1,6 +1,6 @@
 """A function published as a tool, and its results (MCP server/tools)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -75,6 +75,18 @@ class Tool:
         if self.output:
             shown["outputSchema"] = self.output.json_schema
         return shown
+
+    @cached_property
+    def definition_with_handle(self) -> JsonObject:
+        """The same for a tool whose calls may name their task by an argument."""
+        from mcp_baton.server.published.handle import definition_with_handle
+
+        return definition_with_handle(self.definition)
+
+    def has_parameter(self, name: str) -> bool:
+        """Whether callers know a parameter of this name."""
+        published = self._input_schema.get("properties") if self._input_schema else None
+        return name in self.signature.names or (isinstance(published, Mapping) and name in published)
 
     @property
     def input_schema(self) -> JsonObject:

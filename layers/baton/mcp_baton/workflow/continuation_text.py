@@ -1,0 +1,121 @@
+"""What became of a continuation, in words for a model that reads no `_meta` (docs/workflows.md, Going on). Pure."""
+
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import Final
+
+from mcp_baton.light_dataclasses import dataclass
+from mcp_baton.protocol.json import JsonObject
+from mcp_baton.tasks.record import StepStatus
+from mcp_baton.tasks.store import Batch, SetPause
+from mcp_baton.workflow.next_calls import twin_call
+from mcp_baton.workflow.plan import Plan
+from mcp_baton.workflow.quoting import one_line
+
+MADE: Final = "The call itself was made."
+EXTRA: Final = "Recorded as an extra call, not as a step"
+LOST: Final = "Its result is too large to be kept, so later calls cannot refer to it."
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What was written of a continuation.
+
+    Attributes:
+        plan: The plan, against the task as it stands after the write.
+        batch: The write.
+        following: What remains to be done, as `next_calls` has it, each call with the task's id where its tool takes
+            that.
+        oversized: The names of the variables that could not be kept.
+    """
+
+    plan: Plan
+    batch: Batch
+    following: Sequence[JsonObject]
+    oversized: Sequence[str] = ()
+
+
+def recorded_text(written: Written) -> str:
+    """As which step a call was recorded, and which call comes next."""
+    statuses = _statuses(written.plan)
+    done = sum(status.settled for status in statuses)
+    ended = done == len(statuses)
+    sentences = [] if ended and written.batch.steps else [f"{_place(written.batch)} ({done} of {len(statuses)} done)."]
+    if isinstance(written.batch.pause, SetPause):
+        sentences.append(_hint(written.batch.pause))
+    if written.oversized:
+        sentences.append(LOST)
+    sentences.append(_ended(written, len(statuses)) if ended else _next(written))
+    return " ".join(filter(None, sentences))
+
+
+def unrecorded_text(why: str, *, made: bool = True) -> str:
+    """Why a call was not recorded.
+
+    Args:
+        why: The reason.
+        made: Whether the tool was called all the same.
+    """
+    return f"Not recorded: {why}." + (f" {MADE}" if made else "")
+
+
+def uncertain_text(why: str) -> str:
+    """That it is not known whether a call was recorded."""
+    return f"Not recorded for certain: {why}. {MADE}"
+
+
+def _statuses(plan: Plan) -> list[StepStatus]:
+    """Those of the steps that the workflow has now; without it, of those that the task has."""
+    if plan.known is not None:
+        return list(plan.known.statuses.values())
+    return [StepStatus(step["status"]) for step in plan.steps]
+
+
+def _place(batch: Batch) -> str:
+    if not batch.steps:
+        return EXTRA
+    [write] = batch.steps
+    failed = ", which failed" if write.status is StepStatus.FAILED else ""
+    return f"Recorded as step '{write.name}'{failed}"
+
+
+def _hint(pause: SetPause) -> str:
+    if pause.reason.get("retryable") is True:
+        return "This step is retryable."
+    return "This step is not retryable: correct the cause first."
+
+
+def _ended(written: Written, total: int) -> str:
+    done = f"All {total} steps are done"
+    if written.following:
+        return f"{done}. {_call(written.following[0])} to finish."
+    return f"{done}; the client completes the task."
+
+
+def _next(written: Written) -> str:
+    """The first call that remains, after the resources that are to be read before it."""
+    resources = [f"read the resource {entry['resource']}" for entry in takewhile(_is_resource, written.following)]
+    call = next((entry for entry in written.following if not _is_resource(entry)), None)
+    if call is not None:
+        guidance = call.get("guidance")
+        note = f"\nNote: {guidance}" if guidance else ""
+        return f"Next: {', then '.join([*resources, _lower(_call(call))])}{note}"
+    if not resources:
+        return ""
+    workflow = written.plan.workflow
+    twin = twin_call(workflow, written.plan.task.task_id) if workflow else None
+    if twin:
+        return f"Next: {', then '.join(resources)}. {_call(twin)} to let the server go on."
+    return f"Next: {', then '.join(resources)}. No call is left; the client completes the task."
+
+
+def _is_resource(entry: JsonObject) -> bool:
+    return "resource" in entry
+
+
+def _call(entry: JsonObject) -> str:
+    return f"Call {entry['tool']} with {one_line(entry['arguments'])}"
+
+
+def _lower(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:]

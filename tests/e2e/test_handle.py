@@ -1,0 +1,323 @@
+"""A tool's call that names its task by the argument `task_id`, as hosts make it whose models see tools and text only
+(docs/workflows.md, Going on)."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from mcp_baton import (
+    Argument,
+    Server,
+    Step,
+    ToolError,
+    Workflow,
+    constant,
+    prompt_arg,
+    step_output,
+)
+from mcp_baton.exceptions import OutcomeUnknown
+from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
+from mcp_baton.tasks.ids import new_task_id
+from tests.e2e.conftest import MakeClient
+from tests.e2e.support import Answer, Client, Clock, Era, JsonDict, begin
+
+NOBODYS = new_task_id(0)
+
+
+@dataclass
+class Refund:
+    """A refund."""
+
+    id: str
+    amount: float
+
+
+class Shop:
+    """A server that refunds orders; `refund` fails while the bank is closed."""
+
+    def __init__(self, **workflow: Any) -> None:
+        self.bank_is_open = False
+        self.calls: list[tuple[str, JsonDict]] = []
+        self.server = Server("shop")
+        for function in (self.fetch_order, self.refund, self.send_mail, self.audit, self.track):
+            self.server.tool(function)
+        self.server.resource("docs://returns", name="returns")(lambda: "How to return things.")
+        self.server.add_workflow(
+            Workflow(
+                name="refund_order",
+                description="refund an order",
+                arguments=[Argument("order_id", required=True)],
+                steps=[
+                    Step("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")}),
+                    Step(
+                        "refund",
+                        tool="refund",
+                        guidance="Refund no more than the total of {order_id}.",
+                        arguments={"order_id": prompt_arg("order_id"), "amount": step_output("fetch", "total")},
+                    ),
+                    Step(
+                        "notify",
+                        tool="send_mail",
+                        arguments={"to": step_output("fetch", "email"), "text": step_output("refund", "id")},
+                    ),
+                ],
+                **workflow,
+            )
+        )
+
+    def fetch_order(self, order_id: str) -> dict[str, Any]:
+        """Fetch an order."""
+        self.calls.append(("fetch_order", {"order_id": order_id}))
+        return {"total": 30.0, "email": "kim@example.com", "note": "n" * 600}
+
+    def refund(self, order_id: str, amount: float) -> Refund:
+        """Refund an order."""
+        self.calls.append(("refund", {"order_id": order_id, "amount": amount}))
+        if not self.bank_is_open:
+            raise ToolError("the bank is closed")
+        return Refund(f"R-{order_id}", amount)
+
+    def send_mail(self, to: str, text: str) -> str:
+        """Send a mail."""
+        self.calls.append(("send_mail", {"to": to, "text": text}))
+        return f"sent to {to}"
+
+    def audit(self, text: str) -> str:
+        """No workflow uses it."""
+        return text
+
+    def track(self, task_id: str) -> str:
+        """Has a parameter of that name itself."""
+        return task_id
+
+
+@dataclass
+class Begun:
+    """A task whose refund has failed, after which the bank has opened."""
+
+    shop: Shop
+    client: Client
+    task: str
+
+    def call(self, tool: str, **arguments: Any) -> Answer:
+        """Call a tool with the task's id among its arguments."""
+        return self.client.call_tool(tool, {"task_id": self.task, **arguments})
+
+
+def begun(make_client: MakeClient, era: Era = "2025", **workflow: Any) -> Begun:
+    shop = Shop(**workflow)
+    client = make_client(shop.server, era=era)
+    paused = client.get_prompt("refund_order", {"order_id": "A-17"})
+    assert paused.statuses == ["completed", "failed", "pending"]
+    shop.bank_is_open = True
+    shop.calls.clear()
+    return Begun(shop, client, paused.task_id)
+
+
+def told(answer: Answer) -> str:
+    """The last text of a result."""
+    text: str = answer.result["content"][-1]["text"]
+    return text
+
+
+def texts(answer: Answer) -> list[str]:
+    return [block["text"] for block in answer.result["content"]]
+
+
+def schemas(client: Client, tool: str) -> tuple[JsonDict, JsonDict]:
+    """The input and output schema of a tool, as it is listed."""
+    [listed] = [item for item in client.request("tools/list").result["tools"] if item["name"] == tool]
+    return listed["inputSchema"], listed.get("outputSchema", {})
+
+
+def naming(task: str, **arguments: Any) -> str:
+    """Arguments as a text shows them."""
+    return json.dumps({**arguments, "task_id": task})
+
+
+def test_a_model_that_sees_text_alone_is_led_to_the_end(make_client: MakeClient, era: Era) -> None:
+    paused = begun(make_client, era)
+
+    refunded = paused.call("refund", order_id="A-17", amount=30.0)
+    mail = naming(paused.task, to="kim@example.com", text="R-A-17")
+    assert told(refunded) == f"Recorded as step 'refund' (2 of 3 done). Next: call send_mail with {mail}"
+    sent = paused.call("send_mail", to="kim@example.com", text="R-A-17")
+    assert told(sent) == f"All 3 steps are done. Call refund_order with {naming(paused.task)} to finish."
+    assert sent.meta["next"] == [{"tool": "refund_order", "arguments": {"task_id": paused.task}}]
+    assert paused.shop.calls == [
+        ("refund", {"order_id": "A-17", "amount": 30.0}),
+        ("send_mail", {"to": "kim@example.com", "text": "R-A-17"}),
+    ]
+    assert paused.client.variables(paused.task)["_workflow.result.refund"] == {"id": "R-A-17", "amount": 30.0}
+
+
+def test_without_a_twin_the_client_is_to_complete_the_task(make_client: MakeClient) -> None:
+    paused = begun(make_client, tool=False)
+    paused.call("refund", order_id="A-17", amount=30.0)
+
+    sent = paused.call("send_mail", to="kim@example.com", text="R-A-17")
+    assert told(sent) == "All 3 steps are done; the client completes the task."
+    assert sent.meta["next"] == []
+
+
+def test_a_failed_call_says_what_happened_and_what_to_do(make_client: MakeClient, era: Era) -> None:
+    paused = begun(make_client, era)
+    paused.shop.bank_is_open = False
+
+    answer = paused.call("refund", order_id="A-17", amount=30.0)
+
+    again = naming(paused.task, order_id="A-17", amount=30.0)
+    failed = (
+        "Recorded as step 'refund', which failed (1 of 3 done). This step is not retryable: correct the cause first."
+    )
+    assert answer.result["isError"]
+    assert texts(answer) == [
+        "the bank is closed",
+        f'{failed} Next: call refund with {again}\nNote: Refund no more than the total of "A-17".',
+    ]
+
+
+def test_a_failed_repeat_is_said_to_be_an_extra(make_client: MakeClient) -> None:
+    paused = begun(make_client)
+    paused.call("refund", order_id="A-17", amount=30.0)
+    paused.shop.bank_is_open = False
+
+    answer = paused.call("refund", order_id="A-17", amount=30.0)
+
+    assert told(answer).startswith("Recorded as an extra call, not as a step (2 of 3 done). Next: call send_mail with ")
+    assert answer.statuses == ["completed", "completed", "pending"]
+
+
+@pytest.mark.parametrize("absent", [None, ""])
+def test_an_empty_handle_is_none(make_client: MakeClient, era: Era, absent: str | None) -> None:
+    paused = begun(make_client, era)
+
+    answer = paused.client.call_tool("send_mail", {"to": "a", "text": "b", "task_id": absent})
+    assert (texts(answer), answer.meta) == (["sent to a"], {})
+    named = paused.client.call_tool("send_mail", {"to": "a", "text": "b", "task_id": absent}, task=paused.task)
+    assert (texts(named), named.meta["recorded"]) == (["sent to a"], True)
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+@pytest.mark.parametrize(
+    "handle", [NOBODYS, 5, ["x"], {}, True], ids=["another", "number", "list", "object", "boolean"]
+)
+def test_two_tasks_or_what_is_no_id_run_nothing(make_client: MakeClient, era: Era, handle: object) -> None:
+    paused = begun(make_client, era)
+
+    answer = paused.client.call_tool("send_mail", {"to": "a", "text": "b", "task_id": handle}, task=paused.task)
+
+    assert answer.result["isError"]
+    assert "task_id" in texts(answer)[0]
+    assert paused.shop.calls == []
+    assert paused.client.variables(paused.task)["_workflow.progress"]["steps"][2]["status"] == "pending"
+
+
+def test_the_same_task_may_be_named_twice(make_client: MakeClient) -> None:
+    paused = begun(make_client)
+    arguments = {"to": "kim@example.com", "text": "b", "task_id": paused.task}
+    answer = paused.client.call_tool("send_mail", arguments, task=paused.task)
+    assert answer.meta["recorded"] is True
+    assert told(answer).startswith("Recorded as step 'notify' (2 of 3 done). Next: call refund with ")
+
+
+def test_an_unknown_task_is_said_to_be_unknown(make_client: MakeClient, era: Era) -> None:
+    shop = Shop()
+    client = make_client(shop.server, era=era)
+    answer = client.call_tool("send_mail", {"to": "a", "text": "b", "task_id": NOBODYS})
+    assert texts(answer) == ["sent to a", "Not recorded: unknown task. The call itself was made."]
+    assert answer.result["structuredContent"]["baton_next"] == texts(answer)[1]
+    assert answer.meta["recorded"] is False
+
+
+def test_a_task_that_is_over_is_said_to_be_over(make_client: MakeClient) -> None:
+    paused = begun(make_client)
+    paused.client.task("cancel", paused.task)
+    answer = paused.call("send_mail", to="a", text="b")
+    assert told(answer) == "Not recorded: the task is cancelled. The call itself was made."
+
+
+def test_a_lost_answer_says_to_look_before_the_call_is_repeated(
+    make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paused = begun(make_client)
+
+    def lost(*_: object) -> None:
+        raise OutcomeUnknown("lost")
+
+    monkeypatch.setattr(DynamoDBTaskStore, "record", lost)
+    answer = paused.call("send_mail", to="a", text="b")
+    assert answer.meta["recorded"] == "unknown"
+    assert told(answer) == (
+        "Not recorded for certain: the task store's answer was lost; look at the task before you make the call again. "
+        "The call itself was made."
+    )
+
+
+def test_only_tools_of_durable_workflows_take_it(make_client: MakeClient, era: Era) -> None:
+    server = Shop().server
+    server.add_workflow(Workflow(name="plain", description="audit", durable=False, steps=[Step("one", tool="audit")]))
+    server.add_workflow(Workflow(name="tracking", description="track", steps=[Step("one", tool="track")]))
+    client = make_client(server, era=era)
+
+    takes, _ = schemas(client, "refund")
+    assert list(takes["properties"]) == ["order_id", "amount", "task_id"]
+    assert takes["properties"]["task_id"]["type"] == "string"
+    assert takes["required"] == ["order_id", "amount"]
+    assert "task_id" not in schemas(client, "audit")[0]["properties"]
+    assert schemas(client, "track")[0]["properties"]["task_id"] == {"type": "string"}
+    refused = client.call_tool("audit", {"text": "a", "task_id": NOBODYS})
+    assert refused.result["isError"]
+    assert "task_id" in texts(refused)[0]
+    assert texts(client.call_tool("track", {"task_id": NOBODYS})) == [NOBODYS]
+    unknown = client.call_tool("refund", {"order_id": "A-17", "amount": 1, "task": NOBODYS})
+    assert unknown.result["isError"]
+
+
+def test_a_tools_own_parameter_is_left_to_it_in_the_next_call(make_client: MakeClient) -> None:
+    server = Shop().server
+    server.add_workflow(
+        Workflow(
+            name="tracking",
+            description="track",
+            steps=[
+                Step("mail", tool="send_mail", arguments={"to": constant("a"), "text": constant("b")}),
+                Step("track", tool="track", arguments={"task_id": constant("T-1")}),
+            ],
+        )
+    )
+    clock = Clock()
+    client = make_client(server, remaining_ms=clock)
+    task = begin(client, clock, "tracking")
+
+    answer = client.call_tool("send_mail", {"to": "a", "text": "b", "task_id": task})
+
+    assert told(answer) == "Recorded as step 'mail' (1 of 2 done). Next: call track with " + json.dumps(
+        {"task_id": "T-1"}
+    )
+
+
+def test_what_only_hosts_that_read_resources_can_do_is_left_to_the_server(make_client: MakeClient) -> None:
+    server = Shop().server
+    steps = [
+        Step("mail", tool="send_mail", arguments={"to": constant("a"), "text": constant("b")}),
+        Step("read", resources=["docs://returns"]),
+        Step("again", tool="send_mail", arguments={"to": constant("c"), "text": constant("d")}),
+    ]
+    server.add_workflow(Workflow(name="reading", description="read", steps=steps))
+    clock = Clock()
+    client = make_client(server, remaining_ms=clock)
+    task = begin(client, clock, "reading")
+
+    first = client.call_tool("send_mail", {"to": "a", "text": "b", "task_id": task})
+    second = client.call_tool("send_mail", {"to": "c", "text": "d", "task_id": task})
+
+    mail = naming(task, to="c", text="d")
+    recorded = "Recorded as step 'mail' (1 of 3 done)."
+    assert told(first) == f"{recorded} Next: read the resource docs://returns, then call send_mail with {mail}"
+    assert told(second) == (
+        "Recorded as step 'again' (2 of 3 done). Next: read the resource docs://returns. "
+        f"Call reading with {naming(task)} to let the server go on."
+    )
