@@ -12,7 +12,6 @@ from tests.hosts.host import Host
 from tests.hosts.phrases import PLACEHOLDER, Call, Reading, read
 
 type Habit = Literal["server", "hand"]
-type JsonDict = dict[str, Any]
 
 MOST_CALLS = 30
 NEEDS_A_HAND = "correct the cause first"
@@ -110,11 +109,11 @@ class Model:
 
 def prose(shown: str) -> str:
     """What a result says to its reader: the text, or of JSON the properties that are written for models."""
-    text, brace, rest = shown.partition("{")
-    if text.strip() or not brace:
+    try:
+        told = json.loads(shown)
+    except ValueError:
         return shown
-    told: JsonDict = json.loads(brace + rest)
-    found = [told[name] for name in NEXT_IN_JSON if isinstance(told.get(name), str)]
+    found = [told[name] for name in NEXT_IN_JSON if isinstance(told, dict) and isinstance(told.get(name), str)]
     return found[-1] if found else shown
 
 

@@ -100,7 +100,11 @@ def test_a_model_finishes_every_workflow_in_the_fewest_calls(baton: Connect, sce
     model = model_of(client, way, scenario)
     model.finish(Call(scenario.workflow, dict(scenario.arguments)))
     fewest = scenario.fewest.by_server if way.habit == "server" else scenario.fewest.by_hand
-    assert len(model.host.calls) == fewest, model.story("took another number of calls")
+    if way.show is first_of_an_error:
+        # Of a call that fails such a host shows what failed and not what became of it: the model lets the server go on.
+        assert len(model.host.calls) <= fewest, model.story("took more calls")
+    else:
+        assert len(model.host.calls) == fewest, model.story("took another number of calls")
     assert_completed(client)
     assert len(shop.paid) == scenario.paid
 
