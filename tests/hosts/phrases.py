@@ -17,7 +17,7 @@ NUMBERED = re.compile(r"^\d+\. Call ([\w-]+) with (?=\{[\x22}])", re.MULTILINE)
 GO_ON = re.compile(r"(?:^Or call|\. Call) ([\w-]+) with (?=\{[\x22}][^\n]*\} to let the server go on\.)", re.MULTILINE)
 NEXT = re.compile(r"Next: (?:read the resource \S+, then )*call ([\w-]+) with (?=\{[\x22}])")
 FINISH = re.compile(r"All \d+ steps are done\. Call ([\w-]+) with (?=\{[\x22}])")
-DONE = re.compile(r"^Done: (\d+) of (\d+) steps", re.MULTILINE)
+DONE = re.compile(r"^Done: \d+ of \d+ steps?\.", re.MULTILINE)
 AGAIN = re.compile(r"again in (\d+(?:\.\d+)?) s\b")
 NOT_RECORDED = re.compile(r"^Not recorded: (.+)$", re.MULTILINE)
 PLACEHOLDER = re.compile(r"<(missing|invalid): ([\w-]+)>|<(prompt arg) ([\w-]+)>|<(?:output|field|task variable) .+>")
@@ -61,18 +61,13 @@ def read(text: str) -> Reading:
     go_on = finish or _calls(GO_ON, text)
     again, lost = AGAIN.search(text), NOT_RECORDED.search(text)
     return Reading(
-        done=_done(text),
+        done=DONE.search(text) is not None,
         calls=(*_calls(NUMBERED, text), *_calls(NEXT, text)),
         go_on=go_on[0] if go_on else None,
         finished=bool(finish),
         again_s=float(again[1]) if again else None,
         not_recorded=lost[1] if lost else None,
     )
-
-
-def _done(text: str) -> bool:
-    found = DONE.search(text)
-    return found is not None and found[1] == found[2]
 
 
 def _calls(phrase: re.Pattern[str], text: str) -> list[Call]:

@@ -48,9 +48,10 @@ def test_other_texts_have_these_calls(text: str, calls: list[Call], go_on: Call 
     assert (list(reading.calls), reading.go_on, reading.finished) == (calls, go_on, finished)
 
 
-def test_done_is_all_steps_done() -> None:
-    assert read("Done: 4 of 4 steps. The last result: 5").done
-    assert not read("Done: 3 of 4 steps.").done
+def test_done_is_said_in_one_phrase() -> None:
+    assert read("Done: 4 of 4 steps.\nResult of refund: 5").done
+    assert read("Done: 1 of 1 step.").done
+    assert not read("Another run holds this task; 3 of 4 steps are done so far.").done
 
 
 def test_a_held_task_says_when_to_call_again_and_a_call_why_it_was_not_recorded() -> None:

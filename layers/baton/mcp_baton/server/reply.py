@@ -48,6 +48,11 @@ class Reply:
         self._gone = False
 
     @property
+    def silent(self) -> bool:
+        """Whether the client hears nothing before the result."""
+        return not (self._streams and self._exchange.can_stream)
+
+    @property
     def may_ask(self) -> bool:
         """Whether a question can be sent to the client while its call runs."""
         return self._may_stream and self._exchange.can_stream

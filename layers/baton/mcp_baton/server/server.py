@@ -36,6 +36,8 @@ class Server(Registry):
         instructions: What a model should know before it uses the server.
         website_url: Where people can read about it.
         icons: MCP `Icon` objects.
+        reply_budget_s: Seconds after which a workflow begins no further step, where its client hears nothing before the
+            reply, or is called as a tool: hosts give up on a call after 60 s (docs/workflows.md, As a tool).
         mask_errors: Whether clients read `internal error in NAME (id …)` in the place of what any exception but a
             `ToolError` says. The log has it either way (docs/tools.md, Errors).
     """
@@ -50,8 +52,11 @@ class Server(Registry):
         website_url: str | None = None,
         icons: Sequence[JsonObject] = (),
         mask_errors: bool = True,
+        reply_budget_s: float = 50,
     ) -> None:
         super().__init__()
+        if not reply_budget_s > 0:
+            raise RegistrationError(f"reply_budget_s={reply_budget_s!r}: it is a number of seconds above 0")
         self.name = name
         self.version = version
         self.title = title
@@ -59,6 +64,7 @@ class Server(Registry):
         self.website_url = website_url
         self.icons = tuple(icons)
         self.mask_errors = mask_errors
+        self.reply_budget_s = reply_budget_s
         self.overrides: list[Override] = []
 
     @overload

@@ -1,12 +1,12 @@
 """What can be told of a workflow before it runs (docs/workflows.md, "What is checked"). Pure."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
 from mcp_baton.exceptions import WorkflowError
 from mcp_baton.light_dataclasses import dataclass, replace
 from mcp_baton.protocol.json import dumps
 from mcp_baton.workflow.definition import Argument, Step, ToolFunction, Workflow
-from mcp_baton.workflow.names import NAME, hosts_take
+from mcp_baton.workflow.names import NAME, TASK_ID, hosts_take
 from mcp_baton.workflow.paths import Astray, Schema, astray
 from mcp_baton.workflow.sources import Constant, PromptArg, StepOutput, TaskVariable, placeholders, sources_in
 
@@ -31,17 +31,21 @@ class Callee:
     output: Callable[[], Schema | None]
 
 
-def checked(workflow: Workflow, tools: Mapping[str, Callee]) -> Workflow:
+def checked(workflow: Workflow, tools: Mapping[str, Callee], twins: Container[str] = ()) -> Workflow:
     """A workflow that can work, each of its steps with the name of its tool.
 
     Args:
         workflow: What is published.
         tools: The server's tools by name.
+        twins: The names of the workflows that are tools, too.
 
     Raises:
         WorkflowError: it cannot work; names workflow, step and cause.
     """
     for cause in _faults(workflow):
+        raise WorkflowError(workflow.name, cause)
+    if workflow.has_twin and workflow.name in tools:
+        cause = "a tool has this name, and this workflow is a tool, too; give it another, or tool=False"
         raise WorkflowError(workflow.name, cause)
     _check_unique(workflow)
     made = _resolved(workflow, tools)
@@ -49,7 +53,7 @@ def checked(workflow: Workflow, tools: Mapping[str, Callee]) -> Workflow:
     before: dict[str, Step] = {}
     for step in made.steps:
         for faults in (
-            _tool_faults(step, tools),
+            _tool_faults(step, tools, twins),
             _source_faults(step, arguments),
             _placeholder_faults(step, arguments),
             _reference_faults(made, step, before, tools),
@@ -61,7 +65,7 @@ def checked(workflow: Workflow, tools: Mapping[str, Callee]) -> Workflow:
 
 
 def _faults(workflow: Workflow) -> Iterator[str]:
-    if workflow.durable and workflow.tool and not hosts_take(workflow.name):
+    if workflow.has_twin and not hosts_take(workflow.name):
         yield f"a workflow's name is {NAME}; give it another, or tool=False, which keeps it a prompt"
     if not workflow.steps:
         yield "it has no steps; give it at least one"
@@ -73,6 +77,8 @@ def _faults(workflow: Workflow) -> Iterator[str]:
             yield f"two arguments are named {argument.name!r}"
         if not hosts_take(argument.name):
             yield f"the argument {argument.name!r}: an argument's name is {NAME}"
+        if workflow.durable and argument.name == TASK_ID:
+            yield f"the argument {TASK_ID!r}: this name is taken, by the task to go on with; give it another"
         yield from _default_faults(argument)
 
 
@@ -123,12 +129,14 @@ def _resolved_step(workflow: Workflow, step: Step, tools: Mapping[str, Callee]) 
     raise WorkflowError(workflow.name, cause, step.name)
 
 
-def _tool_faults(step: Step, tools: Mapping[str, Callee]) -> Iterator[str]:
+def _tool_faults(step: Step, tools: Mapping[str, Callee], twins: Container[str]) -> Iterator[str]:
     if step.tool is None:
         if not step.resources:
             yield "it has neither a tool nor resources; give it one of them"
         if step.arguments:
             yield "it only fetches resources, so it takes no arguments; use template_bindings"
+    elif step.tool in twins:
+        yield f"the tool {step.tool!r} is a workflow, which no step can call; take over its steps"
     elif step.tool not in tools:
         yield f"unknown tool {step.tool!r}{_meant(step.tool, tools)}"
     else:

@@ -144,7 +144,7 @@ class Workflow:
         steps: At least one, at most `checking.MAX_STEPS`.
         title: A name for people.
         durable: Whether invoking it creates a task.
-        tool: Whether it is published as a tool, too (docs/workflows.md; takes effect with a later release).
+        tool: Whether a durable one is published as a tool, too: its twin (docs/workflows.md, As a tool).
     """
 
     name: str
@@ -157,6 +157,11 @@ class Workflow:
 
     def __post_init__(self) -> None:
         _freeze(self, arguments=tuple(self.arguments), steps=tuple(self.steps))
+
+    @property
+    def has_twin(self) -> bool:
+        """Whether it is a tool, too."""
+        return self.durable and self.tool
 
     @property
     def fingerprint(self) -> str:

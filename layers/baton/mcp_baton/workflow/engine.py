@@ -129,7 +129,7 @@ class Engine:
             variables={PROGRESS: cast("JsonObject", progress)},
             workflow=workflow.name,
             definition=workflow.fingerprint,
-            arguments=dict(invocation.texts),
+            arguments=invocation.kept,
             ttl_ms=invocation.ttl_ms,
             claim=self._claim(self._store),
         )

@@ -4,10 +4,11 @@ It is an assistant's message, so what comes from outside is quoted in it: see `q
 """
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Final, Protocol
 
 from mcp_baton.protocol.json import Json
 from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.handle import Handle
 from mcp_baton.workflow.pause import (
     MAX_FIELDS,
     DeadlineExceeded,
@@ -19,7 +20,7 @@ from mcp_baton.workflow.pause import (
     UnresolvedDependency,
 )
 from mcp_baton.workflow.placeholder import placeholder, shown
-from mcp_baton.workflow.quoting import encoded_uri, is_long, one_line, quoted_error, quoted_guidance
+from mcp_baton.workflow.quoting import LONGEST, encoded_uri, is_long, one_line, quoted_error, quoted_guidance
 from mcp_baton.workflow.resolve import Known, NotGiven, resolve
 from mcp_baton.workflow.sources import Found, PromptArg, as_text, encoded, fill, placeholders
 
@@ -31,8 +32,16 @@ class Requirements(Protocol):
         """The names of a tool's required arguments."""
 
 
+MAKE_THESE_CALLS: Final = "To continue the workflow, make these tool calls:"
+
+
 def handoff(
-    workflow: Workflow, known: Known, pause: PauseReason, tools: Requirements, read: frozenset[str] = frozenset()
+    workflow: Workflow,
+    known: Known,
+    pause: PauseReason,
+    tools: Requirements,
+    read: frozenset[str] = frozenset(),
+    handle: Handle | None = None,
 ) -> str:
     """What happened, then every remaining step in order, the failed or blocked one first.
 
@@ -42,17 +51,42 @@ def handoff(
         pause: Why it stopped.
         tools: Knows what the tools require.
         read: The resources of the step where it stopped that stand in the conversation already, as the step has them.
+        handle: Names the task in the text; `None` for a text that does not name it.
     """
-    remaining = [step for step in workflow.steps if not known.statuses[step.name].settled]
-    calls = []
-    for number, step in enumerate(remaining, 1):
-        here = step.name == pause.step
-        refused = _refused(step, pause) if here else frozenset()
-        lines = list(_actions(step, workflow, known, tools, read if here else frozenset(), refused))
-        if step.guidance:
-            lines.append(f"Note: {quoted_guidance(step.guidance, known.texts)}")
-        calls.append(f"{number}. " + "\n   ".join(lines))
-    return "\n\n".join([what_happened(pause), "To continue the workflow, make these tool calls:", *calls])
+    calls = [
+        f"{number}. {call_of(step, workflow, known, pause, tools, read, handle)}"
+        for number, step in enumerate(remaining_steps(workflow, known), 1)
+    ]
+    offer = [handle.offer(workflow.name)] if handle else []
+    return "\n\n".join([what_happened(pause), MAKE_THESE_CALLS, *calls, *offer])
+
+
+def remaining_steps(workflow: Workflow, known: Known) -> list[Step]:
+    """The steps that are not settled, in order."""
+    return [step for step in workflow.steps if not known.statuses[step.name].settled]
+
+
+def call_of(
+    step: Step,
+    workflow: Workflow,
+    known: Known,
+    pause: PauseReason,
+    tools: Requirements,
+    read: frozenset[str] = frozenset(),
+    handle: Handle | None = None,
+    longest: int = LONGEST,
+) -> str:
+    """What is left to be done of one step, a line for each action. As `handoff`.
+
+    Args:
+        longest: Characters of JSON that a value may have; a longer one stands as its placeholder.
+    """
+    here = step.name == pause.step
+    refused = refused_arguments(step, pause)
+    lines = list(_actions(step, workflow, known, tools, read if here else frozenset(), refused, handle, longest))
+    if step.guidance:
+        lines.append(f"Note: {quoted_guidance(step.guidance, known.texts)}")
+    return "\n   ".join(lines)
 
 
 def what_happened(pause: PauseReason) -> str:
@@ -94,36 +128,49 @@ def _problems(pause: SchemaMismatch) -> Iterator[str]:
         yield f"Invalid: {quoted_error(invalid.field)} ({quoted_error(invalid.problem)})."
 
 
-def _refused(step: Step, pause: PauseReason) -> frozenset[str]:
+def refused_arguments(step: Step, pause: PauseReason | None) -> frozenset[str]:
     """The arguments whose values the tool's schema refused; a field is a dotted path that begins with one of them."""
-    fields = [invalid.field for invalid in pause.invalid_fields] if isinstance(pause, SchemaMismatch) else []
+    if not isinstance(pause, SchemaMismatch) or step.name != pause.step:
+        return frozenset()
+    fields = [invalid.field for invalid in pause.invalid_fields]
     return frozenset(
         name for name in step.arguments if any(field == name or field.startswith(f"{name}.") for field in fields)
     )
 
 
 def _actions(
-    step: Step, workflow: Workflow, known: Known, tools: Requirements, read: frozenset[str], refused: frozenset[str]
+    step: Step,
+    workflow: Workflow,
+    known: Known,
+    tools: Requirements,
+    read: frozenset[str],
+    refused: frozenset[str],
+    handle: Handle | None,
+    longest: int,
 ) -> Iterator[str]:
     uris = {resource: uri for resource, uri in preview_uris(step, workflow, known).items() if resource not in read}
     if step.tool is None:
         yield from (f"Read the resource {uri}" for uri in uris.values())
         return
-    arguments = preview_arguments(step, workflow, known, tools)
+    arguments = preview_arguments(step, workflow, known, tools, longest)
     arguments |= {name: f"<invalid: {name}>" for name in refused}
+    if handle:
+        arguments = handle.on(step.tool, arguments)
     yield f"Call {step.tool} with {one_line(arguments)}"
     for when, after in (("First", False), ("Then", True)):
         yield from (f"{when}: Read the resource {uri}" for it, uri in uris.items() if step.read_after(it) is after)
 
 
-def preview_arguments(step: Step, workflow: Workflow, known: Known, tools: Requirements) -> dict[str, Json]:
+def preview_arguments(
+    step: Step, workflow: Workflow, known: Known, tools: Requirements, longest: int = LONGEST
+) -> dict[str, Json]:
     """A call's arguments as far as they are known, with a placeholder for each that is not, or is too long."""
     required = tools.required(step.tool or "")
     arguments: dict[str, Json] = {}
     for name, source in step.arguments.items():
         resolution = resolve(source, workflow, known)
         if isinstance(resolution, Found):
-            arguments[name] = shown(resolution.value, source, workflow)
+            arguments[name] = shown(resolution.value, source, workflow, longest)
         elif not isinstance(resolution, NotGiven) or name in required:
             arguments[name] = placeholder(source, workflow)
     for name in sorted(required - step.arguments.keys()):

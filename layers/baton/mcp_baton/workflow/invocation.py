@@ -24,12 +24,19 @@ class Invocation:
         arguments: The same, converted to their types, as JSON.
         owner: Whose task it is to be; `None` for a caller who can have none.
         ttl_ms: The lifetime the client asked for.
+        nulls: The arguments that were given as null, which no text can say.
     """
 
     texts: Mapping[str, str]
     arguments: Mapping[str, Json]
     owner: str | None = None
     ttl_ms: int | None = None
+    nulls: frozenset[str] = frozenset()
+
+    @property
+    def kept(self) -> dict[str, Json]:
+        """The arguments as a task keeps them, for a resume."""
+        return {name: None if name in self.nulls else text for name, text in self.texts.items()}
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ NAME: Final = "1 to 64 of A-Z a-z 0-9 _ -, a letter or _ first"
 """The rule, in words."""
 
 TASK_ID: Final = "task_id"
-"""The argument by which a call names its task."""
+"""The argument of a tool, or of a prompt, that names a task (docs/workflows.md, As a tool)."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 

@@ -7,36 +7,57 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.workflow.definition import Step, Workflow
-from mcp_baton.workflow.handoff import Requirements, preview_arguments, preview_uris
+from mcp_baton.workflow.handle import Handle
+from mcp_baton.workflow.handoff import Requirements, preview_arguments, preview_uris, remaining_steps
 from mcp_baton.workflow.names import TASK_ID
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.quoting import quoted_guidance
 from mcp_baton.workflow.resolve import Known
 
 
-def next_calls(plan: Plan, tools: Requirements) -> list[JsonObject]:
+def next_calls(plan: Plan, tools: Requirements, handle: Handle | None = None) -> list[JsonObject]:
     """Every step that is not settled, in order: `{"tool", "arguments", "guidance"?}` for a call, `{"resource"}` for a
-    resource to read, before or after its step's call as the step has it. Arguments are those of the handoff.
-
-    With every step settled it is the call of the workflow's own tool that ends the task, where there is one.
+    resource to read, before or after its step's call as the step has it. Arguments are those of the handoff. With every
+    step settled it is the workflow's own tool with the task's id; nothing where the workflow is none.
 
     Args:
         plan: The plan, against the task as it stands. Without a workflow nothing can be said of what remains.
         tools: Knows what the tools require, for the placeholders.
+        handle: Names the task in each call's arguments; `None` for calls that name it otherwise.
     """
     if plan.workflow is None or plan.known is None or plan.task.status.terminal:
         return []
-    known = plan.known
-    remaining = [step for step in plan.workflow.steps if not known.statuses[step.name].settled]
-    if not remaining:
-        twin = twin_call(plan.workflow, plan.task.task_id)
-        return [twin] if twin else []
-    return [entry for step in remaining for entry in _entries(step, plan.workflow, known, tools, plan.refused(step))]
+    remaining = entries(plan.workflow, plan.known, tools, plan.refused, handle)
+    twin = None if remaining else twin_call(plan.workflow, plan.task.task_id)
+    return [twin] if twin else remaining
+
+
+def entries(
+    workflow: Workflow,
+    known: Known,
+    tools: Requirements,
+    refused: Callable[[Step], frozenset[str]],
+    handle: Handle | None = None,
+) -> list[JsonObject]:
+    """Every step that is not settled, as in `next_calls`.
+
+    Args:
+        workflow: The workflow.
+        known: What is known by now.
+        tools: Knows what the tools require.
+        refused: The arguments of a step whose values the tool's schema has refused.
+        handle: As in `next_calls`.
+    """
+    return [
+        entry
+        for step in remaining_steps(workflow, known)
+        for entry in _entries(step, workflow, known, tools, refused(step), handle)
+    ]
 
 
 def twin_call(workflow: Workflow, task_id: str) -> JsonObject | None:
     """The call that lets the server go on with a task, or end it; `None` where the workflow is no tool."""
-    if not (workflow.durable and workflow.tool):
+    if not workflow.has_twin:
         return None
     return {"tool": workflow.name, "arguments": {TASK_ID: task_id}}
 
@@ -60,14 +81,22 @@ def _carrying(entry: JsonObject, task_id: str, takes: Callable[[str], bool]) -> 
 
 
 def _entries(
-    step: Step, workflow: Workflow, known: Known, tools: Requirements, refused: frozenset[str]
+    step: Step,
+    workflow: Workflow,
+    known: Known,
+    tools: Requirements,
+    refused: frozenset[str],
+    handle: Handle | None,
 ) -> Iterator[JsonObject]:
     uris = preview_uris(step, workflow, known)
     yield from ({"resource": uri} for it, uri in uris.items() if not step.read_after(it))
     if step.tool is not None:
         arguments = preview_arguments(step, workflow, known, tools)
         arguments |= {name: f"<invalid: {name}>" for name in refused}
-        entry: dict[str, Json] = {"tool": step.tool, "arguments": arguments}
+        entry: dict[str, Json] = {
+            "tool": step.tool,
+            "arguments": handle.on(step.tool, arguments) if handle else arguments,
+        }
         if step.guidance:
             entry["guidance"] = quoted_guidance(step.guidance, known.texts)
         yield entry

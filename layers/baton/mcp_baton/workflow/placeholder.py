@@ -3,7 +3,7 @@ Pure."""
 
 from mcp_baton.protocol.json import Json
 from mcp_baton.workflow.definition import Step, Workflow
-from mcp_baton.workflow.quoting import is_long
+from mcp_baton.workflow.quoting import LONGEST, is_long
 from mcp_baton.workflow.sources import PromptArg, Source, StepOutput, TaskVariable
 
 
@@ -21,9 +21,9 @@ def placeholder(source: Source, workflow: Workflow) -> str | None:
             return None
 
 
-def shown(value: Json, source: Source | None, workflow: Workflow) -> Json:
+def shown(value: Json, source: Source | None, workflow: Workflow, longest: int = LONGEST) -> Json:
     """A value, or its placeholder where it is long and has one."""
-    if source is None or not is_long(value):
+    if source is None or not is_long(value, longest):
         return value
     return placeholder(source, workflow) or value
 

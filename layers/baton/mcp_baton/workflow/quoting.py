@@ -32,14 +32,14 @@ def _escaped(text: str) -> str:
     return _HIDDEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
-def is_long(value: Json) -> bool:
+def is_long(value: Json, longest: int = LONGEST) -> bool:
     """Whether a value is longer than what is shown of values."""
     if is_small(value):
         return False
-    if isinstance(value, str) and len(value) > LONGEST:
+    if isinstance(value, str) and len(value) > longest:
         return True
     text = dumps_spaced(value)
-    return len(text) > LONGEST or len(_escaped(text)) > LONGEST
+    return len(text) > longest or len(_escaped(text)) > longest
 
 
 def quoted_error(text: str) -> str:

@@ -7,6 +7,7 @@ resources stand whole in the user's messages.
 from collections.abc import Callable, Iterator
 
 from mcp_baton.light_dataclasses import dataclass
+from mcp_baton.workflow.handle import Handle
 from mcp_baton.workflow.handoff import Requirements, handoff, preview_uris
 from mcp_baton.workflow.host import Failed, FetchedResource
 from mcp_baton.workflow.over import what_became
@@ -30,13 +31,16 @@ class Message:
     blob: FetchedResource | None = None
 
 
-def messages(run: RunRecord, tools: Requirements, describe: Callable[[str], str]) -> list[Message]:
+def messages(
+    run: RunRecord, tools: Requirements, describe: Callable[[str], str], handle: Handle | None = None
+) -> list[Message]:
     """The conversation: intent, plan, what each step did; last the handoff, or what became of the task.
 
     Args:
         run: The run.
         tools: Knows what the tools require, for the handoff's placeholders.
         describe: A tool's description in one line.
+        handle: Names the task in the handoff; `None` for one that does not name it.
     """
     conversation = [Message("user", _intent(run)), Message("assistant", _plan(run, describe))]
     for trace in run.traces:
@@ -46,7 +50,8 @@ def messages(run: RunRecord, tools: Requirements, describe: Callable[[str], str]
     if isinstance(run.stop, TaskOver | Superseded):
         conversation.append(Message("assistant", what_became(run, run.stop)))
     elif run.pause:
-        conversation.append(Message("assistant", handoff(run.workflow, run.known, run.pause, tools, run.read)))
+        text = handoff(run.workflow, run.known, run.pause, tools, run.read, handle)
+        conversation.append(Message("assistant", text))
     if run.persisted == "unknown":
         conversation.append(Message("assistant", UNKNOWN))
     return conversation

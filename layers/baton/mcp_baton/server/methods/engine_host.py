@@ -1,5 +1,6 @@
 """The server as the engine sees it: its tools, its resources, its clock, and progress for the client."""
 
+import math
 from collections.abc import Callable, Sequence
 
 from mcp_baton.exceptions import ProtocolError
@@ -28,10 +29,17 @@ START_MARGIN_MS = 1_000
 
 
 class ServerHost:
-    """Implements `workflow.host.Host` for one request."""
+    """Implements `workflow.host.Host` for one request.
 
-    def __init__(self, request: Request) -> None:
+    Args:
+        request: The request.
+        reply_budget: Whether the client gives up on a reply that is late, so that no step is begun once the budget is
+            used up (docs/workflows.md, As a tool).
+    """
+
+    def __init__(self, request: Request, *, reply_budget: bool = False) -> None:
         self._request = request
+        self._until_s = request.server.reply_budget_s if reply_budget else math.inf
         self._asking = request.asking_in_workflow()
         self._works: dict[str, Work[Succeeded]] = {}
         self._begun = 0
@@ -109,7 +117,10 @@ class ServerHost:
         self._request.reply.notify("notifications/progress", params)
 
     def may_start(self, after_s: float = 0.0) -> bool:
-        """Whether enough of the function's time is left to start a step, or will be after so many seconds."""
+        """Whether enough of the function's time, and of the reply's, is left to start a step, or will be after so many
+        seconds."""
+        if self._request.elapsed_s() + after_s >= self._until_s:
+            return False
         left = self._request.left_ms()
         return left is None or left - after_s * 1000 > START_MARGIN_MS
 

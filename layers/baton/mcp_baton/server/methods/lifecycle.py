@@ -41,7 +41,7 @@ def capabilities(request: Request) -> dict[str, Json]:
     """What this server can do, in the words of the request's era."""
     server = request.server
     made: dict[str, Json] = {"logging": {}}
-    if server.tools:
+    if server.tools or server.twin_names:
         made["tools"] = {}
     if server.prompts or server.workflows:
         made["prompts"] = {}

@@ -20,13 +20,14 @@ LIST_TTL_MS: Final = 300_000
 
 
 def list_tools(request: Request) -> JsonObject:
-    """The tools, in the order of their registration."""
+    """The tools, then the workflows that are tools, too, each in the order of their registration."""
     server = request.server
     continued = tools_with_handle(server)
-    shown = [
+    tools = [
         tool.definition_with_handle if name in continued else tool.definition for name, tool in server.tools.items()
     ]
-    return _page(request, "tools", shown)
+    twins = [twin.definition for name in server.twin_names if (twin := server.twin(name))]
+    return _page(request, "tools", [*tools, *twins])
 
 
 def list_prompts(request: Request) -> JsonObject:

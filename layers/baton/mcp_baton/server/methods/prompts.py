@@ -3,7 +3,6 @@
 import logging
 
 from mcp_baton.exceptions import (
-    Conflict,
     ProtocolError,
     StoreBusy,
     StoreError,
@@ -16,21 +15,18 @@ from mcp_baton.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQ
 from mcp_baton.protocol.envelope import TASK_ID_KEY
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.methods.engine_host import ServerHost
+from mcp_baton.server.methods.runs import NOT_RESUMED, Drifted, NotOfWorkflow, NotRead, NotResumed, run_workflow
 from mcp_baton.server.methods.task_meta import run_meta
 from mcp_baton.server.published.prompt import Prompt
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.runner import call
 from mcp_baton.server.running.work import prompt_work
-from mcp_baton.server.schema.prompt_arguments import check_arguments, stored_arguments
+from mcp_baton.server.schema.prompt_arguments import check_arguments
 from mcp_baton.server.schema.schema import explain
-from mcp_baton.tasks.record import PROGRESS, TaskRecord, timestamp
-from mcp_baton.telemetry import PAUSES, RECORDINGS_LOST, RUNS_COMPLETED, STEP_RETRIES, STEPS_FAILED, STEPS_RUN
+from mcp_baton.tasks.record import PROGRESS, timestamp
 from mcp_baton.workflow.definition import Workflow
-from mcp_baton.workflow.drift import declared_arguments, differing
-from mcp_baton.workflow.engine import Engine
 from mcp_baton.workflow.host import Failed, Mismatch
-from mcp_baton.workflow.invocation import Invocation
-from mcp_baton.workflow.run import RunRecord, Superseded, TaskOver
+from mcp_baton.workflow.run import RunRecord
 from mcp_baton.workflow.trace import Message, messages
 
 logger = logging.getLogger(__name__)
@@ -63,61 +59,34 @@ def _get_messages(request: Request, prompt: Prompt) -> JsonObject:
 
 
 def _run_workflow(request: Request, workflow: Workflow) -> JsonObject:
-    host = ServerHost(request)
-    with request.telemetry.span(f"workflow {workflow.name}"):
-        run = _run(request, workflow, Engine(host, request.store, request.clock, sleep=request.sleep))
-    _note(request, run)
+    task_id, ttl_ms = request.bound_task(), _requested_ttl(request)
+    host = ServerHost(request, reply_budget=request.reply.silent)
+    try:
+        run = run_workflow(request, workflow, request.object("arguments"), task_id, host, ttl_ms)
+    except NOT_RESUMED as error:
+        raise _refusal(error, task_id) from error
     return _render(request, run, host)
 
 
-def _run(request: Request, workflow: Workflow, engine: Engine) -> RunRecord:
-    task_id = request.bound_task()
-    try:
-        if task_id is None:
-            return engine.start(workflow, _invocation(request, workflow, request.object("arguments")))
-        return _resume(request, workflow, engine, task_id)
-    except StoreBusy as busy:
-        data: Json = {"retryAfterMs": busy.retry_after_ms}
-        raise ProtocolError(INTERNAL_ERROR, "busy; nothing was run", data) from busy
-
-
-def _resume(request: Request, workflow: Workflow, engine: Engine, task_id: str) -> RunRecord:
-    """Take the task, and go on with it. A claim under which nothing can be run is given back at once."""
-    task = _taken(request, workflow, engine, task_id)
-    try:
-        _refuse_drift(workflow, task)
-        given = stored_arguments(declared_arguments(workflow, task), request.object("arguments"))
-        return engine.resume(workflow, _invocation(request, workflow, given), task)
-    except Exception as error:
-        engine.give_back(task)
-        if isinstance(error, StoreError):
-            raise _not_read(task_id, error) from error
-        raise
-
-
-def _note(request: Request, run: RunRecord) -> None:
-    """What operators count of runs (docs/operating.md)."""
-    ran = [trace.outcome for trace in run.traces if not trace.replayed]
-    if ran:
-        request.telemetry.add(STEPS_RUN, len(ran))
-    if any(isinstance(outcome, Failed) for outcome in ran):  # a run stops at the first one
-        request.telemetry.add(STEPS_FAILED)
-    again = sum(max(trace.attempts - 1, 0) for trace in run.traces)
-    if again:
-        request.telemetry.add(STEP_RETRIES, again)
-    if run.pause:
-        request.telemetry.add(PAUSES, of=run.pause.type)
-    elif run.stop is None:
-        request.telemetry.add(RUNS_COMPLETED)
-    refused = run.task is None and run.workflow.durable and request.store is not None and request.owner is not None
-    over = isinstance(run.stop, TaskOver | Superseded)  # then no recording was lost
-    if refused or (run.persisted is not True and not over):
-        request.telemetry.add(RECORDINGS_LOST)
-
-
-def _invocation(request: Request, workflow: Workflow, given: JsonObject) -> Invocation:
-    texts, converted = check_arguments(workflow.arguments, given)
-    return Invocation(texts, converted, request.owner, _requested_ttl(request))
+def _refusal(error: NotResumed, task_id: str | None) -> ProtocolError:
+    """Why nothing was run, as a JSON-RPC error."""
+    match error:
+        case StoreBusy(retry_after_ms=after_ms):
+            return ProtocolError(INTERNAL_ERROR, "busy; nothing was run", {"retryAfterMs": after_ms})
+        case TaskHeld():
+            return _held(error)
+        case NotRead(error=cause):
+            return _not_read(task_id, cause)
+        case TaskNotFound():
+            message = "Unknown task"
+        case TaskFinished(current=task):
+            message = f"The task is {task.status.value}; there is nothing to go on with"
+        case NotOfWorkflow():
+            message = f"Invalid params: `_meta.{TASK_ID_KEY}` is not a task of this workflow"
+        case Drifted(steps=steps):
+            what = f"these steps are completed and differ now: {', '.join(steps)}"
+            message = f"The workflow has changed since the task was started; {what}"
+    return ProtocolError(INVALID_PARAMS, message)
 
 
 def _requested_ttl(request: Request) -> int | None:
@@ -128,28 +97,6 @@ def _requested_ttl(request: Request) -> int | None:
     if not isinstance(ttl, int) or isinstance(ttl, bool) or ttl <= 0:
         raise ProtocolError(INVALID_PARAMS, "Invalid params: `task.ttl` must be a number of milliseconds above 0")
     return ttl
-
-
-def _taken(request: Request, workflow: Workflow, engine: Engine, task_id: str) -> TaskRecord:
-    """The live task of this very workflow that the request wants to go on with, claimed for it."""
-    if request.store is None or request.owner is None:
-        raise ProtocolError(INVALID_PARAMS, "Unknown task")
-    try:
-        return engine.take(workflow, request.owner, task_id)
-    except TaskNotFound as error:
-        raise ProtocolError(INVALID_PARAMS, "Unknown task") from error
-    except TaskFinished as error:
-        status = error.current.status.value
-        raise ProtocolError(INVALID_PARAMS, f"The task is {status}; there is nothing to go on with") from error
-    except TaskHeld as error:
-        raise _held(error) from error
-    except StoreBusy:
-        raise
-    except StoreError as error:
-        if isinstance(error, Conflict) and error.current.workflow != workflow.name:
-            message = f"Invalid params: `_meta.{TASK_ID_KEY}` is not a task of this workflow"
-            raise ProtocolError(INVALID_PARAMS, message) from error
-        raise _not_read(task_id, error) from error
 
 
 def _held(error: TaskHeld) -> ProtocolError:
@@ -165,7 +112,7 @@ def _held(error: TaskHeld) -> ProtocolError:
     return ProtocolError(INVALID_REQUEST, message, data)
 
 
-def _not_read(task_id: str, error: StoreError) -> ProtocolError:
+def _not_read(task_id: str | None, error: StoreError) -> ProtocolError:
     # Without the stored state a resume would run completed steps again, so nothing is run.
     logger.error("task %s: it could not be read, so it was not resumed", task_id, exc_info=error)
     if isinstance(error, ValueLost):
@@ -173,14 +120,6 @@ def _not_read(task_id: str, error: StoreError) -> ProtocolError:
     else:
         message = "The task store is not available; nothing was run. Send the same request again."
     return ProtocolError(INTERNAL_ERROR, message)
-
-
-def _refuse_drift(workflow: Workflow, task: TaskRecord) -> None:
-    """A task goes on only where all that it has completed is still there, unchanged (docs/workflows.md)."""
-    changed = differing(workflow, task)
-    if changed:
-        what = f"these steps are completed and differ now: {', '.join(changed)}"
-        raise ProtocolError(INVALID_PARAMS, f"The workflow has changed since the task was started; {what}")
 
 
 def _render(request: Request, run: RunRecord, host: ServerHost) -> JsonObject:

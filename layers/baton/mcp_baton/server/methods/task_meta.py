@@ -19,7 +19,7 @@ def run_meta(request: Request, run: RunRecord) -> dict[str, Json]:
     """
     if run.task is None:
         return {}
-    meta = _task_meta(request, run.task)
+    meta = task_meta(request, run.task)
     if run.persisted is not True:
         meta["steps"] = [{"name": name, "status": status.value} for name, status in run.statuses.items()]
         meta.pop("pause_reason", None)
@@ -41,7 +41,7 @@ def recorded_meta(request: Request, plan: Plan, following: Sequence[Json], overs
         following: What remains to be done: `next`.
         oversized: The names of the variables that did not fit.
     """
-    meta = _task_meta(request, plan.task, plan.steps)
+    meta = task_meta(request, plan.task, plan.steps)
     return meta | {"next": following, "recorded": True} | _oversized(oversized)
 
 
@@ -61,11 +61,12 @@ def unrecorded_meta(
     """
     meta: dict[str, Json] = {"task_id": task_id}
     if task:
-        meta = _task_meta(request, task) | {"next": following}
+        meta = task_meta(request, task) | {"next": following}
     return meta | {"recorded": recorded, "record_error": error}
 
 
-def _task_meta(request: Request, task: TaskRecord, steps: Sequence[StepProgress] | None = None) -> dict[str, Json]:
+def task_meta(request: Request, task: TaskRecord, steps: Sequence[StepProgress] | None = None) -> dict[str, Json]:
+    """A task's id, status, steps and, where it is paused, why."""
     steps = steps_of(task) if steps is None else steps
     meta: dict[str, Json] = {
         "task_id": task.task_id,

@@ -17,7 +17,7 @@ from mcp_baton.workflow.names import TASK_ID
 
 
 def call_tool(request: Request) -> JsonObject:
-    """Call a tool; when the call names a task, record its outcome there.
+    """Call a tool; when the call names a task, record its outcome there. A workflow is run, or goes on with a task.
 
     Raises:
         ProtocolError: an unknown tool, or params that are not of the right form.
@@ -25,6 +25,11 @@ def call_tool(request: Request) -> JsonObject:
     name, arguments = request.text("name"), request.object("arguments")
     tool = request.server.tools.get(name)
     if tool is None:
+        twin = request.server.twin(name)
+        if twin is not None:
+            from mcp_baton.server.methods.twins import call_twin
+
+            return call_twin(request, twin)
         raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {name}")
     _check_headers(request, tool, arguments)
     task_id, named = request.bound_task(), None

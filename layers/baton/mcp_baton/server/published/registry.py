@@ -5,6 +5,7 @@ from mcp_baton.server.published.completion import Completion
 from mcp_baton.server.published.prompt import Prompt
 from mcp_baton.server.published.resource import Resource
 from mcp_baton.server.published.tool import Tool
+from mcp_baton.server.published.twin import Twin
 from mcp_baton.server.published.workflow_checks import checked_workflows
 from mcp_baton.workflow.definition import Workflow
 
@@ -28,6 +29,7 @@ class Registry:
         self.workflows: dict[str, Workflow] = {}
         self.completions: dict[tuple[str, str], Completion] = {}
         self.is_view = False
+        self._twins: dict[str, Twin] = {}
         self._is_checked = False
 
     def publish_tool(self, tool: Tool) -> None:
@@ -35,8 +37,11 @@ class Registry:
 
         Raises:
             RegistrationError: the name is taken.
+            WorkflowError: once the handler has been made, a workflow has it, which is a tool, too.
         """
         _refuse_taken("tool", tool.name, tool.name in self.tools)
+        if self._is_checked and tool.name in self.workflows and self.workflows[tool.name].has_twin:
+            raise WorkflowError(tool.name, "a tool has this name, and this workflow is a tool, too; rename one of them")
         self.tools[tool.name] = tool
 
     def publish_resource(self, resource: Resource) -> None:
@@ -77,7 +82,10 @@ class Registry:
         if workflow.name in self.prompts or workflow.name in self.workflows:
             raise WorkflowError(workflow.name, "the name is already taken by a prompt; give it another")
         added = {workflow.name: workflow}
-        self.workflows |= checked_workflows(added, self.tools, in_full=False) if self._is_checked else added
+        if self._is_checked:
+            twins = {*self.twin_names, *([workflow.name] if workflow.has_twin else [])}
+            added = checked_workflows(added, self.tools, twins, in_full=False)
+        self.workflows |= added
         return workflow
 
     def check(self, *, in_full: bool = True) -> None:
@@ -92,8 +100,23 @@ class Registry:
             WorkflowError: one cannot work; names workflow, step and cause.
             RegistrationError: a tool's return type has no schema.
         """
-        self.workflows = checked_workflows(self.workflows, self.tools, in_full=in_full)
+        self.workflows = checked_workflows(self.workflows, self.tools, self.twin_names, in_full=in_full)
         self._is_checked = True
+
+    @property
+    def twin_names(self) -> list[str]:
+        """The names of the workflows that are tools, too, in the order of their registration."""
+        return [name for name, workflow in self.workflows.items() if workflow.has_twin]
+
+    def twin(self, name: str) -> Twin | None:
+        """A workflow as a tool; `None` where there is none of this name, or it is none."""
+        workflow = self.workflows.get(name)
+        if workflow is None or not workflow.has_twin:
+            return None
+        made = self._twins.get(name)
+        if made is None or made.workflow is not workflow:
+            made = self._twins[name] = Twin(workflow, self.tools)
+        return made
 
     def arguments_of(self, of: str) -> frozenset[str]:
         """The names of the arguments of a prompt or workflow, or of the variables of a resource's template."""

@@ -1,6 +1,6 @@
 """A server's workflows, held against its tools (docs/workflows.md, "What is checked")."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from functools import partial
 
 from mcp_baton.exceptions import RegistrationError, WorkflowError
@@ -12,13 +12,14 @@ from mcp_baton.workflow.paths import Schema
 
 
 def checked_workflows(
-    workflows: Mapping[str, Workflow], tools: Mapping[str, Tool], *, in_full: bool
+    workflows: Mapping[str, Workflow], tools: Mapping[str, Tool], twins: Container[str], *, in_full: bool
 ) -> dict[str, Workflow]:
     """The workflows as they are served: each step with the name of its tool.
 
     Args:
         workflows: What was added, by name.
         tools: The tools that they may call.
+        twins: The names of all workflows that are tools, too.
         in_full: Hold paths and defaults also against types that only pydantic knows, which is imported for it.
 
     Raises:
@@ -29,11 +30,11 @@ def checked_workflows(
         name: Callee(tool.decorated, tool.signature.names, partial(_output, tool, in_full))
         for name, tool in tools.items()
     }
-    return {name: _checked(workflow, callees, in_full) for name, workflow in workflows.items()}
+    return {name: _checked(workflow, callees, twins, in_full) for name, workflow in workflows.items()}
 
 
-def _checked(workflow: Workflow, callees: Mapping[str, Callee], in_full: bool) -> Workflow:
-    made = checked(workflow, callees)
+def _checked(workflow: Workflow, callees: Mapping[str, Callee], twins: Container[str], in_full: bool) -> Workflow:
+    made = checked(workflow, callees, twins)
     _check_defaults(made, in_full)
     return made
 

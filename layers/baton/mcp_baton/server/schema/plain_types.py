@@ -11,7 +11,7 @@ from typing import Any, NoReturn, Protocol
 from mcp_baton.protocol.json import Json
 from mcp_baton.workflow.sources import copy_json
 
-_EXACT_INTEGERS = 2**53
+EXACT_INTEGERS = 2**53
 """Up to here every integer is a float too."""
 
 
@@ -72,7 +72,7 @@ class Scalar:
         return {"type": self._name}
 
     def bind(self, value: Json) -> Any:
-        if self._kind is float and type(value) is int and abs(value) <= _EXACT_INTEGERS:
+        if self._kind is float and type(value) is int and abs(value) <= EXACT_INTEGERS:
             return float(value)
         return self.dump(value)
 

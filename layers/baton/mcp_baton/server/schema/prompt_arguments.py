@@ -9,12 +9,25 @@ from typing import TYPE_CHECKING, Any
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.codes import INVALID_PARAMS
 from mcp_baton.protocol.json import Json, JsonObject, dumps, loads
+from mcp_baton.server.schema.plain_types import EXACT_INTEGERS
 from mcp_baton.server.schema.schema import explain, mismatch_of
 from mcp_baton.workflow.definition import Argument
 from mcp_baton.workflow.sources import as_text
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
+
+
+class ArgumentRefused(ProtocolError):
+    """An argument is missing, unknown or does not convert.
+
+    Args:
+        problem: What is wrong; names the argument.
+    """
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(INVALID_PARAMS, f"Invalid params: {problem}")
+        self.problem = problem
 
 
 def check_arguments(declared: Sequence[Argument], given: JsonObject) -> tuple[dict[str, str], dict[str, Json]]:
@@ -24,15 +37,15 @@ def check_arguments(declared: Sequence[Argument], given: JsonObject) -> tuple[di
         The arguments as texts, and converted to their types, as JSON.
 
     Raises:
-        ProtocolError: one is missing, unknown or does not convert; names it.
+        ArgumentRefused: one is missing, unknown or does not convert; names it.
     """
     by_name = {argument.name: argument for argument in declared}
     for name in given.keys() - by_name.keys():
         known = ", ".join(by_name) or "none"
-        raise ProtocolError(INVALID_PARAMS, f"Invalid params: unknown argument {name!r}; this prompt takes {known}")
+        raise ArgumentRefused(f"unknown argument {name!r}; this prompt takes {known}")
     for argument in declared:
         if argument.required and argument.name not in given:
-            raise ProtocolError(INVALID_PARAMS, f"Invalid params: the argument {argument.name!r} is required")
+            raise ArgumentRefused(f"the argument {argument.name!r} is required")
     given = {**_defaults(declared), **given}
     converted = {name: _convert(by_name[name], value) for name, value in given.items()}
     return {name: as_text(value) for name, value in given.items()}, converted
@@ -69,8 +82,7 @@ def _convert(argument: Argument, value: Json) -> Json:
     try:
         return convert(value, argument.type)
     except ValueError as error:
-        message = f"Invalid params: the argument {argument.name!r} does not convert: {error}"
-        raise ProtocolError(INVALID_PARAMS, message) from error
+        raise ArgumentRefused(f"the argument {argument.name!r} does not convert: {error}") from error
 
 
 def convert(value: Json, target: Any) -> Json:
@@ -79,7 +91,7 @@ def convert(value: Json, target: Any) -> Json:
     Raises:
         ValueError: it does not convert; says why.
     """
-    by_hand = _by_hand(value, target) if isinstance(value, str) else None
+    by_hand = _by_hand(value, target) if isinstance(value, str) else _as_it_is(value, target)
     if by_hand is not None:
         return by_hand
     from pydantic import TypeAdapter, ValidationError
@@ -110,6 +122,13 @@ def _by_hand(text: str, target: Any) -> Json:
     if target is float and re.fullmatch(r"-?[0-9]{1,15}(\.[0-9]{1,15})?", text):
         return float(text)
     return None
+
+
+def _as_it_is(value: Json, target: Any) -> Json:
+    """A number or truth value that is of a scalar type already; `None` where pydantic must be asked."""
+    if target is float and type(value) is int:
+        return float(value) if abs(value) <= EXACT_INTEGERS else None
+    return value if target in (int, float, bool) and type(value) is target else None
 
 
 def _dumped(adapter: "TypeAdapter[Any]", validated: object) -> Json:

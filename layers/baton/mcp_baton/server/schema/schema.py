@@ -57,7 +57,7 @@ class InputSchema:
         by_hand = None if self._plain is None else plain_arguments(self._signature.parameters, self._plain)
         if by_hand is not None:
             return by_hand
-        schema = _untitled(self._adapter.json_schema(schema_generator=_schema_generator()))
+        schema = _untitled(self._adapter.json_schema(schema_generator=schema_generator()))
         properties = schema.get("properties", {})
         return schema | {
             "properties": {item.published: properties[item.published] for item in self._signature.parameters}
@@ -187,7 +187,7 @@ class OutputSchema:
     def _bare_schema(self) -> dict[str, Any]:
         if self._by_hand is not None:
             return self._by_hand
-        schema = self._adapter.json_schema(mode="serialization", schema_generator=_schema_generator())
+        schema = self._adapter.json_schema(mode="serialization", schema_generator=schema_generator())
         return _untitled(_with_root(schema))
 
     @cached_property
@@ -235,7 +235,8 @@ def _untitled(schema: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
-def _schema_generator() -> Any:
+def schema_generator() -> Any:
+    """Pydantic's, without the titles that it makes of names."""
     from pydantic.json_schema import GenerateJsonSchema
 
     class Untitled(GenerateJsonSchema):

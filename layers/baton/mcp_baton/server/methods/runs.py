@@ -1,0 +1,154 @@
+"""Running a workflow for a request, from its start or from where a task stands: what a prompt and a tool both do."""
+
+from mcp_baton.exceptions import (
+    BatonError,
+    Conflict,
+    StoreBusy,
+    StoreError,
+    TaskFinished,
+    TaskHeld,
+    TaskNotFound,
+)
+from mcp_baton.protocol.json import JsonObject
+from mcp_baton.server.methods.engine_host import ServerHost
+from mcp_baton.server.request import Request
+from mcp_baton.server.schema.prompt_arguments import check_arguments, stored_arguments
+from mcp_baton.tasks.record import TaskRecord
+from mcp_baton.telemetry import PAUSES, RECORDINGS_LOST, RUNS_COMPLETED, STEP_RETRIES, STEPS_FAILED, STEPS_RUN
+from mcp_baton.workflow.definition import Workflow
+from mcp_baton.workflow.drift import declared_arguments, differing
+from mcp_baton.workflow.engine import Engine
+from mcp_baton.workflow.host import Failed
+from mcp_baton.workflow.invocation import Invocation
+from mcp_baton.workflow.run import RunRecord, Superseded, TaskOver
+
+
+class NotOfWorkflow(BatonError):
+    """The task is not one of this workflow. Nothing was run.
+
+    Args:
+        workflow: The workflow whose task it is; `None` for a tool's.
+    """
+
+    def __init__(self, workflow: str | None) -> None:
+        super().__init__("the task is another workflow's")
+        self.workflow = workflow
+
+
+class Drifted(BatonError):
+    """The workflow was changed in what the task has completed. Nothing was run.
+
+    Args:
+        steps: The completed steps that differ.
+    """
+
+    def __init__(self, steps: list[str]) -> None:
+        super().__init__("the workflow has changed")
+        self.steps = steps
+
+
+class NotRead(BatonError):
+    """A task's state could not be read, so nothing was run: completed steps would have been run again.
+
+    Args:
+        error: What the store said.
+    """
+
+    def __init__(self, error: StoreError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+type NotResumed = StoreBusy | TaskNotFound | TaskFinished | TaskHeld | NotOfWorkflow | Drifted | NotRead
+"""Why a run was not begun, besides its arguments."""
+
+NOT_RESUMED = (StoreBusy, TaskNotFound, TaskFinished, TaskHeld, NotOfWorkflow, Drifted, NotRead)
+
+
+def run_workflow(
+    request: Request,
+    workflow: Workflow,
+    given: JsonObject,
+    task_id: str | None,
+    host: ServerHost,
+    ttl_ms: int | None = None,
+) -> RunRecord:
+    """Run a workflow as far as it can.
+
+    Args:
+        request: On whose behalf.
+        workflow: The workflow.
+        given: Its arguments; of a resume those that are given again.
+        task_id: The task to go on with; `None` for a new one.
+        host: What it runs in.
+        ttl_ms: The lifetime that the client asked for.
+
+    Raises:
+        ArgumentRefused: an argument is missing, unknown or does not convert. Nothing was run.
+        NotResumed: nothing was run either.
+    """
+    engine = Engine(host, request.store, request.clock, sleep=request.sleep)
+    with request.telemetry.span(f"workflow {workflow.name}"):
+        if task_id is None:
+            run = engine.start(workflow, _invocation(request, workflow, given, ttl_ms))
+        else:
+            run = _resume(request, workflow, engine, given, task_id)
+    _note(request, run)
+    return run
+
+
+def _invocation(request: Request, workflow: Workflow, given: JsonObject, ttl_ms: int | None = None) -> Invocation:
+    texts, converted = check_arguments(workflow.arguments, given)
+    nulls = frozenset(name for name, value in given.items() if value is None)
+    return Invocation(texts, converted, request.owner, ttl_ms, nulls)
+
+
+def _resume(request: Request, workflow: Workflow, engine: Engine, given: JsonObject, task_id: str) -> RunRecord:
+    """Take the task, and go on with it. A claim under which nothing can be run is given back at once."""
+    task = _taken(request, workflow, engine, task_id)
+    try:
+        changed = differing(workflow, task)
+        if changed:
+            # A task goes on only where all that it has completed is still there (docs/workflows.md).
+            raise Drifted(changed)
+        arguments = stored_arguments(declared_arguments(workflow, task), given)
+        return engine.resume(workflow, _invocation(request, workflow, arguments), task)
+    except Exception as error:
+        engine.give_back(task)
+        if isinstance(error, StoreError):
+            raise NotRead(error) from error
+        raise
+
+
+def _taken(request: Request, workflow: Workflow, engine: Engine, task_id: str) -> TaskRecord:
+    """The live task of this very workflow that the request wants to go on with, claimed for it."""
+    if request.store is None or request.owner is None:
+        raise TaskNotFound
+    try:
+        return engine.take(workflow, request.owner, task_id)
+    except (TaskNotFound, TaskFinished, TaskHeld, StoreBusy):
+        raise
+    except StoreError as error:
+        if isinstance(error, Conflict) and error.current.workflow != workflow.name:
+            raise NotOfWorkflow(error.current.workflow) from error
+        raise NotRead(error) from error
+
+
+def _note(request: Request, run: RunRecord) -> None:
+    """What operators count of runs (docs/operating.md)."""
+    ran = [trace.outcome for trace in run.traces if not trace.replayed]
+    if ran:
+        request.telemetry.add(STEPS_RUN, len(ran))
+    if any(isinstance(outcome, Failed) for outcome in ran):  # a run stops at the first one
+        request.telemetry.add(STEPS_FAILED)
+    again = sum(max(trace.attempts - 1, 0) for trace in run.traces)
+    if again:
+        request.telemetry.add(STEP_RETRIES, again)
+    if run.pause:
+        request.telemetry.add(PAUSES, of=run.pause.type)
+    elif run.stop is None:
+        request.telemetry.add(RUNS_COMPLETED)
+    refused = run.task is None and run.workflow.durable and request.store is not None and request.owner is not None
+    over = isinstance(run.stop, TaskOver | Superseded)  # then no recording was lost
+    if refused or (run.persisted is not True and not over):
+        request.telemetry.add(RECORDINGS_LOST)

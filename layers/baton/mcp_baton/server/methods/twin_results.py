@@ -1,0 +1,198 @@
+"""What a workflow's tool returns: the text, and the same as structure (docs/workflows.md, As a tool)."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from mcp_baton.exceptions import StoreError
+from mcp_baton.light_dataclasses import dataclass, replace
+from mcp_baton.protocol.envelope import REVISION_WITHOUT_HEADER
+from mcp_baton.protocol.json import Json, JsonObject, dumps
+from mcp_baton.server.content import ResourceLink
+from mcp_baton.server.methods.engine_host import ServerHost
+from mcp_baton.server.methods.task_meta import run_meta, task_meta
+from mcp_baton.server.methods.task_values import readable
+from mcp_baton.server.published.handle import tools_with_handle
+from mcp_baton.server.published.own_uris import value_uri
+from mcp_baton.server.request import Request
+from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord, steps_of, timestamp
+from mcp_baton.tasks.values import FINAL_RESULT, weight_of
+from mcp_baton.workflow.batch import run_result
+from mcp_baton.workflow.definition import Workflow
+from mcp_baton.workflow.handle import Handle
+from mcp_baton.workflow.handoff import refused_arguments
+from mcp_baton.workflow.host import Succeeded
+from mcp_baton.workflow.names import TASK_ID
+from mcp_baton.workflow.next_calls import entries
+from mcp_baton.workflow.resolve import Known
+from mcp_baton.workflow.run import RunRecord
+from mcp_baton.workflow.twin_text import Value, told_of_held, told_of_over, told_of_run
+
+LONG: Final = 2_000
+"""Bytes of a result as JSON that stands in the structure; a longer one is a resource."""
+
+ALL: Final = 40_000
+"""Bytes of all results that stand in the structure: hosts cut results of more than about 25,000 tokens."""
+
+UNKEPT: Final = 200_000
+"""The same for results that cannot be read from anywhere else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """What stands in the structure for the results of completed steps, and links to those that do not stand there."""
+
+    shown: dict[str, Json]
+    links: list[ResourceLink]
+
+
+def error(text: str) -> dict[str, Json]:
+    """An error: hosts show its text alone."""
+    return {"content": [{"type": "text", "text": text}], "isError": True}
+
+
+def result_of_run(request: Request, run: RunRecord, host: ServerHost) -> dict[str, Json]:
+    """What a run did."""
+    meta = run_meta(request, run)
+    known = _known(run, meta)
+    handle = handle_of(request, run.workflow, run.task.task_id) if run.task else None
+    stored = run.task.task_id if run.task and run.persisted is True else None
+    results = _results_of(run, stored)
+    text = told_of_run(run, known, host, handle, lambda step: _uri(stored, step, run))
+    following = (
+        entries(run.workflow, known, host, lambda step: refused_arguments(step, run.pause), handle) if run.pause else []
+    )
+    steps: Json = meta.get("steps") or [{"name": name, "status": status.value} for name, status in run.statuses.items()]
+    return _made(request, text, {**meta, "steps": steps}, results, following, meta)
+
+
+def result_of_held(
+    request: Request, workflow: Workflow, task: TaskRecord, until_ms: int, now_ms: int
+) -> dict[str, Json]:
+    """That another run holds the task: no error, since the same call will do later."""
+    until, seconds = timestamp(until_ms), max((until_ms - now_ms + 999) // 1000, 1)
+    text = told_of_held(workflow, _statuses(task), until, seconds, task.task_id)
+    meta = task_meta(request, task)
+    again: Json = {"tool": workflow.name, "arguments": {TASK_ID: task.task_id}}
+    made = _made(request, text, meta, Results({}, []), [again], meta)
+    structure = made["structuredContent"]
+    return made | {"structuredContent": {**structure, "running_until": until}} if isinstance(structure, dict) else made
+
+
+def result_of_over(request: Request, workflow: Workflow, task: TaskRecord) -> dict[str, Json]:
+    """The stored outcome of a task that is over."""
+    meta = task_meta(request, task)
+    completed = [step for step in steps_of(task) if step["status"] == StepStatus.COMPLETED and "tool" in step]
+    results = _stored_results(task, [step["name"] for step in completed])
+    values = []
+    if completed:
+        step = completed[-1]
+        values.append(_stored(task, f"{RESULT_PREFIX}{step['name']}", f"Result of {step.get('tool')}"))
+    final = _stored(task, FINAL_RESULT, "Result of the task")
+    if weight_of(task, FINAL_RESULT) and final.value != run_result(_by_name(task)):
+        values.insert(0, final)
+    text = told_of_over(workflow, task.status, _statuses(task), values)
+    return _made(request, text, meta, results, [], meta)
+
+
+def handle_of(request: Request, workflow: Workflow, task_id: str) -> Handle:
+    """How texts name a task of this workflow."""
+    takes_it = tools_with_handle(request.server).__contains__
+    return Handle(task_id, takes_it, workflow.name if workflow.has_twin else None)
+
+
+def _made(
+    request: Request, text: str, state: JsonObject, results: Results, following: Iterable[Json], meta: JsonObject
+) -> dict[str, Json]:
+    told = {name: state[name] for name in ("task_id", "task_status", "steps", "pause_reason") if name in state}
+    structure: dict[str, Json] = {"message": text, **told, "results": results.shown, "next": list(following)}
+    content: list[Json] = [{"type": "text", "text": text}]
+    if request.envelope.revision != REVISION_WITHOUT_HEADER:  # the first revision has no links
+        content += [link.to_json() for link in results.links]
+    made: dict[str, Json] = {"content": content, "structuredContent": structure, "isError": False}
+    return made | {"_meta": meta} if meta else made
+
+
+def _known(run: RunRecord, meta: JsonObject) -> Known:
+    """What the run knows, with the steps that continuations have settled meanwhile."""
+    told = meta.get("steps")
+    stored = (
+        {step["name"]: step["status"] for step in told if isinstance(step, Mapping)} if isinstance(told, list) else {}
+    )
+    statuses = {
+        name: StepStatus.COMPLETED if stored.get(name) == StepStatus.COMPLETED else status
+        for name, status in run.statuses.items()
+    }
+    return replace(run.known, statuses=statuses)
+
+
+def _uri(task_id: str | None, step: str, run: RunRecord) -> str | None:
+    name = f"{RESULT_PREFIX}{step}"
+    return None if task_id is None or name in run.oversized else value_uri(task_id, name)
+
+
+def _results_of(run: RunRecord, stored: str | None) -> Results:
+    values = {
+        trace.step.name: trace.outcome.value
+        for trace in run.traces
+        if trace.step.tool is not None and isinstance(trace.outcome, Succeeded)
+    }
+    sizes = {name: len(dumps(value).encode()) for name, value in values.items()}
+    uris = {name: uri for name in values if (uri := _uri(stored, name, run))}
+    left_out = _left_out(sizes, frozenset(uris))
+    shown = {name: _note(sizes[name], uris.get(name)) if name in left_out else value for name, value in values.items()}
+    return Results(shown, _links(uris, left_out))
+
+
+def _stored_results(task: TaskRecord, steps: list[str]) -> Results:
+    weights = {step: weight_of(task, f"{RESULT_PREFIX}{step}") for step in steps}
+    sizes = {step: weight.text_bytes for step, weight in weights.items() if weight}
+    uris = {step: value_uri(task.task_id, f"{RESULT_PREFIX}{step}") for step in sizes}
+    left_out = _left_out(sizes, frozenset(uris))
+    shown = {
+        step: _note(size, uris[step]) if step in left_out else readable(task, f"{RESULT_PREFIX}{step}")
+        for step, size in sizes.items()
+    }
+    return Results(shown, _links(uris, left_out))
+
+
+def _left_out(sizes: Mapping[str, int], elsewhere: frozenset[str]) -> frozenset[str]:
+    """The results that do not stand in the structure: the long ones, and, where all are too much, the longest."""
+    out, total = set(), 0
+    for name in sorted(sizes, key=lambda name: sizes[name]):
+        total += sizes[name]
+        if (name in elsewhere and (sizes[name] > LONG or total > ALL)) or total > UNKEPT:
+            out.add(name)
+            total -= sizes[name]
+    return frozenset(out)
+
+
+def _note(size: int, uri: str | None) -> Json:
+    return {"bytes": size, "uri": uri} if uri else {"bytes": size}
+
+
+def _links(uris: Mapping[str, str], left_out: frozenset[str]) -> list[ResourceLink]:
+    return [
+        ResourceLink(uri, f"result of {step}", mime_type="application/json")
+        for step, uri in uris.items()
+        if step in left_out
+    ]
+
+
+def _stored(task: TaskRecord, name: str, label: str) -> Value:
+    weight, uri = weight_of(task, name), value_uri(task.task_id, name)
+    if weight is None or weight.text_bytes > LONG:
+        return Value(label, None, uri, weight.text_bytes if weight else 0)
+    if name != FINAL_RESULT:
+        return Value(label, readable(task, name), uri)
+    try:
+        return Value(label, task.result, uri)
+    except StoreError as lost:
+        return Value(label, {"error": str(lost)}, uri)
+
+
+def _by_name(task: TaskRecord) -> dict[str, StepStatus]:
+    return {step["name"]: StepStatus(step["status"]) for step in steps_of(task)}
+
+
+def _statuses(task: TaskRecord) -> list[StepStatus]:
+    return list(_by_name(task).values())

@@ -1,0 +1,115 @@
+"""`tools/call` of a workflow: run it, or go on with a task (docs/workflows.md, As a tool)."""
+
+import logging
+
+from mcp_baton.exceptions import StoreBusy, StoreError, TaskFinished, TaskHeld, TaskNotFound, ValueLost
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server.methods.engine_host import ServerHost
+from mcp_baton.server.methods.runs import NOT_RESUMED, Drifted, NotOfWorkflow, NotRead, NotResumed, run_workflow
+from mcp_baton.server.methods.twin_results import error, result_of_held, result_of_over, result_of_run
+from mcp_baton.server.published.twin import REQUIRED, Twin
+from mcp_baton.server.request import Request
+from mcp_baton.server.schema.prompt_arguments import ArgumentRefused
+from mcp_baton.workflow.names import TASK_ID
+from mcp_baton.workflow.quoting import quoted_error
+from mcp_baton.workflow.twin_text import cut
+
+logger = logging.getLogger(__name__)
+
+NOTHING_RUN = "Nothing was run"
+
+
+class Unusable(Exception):
+    """Arguments of a twin that cannot be used; says what to do, for the model."""
+
+
+def call_twin(request: Request, twin: Twin) -> JsonObject:
+    """Run a workflow as far as it can, or go on with the task that the arguments name.
+
+    Raises:
+        ProtocolError: params that are not of the right form.
+    """
+    given = request.object("arguments")
+    try:
+        task_id = _task_of(request, given)
+        arguments = _arguments(twin, given, task_id)
+        host = ServerHost(request, reply_budget=True)
+        return result_of_run(request, run_workflow(request, twin.workflow, arguments, task_id, host), host)
+    except Unusable as refused:
+        return error(cut(f"{refused} {NOTHING_RUN}."))
+    except ArgumentRefused as refused:
+        again = f"call {twin.workflow.name} again with arguments that its input schema allows"
+        return error(cut(f"{_sentence(refused.problem)} {NOTHING_RUN}: {again}."))
+    except NOT_RESUMED as refused:
+        return _not_run(request, twin, task_id or "", refused)
+
+
+def _task_of(request: Request, given: JsonObject) -> str | None:
+    """The task that the call names, by its argument or in `_meta`."""
+    named, bound = given.get(TASK_ID), request.bound_task()
+    if named is None or named == "":
+        return bound
+    if not isinstance(named, str):
+        raise Unusable(f"{TASK_ID} is a text: the one that an earlier result gave.")
+    if bound is not None and bound != named:
+        raise Unusable("The call names two tasks, one in its arguments and one in _meta; keep one of them.")
+    return named
+
+
+def _arguments(twin: Twin, given: JsonObject, task_id: str | None) -> dict[str, Json]:
+    """The workflow's arguments, without those that count as absent."""
+    declared = {argument.name: argument for argument in twin.workflow.arguments}
+    known = {name: value for name, value in given.items() if name != TASK_ID}
+    unknown = sorted(known.keys() - declared.keys())
+    if unknown:
+        takes = ", ".join([*declared, TASK_ID])
+        raise Unusable(f"Unknown arguments: {quoted_error(', '.join(unknown))}. {twin.workflow.name} takes {takes}.")
+    present = {name: value for name, value in known.items() if value is not None or name not in twin.without_null}
+    missing = [name for name, argument in declared.items() if argument.required and name not in present]
+    if missing and task_id is None:
+        raise Unusable(f"Missing: {', '.join(missing)} ({REQUIRED}).")
+    return present
+
+
+def _sentence(problem: str) -> str:
+    return f"{problem[0].upper()}{problem[1:]}."
+
+
+def _not_run(request: Request, twin: Twin, task_id: str, refused: NotResumed) -> JsonObject:
+    """Why nothing was run: an error that says what to do, but for a task that is held or over."""
+    workflow = twin.workflow
+    anew = f"call {workflow.name} without {TASK_ID} to start anew"
+    match refused:
+        case TaskHeld(until_ms=until_ms, current=task):
+            return result_of_held(request, workflow, task, until_ms, request.now_ms())
+        case TaskFinished(current=task) if task.workflow == workflow.name:
+            return result_of_over(request, workflow, task)
+        case TaskFinished(current=task):
+            return _others(request, twin, task.workflow)
+        case NotOfWorkflow(workflow=other):
+            return _others(request, twin, other)
+        case TaskNotFound():
+            known = "it never was, it has expired, or it is another's"
+            return error(f"There is no such task: {known}. {NOTHING_RUN}: {anew}, with all its arguments.")
+        case StoreBusy(retry_after_ms=after_ms):
+            return error(f"The server is busy. {NOTHING_RUN}: make the same call again in {-(-after_ms // 1000)} s.")
+        case Drifted(steps=steps):
+            names = ", ".join(steps)
+            why = f"The workflow has changed since this task was started, in steps that it has completed: {names}"
+            return error(cut(f"{why}. {NOTHING_RUN}: {anew}, or make the remaining calls yourself."))
+        case NotRead(error=cause):
+            logger.error("task %s: it could not be read, so it was not resumed", task_id, exc_info=cause)
+            return error(_unread(cause, anew))
+
+
+def _unread(cause: StoreError, anew: str) -> str:
+    if isinstance(cause, ValueLost):
+        return cut(f"The task cannot go on, since its arguments are gone: {cause}. {NOTHING_RUN}: {anew}.")
+    return f"The task's state cannot be read now. {NOTHING_RUN}: make the same call again later."
+
+
+def _others(request: Request, twin: Twin, workflow: str | None) -> JsonObject:
+    of = "is not one of this workflow"
+    if workflow is not None and request.server.twin(workflow) is not None:
+        return error(f"This task {of}. {NOTHING_RUN}: call {workflow} with this {TASK_ID}.")
+    return error(f"This task {of}. {NOTHING_RUN}: call {twin.workflow.name} without {TASK_ID} to start anew.")

@@ -1,0 +1,38 @@
+"""How a model names the task that its calls belong to: by an argument of each (docs/workflows.md, As a tool). Pure."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mcp_baton.light_dataclasses import dataclass
+from mcp_baton.protocol.json import Json, dumps_spaced
+from mcp_baton.workflow.names import TASK_ID
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """A task's id, for texts that carry it.
+
+    Attributes:
+        task_id: The task's id.
+        taken_by: Whether a tool of this name takes it: one with a parameter `task_id` of its own does not.
+        twin: The tool that goes on with the task; `None` where the workflow is none.
+    """
+
+    task_id: str
+    taken_by: Callable[[str], bool]
+    twin: str | None
+
+    def on(self, tool: str, arguments: Mapping[str, Json]) -> dict[str, Json]:
+        """A call's arguments with the task's id among them."""
+        return {**arguments, TASK_ID: self.task_id} if self.taken_by(tool) else dict(arguments)
+
+    def going_on(self) -> dict[str, Any] | None:
+        """The call that lets the server go on, as an entry of `next`."""
+        return None if self.twin is None else {"tool": self.twin, "arguments": {TASK_ID: self.task_id}}
+
+    def offer(self, prompt: str) -> str:
+        """The sentence that says how the server goes on. Without a twin, by the prompt of this name."""
+        named = dumps_spaced({TASK_ID: self.task_id})
+        if self.twin is None:
+            return f"Or get the prompt {prompt} with {named} to let the server go on."
+        return f"Or call {self.twin} with {named} to let the server go on."
