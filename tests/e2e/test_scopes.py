@@ -82,7 +82,7 @@ def everything(client: Client) -> list[str]:
         ("", ["fetch"]),
         (WRITE, ["fetch"]),
         (READ, ["fetch", "index", "docs", "greeting"]),
-        (f"{READ} {WRITE}", ["fetch", "refund", "index", "docs", "greeting", "refund_order"]),
+        (f"{READ} {WRITE}", ["fetch", "refund", "refund_order", "index", "docs", "greeting", "refund_order"]),
     ],
 )
 def test_lists_show_what_a_caller_has_the_scopes_for(orders: Server, era: Era, scope: str, seen: list[str]) -> None:
@@ -97,6 +97,7 @@ COMPLETE = {"ref": {"type": "ref/prompt", "name": "NAME"}, "argument": {"name": 
     ("method", "params", "unknown"),
     [
         ("tools/call", {"name": "refund", "arguments": {"order_id": "A"}}, {"name": "reverse", "arguments": {}}),
+        ("tools/call", {"name": "refund_order", "arguments": {"order_id": "A"}}, {"name": "sell_order"}),
         ("prompts/get", {"name": "greeting", "arguments": {"name": "K"}}, {"name": "parting", "arguments": {}}),
         ("prompts/get", {"name": "refund_order", "arguments": {"order_id": "A"}}, {"name": "sell_order"}),
         ("resources/read", {"uri": "docs://index"}, {"uri": "docs:///"}),

@@ -1,11 +1,18 @@
-"""The table behind a server under test, for what only an operator can do."""
+"""The eras, and the table behind a server under test for what only an operator can do."""
 
 import pytest
 
 from mcp_baton.local.dynamodb import embedded_client
 from mcp_baton.testing import connecting
 from mcp_baton.testing.connecting import TABLE
+from mcp_baton.testing.wire import Era
 from tests.e2e.support import Table
+
+
+@pytest.fixture(params=["2025", "2026"])
+def era(request: pytest.FixtureRequest) -> Era:
+    """Each era in turn."""
+    return "2025" if request.param == "2025" else "2026"
 
 
 @pytest.fixture

@@ -74,11 +74,14 @@ class Host:
     streams: bool = False
     calls: list[Call] = field(default_factory=list)
     shown: list[str] = field(default_factory=list)
+    _tools: dict[str, JsonDict] = field(default_factory=dict)
 
     def tools(self) -> dict[str, JsonDict]:
         """The input schema of each tool that the model is given. What breaks a real host's limits is left out."""
-        listed = self.client.list_tools()
-        return {tool["name"]: tool["inputSchema"] for tool in listed if not refused(tool)}
+        if not self._tools:
+            listed = self.client.list_tools()
+            self._tools = {tool["name"]: tool["inputSchema"] for tool in listed if not refused(tool)}
+        return self._tools
 
     def call(self, call: Call) -> str:
         """Make a call for the model; what it is shown.

@@ -162,7 +162,8 @@ def test_a_caller_without_an_identity_is_anonymous_where_that_is_allowed(orders:
 
 def test_tools_and_resources_are_those_of_the_server(orders: Server, era: Era) -> None:
     with connect(orders, era=era) as client:
-        assert [tool["name"] for tool in client.list_tools()] == ["fetch_order", "refund", "send_mail"]
+        names = [tool["name"] for tool in client.list_tools()]
+        assert names == ["fetch_order", "refund", "send_mail", "refund_order"]
         assert client.list_tools()[0]["description"] == "Fetch one order."
         page = client.read_resource("docs://mail")
         assert (page.uri, page.mime_type, page.text, page.data) == ("docs://mail", "text/markdown", "# mail", b"")
@@ -187,7 +188,7 @@ def test_names_and_arguments_that_travel_in_headers_may_hold_any_character(era: 
 
 
 def test_a_task_of_another_connection_is_resumed_by_what_it_says_of_itself(orders: Server) -> None:
-    orders.add_workflow(Workflow(name="refund", description="r", steps=[Step("one", tool="send_mail")]))
+    orders.add_workflow(Workflow(name="r", description="r", steps=[Step("one", tool="send_mail")]))
     with connect(orders) as client:
         task_id = client.get_prompt("refund_order", {"order_id": "A-17"}).task_id
         client.stage.started.clear()
@@ -263,7 +264,8 @@ def test_the_asynchronous_client_does_the_same_awaited(orders: Server, era: Era)
             left = [(await client.get_prompt("refund_order", {"order_id": "B"})).task_id for _ in range(2)]
             assert (await client.cancel(left[0])).status == "cancelled"
             assert (await client.complete(left[1], {"by": "hand"})).result == {"by": "hand"}
-            assert len(await client.list_tools()) == 3
+            assert len(await client.list_tools()) == 4
+            assert (await client.call_workflow("refund_order", {"order_id": "C"})).paused
             assert (await client.read_resource("docs://mail")).text == "# mail"
             assert (await client.request("prompts/list"))["prompts"]
 

@@ -10,7 +10,7 @@ from mcp_baton.server.published.completion import Completer, completion_of
 from mcp_baton.server.published.labels import AllLabels, Labels, PromptLabels
 from mcp_baton.server.published.own_uris import SCHEME, is_own
 from mcp_baton.server.published.prompt import Prompt
-from mcp_baton.server.published.registry import Registry
+from mcp_baton.server.published.registry import Handles, Registry
 from mcp_baton.server.published.resource import Resource
 from mcp_baton.server.published.scopes import required
 from mcp_baton.server.published.tool import Tool
@@ -38,6 +38,8 @@ class Server(Registry):
         icons: MCP `Icon` objects.
         reply_budget_s: Seconds after which a workflow begins no further step, where its client hears nothing before the
             reply, or is called as a tool: hosts give up on a call after 60 s (docs/workflows.md, As a tool).
+        handles: `text` for hosts where people pick prompts and nothing sets `_meta`: a handoff then names its task, and
+            a workflow's prompt takes `task_id`.
         mask_errors: Whether clients read `internal error in NAME (id …)` in the place of what any exception but a
             `ToolError` says. The log has it either way (docs/tools.md, Errors).
     """
@@ -53,8 +55,11 @@ class Server(Registry):
         icons: Sequence[JsonObject] = (),
         mask_errors: bool = True,
         reply_budget_s: float = 50,
+        handles: Handles = "meta",
     ) -> None:
         super().__init__()
+        if handles not in ("meta", "text"):
+            raise RegistrationError(f"handles={handles!r}: it is 'meta' or 'text'")
         if not reply_budget_s > 0:
             raise RegistrationError(f"reply_budget_s={reply_budget_s!r}: it is a number of seconds above 0")
         self.name = name
@@ -65,6 +70,7 @@ class Server(Registry):
         self.icons = tuple(icons)
         self.mask_errors = mask_errors
         self.reply_budget_s = reply_budget_s
+        self.handles = handles
         self.overrides: list[Override] = []
 
     @overload

@@ -18,6 +18,10 @@ class AsyncClient(Controls):
         """Get a prompt: run a workflow, or go on with a task."""
         return await asyncio.to_thread(self._client.get_prompt, name, arguments, task)
 
+    async def call_workflow(self, name: str, arguments: JsonObject | None = None, task: str | None = None) -> Run:
+        """Call a workflow's tool: run it, or go on with a task."""
+        return await asyncio.to_thread(self._client.call_workflow, name, arguments, task)
+
     async def resume(self, task_id: str, arguments: Mapping[str, str] | None = None) -> Run:
         """Go on with a task, with these arguments beside those of its first run."""
         return await asyncio.to_thread(self._client.resume, task_id, arguments)

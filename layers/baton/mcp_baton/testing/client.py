@@ -5,17 +5,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self, cast
 
 from mcp_baton import Server
-from mcp_baton.protocol.envelope import TASK_ID_KEY
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import PROGRESS
 from mcp_baton.testing.answers import Answers
 from mcp_baton.testing.clock import Clock
 from mcp_baton.testing.function import Function
 from mcp_baton.testing.invocations import Invocations, Kill
+from mcp_baton.testing.params import naming, pages, without
 from mcp_baton.testing.results import Contents, Result, Run, Task, own_meta
 from mcp_baton.testing.script import Script
 from mcp_baton.testing.store import Store
 from mcp_baton.testing.wire import Era, Wire
+from mcp_baton.workflow.names import TASK_ID
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +156,17 @@ class Client(Controls):
 
     def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None, task: str | None = None) -> Run:
         """Get a prompt: run a workflow, or go on with a task."""
-        run = Run.of(self.request("prompts/get", {"name": name, "arguments": dict(arguments or {})}, _naming(task)))
+        params: JsonObject = {"name": name, "arguments": dict(arguments or {})}
+        return self._begun(name, Run.of(self.request("prompts/get", params, naming(task))))
+
+    def call_workflow(self, name: str, arguments: JsonObject | None = None, task: str | None = None) -> Run:
+        """Call a workflow's tool: run it, or go on with a task."""
+        given: JsonObject = {**(arguments or {}), **({} if task is None else {TASK_ID: task})}
+        return self._begun(name, Run.of_tool(self.request("tools/call", {"name": name, "arguments": given})))
+
+    def _begun(self, workflow: str, run: Run) -> Run:
         if "task_id" in run.meta:
-            self.stage.started[run.task_id] = name
+            self.stage.started[run.task_id] = workflow
         return run
 
     def resume(self, task_id: str, arguments: Mapping[str, str] | None = None) -> Run:
@@ -174,7 +183,7 @@ class Client(Controls):
     def call_tool(self, name: str, arguments: JsonObject | None = None, task: str | None = None) -> Result:
         """Call a tool; with a task, as its continuation."""
         params: dict[str, Json] = {"name": name, "arguments": dict(arguments or {})}
-        result, invocation = self._wire.request("tools/call", params, _naming(task))
+        result, invocation = self._wire.request("tools/call", params, naming(task))
         return Result.of(result, invocation.value)
 
     def task(self, task_id: str) -> Task:
@@ -183,7 +192,7 @@ class Client(Controls):
         status, result = str(told["status"]), told.get("result")
         if self.era == "2025" and status == "completed":
             result = self.request("tasks/result", {"taskId": task_id})["result"]
-        return Task(task_id, status, own_meta(told), result, _without(told, "result", "_meta"))
+        return Task(task_id, status, own_meta(told), result, without(told, "result", "_meta"))
 
     def tasks(self) -> list[Task]:
         """The owner's tasks, newest first, without their variables. Asked in the 2025 era, which alone lists tasks."""
@@ -222,22 +231,3 @@ class Client(Controls):
     @property
     def _wire(self) -> Wire:
         return Wire(self.stage.function, self.stage.server, self.stage.answers, self.owner, self.era, self.claims)
-
-
-def pages(request: Callable[[str, JsonObject], JsonObject], method: str, key: str) -> list[dict[str, Any]]:
-    """All that a list holds, page by page."""
-    found: list[dict[str, Any]] = []
-    params: JsonObject | None = {}
-    while params is not None:
-        page = request(method, params)
-        found += cast("list[dict[str, Any]]", page[key])
-        params = {"cursor": page["nextCursor"]} if "nextCursor" in page else None
-    return found
-
-
-def _naming(task: str | None) -> JsonObject:
-    return {} if task is None else {TASK_ID_KEY: task}
-
-
-def _without(members: JsonObject, *names: str) -> dict[str, Json]:
-    return {name: value for name, value in members.items() if name not in names}

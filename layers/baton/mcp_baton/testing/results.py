@@ -32,21 +32,38 @@ class Message:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Run:
-    """What `prompts/get` returned.
+    """What `prompts/get` returned, or `tools/call` of a workflow.
 
     Attributes:
-        messages: The conversation.
+        messages: The conversation; of a tool's result its content.
         meta: The reply's `_meta`, without the server's own name and version. Empty for a run without a task.
+        structured: The structured content of a tool's result; `None` where there is none.
+        is_error: Whether a tool's result says that nothing was run.
     """
 
     messages: tuple[Message, ...]
     meta: JsonObject
+    structured: JsonObject | None = None
+    is_error: bool = False
 
     @classmethod
     def of(cls, result: JsonObject) -> "Run":
         """Of a `GetPromptResult`."""
         messages = cast("list[dict[str, Any]]", result["messages"])
         return cls(tuple(Message(message["role"], message["content"]) for message in messages), own_meta(result))
+
+    @classmethod
+    def of_tool(cls, result: JsonObject) -> "Run":
+        """Of a `CallToolResult` of a workflow."""
+        content = cast("list[JsonObject]", result["content"])
+        structured = cast("JsonObject | None", result.get("structuredContent"))
+        told = tuple(Message("assistant", block) for block in content)
+        return cls(told, own_meta(result), structured, bool(result.get("isError", False)))
+
+    @property
+    def text(self) -> str:
+        """The texts of its messages, joined by line breaks."""
+        return "\n".join(message.text for message in self.messages if message.content.get("type") == "text")
 
     @property
     def task_id(self) -> str:
@@ -85,15 +102,19 @@ class Run:
 
     @property
     def next(self) -> list[dict[str, Any]]:
-        """What remains, as `_meta["next"]` lists it; empty where the reply has no such list."""
-        return cast("list[dict[str, Any]]", self.meta.get("next", []))
+        """What remains, as a tool's structure or `_meta` lists it; empty where the reply has no such list."""
+        return cast("list[dict[str, Any]]", (self.structured or self.meta).get("next", []))
 
     @property
     def handoff(self) -> str:
         """The last message of a paused run; empty for any other."""
+        if self.structured is not None:
+            return self.text if self.paused else ""
         return self.messages[-1].text if self.paused else ""
 
     def __repr__(self) -> str:
+        if self.is_error:
+            return f"Run(error {short(self.text)})"
         status = "paused" if self.paused else str(self.meta.get("task_status", "no task"))
         unsaved = ", not persisted" if self.meta.get("persisted") is False else ""
         return f"Run({status}{unsaved}{_told(self.meta.get('pause_reason'), self.steps)})"

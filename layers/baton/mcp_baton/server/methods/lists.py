@@ -36,7 +36,7 @@ def list_prompts(request: Request) -> JsonObject:
     shown = [definition_of_prompt(item.name, item.labels, item.arguments) for item in server.prompts.values()]
     for workflow in server.workflows.values():
         labels = Labels(title=workflow.title, description=workflow.description)
-        shown.append(definition_of_prompt(workflow.name, labels, workflow.arguments))
+        shown.append(definition_of_prompt(workflow.name, labels, server.prompt_arguments(workflow)))
     return _page(request, "prompts", shown)
 
 

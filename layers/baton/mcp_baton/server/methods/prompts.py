@@ -15,6 +15,7 @@ from mcp_baton.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQ
 from mcp_baton.protocol.envelope import TASK_ID_KEY
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.methods.engine_host import ServerHost
+from mcp_baton.server.methods.handles import NamedWrongly, handle_of, named_task
 from mcp_baton.server.methods.runs import NOT_RESUMED, Drifted, NotOfWorkflow, NotRead, NotResumed, run_workflow
 from mcp_baton.server.methods.task_meta import run_meta
 from mcp_baton.server.published.prompt import Prompt
@@ -59,13 +60,25 @@ def _get_messages(request: Request, prompt: Prompt) -> JsonObject:
 
 
 def _run_workflow(request: Request, workflow: Workflow) -> JsonObject:
-    task_id, ttl_ms = request.bound_task(), _requested_ttl(request)
+    task_id, given = _named(request, workflow)
+    ttl_ms = _requested_ttl(request)
     host = ServerHost(request, reply_budget=request.reply.silent)
     try:
-        run = run_workflow(request, workflow, request.object("arguments"), task_id, host, ttl_ms)
+        run = run_workflow(request, workflow, given, task_id, host, ttl_ms)
     except NOT_RESUMED as error:
         raise _refusal(error, task_id) from error
     return _render(request, run, host)
+
+
+def _named(request: Request, workflow: Workflow) -> tuple[str | None, JsonObject]:
+    """The task to go on with, and the workflow's arguments."""
+    given = request.object("arguments")
+    if not request.server.names_tasks_in_text(workflow):
+        return request.bound_task(), given
+    try:
+        return named_task(request, given)
+    except NamedWrongly as error:
+        raise ProtocolError(INVALID_PARAMS, f"Invalid params: {error}") from error
 
 
 def _refusal(error: NotResumed, task_id: str | None) -> ProtocolError:
@@ -123,7 +136,9 @@ def _not_read(task_id: str | None, error: StoreError) -> ProtocolError:
 
 
 def _render(request: Request, run: RunRecord, host: ServerHost) -> JsonObject:
-    made = _result(run.workflow.description, [_message(item) for item in messages(run, host, host.describe)])
+    in_text = run.persisted is True and request.server.names_tasks_in_text(run.workflow)
+    handle = handle_of(request, run.workflow, run.task.task_id) if in_text and run.task else None
+    made = _result(run.workflow.description, [_message(item) for item in messages(run, host, host.describe, handle)])
     meta = run_meta(request, run)
     return made | {"_meta": meta} if meta else made
 

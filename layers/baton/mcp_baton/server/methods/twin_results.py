@@ -9,16 +9,15 @@ from mcp_baton.protocol.envelope import REVISION_WITHOUT_HEADER
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.server.content import ResourceLink
 from mcp_baton.server.methods.engine_host import ServerHost
+from mcp_baton.server.methods.handles import handle_of
 from mcp_baton.server.methods.task_meta import run_meta, task_meta
 from mcp_baton.server.methods.task_values import readable
-from mcp_baton.server.published.handle import tools_with_handle
 from mcp_baton.server.published.own_uris import value_uri
 from mcp_baton.server.request import Request
 from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord, steps_of, timestamp
 from mcp_baton.tasks.values import FINAL_RESULT, weight_of
 from mcp_baton.workflow.batch import run_result
 from mcp_baton.workflow.definition import Workflow
-from mcp_baton.workflow.handle import Handle
 from mcp_baton.workflow.handoff import refused_arguments
 from mcp_baton.workflow.host import Succeeded
 from mcp_baton.workflow.names import TASK_ID
@@ -92,12 +91,6 @@ def result_of_over(request: Request, workflow: Workflow, task: TaskRecord) -> di
         values.insert(0, final)
     text = told_of_over(workflow, task.status, _statuses(task), values)
     return _made(request, text, meta, results, [], meta)
-
-
-def handle_of(request: Request, workflow: Workflow, task_id: str) -> Handle:
-    """How texts name a task of this workflow."""
-    takes_it = tools_with_handle(request.server).__contains__
-    return Handle(task_id, takes_it, workflow.name if workflow.has_twin else None)
 
 
 def _made(

@@ -5,6 +5,7 @@ import logging
 from mcp_baton.exceptions import StoreBusy, StoreError, TaskFinished, TaskHeld, TaskNotFound, ValueLost
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.methods.engine_host import ServerHost
+from mcp_baton.server.methods.handles import NamedWrongly, named_task
 from mcp_baton.server.methods.runs import NOT_RESUMED, Drifted, NotOfWorkflow, NotRead, NotResumed, run_workflow
 from mcp_baton.server.methods.twin_results import error, result_of_held, result_of_over, result_of_run
 from mcp_baton.server.published.twin import REQUIRED, Twin
@@ -29,14 +30,13 @@ def call_twin(request: Request, twin: Twin) -> JsonObject:
     Raises:
         ProtocolError: params that are not of the right form.
     """
-    given = request.object("arguments")
     try:
-        task_id = _task_of(request, given)
+        task_id, given = named_task(request, request.object("arguments"))
         arguments = _arguments(twin, given, task_id)
         host = ServerHost(request, reply_budget=True)
         return result_of_run(request, run_workflow(request, twin.workflow, arguments, task_id, host), host)
-    except Unusable as refused:
-        return error(cut(f"{refused} {NOTHING_RUN}."))
+    except (NamedWrongly, Unusable) as refused:
+        return error(cut(f"{_sentence(str(refused))} {NOTHING_RUN}."))
     except ArgumentRefused as refused:
         again = f"call {twin.workflow.name} again with arguments that its input schema allows"
         return error(cut(f"{_sentence(refused.problem)} {NOTHING_RUN}: {again}."))
@@ -44,35 +44,22 @@ def call_twin(request: Request, twin: Twin) -> JsonObject:
         return _not_run(request, twin, task_id or "", refused)
 
 
-def _task_of(request: Request, given: JsonObject) -> str | None:
-    """The task that the call names, by its argument or in `_meta`."""
-    named, bound = given.get(TASK_ID), request.bound_task()
-    if named is None or named == "":
-        return bound
-    if not isinstance(named, str):
-        raise Unusable(f"{TASK_ID} is a text: the one that an earlier result gave.")
-    if bound is not None and bound != named:
-        raise Unusable("The call names two tasks, one in its arguments and one in _meta; keep one of them.")
-    return named
-
-
 def _arguments(twin: Twin, given: JsonObject, task_id: str | None) -> dict[str, Json]:
     """The workflow's arguments, without those that count as absent."""
     declared = {argument.name: argument for argument in twin.workflow.arguments}
-    known = {name: value for name, value in given.items() if name != TASK_ID}
-    unknown = sorted(known.keys() - declared.keys())
+    unknown = sorted(given.keys() - declared.keys())
     if unknown:
         takes = ", ".join([*declared, TASK_ID])
-        raise Unusable(f"Unknown arguments: {quoted_error(', '.join(unknown))}. {twin.workflow.name} takes {takes}.")
-    present = {name: value for name, value in known.items() if value is not None or name not in twin.without_null}
+        raise Unusable(f"unknown arguments: {quoted_error(', '.join(unknown))}; {twin.workflow.name} takes {takes}")
+    present = {name: value for name, value in given.items() if value is not None or name not in twin.without_null}
     missing = [name for name, argument in declared.items() if argument.required and name not in present]
     if missing and task_id is None:
-        raise Unusable(f"Missing: {', '.join(missing)} ({REQUIRED}).")
+        raise Unusable(f"missing: {', '.join(missing)} ({REQUIRED})")
     return present
 
 
 def _sentence(problem: str) -> str:
-    return f"{problem[0].upper()}{problem[1:]}."
+    return f"{problem if problem.startswith(TASK_ID) else problem[0].upper() + problem[1:]}."
 
 
 def _not_run(request: Request, twin: Twin, task_id: str, refused: NotResumed) -> JsonObject:

@@ -1,13 +1,22 @@
 """What a server publishes, each by its name: tools, resources, prompts, workflows and completions."""
 
+from collections.abc import Sequence
+from typing import Final, Literal
+
 from mcp_baton.exceptions import RegistrationError, WorkflowError
 from mcp_baton.server.published.completion import Completion
 from mcp_baton.server.published.prompt import Prompt
 from mcp_baton.server.published.resource import Resource
 from mcp_baton.server.published.tool import Tool
-from mcp_baton.server.published.twin import Twin
+from mcp_baton.server.published.twin import TO_GO_ON, Twin
 from mcp_baton.server.published.workflow_checks import checked_workflows
-from mcp_baton.workflow.definition import Workflow
+from mcp_baton.workflow.definition import Argument, Workflow
+from mcp_baton.workflow.names import TASK_ID
+
+type Handles = Literal["meta", "text"]
+"""Where clients read and write a task's id: in `_meta` alone, or in prompts' texts and arguments, too."""
+
+GO_ON: Final = Argument(TASK_ID, TO_GO_ON)
 
 
 class Registry:
@@ -18,6 +27,7 @@ class Registry:
         resources: By URI, or by URI template.
         prompts: By name.
         workflows: By name, which no prompt has.
+        handles: Where clients read and write a task's id: in `_meta`, or in texts and arguments, too.
         completions: By what they complete (a prompt, a workflow or a URI template) and the name of its argument.
         is_view: Whether this is what one caller sees of a server, by their scopes.
     """
@@ -28,6 +38,7 @@ class Registry:
         self.prompts: dict[str, Prompt] = {}
         self.workflows: dict[str, Workflow] = {}
         self.completions: dict[tuple[str, str], Completion] = {}
+        self.handles: Handles = "meta"
         self.is_view = False
         self._twins: dict[str, Twin] = {}
         self._is_checked = False
@@ -118,11 +129,21 @@ class Registry:
             made = self._twins[name] = Twin(workflow, self.tools)
         return made
 
+    def names_tasks_in_text(self, workflow: Workflow) -> bool:
+        """Whether a workflow's prompt names its task in the handoff, and takes its id as an argument."""
+        return workflow.durable and self.handles == "text"
+
+    def prompt_arguments(self, workflow: Workflow) -> Sequence[Argument]:
+        """The arguments of a workflow's prompt."""
+        return [*workflow.arguments, GO_ON] if self.names_tasks_in_text(workflow) else workflow.arguments
+
     def arguments_of(self, of: str) -> frozenset[str]:
         """The names of the arguments of a prompt or workflow, or of the variables of a resource's template."""
         if of in self.resources:
             return frozenset(self.resources[of].variables)
-        published = self.prompts.get(of) or self.workflows.get(of)
+        if of in self.workflows:
+            return frozenset(argument.name for argument in self.prompt_arguments(self.workflows[of]))
+        published = self.prompts.get(of)
         return frozenset(argument.name for argument in published.arguments) if published else frozenset()
 
 
