@@ -3,15 +3,19 @@
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
+import jsonschema_rs
 import pytest
+from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 from mcp_baton import (
     Argument,
+    Image,
     Server,
     Step,
     ToolError,
+    ToolResult,
     Workflow,
     constant,
     prompt_arg,
@@ -321,3 +325,80 @@ def test_what_only_hosts_that_read_resources_can_do_is_left_to_the_server(make_c
         "Recorded as step 'again' (2 of 3 done). Next: read the resource docs://returns. "
         f"Call reading with {naming(task)} to let the server go on."
     )
+
+
+class Closed(BaseModel):
+    """Nothing but its fields."""
+
+    model_config = ConfigDict(extra="forbid")
+    id: str
+
+
+class Taken(BaseModel):
+    """Has the property itself."""
+
+    baton_next: int
+
+
+class Numbers(RootModel[dict[str, int]]):
+    """Numbers by any name."""
+
+
+class Few(RootModel[Annotated[dict[str, int], Field(max_length=1)]]):
+    """One number at most, so that nothing can be added."""
+
+
+VALUES: dict[str, tuple[Any, Any, str | None]] = {
+    "text": (str, "a", "baton_next"),
+    "none": (None, None, None),
+    "rows": (list[int], [1], "baton_next"),
+    "data": (dict[str, Any], {"a": 1}, "baton_next"),
+    "same": (dict[str, Any], {"baton_next": 1}, "baton_next_"),
+    "either": (Closed | Taken, Closed(id="a"), "baton_next"),
+    "record": (Refund, Refund("R", 1.0), "baton_next"),
+    "closed": (Closed, Closed(id="a"), "baton_next"),
+    "taken": (Taken, Taken(baton_next=5), "baton_next_"),
+    "numbers": (Numbers, Numbers({"a": 1}), "baton_next"),
+    "few": (Few, Few({"a": 1}), None),
+    "image": (Image, Image(b"x"), None),
+    "full": (ToolResult, ToolResult(["a", Image(b"x")], {"a": 1}, {"own": 1}), "baton_next"),
+    "list": (ToolResult, ToolResult(["a"], [1, 2]), None),  # type: ignore[arg-type]
+    "undeclared": (Any, {"a": 1}, None),
+}
+"""Tools by name: what each declares to return, what it returns, and the property that its structure gets."""
+
+
+def returning(declared: Any, value: Any) -> Any:
+    def tool() -> Any:
+        return value
+
+    tool.__annotations__["return"] = declared
+    return tool
+
+
+@pytest.mark.parametrize("name", list(VALUES))
+def test_text_and_structure_both_say_it_and_results_stay_valid(make_client: MakeClient, name: str) -> None:
+    server = Server("values")
+    declared, value, said_as = VALUES[name]
+    server.tool(name=name)(returning(declared, value))
+    server.add_workflow(
+        Workflow(name="flow", description="flow", steps=[Step("one", tool=name), Step("two", tool=name)])
+    )
+    clock = Clock()
+    client = make_client(server, remaining_ms=clock, era="2026")
+    task = begin(client, clock)
+    plain = client.call_tool(name).result
+
+    answer = client.call_tool(name, {"task_id": task})
+
+    text = f"Recorded as step 'one' (1 of 2 done). Next: call {name} with {naming(task)}"
+    assert answer.result["content"] == [*plain["content"], {"type": "text", "text": text}]
+    added = {said_as: text} if said_as else {}
+    structured = plain.get("structuredContent")
+    assert answer.result.get("structuredContent") == ({**(structured or {}), **added} if added else structured)
+    _, schema = schemas(client, name)
+    if schema:
+        jsonschema_rs.validate(schema, structured)
+        jsonschema_rs.validate(schema, answer.result["structuredContent"])
+    assert text not in json.dumps(client.variables(task)["_workflow.result.one"])
+    assert answer.meta.get("own") == plain.get("_meta", {}).get("own")

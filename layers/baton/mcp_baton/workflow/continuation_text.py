@@ -8,7 +8,7 @@ from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tasks.store import Batch, SetPause
-from mcp_baton.workflow.next_calls import twin_call
+from mcp_baton.workflow.handle import Handle
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.quoting import one_line
 
@@ -24,14 +24,15 @@ class Written:
     Attributes:
         plan: The plan, against the task as it stands after the write.
         batch: The write.
-        following: What remains to be done, as `next_calls` has it, each call with the task's id where its tool takes
-            that.
+        following: What remains to be done, as `next_calls` has it with this handle.
+        handle: How calls name the task; `None` where its workflow is gone.
         oversized: The names of the variables that could not be kept.
     """
 
     plan: Plan
     batch: Batch
     following: Sequence[JsonObject]
+    handle: Handle | None
     oversized: Sequence[str] = ()
 
 
@@ -102,8 +103,7 @@ def _next(written: Written) -> str:
         return f"Next: {', then '.join([*resources, _lower(_call(call))])}{note}"
     if not resources:
         return ""
-    workflow = written.plan.workflow
-    twin = twin_call(workflow, written.plan.task.task_id) if workflow else None
+    twin = written.handle.going_on() if written.handle else None
     if twin:
         return f"Next: {', then '.join(resources)}. {_call(twin)} to let the server go on."
     return f"Next: {', then '.join(resources)}. No call is left; the client completes the task."

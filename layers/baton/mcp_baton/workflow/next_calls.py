@@ -3,7 +3,7 @@
 The texts that name the next call are made of this list, too: see `continuation_text`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.workflow.definition import Step, Workflow
@@ -28,8 +28,9 @@ def next_calls(plan: Plan, tools: Requirements, handle: Handle | None = None) ->
     if plan.workflow is None or plan.known is None or plan.task.status.terminal:
         return []
     remaining = entries(plan.workflow, plan.known, tools, plan.refused, handle)
-    twin = None if remaining else twin_call(plan.workflow, plan.task.task_id)
-    return [twin] if twin else remaining
+    if remaining or not plan.workflow.has_twin:
+        return remaining
+    return [{"tool": plan.workflow.name, "arguments": {TASK_ID: plan.task.task_id}}]
 
 
 def entries(
@@ -53,31 +54,6 @@ def entries(
         for step in remaining_steps(workflow, known)
         for entry in _entries(step, workflow, known, tools, refused(step), handle)
     ]
-
-
-def twin_call(workflow: Workflow, task_id: str) -> JsonObject | None:
-    """The call that lets the server go on with a task, or end it; `None` where the workflow is no tool."""
-    if not workflow.has_twin:
-        return None
-    return {"tool": workflow.name, "arguments": {TASK_ID: task_id}}
-
-
-def carrying(entries: Iterable[JsonObject], task_id: str, takes: Callable[[str], bool]) -> list[JsonObject]:
-    """The same entries, each call with the task's id as its last argument.
-
-    Args:
-        entries: As `next_calls` makes them.
-        task_id: The task.
-        takes: Whether a tool's calls may name their task so.
-    """
-    return [_carrying(entry, task_id, takes) for entry in entries]
-
-
-def _carrying(entry: JsonObject, task_id: str, takes: Callable[[str], bool]) -> JsonObject:
-    tool, arguments = entry.get("tool"), entry.get("arguments")
-    if not isinstance(tool, str) or not isinstance(arguments, Mapping) or TASK_ID in arguments or not takes(tool):
-        return entry
-    return {**entry, "arguments": {**arguments, TASK_ID: task_id}}
 
 
 def _entries(

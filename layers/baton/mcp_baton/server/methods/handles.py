@@ -1,7 +1,6 @@
 """A task that is named by an argument, and the texts that name it so (docs/workflows.md, As a tool)."""
 
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.published.handle import tools_with_handle
 from mcp_baton.server.request import Request
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.handle import Handle
@@ -32,5 +31,8 @@ def named_task(request: Request, given: JsonObject) -> tuple[str | None, dict[st
 
 def handle_of(request: Request, workflow: Workflow, task_id: str) -> Handle:
     """How texts name a task of this workflow."""
-    takes_it = tools_with_handle(request.server).__contains__
+
+    def takes_it(tool: str) -> bool:
+        return not request.server.tools[tool].has_parameter(TASK_ID)
+
     return Handle(task_id, takes_it, workflow.name if workflow.has_twin else None)

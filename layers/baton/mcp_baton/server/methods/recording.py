@@ -16,7 +16,7 @@ from mcp_baton.tasks.store import Batch
 from mcp_baton.telemetry import RECORDINGS_LOST
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.drift import declared_arguments
-from mcp_baton.workflow.next_calls import carrying, next_calls
+from mcp_baton.workflow.next_calls import next_calls
 from mcp_baton.workflow.plan import Plan
 
 logger = logging.getLogger(__name__)
@@ -49,16 +49,16 @@ def written(request: Request, after: Plan, batch: Batch, oversized: Sequence[str
         batch: The write.
         oversized: The names of the variables that could not be kept.
     """
-    following = remaining(request, after)
 
     def text() -> str:
-        from mcp_baton.server.published.handle import tools_with_handle
+        from mcp_baton.server.methods.handles import handle_of
         from mcp_baton.workflow.continuation_text import Written, recorded_text
 
-        named = carrying(following, after.task.task_id, tools_with_handle(request.server).__contains__)
-        return recorded_text(Written(after, batch, named, oversized))
+        handle = handle_of(request, after.workflow, after.task.task_id) if after.workflow else None
+        following = next_calls(after, _Tools(request), handle)
+        return recorded_text(Written(after, batch, following, handle, oversized))
 
-    return Recording(recorded_meta(request, after, following, oversized), text)
+    return Recording(recorded_meta(request, after, remaining(request, after), oversized), text)
 
 
 def unrecorded(meta: dict[str, Json]) -> Recording:

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.codes import HEADER_MISMATCH, INVALID_PARAMS
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.published.handle import tools_with_handle
 from mcp_baton.server.published.param_headers import header_mismatch
+from mcp_baton.server.published.task_argument import tools_with_handle
 from mcp_baton.server.published.tool import Tool
 from mcp_baton.server.request import Asking, Request
 from mcp_baton.server.running.runner import ALONE, Surroundings, call
@@ -32,18 +32,28 @@ def call_tool(request: Request) -> JsonObject:
             return call_twin(request, twin)
         raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {name}")
     _check_headers(request, tool, arguments)
-    task_id, named = request.bound_task(), None
-    if TASK_ID in arguments and name in tools_with_handle(request.server):
-        from mcp_baton.server.methods.handle import taken_off
+    if TASK_ID not in arguments or name not in tools_with_handle(request.server):
+        return _call(request, tool, arguments, request.bound_task())
+    from mcp_baton.server.methods.handles import NamedWrongly, named_task
 
-        taken = taken_off(tool.name, arguments, task_id)
-        if isinstance(taken, Failed):
-            return result_of(tool, taken)
-        arguments, named = taken
-        task_id = task_id or named
+    try:
+        task_id, others = named_task(request, arguments)
+    except NamedWrongly as error:
+        return result_of(tool, Failed(f"Nothing was run: {error}."))
+    return _call(request, tool, others, task_id, told=bool(arguments[TASK_ID]))
+
+
+def _call(
+    request: Request, tool: Tool, arguments: JsonObject, task_id: str | None, *, told: bool = False
+) -> JsonObject:
+    """Call a tool, alone or as a continuation.
+
+    Args:
+        told: Whether the model must be told what became of the call: it reads no `_meta`.
+    """
     if task_id is None:
         return result_of(tool, outcome_of(request, tool, arguments))
-    return _continue(request, tool, arguments, task_id, told=named is not None)
+    return _continue(request, tool, arguments, task_id, told=told)
 
 
 def _check_headers(request: Request, tool: Tool, arguments: JsonObject) -> None:
@@ -76,11 +86,7 @@ def result_of(tool: Tool, outcome: Outcome) -> dict[str, Json]:
 
 
 def _continue(request: Request, tool: Tool, arguments: JsonObject, task_id: str, *, told: bool) -> JsonObject:
-    """Run the tool exactly as without the task, then record. Recording never changes the tool's result.
-
-    Args:
-        told: Whether the model must be told what became of the call: it reads no `_meta`.
-    """
+    """Run the tool exactly as without the task, then record. Recording never changes the tool's result."""
     from mcp_baton.server.methods.continuing import Continuation, begin
 
     begun = begin(request, tool, arguments, task_id)
@@ -92,7 +98,7 @@ def _continue(request: Request, tool: Tool, arguments: JsonObject, task_id: str,
         outcome, recording = begun.outcome, begun.recording
     result = result_of(tool, outcome)
     if told:
-        from mcp_baton.server.methods.handle import with_text
+        from mcp_baton.server.methods.telling import with_text
 
         result = with_text(result, tool, recording.text())
     own = result.get("_meta")

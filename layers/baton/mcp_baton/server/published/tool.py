@@ -79,7 +79,7 @@ class Tool:
     @cached_property
     def definition_with_handle(self) -> JsonObject:
         """The same for a tool whose calls may name their task by an argument."""
-        from mcp_baton.server.published.handle import definition_with_handle
+        from mcp_baton.server.published.task_argument import definition_with_handle
 
         return definition_with_handle(self.definition)
 

@@ -1,0 +1,271 @@
+"""Placeholders of a handoff that a model sends back as arguments of a continuation (docs/workflows.md, Placeholders).
+
+What each of them stands for is decided by a pure function, which has its own tests:
+tests/unit/workflow/test_sent_back.py.
+"""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import pytest
+
+from mcp_baton import Argument, Context, Header, Server, Step, Workflow, prompt_arg, step_output
+from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASK_ID_KEY
+from tests.e2e.conftest import MakeClient
+from tests.e2e.support import Answer, Client, Clock, Era, JsonDict, Table
+
+LONG = "word " * 200
+TEXT, NUMBER = "<field 'text' from read_page>", "<field 'pages.0' from read_page>"
+
+type Call = Callable[..., Answer]
+
+
+class Press:
+    """A server whose `print_page` takes what `read_page` gave; both note what they get."""
+
+    def __init__(self) -> None:
+        self.printed: list[JsonDict] = []
+        self.keys: list[str] = []
+        self.pages: list[Any] = [5]
+        self.server = Server("press")
+        for function in (self.read_page, self.print_page, self.file, self.ask):
+            self.server.tool(function)
+        arguments = [Argument("name", required=True), Argument("copies", type=int), Argument("note")]
+        steps = [
+            Step("read", tool="read_page", arguments={"name": prompt_arg("name")}),
+            Step(
+                "print",
+                tool="print_page",
+                arguments={
+                    "text": step_output("read", "text"),
+                    "page": step_output("read", "pages.0"),
+                    "note": prompt_arg("note"),
+                },
+            ),
+            Step("file", tool="file", arguments={"text": step_output("print", "done"), "into": step_output("read")}),
+            Step("ask", tool="ask", arguments={"page": step_output("read", "pages.0")}),
+        ]
+        self.server.add_workflow(Workflow(name="publish", description="publish", arguments=arguments, steps=steps))
+
+    def read_page(self, name: str) -> dict[str, Any]:
+        return {"text": f"{name} {LONG}", "pages": self.pages}
+
+    def print_page(self, ctx: Context, text: str, page: int, note: str = "", more: Any = None) -> dict[str, Any]:
+        self.printed.append({"text": text, "page": page, "note": note, "more": more})
+        self.keys.append(ctx.idempotency_key)
+        return {"done": "yes"}
+
+    def file(self, text: Annotated[str, Header("Text")], into: dict[str, Any] | None = None) -> str:
+        self.printed.append({"text": text, "into": into})
+        return text
+
+    def ask(self, ctx: Context, page: int) -> str:
+        self.keys.append(ctx.idempotency_key)
+        answer = ctx.elicit(f"Print page {page}?", bool, key="sure")
+        return f"{page}: {answer.data}"
+
+
+@pytest.fixture
+def press() -> Press:
+    return Press()
+
+
+def begun(make_client: MakeClient, press: Press, era: Era = "2025") -> tuple[Client, str]:
+    """A task whose first step alone has run."""
+    clock = Clock()
+    client = make_client(press.server, remaining_ms=clock, era=era)
+    clock.ms = 0
+    task = client.get_prompt("publish", {"name": "intro", "copies": "3"}).task_id
+    clock.ms = 30_000
+    assert client.call_tool("read_page", {"name": "intro"}, task=task).statuses[:2] == ["completed", "pending"]
+    return client, task
+
+
+@pytest.fixture(params=["by meta", "by argument"])
+def call(request: pytest.FixtureRequest) -> Call:
+    """Call a tool of a task, which is named in either way."""
+
+    def make(client: Client, task: str, tool: str, **arguments: Any) -> Answer:
+        if request.param == "by meta":
+            return client.call_tool(tool, arguments, task=task)
+        return client.call_tool(tool, {**arguments, "task_id": task})
+
+    return make
+
+
+def test_a_large_value_travels_as_its_placeholder_and_reaches_the_tool_whole(
+    make_client: MakeClient, press: Press, call: Call, era: Era
+) -> None:
+    client, task = begun(make_client, press, era)
+    shown = call(client, task, "read_page", name="intro").meta["next"][0]["arguments"]
+    assert shown == {"text": TEXT, "page": 5}
+
+    answer = call(client, task, "print_page", **shown)
+
+    assert press.printed == [{"text": f"intro {LONG}", "page": 5, "note": "", "more": None}]
+    assert answer.statuses[:2] == ["completed", "completed"]
+    assert client.variables(task)["_workflow.call.print"] == {"text": f"intro {LONG}", "page": 5}
+
+
+def test_a_placeholder_is_replaced_before_the_schema_is_asked(
+    make_client: MakeClient, press: Press, call: Call, era: Era
+) -> None:
+    client, task = begun(make_client, press, era)
+
+    answer = call(client, task, "print_page", text="short", page=NUMBER, more="<prompt arg copies>")
+
+    assert "isError" not in answer.result
+    assert press.printed == [{"text": "short", "page": 5, "note": "", "more": 3}]
+
+
+def test_a_call_with_placeholders_is_the_same_call_as_with_their_values(
+    make_client: MakeClient, press: Press, call: Call
+) -> None:
+    client, task = begun(make_client, press)
+
+    call(client, task, "print_page", text=TEXT, page=NUMBER)
+    call(client, task, "print_page", text=f"intro {LONG}", page=5)
+
+    assert len(set(press.keys)) == 1
+    assert "_workflow.extra.print_page" not in client.variables(task)
+
+
+@pytest.mark.parametrize(
+    ("placeholder", "why"),
+    [
+        ("<field 'done' from print_page>", "call print_page first"),
+        ("<prompt arg note>", "without its argument 'note'"),
+        ("<invalid: text>", "you must supply"),
+        ("<missing: text>", "you must supply"),
+        ("<task variable of_nobody>", "of_nobody"),
+    ],
+)
+def test_one_without_a_value_runs_and_records_nothing(
+    make_client: MakeClient, press: Press, call: Call, table: Table, era: Era, placeholder: str, why: str
+) -> None:
+    client, task = begun(make_client, press, era)
+    before = table.item(task)
+
+    answer = call(client, task, "print_page", text=placeholder, page=5)
+
+    text = answer.result["content"][0]["text"]
+    assert answer.result["isError"]
+    assert text.startswith("Nothing was run. The argument 'text' is ")
+    assert placeholder in text
+    assert why in text
+    assert (answer.meta["recorded"], answer.meta["record_error"]) == (False, "nothing was run")
+    assert answer.meta["next"][0] == {"tool": "print_page", "arguments": {"text": TEXT, "page": 5}}
+    assert press.printed == []
+    assert table.item(task) == before
+
+
+def test_who_named_the_task_by_argument_is_told_that_nothing_was_recorded(
+    make_client: MakeClient, press: Press
+) -> None:
+    client, task = begun(make_client, press)
+    answer = client.call_tool("print_page", {"text": "<missing: text>", "page": 5, "task_id": task})
+    refused, unrecorded = (block["text"] for block in answer.result["content"])
+    assert refused.endswith('"<missing: text>": a value that you must supply; give the value itself.')
+    assert unrecorded == "Not recorded: nothing was run."
+
+
+def test_a_task_that_is_over_still_knows_its_values(make_client: MakeClient, press: Press, call: Call) -> None:
+    client, task = begun(make_client, press)
+    client.task("cancel", task)
+    answer = call(client, task, "print_page", text="short", page=NUMBER)
+    assert press.printed[0]["page"] == 5
+    assert answer.meta["record_error"] == "the task is cancelled"
+
+
+def test_of_an_unknown_task_no_value_is_known(make_client: MakeClient, press: Press, call: Call) -> None:
+    client, task = begun(make_client, press)
+    answer = call(client.as_owner("bob"), task, "print_page", text="short", page=NUMBER)
+    assert answer.result["isError"]
+    assert NUMBER in answer.result["content"][0]["text"]
+    assert (answer.meta["recorded"], press.printed) == (False, [])
+
+
+def test_what_is_more_than_a_placeholder_is_left_as_it_is(make_client: MakeClient, press: Press, call: Call) -> None:
+    client, task = begun(make_client, press)
+    call(client, task, "print_page", text=f"See {TEXT}", page=5, more=[NUMBER, {"a": NUMBER}])
+    assert press.printed[0]["text"] == f"See {TEXT}"
+    assert press.printed[0]["more"] == [NUMBER, {"a": NUMBER}]
+
+
+def test_a_call_without_a_task_has_no_placeholders(make_client: MakeClient, press: Press) -> None:
+    client, _ = begun(make_client, press)
+    client.call_tool("print_page", {"text": TEXT, "page": 5})
+    assert press.printed[0]["text"] == TEXT
+
+
+def test_a_mirrored_parameter_is_held_against_what_was_sent(make_client: MakeClient, press: Press) -> None:
+    client, task = begun(make_client, press, "2026")
+    params = {"name": "file", "arguments": {"text": TEXT, "into": "<output from read_page>", "task_id": task}}
+
+    assert client.request("tools/call", params, headers={"Mcp-Param-Text": "other"}).refusal == (400, -32020)
+    answer = client.request("tools/call", params, headers={"Mcp-Param-Text": TEXT})
+
+    assert press.printed == [{"text": f"intro {LONG}", "into": {"text": f"intro {LONG}", "pages": [5]}}]
+    assert answer.meta["recorded"] is True
+
+
+class Asking:
+    """A call of `ask` that goes through rounds."""
+
+    def __init__(self, client: Client, task: str, page: object) -> None:
+        self.client = client
+        self.params: JsonDict = {"name": "ask", "arguments": {"page": page, "task_id": task}}
+
+    def round(self, state: str | None = None, task: str | None = None) -> Answer:
+        meta = {CAPABILITIES_KEY: {"elicitation": {}}, **({TASK_ID_KEY: task} if task else {})}
+        answers = {"sure": {"action": "accept", "content": {"value": True}}}
+        later = {"requestState": state, "inputResponses": answers} if state else {}
+        return self.client.request("tools/call", {**self.params, **later}, meta)
+
+
+@pytest.mark.parametrize("page", [5, NUMBER])
+def test_a_call_keeps_its_identity_over_its_rounds(make_client: MakeClient, press: Press, page: object) -> None:
+    client, task = begun(make_client, press, "2026")
+    press.keys.clear()
+    asking = Asking(client, task, page)
+
+    state = asking.round().result["requestState"]
+    answer = asking.round(state)
+
+    assert answer.statuses[-1] == "completed"
+    assert answer.result["structuredContent"]["result"] == "5: True"
+    assert answer.result["structuredContent"]["baton_next"].startswith("Recorded as step 'ask' (2 of 4 done). Next: ")
+    assert len(press.keys) == 2
+    assert len(set(press.keys)) == 1
+
+
+def test_a_round_cannot_be_moved_to_another_task_or_to_another_way_of_naming_it(
+    make_client: MakeClient, press: Press
+) -> None:
+    client, task = begun(make_client, press, "2026")
+    other = client.get_prompt("publish", {"name": "other"}).task_id
+    asking = Asking(client, task, 5)
+    state = asking.round().result["requestState"]
+
+    assert asking.round(state, task).refusal == (400, -32602)
+    asking.params["arguments"] = {"page": 5, "task_id": other}
+    assert asking.round(state).refusal == (400, -32602)
+    asking.params["arguments"] = {"page": 5}
+    assert asking.round(state, task).refusal == (400, -32602)
+
+
+def test_an_answer_does_not_hold_for_another_value_than_the_one_that_was_asked_about(
+    make_client: MakeClient, press: Press
+) -> None:
+    client, task = begun(make_client, press, "2026")
+    asking = Asking(client, task, NUMBER)
+    state = asking.round().result["requestState"]
+    press.keys.clear()
+    press.pages = [6]
+    client.call_tool("read_page", {"name": "intro"}, task=task)
+
+    answer = asking.round(state)
+
+    assert answer.result["isError"]
+    assert "has changed since the question was asked" in answer.result["content"][0]["text"]
+    assert press.keys == []

@@ -1,0 +1,157 @@
+"""What remains to be done of a task, as data and in words (docs/workflows.md, Going on)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from mcp_baton import Argument, Step, Workflow, constant, prompt_arg, step_output
+from mcp_baton.protocol.json import JsonObject
+from mcp_baton.tasks.record import PROGRESS, RESULT_PREFIX, StepStatus, TaskRecord, TaskStatus
+from mcp_baton.tasks.store import Batch, SetPause, StepWrite
+from mcp_baton.workflow.continuation_text import LOST, Written, recorded_text
+from mcp_baton.workflow.handle import Handle
+from mcp_baton.workflow.next_calls import next_calls
+from mcp_baton.workflow.pause import ToolFailed
+from mcp_baton.workflow.plan import Plan
+from mcp_baton.workflow.quoting import LONGEST
+from tests.fakes import ScriptedHost, plan_of
+
+PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
+LONG = "x" * LONGEST
+STEPS = [
+    Step("get", tool="get"),
+    Step(
+        "read", resources=["docs://{page}"], template_bindings={"page": step_output("get", "page")}, guidance="Quickly."
+    ),
+    Step("put", tool="put", arguments={"a": step_output("get"), "b": constant(LONG)}, guidance="For {order}."),
+    Step(
+        "end",
+        tool="end",
+        arguments={"of": step_output("put"), "n": prompt_arg("order")},
+        resources=["docs://before", "docs://{id}"],
+        template_bindings={"id": step_output("end", "id")},
+    ),
+]
+
+
+def flow(**changes: Any) -> Workflow:
+    arguments = [Argument("order")]
+    return Workflow(**{"name": "flow", "description": "flow", "arguments": arguments, "steps": STEPS, **changes})
+
+
+def plan(*statuses: StepStatus, workflow: Workflow | None = None, status: TaskStatus = TaskStatus.WORKING) -> Plan:
+    """A plan whose first step, where it is completed, gave a long value."""
+    variables: Any = {PROGRESS: flow().progress(statuses)}
+    if statuses[0] is COMPLETED:
+        variables[f"{RESULT_PREFIX}get"] = {"page": "one", "more": LONG}
+    task = TaskRecord("kim", "T-1", status, "", "", 1, 1, 1, variables)
+    return plan_of(task, workflow or flow(), {"order": "A-17"})
+
+
+def remaining(of: Plan, handle: Handle | None = None) -> list[JsonObject]:
+    return next_calls(of, ScriptedHost(), handle)
+
+
+def text(of: Plan, *writes: StepWrite, pause: SetPause | None = None, oversized: Sequence[str] = ()) -> str:
+    named = Handle("T-1", {"get", "put"}.__contains__, "flow" if of.workflow and of.workflow.has_twin else None)
+    return recorded_text(Written(of, Batch(writes, pause), remaining(of, named), named, oversized))
+
+
+def wrote(name: str, status: StepStatus = COMPLETED) -> StepWrite:
+    return StepWrite(0, name, PENDING, status, None)
+
+
+def test_all_that_is_not_settled_is_listed_in_order_with_what_is_known() -> None:
+    assert remaining(plan(COMPLETED, PENDING, FAILED, PENDING)) == [
+        {"resource": "docs://one"},
+        {"tool": "put", "arguments": {"a": "<output from get>", "b": LONG}, "guidance": 'For "A-17".'},
+        {"resource": "docs://before"},
+        {"tool": "end", "arguments": {"of": "<output from put>", "n": "A-17"}},
+        {"resource": "docs://<field 'id' from end>"},
+    ]
+
+
+def test_with_every_step_settled_it_is_the_twin() -> None:
+    assert remaining(plan(COMPLETED, COMPLETED, COMPLETED, SKIPPED)) == [
+        {"tool": "flow", "arguments": {"task_id": "T-1"}}
+    ]
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        plan(COMPLETED, COMPLETED, COMPLETED, COMPLETED, workflow=flow(tool=False)),
+        plan(COMPLETED, COMPLETED, COMPLETED, COMPLETED, workflow=flow(durable=False)),
+        plan(COMPLETED, COMPLETED, COMPLETED, COMPLETED, status=TaskStatus.COMPLETED),
+        plan(COMPLETED, COMPLETED, COMPLETED, PENDING, status=TaskStatus.CANCELLED),
+    ],
+    ids=["no twin", "not durable", "completed", "cancelled"],
+)
+def test_nothing_remains_without_a_twin_or_once_the_task_is_over(of: Plan) -> None:
+    assert remaining(of) == []
+
+
+def test_each_call_carries_the_task_where_its_tool_takes_it() -> None:
+    of, handle = plan(COMPLETED, COMPLETED, PENDING, PENDING), Handle("T-1", {"put"}.__contains__, "flow")
+    named = [entry["arguments"] for entry in remaining(of, handle) if "tool" in entry]
+    assert named == [
+        {"a": "<output from get>", "b": LONG, "task_id": "T-1"},
+        {"of": "<output from put>", "n": "A-17"},
+    ]
+
+
+def test_the_next_call_stands_after_what_is_to_be_read_first() -> None:
+    call = f'call put with {{"a": "<output from get>", "b": "{LONG}", "task_id": "T-1"}}'
+    assert text(plan(COMPLETED, PENDING, PENDING, PENDING), wrote("get")) == (
+        f"Recorded as step 'get' (1 of 4 done). Next: read the resource docs://one, then {call}\nNote: For \"A-17\"."
+    )
+
+
+def test_a_tool_that_does_not_take_the_task_is_not_given_it() -> None:
+    assert text(plan(COMPLETED, SKIPPED, COMPLETED, PENDING), wrote("put")) == (
+        "Recorded as step 'put' (3 of 4 done). Next: read the resource docs://before, then call end with "
+        '{"of": "<output from put>", "n": "A-17"}'
+    )
+
+
+def test_where_only_reading_is_left_the_server_can_go_on() -> None:
+    of = plan(COMPLETED, PENDING, COMPLETED, COMPLETED)
+    recorded = "Recorded as step 'end' (3 of 4 done). Next: read the resource docs://one."
+    assert text(of, wrote("end")) == f'{recorded} Call flow with {{"task_id": "T-1"}} to let the server go on.'
+    without = plan(COMPLETED, PENDING, COMPLETED, COMPLETED, workflow=flow(tool=False))
+    assert text(without, wrote("end")) == f"{recorded} No call is left; the client completes the task."
+
+
+@pytest.mark.parametrize(
+    ("retryable", "hint"),
+    [(True, "This step is retryable."), (False, "This step is not retryable: correct the cause first.")],
+)
+def test_a_failure_says_whether_the_call_may_be_repeated(retryable: bool, hint: str) -> None:
+    pause = SetPause(ToolFailed("get", "no", retryable, "get").to_json())
+    assert text(plan(FAILED, PENDING, PENDING, PENDING), wrote("get", FAILED), pause=pause) == (
+        f'Recorded as step \'get\', which failed (0 of 4 done). {hint} Next: call get with {{"task_id": "T-1"}}'
+    )
+
+
+def test_the_end_is_said_also_of_an_extra_call() -> None:
+    of = plan(COMPLETED, COMPLETED, SKIPPED, COMPLETED)
+    end = 'All 4 steps are done. Call flow with {"task_id": "T-1"} to finish.'
+    assert text(of, wrote("get")) == end
+    assert text(of) == f"Recorded as an extra call, not as a step (4 of 4 done). {end}"
+    assert text(of, wrote("get"), oversized=["_workflow.result.get"]) == f"{LOST} {end}"
+
+
+def test_without_its_workflow_a_task_has_steps_and_no_next_call() -> None:
+    of = plan(COMPLETED, PENDING, PENDING, PENDING)
+    gone = plan_of(of.task, None)
+    assert text(gone, wrote("get")) == "Recorded as step 'get' (1 of 4 done)."
+    done = plan_of(plan(COMPLETED, COMPLETED, COMPLETED, COMPLETED).task, None)
+    assert text(done, wrote("get")) == "All 4 steps are done; the client completes the task."
+
+
+def test_a_step_that_the_definition_has_gained_is_to_be_done() -> None:
+    longer = flow(steps=[*STEPS, Step("more", tool="get")])
+    assert text(plan(COMPLETED, COMPLETED, COMPLETED, COMPLETED, workflow=longer), wrote("end")) == (
+        'Recorded as step \'end\' (4 of 5 done). Next: call get with {"task_id": "T-1"}'
+    )

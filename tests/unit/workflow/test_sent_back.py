@@ -1,0 +1,173 @@
+"""Placeholders that a model sends back (docs/workflows.md, Placeholders)."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_baton import Argument, Step, Workflow, prompt_arg, step_output, task_variable
+from mcp_baton.tasks.record import PROGRESS, RESULT_PREFIX, StepStatus, TaskRecord, TaskStatus
+from mcp_baton.workflow.placeholder import placeholder
+from mcp_baton.workflow.plan import Plan
+from mcp_baton.workflow.sent_back import LONGEST, Replaced, is_placeholder, refusal, replaced
+from mcp_baton.workflow.sources import Source
+from tests.fakes import plan_of
+
+PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
+ODD = "it's' from here"
+FLOW = Workflow(
+    name="flow",
+    description="flow",
+    arguments=[Argument("order"), Argument("note")],
+    steps=[
+        Step("fetch", tool="get", arguments={"id": prompt_arg("order")}, binding="it"),
+        Step("again", tool="get", arguments={"id": step_output("it", "lines.0.id")}),
+        Step("read", resources=["docs://{x}"], template_bindings={"x": step_output("again", ODD)}),
+        Step("pay", tool="pay", arguments={"of": step_output("again"), "to": task_variable("who", "mail")}),
+        Step("mail", tool="mail", arguments={"of": step_output("pay", "id"), "v": task_variable("who")}),
+        Step("last", tool="mail", arguments={"of": step_output("read"), "to": prompt_arg("note")}),
+    ],
+)
+"""Two steps call `get`, two `mail`; one only reads."""
+STATUSES = [COMPLETED, COMPLETED, COMPLETED, PENDING, FAILED, SKIPPED]
+VALUES = {
+    f"{RESULT_PREFIX}fetch": {"lines": [{"id": 7}]},
+    f"{RESULT_PREFIX}again": {ODD: "odd", "of": {"a": [1.0, None]}},
+    f"{RESULT_PREFIX}read": None,
+    f"{RESULT_PREFIX}mail": {"error": "refused"},
+    "who": {"mail": "kim@example.com"},
+}
+
+
+def plan(workflow: Workflow | None = FLOW, **more: Any) -> Plan:
+    variables: Any = {PROGRESS: FLOW.progress(STATUSES), **VALUES, **more}
+    task = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, 1, variables)
+    return plan_of(task, workflow, {"order": "A-17"})
+
+
+def sent(text: Any, of: Plan | None = None) -> Replaced:
+    return replaced({"a": text, "b": 1}, of or plan())
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "value"),
+    [
+        (prompt_arg("order"), "<prompt arg order>", "A-17"),
+        (step_output("it", "lines.0.id"), "<field 'lines.0.id' from get (step 'fetch')>", 7),
+        (step_output("again"), "<output from get (step 'again')>", VALUES[f"{RESULT_PREFIX}again"]),
+        (step_output("again", ODD), f"<field '{ODD}' from get (step 'again')>", "odd"),
+        (step_output("read"), "<output from read>", None),
+        (task_variable("who"), "<task variable who>", {"mail": "kim@example.com"}),
+        (task_variable("who", "mail"), "<field 'mail' from task variable who>", "kim@example.com"),
+    ],
+)
+def test_what_a_handoff_shows_is_taken_back_for_its_value(source: Source, text: str, value: object) -> None:
+    assert placeholder(source, FLOW) == text
+    assert sent(text).arguments == {"a": value, "b": 1}
+    assert sent(text).unknown == ()
+    assert sent(text).names == ("a",)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("<field 'lines' from get (step 'fetch')>", [{"id": 7}]),
+        ("<field 'of.a.0' from get (step 'again')>", 1.0),
+        ("<output from get (step 'fetch')>", {"lines": [{"id": 7}]}),
+    ],
+)
+def test_a_placeholder_that_no_handoff_shows_is_understood_as_well(text: str, value: object) -> None:
+    assert sent(text).arguments["a"] == value
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("<prompt arg note>", "started without its argument 'note'"),
+        ("<prompt arg nobodys>", "started without its argument 'nobodys'"),
+        ("<output from pay>", "call pay first"),
+        ("<field 'id' from pay>", "call pay first"),
+        ("<output from mail (step 'mail')>", "step 'mail' is failed"),
+        ("<output from mail (step 'last')>", "step 'last' is skipped"),
+        ("<output from get>", "as in <output from get (step 'fetch')>"),
+        ("<output from get (step 'nobodys')>", "no step of the workflow makes it"),
+        ("<output from nobodys>", "no step of the workflow makes it"),
+        ("<field 'lines.9' from get (step 'fetch')>", "has no 'lines.9'"),
+        ("<task variable nobodys>", "variable 'nobodys'"),
+        ("<field 'x' from task variable who>", "variable 'who'"),
+        ("<missing: a>", "you must supply"),
+        ("<invalid: a>", "you must supply"),
+        ("<secret token>", "is secret"),
+    ],
+)
+def test_one_without_a_value_is_named_with_what_to_do(text: str, why: str) -> None:
+    [unknown] = sent(text).unknown
+    assert (unknown.argument, unknown.placeholder) == ("a", text)
+    assert why in unknown.why
+    assert sent(text).arguments["a"] == text
+    assert refusal((unknown,)) == f"Nothing was run. The argument 'a' is \"{text}\": {unknown.why}."
+
+
+def test_a_value_that_was_not_kept_or_cannot_be_read_is_not_known() -> None:
+    lost: dict[str, Any] = {f"{RESULT_PREFIX}again": {"error": "result of 9 bytes exceeds the task's size limit"}}
+    [unknown] = sent("<output from get (step 'again')>", plan(**lost)).unknown
+    assert "was not kept" in unknown.why
+
+
+def test_every_placeholder_of_a_call_is_named() -> None:
+    made = replaced({"z": "<missing: z>", "a": "<output from pay>", "b": "<prompt arg order>"}, plan())
+    assert [item.argument for item in made.unknown] == ["a", "z"]
+    assert refusal(made.unknown).count("The argument") == 2
+    assert made.arguments["b"] == "A-17"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "see <output from pay>",
+        "<output from pay> ",
+        "<output from >",
+        "<b>",
+        "<output of pay>",
+        "<prompt argument note>",
+        "<output from pay",
+        "<output from " + "p" * LONGEST + ">",
+        ["<output from pay>"],
+        {"text": "<output from pay>"},
+        None,
+        5,
+        "",
+    ],
+)
+def test_what_is_not_exactly_a_placeholder_is_left_alone(value: object) -> None:
+    made = sent(value)
+    assert (made.arguments, made.unknown, made.names, made.digest) == ({"a": value, "b": 1}, (), (), None)
+
+
+@pytest.mark.parametrize("of", [None, plan(workflow=None)])
+def test_nothing_is_known_of_a_task_or_a_workflow_that_is_gone(of: Plan | None) -> None:
+    made = replaced({"a": "<prompt arg order>", "b": 1}, of)
+    assert [item.argument for item in made.unknown] == ["a"]
+    assert replaced({"a": "order"}, of).arguments == {"a": "order"}
+
+
+def test_a_digest_changes_with_the_values_alone() -> None:
+    text = "<output from get (step 'again')>"
+    later: dict[str, Any] = {f"{RESULT_PREFIX}again": 8}
+    assert sent(text).digest == replaced({"a": text, "b": 2}, plan()).digest
+    assert sent(text).digest != sent(text, plan(**later)).digest
+
+
+def test_a_value_shares_nothing_with_what_is_stored() -> None:
+    value: Any = sent("<output from get (step 'again')>").arguments["a"]
+    value["of"]["a"].append("changed")
+    assert VALUES[f"{RESULT_PREFIX}again"] == {ODD: "odd", "of": {"a": [1.0, None]}}
+
+
+@given(st.text(max_size=40), st.text(min_size=1, max_size=20))
+def test_no_text_breaks_the_reading_of_placeholders(text: str, name: str) -> None:
+    for shape in ("<output from {}>", "<field '{}' from {}>", "<prompt arg {}>", "<task variable {}>", "<{}: {}>"):
+        made = shape.format(*(text, name)[: shape.count("{}")])
+        assert isinstance(is_placeholder(made), bool)
+        assert len(sent(made).unknown) <= 1
