@@ -1,10 +1,9 @@
 """How a model names the task that its calls belong to: by an argument of each (docs/workflows.md, As a tool). Pure."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from mcp_baton.light_dataclasses import dataclass
-from mcp_baton.protocol.json import Json, dumps_spaced
+from mcp_baton.protocol.json import Json, JsonObject, dumps_spaced
 from mcp_baton.workflow.names import TASK_ID
 
 
@@ -26,13 +25,22 @@ class Handle:
         """A call's arguments with the task's id among them."""
         return {**arguments, TASK_ID: self.task_id} if self.taken_by(tool) else dict(arguments)
 
-    def going_on(self) -> dict[str, Any] | None:
-        """The call that lets the server go on, as an entry of `next`."""
-        return None if self.twin is None else {"tool": self.twin, "arguments": {TASK_ID: self.task_id}}
+    def going_on(self) -> list[JsonObject]:
+        """The call that lets the server go on, as `next` lists it; none without a twin."""
+        return [] if self.twin is None else [{"tool": self.twin, "arguments": {TASK_ID: self.task_id}}]
 
     def offer(self, prompt: str) -> str:
         """The sentence that says how the server goes on. Without a twin, by the prompt of this name."""
-        named = dumps_spaced({TASK_ID: self.task_id})
         if self.twin is None:
-            return f"Or get the prompt {prompt} with {named} to let the server go on."
-        return f"Or call {self.twin} with {named} to let the server go on."
+            return f"Or get the prompt {prompt} with {self._named} to let the server go on."
+        return f"Or call {self.twin} with {self._named} to let the server go on."
+
+    def finish(self) -> str:
+        """The sentence that says how a task ends whose steps are all done."""
+        if self.twin is None:
+            return "The client completes the task."
+        return f"Call {self.twin} with {self._named} to finish."
+
+    @property
+    def _named(self) -> str:
+        return dumps_spaced({TASK_ID: self.task_id})

@@ -114,9 +114,12 @@ def _paused(run: RunRecord, pause: PauseReason, known: Known, tools: Requirement
     tail = _notes(run, handle)
     if handle and run.persisted is True:
         tail = [*tail, handle.offer(run.workflow.name)]
-    head = [cut(what_happened(pause), LIMIT_OF_EVENT), MAKE_THESE_CALLS]
-    room = LIMIT - _size("\n\n".join([*head, *tail])) - _ROOM_FOR_COUNT
     steps = remaining_steps(run.workflow, known)
+    if not steps:
+        finish = [f"All steps are done. {handle.finish()}"] if handle else []
+        return "\n\n".join([_event(pause, known), *finish])
+    head = [_event(pause, known), MAKE_THESE_CALLS]
+    room = LIMIT - _size("\n\n".join([*head, *tail])) - _ROOM_FOR_COUNT
     calls: list[str] = []
     for number, step in enumerate(steps, 1):
         wordings = _wordings(step, run.workflow, known, pause, tools, handle)
@@ -132,6 +135,12 @@ def _paused(run: RunRecord, pause: PauseReason, known: Known, tools: Requirement
     return "\n\n".join([*head, *calls, *more, *tail])
 
 
+def _event(pause: PauseReason, known: Known) -> str:
+    if known.statuses[pause.step].settled:
+        return cut(f"Another call has completed step '{pause.step}' while this run was under way.", LIMIT_OF_EVENT)
+    return cut(what_happened(pause), LIMIT_OF_EVENT)
+
+
 def _wordings(
     step: Step, workflow: Workflow, known: Known, pause: PauseReason, tools: Requirements, handle: Handle | None
 ) -> Iterator[str]:
@@ -143,7 +152,8 @@ def _wordings(
     if step.tool is None:
         yield f"Read the resources of step '{cut(step.name, LONG)}'"
     else:
-        yield f"Call {step.tool}; its arguments are too long to stand here, but the server has them"
+        instead = ": let the server make it" if handle and handle.twin else ""
+        yield f"A call of {step.tool}, whose arguments are too long to stand here{instead}"
 
 
 def _if_fits(text: str, room: int) -> str | None:

@@ -18,9 +18,9 @@ from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord, steps_
 from mcp_baton.tasks.values import FINAL_RESULT, weight_of
 from mcp_baton.workflow.batch import run_result
 from mcp_baton.workflow.definition import Workflow
+from mcp_baton.workflow.handle import Handle
 from mcp_baton.workflow.handoff import refused_arguments
 from mcp_baton.workflow.host import Succeeded
-from mcp_baton.workflow.names import TASK_ID
 from mcp_baton.workflow.next_calls import entries
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import RunRecord
@@ -57,9 +57,7 @@ def result_of_run(request: Request, run: RunRecord, host: ServerHost) -> dict[st
     stored = run.task.task_id if run.task and run.persisted is True else None
     results = _results_of(run, stored)
     text = told_of_run(run, known, host, handle, lambda step: _uri(stored, step, run))
-    following = (
-        entries(run.workflow, known, host, lambda step: refused_arguments(step, run.pause), handle) if run.pause else []
-    )
+    following = _following(run, known, host, handle) if run.pause else []
     steps: Json = meta.get("steps") or [{"name": name, "status": status.value} for name, status in run.statuses.items()]
     return _made(request, text, {**meta, "steps": steps}, results, following, meta)
 
@@ -71,8 +69,8 @@ def result_of_held(
     until, seconds = timestamp(until_ms), max((until_ms - now_ms + 999) // 1000, 1)
     text = told_of_held(workflow, _statuses(task), until, seconds, task.task_id)
     meta = task_meta(request, task)
-    again: Json = {"tool": workflow.name, "arguments": {TASK_ID: task.task_id}}
-    made = _made(request, text, meta, Results({}, []), [again], meta)
+    again = handle_of(request, workflow, task.task_id).going_on()
+    made = _made(request, text, meta, Results({}, []), again, meta)
     structure = made["structuredContent"]
     return made | {"structuredContent": {**structure, "running_until": until}} if isinstance(structure, dict) else made
 
@@ -91,6 +89,12 @@ def result_of_over(request: Request, workflow: Workflow, task: TaskRecord) -> di
         values.insert(0, final)
     text = told_of_over(workflow, task.status, _statuses(task), values)
     return _made(request, text, meta, results, [], meta)
+
+
+def _following(run: RunRecord, known: Known, host: ServerHost, handle: Handle | None) -> list[JsonObject]:
+    """What remains of a run that has paused; the tool itself where continuations have done all of it meanwhile."""
+    left = entries(run.workflow, known, host, lambda step: refused_arguments(step, run.pause), handle)
+    return left or (handle.going_on() if handle else [])
 
 
 def _made(
