@@ -79,6 +79,16 @@ SEED ?= $(shell date +%s)
 fuzz: setup-tests ## Look for new examples that break a property, for some minutes (SEED=1, ARGS="tests/rude")
 	$(RUN) pytest -m hypothesis --hypothesis-profile=fuzz --hypothesis-seed=$(SEED) $(ARGS)
 
+# A failing seed is printed with its trace. It goes into tests/simulation/corpus.py, and its mistake gets a test of its own.
+SEEDS ?= 200000
+.PHONY: simulate
+simulate: setup ## Simulate lost, late and repeated requests, kills, stalls and races, for an hour and a half (SEEDS=5000)
+	$(RUN) python -m tests.simulation --seeds $(SEEDS) --processes 2 $(ARGS)
+
+.PHONY: simulate-mutants
+simulate-mutants: setup ## See that simulations notice each guard that is taken out, for some minutes
+	MUTANTS=every $(RUN) pytest tests/simulation/test_mutants.py $(ARGS)
+
 # These two run the built function in containers. Without Docker they say how to get it, and stop.
 IN_CONTAINERS := tests/deployed/.venv/bin/python -m pytest -c tests/deployed/pyproject.toml
 

@@ -16,7 +16,7 @@ from mcp_baton.local.dynamodb import create_table, embedded_client, http_client
 from mcp_baton.settings import Settings
 from mcp_baton.transport.stream import stream_opener
 from tests.buckets import Bucket, embedded_s3, http_s3, new_bucket
-from tests.e2e.support import Answer, Client, Era, Sink, Table
+from tests.e2e.support import Answer, Client, Era, Pauses, Sink, Table
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -69,6 +69,7 @@ class MakeClient(Protocol):
         table_name: str | None = None,
         bucket: Bucket | None = None,
         clock: Callable[[], float] = ...,
+        now_ms: Callable[[], int] | None = None,
         **settings: Any,
     ) -> Client:
         """A client of it.
@@ -81,6 +82,7 @@ class MakeClient(Protocol):
             table_name: Another table than the test's own.
             bucket: Where values go that do not fit into the table.
             clock: Seconds, by which the lengths of runs are measured.
+            now_ms: The wall clock, epoch milliseconds; the machine's unless given.
             settings: The operator's choices.
         """
 
@@ -139,11 +141,22 @@ def make_client(engine: Engine, table: Table) -> MakeClient:
         table_name: str | None = None,
         bucket: Bucket | None = None,
         clock: Callable[[], float] = time.monotonic,
+        now_ms: Callable[[], int] | None = None,
         **settings: Any,
     ) -> Client:
         name = table_name or table.name
         chosen = Settings(table=name, overflow_bucket=bucket.name if bucket else None, **settings)
-        store = dynamodb_store(name, chosen, connect=lambda: table.client, connect_s3=lambda: engine.s3)
+        pauses = Pauses()
+        store = dynamodb_store(
+            name,
+            chosen,
+            connect=lambda: table.client,
+            connect_s3=lambda: engine.s3,
+            now_ms=now_ms,
+            monotonic=pauses.monotonic,
+            sleep=pauses.sleep,
+            random=lambda: 0.99,
+        )
         return Client(handler(server, settings=chosen, store=store, clock=clock), owner, era, remaining_ms)
 
     return make

@@ -243,7 +243,7 @@ class Table:
     @property
     def statuses(self) -> list[str]:
         """The status of every task in it."""
-        return [item["status"]["S"] for item in self.items]
+        return [item["status"]["S"] for item in self.items if "status" in item]
 
     def item(self, task_id: str, owner: str = "alice") -> Item:
         """One task's item."""
@@ -270,6 +270,25 @@ class Table:
     def expire(self, task_id: str, owner: str = "alice") -> None:
         """Let a task's lifetime be over; as in DynamoDB, the item stays for a while."""
         self.replace({**self.item(task_id, owner), "expires_at": {"N": "1"}})
+
+
+@dataclass(slots=True)
+class Pauses:
+    """Time that passes only while the store waits between two attempts.
+
+    Attributes:
+        s: The time, seconds.
+    """
+
+    s: float = 0.0
+
+    def monotonic(self) -> float:
+        """The time, seconds."""
+        return self.s
+
+    def sleep(self, seconds: float) -> None:
+        """Let it pass."""
+        self.s += seconds
 
 
 @dataclass(slots=True)

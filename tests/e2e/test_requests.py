@@ -119,14 +119,16 @@ def test_a_call_that_cannot_be_recorded_is_one_get(make_client: MakeClient, requ
     assert requests.take() == []
 
 
-def test_a_resume_is_one_get_and_one_update(make_client: MakeClient, requests: Requests, era: Era) -> None:
+def test_a_resume_is_one_update_that_takes_the_task_and_one_that_ends_the_run(
+    make_client: MakeClient, requests: Requests, era: Era
+) -> None:
     client, task = paused(make_client, requests, era)
     client.get_prompt("paused", task=task)
-    assert requests.take() == ["GetItem", "UpdateItem"]
+    assert requests.take() == ["UpdateItem", "UpdateItem"]
     client.call_tool("fails", task=task)
     requests.take()
     client.get_prompt("done", task=task)
-    assert requests.take() == ["GetItem"]
+    assert requests.take() == ["UpdateItem"]
 
 
 def test_tasks_get_result_and_update_are_one_get(make_client: MakeClient, requests: Requests) -> None:

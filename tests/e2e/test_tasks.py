@@ -180,8 +180,14 @@ def test_tasks_list_is_the_owners_newest_first(make_client: MakeClient) -> None:
     ]
     assert "nextCursor" not in result
     shown = client.task("get", made[1]).result
-    del shown["_meta"]
+    pause = shown.pop("_meta")["_workflow.pause_reason"]
+    assert result["tasks"][1].pop("_meta") == {
+        "workflow": "paused",
+        "step": pause["failedStep"],
+        "pause_reason": {name: value for name, value in pause.items() if name != "error"},
+    }
     assert result["tasks"][1] == shown
+    assert [task["_meta"] for task in (result["tasks"][0], result["tasks"][2])] == [{"workflow": "done"}] * 2
 
 
 def test_tasks_list_goes_on_from_its_cursor_and_no_task_is_left_out_or_repeated(make_client: MakeClient) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from mcp_baton.local.dynamodb import create_table, embedded_client, http_client
 from mcp_baton.protocol.json import Json
+from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import PROGRESS, NewTask, TaskRecord
@@ -137,6 +138,8 @@ def stores(engine: Engine, clock: Clock, pauses: Pauses) -> Callable[..., Dynamo
     """Makes stores on the engine; keyword arguments go to the constructor."""
 
     def make(**options: Any) -> DynamoDBTaskStore:
+        # However slow this machine is: what is not done in time has tests of its own.
+        options.setdefault("limits", Limits(zip_ms=60_000, values_ms=60_000))
         times: dict[str, Any] = {"now_ms": clock, "monotonic": pauses.monotonic, "sleep": pauses.sleep}
         return DynamoDBTaskStore(TABLE, lambda: engine.client, **(times | options))
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from threading import Barrier
 from typing import TYPE_CHECKING
 
@@ -61,6 +62,7 @@ def test_a_task_is_taken_by_one_request_which_reads_it(
     assert requests.take() == ["UpdateItem"]
     assert taken == store.get(task.owner, task.task_id)
     assert (taken.claim, steps_of(taken)) == (Claim("a", run("a").until_ms, 1), steps_of(task))
+    assert (taken.version, taken.updated_at) == (task.version, task.updated_at)
 
 
 def test_nobody_takes_a_task_that_is_held_and_everybody_one_whose_claim_ran_out(
@@ -84,12 +86,23 @@ def test_a_run_may_take_again_what_it_holds(
     assert store.take(task.owner, task.task_id, "flow", run("a")).claim == Claim("a", run("a").until_ms, 2)
 
 
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda store, task, claim: store.record(task, batch(claim, release=True)).task,
+        lambda store, task, claim: store.renew(task, replace(claim, until_ms=0)),
+    ],
+    ids=["with a batch", "alone"],
+)
 def test_a_claim_that_was_given_up_can_be_taken_at_once(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], run: Callable[[str], Claim]
+    store: DynamoDBTaskStore,
+    begin: Callable[..., TaskRecord],
+    run: Callable[[str], Claim],
+    end: Callable[[DynamoDBTaskStore, TaskRecord, Claim], TaskRecord],
 ) -> None:
     task = begin(claim=run("a"), workflow="flow")
-    given_up = store.record(task, batch(run("a"), release=True)).task
-    assert given_up.claim == Claim("a", 0, 1)
+    given_up = end(store, task, run("a"))
+    assert given_up.claim == store.get(task.owner, task.task_id).claim == Claim("a", 0, 1)
     assert store.take(task.owner, task.task_id, "flow", run("b")).claim == Claim("b", run("b").until_ms, 2)
 
 

@@ -474,7 +474,7 @@ def test_live_tasks_are_counted_over_more_than_one_page(
 ) -> None:
     store = stores(limits=Limits(max_tasks_per_owner=8, compress_over_bytes=10**9))
     for _ in range(8):
-        store.create(NewTask(owner, {"large": "x" * 300_000}))
+        store.record(store.create(NewTask(owner, {})), Batch(variables={"large": "x" * 300_000}))
     requests.sent.clear()
     with pytest.raises(StoreError):
         store.create(NewTask(owner, {}))

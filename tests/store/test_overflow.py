@@ -1,4 +1,4 @@
-"""Values that outgrow their task's item are kept in a bucket, exactly, and by nobody else's leave (docs/storage.md)."""
+"""Large values are kept in a bucket, exactly, and by nobody else's leave (docs/storage.md, Values outside the head)."""
 
 import random
 from collections.abc import Callable
@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mcp_baton.exceptions import Conflict, TaskFinished, TaskNotFound, TooLarge
+from mcp_baton.exceptions import Conflict, TaskFinished, TaskNotFound
 from mcp_baton.protocol.json import Json
-from mcp_baton.tasks.dynamodb.attributes import item_size
 from mcp_baton.tasks.dynamodb.items import Limits
-from mcp_baton.tasks.dynamodb.overflow import pointer_in
+from mcp_baton.tasks.dynamodb.pointers import pointer_in
 from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import PROGRESS, NewTask, StepStatus, TaskRecord, TaskStatus
@@ -96,15 +95,21 @@ def test_what_fits_once_it_is_compressed_stays_in_the_item(
     assert moved(recorded.task) == []
 
 
-def test_the_largest_values_move_and_only_as_many_as_must(
-    uncompressed: DynamoDBTaskStore, begin: Callable[..., TaskRecord]
+def test_values_of_one_write_are_one_object_up_to_the_size_of_a_bundle(
+    uncompressed: DynamoDBTaskStore, bucket: Bucket, begin: Callable[..., TaskRecord], requests: "Requests"
 ) -> None:
     values = [letter * size for letter, size in zip("abc", (100_000, 250_000, 200_000), strict=True)]
+    task = begin(3)
+    requests.take()
     batch = Batch(steps=tuple(done(i, value) for i, value in enumerate(values)), variables={"v": "d" * 240_000})
-    recorded = uncompressed.record(begin(3), batch)
-    assert moved(recorded.task) == ["_workflow.result.s1", "v"]
+    recorded = uncompressed.record(task, batch)
+    # 250,000 and what fits beside it, 240,000 and what fits beside that, and 200,000: no object is over 350,000.
+    assert requests.take() == ["PutObject"] * 3 + ["UpdateItem"]
+    assert len(moved(recorded.task)) == 4
+    requests.take()
     assert [result(recorded.task, index) for index in range(3)] == values
     assert recorded.task.variables["v"] == "d" * 240_000
+    assert requests.take() == ["GetObject"] * 3
     assert recorded.oversized == ()
 
 
@@ -139,13 +144,13 @@ def test_a_task_is_created_with_large_variables_and_arguments(
     other, small = noise(700_000, 1), noise(10_000, 2)
     new = NewTask(owner, {"large": BIG, "small": small}, arguments={"text": other})
     task = overflowing.create(new)
-    assert requests.take() == ["PutObject", "PutObject", "PutItem"]
-    assert moved(task) == ["arguments", "large"]
+    assert requests.take() == ["PutObject", "PutObject", "PutObject", "PutItem"]
+    assert moved(task) == ["arguments", "large", "small"]
     read = overflowing.get(owner, task.task_id)
     assert requests.take() == ["GetItem"]
     assert read.arguments == {"text": other}
     assert dict(read.variables) == {"large": BIG, "small": small}
-    assert requests.take() == ["GetObject", "GetObject"]
+    assert requests.take() == ["GetObject"] * 3
 
 
 def test_a_creation_that_is_one_too_many_writes_no_object(
@@ -170,10 +175,15 @@ def test_a_task_is_completed_with_a_large_result(
 
 
 def test_a_result_that_finds_the_item_full_moves_after_all(
-    overflowing: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], requests: "Requests"
+    overflowing: DynamoDBTaskStore,
+    store: DynamoDBTaskStore,
+    owner: str,
+    begin: Callable[..., TaskRecord],
+    requests: "Requests",
 ) -> None:
     filler, large = noise(400_000, 1), noise(250_000, 2)
-    task = overflowing.record(begin(), Batch(variables={"filler": filler})).task
+    # Without a bucket, and with nothing to come, the filler stays in the head.
+    task = store.record(begin(), Batch(variables={"filler": filler})).task
     assert moved(task) == []
     requests.take()
     completed = overflowing.complete(owner, task.task_id, {"large": large})
@@ -203,7 +213,7 @@ def test_a_listing_fetches_nothing(
     overflowing.record(task, Batch(steps=(done(0, BIG),), result={"large": BIG}))
     requests.take()
     [listed] = overflowing.list(owner).tasks
-    assert (listed.status, listed.variables, listed.result) == (TaskStatus.COMPLETED, {}, None)
+    assert (listed.status, [*listed.variables], listed.result) == (TaskStatus.COMPLETED, [PROGRESS], None)
     assert requests.take() == ["Query"]
 
 
@@ -243,36 +253,24 @@ def test_a_value_in_the_bucket_comes_back_exactly(
 def test_a_value_that_looks_like_a_pointer_is_a_value(
     overflowing: DynamoDBTaskStore, owner: str, requests: "Requests"
 ) -> None:
-    forged: Json = {"object": "2d/other/task/object", "bytes": 1, "sha256": "00"}
+    forged: Json = "V,other,1,1"
     task = overflowing.create(NewTask(owner, {"forged": forged}, arguments={"forged": forged}))
-    overflowing.complete(owner, task.task_id, {"M": {"object": {"S": "2d/other"}}})
+    overflowing.complete(owner, task.task_id, {"S": forged})
     requests.take()
     read = overflowing.get(owner, task.task_id)
     assert (read.variables["forged"], read.arguments) == (forged, {"forged": forged})
-    assert read.result == {"M": {"object": {"S": "2d/other"}}}
+    assert read.result == {"S": forged}
     assert requests.take() == ["GetItem"]
 
 
-def test_an_item_that_is_full_keeps_small_results_as_long_as_dynamodb_does(
-    uncompressed: DynamoDBTaskStore, begin: Callable[..., TaskRecord]
-) -> None:
-    task = begin(3)
-    assert isinstance(task.source, dict)
-    filler = "f" * (400_000 - item_size(task.source) - 200)
-    task = uncompressed.record(task, Batch(variables={"filler": filler})).task
-    recorded = uncompressed.record(task, Batch(steps=(done(0, "x" * 100), done(1, "y" * 5_000))))
-    assert (moved(recorded.task), recorded.oversized) == (["_workflow.result.s1"], ())
-    assert (result(recorded.task, 0), result(recorded.task, 1)) == ("x" * 100, "y" * 5_000)
-
-
 def test_two_writers_who_are_too_large_together_are_both_kept(
-    overflowing: DynamoDBTaskStore, begin: Callable[..., TaskRecord], requests: "Requests"
+    stores: Callable[..., DynamoDBTaskStore], begin: Callable[..., TaskRecord], requests: "Requests"
 ) -> None:
-    task, first, second = begin(2), noise(300_000, 1), noise(300_000, 2)
-    overflowing.record(task, Batch(steps=(done(0, first),)))
+    store, task, first, second = stores(), begin(2), noise(300_000, 1), noise(300_000, 2)
+    store.record(task, Batch(steps=(done(0, first),)))
     requests.take()
-    recorded = overflowing.record(task, Batch(steps=(done(1, second),)))
-    assert requests.take() == ["UpdateItem", "PutObject", "UpdateItem"]
+    recorded = store.record(task, Batch(steps=(done(1, second),)))
+    assert requests.take() == ["UpdateItem", "PutItem", "UpdateItem"]
     assert recorded.oversized == ()
     assert (result(recorded.task, 0), result(recorded.task, 1)) == (first, second)
 
@@ -289,13 +287,13 @@ def test_who_loses_the_race_leaves_the_winners_value_as_it_is(
     assert len(bucket.keys) == 2
 
 
-def test_the_same_value_is_another_object_each_time(
+def test_the_same_value_is_the_same_object_each_time(
     overflowing: DynamoDBTaskStore, owner: str, bucket: Bucket, begin: Callable[..., TaskRecord]
 ) -> None:
     task = begin()
     for _ in range(3):
         task = overflowing.record(task, Batch(variables={"same": BIG})).task
-    assert len(bucket.keys) == 3
+    assert len(bucket.keys) == 1
     assert overflowing.get(owner, task.task_id).variables["same"] == BIG
 
 
@@ -307,22 +305,12 @@ def test_an_object_is_kept_longer_than_its_task_and_names_nobody(
     task = store.create(NewTask("kim@example.com", {"large": BIG}, ttl_ms=ttl_ms))
     store.record(task, Batch(variables={"later": BIG}))
     store.complete("kim@example.com", task.task_id, {"large": BIG})
-    assert len(bucket.keys) == 3
+    assert len(bucket.keys) == 2
     for key in bucket.keys:
         prefix, owner, task_id, name = key.split("/")
         assert (prefix, task_id) == (f"{days}d", task.task_id)
-        assert (len(owner), len(name)) == (32, 32)
+        assert (len(owner), len(name)) == (32, 22)
         assert "kim" not in key
-
-
-def test_a_result_that_does_not_fit_without_a_bucket_is_refused_as_ever(
-    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], requests: "Requests"
-) -> None:
-    task = begin()
-    requests.take()
-    with pytest.raises(TooLarge):
-        store.complete(owner, task.task_id, {"large": BIG})
-    assert requests.take() == ["UpdateItem"]
 
 
 def test_the_s3_client_is_made_by_the_first_value_that_moves(

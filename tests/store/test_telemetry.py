@@ -91,7 +91,7 @@ def test_objects_are_timed_and_their_failures_counted(
     assert (span.name, span.failed) == ("S3", False)
     assert span.details == {"operation": "PutObject", "bucket_name": bucket.name}
     with bucket.silent("GetObject"), pytest.raises(StoreUnavailable):
-        objects.get(bucket.keys[0], len(BIG))
+        list(objects.get(bucket.keys[0], len(BIG)))
     assert noted(collector) == [(STORE_LATENCY.name, "GetObject"), (STORE_ERRORS.name, "")]
     bucket.expire(bucket.keys[0])
     with pytest.raises(ValueLost):

@@ -11,7 +11,8 @@ from mcp_baton.clients import dynamodb_client
 from mcp_baton.local.cli import DATABASE_PORT
 from mcp_baton.server.methods.engine_host import START_MARGIN_MS
 from mcp_baton.settings import KEY_CHARACTERS, Settings
-from mcp_baton.tasks.dynamodb.overflow import DAY_MS, LONGEST_TTL_MS, RETENTION_DAYS, folder_of, new_key
+from mcp_baton.tasks.dynamodb.overflow import DAY_MS, LONGEST_TTL_MS, RETENTION_DAYS, retention_days
+from mcp_baton.tasks.dynamodb.pointers import object_key
 from mcp_baton.telemetry import INTERNAL_ERRORS, STORE_CONFLICTS, STORE_ERRORS
 from tests.template.cloudformation import Stack
 from tests.template.conftest import ROOT, MakeStack
@@ -163,7 +164,7 @@ def test_objects_outlive_the_tasks_that_point_at_them(stack: MakeStack) -> None:
 
     assert len(rules) == len(lifetimes) == len(RETENTION_DAYS)
     for ttl_ms in (1_000, *(days * DAY_MS + extra for days in (1, 7, 30, 200) for extra in (0, 1)), longest):
-        prefix = new_key(folder_of("kim", "t"), ttl_ms).partition("/")[0] + "/"
+        prefix = object_key("kim", "t", "bundle", retention_days(ttl_ms)).partition("/")[0] + "/"
         assert lifetimes[prefix] * DAY_MS >= ttl_ms + DAY_MS, ttl_ms
     assert longest <= LONGEST_TTL_MS
 

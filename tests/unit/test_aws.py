@@ -24,6 +24,7 @@ from mcp_baton.aws import dynamodb_store, handler
 from mcp_baton.clients import (
     ATTEMPTS,
     CONNECT_TIMEOUT_S,
+    OTHER_ATTEMPTS,
     READ_TIMEOUT_S,
     S3_TIMEOUT_S,
     dynamodb_client,
@@ -34,6 +35,7 @@ from mcp_baton.exceptions import SettingsError
 from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.dynamodb.overflow import LONGEST_TTL_MS
+from mcp_baton.tasks.dynamodb.patience import ATTEMPT_S, END
 from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
 from mcp_baton.tasks.record import NewTask
 from tests.buckets import embedded_s3, new_bucket
@@ -257,8 +259,10 @@ def test_an_s3_that_hangs_leaves_time_to_write_without_it_within_the_write_reser
     with patch.dict(os.environ, environment):
         config: Any = s3_client().meta.config
     assert (config.connect_timeout, config.read_timeout) == (S3_TIMEOUT_S, S3_TIMEOUT_S)
-    assert (config.retries["mode"], config.retries["total_max_attempts"]) == ("standard", ATTEMPTS)
-    slowest_s = ATTEMPTS * S3_TIMEOUT_S + (ATTEMPTS - 1) * MAX_BACKOFF_S + max(CONNECT_TIMEOUT_S, READ_TIMEOUT_S)
+    assert (config.retries["mode"], config.retries["total_max_attempts"]) == ("standard", OTHER_ATTEMPTS)
+    slowest_s = (
+        OTHER_ATTEMPTS * S3_TIMEOUT_S + (OTHER_ATTEMPTS - 1) * MAX_BACKOFF_S + max(CONNECT_TIMEOUT_S, READ_TIMEOUT_S)
+    )
     assert slowest_s * 1000 < Settings().write_reserve_ms
 
 
@@ -281,16 +285,23 @@ def test_an_object_is_sent_at_once_with_its_checksum() -> None:
     assert b64decode(request.headers["x-amz-checksum-sha256"]) == sha256(b"content").digest()
 
 
-@pytest.mark.parametrize("make", [dynamodb_client, secrets_client])
-def test_a_service_that_hangs_leaves_time_within_the_write_reserve(make: Callable[[], Any]) -> None:
+@pytest.mark.parametrize(("make", "attempts"), [(dynamodb_client, ATTEMPTS), (secrets_client, OTHER_ATTEMPTS)])
+def test_a_service_that_hangs_leaves_time_within_the_write_reserve(make: Callable[[], Any], attempts: int) -> None:
     environment = {"AWS_DEFAULT_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"}
     with patch.dict(os.environ, environment):
         config: Any = make().meta.config
     assert (config.connect_timeout, config.read_timeout) == (CONNECT_TIMEOUT_S, READ_TIMEOUT_S)
-    assert (config.retries["mode"], config.retries["total_max_attempts"]) == ("standard", ATTEMPTS)
+    assert (config.retries["mode"], config.retries["total_max_attempts"]) == ("standard", attempts)
     assert config.tcp_keepalive is True
-    slowest_s = ATTEMPTS * max(CONNECT_TIMEOUT_S, READ_TIMEOUT_S) + (ATTEMPTS - 1) * MAX_BACKOFF_S
+    slowest_s = attempts * max(CONNECT_TIMEOUT_S, READ_TIMEOUT_S) + (attempts - 1) * MAX_BACKOFF_S
     assert slowest_s * 1000 < Settings().write_reserve_ms
+
+
+def test_dynamodb_is_asked_once_by_botocore_and_again_by_the_store_alone() -> None:
+    assert ATTEMPTS == 1
+    assert max(CONNECT_TIMEOUT_S, READ_TIMEOUT_S) == ATTEMPT_S
+    # With this much left a head is still written twice, and answered.
+    assert END.pause_s(1, 1.0, 2.5 - 1.0, 1.0, throttled=False) is not None
 
 
 @pytest.mark.parametrize("collecting", [True, False])

@@ -35,7 +35,7 @@ NOT_DEPLOYED = ("local/*", "testing/*")
 
 AWS_SDK = frozenset({"boto3", "botocore", "moto"})
 AWS_SDK_USERS = (
-    *(f"tasks/dynamodb/{name}.py" for name in ("answers", "s3", "store", "table")),
+    *(f"tasks/dynamodb/{name}.py" for name in ("answers", "failures", "s3", "sending", "store", "table")),
     "state_keys.py",
     "aws.py",
     "clients.py",

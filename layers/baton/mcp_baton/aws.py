@@ -15,7 +15,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mcp_baton.clients import dynamodb_client, s3_client, secrets_client
+from mcp_baton.clients import dynamodb_client, given_client, s3_client, secrets_client
 from mcp_baton.exceptions import SettingsError
 from mcp_baton.protocol.http import Application, Exchange, HttpRequest, HttpResponse
 from mcp_baton.server.endpoint import Endpoint
@@ -85,7 +85,7 @@ def handler(
         TypeError: a client is not of its service, or comes with a store, which has its own.
     """
     server.check(in_full=False)
-    connect, connect_s3 = _given("dynamodb", dynamodb), _given("s3", s3)
+    connect, connect_s3 = given_client("dynamodb", dynamodb), given_client("s3", s3)
     if store is not None and (connect or connect_s3):
         raise TypeError("a store has clients of its own: pass either `store`, or `dynamodb` and `s3`")
     if settings is None:
@@ -146,10 +146,9 @@ def dynamodb_store(
     sleep: Callable[[float], None] = time.sleep,
     random: Callable[[], float] | None = None,
 ) -> TaskStore:
-    """The tasks in this DynamoDB table, and what does not fit there in the settings' bucket, if they name one.
+    """The tasks in this DynamoDB table, and large values in the settings' bucket where they name one.
 
     Args:
-        table: The table's name.
         settings: The operator's choices.
         connect: Makes the DynamoDB client when it is first needed; botocore's by default.
         connect_s3: The same for S3.
@@ -162,7 +161,7 @@ def dynamodb_store(
     Raises:
         SettingsError: tasks may live longer than objects in the bucket.
     """
-    from mcp_baton.tasks.dynamodb.items import Limits, system_ms
+    from mcp_baton.tasks.dynamodb.items import Limits, system_ms, values_ms
     from mcp_baton.tasks.dynamodb.patience import draw
     from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 
@@ -170,6 +169,7 @@ def dynamodb_store(
         default_ttl_ms=settings.default_ttl_ms,
         max_ttl_ms=settings.max_ttl_ms,
         max_tasks_per_owner=settings.max_tasks_per_owner,
+        values_ms=values_ms(settings.write_reserve_ms),
         shards=settings.shards,
     )
     objects = _overflow(settings, s3_client if connect_s3 is None else connect_s3, telemetry)
@@ -213,23 +213,6 @@ def _state_keys(settings: Settings, telemetry: Telemetry) -> "Keys | None":
     from mcp_baton.state_keys import SecretKeys
 
     return SecretKeys(settings.state_key_secret, secrets_client, telemetry=telemetry)
-
-
-def _given[Client](service: str, client: Client | None) -> Callable[[], Client] | None:
-    """What gives out a client that the caller made; `None` where they made none.
-
-    Raises:
-        TypeError: it is no client, or another service's.
-    """
-    if client is None:
-        return None
-    model = getattr(getattr(client, "meta", None), "service_model", None)
-    if model is None or model.service_name != service:
-        raise TypeError(
-            f"handler({service}=…) takes a client, boto3.client({service!r}), and got {type(client).__name__!r}; "
-            "a boto3 resource has its client at `.meta.client`"
-        )
-    return lambda: client
 
 
 class _Warning:

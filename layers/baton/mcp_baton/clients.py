@@ -1,7 +1,7 @@
 """Clients for AWS, with timeouts that leave a request something to answer with. The SDK is imported with the first."""
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
@@ -76,3 +76,20 @@ def _without_collecting() -> Iterator[None]:
 
 def _send_at_once(request: "AWSRequest", **_: object) -> None:
     del request.headers["Expect"]
+
+
+def given_client[Client](service: str, client: Client | None) -> Callable[[], Client] | None:
+    """What gives out a client that the caller made; `None` where they made none.
+
+    Raises:
+        TypeError: it is no client, or another service's.
+    """
+    if client is None:
+        return None
+    model = getattr(getattr(client, "meta", None), "service_model", None)
+    if model is None or model.service_name != service:
+        raise TypeError(
+            f"handler({service}=…) takes a client, boto3.client({service!r}), and got {type(client).__name__!r}; "
+            "a boto3 resource has its client at `.meta.client`"
+        )
+    return lambda: client

@@ -238,7 +238,7 @@ class _Standard:
     def __get__(self, instance: object, owner: type) -> Any:
         from mcp_baton.standard_twin import standard_twin
 
-        return self._read(standard_twin(_shape_of(owner)))
+        return self._read(standard_twin(_shape_of(owner), MISSING))
 
 
 _STANDARD_FIELDS, _STANDARD_PARAMS = _Standard("__dataclass_fields__"), _Standard("__dataclass_params__")

@@ -3,7 +3,7 @@
 | variable | meaning | default |
 |---|---|---|
 | `BATON_TABLE` | the DynamoDB table of the tasks; without one workflows run without tasks | none |
-| `BATON_OVERFLOW_BUCKET` | the S3 bucket for values that do not fit into their task's item | none: they are not kept |
+| `BATON_OVERFLOW_BUCKET` | the S3 bucket for large values, where that is cheaper | none: they are kept in the table |
 | `BATON_ALLOW_ANONYMOUS` | `on`: a caller without an identity is the owner `anonymous`; `off`: refused | `off` (1) |
 | `BATON_TRUST_SESSION_NAMES` | `on`: of one IAM role, each session name is an owner of its own (2) | `off` |
 | `BATON_STREAMING` | `off`: answers are whole, never streamed; so they are where `AWS_SAM_LOCAL` is set | `on` |

@@ -3,11 +3,21 @@
 import random
 import tracemalloc
 import zlib
+from itertools import count
 
 import pytest
 
 from mcp_baton.exceptions import ValueLost, ValueTooLarge
-from mcp_baton.tasks.texts import VALUE_BYTES, decoded, most_zipped, unzipped, unzipped_pieces, zipped, zipped_length
+from mcp_baton.tasks.texts import (
+    VALUE_BYTES,
+    ZipWithin,
+    decoded,
+    unzipped,
+    unzipped_pieces,
+    unzipped_stream,
+    zipped,
+    zipped_length,
+)
 
 TEXT = ("é\u4e00🎉" * 5000).encode()
 
@@ -67,6 +77,26 @@ def test_a_zip_that_holds_a_thousand_times_what_may_be_read_takes_no_memory(stat
     assert peak < 3 * VALUE_BYTES
 
 
-@pytest.mark.parametrize("size", [0, 1, 5000, 1_000_000])
-def test_no_zip_is_larger_than_the_most_that_is_read_of_one(size: int) -> None:
-    assert len(zipped(random.Random(size).randbytes(size))) <= most_zipped(size)
+@pytest.mark.parametrize("cut", [1, 50, 10**6])
+def test_a_zip_that_comes_in_parts_is_the_same_text_and_the_same_loss(cut: int) -> None:
+    def parts(data: bytes) -> list[bytes]:
+        return [data[place : place + cut] for place in range(0, len(data), cut)]
+
+    assert b"".join(unzipped_stream(parts(zipped(TEXT)), len(TEXT))) == TEXT
+    for damaged in (b"", zipped(TEXT)[:-9], zipped(TEXT) + b"?", zipped(TEXT)[:50] + b"?" + zipped(TEXT)[51:]):
+        with pytest.raises(ValueLost):
+            list(unzipped_stream(parts(damaged), len(TEXT)))
+    with pytest.raises(ValueLost):
+        list(unzipped_stream(parts(zipped(TEXT)), len(TEXT) - 1))
+
+
+def test_what_cannot_be_zipped_in_time_stays_as_it_is() -> None:
+    seconds = count()
+    text = random.Random(1).randbytes(300_000).hex().encode()
+
+    # Each look at the clock is a second: beginning, three pieces, end.
+    zips = ZipWithin(6.0, lambda: float(next(seconds)))
+
+    assert unzipped(zips(text)) == text
+    assert zips(text) == text
+    assert zips(b"x") == b"x"

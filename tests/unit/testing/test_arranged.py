@@ -246,14 +246,15 @@ def test_a_run_whose_write_fails_has_its_say_and_a_task_that_knows_nothing_of_it
     with connect(orders, era=era) as client:
         client.store.fails("UpdateItem", times=1)
         run = client.get_prompt("refund_order", ORDER)
-        assert (run.paused, run.meta["persisted"]) == (True, False)
+        assert (run.paused, run.meta["persisted"]) == (True, "unknown")
         assert set(client.task(run.task_id).steps.values()) == {"pending"}
+        client.clock.advance(46)  # its claim was not given up
         assert client.resume(run.task_id).completed
 
 
 def test_a_task_that_cannot_be_created_is_done_without(orders: Server) -> None:
     with connect(orders) as client:
-        client.store.fails("PutItem", times=2, error="ThrottlingException")
+        client.store.fails("PutItem", times=2, error="AccessDeniedException")
         assert [bool(client.get_prompt("refund_order", ORDER).meta) for _ in range(3)] == [False, False, True]
 
 
@@ -276,9 +277,20 @@ def test_a_store_that_is_down_stays_down_until_it_is_told_otherwise(
 def test_a_resume_makes_the_requests_of_a_resume_alone(orders: Server) -> None:
     with connect(orders) as client:
         task_id = client.get_prompt("refund_order", ORDER).task_id
-        client.store.fails("GetItem")
+        client.store.fails("GetItem", times=None)
+        assert client.resume(task_id).steps["fetch"] == "completed"
+        client.store.fails("UpdateItem", times=1)
         with pytest.raises(JsonRpcError, match="nothing was run"):
             client.resume(task_id)
+
+
+def test_a_store_that_is_throttled_is_busy_before_anything_runs(orders: Server) -> None:
+    with connect(orders) as client:
+        client.store.fails("PutItem", error="ThrottlingException")
+        with pytest.raises(JsonRpcError, match="busy; nothing was run"):
+            client.get_prompt("refund_order", ORDER)
+        assert client.calls("fetch_order") == []
+        assert client.get_prompt("refund_order", ORDER).meta
 
 
 def test_an_operation_that_dynamodb_has_not_is_refused(orders: Server) -> None:
@@ -294,6 +306,7 @@ def test_a_run_that_is_killed_after_its_task_was_created_leaves_it_as_it_was(ord
         assert client.calls("fetch_order") == []
         [task] = client.tasks()
         assert set(client.task(task.task_id).steps.values()) == {"pending"}
+        client.clock.advance(46)
         assert client.resume(task.task_id).steps["fetch"] == "completed"
 
 
@@ -318,6 +331,7 @@ def test_a_run_that_is_killed_after_a_tool_has_stored_nothing_of_it_and_runs_no_
         [task] = client.tasks()
         assert set(client.task(task.task_id).steps.values()) == {"pending"}
         assert (len(client.calls(tool)), len(client.calls("send_mail"))) == (1, int(tool == "send_mail"))
+        client.clock.advance(46)
         assert client.resume(task.task_id).completed
 
 
@@ -330,7 +344,7 @@ def test_a_call_that_writes_nothing_can_be_killed_too(orders: Server) -> None:
 
 def test_a_kill_happens_once_and_only_after_what_succeeded(orders: Server) -> None:
     with connect(orders) as client:
-        client.store.fails("PutItem")
+        client.store.fails("PutItem", error="AccessDeniedException")
         client.killed_after("PutItem")
         assert client.get_prompt("refund_order", ORDER).meta == {}
         with pytest.raises(Killed):

@@ -10,6 +10,7 @@ from mcp_baton.workflow.definition import Argument, Step, Workflow
 from mcp_baton.workflow.handoff import handoff, preview_arguments, what_happened
 from mcp_baton.workflow.pause import (
     DeadlineExceeded,
+    Interrupted,
     InvalidField,
     PauseReason,
     SchemaMismatch,
@@ -102,6 +103,13 @@ def test_the_handoff_is_the_contracts() -> None:
         (
             DeadlineExceeded("s", "t"),
             "The server ran out of time before step 's'. Nothing failed; the remaining steps are yours.",
+        ),
+        (
+            Interrupted("s", "t"),
+            (
+                "The run was interrupted at step 's' or later, and what it did was not recorded: "
+                "this step and those after it may have happened. Check before you repeat them."
+            ),
         ),
     ],
 )

@@ -75,6 +75,8 @@ def test_what_a_handoff_shows_is_taken_back_for_its_value(source: Source, text: 
         ("<field 'lines' from get (step 'fetch')>", [{"id": 7}]),
         ("<field 'of.a.0' from get (step 'again')>", 1.0),
         ("<output from get (step 'fetch')>", {"lines": [{"id": 7}]}),
+        ("<task variable who (set by get)>", {"mail": "kim@example.com"}),
+        ("<field 'mail' from task variable who (set by get or pay)>", "kim@example.com"),
     ],
 )
 def test_a_placeholder_that_no_handoff_shows_is_understood_as_well(text: str, value: object) -> None:
@@ -113,6 +115,12 @@ def test_a_value_that_was_not_kept_or_cannot_be_read_is_not_known() -> None:
     lost: dict[str, Any] = {f"{RESULT_PREFIX}again": {"error": "result of 9 bytes exceeds the task's size limit"}}
     [unknown] = sent("<output from get (step 'again')>", plan(**lost)).unknown
     assert "was not kept" in unknown.why
+
+
+def test_the_stand_in_of_a_secret_is_not_its_value() -> None:
+    hidden: dict[str, Any] = {"who": "<secret token>"}
+    [unknown] = sent("<task variable who>", plan(**hidden)).unknown
+    assert "is secret" in unknown.why
 
 
 def test_every_placeholder_of_a_call_is_named() -> None:

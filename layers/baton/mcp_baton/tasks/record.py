@@ -158,7 +158,7 @@ class TaskRecord:
         created_at: ISO-8601, UTC, milliseconds, e.g. `2026-11-21T09:30:00.000Z`. So is `updated_at`.
         ttl_ms: Lifetime from creation, milliseconds.
         poll_interval_ms: How often the client is asked to poll, milliseconds.
-        version: Grows by one with each write, but for the renewal of a claim.
+        version: Grows by one with each write but those of a claim alone.
         variables: Task variables by name. May decode or fetch on access, and then raise `ValueLost` or
             `StoreUnavailable`; a value is exactly what was stored.
         kept: What else may be large, in the same way: `arguments` and, once there is one, `result`.
@@ -203,7 +203,7 @@ class TaskRecord:
 
 @dataclass(frozen=True, slots=True)
 class TaskPage:
-    """One page of a task listing, newest first; `cursor` is `None` on the last. Listed tasks carry no variables."""
+    """A page of a list, newest first; `cursor` is `None` on the last. Variables: progress and pause reason alone."""
 
     tasks: Sequence[TaskRecord]
     cursor: str | None = None
@@ -236,28 +236,6 @@ def steps_of(task: TaskRecord) -> list[StepProgress]:
 
 
 def pause_of(task: TaskRecord) -> JsonObject | None:
-    """A task's stored pause reason, whether or not it still says how the task stands: see `shown_pause`."""
+    """A task's stored pause reason, whether or not it still says how the task stands: see `pauses.shown_pause`."""
     reason = task.variables.get(PAUSE_REASON)
     return reason if isinstance(reason, Mapping) else None
-
-
-def shown_pause(task: TaskRecord, now_ms: int) -> JsonObject | None:
-    """Why a task does not go on, as every reader is told (docs/workflows.md, When a run is killed).
-
-    While a run holds the task it is not paused. Where a run's claim has run out and steps are not settled, it was
-    interrupted, whatever an earlier run has stored.
-    """
-    claim = None if task.status.terminal else task.claim
-    if claim is None:
-        return pause_of(task)
-    if claim.lapsed_at(now_ms):
-        return interrupted(task) or pause_of(task)
-    return None if claim.holds_at(now_ms) else pause_of(task)
-
-
-def interrupted(task: TaskRecord) -> JsonObject | None:
-    """The pause reason of a task whose run was killed; `None` where every step is settled."""
-    for step in steps_of(task):
-        if not StepStatus(step["status"]).settled:
-            return {"type": INTERRUPTED, "blockedStep": step["name"], "suggestedTool": step.get("tool", "")}
-    return None

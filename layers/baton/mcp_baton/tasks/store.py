@@ -65,6 +65,9 @@ class Batch:
         removed: Names of task variables to remove.
         result: The task's final result. When given, the task becomes `completed` in the same write.
         definition: The definition that the task goes by from now on; comes with a new progress among `variables`.
+        open_steps: How many writes are still to be expected after this one: one for each step that is not settled
+            then, and one where only the end is missing; 0 when the task is completed. Decides which values are cheaper
+            outside the head (docs/storage.md, Sizes).
         claim: The run that writes; the write fails as a whole unless it still holds the task, and renews the claim.
             `None` for a continuation, which needs no claim.
         release: Give the claim up with this write.
@@ -76,6 +79,7 @@ class Batch:
     removed: frozenset[str] = frozenset()
     result: JsonObject | None = None
     definition: str | None = None
+    open_steps: int = 0
     claim: Claim | None = None
     release: bool = False
 
@@ -163,7 +167,8 @@ class TaskStore(Protocol):
         """
 
     def renew(self, task: TaskRecord, claim: Claim) -> TaskRecord:
-        """Hold on to a live task until the claim's new end: one conditional write, tried once.
+        """Hold on to a live task until the claim's new end, or give it up (an end of 0): one conditional write, tried
+        once.
 
         Returns:
             The task with its claim. Everything else is as it was read.

@@ -7,7 +7,7 @@ being unzipped; they are held against what comes out when it is.
 import codecs
 import json
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from mcp_baton.exceptions import ValueLost, ValueTooLarge
@@ -35,6 +35,9 @@ VALUE_BYTES: Final = 6_000_000
 PIECE_BYTES: Final = 65_536
 """How much of a text is in memory at once when it is passed on in pieces, bytes."""
 
+ZIPPED_AT_ONCE: Final = 262_144
+"""How much is zipped between two looks at the clock, bytes."""
+
 _GZIP = 31  # zlib's number for a gzip stream with the largest window
 _MAGIC = b"\x1f\x8b"
 _LENGTH_BYTES = 4
@@ -46,14 +49,40 @@ def zipped(text: bytes) -> bytes:
     return zlib.compress(text, wbits=_GZIP)
 
 
+class ZipWithin:
+    """Zips texts for so long, all together; from then on texts stay as they are, which costs room and no time.
+
+    Args:
+        seconds: How long zipping may take.
+        monotonic: Seconds, from any moment on.
+    """
+
+    def __init__(self, seconds: float, monotonic: Callable[[], float]) -> None:
+        self._left_s = seconds
+        self._monotonic = monotonic
+
+    def __call__(self, text: bytes) -> bytes:
+        """The text as a gzip stream, or the text itself when there was no time for that."""
+        began = self._monotonic()
+        zipper, made = zlib.compressobj(wbits=_GZIP), list[bytes]()
+        try:
+            for place in range(0, len(text), ZIPPED_AT_ONCE):
+                if self._monotonic() - began > self._left_s:
+                    return text
+                made.append(zipper.compress(text[place : place + ZIPPED_AT_ONCE]))
+        finally:
+            self._left_s -= self._monotonic() - began
+        return b"".join((*made, zipper.flush()))
+
+
+def is_zipped(data: bytes) -> bool:
+    """Whether these are bytes of a gzip stream; no JSON text begins like one."""
+    return data.startswith(_MAGIC)
+
+
 def zipped_length(data: bytes) -> int:
     """The length of the text in a gzip stream, as the stream states it, bytes; of anything else its own."""
-    return int.from_bytes(data[-_LENGTH_BYTES:], "little") if data.startswith(_MAGIC) else len(data)
-
-
-def most_zipped(text_bytes: int) -> int:
-    """The most bytes that a zip of a text of this length has: zlib stores what does not become smaller."""
-    return text_bytes + text_bytes // 1000 + 64
+    return int.from_bytes(data[-_LENGTH_BYTES:], "little") if is_zipped(data) else len(data)
 
 
 def check_readable(text_bytes: int) -> None:
@@ -82,20 +111,40 @@ def unzipped_pieces(data: bytes, piece_bytes: int = PIECE_BYTES) -> Iterator[byt
     Raises:
         ValueLost, ValueTooLarge: as `unzipped`; what came out before is then worth nothing.
     """
-    length = zipped_length(data)
+    return unzipped_stream((data,), zipped_length(data), piece_bytes)
+
+
+def unzipped_stream(parts: Iterable[bytes], length: int, piece_bytes: int = PIECE_BYTES) -> Iterator[bytes]:
+    """The text in a gzip stream that comes in parts, in pieces of at most so many bytes.
+
+    Args:
+        parts: The stream, wherever it was cut.
+        length: The length of the text, bytes.
+        piece_bytes: The longest piece.
+
+    Raises:
+        ValueLost: it is damaged, or holds more than that.
+        ValueTooLarge: it is longer than is read.
+    """
     check_readable(length)
     unzip = zlib.decompressobj(_GZIP)
-    rest, came = data, 0
+    came = 0
     try:
-        while not unzip.eof:
-            piece = unzip.decompress(rest, min(piece_bytes, length - came + 1))
-            rest, came = unzip.unconsumed_tail, came + len(piece)
-            if came > length or not (piece or unzip.eof):
+        for part in parts:
+            rest = part
+            while not unzip.eof:
+                piece = unzip.decompress(rest, min(piece_bytes, length - came + 1))
+                rest, came = unzip.unconsumed_tail, came + len(piece)
+                if came > length:
+                    raise ValueLost(length, _DAMAGED)
+                if not piece:
+                    break
+                yield piece
+            if unzip.eof and (unzip.unused_data or rest):
                 raise ValueLost(length, _DAMAGED)
-            yield piece
     except zlib.error as error:
         raise ValueLost(length, _DAMAGED) from error
-    if unzip.unused_data:
+    if not unzip.eof or came != length:
         raise ValueLost(length, _DAMAGED)
 
 

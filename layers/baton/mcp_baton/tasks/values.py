@@ -1,7 +1,7 @@
 """The values of a task as a store keeps them: decoded when they are read, and weighed without being read."""
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.tasks.record import TaskRecord, Weight
@@ -26,6 +26,16 @@ class StoredValues(Mapping[str, Json]):
         Raises:
             StoreError: it cannot be had; what came before is then worth nothing.
         """
+
+    @abstractmethod
+    def read_ahead(self, names: Iterable[str]) -> None:
+        """Fetch several values at once that are about to be read. What goes wrong is told when they are."""
+
+
+def read_ahead(values: JsonObject, names: Iterable[str]) -> None:
+    """Fetch several values at once that are about to be read, where they have to be fetched."""
+    if isinstance(values, StoredValues):
+        values.read_ahead(names)
 
 
 def weight_of(task: TaskRecord, name: str) -> Weight | None:

@@ -24,10 +24,12 @@ class Fault:
     Attributes:
         error: DynamoDB's error code, or what botocore raises when no answer comes.
         times: How often; `None` for ever.
+        last: The request that it struck last, whose repetitions it strikes, too.
     """
 
     error: str | Exception
     times: int | None
+    last: object = None
 
 
 class Store:
@@ -53,7 +55,7 @@ class Store:
         return operation in self._operations
 
     def fails(self, operation: str, *, times: int | None = 1, error: str | Exception = "InternalServerError") -> None:
-        """Have the next requests of this operation fail, botocore's repetitions included. None reaches the engine.
+        """Have the next requests of this operation fail, all their repetitions included. None reaches the engine.
 
         Args:
             operation: `PutItem`, `UpdateItem`, `GetItem`, `Query`, …
@@ -71,20 +73,26 @@ class Store:
             )
         self._faults[operation] = Fault(error, times)
 
-    def _before(self, event_name: str, **_: object) -> "tuple[AWSResponse, dict[str, Any]] | None":
+    def _before(
+        self, event_name: str, params: dict[str, Any], **_: object
+    ) -> "tuple[AWSResponse, dict[str, Any]] | None":
         self._invocations.check()
-        fault = self._due(event_name.rpartition(".")[2])
+        # What the store sends again within a request is the same to the byte, its token included.
+        fault = self._due(event_name.rpartition(".")[2], (self._invocations.current, params["body"]))
         if fault is None:
             return None
         if isinstance(fault.error, Exception):
             raise fault.error
         return refusal(fault.error)
 
-    def _due(self, operation: str) -> Fault | None:
+    def _due(self, operation: str, sent: object) -> Fault | None:
         with self._lock:
             fault = self._faults.get(operation)
+            if fault is not None and fault.last == sent:
+                return fault
             if fault is None or fault.times == 0:
                 return None
+            fault.last = sent
             if fault.times is not None:
                 fault.times -= 1
             return fault

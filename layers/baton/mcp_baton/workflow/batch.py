@@ -51,14 +51,21 @@ def run_batch(
     statuses = carried(task, moving.workflow) if moving else statuses_of(task)
     writes = tuple(_writes(traces, statuses))
     after = statuses | {write.name: write.status for write in writes}
+    completed = finished and all(status.settled for status in after.values())
     return Batch(
         steps=writes,
         pause=_pause_write(task, pause, after, finished=finished),
         variables=variables.changed | (_progress(moving, statuses) if moving else {}),
         removed=variables.removed | outdated_calls(writes) | (left_behind(task, statuses) if moving else frozenset()),
-        result=run_result(after) if finished and all(status.settled for status in after.values()) else None,
+        result=run_result(after) if completed else None,
         definition=moving.workflow.fingerprint if moving else None,
+        open_steps=0 if completed else writes_to_come(after),
     )
+
+
+def writes_to_come(after: Mapping[str, StepStatus]) -> int:
+    """How many writes a task that is not completed can still expect: one for each open step, and at least its end."""
+    return max(1, sum(not status.settled for status in after.values()))
 
 
 def _progress(move: Move, statuses: Mapping[str, StepStatus]) -> dict[str, Json]:

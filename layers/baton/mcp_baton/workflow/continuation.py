@@ -10,7 +10,7 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import EXTRA_PREFIX, StepProgress, StepStatus, pause_of
 from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepWrite
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.workflow.batch import status_of, stored_result
+from mcp_baton.workflow.batch import status_of, stored_result, writes_to_come
 from mcp_baton.workflow.host import Failed, Outcome
 from mcp_baton.workflow.kept_calls import kept_call
 from mcp_baton.workflow.matching import Candidate, candidates, choose
@@ -62,12 +62,16 @@ def continuation_batch(
     """
     place = _place(plan, call, drawn, ranked)
     write = _step_write(place, call, outcome) if place else None
+    after = {step["name"]: StepStatus(step["status"]) for step in plan.steps}
+    if write:
+        after[write.name] = write.status
     extra: dict[str, Json] = {} if write else {f"{EXTRA_PREFIX}{call.tool}": stored_result(outcome)}
     return Batch(
         steps=(write,) if write else (),
         pause=_pause_write(plan, write, call.tool, outcome),
         variables=variables.changed | extra,
         removed=variables.removed,
+        open_steps=writes_to_come(after),
     )
 
 

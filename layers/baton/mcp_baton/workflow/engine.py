@@ -24,6 +24,7 @@ from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import PROGRESS, RESULT_PREFIX, Claim, NewTask, StepStatus, TaskRecord, is_oversized
 from mcp_baton.tasks.recording import record_decided
 from mcp_baton.tasks.store import Batch, Recorded, TaskStore
+from mcp_baton.tasks.values import read_ahead
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.batch import run_batch
 from mcp_baton.workflow.definition import Step, Workflow
@@ -97,7 +98,7 @@ class Engine:
         if self._store is None or task.claim is None:
             return
         try:
-            self._store.record(task, Batch(claim=task.claim, release=True))
+            self._store.renew(task, replace(task.claim, until_ms=0))
         except StoreError:
             logger.warning("task %s: its claim could not be given back; it will run out", task.task_id, exc_info=True)
 
@@ -112,6 +113,8 @@ class Engine:
         hold = self._hold(self._store, task) if self._store else None
         statuses = carried(task, workflow)
         run = Run(workflow, invocation, hold, TaskVariables(task.variables), statuses, move=move_to(workflow, task))
+        done = [name for name, status in statuses.items() if status is StepStatus.COMPLETED]
+        read_ahead(task.variables, [f"{RESULT_PREFIX}{name}" for name in done])
         for step in workflow.steps:
             if statuses[step.name] is StepStatus.COMPLETED:
                 self._replay(run, step)
@@ -193,10 +196,9 @@ class Engine:
         hold = run.hold
         if hold is None or self._store is None:
             return None
-        unwritten = run.traces[run.written :]
 
         def decided(task: TaskRecord) -> Batch:
-            batch = run_batch(task, unwritten, pause, run.variables, finished=finished, move=run.move)
+            batch = run_batch(task, run.unwritten(task), pause, run.variables, finished=finished, move=run.move)
             return replace(batch, claim=hold.claim(), release=last)
 
         try:
@@ -223,7 +225,9 @@ class Engine:
                 return None
             case TaskNotFound():
                 return TaskOver(None)
-        run.persisted = "unknown" if isinstance(error, OutcomeUnknown) else False
+        if isinstance(error, OutcomeUnknown):
+            run.persisted = "unknown"
+            run.unsure.update(trace.step.name for trace in run.traces[run.written :])
         logger.error("task %s: the run could not be written", hold.task.task_id, exc_info=error)
         return None
 
@@ -231,6 +235,6 @@ class Engine:
         hold.written(recorded.task)
         # What has been written once is not written again: somebody else may have changed it by then.
         run.variables = TaskVariables(recorded.task.variables)
+        run.persisted = run.holds_unsure(recorded.task)
         run.written = len(run.traces)
-        run.persisted = True
         run.oversized.update(recorded.oversized)

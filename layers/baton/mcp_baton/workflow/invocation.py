@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 
+from mcp_baton.exceptions import StoreError
 from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.protocol.json import Json
-from mcp_baton.tasks.record import StepStatus, TaskRecord
+from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.workflow.batch import status_of
+from mcp_baton.workflow.batch import status_of, stored_result
 from mcp_baton.workflow.definition import Workflow
-from mcp_baton.workflow.drift import Move
+from mcp_baton.workflow.drift import Move, statuses_of
 from mcp_baton.workflow.holding import Hold
 from mcp_baton.workflow.host import Succeeded
 from mcp_baton.workflow.resolve import Known
@@ -47,6 +48,7 @@ class Run:
         hold: The task, and the run's claim on it; `None` for a run without a task.
         written: How many of the traces have been written.
         persisted: Whether the last write succeeded.
+        unsure: Steps that a write may have written whose outcome is not known.
     """
 
     workflow: Workflow
@@ -61,6 +63,7 @@ class Run:
     written: int = 0
     oversized: set[str] = field(default_factory=set)
     persisted: Persisted = True
+    unsure: set[str] = field(default_factory=set)
 
     @property
     def task(self) -> TaskRecord | None:
@@ -71,6 +74,31 @@ class Run:
     def known(self) -> Known:
         """What arguments are resolved from."""
         return Known(self.invocation.texts, self.invocation.arguments, self.statuses, self.outputs, self.variables)
+
+    def unwritten(self, task: TaskRecord) -> list[StepTrace]:
+        """What has still to be written to the task as it stands.
+
+        Where a write's outcome is not known, a step that it may have completed and that is completed is left as it is:
+        what stands there is this run's result, or a later call's that must not give way to it.
+        """
+        completed = {name for name, status in statuses_of(task).items() if status is StepStatus.COMPLETED}
+        written = self.unsure & completed
+        return [trace for trace in self.traces[self.written :] if trace.step.name not in written]
+
+    def holds_unsure(self, task: TaskRecord) -> Persisted:
+        """Whether the results of the steps that were left as they are stand in the task as it was written.
+
+        Another result may be a later call's, or an earlier one's that this run's never took the place of.
+        """
+        for trace in self.traces[self.written :]:
+            if trace.step.name in self.unsure and isinstance(trace.outcome, Succeeded):
+                try:
+                    stored = task.variables.get(f"{RESULT_PREFIX}{trace.step.name}")
+                except StoreError:
+                    return "unknown"
+                if stored != stored_result(trace.outcome):
+                    return "unknown"
+        return True
 
     def settle(self, trace: StepTrace) -> None:
         """Take down how a step ended."""

@@ -57,10 +57,10 @@ def _sentence(text: str) -> str:
 
 
 def _told(step: Step, summarise: Summarise) -> str:
-    if step.tool is None:
-        return shortened(f"{step.name}: read {', '.join(step.resources)}", LONGEST_SUMMARY + len(step.name)) + "."
-    summary = shortened(summarise(step.tool), LONGEST_SUMMARY).rstrip(".")
-    return f"{step.name}: {summary}." if summary else f"{step.name}."
+    name = shortened(step.name, LONGEST_SUMMARY)
+    what = f"read {', '.join(step.resources)}" if step.tool is None else summarise(step.tool)
+    summary = shortened(what, LONGEST_SUMMARY).rstrip(".")
+    return f"{name}: {summary}." if summary else f"{name}."
 
 
 def _fitting(parts: list[str], room: int) -> str:

@@ -21,10 +21,13 @@ LONGEST: Final = 2_000
 
 _OUTPUT = re.compile(r"<(?:output|field '(?P<path>.+)') from (?P<of>.+)>")
 _NAMED = re.compile(r"<(?P<kind>prompt arg|task variable|secret|missing:|invalid:) (?P<name>.+)>")
+_SECRET = re.compile(r"<secret .+>")
 _OF_STEP = re.compile(r".+ \(step '(?P<step>.+)'\)")
-_VARIABLE: Final = "task variable "
+_VARIABLE = re.compile(r"task variable (?P<name>.+?)(?: \(set by .+\))?")
 
 GIVE: Final = "give the value itself"
+SUPPLY: Final = f"a value that you must supply; {GIVE}"
+SECRET: Final = f"a value that is secret, and is not kept; {GIVE}"
 NO_STATE: Final = "what it stands for cannot be found out now"
 CHANGED: Final = (
     "Nothing was run. What the placeholders in the arguments stand for has changed since the question was asked. Make "
@@ -103,15 +106,16 @@ def _value(text: str, plan: Plan | None) -> Found | str:
     """The value that a placeholder stands for, or why there is none."""
     named = _NAMED.fullmatch(text)
     if named and named["kind"] not in {"prompt arg", "task variable"}:
-        return f"a value that {'is secret' if named['kind'] == 'secret' else 'you must supply'}; {GIVE}"
+        return SECRET if named["kind"] == "secret" else SUPPLY
     if plan is None or plan.workflow is None or plan.known is None:
         return f"{NO_STATE}; {GIVE}"
     source = _source(text, plan.workflow)
     if isinstance(source, str):
         return source
     match resolve(source, plan.workflow, plan.known):
-        case Found() as found:
-            return found
+        case Found(value) as found:
+            # Of a secret argument nothing but its stand-in is known.
+            return SECRET if isinstance(value, str) and _SECRET.fullmatch(value) else found
         case NotGiven(name):
             return f"the workflow was started without its argument '{name}'; {GIVE}"
         case NoOutput(step):
@@ -138,12 +142,13 @@ def _source(text: str, workflow: Workflow) -> Source | str:
         if placeholder(source, workflow) == text:
             return source
     named = _NAMED.fullmatch(text)
-    if named:
-        return PromptArg(named["name"]) if named["kind"] == "prompt arg" else TaskVariable(named["name"])
+    if named and named["kind"] == "prompt arg":
+        return PromptArg(named["name"])
     output = _OUTPUT.fullmatch(text)
-    of, path = (output["of"], output["path"]) if output else ("", None)
-    if of.startswith(_VARIABLE):
-        return TaskVariable(of.removeprefix(_VARIABLE), path)
+    of, path = (output["of"], output["path"]) if output else (text[1:-1], None)
+    variable = _VARIABLE.fullmatch(of)
+    if variable:
+        return TaskVariable(variable["name"], path)
     of_step = _OF_STEP.fullmatch(of)
     steps = [step for step in workflow.steps if (step.name == of_step["step"] if of_step else step.tool == of)]
     if len(steps) == 1:

@@ -229,3 +229,21 @@ def test_functions_run_at_the_same_time_when_requests_do() -> None:
 
 def test_a_parameter_may_be_called_like_the_machinerys_own() -> None:
     assert run(lambda **named: sorted(named), context=1, callable=2) == Returned(["callable", "context"])
+
+
+def test_the_requests_thread_does_what_is_due_while_a_function_runs() -> None:
+    done, beats, threads = threading.Event(), 0, set[int]()
+
+    def pulse() -> float:
+        nonlocal beats
+        beats += 1
+        threads.add(threading.get_ident())
+        if beats == 5:
+            done.set()
+        return 0.001
+
+    ended = run_and_deliver(
+        lambda: done.wait(PATIENCE_S), {}, Mailbox(), Ear(), is_async=False, left_s=lambda: None, stay=True, pulse=pulse
+    )
+    assert ended == Returned(True)
+    assert threads == {threading.get_ident()}

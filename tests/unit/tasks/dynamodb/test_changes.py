@@ -1,21 +1,27 @@
-"""What gives way when an item is too large."""
+"""What stays in the head, what is kept outside, and what gives way."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import count
 
 import pytest
 
 from mcp_baton.exceptions import StoreUnavailable
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.attributes import Item, decode, item_size
-from mcp_baton.tasks.dynamodb.changes import fitted, lighter, plan, size_after, without_largest
+from mcp_baton.tasks.dynamodb.changes import Changes, plan, size_after
+from mcp_baton.tasks.dynamodb.fetching import Fetcher
+from mcp_baton.tasks.dynamodb.fitting import fitted, lighter, without_largest
 from mcp_baton.tasks.dynamodb.items import Limits, new_item
-from mcp_baton.tasks.dynamodb.offload import Fetcher, Mover
-from mcp_baton.tasks.dynamodb.overflow import pointer_in
+from mcp_baton.tasks.dynamodb.offload import Mover, Target
+from mcp_baton.tasks.dynamodb.outside import Outside, Written
+from mcp_baton.tasks.dynamodb.pointers import pointer_in
 from mcp_baton.tasks.record import PROGRESS, NewTask, StepStatus
 from mcp_baton.tasks.store import Batch, SetPause, StepWrite
 
 PENDING, COMPLETED = StepStatus.PENDING, StepStatus.COMPLETED
+PLAIN = 10**9
 
 
 def stored(**variables: str) -> Item:
@@ -25,62 +31,86 @@ def stored(**variables: str) -> Item:
 
 @dataclass(slots=True)
 class Shelf:
-    """An object store that takes as many objects as it has room for."""
+    """A table and a bucket that take as much as they have room for."""
 
     room: int = 100
+    items: dict[str, Item] = field(default_factory=dict)
     objects: dict[str, bytes] = field(default_factory=dict)
     asked: int = 0
+
+    def put_value(self, item: Item) -> None:
+        """Keep an item."""
+        self._ask()
+        self.items[item["pk"]["S"]] = item
+
+    def get_value(self, key: Item, *, consistent: bool) -> Item | None:
+        """An item that was kept; only a consistent read finds it."""
+        return self.items.get(key["pk"]["S"]) if consistent else None
 
     def put(self, key: str, data: bytes, digest: bytes) -> None:
         """Keep an object."""
         assert sha256(data).digest() == digest
-        self.asked += 1
-        if len(self.objects) >= self.room:
-            raise StoreUnavailable("no room")
+        self._ask()
         self.objects[key] = data
 
-    def get(self, key: str, most: int) -> bytes:
+    def get(self, key: str, most: int) -> Iterator[bytes]:
         """An object that was kept."""
         assert len(self.objects[key]) <= most
-        return self.objects[key]
+        yield self.objects[key]
+
+    def _ask(self) -> None:
+        self.asked += 1
+        if len(self.items) + len(self.objects) >= self.room:
+            raise StoreUnavailable("no room")
+
+
+def mover(shelf: Shelf, *, bucket: bool = False) -> Mover:
+    seconds = count(0.0, 0.001)
+    target = Target("owner", "task", 1000, 1000)
+    outside = Outside(shelf, shelf if bucket else None, Written(lambda: next(seconds)))
+    return Mover(outside, target, 1000.0, lambda: next(seconds))
 
 
 def nowhere() -> Mover:
-    return Mover(None, "owner", "task", 1000)
+    return mover(Shelf(room=0))
 
 
-def mover(shelf: Shelf) -> Mover:
-    return Mover(shelf, "owner", "task", 1000)
+def fetcher(shelf: Shelf) -> Fetcher:
+    return Fetcher(Outside(shelf, shelf), "owner", "task")
+
+
+def outside(changes: Changes) -> set[str]:
+    return {name for name, value in changes.variables.items() if pointer_in(value)}
 
 
 def test_the_size_after_a_batch_counts_what_it_replaces_and_removes() -> None:
     item = stored(kept="k" * 100, replaced="r" * 100, removed="x" * 100)
     before = item_size(item)
     batch = Batch(variables={"replaced": "new"}, removed=frozenset({"removed"}))
-    after = size_after(item, plan(item, batch, 8192))
+    after = size_after(item, plan(item, batch, PLAIN))
     assert after == before - 97 - (len("removed") + 102 + 1) + 64
 
 
 def test_the_size_after_a_batch_counts_a_new_definition() -> None:
     item = stored()
-    sizes = [size_after(item, plan(item, Batch(definition=text), 8192)) for text in ("x", "x" * 900)]
+    sizes = [size_after(item, plan(item, Batch(definition=text), PLAIN)) for text in ("x", "x" * 900)]
     assert sizes[1] - sizes[0] == 899
 
 
-def test_the_largest_value_gives_way_first_and_only_as_many_as_must() -> None:
+def test_where_nothing_can_be_moved_the_largest_value_gives_way_first_and_only_as_many_as_must() -> None:
     item = stored()
     batch = Batch(variables={"a": "x" * 1000, "b": "y" * 3000, "c": "z" * 2000})
-    changes = plan(item, batch, 8192)
-    fit = fitted(item, changes, item_size(item) + 3500, nowhere())
+    changes = plan(item, batch, PLAIN)
+    fit = fitted(item, changes, item_size(item) + 3500, nowhere(), 0)
     assert fit.oversized == ("b",)
     assert decode(fit.variables["b"]) == {"error": "result of 3002 bytes exceeds the task's size limit"}
-    assert fitted(item, changes, item_size(item) + 1800, nowhere()).oversized == ("b", "c")
-    assert fitted(item, changes, item_size(item) + 9000, nowhere()) == changes
+    assert fitted(item, changes, item_size(item) + 1800, nowhere(), 0).oversized == ("b", "c")
+    assert fitted(item, changes, item_size(item) + 9000, nowhere(), 0) == changes
 
 
 def test_a_compressed_value_is_reported_with_its_own_length() -> None:
     item = stored()
-    fit = fitted(item, plan(item, Batch(variables={"a": "x" * 500_000}), 8192), 500, nowhere())
+    fit = fitted(item, plan(item, Batch(variables={"a": "x" * 500_000}), 8192), 500, nowhere(), 0)
     assert decode(fit.variables["a"]) == {"error": "result of 500002 bytes exceeds the task's size limit"}
 
 
@@ -92,64 +122,77 @@ def test_progress_and_pause_never_give_way_and_a_final_result_only_to_a_pointer(
         variables={PROGRESS: {"goal": "g" * 5000, "steps": [{"name": "s0", "status": "pending"}], "schemaVersion": 1}},
         result={"large": "r" * 5000},
     )
-    changes = plan(item, batch, 8192)
-    assert fitted(item, changes, 100, nowhere()) == changes
+    changes = plan(item, batch, PLAIN)
+    assert fitted(item, changes, 100, nowhere(), 0) == changes
     shelf = Shelf()
-    moved = fitted(item, changes, 100, mover(shelf))
+    moved = fitted(item, changes, 100, mover(shelf), 0)
     assert moved.variables == changes.variables
     assert moved.result is not None
-    assert Fetcher(shelf, "owner", "task").value(moved.result) == {"large": "r" * 5000}
+    assert fetcher(shelf).value(moved.result) == {"large": "r" * 5000}
 
 
 def test_a_value_smaller_than_the_note_stays() -> None:
     item = stored()
-    assert without_largest(plan(item, Batch(variables={"a": "x" * 20}), 8192)) is None
-    assert without_largest(plan(item, Batch(), 8192)) is None
+    assert without_largest(plan(item, Batch(variables={"a": "x" * 20}), PLAIN)) is None
+    assert without_largest(plan(item, Batch(), PLAIN)) is None
 
 
-def test_values_move_largest_first_and_only_as_many_as_must() -> None:
+def test_values_that_do_not_fit_move_largest_first_and_only_as_many_as_must() -> None:
     item, shelf = stored(), Shelf()
-    changes = plan(item, Batch(variables={"a": "x" * 1000, "b": "y" * 3000, "c": "z" * 2000}), 8192)
-    fit = fitted(item, changes, item_size(item) + 3500, mover(shelf))
-    assert fit.oversized == ()
-    assert {name for name, value in fit.variables.items() if pointer_in(value)} == {"b"}
-    fit = fitted(item, changes, item_size(item) + 1800, mover(shelf))
-    assert {name for name, value in fit.variables.items() if pointer_in(value)} == {"b", "c"}
-    values = {name: Fetcher(shelf, "owner", "task").value(value) for name, value in fit.variables.items()}
+    changes = plan(item, Batch(variables={"a": "x" * 1000, "b": "y" * 3000, "c": "z" * 2000}), PLAIN)
+    fit = fitted(item, changes, item_size(item) + 3500, mover(shelf), 0)
+    assert (fit.oversized, outside(fit)) == ((), {"b"})
+    fit = fitted(item, changes, item_size(item) + 1800, mover(shelf), 0)
+    assert outside(fit) == {"b", "c"}
+    values = {name: fetcher(shelf).value(value) for name, value in fit.variables.items()}
     assert values == {"a": "x" * 1000, "b": "y" * 3000, "c": "z" * 2000}
 
 
-def test_once_a_value_could_not_be_moved_the_rest_of_the_write_is_noted_and_what_has_moved_stays() -> None:
-    item, shelf = stored(), Shelf(room=1)
-    changes = plan(item, Batch(variables={"a": "x" * 1000, "b": "y" * 3000, "c": "z" * 2000}), 8192)
-    fit = fitted(item, changes, item_size(item) + 400, mover(shelf))
-    assert fit.oversized == ("c", "a")
-    assert shelf.asked == 2
-    assert Fetcher(shelf, "owner", "task").value(fit.variables["b"]) == "y" * 3000
+@pytest.mark.parametrize(
+    ("writes_to_come", "expected"), [(0, set()), (1, {"a", "b"}), (3, {"a", "b"}), (100, {"a", "b"})]
+)
+def test_values_move_where_that_is_cheaper_and_small_ones_never(writes_to_come: int, expected: set[str]) -> None:
+    item, shelf = stored(), Shelf()
+    changes = plan(item, Batch(variables={"a": "x" * 900, "b": "y" * 900, "c": "z" * 200}), PLAIN)
+    fit = fitted(item, changes, 400_000, mover(shelf), writes_to_come)
+    assert (outside(fit), fit.oversized) == (expected, ())
+    assert len(shelf.items) == (1 if expected else 0)
 
 
-def test_a_result_that_cannot_be_moved_stays_and_variables_are_noted() -> None:
+def test_with_a_bucket_the_values_of_a_write_are_one_object() -> None:
+    item, shelf = stored(), Shelf()
+    changes = plan(item, Batch(variables={"a": "x" * 9_000, "b": "y" * 5_000}), PLAIN)
+    fit = fitted(item, changes, 400_000, mover(shelf, bucket=True), 3)
+    assert (outside(fit), len(shelf.objects), len(shelf.items)) == ({"a", "b"}, 1, 0)
+    assert [fetcher(shelf).value(fit.variables[name]) for name in "ab"] == ["x" * 9_000, "y" * 5_000]
+
+
+def test_what_could_not_be_moved_stays_where_there_is_room() -> None:
     item = stored()
-    changes = plan(item, Batch(variables={"a": "x" * 1000}, result={"large": "r" * 5000}), 8192)
-    fit = fitted(item, changes, item_size(item) + 5200, mover(Shelf(room=0)))
-    assert (fit.oversized, fit.result) == (("a",), changes.result)
+    changes = plan(item, Batch(variables={"a": "x" * 10_000}), PLAIN)
+    assert fitted(item, changes, 400_000, nowhere(), 10) == changes
+
+
+def test_of_a_write_that_could_be_moved_in_part_the_rest_gives_way() -> None:
+    item, shelf = stored(), Shelf(room=1)
+    changes = plan(item, Batch(variables={"a": "x" * 340_000, "b": "y" * 340_000}), PLAIN)
+    fit = fitted(item, changes, item_size(item) + 400, mover(shelf), 0)
+    assert (len(outside(fit)), len(fit.oversized), shelf.asked) == (1, 1, 2)
+    assert {*outside(fit), *fit.oversized} == {"a", "b"}
 
 
 def test_nothing_moves_twice_and_nothing_that_a_pointer_would_outweigh() -> None:
     item, shelf = stored(), Shelf()
-    changes = plan(item, Batch(variables={"a": "x" * 1000, "b": "y" * 150}, result={"large": "r" * 5000}), 8192)
-    fit = fitted(item, changes, 1, mover(shelf))
-    assert len(shelf.objects) == 2
-    assert (fit.oversized, fit.variables["b"]) == ((), changes.variables["b"])
+    changes = plan(item, Batch(variables={"a": "x" * 1000, "b": "y" * 30}, result={"large": "r" * 5000}), PLAIN)
+    fit = fitted(item, changes, 1, mover(shelf), 0)
+    assert (outside(fit), fit.oversized, fit.variables["b"]) == ({"a"}, (), changes.variables["b"])
     assert lighter(fit, mover(shelf)) is None
-    noted = without_largest(fit)
-    assert noted is not None
-    assert noted.oversized == ("b",)
 
 
-def test_without_an_object_store_no_folder_is_worked_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    worked_out = list[str]()
-    monkeypatch.setattr("mcp_baton.tasks.dynamodb.offload.folder_of", lambda owner, _task_id: worked_out.append(owner))
-
-    assert Mover(None, "owner", "task", 1000).move({"S": "value"}) is None
-    assert worked_out == []
+def test_what_a_lost_race_has_written_is_not_written_again() -> None:
+    item, shelf = stored(), Shelf()
+    moving = mover(shelf)
+    changes = plan(item, Batch(variables={"a": "x" * 1000}), PLAIN)
+    first = fitted(item, changes, 400_000, moving, 10)
+    assert fitted(item, changes, 400_000, moving, 10) == first
+    assert shelf.asked == 1

@@ -10,11 +10,12 @@ from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.changes import plan
 from mcp_baton.tasks.dynamodb.expressions import EXPRESSION_BYTES, Update, base36, record_update
 from mcp_baton.tasks.dynamodb.items import Limits, new_item
-from mcp_baton.tasks.record import PROGRESS, NewTask, StepStatus
+from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, NewTask, StepStatus
 from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite
 
 PENDING, COMPLETED, FAILED = StepStatus.PENDING, StepStatus.COMPLETED, StepStatus.FAILED
 TOKEN = "0123456789abcdef"
+STORED = bytes.fromhex(TOKEN)
 
 
 def stored(steps: int, definition: str | None = None) -> Item:
@@ -41,12 +42,22 @@ def test_a_step_is_set_and_guarded_by_its_path() -> None:
         f"SET version=version+1,updated_at=1970-01-01T00:00:05.000Z,{path}=failed,"
         'variables._workflow.result.s1="r",variables._workflow.pause_reason='
         + str({"type": {"S": "x"}})
-        + f" REMOVE w1 ADD w0 ['{TOKEN}']"
+        + f" REMOVE w6 ADD w0 [{STORED!r}]"
     )
     assert spelled(made.condition(), made) == (
         f"attribute_exists(pk) AND expires_at>5 AND status IN (input_required,working) AND {path}=pending"
-        f" AND NOT contains(w0,{TOKEN})"
+        f" AND NOT contains(w0,{STORED!r})"
     )
+
+
+def test_a_write_that_leaves_the_pause_reason_alone_wants_it_as_it_was_read() -> None:
+    unpaused = update(Batch(steps=(StepWrite(1, "s1", PENDING, COMPLETED, "r"),)), 2)
+    assert " AND attribute_not_exists(variables._workflow.pause_reason)" in spelled(unpaused.condition(), unpaused)
+    item = stored(2)
+    item["variables"] = {"M": {**item["variables"]["M"], PAUSE_REASON: {"M": {"type": {"S": "x"}}}}}
+    batch = Batch(steps=(StepWrite(1, "s1", PENDING, COMPLETED, "r"),))
+    paused = record_update(item, plan(item, batch, 8192), 5_000, TOKEN)
+    assert " AND variables._workflow.pause_reason={'type': {'S': 'x'}}" in spelled(paused.condition(), paused)
 
 
 def test_a_new_definition_replaces_the_progress_and_is_guarded_by_what_was_read() -> None:

@@ -5,11 +5,21 @@ import pytest
 from mcp_baton.tasks.dynamodb.tokens import MINUTE_MS, first_token, has_token, old_set_at, set_at
 
 
-@pytest.mark.parametrize("minute", range(6))
-def test_the_set_that_is_dropped_is_neither_this_minutes_nor_the_last_ones(minute: int) -> None:
+@pytest.mark.parametrize("minute", range(15))
+def test_the_set_that_is_dropped_is_neither_this_minutes_nor_one_of_the_last_six(minute: int) -> None:
     now_ms = minute * MINUTE_MS + 59_999
-    assert old_set_at(now_ms) not in {set_at(now_ms), set_at(now_ms - MINUTE_MS)}
-    assert old_set_at(now_ms) == set_at(now_ms - 2 * MINUTE_MS) == set_at(now_ms + MINUTE_MS)
+    assert old_set_at(now_ms) not in {set_at(now_ms - ago * MINUTE_MS) for ago in range(7)}
+    assert old_set_at(now_ms) == set_at(now_ms - 7 * MINUTE_MS) == set_at(now_ms + 6 * MINUTE_MS)
+
+
+@pytest.mark.parametrize("ahead", [-5, -4, -1, 0, 1, 4, 5])
+@pytest.mark.parametrize("now_ms", [0, 59_999])
+def test_a_writer_whose_clock_is_five_minutes_off_drops_no_token_that_may_be_asked_for(now_ms: int, ahead: int) -> None:
+    now_ms += 60 * MINUTE_MS
+    mine, other = set_at(now_ms), set_at(now_ms + ahead * MINUTE_MS)
+    for later_ms in (0, 30_000, 60_000):
+        assert old_set_at(now_ms + later_ms + ahead * MINUTE_MS) != mine
+        assert old_set_at(now_ms + later_ms) != other
 
 
 @pytest.mark.parametrize("now_ms", [0, 59_999, 60_000, 179_999])
@@ -20,6 +30,6 @@ def test_no_write_of_the_next_minute_drops_a_token(now_ms: int) -> None:
 
 def test_a_token_is_found_in_whichever_set_it_is() -> None:
     for now_ms in (0, MINUTE_MS, 2 * MINUTE_MS):
-        item = first_token(now_ms, "a")
-        assert (has_token(item, "a"), has_token(item, "b")) == (True, False)
-    assert not has_token({}, "a")
+        item = first_token(now_ms, "aa")
+        assert (has_token(item, "aa"), has_token(item, "bb")) == (True, False)
+    assert not has_token({}, "aa")

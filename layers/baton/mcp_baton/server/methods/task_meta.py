@@ -6,7 +6,8 @@ from typing import Literal
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY
 from mcp_baton.protocol.json import Json
 from mcp_baton.server.request import Request
-from mcp_baton.tasks.record import RESULT_PREFIX, StepProgress, TaskRecord, shown_pause, steps_of
+from mcp_baton.tasks.pauses import shown_pause
+from mcp_baton.tasks.record import RESULT_PREFIX, StepProgress, StepStatus, TaskRecord, steps_of
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.run import RunRecord, Superseded, TaskOver
 
@@ -77,6 +78,24 @@ def task_meta(request: Request, task: TaskRecord, steps: Sequence[StepProgress] 
     if pause is not None:
         meta["pause_reason"] = pause
     return meta if request.stateless else meta | related_task(task.task_id)
+
+
+def listed_meta(task: TaskRecord, now_ms: int) -> dict[str, Json]:
+    """Where a listed task stands: `{"_meta": {"workflow", "step", "pause_reason"}}`; nothing for a task of no workflow.
+
+    `step` is the first step that is not settled. `pause_reason` is without its `error`, which can be of any length;
+    `tasks/get` has it.
+    """
+    if task.workflow is None:
+        return {}
+    meta: dict[str, Json] = {"workflow": task.workflow}
+    step = next((step["name"] for step in steps_of(task) if not StepStatus(step["status"]).settled), None)
+    if step is not None:
+        meta["step"] = step
+    pause = shown_pause(task, now_ms)
+    if pause is not None:
+        meta["pause_reason"] = {name: value for name, value in pause.items() if name != "error"}
+    return {"_meta": meta}
 
 
 def related_task(task_id: str) -> dict[str, Json]:

@@ -9,8 +9,9 @@ from mcp_baton.protocol.codes import INVALID_PARAMS
 from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.server.published.own_uris import value_uri
 from mcp_baton.server.request import Request
-from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, TaskRecord, Weight, shown_pause
-from mcp_baton.tasks.values import FINAL_RESULT, weight_of
+from mcp_baton.tasks.pauses import shown_pause
+from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, TaskRecord, Weight
+from mcp_baton.tasks.values import FINAL_RESULT, read_ahead, weight_of
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +63,7 @@ def with_values(request: Request, task: TaskRecord, made: dict[str, Json], wante
     if omitted and OMITTED_KEY in weights:
         # The list stands where a variable of this name would. It can be read by its URI.
         omitted[OMITTED_KEY] = {}
+    read_ahead(task.variables, [name for name in weights if name not in omitted])
     values = {name: omitted[name] if name in omitted else _value(task, name) for name in weights}
     shown = {"result": values.pop(FINAL_RESULT)} if FINAL_RESULT in values else {}
     return {**made, **shown, "_meta": {**state, **values, **_naming(omitted)}}

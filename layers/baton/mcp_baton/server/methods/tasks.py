@@ -17,7 +17,7 @@ from mcp_baton.exceptions import (
 from mcp_baton.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, MISSING_CLIENT_CAPABILITY
 from mcp_baton.protocol.envelope import TASKS_EXTENSION
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.methods.task_meta import related_task
+from mcp_baton.server.methods.task_meta import listed_meta, related_task
 from mcp_baton.server.methods.task_values import result_of, wanted_values, with_values
 from mcp_baton.server.request import Request
 from mcp_baton.tasks.record import PROGRESS, TaskRecord
@@ -38,7 +38,7 @@ def get_task(request: Request) -> JsonObject:
 
 
 def list_tasks(request: Request) -> JsonObject:
-    """The owner's tasks, newest first."""
+    """The owner's tasks, newest first; for a workflow's, `_meta` says where it stands (docs/http.md)."""
     cursor = request.params.get("cursor")
     if cursor is not None and not isinstance(cursor, str):
         raise ProtocolError(INVALID_PARAMS, "Invalid params: `cursor` must be a string")
@@ -49,7 +49,9 @@ def list_tasks(request: Request) -> JsonObject:
     except ValueError as error:
         message = "Invalid params: `cursor` is not one that this list gave out"
         raise ProtocolError(INVALID_PARAMS, message) from error
-    made: dict[str, Json] = {"tasks": [shown(request, task) for task in page.tasks]}
+    made: dict[str, Json] = {
+        "tasks": [shown(request, task) | listed_meta(task, request.now_ms()) for task in page.tasks]
+    }
     return made | {"nextCursor": page.cursor} if page.cursor else made
 
 

@@ -7,7 +7,7 @@ and because operators look for the rest; what has no exact native form stands in
 which nothing else is.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mcp_baton.exceptions import StoreError
@@ -25,6 +25,9 @@ type Attribute = AttributeValueTypeDef
 type Item = dict[str, Attribute]
 """A whole item: attribute values by name."""
 
+type Zips = Callable[[bytes], bytes]
+"""Makes a gzip stream of a text, or gives the text back."""
+
 COLLECTION_BYTES = 3
 ELEMENT_BYTES = 1
 MAX_DIGITS = 38
@@ -32,13 +35,14 @@ MAX_NATIVE_LEVELS = 16
 """Levels of maps and lists in a native value: DynamoDB takes 32, those that the item puts around it included."""
 
 
-def encode_variable(name: str, value: Json, compress_over: int) -> Attribute:
+def encode_variable(name: str, value: Json, compress_over: int, zips: Zips = zipped) -> Attribute:
     """A task variable's value, in the form that its name asks for.
 
     Args:
         name: The variable's name.
         value: The value.
         compress_over: Texts of more bytes than this are compressed where that makes them smaller.
+        zips: Compresses.
 
     Raises:
         StoreError: the value is not JSON.
@@ -46,16 +50,16 @@ def encode_variable(name: str, value: Json, compress_over: int) -> Attribute:
     try:
         if name in {PROGRESS, PAUSE_REASON}:
             return native(value)
-        return encode_text(dumps(value), compress_over)
+        return encode_text(dumps(value), compress_over, zips)
     except (ValueError, TypeError, RecursionError) as error:
         raise StoreError(f"the value of {name!r} cannot be stored: {error}") from error
 
 
-def encode_text(text: str, compress_over: int) -> Attribute:
+def encode_text(text: str, compress_over: int, zips: Zips = zipped) -> Attribute:
     """A JSON text, compressed above the threshold if that is smaller."""
     data = text.encode()
     if len(data) > compress_over:
-        compressed = zipped(data)
+        compressed = zips(data)
         if len(compressed) < len(data):
             return {"B": compressed}
     return {"S": text}
@@ -180,6 +184,8 @@ def size(attribute: Attribute) -> int:
             return COLLECTION_BYTES + sum(ELEMENT_BYTES + size(element) for element in elements)
         case {"SS": texts}:
             return COLLECTION_BYTES + sum(ELEMENT_BYTES + len(text.encode()) for text in texts)
+        case {"BS": tokens}:
+            return COLLECTION_BYTES + sum(ELEMENT_BYTES + len(token) for token in tokens)
         case _:
             return 1
 

@@ -8,9 +8,10 @@ when that no longer holds.
 from mcp_baton.exceptions import StoreError
 from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item
-from mcp_baton.tasks.dynamodb.changes import Changes
-from mcp_baton.tasks.dynamodb.tokens import old_set_at, set_at
-from mcp_baton.tasks.record import LIVE, PROGRESS, TaskStatus, timestamp
+from mcp_baton.tasks.dynamodb.changes import NO_PROGRESS, Changes
+from mcp_baton.tasks.dynamodb.items import members
+from mcp_baton.tasks.dynamodb.tokens import old_set_at, set_at, stored_token
+from mcp_baton.tasks.record import LIVE, PAUSE_REASON, PROGRESS, TaskStatus, timestamp
 from mcp_baton.tasks.texts import to_text
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -78,7 +79,7 @@ class Update:
         Raises:
             StoreError: it is longer than DynamoDB takes.
         """
-        tokens = self._place(":toks", {"SS": [self.token]})
+        tokens = self._place(":toks", {"BS": [stored_token(self.token)]})
         removals = ",".join([*self.removals, self.name(old_set_at(self.now_ms))])
         settings = f"SET {','.join(self.settings)} " if self.settings else ""
         return checked(f"{settings}REMOVE {removals} ADD {self.name(set_at(self.now_ms))} {tokens}")
@@ -89,7 +90,7 @@ class Update:
         Raises:
             StoreError: it is longer than DynamoDB takes.
         """
-        token = self._place(":tok", {"S": self.token})
+        token = self._place(":tok", {"B": stored_token(self.token)})
         fresh = f"NOT contains({self.name(set_at(self.now_ms))},{token})"
         return checked(" AND ".join([*self.conditions, fresh]))
 
@@ -166,7 +167,30 @@ def record_update(stored: Item, changes: Changes, now_ms: int, token: str) -> Up
         update.set(update.path("variables", to_text(name)), update.value(attribute))
     for name in sorted(changes.removed):
         update.remove(update.path("variables", to_text(name)))
+    if PAUSE_REASON in changes.variables and PROGRESS not in changes.variables:
+        _require_paused_step(update, stored, changes)
+    elif changes.steps and PAUSE_REASON not in {*changes.required, *changes.removed}:
+        _require_same_pause(update, stored)
     return update
+
+
+def _require_paused_step(update: Update, stored: Item, changes: Changes) -> None:
+    """A pause reason was decided on the status of the step that it names: somebody else may have completed it since."""
+    reason = changes.variables[PAUSE_REASON].get("M", {})
+    named = reason.get("failedStep") or reason.get("blockedStep")
+    written = {step.index for step in changes.steps}
+    progress = members(stored, "variables").get(PROGRESS, NO_PROGRESS)
+    for index, step in enumerate(progress["M"]["steps"]["L"]):
+        if step["M"]["name"] == named and index not in written:
+            path = f"{update.path('variables', PROGRESS, 'steps')}[{index}].{update.name('status')}"
+            update.require(f"{path}={update.text(step['M']['status']['S'])}")
+
+
+def _require_same_pause(update: Update, stored: Item) -> None:
+    """A write that leaves the pause reason alone was decided on the one that was read: one that somebody else has
+    stored since may name the very step that this write completes."""
+    path, pause = update.path("variables", PAUSE_REASON), members(stored, "variables").get(PAUSE_REASON)
+    update.require(f"attribute_not_exists({path})" if pause is None else f"{path}={update.value(pause)}")
 
 
 def _completing(result: Attribute, now_ms: int, token: str) -> Update:

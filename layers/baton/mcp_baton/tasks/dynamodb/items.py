@@ -7,14 +7,14 @@ from typing import Any
 from mcp_baton.exceptions import StoreError
 from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.json import JsonObject, dumps
-from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, encode_text, encode_variable, native
+from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, Zips, encode_text, encode_variable, native
 from mcp_baton.tasks.dynamodb.claims import RUN, claim_in, expires_at, run_attribute
-from mcp_baton.tasks.dynamodb.offload import Fetcher
-from mcp_baton.tasks.dynamodb.overflow import ObjectStore, pointer_in
+from mcp_baton.tasks.dynamodb.fetching import Fetcher
+from mcp_baton.tasks.dynamodb.outside import Outside
 from mcp_baton.tasks.dynamodb.values import Variables
 from mcp_baton.tasks.ids import shard_of
-from mcp_baton.tasks.record import NewTask, TaskRecord, TaskStatus, timestamp
-from mcp_baton.tasks.texts import from_text, to_text
+from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, NewTask, TaskRecord, TaskStatus, timestamp
+from mcp_baton.tasks.texts import from_text, to_text, zipped
 
 OWNER_PREFIX = "OWNER#"
 TASK_PREFIX = "TASK#"
@@ -34,8 +34,17 @@ LISTED = (
 )
 """The attributes that a listing reads: everything but the values."""
 
+LISTED_VARIABLES = (PROGRESS, PAUSE_REASON)
+"""The variables that it reads, which say where a task stands."""
+
 GLANCED_AT = ("status", "expires_at", RUN)
 """The attributes that tell whether a task is live, and who runs it."""
+
+HEAD_MS = 2_500
+"""What is left of the write reserve to the head and the reply, milliseconds: two attempts of a second, and a pause."""
+
+VALUES_MS = 500
+"""What values outside the head have at least, milliseconds, however short the write reserve is."""
 
 KEPT = ("arguments", "result")
 """The attributes besides the variables that can be large."""
@@ -50,10 +59,12 @@ class Limits:
         max_ttl_ms: The longest lifetime that a client can have, milliseconds.
         max_tasks_per_owner: How many live tasks an owner may have; `None` for any number.
         poll_interval_ms: How often clients are asked to poll, milliseconds.
-        item_bytes: How large an item may grow before values are replaced. DynamoDB's own limit is 409,600: what is
-            between the two is left to progress, pause reasons and the notes in the place of replaced values.
+        item_bytes: How large an item may grow before values must leave it. DynamoDB's own limit is 409,600: what is
+            between the two is left to progress, pause reasons and what stands in the place of those values.
         compress_over_bytes: JSON texts of more bytes than this are compressed.
         page_size: Tasks on one page of a listing.
+        zip_ms: How long the values of one write are compressed, milliseconds. The rest is stored as it is.
+        values_ms: How long one write may take to put its values outside the head, milliseconds, zipping included.
         shards: How many partitions an owner's new tasks are spread over. May grow at any time, never shrink: tasks of
             shards beyond it are found by their ids, but not listed.
     """
@@ -63,13 +74,20 @@ class Limits:
     max_tasks_per_owner: int | None = None
     poll_interval_ms: int = 5_000
     item_bytes: int = 400_000
-    compress_over_bytes: int = 8_192
+    compress_over_bytes: int = 1_024
     page_size: int = 50
+    zip_ms: int = 700
+    values_ms: int = 2_500
     shards: int = 1
 
     def ttl_ms(self, asked: int | None) -> int:
         """The lifetime that a client gets, milliseconds."""
         return max(1, min(self.default_ttl_ms if asked is None else asked, self.max_ttl_ms))
+
+
+def values_ms(write_reserve_ms: int) -> int:
+    """How long values may take of a write reserve of so many milliseconds."""
+    return max(VALUES_MS, write_reserve_ms - HEAD_MS)
 
 
 def system_ms() -> int:
@@ -140,19 +158,17 @@ def encode_arguments(arguments: JsonObject, compress_over: int) -> Attribute:
     text = encode_object("arguments", arguments, compress_over)
     if "B" in text:
         return text
-    made = native(arguments)
-    # Arguments that look like a pointer must not be taken for one.
-    return made if pointer_in(made) is None else text
+    return native(arguments)
 
 
-def encode_object(name: str, value: JsonObject, compress_over: int) -> Attribute:
+def encode_object(name: str, value: JsonObject, compress_over: int, zips: Zips = zipped) -> Attribute:
     """A JSON object as the attribute of this name.
 
     Raises:
         StoreError: the value is not JSON.
     """
     try:
-        return encode_text(dumps(value), compress_over)
+        return encode_text(dumps(value), compress_over, zips)
     except (ValueError, TypeError) as error:
         raise StoreError(f"the task's {name} cannot be stored: {error}") from error
 
@@ -162,26 +178,26 @@ def expired(item: Item, now_ms: int) -> bool:
     return number(item, "expires_at") <= now_ms // 1000
 
 
-def to_record(owner: str, item: Item, objects: ObjectStore | None = None) -> TaskRecord:
+def to_record(owner: str, item: Item, outside: Outside | None = None) -> TaskRecord:
     """The task in an item, or in the part of one that a listing reads. Nothing is fetched until it is asked for.
 
     Args:
         owner: The task's owner.
         item: The item.
-        objects: Where the values are that outgrew it.
+        outside: Where the values are that are not in it.
 
     Raises:
         StoreError: the item is not one that this store writes.
     """
     try:
-        return _record(owner, item, objects)
+        return _record(owner, item, outside)
     except (KeyError, TypeError, ValueError) as error:
         raise StoreError(f"the item {item.get('sk')} is damaged: {error}") from error
 
 
-def _record(owner: str, item: Item, objects: ObjectStore | None) -> TaskRecord:
+def _record(owner: str, item: Item, outside: Outside | None) -> TaskRecord:
     task_id = item["sk"]["S"].removeprefix(TASK_PREFIX)
-    fetcher = Fetcher(objects, owner, task_id)
+    fetcher = Fetcher(outside, owner, task_id)
     return TaskRecord(
         owner=owner,
         task_id=task_id,

@@ -1,175 +1,148 @@
-"""A task's objects: values are moved there while it is written, and fetched while it is read (docs/storage.md)."""
+"""Values of one write on their way out of the head, within the time that the write has (docs/storage.md)."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from functools import partial
 
-from mcp_baton.exceptions import StoreUnavailable, ValueLost
-from mcp_baton.protocol.json import Json
-from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, decode, item_size, size, text_bytes, text_pieces
-from mcp_baton.tasks.dynamodb.overflow import (
-    ObjectMissing,
-    ObjectStore,
-    ObjectTooLarge,
-    Pointer,
-    folder_of,
-    new_key,
-    object_of,
-    pointer_in,
-    pointer_to,
-)
-from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, Weight
-from mcp_baton.tasks.texts import check_readable, most_zipped
+from mcp_baton.exceptions import StoreUnavailable
+from mcp_baton.light_dataclasses import dataclass
+from mcp_baton.tasks.dynamodb.attributes import Attribute, text_bytes
+from mcp_baton.tasks.dynamodb.bundles import Bundle, Part, bundled, stored_form
+from mcp_baton.tasks.dynamodb.outside import Outside
+from mcp_baton.tasks.dynamodb.overflow import ObjectStore, retention_days
+from mcp_baton.tasks.dynamodb.placing import BUNDLE_BYTES, Place, cheapest_outside
+from mcp_baton.tasks.dynamodb.pointers import digest_of, object_key, piece_key, pointer_in
+from mcp_baton.tasks.dynamodb.together import together
+from mcp_baton.tasks.texts import VALUE_BYTES
 
 logger = logging.getLogger(__name__)
 
+BUCKET_S = 1.2
+"""How long S3 is waited for. Where it fails, the same values then go to items of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The task whose values are written.
+
+    Attributes:
+        expires_at: When its items of values expire, epoch seconds.
+        ttl_ms: Its lifetime, milliseconds, by which the folder in S3 is chosen.
+    """
+
+    owner: str
+    task_id: str
+    expires_at: int
+    ttl_ms: int
+
 
 class Mover:
-    """Moves values of one write out of the item. Once the object store has failed, it is not asked again.
+    """Moves values of one write out of the head. Once S3 has failed, this write does not ask it again.
 
     Args:
-        store: The object store; `None` where there is none.
-        owner: The task's owner.
-        task_id: The task.
-        ttl_ms: The task's lifetime, milliseconds.
+        outside: Where values go.
+        target: The task.
+        until_s: The moment on `monotonic` after which nothing is begun and nothing waited for.
+        monotonic: Seconds, from any moment on.
+
+    Attributes:
+        failed: Whether a value could not be written anywhere.
     """
 
-    def __init__(self, store: ObjectStore | None, owner: str, task_id: str, ttl_ms: int) -> None:
-        self._store = store
-        self._owner = owner
-        self._task_id = task_id
-        self._ttl_ms = ttl_ms
+    def __init__(self, outside: Outside, target: Target, until_s: float, monotonic: Callable[[], float]) -> None:
+        self._table = outside.table
+        self._bucket = outside.bucket
+        self._target = target
+        self._written = outside.written
+        self._until_s = until_s
+        self._monotonic = monotonic
+        self.failed = False
 
     @property
-    def ready(self) -> bool:
-        """Whether values can be moved, as far as is known."""
-        return self._store is not None
+    def has_bucket(self) -> bool:
+        """Whether there is a bucket, and it has not failed."""
+        return self._bucket is not None
 
-    def move(self, value: Attribute) -> Attribute | None:
-        """Write an encoded value to an object of its own.
+    def takes(self, value: Attribute) -> bool:
+        """Whether a value can be kept outside: it is not there yet, and there is a place for one of its length."""
+        return pointer_in(value) is None and (self.has_bucket or text_bytes(value) <= VALUE_BYTES)
+
+    def move(self, values: Mapping[str, Attribute]) -> dict[str, Attribute]:
+        """Write values outside, each once.
 
         Returns:
-            The pointer for its place; `None` when that would save nothing, or the object could not be written.
+            The pointers for those that are there, by name. One that is missing could not be written.
         """
-        if self._store is None:
-            return None
-        data = object_of(value)
-        pointer = pointer_to(new_key(folder_of(self._owner, self._task_id), self._ttl_ms), value, data)
-        if size(pointer.attribute()) >= size(value):
-            return None
-        try:
-            self._store.put(pointer.key, data, bytes.fromhex(pointer.digest))
-        except StoreUnavailable:
-            # A write has little time. What one failure took of it must not be taken again for the next value.
-            self._store = None
-            logger.exception("task %s: a value of %d bytes could not be moved", self._task_id, pointer.text_bytes)
-            return None
-        return pointer.attribute()
+        parts = [Part(name, text_bytes(value), stored_form(value)) for name, value in values.items()]
+        digests = {part.name: digest_of(part.data) for part in parts}
+        owner, task_id = self._target.owner, self._target.task_id
+        pointers: dict[str, Attribute] = {}
+        for name, digest in digests.items():
+            pointer = self._written.pointer(owner, task_id, digest)
+            if pointer is not None:
+                pointers[name] = pointer
+        new = [part for part in parts if part.name not in pointers]
+        readable = bundled([part for part in new if part.text_bytes <= VALUE_BYTES])
+        unreadable = bundled([part for part in new if part.text_bytes > VALUE_BYTES])
+        for part, pointer in (*self._put(readable), *self._put_unreadable(unreadable)):
+            self._written.note(owner, task_id, digests[part.name], pointer)
+            pointers[part.name] = pointer
+        return pointers
 
+    def _put(self, bundles: Sequence[Bundle]) -> Iterator[tuple[Part, Attribute]]:
+        left, sizes = bundles, [len(bundle.data) for bundle in bundles]
+        if self._bucket is not None and cheapest_outside(sizes, bucket=True) is Place.BUCKET:
+            left = yield from self._put_objects(self._bucket, bundles)
+        if left:
+            yield from self._done(left, self._put_items(left), 0)
 
-def fitted_new(item: Item, limit: int, mover: Mover) -> Item:
-    """A new task's item with as many of its values moved, the largest first, as bring it under the limit.
+    def _put_unreadable(self, bundles: Sequence[Bundle]) -> Iterator[tuple[Part, Attribute]]:
+        """Values that are never read back: in S3 they are there for people, in the table for nobody."""
+        if self._bucket is not None and bundles:
+            yield from self._put_objects(self._bucket, bundles)
 
-    The progress and the pause reason stay, because writes address them. What is too large nevertheless is for the
-    caller to refuse.
-    """
-    while item_size(item) > limit:
-        values = {"arguments": item["arguments"], **{f"variables.{n}": v for n, v in _movable(item).items()}}
-        largest = max(values, key=lambda place: (size(values[place]), place))
-        pointer = mover.move(values[largest]) if pointer_in(values[largest]) is None else None
-        if pointer is None:
-            break
-        item = _replaced(item, largest, pointer)
-    return item
+    def _done(
+        self, bundles: Sequence[Bundle], failures: Sequence[Exception | None], days: int
+    ) -> Generator[tuple[Part, Attribute], None, list[Bundle]]:
+        failed = []
+        for bundle, failure in zip(bundles, failures, strict=True):
+            if failure is None:
+                yield from bundle.pointers(days)
+            else:
+                failed.append(bundle)
+                if not isinstance(failure, StoreUnavailable):
+                    raise failure
+                self._note_failure(bundle, failure, in_bucket=bool(days))
+        return failed
 
+    def _note_failure(self, bundle: Bundle, failure: Exception, *, in_bucket: bool) -> None:
+        where = "S3" if in_bucket else "items of their own"
+        task_id, size = self._target.task_id, len(bundle.data)
+        logger.error("task %s: values of %d bytes could not be kept in %s", task_id, size, where, exc_info=failure)
+        if in_bucket:
+            self._bucket = None
+        else:
+            self.failed = True
 
-def _movable(item: Item) -> Mapping[str, Attribute]:
-    return {name: value for name, value in item["variables"]["M"].items() if name not in {PROGRESS, PAUSE_REASON}}
+    def _put_objects(
+        self, bucket: ObjectStore, bundles: Sequence[Bundle]
+    ) -> Generator[tuple[Part, Attribute], None, list[Bundle]]:
+        owner, task_id, days = self._target.owner, self._target.task_id, retention_days(self._target.ttl_ms)
+        jobs = [partial(bucket.put, object_key(owner, task_id, b.name, days), b.data, b.digest) for b in bundles]
+        until_s = min(self._until_s, self._monotonic() + BUCKET_S)
+        return (yield from self._done(bundles, together(jobs, until_s, self._monotonic), days))
 
-
-def _replaced(item: Item, place: str, pointer: Attribute) -> Item:
-    attribute, _, name = place.partition(".")
-    return {**item, attribute: {"M": {**item["variables"]["M"], name: pointer}} if name else pointer}
-
-
-def weight(attribute: Attribute) -> Weight:
-    """What a value weighs that an attribute holds or points at. Nothing is fetched or unzipped for it."""
-    pointer = pointer_in(attribute)
-    if pointer is None:
-        return Weight(text_bytes(attribute), outside=False)
-    return Weight(pointer.text_bytes, outside=True)
-
-
-class Fetcher:
-    """Reads the values of one task, wherever they are. An object is fetched when it is first asked for, once.
-
-    Args:
-        store: The object store; `None` where there is none.
-        owner: The task's owner.
-        task_id: The task.
-    """
-
-    def __init__(self, store: ObjectStore | None, owner: str, task_id: str) -> None:
-        self._store = store
-        self._owner = owner
-        self._task_id = task_id
-        self._fetched: dict[str, bytes] = {}
-        self._failure: StoreUnavailable | None = None
-
-    def value(self, attribute: Attribute) -> Json:
-        """The value that an attribute holds or points at.
-
-        Raises:
-            ValueLost: the object is gone, or is not what was written, or the attribute's zip is damaged.
-            ValueTooLarge: the value is larger than is read; nothing was fetched or unzipped.
-            StoreUnavailable: the object store does not answer, or refuses.
-            StoreError: the attribute is damaged.
-        """
-        return decode(self._here(attribute))
-
-    def text(self, attribute: Attribute) -> Iterator[str]:
-        """The JSON text of that value, in pieces.
-
-        Raises:
-            StoreError: as `value`; what came before is then worth nothing.
-        """
-        return text_pieces(self._here(attribute))
-
-    def _here(self, attribute: Attribute) -> Attribute:
-        pointer = pointer_in(attribute)
-        return attribute if pointer is None else {"B": self._object(pointer)}
-
-    def _object(self, pointer: Pointer) -> bytes:
-        if pointer.key not in self._fetched:
-            self._fetched[pointer.key] = self._fetch(pointer)
-        return self._fetched[pointer.key]
-
-    def _fetch(self, pointer: Pointer) -> bytes:
-        check_readable(pointer.text_bytes)
-        # A pointer into another task's folder was not written here.
-        if not pointer.key.partition("/")[2].startswith(folder_of(self._owner, self._task_id)):
-            raise self._lost(pointer, "its pointer is another task's")
-        try:
-            data = self._get(pointer)
-        except ObjectMissing as missing:
-            raise self._lost(pointer, "its object is missing") from missing
-        except ObjectTooLarge as larger:
-            raise self._lost(pointer, "its object is damaged") from larger
-        if not pointer.describes(data):
-            raise self._lost(pointer, "its object is damaged")
-        return data
-
-    def _get(self, pointer: Pointer) -> bytes:
-        if self._store is None:
-            raise StoreUnavailable(f"the object {pointer.key} cannot be read: no bucket is configured")
-        if self._failure is not None:
-            raise StoreUnavailable(str(self._failure)) from self._failure
-        try:
-            return self._store.get(pointer.key, most_zipped(pointer.text_bytes))
-        except StoreUnavailable as failure:
-            # Whoever reads on, in the same request, would wait for the same failure again.
-            self._failure = failure
-            raise
-
-    def _lost(self, pointer: Pointer, cause: str) -> ValueLost:
-        logger.error("the object %s, of a value of %d bytes, is lost: %s", pointer.key, pointer.text_bytes, cause)
-        return ValueLost(pointer.text_bytes, cause)
+    def _put_items(self, bundles: Sequence[Bundle]) -> list[Exception | None]:
+        """What went wrong with each bundle; one is written when all its pieces are."""
+        target, jobs, of = self._target, list[Callable[[], None]](), list[int]()
+        for place, bundle in enumerate(bundles):
+            for piece, start in enumerate(range(0, len(bundle.data), BUNDLE_BYTES)):
+                key = piece_key(target.owner, target.task_id, bundle.name, piece)
+                content: Attribute = {"B": bundle.data[start : start + BUNDLE_BYTES]}
+                expires: Attribute = {"N": str(target.expires_at)}
+                jobs.append(partial(self._table.put_value, {**key, "expires_at": expires, "data": content}))
+                of.append(place)
+        failures: list[Exception | None] = [None for _ in bundles]
+        for place, failure in zip(of, together(jobs, self._until_s, self._monotonic), strict=True):
+            failures[place] = failures[place] or failure
+        return failures

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.cursors import from_cursor
-from mcp_baton.tasks.dynamodb.items import LISTED, TASK_PREFIX, Limits, partition
+from mcp_baton.tasks.dynamodb.items import LISTED, LISTED_VARIABLES, TASK_PREFIX, Limits, partition
 from mcp_baton.tasks.dynamodb.patience import CREATE
 from mcp_baton.tasks.dynamodb.shards import Merged, Read, merged_page, names, task_id_of
 from mcp_baton.tasks.dynamodb.table import TaskTable
@@ -43,8 +43,9 @@ def page_of(table: TaskTable, owner: str, cursor: str | None, now_ms: int, limit
 def _page_query(table: str, owner: str, shard: str, now_ms: int, most: int, after: str | None) -> "QueryInputTypeDef":
     request = _query(table, owner, shard, "#e>:now", {":now": {"N": str(now_ms // 1000)}}, after)
     listed = {f"#{place}": name for place, name in enumerate(LISTED)}
-    request["ExpressionAttributeNames"] = {"#e": "expires_at", **listed}
-    request["ProjectionExpression"] = ",".join(listed)
+    variables = {f"#v{place}": name for place, name in enumerate(LISTED_VARIABLES)}
+    request["ExpressionAttributeNames"] = {"#e": "expires_at", "#v": "variables", **listed, **variables}
+    request["ProjectionExpression"] = ",".join([*listed, *(f"#v.{name}" for name in variables)])
     request["ScanIndexForward"] = False
     request["Limit"] = most
     return request

@@ -1,12 +1,13 @@
-"""The overflowing values in S3: one request an object, whole (docs/storage.md)."""
+"""Values outside the heads in S3: one request an object (docs/storage.md)."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from mcp_baton.exceptions import StoreUnavailable
 from mcp_baton.tasks.dynamodb.overflow import ObjectMissing, ObjectTooLarge
+from mcp_baton.tasks.texts import PIECE_BYTES
 from mcp_baton.telemetry import SILENT, STORE_ERRORS, Telemetry, timed
 
 if TYPE_CHECKING:
@@ -41,14 +42,14 @@ class S3ObjectStore:
         with self._request("PutObject") as client:
             client.put_object(Bucket=self._bucket, Key=key, Body=data, ChecksumSHA256=checksum)
 
-    def get(self, key: str, most: int) -> bytes:
-        """Read an object of at most so many bytes: one `GetObject`."""
+    def get(self, key: str, most: int) -> Iterator[bytes]:
+        """Read an object of at most so many bytes, in pieces: one `GetObject`."""
         with self._request("GetObject") as client:
             answer = client.get_object(Bucket=self._bucket, Key=key)
-            if answer["ContentLength"] > most:
-                answer["Body"].close()
-                raise ObjectTooLarge(f"{answer['ContentLength']} bytes")
-            return answer["Body"].read()
+            with closing(answer["Body"]) as body:
+                if answer["ContentLength"] > most:
+                    raise ObjectTooLarge(f"{answer['ContentLength']} bytes")
+                yield from body.iter_chunks(PIECE_BYTES)
 
     @contextmanager
     def _request(self, operation: str) -> "Iterator[S3Client]":

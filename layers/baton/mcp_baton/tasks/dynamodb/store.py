@@ -1,50 +1,41 @@
-"""The task store in DynamoDB: one item a task, one conditional write a change (docs/storage.md)."""
+"""The task store in DynamoDB: a head for each task, one conditional write a change (docs/storage.md)."""
 
 import copy
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
-from mcp_baton.exceptions import (
-    ClaimLost,
-    Conflict,
-    OutcomeUnknown,
-    StoreError,
-    TaskFinished,
-    TaskHeld,
-    TaskNotFound,
-    TooLarge,
-)
-from mcp_baton.light_dataclasses import replace
+from mcp_baton.exceptions import OutcomeUnknown, StoreError, StoreUnavailable, TaskFinished, TaskNotFound, TooLarge
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.dynamodb.answers import DynamoDBAnswerStore
 from mcp_baton.tasks.dynamodb.attributes import Item, item_size, size, text_bytes
-from mcp_baton.tasks.dynamodb.changes import Changes, fitted, lighter, plan, without_largest
-from mcp_baton.tasks.dynamodb.claims import claim_in, hold, take
+from mcp_baton.tasks.dynamodb.changes import Changes, plan
+from mcp_baton.tasks.dynamodb.claiming import hold
 from mcp_baton.tasks.dynamodb.cursors import to_cursor
-from mcp_baton.tasks.dynamodb.expressions import Update, finish_update, guarded_update, live_update, record_update
+from mcp_baton.tasks.dynamodb.expressions import Update, finish_update, record_update
+from mcp_baton.tasks.dynamodb.fitting import fitted, fitted_new, lighter
+from mcp_baton.tasks.dynamodb.heads import Heads
 from mcp_baton.tasks.dynamodb.items import (
-    GLANCED_AT,
     Limits,
     encode_object,
     expired,
-    key_of,
     new_item,
-    number,
     system_ms,
     to_record,
 )
-from mcp_baton.tasks.dynamodb.offload import Mover, fitted_new
+from mcp_baton.tasks.dynamodb.moving import Moving
+from mcp_baton.tasks.dynamodb.outside import Outside, Written
 from mcp_baton.tasks.dynamodb.overflow import ObjectStore
-from mcp_baton.tasks.dynamodb.patience import CREATE, END, RENEW, WRITE, Patience, draw
+from mcp_baton.tasks.dynamodb.patience import END, draw
 from mcp_baton.tasks.dynamodb.queries import live_tasks, page_of
 from mcp_baton.tasks.dynamodb.table import ConditionFailed, ItemTooLarge, TaskTable
 from mcp_baton.tasks.dynamodb.tokens import first_token
-from mcp_baton.tasks.ids import is_task_id, new_task_id, new_token
-from mcp_baton.tasks.record import Claim, NewTask, Standing, TaskPage, TaskRecord, TaskStatus
+from mcp_baton.tasks.ids import new_task_id, new_token
+from mcp_baton.tasks.record import NewTask, TaskPage, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import Batch, Recorded
-from mcp_baton.tasks.texts import VALUE_BYTES, to_text
-from mcp_baton.telemetry import SILENT, STORE_CONFLICTS, Telemetry
+from mcp_baton.tasks.texts import VALUE_BYTES
+from mcp_baton.telemetry import SILENT, Telemetry
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -53,7 +44,7 @@ if TYPE_CHECKING:
 RESULT_TOO_LARGE = "the result does not fit into the task's item"
 
 
-class DynamoDBTaskStore:
+class DynamoDBTaskStore(Heads):
     """A `TaskStore` in one DynamoDB table with `pk`, `sk` and, as its TTL attribute, `expires_at`.
 
     Args:
@@ -61,7 +52,7 @@ class DynamoDBTaskStore:
         connect: Makes the client; called at most once, at the first request, so that a cold start does not pay for
             what it does not use.
         limits: What owners may have and how large a task may grow.
-        objects: Where values go that do not fit into their task's item; `None` where there is no such place.
+        objects: S3, for values that are cheaper there than in the table; `None` where there is no bucket.
         now_ms: The wall clock, epoch milliseconds.
         monotonic: Seconds, from any moment on: how long a request has been sent again is measured by it.
         sleep: Lets so many seconds pass, between two attempts.
@@ -89,7 +80,8 @@ class DynamoDBTaskStore:
         )
         self._telemetry = telemetry
         self._limits = limits or Limits()
-        self._objects = objects
+        self._outside = Outside(self._table, objects, Written(monotonic))
+        self._moving = Moving(self._outside, self._limits, now_ms, monotonic)
         self._now_ms = now_ms
         self._new_id = new_id
         self._answers = DynamoDBAnswerStore(self._table, now_ms=now_ms)
@@ -103,7 +95,10 @@ class DynamoDBTaskStore:
         """The same store for one request: nothing is tried again when the function would be stopped meanwhile."""
         made = copy.copy(self)
         table = self._table.within(left_ms)
-        vars(made).update(_table=table, _answers=DynamoDBAnswerStore(table, now_ms=self._now_ms))
+        outside = Outside(table, self._outside.bucket, self._outside.written)
+        moving = self._moving.within(outside, left_ms)
+        answers = DynamoDBAnswerStore(table, now_ms=self._now_ms)
+        vars(made).update(_table=table, _outside=outside, _moving=moving, _answers=answers)
         return made
 
     def now_ms(self) -> int:
@@ -117,15 +112,14 @@ class DynamoDBTaskStore:
         """
         now_ms, token = self._now_ms(), new_token()
         task_id = self._new_id(now_ms, self._limits.shards)
-        item = new_item(task, task_id, now_ms, self._limits)
+        item, ttl_ms = new_item(task, task_id, now_ms, self._limits), self._limits.ttl_ms(task.ttl_ms)
         if text_bytes(item["arguments"]) > VALUE_BYTES:
             raise StoreError(f"the task is too large: its arguments have {text_bytes(item['arguments'])} bytes")
         item |= first_token(now_ms, token)
         allowed = self._limits.max_tasks_per_owner
         if allowed is not None and self._live_count(task.owner, now_ms, allowed) >= allowed:
             raise StoreError(f"the owner has {allowed} live tasks, which is as many as are allowed")
-        mover = Mover(self._objects, task.owner, task_id, number(item, "ttl_ms"))
-        item = fitted_new(item, self._limits.item_bytes, mover)
+        item = fitted_new(item, self._limits.item_bytes, self._moving.begin(task.owner, task_id, ttl_ms))
         if item_size(item) > self._limits.item_bytes:
             raise StoreError(f"the task is too large: {item_size(item)} bytes")
         try:
@@ -145,23 +139,6 @@ class DynamoDBTaskStore:
             raise TaskNotFound
         return self._task_in(owner, item)
 
-    def look(self, owner: str, task_id: str) -> Standing:
-        """A task's status and claim: one `GetItem` of three attributes, eventually consistent.
-
-        A task that it does not find may be too new for it, so it is looked for once more, strongly consistent.
-        """
-        key = self._key(owner, task_id)
-        item = self._table.glance(key, GLANCED_AT) or self._table.get(key)
-        if item is None:
-            raise TaskNotFound
-        try:
-            over, standing = expired(item, self._now_ms()), Standing(TaskStatus(item["status"]["S"]), claim_in(item))
-        except (KeyError, TypeError, ValueError) as error:
-            raise StoreError(f"the item of the task {task_id} is damaged: {error}") from error
-        if over:
-            raise TaskNotFound
-        return standing
-
     def list(self, owner: str, cursor: str | None = None) -> TaskPage:
         """One page of the owner's tasks, newest first: one `Query` a shard, or some more."""
         page = page_of(self._table, owner, cursor, self._now_ms(), self._limits)
@@ -170,48 +147,25 @@ class DynamoDBTaskStore:
             cursor=None if page.end is None else to_cursor(page.end),
         )
 
-    def take(self, owner: str, task_id: str, workflow: str, claim: Claim) -> TaskRecord:
-        """Claim a live task that nobody holds, and read it: one `UpdateItem`."""
-        now_ms = self._now_ms()
-        update = live_update(now_ms, new_token())
-        take(update, to_text(workflow), claim, now_ms)
-        try:
-            return self._task_in(owner, self._table.update(self._key(owner, task_id), update, CREATE))
-        except ConditionFailed as failure:
-            current = self._live(owner, failure, workflow)
-            if current.claim is not None and current.claim.id != claim.id and current.claim.holds_at(now_ms):
-                raise TaskHeld(current.claim.until_ms, current) from failure
-            self._telemetry.add(STORE_CONFLICTS)
-            raise Conflict(current) from failure
-
-    def renew(self, task: TaskRecord, claim: Claim) -> TaskRecord:
-        """Hold on to a task until the claim's new end: one `UpdateItem`, sent once."""
-        update = guarded_update(self._now_ms(), new_token())
-        hold(update, claim)
-        key = self._key(task.owner, task.task_id)
-        try:
-            self._table.update(key, update, RENEW, whole=False)
-        except ConditionFailed as failure:
-            raise ClaimLost(self._live(task.owner, failure)) from failure
-        return replace(task, claim=claim)
-
     def record(self, task: TaskRecord, batch: Batch) -> Recorded:
-        """Write a batch: one `UpdateItem`, after one object for each value that must move.
+        """Write a batch: one `UpdateItem`, after what is kept outside the head.
 
         The item's size is computed beforehand from what was read. Writers who came in between may have made it
-        larger: then DynamoDB refuses, and the next largest value of this batch gives way.
+        larger: then DynamoDB refuses, and values of this batch give way.
         """
         stored, limits = stored_item(task), self._limits
-        mover = Mover(self._objects, task.owner, task.task_id, task.ttl_ms)
-        planned = plan(stored, batch, limits.compress_over_bytes)
-        changes: Changes | None = fitted(stored, planned, limits.item_bytes, mover)
+        mover = self._moving.begin(task.owner, task.task_id, task.ttl_ms)
+        planned = plan(stored, batch, limits.compress_over_bytes, self._moving.zips())
+        changes: Changes | None = fitted(stored, planned, limits.item_bytes, mover, batch.open_steps)
         while changes is not None:
             try:
                 item = self._record(task, stored, changes, batch)
             except ItemTooLarge:
-                changes = lighter(changes, mover) or without_largest(changes)
+                changes = lighter(changes, mover)
             else:
                 return Recorded(self._task_in(task.owner, item), changes.oversized)
+        if mover.failed:
+            raise StoreUnavailable("the values of this write could not be kept outside the task's item")
         raise TooLarge("the task's item is full: DynamoDB takes 409,600 bytes, and no value is left to replace")
 
     def cancel(self, owner: str, task_id: str) -> TaskRecord:
@@ -224,16 +178,13 @@ class DynamoDBTaskStore:
         if text_bytes(encoded) > VALUE_BYTES:
             raise TooLarge(f"the result has {text_bytes(encoded)} bytes; a task keeps {VALUE_BYTES} at most")
         update = finish_update(self._now_ms(), new_token(), TaskStatus.COMPLETED, encoded)
-        try:
-            if self._objects is None or size(encoded) <= self._limits.item_bytes:
+        if size(encoded) <= self._limits.item_bytes:
+            with suppress(ItemTooLarge):
                 return self._finish(owner, task_id, update)
-        except ItemTooLarge as error:
-            if self._objects is None:
-                raise TooLarge(RESULT_TOO_LARGE) from error
         return self._complete_moved(owner, task_id, result)
 
     def _complete_moved(self, owner: str, task_id: str, result: JsonObject) -> TaskRecord:
-        # The task is looked at first: nobody fills the bucket for tasks that are over, or another's.
+        # The task is looked at first: nobody writes values for tasks that are over, or another's.
         task = self.get(owner, task_id)
         if task.status.terminal:
             raise TaskFinished(task)
@@ -248,48 +199,12 @@ class DynamoDBTaskStore:
     def _finish(self, owner: str, task_id: str, update: Update) -> TaskRecord:
         return self._task_in(owner, self._write(owner, task_id, update))
 
-    def _task_in(self, owner: str, item: Item) -> TaskRecord:
-        return to_record(owner, item, self._objects)
-
     def _record(self, task: TaskRecord, stored: Item, changes: Changes, batch: Batch) -> Item:
         update = record_update(stored, changes, self._now_ms(), new_token())
         if batch.claim is None:
             return self._write(task.owner, task.task_id, update)
         hold(update, batch.claim, release=batch.release)
         return self._write(task.owner, task.task_id, update, END, batch.claim)
-
-    def _write(
-        self, owner: str, task_id: str, update: Update, patience: Patience = WRITE, claim: Claim | None = None
-    ) -> Item:
-        try:
-            return self._table.update(self._key(owner, task_id), update, patience)
-        except ConditionFailed as failure:
-            current = self._live(owner, failure)
-            if claim is not None and (current.claim is None or current.claim.id != claim.id):
-                raise ClaimLost(current) from failure
-            self._telemetry.add(STORE_CONFLICTS)
-            raise Conflict(current) from failure
-
-    def _live(self, owner: str, failure: ConditionFailed, workflow: str | None = None) -> TaskRecord:
-        """The live task that a condition failed on.
-
-        Raises:
-            TaskNotFound, TaskFinished: there is none.
-            Conflict: it is not of the workflow that it must be of.
-        """
-        if failure.item is None or expired(failure.item, self._now_ms()):
-            raise TaskNotFound from failure
-        current = self._task_in(owner, failure.item)
-        if workflow is not None and current.workflow != workflow:
-            raise Conflict(current) from failure
-        if current.status.terminal:
-            raise TaskFinished(current) from failure
-        return current
-
-    def _key(self, owner: str, task_id: str) -> Item:
-        if not is_task_id(task_id):
-            raise TaskNotFound
-        return key_of(owner, task_id)
 
 
 def stored_item(task: TaskRecord) -> Item:
@@ -298,6 +213,6 @@ def stored_item(task: TaskRecord) -> Item:
     Raises:
         ValueError: it was read by a listing, which leaves out the values, or by another store.
     """
-    if not isinstance(task.source, dict) or "variables" not in task.source:
+    if not isinstance(task.source, dict) or "arguments" not in task.source:
         raise ValueError("a task must be read before it can be written against")
     return task.source

@@ -1,10 +1,10 @@
 """The values of a task's item: decoded when they are read, and weighed without being read."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.attributes import Attribute
-from mcp_baton.tasks.dynamodb.offload import Fetcher, weight
+from mcp_baton.tasks.dynamodb.fetching import Fetcher, weight
 from mcp_baton.tasks.record import Weight
 from mcp_baton.tasks.texts import from_text
 from mcp_baton.tasks.values import StoredValues
@@ -46,6 +46,10 @@ class Variables(StoredValues):
             StoreError: it cannot be had; what came before is then worth nothing.
         """
         return self._fetcher.text(self._stored[name])
+
+    def read_ahead(self, names: Iterable[str]) -> None:
+        """Fetch several values at once, which are asked for afterwards."""
+        self._fetcher.read_ahead(self._stored[name] for name in names if name in self._stored)
 
     def __iter__(self) -> Iterator[str]:
         """The variables' names."""

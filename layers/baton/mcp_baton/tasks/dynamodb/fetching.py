@@ -1,0 +1,203 @@
+"""A task's values while it is read: those in its head, and those outside, fetched when they are asked for."""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+
+from mcp_baton.exceptions import StoreError, StoreUnavailable, ValueLost
+from mcp_baton.protocol.json import Json
+from mcp_baton.tasks.dynamodb.attributes import Attribute, decode, text_bytes, text_pieces
+from mcp_baton.tasks.dynamodb.outside import Outside, ValueTable
+from mcp_baton.tasks.dynamodb.overflow import ObjectMissing, ObjectTooLarge
+from mcp_baton.tasks.dynamodb.placing import BUNDLE_BYTES
+from mcp_baton.tasks.dynamodb.pointers import Pointer, name_of, object_key, piece_key, pointer_in
+from mcp_baton.tasks.dynamodb.together import THREADS, together
+from mcp_baton.tasks.record import Weight
+from mcp_baton.tasks.texts import check_readable, decoded, is_zipped, unzipped_stream
+
+logger = logging.getLogger(__name__)
+
+WHOLE_BYTES = 1_000_000
+"""A value that takes no more is read whole; of a longer one, only some pieces are in memory at a time."""
+
+DAMAGED = "what is stored is damaged"
+KEPT_BYTES = 8_000_000
+"""How much of what was fetched is kept for the rest of a request. What comes beyond it is fetched again when needed."""
+
+
+def weight(attribute: Attribute) -> Weight:
+    """What a value weighs that an attribute holds or points at. Nothing is fetched or unzipped for it."""
+    pointer = _pointer(attribute)
+    if pointer is None:
+        return Weight(text_bytes(attribute), outside=False)
+    return Weight(pointer.text_bytes, outside=True)
+
+
+class Fetcher:
+    """Reads the values of one task, wherever they are. A bundle is fetched when it is first asked for.
+
+    Args:
+        outside: Where values outside the head are; `None` where nothing is fetched.
+        owner: The task's owner.
+        task_id: The task.
+        monotonic: Seconds, from any moment on.
+    """
+
+    def __init__(
+        self,
+        outside: Outside | None,
+        owner: str,
+        task_id: str,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._outside = outside
+        self._owner = owner
+        self._task_id = task_id
+        self._monotonic = monotonic
+        self._kept: dict[str, bytes] = {}
+        self._failures: dict[bool, StoreUnavailable] = {}
+
+    def value(self, attribute: Attribute) -> Json:
+        """The value that an attribute holds or points at.
+
+        Raises:
+            ValueLost: it is gone, or is not what was written, or its zip is damaged.
+            ValueTooLarge: it is larger than is read; nothing was fetched or unzipped.
+            StoreUnavailable: where it is does not answer, or refuses.
+            StoreError: the attribute is damaged.
+        """
+        pointer = _pointer(attribute)
+        if pointer is None:
+            return decode(attribute)
+        return decode(self._attribute(pointer))
+
+    def text(self, attribute: Attribute) -> Iterator[str]:
+        """The JSON text of that value, in pieces. A long one is never in memory as a whole.
+
+        Raises:
+            StoreError: as `value`; what came before is then worth nothing.
+        """
+        pointer = _pointer(attribute)
+        if pointer is None:
+            return text_pieces(attribute)
+        if pointer.bundle_bytes <= WHOLE_BYTES:
+            return text_pieces(self._attribute(pointer))
+        return decoded(self._streamed(pointer))
+
+    def read_ahead(self, attributes: Iterable[Attribute]) -> None:
+        """Fetch what these attributes point at, four at once, as far as it can be kept.
+
+        What goes wrong is told when the value is asked for.
+        """
+        room = KEPT_BYTES - sum(map(len, self._kept.values()))
+        wanted: dict[str, Pointer] = {}
+        for pointer in filter(None, map(_pointer, attributes)):
+            new = pointer.bundle not in wanted and pointer.bundle not in self._kept
+            # A longer one is fetched by itself, several of its pieces at once.
+            if new and pointer.bundle_bytes <= min(room, BUNDLE_BYTES):
+                wanted[pointer.bundle] = pointer
+                room -= pointer.bundle_bytes
+        if len(wanted) > 1:
+            for failure in together([partial(self._bundle, p) for p in wanted.values()], None, self._monotonic):
+                if failure is not None and not isinstance(failure, StoreError):
+                    raise failure
+
+    def _attribute(self, pointer: Pointer) -> Attribute:
+        check_readable(pointer.text_bytes)
+        data = self._bundle(pointer)[pointer.offset : pointer.offset + pointer.stored_bytes]
+        return {"B": data} if is_zipped(data) else {"S": data.decode()}
+
+    def _bundle(self, pointer: Pointer) -> bytes:
+        if pointer.bundle not in self._kept:
+            data = b"".join(self._fetched(pointer))
+            if sum(map(len, self._kept.values())) + len(data) > KEPT_BYTES:
+                return data
+            self._kept[pointer.bundle] = data
+        return self._kept[pointer.bundle]
+
+    def _streamed(self, pointer: Pointer) -> Iterator[bytes]:
+        check_readable(pointer.text_bytes)
+        parts = self._fetched(pointer)
+        first = next(parts)
+        rest = _after(first, parts)
+        return unzipped_stream(rest, pointer.text_bytes) if is_zipped(first) else rest
+
+    def _fetched(self, pointer: Pointer) -> Iterator[bytes]:
+        """A bundle, in pieces; an error at its end where they are not what was written."""
+        from hashlib import sha256
+
+        digest, came = sha256(), 0
+        for part in self._pieces(pointer):
+            digest.update(part)
+            came += len(part)
+            yield part
+        if came != pointer.bundle_bytes or name_of(digest.digest()) != pointer.bundle:
+            raise self._lost(pointer, DAMAGED)
+
+    def _pieces(self, pointer: Pointer) -> Iterator[bytes]:
+        in_bucket = bool(pointer.days)
+        if in_bucket in self._failures:
+            raise StoreUnavailable(str(self._failures[in_bucket])) from self._failures[in_bucket]
+        try:
+            yield from self._object(pointer) if in_bucket else self._items(pointer)
+        except StoreUnavailable as failure:
+            # Whoever reads on, in the same request, would wait for the same failure again.
+            self._failures[in_bucket] = failure
+            raise
+
+    def _object(self, pointer: Pointer) -> Iterator[bytes]:
+        if self._outside is None or self._outside.bucket is None:
+            raise StoreUnavailable(f"the object {pointer.bundle} cannot be read: no bucket is configured")
+        key = object_key(self._owner, self._task_id, pointer.bundle, pointer.days)
+        try:
+            yield from self._outside.bucket.get(key, pointer.bundle_bytes)
+        except ObjectMissing as missing:
+            raise self._lost(pointer, "its object is missing") from missing
+        except ObjectTooLarge as larger:
+            raise self._lost(pointer, DAMAGED) from larger
+
+    def _items(self, pointer: Pointer) -> Iterator[bytes]:
+        """The pieces of a bundle in DynamoDB, as many at once as there are threads."""
+        if self._outside is None:
+            raise StoreUnavailable(f"the items {pointer.bundle} cannot be read: there is no table")
+        table, pieces = self._outside.table, -(-pointer.bundle_bytes // BUNDLE_BYTES)
+        for first in range(0, pieces, THREADS):
+            read: dict[int, bytes] = {}
+            numbers = range(first, min(first + THREADS, pieces))
+            jobs = [partial(self._item, table, pointer, number, read) for number in numbers]
+            for failure in together(jobs, None, self._monotonic):
+                if failure is not None:
+                    raise failure
+            yield from (read[number] for number in numbers)
+
+    def _item(self, table: ValueTable, pointer: Pointer, number: int, read: dict[int, bytes]) -> None:
+        key = piece_key(self._owner, self._task_id, pointer.bundle, number)
+        # A new item may be missing from an eventually consistent read, never from a consistent one.
+        item = table.get_value(key, consistent=False) or table.get_value(key, consistent=True)
+        if item is None:
+            raise self._lost(pointer, f"its piece {number + 1} is missing")
+        match item.get("data"):
+            case {"B": bytes() as data}:
+                read[number] = data
+            case _:
+                raise self._lost(pointer, DAMAGED)
+
+    def _lost(self, pointer: Pointer, cause: str) -> ValueLost:
+        size = pointer.text_bytes
+        if self._outside is not None:
+            self._outside.written.forget(self._owner, self._task_id)
+        logger.error("task %s: %s, of a value of %d bytes, is lost: %s", self._task_id, pointer.bundle, size, cause)
+        return ValueLost(size, cause)
+
+
+def _pointer(attribute: Attribute) -> Pointer | None:
+    try:
+        return pointer_in(attribute)
+    except ValueError as error:
+        raise StoreError(f"a pointer is damaged: {error}") from error
+
+
+def _after(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    yield first
+    yield from rest

@@ -1,0 +1,105 @@
+"""What is done with one task's head alone: claims, light looks, and what a write that was refused means."""
+
+from collections.abc import Callable
+
+from mcp_baton.exceptions import ClaimLost, Conflict, StoreError, TaskFinished, TaskHeld, TaskNotFound
+from mcp_baton.light_dataclasses import replace
+from mcp_baton.tasks.dynamodb.attributes import Item
+from mcp_baton.tasks.dynamodb.claiming import hold, take
+from mcp_baton.tasks.dynamodb.claims import claim_in
+from mcp_baton.tasks.dynamodb.expressions import Update, guarded_update
+from mcp_baton.tasks.dynamodb.items import GLANCED_AT, expired, key_of, to_record
+from mcp_baton.tasks.dynamodb.outside import Outside
+from mcp_baton.tasks.dynamodb.patience import CREATE, RENEW, WRITE, Patience
+from mcp_baton.tasks.dynamodb.table import ConditionFailed, TaskTable
+from mcp_baton.tasks.ids import is_task_id, new_token
+from mcp_baton.tasks.record import Claim, Standing, TaskRecord, TaskStatus
+from mcp_baton.tasks.texts import to_text
+from mcp_baton.telemetry import STORE_CONFLICTS, Telemetry
+
+
+class Heads:
+    """The heads of tasks in a table. The part of `DynamoDBTaskStore` that changes nothing but claims."""
+
+    _table: TaskTable
+    _telemetry: Telemetry
+    _outside: Outside
+    _now_ms: Callable[[], int]
+
+    def look(self, owner: str, task_id: str) -> Standing:
+        """A task's status and claim: one `GetItem` of three attributes, eventually consistent.
+
+        A task that it does not find may be too new for it, so it is looked for once more, strongly consistent.
+        """
+        key = self._key(owner, task_id)
+        item = self._table.glance(key, GLANCED_AT) or self._table.get(key)
+        if item is None:
+            raise TaskNotFound
+        try:
+            over, standing = expired(item, self._now_ms()), Standing(TaskStatus(item["status"]["S"]), claim_in(item))
+        except (KeyError, TypeError, ValueError) as error:
+            raise StoreError(f"the item of the task {task_id} is damaged: {error}") from error
+        if over:
+            raise TaskNotFound
+        return standing
+
+    def take(self, owner: str, task_id: str, workflow: str, claim: Claim) -> TaskRecord:
+        """Claim a live task that nobody holds, and read it: one `UpdateItem`."""
+        now_ms = self._now_ms()
+        update = guarded_update(now_ms, new_token())
+        take(update, to_text(workflow), claim, now_ms)
+        try:
+            return self._task_in(owner, self._table.update(self._key(owner, task_id), update, CREATE))
+        except ConditionFailed as failure:
+            current = self._live(owner, failure, workflow)
+            if current.claim is not None and current.claim.id != claim.id and current.claim.holds_at(now_ms):
+                raise TaskHeld(current.claim.until_ms, current) from failure
+            self._telemetry.add(STORE_CONFLICTS)
+            raise Conflict(current) from failure
+
+    def renew(self, task: TaskRecord, claim: Claim) -> TaskRecord:
+        """Hold on to a task until the claim's new end, or give it up: one `UpdateItem`, sent once."""
+        update = guarded_update(self._now_ms(), new_token())
+        hold(update, claim)
+        key = self._key(task.owner, task.task_id)
+        try:
+            self._table.update(key, update, RENEW, whole=False)
+        except ConditionFailed as failure:
+            raise ClaimLost(self._live(task.owner, failure)) from failure
+        return replace(task, claim=claim)
+
+    def _write(
+        self, owner: str, task_id: str, update: Update, patience: Patience = WRITE, claim: Claim | None = None
+    ) -> Item:
+        try:
+            return self._table.update(self._key(owner, task_id), update, patience)
+        except ConditionFailed as failure:
+            current = self._live(owner, failure)
+            if claim is not None and (current.claim is None or current.claim.id != claim.id):
+                raise ClaimLost(current) from failure
+            self._telemetry.add(STORE_CONFLICTS)
+            raise Conflict(current) from failure
+
+    def _live(self, owner: str, failure: ConditionFailed, workflow: str | None = None) -> TaskRecord:
+        """The live task that a condition failed on.
+
+        Raises:
+            TaskNotFound, TaskFinished: there is none.
+            Conflict: it is not of the workflow that it must be of.
+        """
+        if failure.item is None or expired(failure.item, self._now_ms()):
+            raise TaskNotFound from failure
+        current = self._task_in(owner, failure.item)
+        if workflow is not None and current.workflow != workflow:
+            raise Conflict(current) from failure
+        if current.status.terminal:
+            raise TaskFinished(current) from failure
+        return current
+
+    def _task_in(self, owner: str, item: Item) -> TaskRecord:
+        return to_record(owner, item, self._outside)
+
+    def _key(self, owner: str, task_id: str) -> Item:
+        if not is_task_id(task_id):
+            raise TaskNotFound
+        return key_of(owner, task_id)

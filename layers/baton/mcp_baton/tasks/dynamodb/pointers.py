@@ -1,0 +1,90 @@
+"""What a task's head holds in the place of a value that is kept outside, and the names under which that is found.
+
+Values of one write are kept together as a bundle, which is named by its own digest: it is never overwritten with
+anything else, and writing it twice does no harm. Owner and task are no part of a pointer, but of every key that is
+made of one, so that a pointer leads nowhere outside the task that holds it (docs/storage.md, Values outside the head).
+"""
+
+from base64 import urlsafe_b64encode
+
+from mcp_baton.light_dataclasses import dataclass
+from mcp_baton.tasks.dynamodb.attributes import Attribute, Item
+from mcp_baton.tasks.texts import to_text
+
+VALUE_PREFIX = "VALUE#"
+VALUE_SORT_KEY = "VALUE"
+OWNER_DIGITS = 32
+DIGEST_BYTES = 16
+DIGEST_LENGTH = 22
+IN_ITEMS = "V"
+IN_BUCKET = "S"
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """Where a value is.
+
+    Attributes:
+        bundle: The bundle's name: 16 bytes of its SHA-256, in 22 characters.
+        text_bytes: The length of the value's JSON text, bytes.
+        stored_bytes: What the value takes in the bundle, bytes.
+        bundle_bytes: How long the bundle is.
+        offset: Where in the bundle the value begins.
+        days: The S3 folder of the bundle, named by how long objects are kept there; 0 for one in DynamoDB.
+    """
+
+    bundle: str
+    text_bytes: int
+    stored_bytes: int
+    bundle_bytes: int
+    offset: int = 0
+    days: int = 0
+
+    def attribute(self) -> Attribute:
+        """As it is stored: a text that no value has, since no JSON text begins with one of these letters."""
+        place = f"{IN_BUCKET}{self.days}" if self.days else IN_ITEMS
+        fields = [place, self.bundle, str(self.text_bytes), str(self.stored_bytes)]
+        if self.stored_bytes != self.bundle_bytes:
+            fields += [str(self.offset), str(self.bundle_bytes)]
+        return {"S": ",".join(fields)}
+
+
+def pointer_in(attribute: Attribute) -> Pointer | None:
+    """The pointer that an attribute is, if it is one."""
+    text = attribute.get("S", "")
+    if not text.startswith((IN_ITEMS, IN_BUCKET)):
+        return None
+    place, bundle, *numbers = text.split(",")
+    text_bytes, stored, *within = map(int, numbers)
+    offset, whole = within or (0, stored)
+    return Pointer(bundle, text_bytes, stored, whole, offset, int(place[1:] or 0))
+
+
+def digest_of(data: bytes) -> bytes:
+    """SHA-256. Imported here, as loading OpenSSL's digests takes milliseconds, and many tasks keep nothing outside."""
+    from hashlib import sha256
+
+    return sha256(data).digest()
+
+
+def name_of(digest: bytes) -> str:
+    """The name of the bundle with this SHA-256."""
+    return urlsafe_b64encode(digest[:DIGEST_BYTES]).decode().rstrip("=")
+
+
+def owner_digest(owner: str) -> str:
+    """An owner in keys: of one length, without separators, and not shown, since it can be a person's name."""
+    return digest_of(to_text(owner).encode()).hex()[:OWNER_DIGITS]
+
+
+def piece_key(owner: str, task_id: str, bundle: str, piece: int) -> Item:
+    """The primary key of one piece of a bundle in DynamoDB, each a partition of its own."""
+    return {
+        "pk": {"S": f"{VALUE_PREFIX}{owner_digest(owner)}#{task_id}#{bundle}#{piece}"},
+        "sk": {"S": VALUE_SORT_KEY},
+    }
+
+
+def object_key(owner: str, task_id: str, bundle: str, days: int) -> str:
+    """The key of a bundle in S3."""
+    return f"{days}d/{owner_digest(owner)}/{task_id}/{bundle}"

@@ -1,0 +1,147 @@
+"""Sending a request to DynamoDB, again where that can help and there is time (docs/storage.md, Lost answers).
+
+botocore makes one attempt at each. How much time there is, and whether an attempt may have landed, is known here.
+"""
+
+import copy
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Self
+
+from mcp_baton.exceptions import OutcomeUnknown, StoreBusy, StoreUnavailable
+from mcp_baton.tasks.dynamodb.failures import Unreached, failure_of
+from mcp_baton.tasks.dynamodb.items import system_ms
+from mcp_baton.tasks.dynamodb.patience import Patience, draw
+from mcp_baton.telemetry import SILENT, STORE_ERRORS, Telemetry, timed
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+
+class Connection:
+    """A client that is made when it is first needed, once, whichever thread comes first."""
+
+    def __init__(self, connect: "Callable[[], DynamoDBClient]") -> None:
+        self._connect = connect
+        self._client: DynamoDBClient | None = None
+        self._connecting = Lock()
+
+    def client(self) -> "DynamoDBClient":
+        """The client."""
+        if self._client is None:
+            with self._connecting:
+                if self._client is None:
+                    self._client = self._connect()
+        return self._client
+
+
+class Sender:
+    """Sends requests about one table, through a client that is made when it is first needed.
+
+    Args:
+        name: The table's name.
+        connect: Makes the client; called once, whichever thread comes first.
+        telemetry: Takes each request's time, and failures.
+        clock_ms: The wall clock, epoch milliseconds.
+        monotonic: Seconds, from any moment on.
+        sleep: Lets so many seconds pass.
+        rng: Gives a number from 0 up to 1, for the pauses between attempts.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        connect: "Callable[[], DynamoDBClient]",
+        telemetry: Telemetry = SILENT,
+        *,
+        clock_ms: Callable[[], int] = system_ms,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+        rng: Callable[[], float] = draw,
+    ) -> None:
+        self.name = name
+        self.clock_ms = clock_ms
+        self._telemetry = telemetry
+        self._connection = Connection(connect)
+        self._monotonic = monotonic
+        self._sleep = sleep
+        self._rng = rng
+        self._left_ms: Callable[[], int | None] = _for_ever
+
+    def within(self, left_ms: Callable[[], int | None]) -> Self:
+        """The same table for a function that is stopped in so many milliseconds; `None` where nothing stops it."""
+        made = copy.copy(self)
+        vars(made).update(_left_ms=left_ms)
+        return made
+
+    def _read[T](self, send: Callable[[], T], patience: Patience) -> T:
+        """What a request gives that changes nothing, or nothing that would not be the same after a second time.
+
+        Raises:
+            StoreUnavailable: it did not succeed.
+        """
+        try:
+            return self._repeated(send, patience)
+        except OutcomeUnknown as error:
+            raise StoreUnavailable(str(error)) from error.__cause__
+
+    def _repeated[T](self, send: Callable[[], T], patience: Patience) -> T:
+        """What a request gives, sent again as long as that can help and there is time.
+
+        Raises:
+            OutcomeUnknown: it did not succeed, and of one attempt nobody knows whether it did.
+            StoreBusy: it was throttled to the end.
+            StoreUnavailable: it was refused, or never reached DynamoDB.
+        """
+        begun_s, attempt = self._monotonic(), 0
+        unknown: OutcomeUnknown | None = None
+        while True:
+            attempt += 1
+            try:
+                return send()
+            except StoreUnavailable as error:
+                unknown = error if isinstance(error, OutcomeUnknown) else unknown
+                pause_s, told = self._pause_s(error, patience, attempt, begun_s), unknown or error
+            if pause_s is None:
+                self._telemetry.add(STORE_ERRORS)
+                raise told
+            self._sleep(pause_s)
+
+    def _pause_s(self, error: StoreUnavailable, patience: Patience, attempt: int, begun_s: float) -> float | None:
+        if not isinstance(error, StoreBusy | OutcomeUnknown | Unreached):
+            return None
+        left_ms = self._left_ms()
+        left_s = None if left_ms is None else left_ms / 1000
+        since_s, throttled = self._monotonic() - begun_s, isinstance(error, StoreBusy)
+        return patience.pause_s(attempt, since_s, left_s, self._rng(), throttled=throttled)
+
+    @contextmanager
+    def _request(self, operation: str) -> "Iterator[DynamoDBClient]":
+        """One attempt at a request, whose failures are raised as what they mean."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            client = self._connection.client()
+            with timed(self._telemetry, "DynamoDB", operation, table_name=self.name):
+                yield client
+        except (BotoCoreError, ClientError) as error:
+            raise failure_of(error, self._rng) from error
+
+
+def _for_ever() -> int | None:
+    return None
+
+
+def understood[Answer: Mapping[str, Any]](
+    answer: Answer, member: str, failure: type[StoreUnavailable] = StoreUnavailable
+) -> Answer:
+    """An answer that holds what DynamoDB always sends.
+
+    Raises:
+        StoreUnavailable: it does not. botocore reads a page that is not JSON, such as a proxy's, as an empty answer.
+    """
+    if member not in answer:
+        raise failure(f"the answer is not DynamoDB's: it has no {member!r}")
+    return answer

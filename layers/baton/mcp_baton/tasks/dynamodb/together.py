@@ -1,0 +1,66 @@
+"""Several requests at once, on a few threads, until a moment after which nobody waits for them."""
+
+import threading
+from collections.abc import Callable, Sequence
+from contextvars import copy_context
+from queue import Empty, SimpleQueue
+
+from mcp_baton.exceptions import StoreUnavailable
+
+THREADS = 4
+
+
+def together(
+    jobs: Sequence[Callable[[], object]], until_s: float | None, monotonic: Callable[[], float]
+) -> list[Exception | None]:
+    """Run jobs, at most four at once; one by itself runs in the calling thread.
+
+    Args:
+        jobs: What to do. No job begins once the time is over.
+        until_s: The moment on `monotonic` after which none is waited for; `None` waits for all of them. A request that
+            hangs is left to its thread, which ends with the process.
+        monotonic: Seconds, from any moment on.
+
+    Returns:
+        What each job raised, in their order: `None` for one that is done, `StoreUnavailable` for one that was not
+        done in time.
+    """
+    outcomes: list[Exception | None] = [_late() for _ in jobs]
+    ended = SimpleQueue[tuple[int, BaseException | None]]()
+    waiting = iter(enumerate(jobs))
+    taking = threading.Lock()
+
+    def work() -> None:
+        while until_s is None or monotonic() < until_s:
+            with taking:
+                place, job = next(waiting, (-1, None))
+            if job is None:
+                return
+            ended.put((place, _raised(job)))
+
+    if len(jobs) == 1:
+        work()
+        until_s = monotonic()
+    for _ in range(min(THREADS, len(jobs)) if len(jobs) > 1 else 0):
+        threading.Thread(target=copy_context().run, args=(work,), daemon=True).start()
+    for _ in jobs:
+        try:
+            place, raised = ended.get(timeout=None if until_s is None else max(0.0, until_s - monotonic()))
+        except Empty:
+            break
+        if raised is not None and not isinstance(raised, Exception):
+            raise raised
+        outcomes[place] = raised
+    return outcomes
+
+
+def _raised(job: Callable[[], object]) -> BaseException | None:
+    try:
+        job()
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the calling thread must hear of it
+        return error
+    return None
+
+
+def _late() -> StoreUnavailable:
+    return StoreUnavailable("it was not done in the time that was left")

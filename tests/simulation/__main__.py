@@ -1,0 +1,65 @@
+"""`make simulate`: many seeds, over several processes. Failing ones are printed, the first of them with traces."""
+
+import argparse
+import multiprocessing
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from itertools import batched
+
+from tests.simulation.harness import Failed, Outcome, digest, failing_of
+
+CHUNK = 250
+
+TRACES = 3
+
+
+def main() -> int:
+    """Simulate, and say what was found. The exit status is 1 when an invariant was broken."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=5_000, help="how many (5000)")
+    parser.add_argument("--first", type=int, default=0, help="the first one (0)")
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--traces", type=int, default=TRACES, help="how many failures are shown whole (3)")
+    parser.add_argument("--digest", action="store_true", help="print one digest of all that happened, and no more")
+    given = parser.parse_args()
+    if given.digest:
+        _say(digest(range(given.first, given.first + given.seeds)))
+        return 0
+    began = time.monotonic()
+    found: list[Outcome] = []
+    struck = Counter[str]()
+    for failed, attacks in _simulated(range(given.first, given.first + given.seeds), given.processes):
+        struck.update(attacks)
+        for outcome in failed:
+            found.append(outcome)
+            whole = len(found) <= given.traces
+            _say(f"{outcome}\n" if whole else f"seed {outcome.seed}: {outcome.broken[0]}")
+    seconds = time.monotonic() - began
+    rate = f"{given.seeds / seconds:.0f} a second"
+    _say(f"{given.seeds} seeds in {seconds:.0f} s ({rate}): {len(found)} break an invariant")
+    for number, count in sorted(Counter(outcome.broken[0].number for outcome in found).items()):
+        _say(f"  invariant {number}: {count}")
+    _say("In so many of them:")
+    for attack, count in struck.most_common():
+        _say(f"  {count:7} {attack}")
+    return 1 if found else 0
+
+
+def _simulated(seeds: range, processes: int) -> Iterator[Failed]:
+    chunks = list(batched(seeds, CHUNK))
+    if processes == 1:
+        yield from map(failing_of, chunks)
+        return
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        yield from pool.imap_unordered(failing_of, chunks)
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

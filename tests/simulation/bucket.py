@@ -1,0 +1,88 @@
+"""S3 as one process has it: an `ObjectStore`, each of whose requests is a point, where a fault may strike."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mcp_baton.exceptions import StoreUnavailable
+from mcp_baton.tasks.dynamodb.overflow import ObjectMissing
+from tests.simulation.faults import Fault
+from tests.simulation.scheduler import Actor, Killed, current
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+S3_S = 1.0
+SILENT = frozenset({Fault.LOST_REQUEST, Fault.LOST_REPLY, Fault.LATE})
+
+
+@dataclass(frozen=True, slots=True)
+class PlainBucket:
+    """A bucket to whose requests nothing happens."""
+
+    objects: dict[str, bytes]
+
+    def put(self, key: str, data: bytes, digest: bytes) -> None:  # noqa: ARG002 - the protocol has it
+        """Write an object."""
+        self.objects[key] = data
+
+    def get(self, key: str, most: int) -> Iterator[bytes]:  # noqa: ARG002 - the protocol has it
+        """Read an object, in two pieces.
+
+        Raises:
+            ObjectMissing: there is none.
+        """
+        if key not in self.objects:
+            raise ObjectMissing
+        data = self.objects[key]
+        return iter((data[: len(data) // 2], data[len(data) // 2 :]))
+
+
+class SimulatedBucket:
+    """The bucket as a process has it.
+
+    Args:
+        world: The simulation.
+        process: Whose it is.
+    """
+
+    def __init__(self, world: "World", process: Actor) -> None:
+        assert world.bucket is not None
+        self._plain = PlainBucket(world.bucket)
+        self._world = world
+        self._process = process
+
+    def put(self, key: str, data: bytes, digest: bytes) -> None:
+        """Write an object."""
+        fault = self._point("PutObject")
+        if fault not in {Fault.LOST_REQUEST, Fault.THROTTLED}:
+            self._plain.put(key, data, digest)
+        self._after(fault, "PutObject")
+
+    def get(self, key: str, most: int) -> Iterator[bytes]:
+        """Read an object."""
+        fault = self._point("GetObject")
+        self._after(fault, "GetObject")
+        return self._plain.get(key, most)
+
+    def _point(self, operation: str) -> Fault | None:
+        fault = self._world.weather.strikes()
+        actor = current() or self._process
+        self._world.point(actor)
+        if fault is Fault.KILLED_BEFORE:
+            self._kill(f"killed before {operation}")
+        self._world.note(actor, operation)
+        return fault
+
+    def _after(self, fault: Fault | None, operation: str) -> None:
+        if fault is Fault.KILLED_AFTER:
+            self._kill(f"killed after {operation}")
+        if fault in SILENT:
+            self._world.sleep(S3_S)
+        if fault in SILENT or fault in {Fault.THROTTLED, Fault.BROKEN}:
+            raise StoreUnavailable(f"{operation}: simulated")
+
+    def _kill(self, what: str) -> None:
+        self._world.note(self._process, what)
+        self._process.kill()
+        raise Killed

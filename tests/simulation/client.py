@@ -1,0 +1,220 @@
+"""DynamoDB's client as one process has it: each attempt of a request is a point, where a fault may strike."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
+
+from mcp_baton import clients
+from tests.simulation.dynamodb.database import Database
+from tests.simulation.dynamodb.refusals import ConditionFalse, Refusal
+from tests.simulation.faults import Fault
+from tests.simulation.scheduler import Actor, Killed, current
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+HTTP_STATUS = {"InternalServerError": 500}
+THROTTLES = ("ProvisionedThroughputExceededException", "ThrottlingException", "RequestLimitExceeded")
+RETRYABLE = frozenset({*THROTTLES, "InternalServerError"})
+LATE_S = (0.5, 5.0, 20.0)
+URL = "https://dynamodb.simulated"
+
+
+class ConditionalCheckFailedException(ClientError):
+    """As botocore makes it from the service's model."""
+
+
+class Exceptions:
+    """A client's `exceptions`."""
+
+    ConditionalCheckFailedException = ConditionalCheckFailedException
+
+
+@dataclass(slots=True)
+class Sent:
+    """A request as a process sees it.
+
+    Attributes:
+        operation: Its name.
+        began_ms: When it was sent first.
+        attempts: How often it was sent.
+        written: The numbers of the writes that it made.
+        heard: Whether an answer came that tells what became of it.
+    """
+
+    operation: str
+    began_ms: float
+    attempts: int = 0
+    written: list[int] | None = None
+    heard: bool = False
+
+
+class SimulatedClient:
+    """A client of a process.
+
+    Args:
+        world: The simulation.
+        process: Whose it is.
+    """
+
+    exceptions = Exceptions
+
+    def __init__(self, world: "World", process: Actor) -> None:
+        self._world = world
+        self._process = process
+        self._again: Fault | None = None
+        self._left = 0
+
+    def put_item(self, **request: Any) -> dict[str, Any]:
+        """`PutItem`."""
+        return self._send("PutItem", request)
+
+    def update_item(self, **request: Any) -> dict[str, Any]:
+        """`UpdateItem`."""
+        return self._send("UpdateItem", request)
+
+    def get_item(self, **request: Any) -> dict[str, Any]:
+        """`GetItem`."""
+        return self._send("GetItem", request)
+
+    def delete_item(self, **request: Any) -> dict[str, Any]:
+        """`DeleteItem`."""
+        return self._send("DeleteItem", request)
+
+    def query(self, **request: Any) -> dict[str, Any]:
+        """`Query`."""
+        return self._send("Query", request)
+
+    def _send(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Send a request as often as botocore would by its configuration."""
+        request = self._world.rewritten(operation, request)
+        sent = self._world.sending(self._process, operation)
+        attempts = clients.ATTEMPTS
+        while True:
+            sent.attempts += 1
+            try:
+                answer = self._attempt(operation, request, sent)
+            except (ReadTimeoutError, EndpointConnectionError):
+                if sent.attempts >= attempts:
+                    raise
+            except ClientError as error:
+                code = error.response["Error"]["Code"]
+                sent.heard = sent.heard or code not in RETRYABLE
+                if sent.attempts >= attempts or code not in RETRYABLE:
+                    raise
+            else:
+                sent.heard = True
+                return answer
+            self._world.sleep(self._world.rng.random())
+
+    def _attempt(self, operation: str, request: Mapping[str, Any], sent: Sent) -> dict[str, Any]:
+        world, actor = self._world, current() or self._process
+        fault = self._strikes()
+        if fault is not None:
+            world.struck.add(fault.told)
+        if fault is Fault.STALLED_BEFORE:
+            world.note(actor, "stands still")
+            world.stall(actor)
+        world.point(actor)
+        self._before(fault, operation, request, sent)
+        answer = self._make(operation, request, sent)
+        self._after(fault, operation)
+        if isinstance(answer, Refusal):
+            raise refused(answer, operation)
+        return answer
+
+    def _before(self, fault: Fault | None, operation: str, request: Mapping[str, Any], sent: Sent) -> None:
+        world, actor = self._world, current() or self._process
+        match fault:
+            case Fault.KILLED_BEFORE:
+                self._kill(f"killed before {operation}")
+            case Fault.LOST_REQUEST:
+                self._silence(f"{operation} is lost")
+            case Fault.LATE:
+                world.later(actor, world.rng.choice(LATE_S), lambda: self._late(operation, request, sent))
+                self._silence(f"{operation} is on its way")
+            case Fault.THROTTLED:
+                world.note(actor, f"{operation} is throttled")
+                raise refused(Refusal(world.rng.choice(THROTTLES), "simulated"), operation)
+            case Fault.BROKEN if world.rng.random() < 0.5:
+                world.note(actor, f"{operation} fails with 500")
+                raise refused(Refusal("InternalServerError", "simulated"), operation)
+
+    def _after(self, fault: Fault | None, operation: str) -> None:
+        world, actor = self._world, current() or self._process
+        match fault:
+            case Fault.KILLED_AFTER:
+                self._kill(f"killed after {operation}")
+            case Fault.STALLED_AFTER:
+                world.note(actor, "stands still")
+                world.stall(actor)
+            case Fault.LOST_REPLY:
+                self._silence(f"the reply to {operation} is lost")
+            case Fault.BROKEN:
+                world.note(actor, f"{operation} fails with 500, and was made")
+                raise refused(Refusal("InternalServerError", "simulated"), operation)
+
+    def _make(self, operation: str, request: Mapping[str, Any], sent: Sent) -> dict[str, Any] | Refusal:
+        try:
+            return self._world.make(self._process, operation, request, sent)
+        except ConditionFalse as refusal:
+            self._world.note(self._process, f"{operation} is refused")
+            return refusal
+        except Refusal as refusal:
+            self._world.note(self._process, f"{operation} is refused: {refusal}")
+            return refusal
+
+    def _late(self, operation: str, request: Mapping[str, Any], sent: Sent) -> None:
+        self._make(operation, request, sent)
+
+    def _strikes(self) -> Fault | None:
+        if self._left and self._again is not None and not self._world.weather.over:
+            self._left -= 1
+            return self._again
+        fault = self._world.weather.strikes()
+        repeats = fault in {Fault.LOST_REQUEST, Fault.LOST_REPLY, Fault.THROTTLED, Fault.BROKEN}
+        self._again, self._left = (fault, self._world.weather.burst) if repeats else (None, 0)
+        return fault
+
+    def _silence(self, what: str) -> NoReturn:
+        self._world.note(current() or self._process, what)
+        self._world.sleep(clients.READ_TIMEOUT_S)
+        raise ReadTimeoutError(endpoint_url=URL)
+
+    def _kill(self, what: str) -> NoReturn:
+        self._world.note(self._process, what)
+        self._process.kill()
+        raise Killed
+
+
+class PlainClient:
+    """A client to whose requests nothing happens.
+
+    Args:
+        database: What it asks.
+    """
+
+    exceptions = Exceptions
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def get_item(self, **request: Any) -> dict[str, Any]:
+        """`GetItem`."""
+        return self._database.request("GetItem", request)
+
+
+def refused(refusal: Refusal, operation: str) -> ClientError:
+    """A refusal as botocore raises it."""
+    response: Any = {
+        "Error": {"Code": refusal.code, "Message": refusal.message},
+        "ResponseMetadata": {"HTTPStatusCode": HTTP_STATUS.get(refusal.code, 400)},
+    }
+    if refusal.item is not None:
+        response["Item"] = refusal.item
+    kind: Callable[[Any, str], ClientError] = (
+        ConditionalCheckFailedException if isinstance(refusal, ConditionFalse) else ClientError
+    )
+    return kind(response, operation)

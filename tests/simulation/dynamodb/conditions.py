@@ -1,0 +1,264 @@
+"""Condition, filter and key condition expressions (AWS: Condition and filter expressions, operators, and functions)."""
+
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache, partial
+from typing import Any
+
+from tests.simulation.dynamodb.paths import Attribute, Item, found, read_path, resolved
+from tests.simulation.dynamodb.refusals import Invalid
+from tests.simulation.dynamodb.sizes import length_of
+from tests.simulation.dynamodb.tokens import Tokens, tokens_of
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a request gives its expressions' placeholders."""
+
+    names: Mapping[str, str]
+    values: Mapping[str, Attribute]
+
+    def value(self, placeholder: str) -> Attribute:
+        """The value of a placeholder.
+
+        Raises:
+            Invalid: it has none.
+        """
+        if placeholder not in self.values:
+            raise Invalid(
+                "An expression attribute value used in expression is not defined; attribute value: " + placeholder
+            )
+        return self.values[placeholder]
+
+
+type Operand = Callable[[Item, Given], Attribute | None]
+type Test = Callable[[Item, Given], bool]
+
+COMPARED: dict[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+@lru_cache(maxsize=4096)
+def compiled(expression: str, kind: str = "ConditionExpression") -> tuple[Test, frozenset[str]]:
+    """A condition as a function, and the placeholders that it uses.
+
+    Raises:
+        Invalid: it is not one.
+    """
+    tokens = tokens_of(expression, kind)
+    test = _either(tokens)
+    if tokens.next:
+        raise Invalid(f'Invalid {kind}: Syntax error; token: "{tokens.next}"')
+    return test, frozenset(tokens.used)
+
+
+def _either(tokens: Tokens) -> Test:
+    tests = [_both(tokens)]
+    while tokens.took("OR"):
+        tests.append(_both(tokens))
+    return tests[0] if len(tests) == 1 else partial(_any, tests)
+
+
+def _both(tokens: Tokens) -> Test:
+    tests = [_negated(tokens)]
+    while tokens.took("AND"):
+        tests.append(_negated(tokens))
+    return tests[0] if len(tests) == 1 else partial(_all, tests)
+
+
+# Every operand is evaluated, as DynamoDB does: a placeholder without a value is refused wherever it stands.
+def _any(tests: list[Test], item: Item, given: Given) -> bool:
+    return any(list(_each(tests, item, given)))
+
+
+def _all(tests: list[Test], item: Item, given: Given) -> bool:
+    return all(list(_each(tests, item, given)))
+
+
+def _each(tests: list[Test], item: Item, given: Given) -> Iterator[bool]:
+    return (test(item, given) for test in tests)
+
+
+def _negated(tokens: Tokens) -> Test:
+    if not tokens.took("NOT"):
+        return _simple(tokens)
+    test = _negated(tokens)
+    return lambda item, given: not test(item, given)
+
+
+def _simple(tokens: Tokens) -> Test:
+    if tokens.took("("):
+        began = tokens.at
+        test = _either(tokens)
+        if tokens.left[began] == "(" and _closes(tokens.left, began) == tokens.at - 1:
+            raise Invalid(f"Invalid {tokens.kind}: The expression has redundant parentheses;")
+        tokens.take(")")
+        return test
+    if tokens.next.lower() in FUNCTIONS and tokens.left[tokens.at + 1 : tokens.at + 2] == ["("]:
+        return _function(tokens)
+    return _comparison(tokens)
+
+
+def _closes(tokens: list[str], opened: int) -> int:
+    """Where the parenthesis is closed that is opened here."""
+    depth = 0
+    for at in range(opened, len(tokens)):
+        depth += {"(": 1, ")": -1}.get(tokens[at], 0)
+        if depth == 0:
+            return at
+    return -1
+
+
+def _comparison(tokens: Tokens) -> Test:
+    began = tokens.at
+    left = operand(tokens)
+    first = tokens.left[began : tokens.at]
+    if tokens.took("IN"):
+        tokens.take("(")
+        choices = [operand(tokens)]
+        while tokens.took(","):
+            choices.append(operand(tokens))
+        tokens.take(")")
+        return lambda item, given: _is_in(left(item, given), [choice(item, given) for choice in choices])
+    if tokens.took("BETWEEN"):
+        low = operand(tokens)
+        tokens.take("AND")
+        at = tokens.at
+        high = operand(tokens)
+        _check_distinct(tokens, first, tokens.left[at : tokens.at])
+        return lambda item, given: (
+            compare(">=", left(item, given), low(item, given)) and compare("<=", left(item, given), high(item, given))
+        )
+    sign = tokens.take()
+    if sign not in {*COMPARED, "=", "<>"}:
+        raise Invalid(f'Invalid {tokens.kind}: Syntax error; token: "{sign}"')
+    at = tokens.at
+    right = operand(tokens)
+    _check_distinct(tokens, first, tokens.left[at : tokens.at])
+    return lambda item, given: compare(sign, left(item, given), right(item, given))
+
+
+def _check_distinct(tokens: Tokens, first: list[str], other: list[str]) -> None:
+    if first == other:
+        raise Invalid(
+            f"Invalid {tokens.kind}: The first operand must be distinct from the remaining operands for this operator "
+            f"or function; first operand: {''.join(first)}"
+        )
+
+
+def operand(tokens: Tokens) -> Operand:
+    """A path, a value's placeholder, or `size(path)`."""
+    if tokens.word == "SIZE" and tokens.left[tokens.at + 1 : tokens.at + 2] == ["("]:
+        tokens.take()
+        tokens.take("(")
+        inner = operand(tokens)
+        tokens.take(")")
+        return lambda item, given: _size(inner(item, given))
+    if tokens.next.startswith(":"):
+        placeholder = tokens.take()
+        return lambda _item, given: given.value(placeholder)
+    path = read_path(tokens)
+    return lambda item, given: found(item, resolved(path, given.names))
+
+
+def _size(attribute: Attribute | None) -> Attribute | None:
+    length = None if attribute is None else length_of(attribute)
+    return None if length is None else {"N": str(length)}
+
+
+def _is_in(attribute: Attribute | None, choices: list[Attribute | None]) -> bool:
+    return any(compare("=", attribute, choice) for choice in choices)
+
+
+def compare(sign: str, left: Attribute | None, right: Attribute | None) -> bool:
+    """Whether a comparison holds. What is not there equals nothing; values of two types have no order."""
+    if sign == "<>":
+        return not equal(left, right)
+    if left is None or right is None:
+        return False
+    if sign == "=":
+        return equal(left, right)
+    (kind, one), (other_kind, other) = next(iter(left.items())), next(iter(right.items()))
+    if kind != other_kind or kind not in {"S", "N", "B"}:
+        return False
+    if kind == "N":
+        return COMPARED[sign](Decimal(one), Decimal(other))
+    if kind == "S":
+        return COMPARED[sign](one.encode(), other.encode())
+    return COMPARED[sign](bytes(one), bytes(other))
+
+
+def equal(left: Attribute | None, right: Attribute | None) -> bool:
+    """Whether two values are of one type and the same; what is not there is the same as nothing."""
+    if left is None or right is None:
+        return False
+    if left == right:
+        return True
+    (kind, one), (other_kind, other) = next(iter(left.items())), next(iter(right.items()))
+    if kind != other_kind:
+        return False
+    match kind:
+        case "N":
+            return Decimal(one) == Decimal(other)
+        case "SS" | "BS":
+            return set(one) == set(other)
+        case "NS":
+            return set(map(Decimal, one)) == set(map(Decimal, other))
+        case "M":
+            return one.keys() == other.keys() and all(equal(one[name], other[name]) for name in one)
+        case "L":
+            return len(one) == len(other) and all(map(equal, one, other))
+        case _:
+            return False
+
+
+def _contains(where: Attribute | None, what: Attribute | None) -> bool:
+    if where is None or what is None:
+        return False
+    (kind, value), (of, sought) = next(iter(where.items())), next(iter(what.items()))
+    match kind:
+        case "S":
+            return of == "S" and sought in value
+        case "B":
+            return of == "B" and bytes(sought) in bytes(value)
+        case "SS" | "NS" | "BS":
+            return of == kind[0] and any(equal({of: element}, what) for element in value)
+        case "L":
+            return any(equal(element, what) for element in value)
+        case _:
+            return False
+
+
+def _begins_with(where: Attribute | None, what: Attribute | None) -> bool:
+    if where is None or what is None:
+        return False
+    (kind, value), (of, sought) = next(iter(where.items())), next(iter(what.items()))
+    return kind == of and kind in {"S", "B"} and value.startswith(sought)
+
+
+FUNCTIONS: dict[str, tuple[int, Callable[..., bool]]] = {
+    "attribute_exists": (1, lambda attribute: attribute is not None),
+    "attribute_not_exists": (1, lambda attribute: attribute is None),
+    "attribute_type": (2, lambda attribute, kind: attribute is not None and kind["S"] in attribute),
+    "contains": (2, _contains),
+    "begins_with": (2, _begins_with),
+}
+
+
+def _function(tokens: Tokens) -> Test:
+    name = tokens.take().lower()
+    count, function = FUNCTIONS[name]
+    tokens.take("(")
+    operands = [operand(tokens)]
+    while tokens.took(","):
+        operands.append(operand(tokens))
+    tokens.take(")")
+    if len(operands) != count:
+        raise Invalid(f"Invalid {tokens.kind}: Incorrect number of operands for operator or function; {name}")
+    return lambda item, given: function(*[of(item, given) for of in operands])

@@ -1,0 +1,272 @@
+"""A table with `pk` and `sk` in memory: DynamoDB's requests, with its conditions, updates, limits and refusals.
+
+It knows what Baton sends and refuses the rest. `test_expressions.py` holds it to a real engine.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.simulation.dynamodb.conditions import Given, compiled
+from tests.simulation.dynamodb.paths import Attribute, Item, Path, found, resolved
+from tests.simulation.dynamodb.refusals import ConditionFalse, Invalid
+from tests.simulation.dynamodb.sizes import ITEM_BYTES, item_bytes
+from tests.simulation.dynamodb.updates import check, updated
+
+type Key = tuple[str, str]
+type Answer = dict[str, Any]
+
+PAGE_BYTES = 1_048_576
+MAX_KEY_BYTES = {"pk": 2048, "sk": 1024}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One write that was made.
+
+    Attributes:
+        before: The item before it; `None` where there was none.
+        after: The item after it; `None` where it was deleted.
+        put: What an update put where; `None` for what it removed.
+    """
+
+    operation: str
+    key: Key
+    before: Item | None
+    after: Item | None
+    put: Mapping[Path, Attribute | None]
+
+
+@dataclass(slots=True)
+class Database:
+    """The table.
+
+    Attributes:
+        items: The items by key. None is ever changed: a write puts another in its place.
+        changed: Called after each write.
+    """
+
+    items: dict[Key, Item] = field(default_factory=dict)
+    changed: Callable[[Change], None] = lambda _change: None
+
+    def request(self, operation: str, request: Mapping[str, Any]) -> Answer:
+        """Make a request of this name.
+
+        Raises:
+            Refusal: it is refused.
+        """
+        return OPERATIONS[operation](self, **{name: value for name, value in request.items() if name != "TableName"})
+
+    def put_item(self, **request: Any) -> Answer:
+        """`PutItem`."""
+        item: Item = fresh(request.pop("Item"))
+        key = key_of(item)
+        before = self.items.get(key)
+        self._check(before, request)
+        if request:
+            raise Invalid(f"not understood: {', '.join(request)}")
+        _check_values(item.values())
+        if item_bytes(item) > ITEM_BYTES:
+            raise Invalid("Item size has exceeded the maximum allowed size")
+        self._write("PutItem", key, before, item, {(name,): value for name, value in item.items()})
+        return {}
+
+    def update_item(self, **request: Any) -> Answer:
+        """`UpdateItem`."""
+        key_item: Item = request.pop("Key")
+        key = key_of(key_item)
+        expression, returned = request.pop("UpdateExpression"), request.pop("ReturnValues", "NONE")
+        given = Given(request.get("ExpressionAttributeNames", {}), request.get("ExpressionAttributeValues", {}))
+        before = self.items.get(key)
+        self._check(before, request, check(expression, given))
+        if request:
+            raise Invalid(f"not understood: {', '.join(request)}")
+        changed = updated(before or dict(key_item), expression, given)
+        if any(path[0] in MAX_KEY_BYTES for path in changed.put):
+            raise Invalid(
+                "One or more parameter values were invalid: Cannot update attribute pk. It is part of the key"
+            )
+        if item_bytes(changed.item) > ITEM_BYTES:
+            raise Invalid("Item size to update has exceeded the maximum allowed size")
+        self._write("UpdateItem", key, before, changed.item, changed.put)
+        match returned:
+            case "ALL_NEW":
+                return {"Attributes": fresh(changed.item)}
+            case "UPDATED_NEW":
+                parts = [(path, value) for path in changed.put if (value := found(changed.item, path)) is not None]
+                return {"Attributes": projected(parts)} if parts else {}
+            case "ALL_OLD":
+                return {"Attributes": fresh(before)} if before else {}
+            case "NONE":
+                return {}
+            case _:
+                raise Invalid(f"not understood: ReturnValues={returned}")
+
+    def get_item(self, **request: Any) -> Answer:
+        """`GetItem`. Reads are consistent, asked or not."""
+        key, expression = key_of(request.pop("Key")), request.pop("ProjectionExpression", None)
+        names = request.pop("ExpressionAttributeNames", {})
+        request.pop("ConsistentRead", None)
+        if request:
+            raise Invalid(f"not understood: {', '.join(request)}")
+        item = self.items.get(key)
+        if item is None:
+            return {}
+        return {"Item": fresh(item) if expression is None else projection(item, expression, names)}
+
+    def delete_item(self, **request: Any) -> Answer:
+        """`DeleteItem`."""
+        key = key_of(request.pop("Key"))
+        before = self.items.get(key)
+        self._check(before, request)
+        if request:
+            raise Invalid(f"not understood: {', '.join(request)}")
+        if before is not None:
+            self._write("DeleteItem", key, before, None, {})
+        return {}
+
+    def query(self, **request: Any) -> Answer:
+        """`Query`."""
+        names, values = request.pop("ExpressionAttributeNames", {}), request.pop("ExpressionAttributeValues", {})
+        given = Given(names, values)
+        matches, _ = compiled(request.pop("KeyConditionExpression"), "KeyConditionExpression")
+        kept, _ = compiled(text, "FilterExpression") if (text := request.pop("FilterExpression", None)) else (None, ())
+        projecting, counting = request.pop("ProjectionExpression", None), request.pop("Select", None) == "COUNT"
+        limit, forward = request.pop("Limit", None), request.pop("ScanIndexForward", True)
+        start = request.pop("ExclusiveStartKey", None)
+        request.pop("ConsistentRead", None)
+        if request:
+            raise Invalid(f"not understood: {', '.join(request)}")
+        keys = sorted((key for key, item in self.items.items() if matches(item, given)), reverse=not forward)
+        if start is not None:
+            first = key_of(start)
+            keys = [key for key in keys if (key > first if forward else key < first)]
+        seen, size = [], 0
+        for key in keys[:limit]:
+            seen.append(key)
+            size += item_bytes(self.items[key])
+            if size >= PAGE_BYTES:
+                break
+        found_items = [self.items[key] for key in seen if kept is None or kept(self.items[key], given)]
+        answer: Answer = {"Count": len(found_items), "ScannedCount": len(seen)}
+        if not counting:
+            answer["Items"] = [
+                fresh(item) if projecting is None else projection(item, projecting, names) for item in found_items
+            ]
+        if len(seen) < len(keys) or (limit is not None and len(seen) == limit):
+            answer["LastEvaluatedKey"] = {"pk": {"S": seen[-1][0]}, "sk": {"S": seen[-1][1]}}
+        return answer
+
+    def expire(self, key: Key) -> None:
+        """Delete an item, as DynamoDB does some time after its `expires_at`."""
+        before = self.items.get(key)
+        if before is not None:
+            self._write("expire", key, before, None, {})
+
+    def _check(self, before: Item | None, request: dict[str, Any], used: Iterable[str] = ()) -> None:
+        names, values = request.pop("ExpressionAttributeNames", {}), request.pop("ExpressionAttributeValues", {})
+        on_failure = request.pop("ReturnValuesOnConditionCheckFailure", "NONE")
+        condition = request.pop("ConditionExpression", None)
+        test, named = compiled(condition) if condition is not None else (None, frozenset())
+        _check_values(values.values())
+        unused = {*names, *values}.difference(used, named)
+        if unused:
+            raise Invalid(f"Value provided in ExpressionAttributeValues unused in expressions: keys: {sorted(unused)}")
+        if test is not None and not test(before or {}, Given(names, values)):
+            raise ConditionFalse(fresh(before) if before is not None and on_failure == "ALL_OLD" else None)
+
+    def _write(
+        self, operation: str, key: Key, before: Item | None, after: Item | None, put: Mapping[Path, Attribute | None]
+    ) -> None:
+        if after is None:
+            del self.items[key]
+        else:
+            self.items[key] = after
+        self.changed(Change(operation, key, before, after, put))
+
+
+OPERATIONS: dict[str, Callable[..., Answer]] = {
+    "PutItem": Database.put_item,
+    "UpdateItem": Database.update_item,
+    "GetItem": Database.get_item,
+    "DeleteItem": Database.delete_item,
+    "Query": Database.query,
+}
+
+
+def key_of(item: Item) -> Key:
+    """An item's primary key.
+
+    Raises:
+        Invalid: it has none.
+    """
+    for name, most in MAX_KEY_BYTES.items():
+        value = item.get(name, {}).get("S")
+        if not value or len(value.encode()) > most:
+            raise Invalid(f"One or more parameter values were invalid: the key {name} is missing, empty or too long")
+    return item["pk"]["S"], item["sk"]["S"]
+
+
+def fresh(item: Item) -> Item:
+    """A copy that shares nothing with an item that can be changed."""
+    return {name: _fresh(value) for name, value in item.items()}
+
+
+def _fresh(attribute: Attribute) -> Attribute:
+    for kind, value in attribute.items():
+        if kind == "M":
+            return {"M": {name: _fresh(element) for name, element in value.items()}}
+        if kind == "L":
+            return {"L": [_fresh(element) for element in value]}
+        return {kind: list(value)} if kind in {"SS", "NS", "BS"} else {kind: value}
+    raise Invalid("Supplied AttributeValue is empty, must contain exactly one of the supported datatypes")
+
+
+def projection(item: Item, expression: str, names: Mapping[str, str]) -> Item:
+    """The parts of an item that a projection expression names."""
+    paths = [resolved(path, names) for path in _projected_paths(expression)]
+    return projected([(path, value) for path in paths if (value := found(item, path)) is not None])
+
+
+def _projected_paths(expression: str) -> list[Path]:
+    from tests.simulation.dynamodb.paths import read_path
+    from tests.simulation.dynamodb.tokens import tokens_of
+
+    tokens = tokens_of(expression, "ProjectionExpression")
+    paths = [read_path(tokens)]
+    while tokens.took(","):
+        paths.append(read_path(tokens))
+    return paths
+
+
+def projected(parts: Iterable[tuple[Path, Attribute]]) -> Item:
+    """These parts of an item and the maps and lists around them; of a list, only those elements."""
+    whole: dict[str | int, Any] = {}
+    for path, value in parts:
+        here = whole
+        for part in path[:-1]:
+            here = here.setdefault(part, {})
+        here[path[-1]] = _Leaf(_fresh(value))
+    return {str(name): _assembled(part) for name, part in whole.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    value: Attribute
+
+
+def _assembled(part: Any) -> Attribute:
+    if isinstance(part, _Leaf):
+        return part.value
+    if all(isinstance(name, int) for name in part):
+        return {"L": [_assembled(part[place]) for place in sorted(part)]}
+    return {"M": {name: _assembled(element) for name, element in part.items()}}
+
+
+def _check_values(values: Iterable[Attribute]) -> None:
+    for value in values:
+        if len(value) != 1:
+            raise Invalid("Supplied AttributeValue is empty, must contain exactly one of the supported datatypes")
+        for kind in ("SS", "NS", "BS"):
+            if kind in value and not value[kind]:
+                raise Invalid("One or more parameter values were invalid: An string set  may not be empty")

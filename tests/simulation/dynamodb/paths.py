@@ -1,0 +1,149 @@
+"""Document paths: how they are written, what is found there, and an item with something else there."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tests.simulation.dynamodb.refusals import Invalid
+from tests.simulation.dynamodb.tokens import Tokens
+
+type Attribute = dict[str, Any]
+type Item = dict[str, Attribute]
+type Path = tuple[str | int, ...]
+"""Names, or their placeholders, and places in lists."""
+
+NO_SUCH_PATH = "The document path provided in the update expression is invalid for update"
+
+
+def read_path(tokens: Tokens) -> Path:
+    """The path that comes next: `#a.b[0]`."""
+    parts: list[str | int] = [_name(tokens)]
+    while True:
+        if tokens.took("."):
+            parts.append(_name(tokens))
+        elif tokens.took("["):
+            place = tokens.take()
+            if not place.isdigit():
+                raise Invalid(f'Invalid {tokens.kind}: Syntax error; token: "{place}"')
+            parts.append(int(place))
+            tokens.take("]")
+        else:
+            return tuple(parts)
+
+
+def _name(tokens: Tokens) -> str:
+    name = tokens.take()
+    if name[0] != "#" and not name[0].isalpha():
+        raise Invalid(f'Invalid {tokens.kind}: Syntax error; token: "{name}"')
+    return name
+
+
+def resolved(path: Path, names: Mapping[str, str]) -> Path:
+    """The path with stored names in the place of placeholders.
+
+    Raises:
+        Invalid: a placeholder has no name.
+    """
+    made: list[str | int] = []
+    for part in path:
+        if not isinstance(part, str) or part[0] != "#":
+            made.append(part)
+        elif part in names:
+            made.append(names[part])
+        else:
+            raise Invalid(
+                "An expression attribute name used in the document path is not defined; attribute name: " + part
+            )
+    return tuple(made)
+
+
+def found(item: Item, path: Path) -> Attribute | None:
+    """What is at a path; `None` where nothing is."""
+    here = item.get(str(path[0]))
+    for part in path[1:]:
+        if here is None:
+            return None
+        here = _inside(here, part)
+    return here
+
+
+def _inside(attribute: Attribute, part: str | int) -> Attribute | None:
+    if isinstance(part, int):
+        elements = attribute.get("L")
+        return elements[part] if elements is not None and part < len(elements) else None
+    members = attribute.get("M")
+    return members.get(part) if members is not None else None
+
+
+def with_value(item: Item, path: Path, value: Attribute | None) -> Item:
+    """A copy of an item with this value at a path, or with nothing there. What is not on the path is shared.
+
+    Raises:
+        Invalid: what the path leads through is not there.
+    """
+    first, rest = path[0], path[1:]
+    assert isinstance(first, str)
+    changed = dict(item)
+    if rest:
+        if first not in item:
+            raise Invalid(NO_SUCH_PATH)
+        changed[first] = _changed(item[first], rest, value)
+    elif value is None:
+        changed.pop(first, None)
+    else:
+        changed[first] = value
+    return changed
+
+
+def _changed(attribute: Attribute, path: Path, value: Attribute | None) -> Attribute:
+    part, rest = path[0], path[1:]
+    if isinstance(part, int):
+        return {"L": _elements(attribute, part, rest, value)}
+    if "M" not in attribute:
+        raise Invalid(NO_SUCH_PATH)
+    members = dict(attribute["M"])
+    if rest:
+        if part not in members:
+            raise Invalid(NO_SUCH_PATH)
+        members[part] = _changed(members[part], rest, value)
+    elif value is None:
+        members.pop(part, None)
+    else:
+        members[part] = value
+    return {"M": members}
+
+
+def _elements(attribute: Attribute, place: int, rest: Path, value: Attribute | None) -> list[Attribute]:
+    if "L" not in attribute:
+        raise Invalid(NO_SUCH_PATH)
+    elements = list(attribute["L"])
+    if rest:
+        if place >= len(elements):
+            raise Invalid(NO_SUCH_PATH)
+        elements[place] = _changed(elements[place], rest, value)
+    elif value is None:
+        del elements[place : place + 1]
+    elif place < len(elements):
+        elements[place] = value
+    else:
+        elements.append(value)
+    return elements
+
+
+def check_apart(paths: list[Path]) -> None:
+    """Refuse an update of two places one of which is, or lies in, the other, or that take one value for list and map.
+
+    Raises:
+        Invalid: it is one.
+    """
+    seen: set[Path] = set()
+    kinds: dict[Path, type] = {}
+    for path in sorted(paths, key=len):
+        for length in range(1, len(path) + 1):
+            if path[:length] in seen:
+                raise Invalid(
+                    "Invalid UpdateExpression: Two document paths overlap with each other; "
+                    "must remove or rewrite one of these paths"
+                )
+            if length < len(path) and kinds.setdefault(path[:length], type(path[length])) is not type(path[length]):
+                raise Invalid("Invalid UpdateExpression: Two document paths conflict with each other;")
+        seen.add(path)

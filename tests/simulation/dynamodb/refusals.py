@@ -1,0 +1,33 @@
+"""What DynamoDB refuses a request with."""
+
+from typing import Any
+
+
+class Refusal(Exception):
+    """A request that is refused. Nothing was changed.
+
+    Args:
+        code: DynamoDB's error code.
+        message: What it says.
+        item: The item that a condition failed on, where the request asked for it.
+    """
+
+    def __init__(self, code: str, message: str, item: dict[str, Any] | None = None) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+        self.item = item
+
+
+class Invalid(Refusal):
+    """A request that makes no sense."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("ValidationException", message)
+
+
+class ConditionFalse(Refusal):
+    """A condition that does not hold."""
+
+    def __init__(self, item: dict[str, Any] | None = None) -> None:
+        super().__init__("ConditionalCheckFailedException", "The conditional request failed", item)

@@ -1,0 +1,79 @@
+"""DynamoDB's expressions as tokens, with what every expression is checked for (AWS: Using expressions in DynamoDB)."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tests.simulation.dynamodb.refusals import Invalid
+
+EXPRESSION_BYTES = 4096
+_TOKEN = re.compile(r"\s*(?:([#:]?[A-Za-z_0-9]+)|(<>|<=|>=|[-=<>+(),.\[\]]))")
+
+
+@dataclass(slots=True)
+class Tokens:
+    """The tokens of one expression, taken from the left.
+
+    Attributes:
+        used: The placeholders among them.
+    """
+
+    kind: str
+    left: list[str]
+    used: set[str] = field(default_factory=set)
+    at: int = 0
+
+    @property
+    def next(self) -> str:
+        """The next token, which is not taken; empty at the end."""
+        return self.left[self.at] if self.at < len(self.left) else ""
+
+    @property
+    def word(self) -> str:
+        """The next token in capital letters, as keywords are compared."""
+        return self.next.upper()
+
+    def take(self, expected: str | None = None) -> str:
+        """The next token.
+
+        Raises:
+            Invalid: it is not the one that is expected, or there is none.
+        """
+        token = self.next
+        if not token or (expected is not None and token.upper() != expected):
+            raise Invalid(f'Invalid {self.kind}: Syntax error; token: "{token or "<EOF>"}", expected: {expected}')
+        self.at += 1
+        if token[0] in "#:":
+            self.used.add(token)
+        return token
+
+    def took(self, token: str) -> bool:
+        """Take the next token if it is this one."""
+        if self.word != token:
+            return False
+        self.at += 1
+        return True
+
+
+def tokens_of(expression: str, kind: str) -> Tokens:
+    """An expression's tokens.
+
+    Raises:
+        Invalid: it is empty, too long, or has a character that no expression has.
+    """
+    if not expression:
+        raise Invalid(f"Invalid {kind}: The expression can not be empty;")
+    if len(expression.encode()) > EXPRESSION_BYTES:
+        size = len(expression.encode())
+        raise Invalid(f"Invalid {kind}: Expression size has exceeded the maximum allowed size; expression size: {size}")
+    return Tokens(kind, list(_split(expression, kind)))
+
+
+def _split(expression: str, kind: str) -> Iterator[str]:
+    at, end = 0, len(expression.rstrip())
+    while at < end:
+        match = _TOKEN.match(expression, at)
+        if match is None:
+            raise Invalid(f'Invalid {kind}: Syntax error; token: "{expression[at]}"')
+        at = match.end()
+        yield match[1] or match[2]

@@ -1,0 +1,187 @@
+"""Update expressions (AWS: Update expressions in DynamoDB): every operand is read from the item as it was."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache
+
+from tests.simulation.dynamodb.conditions import Given, Operand
+from tests.simulation.dynamodb.conditions import operand as plain_operand
+from tests.simulation.dynamodb.paths import Attribute, Item, Path, check_apart, found, read_path, resolved, with_value
+from tests.simulation.dynamodb.refusals import Invalid
+from tests.simulation.dynamodb.tokens import Tokens, tokens_of
+
+KIND = "UpdateExpression"
+MISSING = "The provided expression refers to an attribute that does not exist in the item"
+WRONG_TYPE = "An operand in the update expression has an incorrect data type"
+SETS = ("SS", "NS", "BS")
+
+type Value = Callable[[Attribute | None, Item, Given], Attribute | None]
+"""From what is at an action's path, the item and what was given to what is to be there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One change: what is at a path afterwards, `None` for nothing."""
+
+    clause: str
+    path: Path
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """An item after an update, and what the update put where."""
+
+    item: Item
+    put: dict[Path, Attribute | None]
+
+
+@lru_cache(maxsize=4096)
+def parsed(expression: str) -> tuple[tuple[Action, ...], frozenset[str]]:
+    """The actions of an update expression, and the placeholders that they use.
+
+    Raises:
+        Invalid: it is not one.
+    """
+    tokens = tokens_of(expression, KIND)
+    actions: list[Action] = []
+    clauses: set[str] = set()
+    while tokens.next:
+        clause = tokens.take().upper()
+        if clause not in CLAUSES:
+            raise Invalid(f'Invalid {KIND}: Syntax error; token: "{clause}"')
+        if clause in clauses:
+            raise Invalid(f'Invalid {KIND}: The "{clause}" section can only be used once in an update expression;')
+        clauses.add(clause)
+        actions.append(CLAUSES[clause](tokens))
+        while tokens.took(","):
+            actions.append(CLAUSES[clause](tokens))
+    return tuple(actions), frozenset(tokens.used)
+
+
+def check(expression: str, given: Given) -> frozenset[str]:
+    """Check an update as far as that can be done without an item; returns the placeholders that it uses.
+
+    Raises:
+        Invalid: two of its paths overlap, or a placeholder means nothing.
+    """
+    actions, used = parsed(expression)
+    check_apart([resolved(action.path, given.names) for action in actions])
+    return used
+
+
+def updated(item: Item, expression: str, given: Given) -> Changed:
+    """An item with an update made.
+
+    Raises:
+        Invalid: the update cannot be made.
+    """
+    actions, _ = parsed(expression)
+    paths = [resolved(action.path, given.names) for action in actions]
+    put = {path: action.value(found(item, path), item, given) for path, action in zip(paths, actions, strict=True)}
+    changed = item
+    # The last place of a list goes first, so that places stay what the expression means by them.
+    for path in sorted(put, key=_places, reverse=True):
+        changed = with_value(changed, path, put[path])
+    return Changed(changed, put)
+
+
+def _places(path: Path) -> tuple[int, ...]:
+    return tuple(part for part in path if isinstance(part, int))
+
+
+def _set(tokens: Tokens) -> Action:
+    path = read_path(tokens)
+    tokens.take("=")
+    left = _operand(tokens)
+    if tokens.next not in {"+", "-"}:
+        return Action("SET", path, lambda _here, item, given: _needed(left(item, given)))
+    sign = 1 if tokens.take() == "+" else -1
+    right = _operand(tokens)
+    return Action("SET", path, lambda _here, item, given: _sum(left(item, given), right(item, given), sign))
+
+
+def _operand(tokens: Tokens) -> Operand:
+    word = tokens.next.lower()
+    if word not in {"if_not_exists", "list_append"} or tokens.left[tokens.at + 1 : tokens.at + 2] != ["("]:
+        if tokens.word == "SIZE":
+            raise Invalid(f"Invalid {KIND}: The function is not allowed in an update expression; function: size")
+        return plain_operand(tokens)
+    tokens.take()
+    tokens.take("(")
+    first = _operand(tokens)
+    tokens.take(",")
+    second = _operand(tokens)
+    tokens.take(")")
+    if word == "if_not_exists":
+        return lambda item, given: second(item, given) if (here := first(item, given)) is None else here
+    return lambda item, given: _joined(first(item, given), second(item, given))
+
+
+def _needed(attribute: Attribute | None) -> Attribute:
+    if attribute is None:
+        raise Invalid(MISSING)
+    return attribute
+
+
+def _sum(left: Attribute | None, right: Attribute | None, sign: int) -> Attribute:
+    one, other = _needed(left), _needed(right)
+    if "N" not in one or "N" not in other:
+        raise Invalid(WRONG_TYPE)
+    return {"N": number_text(Decimal(one["N"]) + sign * Decimal(other["N"]))}
+
+
+def number_text(number: Decimal) -> str:
+    """A number as DynamoDB gives it out."""
+    text = f"{number:f}"
+    return (text.rstrip("0").rstrip(".") if "." in text else text) or "0"
+
+
+def _joined(left: Attribute | None, right: Attribute | None) -> Attribute:
+    one, other = _needed(left), _needed(right)
+    if "L" not in one or "L" not in other:
+        raise Invalid(WRONG_TYPE)
+    return {"L": [*one["L"], *other["L"]]}
+
+
+def _remove(tokens: Tokens) -> Action:
+    return Action("REMOVE", read_path(tokens), lambda _here, _item, _given: None)
+
+
+def _add(tokens: Tokens) -> Action:
+    path, placeholder = read_path(tokens), tokens.take()
+    return Action("ADD", path, lambda here, _item, given: _added(here, given.value(placeholder)))
+
+
+def _added(here: Attribute | None, value: Attribute) -> Attribute:
+    ((kind, added),) = value.items()
+    if kind not in {"N", *SETS}:
+        raise Invalid("Invalid UpdateExpression: Incorrect operand type for operator or function; operator: ADD")
+    if here is None:
+        return value
+    if kind not in here:
+        raise Invalid(WRONG_TYPE)
+    if kind == "N":
+        return {"N": number_text(Decimal(here["N"]) + Decimal(added))}
+    return {kind: [*here[kind], *(element for element in added if element not in here[kind])]}
+
+
+def _delete(tokens: Tokens) -> Action:
+    path, placeholder = read_path(tokens), tokens.take()
+    return Action("DELETE", path, lambda here, _item, given: _without(here, given.value(placeholder)))
+
+
+def _without(here: Attribute | None, value: Attribute) -> Attribute | None:
+    ((kind, gone),) = value.items()
+    if kind not in SETS:
+        raise Invalid("Invalid UpdateExpression: Incorrect operand type for operator or function; operator: DELETE")
+    if here is None:
+        return None
+    if kind not in here:
+        raise Invalid(WRONG_TYPE)
+    left = [element for element in here[kind] if element not in gone]
+    return {kind: left} if left else None
+
+
+CLAUSES: dict[str, Callable[[Tokens], Action]] = {"SET": _set, "REMOVE": _remove, "ADD": _add, "DELETE": _delete}

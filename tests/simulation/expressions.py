@@ -1,0 +1,166 @@
+"""Random items, conditions and updates: what the table in memory and a real engine are asked alike."""
+
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import Any
+
+from tests.simulation.dynamodb.paths import Attribute, Item
+
+NAMES = ("aa", "bb", "cc", "dd", "ee", "ff")
+MEMBERS = ("xx", "yy")
+WORDS = ("", "a", "ab", "abc", "b", "z")
+"""Plain ASCII: DynamoDB Local takes other texts in sets apart by the machine's character set."""
+KINDS = ("N", "S", "SS", "BOOL", "NULL", "M", "L", "B")
+ORDERED = ("N", "S", "B")
+HOLDS = {"aa": ("N",), "bb": ("S",), "cc": ("SS",), "dd": ("L",), "ee": ("M",), "ff": KINDS}
+"""What the attributes mostly hold, so that most updates can be made."""
+SIGNS = ("=", "<>", "<", "<=", ">", ">=")
+
+
+class Drawn:
+    """Draws one request.
+
+    Args:
+        rng: Where everything is drawn from.
+    """
+
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+        self.names: dict[str, str] = {}
+        self.values: dict[str, Attribute] = {}
+        self.taken: set[str] = set()
+
+    def item(self, key: Item) -> Item:
+        """An item with this key and some attributes."""
+        return {**key, **{name: self.attribute(HOLDS[name]) for name in NAMES if self.rng.random() < 0.8}}
+
+    def attribute(self, kinds: tuple[str, ...] = KINDS, levels: int = 2) -> Attribute:
+        """A value of one of these types."""
+        rng = self.rng
+        kind = rng.choice([kind for kind in kinds if levels or kind not in {"M", "L"}])
+        match kind:
+            case "N":
+                return {"N": rng.choice(("0", "1", "-3", "7", "30.5", "38"))}
+            case "S":
+                return {"S": rng.choice(WORDS)}
+            case "B":
+                return {"B": rng.choice(WORDS).encode()}
+            case "SS":
+                return {"SS": rng.sample([word for word in WORDS if word], rng.randrange(1, 4))}
+            case "BOOL":
+                return {"BOOL": rng.random() < 0.5}
+            case "NULL":
+                return {"NULL": True}
+            case "M":
+                return {"M": {name: self.attribute(levels=levels - 1) for name in MEMBERS if rng.random() < 0.8}}
+            case _:
+                return {"L": [self.attribute(levels=levels - 1) for _ in range(rng.randrange(4))]}
+
+    def path(self, *, whole: bool = False, of: str = "", free: bool = False) -> str:
+        """A path, of names or placeholders.
+
+        Args:
+            whole: An attribute rather than a place in one.
+            of: The attribute's type.
+            free: One that this request has not changed yet.
+        """
+        names = [name for name in NAMES if not of or HOLDS[name] == (of,) or self.rng.random() < 0.1]
+        name = self.rng.choice([name for name in names if not free or name not in self.taken] or names)
+        if free:
+            self.taken.add(name)
+        made = self._name(name)
+        while not whole and self.rng.random() < (0.7 if name in {"dd", "ee"} else 0.1):
+            is_list = (name == "dd") is (self.rng.random() < 0.9)
+            made += f"[{self.rng.randrange(3)}]" if is_list else f".{self._name(self.rng.choice(MEMBERS))}"
+        return made
+
+    def _name(self, stored: str) -> str:
+        if self.rng.random() < 0.5:
+            return stored
+        self.names[f"#{stored}"] = stored
+        return f"#{stored}"
+
+    def value(self, *kinds: str) -> str:
+        """A placeholder of a value."""
+        return self._given(self.attribute(kinds or KINDS))
+
+    def condition(self, levels: int = 2) -> str:
+        """A condition."""
+        if levels and self.rng.random() < 0.6:
+            left, right = self.condition(levels - 1), self.condition(levels - 1)
+            match self.rng.randrange(5):
+                case 0:
+                    return f"NOT {left}" if left.startswith("(") else f"NOT ({left})"
+                case 1 | 2:
+                    return f"{left} AND {right}" if self.rng.random() < 0.5 else f"({left}) AND ({right})"
+                case _:
+                    return f"({left} OR {right})"
+        return self.rng.choice(self._simple())()
+
+    def _simple(self) -> list[Callable[[], str]]:
+        return [
+            lambda: f"attribute_exists({self.path()})",
+            lambda: f"attribute_not_exists({self.path()})",
+            lambda: f"contains({self.path()}, {self.value('S')})",
+            lambda: f"NOT contains({self.path(whole=True)}, {self.value('S')})",
+            lambda: f"begins_with({self.path()}, {self.value('S')})",
+            lambda: f"{self.path()} {self.rng.choice(('=', '<>'))} {self.value()}",
+            lambda: f"{self.path()}{self.rng.choice(SIGNS)}{self.value(*ORDERED)}",
+            lambda: f"size({self.path()}) {self.rng.choice(SIGNS)} {self.value('N')}",
+            lambda: f"{self.path()} IN ({self.value()},{self.value()},{self.value()})",
+            lambda: f"{self.path()} BETWEEN {self._number('-3')} AND {self.value('N')}",
+            lambda: f"attribute_type({self.path()}, {self._type()})",
+        ]
+
+    def _type(self) -> str:
+        return self._given({"S": self.rng.choice(KINDS)})
+
+    def _number(self, number: str) -> str:
+        return self._given({"N": number})
+
+    def _given(self, value: Attribute) -> str:
+        placeholder = f":v{len(self.values)}"
+        self.values[placeholder] = value
+        return placeholder
+
+    def update(self) -> str:
+        """An update of a few places."""
+        rng = self.rng
+        clauses: dict[str, list[str]] = {}
+        for _ in range(rng.randrange(1, 4)):
+            clause, action = rng.choice(self._actions())()
+            clauses.setdefault(clause, []).append(action)
+        return " ".join(f"{clause} {', '.join(actions)}" for clause, actions in clauses.items())
+
+    def _actions(self) -> list[Callable[[], tuple[str, str]]]:
+        free = partial(self.path, free=self.rng.random() < 0.9)
+        return [
+            lambda: ("SET", f"{free()}={self.value()}"),
+            lambda: ("SET", f"{free()} = {self.value()}"),
+            lambda: ("SET", f"{(path := free(of='N', whole=True))}={path}{self.rng.choice('+-')}{self.value('N')}"),
+            lambda: ("SET", f"{free()}=if_not_exists({self.path()},{self.value()})"),
+            lambda: ("SET", f"{(path := free(of='L', whole=True))}=list_append({path},{self.value('L')})"),
+            lambda: ("SET", f"{free()}={self.path()}"),
+            lambda: ("REMOVE", free()),
+            lambda: ("ADD", f"{free(whole=True, of='SS')} {self.value('SS')}"),
+            lambda: ("ADD", f"{free(whole=True, of='N')} {self.value('N')}"),
+            lambda: ("DELETE", f"{free(whole=True, of='SS')} {self.value('SS')}"),
+        ]
+
+    def request(self, key: Item) -> dict[str, Any]:
+        """An `UpdateItem` with all that it needs."""
+        update = self.update()
+        request: dict[str, Any] = {"Key": key, "UpdateExpression": update}
+        if self.rng.random() < 0.7:
+            request["ConditionExpression"] = self.condition()
+        return {
+            **request,
+            **({"ExpressionAttributeNames": self.names} if self.names else {}),
+            **({"ExpressionAttributeValues": self.values} if self.values else {}),
+            # Of a place within an attribute, DynamoDB Local returns now the place, now the whole attribute.
+            "ReturnValues": self.rng.choice(
+                ("ALL_NEW", "NONE") if {*update} & {".", "["} else ("ALL_NEW", "UPDATED_NEW")
+            ),
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        }

@@ -1,0 +1,232 @@
+"""Makes simulations of seeds: whatever in Baton tells time, waits, draws or starts threads asks the simulation."""
+
+import hashlib
+import logging
+import math
+import os
+import random
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import copy_context
+from dataclasses import dataclass
+from functools import partial
+from queue import Empty
+from threading import Lock
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from mcp_baton.protocol.json import dumps
+from mcp_baton.server import reply
+from mcp_baton.server.running import runner, worker
+from mcp_baton.server.running.mailbox import Mail, Mailbox
+from mcp_baton.tasks.recording import record_decided
+from tests.simulation.invariants import Violation
+from tests.simulation.journal import Broken
+from tests.simulation.scheduler import Actor, Killed, current
+from tests.simulation.servers import STAGE
+from tests.simulation.world import Rewrite, World
+
+PIECE_BYTES = 1_500
+STORE = "mcp_baton.tasks.dynamodb"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a simulation ended.
+
+    Attributes:
+        broken: The invariants that did not hold.
+        struck: Which attacks there were.
+        trace: What happened: when, epoch milliseconds, to whom, and what.
+    """
+
+    seed: int
+    broken: tuple[Broken, ...]
+    struck: frozenset[str]
+    trace: tuple[tuple[float, str, str], ...]
+
+    def __str__(self) -> str:
+        found = "\n".join(map(str, self.broken))
+        began = self.trace[0][0] if self.trace else 0.0
+        lines = [f"{(at_ms - began) / 1000:10.3f} {who:12} {what}" for at_ms, who, what in self.trace]
+        return f"seed {self.seed}:\n{found}\n" + "\n".join(lines)
+
+
+_under_way: list[World] = []
+
+
+def simulate(seed: int, *, rewrite: Rewrite | None = None, strict: bool = True) -> Outcome:
+    """Run the simulation of a seed. Only within `simulating`."""
+    world = World(seed, rewrite=rewrite, strict=strict)
+    _under_way.append(world)
+    STAGE.called = world.called
+    broken: list[Broken] = world.judge.broken
+    try:
+        world.run()
+    except (Violation, Killed):
+        pass
+    except Exception as error:
+        broken.append(Broken(0, f"{type(error).__name__}: {error}"))
+        if not strict:
+            logging.getLogger(__name__).exception("seed %d", seed)
+    finally:
+        _under_way.pop()
+    return Outcome(seed, tuple(broken), frozenset(world.struck), tuple(world.trace))
+
+
+class SimulatedQueue[Element]:
+    """A queue whose owner waits in the simulation's time."""
+
+    def __init__(self) -> None:
+        self._owner = current()
+        self._elements: deque[Element] = deque()
+
+    def put(self, element: Element) -> None:
+        """Add an element; who waits is woken."""
+        self._elements.append(element)
+        if self._owner is not None:
+            self._owner.wake_ms = min(self._owner.wake_ms, _under_way[-1].scheduler.now_ms)
+
+    def get(self, timeout: float | None = None) -> Element:
+        """The first element, waited for so many seconds; as long as it takes for `None`.
+
+        Raises:
+            Empty: there was none in time.
+        """
+        if not self._elements:
+            _under_way[-1].sleep(math.inf if timeout is None else timeout)
+        if not self._elements:
+            raise Empty
+        return self._elements.popleft()
+
+    @classmethod
+    def __class_getitem__(cls, _element: object) -> type["SimulatedQueue[Element]"]:
+        return cls
+
+
+class SimulatedMailbox(Mailbox):
+    """A mailbox whose owner waits in the simulation's time. The world hears how tools end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._mail = cast("Any", SimulatedQueue())
+
+    def next(self, timeout_s: float) -> Mail | None:
+        """As `Mailbox`."""
+        mail = super().next(timeout_s)
+        _under_way[-1].heard(mail)
+        return mail
+
+
+class SimulatedThread:
+    """A thread that is an actor of the process that starts it."""
+
+    def __init__(self, *, target: Callable[..., object], args: tuple[Any, ...], daemon: bool) -> None:
+        self._run: Callable[[], object] = partial(target, *args)
+        self.daemon = daemon
+
+    def start(self) -> None:
+        """Let it take part. What the judge reads, it reads at once."""
+        if _under_way[-1].judging:
+            self._run()
+        else:
+            beside("thread", self._run)
+
+
+def beside(what: str, run: Callable[[], object]) -> None:
+    """Run something in the process of the actor whose thread this is."""
+    parent, scheduler = current(), _under_way[-1].scheduler
+    assert parent is not None
+    scheduler.add(Actor(f"{parent.name}.{what}", lambda: void(run()), scheduler.now_ms, parent))
+
+
+def void(_value: object) -> None:
+    """Nothing, whatever there was."""
+
+
+def _start_thread(function: Callable[..., object], arguments: dict[str, Any], mailbox: Mailbox) -> Callable[[], None]:
+    """A tool's thread is an actor of the invocation's process."""
+    beside("tool", worker._Job(copy_context(), function, arguments, mailbox).run)  # noqa: SLF001 - the real one
+    return lambda: None
+
+
+@contextmanager
+def simulating() -> Iterator[None]:
+    """Let simulations run. What is not an actor of one goes on as ever."""
+
+    def instead[**P, T](real: Callable[P, T], simulated: Callable[[World], Callable[P, T]]) -> Callable[P, T]:
+        def either(*args: P.args, **kwargs: P.kwargs) -> T:
+            return simulated(_under_way[-1])(*args, **kwargs) if current() is not None else real(*args, **kwargs)
+
+        return either
+
+    with pytest.MonkeyPatch.context() as patch:
+        real_sleep: Callable[[float], None] = time.sleep
+        sleep = instead(real_sleep, lambda world: world.sleep)
+        patch.setattr(time, "sleep", sleep)
+        patch.setattr(time, "monotonic", instead(time.monotonic, lambda world: lambda: world.scheduler.now_ms / 1000))
+        patch.setattr(time, "time_ns", instead(time.time_ns, lambda world: lambda: int(world.scheduler.now_ms * 10**6)))
+        patch.setattr(os, "urandom", instead(os.urandom, lambda world: world.rng.randbytes))
+        patch.setattr(random, "uniform", instead(random.uniform, lambda world: world.rng.uniform))
+        patch.setattr(random, "random", instead(random.random, lambda world: world.rng.random))
+        patch.setitem(cast("dict[str, Any]", record_decided.__kwdefaults__), "sleep", sleep)
+        patch.setattr(worker, "_start_thread", _start_thread)
+        patch.setattr(runner, "Mailbox", SimulatedMailbox)
+        # What is sent is held against the official definitions elsewhere; here that would take most of the time.
+        patch.setattr(reply, "dumps", dumps)
+        _patch_values(patch)
+        logger = logging.getLogger("mcp_baton")
+        patch.setattr(logger, "disabled", True)
+        level = logger.level
+        logger.setLevel(logging.CRITICAL + 1)
+        try:
+            yield
+        finally:
+            logger.setLevel(level)
+
+
+def _patch_values(patch: pytest.MonkeyPatch) -> None:
+    """Threads that read and write values are actors, too; pieces are small, so that some values have several."""
+    patch.setattr(f"{STORE}.together.threading", SimpleNamespace(Thread=SimulatedThread, Lock=Lock))
+    patch.setattr(f"{STORE}.together.SimpleQueue", SimulatedQueue)
+    for module in ("fetching", "offload"):
+        patch.setattr(f"{STORE}.{module}.BUNDLE_BYTES", PIECE_BYTES)
+
+
+def failures(seeds: Iterable[int], struck: Counter[str] | None = None) -> Iterator[Outcome]:
+    """The simulations of these seeds that break an invariant.
+
+    Args:
+        seeds: The seeds.
+        struck: Counts the simulations by the attacks that there were.
+    """
+    with simulating():
+        for seed in seeds:
+            outcome = simulate(seed)
+            if struck is not None:
+                struck.update(outcome.struck)
+            if outcome.broken:
+                yield outcome
+
+
+type Failed = tuple[list[Outcome], Counter[str]]
+"""The simulations that broke an invariant, and how many there were of each attack."""
+
+
+def failing_of(seeds: tuple[int, ...]) -> Failed:
+    """What `failures` finds, as one process tells it to another."""
+    struck = Counter[str]()
+    return list(failures(seeds, struck)), struck
+
+
+def digest(seeds: Iterable[int]) -> str:
+    """A digest of all that happens in the simulations of these seeds."""
+    made = hashlib.sha256()
+    with simulating():
+        for seed in seeds:
+            made.update(repr(simulate(seed, strict=False).trace).encode())
+    return made.hexdigest()

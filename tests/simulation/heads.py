@@ -1,0 +1,80 @@
+"""A task's head, as the judge reads it: straight from the item, so that Baton's own reading is not trusted for it."""
+
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import cast
+
+from mcp_baton.protocol.json import Json, loads
+from mcp_baton.tasks.record import EXTRA_PREFIX, PAUSE_REASON, PROGRESS, RESULT_PREFIX
+from tests.simulation.dynamodb.paths import Attribute, Item
+
+TERMINAL = frozenset({"completed", "failed", "cancelled"})
+SETTLED = frozenset({"completed", "skipped"})
+_SERIAL = re.compile(r"failed #(\d+)")
+
+
+def status_of(item: Item) -> str:
+    """The task's status."""
+    return str(item["status"]["S"])
+
+
+def variables_of(item: Item) -> Mapping[str, Attribute]:
+    """The stored variables."""
+    return cast("Mapping[str, Attribute]", item["variables"]["M"])
+
+
+def steps_of(item: Item) -> dict[str, str]:
+    """Each step's status, by name."""
+    steps = variables_of(item)[PROGRESS]["M"]["steps"]["L"]
+    return {step["M"]["name"]["S"]: step["M"]["status"]["S"] for step in steps}
+
+
+def paused_at(item: Item) -> str | None:
+    """The step that the stored pause reason names."""
+    reason = variables_of(item).get(PAUSE_REASON)
+    if reason is None:
+        return None
+    named = reason["M"].get("failedStep") or reason["M"].get("blockedStep")
+    return None if named is None else str(named["S"])
+
+
+def claim_of(item: Item) -> tuple[str, int, int] | None:
+    """Who holds the run, the how manyth taker that is, and until when, epoch milliseconds."""
+    run = item.get("run")
+    if run is None:
+        return None
+    return run["M"]["i"]["S"], int(run["M"]["n"]["N"]), int(run["M"]["u"]["N"])
+
+
+def is_outcome(name: str) -> bool:
+    """Whether a variable holds what a call gave back."""
+    return name.startswith((RESULT_PREFIX, EXTRA_PREFIX))
+
+
+def value_of(item: Item, name: str, stored: Callable[[str, str], Json]) -> Json:
+    """A variable's value.
+
+    Args:
+        stored: Reads a task's variable, by their names, where it is not a plain text.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    attribute = variables_of(item)[name]
+    if "S" in attribute:
+        with suppress(ValueError):
+            return loads(attribute["S"])
+    return stored(item["sk"]["S"].removeprefix("TASK#"), name)
+
+
+def serial_in(value: Json) -> int | None:
+    """The number of the call whose outcome a value is."""
+    if not isinstance(value, Mapping):
+        return None
+    serial = value.get("serial")
+    if isinstance(serial, int):
+        return serial
+    error = value.get("error")
+    found = _SERIAL.search(error) if isinstance(error, str) else None
+    return int(found[1]) if found else None

@@ -1,0 +1,245 @@
+"""What must hold after each write, each call and each answer, whatever happens.
+
+1. No completed step reopens, and a step's status fits its result. 2. A task that is over does not change. 3. A run
+writes and calls only while it holds the claim; claims are counted up, and a live one is not taken. 4. What a call
+gave back is written at most once, in one place, and where it belongs. 5. What was acknowledged is there. 6. What was
+told as not recorded is not there. 7. Every value that a head names can be read until the task expires. 8. An
+idempotency key means one step and one set of arguments. 9. (Background: a tool that is not idempotent starts at most
+once.) 10. Once faults stop, every task says why it stands still, and can be resumed within two leases. 11. Requests
+keep their bounds.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from mcp_baton.exceptions import ProtocolError, StoreError
+from mcp_baton.protocol.json import dumps
+from mcp_baton.tasks import record
+from mcp_baton.tasks.record import PAUSE_REASON, RESULT_PREFIX, is_oversized
+from tests.simulation.answers import check_answer, check_last
+from tests.simulation.claims import Claims
+from tests.simulation.dynamodb.database import Change
+from tests.simulation.dynamodb.paths import Item
+from tests.simulation.heads import (
+    SETTLED,
+    TERMINAL,
+    is_outcome,
+    paused_at,
+    serial_in,
+    status_of,
+    steps_of,
+    value_of,
+    variables_of,
+)
+from tests.simulation.journal import Broken, Called, Process
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+TASK = "TASK#"
+REPEATS_MS = 31_000
+CHANGED = "The workflow has changed since the task was started"
+
+
+class Violation(Exception):
+    """An invariant does not hold.
+
+    Args:
+        broken: Which one, and how.
+    """
+
+    def __init__(self, broken: Broken) -> None:
+        super().__init__(str(broken))
+        self.broken = broken
+
+
+class Judge:
+    """Looks at everything that happens in a simulation.
+
+    Args:
+        world: The simulation.
+        strict: Whether the first broken invariant ends it.
+    """
+
+    lease_ms: int = getattr(record, "LEASE_MS", 45_000)
+
+    def __init__(self, world: "World", *, strict: bool) -> None:
+        self.world = world
+        self.broken: list[Broken] = []
+        self.changes: list[tuple[Change, Process | None]] = []
+        self.head: Item | None = None
+        self.placed: dict[int, list[tuple[int, str]]] = {}
+        self.keys: dict[str, tuple[str, str]] = {}
+        self.stopped_early: list[Process] = []
+        self.claims = Claims(self)
+        self._strict = strict
+
+    def wrong(self, number: int, what: str) -> None:
+        """An invariant is broken.
+
+        The simulation ends with the first one, where it is strict.
+        """
+        broken = Broken(number, what)
+        self.broken.append(broken)
+        if self._strict:
+            self.world.scheduler.fail(Violation(broken))
+
+    # What happens.
+
+    def changed(self, change: Change, process: Process | None, now_ms: float) -> int:
+        """A write was made. Returns its number. A mistake of the judge's own must not pass for one of Baton's."""
+        try:
+            return self._changed(change, process, now_ms)
+        except Exception as error:  # noqa: BLE001 - Baton would catch it, too
+            self.world.scheduler.fail(error)
+
+    def _changed(self, change: Change, process: Process | None, now_ms: float) -> int:
+        number = len(self.changes)
+        self.changes.append((change, process))
+        if change.key[0].startswith("VALUE#"):
+            self.world.struck.add("a value was kept outside its task's item")
+        if change.key[1].startswith(TASK):
+            self.head = change.after
+            if change.after is not None:
+                self._head_changed(number, change, process, now_ms)
+        return number
+
+    def _head_changed(self, number: int, change: Change, process: Process | None, now_ms: float) -> None:
+        before, after = change.before, change.after
+        assert after is not None
+        if before is None:
+            self.world.created(change.key[1].removeprefix(TASK))
+        elif before.get("definition") != after.get("definition"):
+            self.world.struck.add("a task went on with a mended workflow")
+        if before is not None and status_of(before) in TERMINAL:
+            self.wrong(2, f"write #{number} changes a task that is {status_of(before)}")
+        self._check_steps(before, after)
+        if before is not None:
+            self._check_pause(before, after)
+        for path in change.put:
+            if len(path) == 2 and path[0] == "variables" and path[1] in variables_of(after):
+                self._check_value(number, before, after, str(path[1]))
+        if process is not None:
+            self.claims.changed(number, change, process, now_ms)
+
+    def sent(self, change: Change, process: Process, began_ms: float) -> None:
+        """A write was sent at this time, or some seconds before that, if it is sent again."""
+        if change.before is None or not change.key[1].startswith(TASK):
+            return
+        late_ms = began_ms + process.skew_s * 1000 - int(change.before["expires_at"]["N"]) * 1000
+        if late_ms > REPEATS_MS:
+            self.wrong(2, f"{process.name} changes a task that expired {late_ms / 1000:.0f} s before")
+
+    def _check_pause(self, before: Item, after: Item) -> None:
+        paused = paused_at(before)
+        if paused is None or paused_at(after) is not None or status_of(after) in TERMINAL:
+            return
+        if steps_of(after).get(paused, "completed") != "completed":
+            self.wrong(5, f"the pause reason is gone, and the step {paused} that it named is {steps_of(after)[paused]}")
+
+    def _check_steps(self, before: Item | None, after: Item) -> None:
+        old, new = steps_of(before) if before else {}, steps_of(after)
+        for name, status in old.items():
+            if status == "completed" and new.get(name) != "completed":
+                self.wrong(1, f"the completed step {name} becomes {new.get(name)}")
+        for name, status in new.items():
+            stored = RESULT_PREFIX + name in variables_of(after)
+            if stored is not (status in {"completed", "failed"}):
+                self.wrong(1, f"the step {name} is {status}, and has {'a' if stored else 'no'} result")
+        paused = paused_at(after)
+        if paused is not None and new.get(paused) == "completed":
+            self.wrong(1, f"the pause reason names the completed step {paused}")
+        if status_of(after) == "completed" and "result" not in after:
+            self.wrong(1, "a completed task has no result")
+
+    def _check_value(self, number: int, before: Item | None, after: Item, name: str) -> None:
+        try:
+            value = value_of(after, name, self.world.stored)
+        except StoreError as error:
+            self.wrong(7, f"{name} cannot be read as it is written: {error}")
+            return
+        if not is_outcome(name):
+            return
+        step = name.removeprefix(RESULT_PREFIX)
+        has_failed = isinstance(value, Mapping) and "error" in value and not is_oversized(value)
+        if step in steps_of(after) and has_failed is not (steps_of(after)[step] == "failed"):
+            self.wrong(1, f"the step {step} is {steps_of(after)[step]}, and its result is {dumps(value)[:80]}")
+        serial = serial_in(value)
+        if serial is not None:
+            self._check_place(serial, number, before, name)
+
+    def _check_place(self, serial: int, number: int, before: Item | None, name: str) -> None:
+        places = self.placed.setdefault(serial, [])
+        if places:
+            self.wrong(4, f"call #{serial} is written to {name} by write #{number}, and was before: {places}")
+        places.append((number, name))
+        call = self.world.calls[serial - 1]
+        open_step = self.world.meant_by(call)
+        if call.process.is_run or before is None or open_step is None or name == RESULT_PREFIX + open_step:
+            return
+        if name.startswith(RESULT_PREFIX) and steps_of(before).get(open_step) not in {None, *SETTLED}:
+            self.wrong(
+                4, f"call #{serial} of {call.tool} {call.arguments} is written to {name}, and {open_step} is open"
+            )
+
+    def requested(self, process: Process, operation: str, request: Mapping[str, Any]) -> None:
+        """A request was made, whether or not it wrote."""
+        if operation == "GetItem" and str(request["Key"]["sk"]["S"]).startswith(TASK):
+            self.claims.read(process)
+
+    def began(self, call: Called) -> None:
+        """A tool begins."""
+        self.claims.began(call)
+        if call.key is None:
+            return
+        meant = call.tool, dumps(call.arguments, sort_keys=True)
+        if self.keys.setdefault(call.key, meant) != meant:
+            self.wrong(8, f"the key of {self.keys[call.key]} is given to {meant}")
+
+    def stopped(self, process: Process) -> None:
+        """Lambda stopped a process that had no time left."""
+        self.claims.ended(process)
+        if not process.stalled and process.answer is None:
+            self.wrong(11, f"{process.name} did not answer within its time")
+
+    def answered(self, process: Process) -> None:
+        """A process answered."""
+        self.claims.ended(process)
+        check_answer(self, process)
+
+    def settled(self) -> None:
+        """Everybody has ended."""
+        if self.head is not None:
+            self._check_readable(self.head)
+        for process in self.world.processes.values():
+            if process.answer is not None:
+                check_last(self, process)
+
+    def _check_readable(self, head: Item) -> None:
+        for name in variables_of(head):
+            try:
+                value_of(head, name, self.world.stored)
+            except StoreError as error:
+                self.wrong(7, f"{name} cannot be read in the end: {error}")
+
+    def ended(self, head: Item | None) -> None:
+        """Faults have stopped, two leases have passed, and the task, which was like this, was polled and resumed."""
+        *_, poll, resume = self.world.processes.values()
+        if head is None or status_of(head) in TERMINAL or isinstance(poll.answer, ProtocolError):
+            return
+        is_open = any(status not in SETTLED for status in steps_of(head).values())
+        if is_open and self.claims.abandoned and not any(name.endswith(PAUSE_REASON) for name in poll.meta):
+            self.wrong(10, "the last run was killed, steps are open, and a poll does not say so")
+        # A step that is completed, and was mended after that, is for its author to put back.
+        if isinstance(resume.answer, ProtocolError) and CHANGED not in resume.answer.message:
+            self.wrong(10, f"the task cannot be resumed: {resume.answer.message}")
+
+    # For traces.
+
+    def told(self, change: Change) -> str:
+        """A write in short."""
+        if change.after is None or not change.key[1].startswith(TASK):
+            return change.key[1][:40]
+        steps = ",".join(f"{name}={status[:4]}" for name, status in steps_of(change.after).items())
+        put = [str(path[1]) for path in change.put if len(path) == 2 and path[0] == "variables"]
+        return f"{status_of(change.after)} {steps} {self.claims.told(change.after)} puts {put}"

@@ -1,0 +1,193 @@
+"""Threads of which one runs at a time, and a clock that moves when they say so: who goes on is drawn from a seed.
+
+Nothing here waits in real time. An actor gives way at a point; the scheduler picks who goes on, and when nobody can it
+moves the clock to the moment when somebody can. The same seed makes the same choices.
+"""
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from random import Random
+from typing import NoReturn
+
+MOST_POINTS = 20_000
+"""Points after which a simulation is taken for endless."""
+
+
+class Killed(BaseException):
+    """Raised in an actor whose process is gone. It does nothing any more that counts."""
+
+
+class Endless(Exception):
+    """A simulation that does not come to an end."""
+
+
+class Actor:
+    """One thread of control: an invocation, a tool that runs beside one, or something that happens at a time.
+
+    Args:
+        name: What traces call it.
+        run: What it does.
+        wake_ms: When it begins, epoch milliseconds.
+        parent: The actor in whose process it runs.
+    """
+
+    def __init__(self, name: str, run: Callable[[], None], wake_ms: float, parent: "Actor | None" = None) -> None:
+        self.name = name
+        self.run = run
+        self.wake_ms = wake_ms
+        self.parent = parent
+        self.children: list[Actor] = []
+        self.killed = False
+        self.done = False
+        self.priority = 0.0
+        self.turn = threading.Lock()
+        self.turn.acquire()
+        self.started = False
+
+    @property
+    def process(self) -> "Actor":
+        """The actor that was invoked, of which this one is a part."""
+        return self if self.parent is None else self.parent.process
+
+    def kill(self) -> None:
+        """End the process: the actor and all that run beside it."""
+        self.killed = True
+        for child in self.children:
+            child.kill()
+
+
+class Scheduler:
+    """Lets one actor run at a time.
+
+    Args:
+        rng: Where choices are drawn from.
+        now_ms: The time at which it begins, epoch milliseconds.
+        by_priority: Whether actors have priorities that change at a few points, rather than equal chances at each.
+        tick_ms: The time that passes from one point to the next.
+    """
+
+    def __init__(self, rng: Random, now_ms: float, *, by_priority: bool, tick_ms: float) -> None:
+        self.now_ms = now_ms
+        self.points = 0
+        self.failure: BaseException | None = None
+        self._rng = rng
+        self._tick_ms = tick_ms
+        self._actors: list[Actor] = []
+        self._changes = {rng.randrange(1, 120) for _ in range(rng.randrange(1, 5))} if by_priority else None
+        self._main = threading.Lock()
+        self._main.acquire()
+
+    def add(self, actor: Actor) -> Actor:
+        """Let an actor take part from its `wake_ms` on."""
+        actor.priority = self._rng.random()
+        self._actors.append(actor)
+        if actor.parent is not None:
+            actor.parent.children.append(actor)
+        return actor
+
+    def run(self) -> None:
+        """Run until every actor has ended.
+
+        Raises:
+            BaseException: what an actor raised that is not its own end.
+        """
+        first = self._next()
+        if first is not None:
+            self._wake(first)
+            self._main.acquire()
+        if self.failure is not None:
+            raise self.failure
+
+    def fail(self, failure: BaseException) -> NoReturn:
+        """End the simulation with this failure, whatever the code around would catch.
+
+        Raises:
+            Killed: always.
+        """
+        if self.failure is None:
+            self.failure = failure
+        for actor in self._actors:
+            actor.kill()
+        raise Killed
+
+    def point(self, actor: Actor) -> None:
+        """Give way. Returns when the actor is to go on, at its `wake_ms` or later.
+
+        Raises:
+            Killed: its process is gone.
+        """
+        if actor.killed:
+            raise Killed
+        self.points += 1
+        self.now_ms += self._tick_ms
+        if self.points > MOST_POINTS:
+            self.fail(Endless(f"{self.points} points, and {actor.name} goes on"))
+        if self._changes is not None and self.points in self._changes:
+            actor.priority = -self.points
+        chosen = self._next()
+        if chosen is not actor and chosen is not None:
+            self._wake(chosen)
+            actor.turn.acquire()
+        if actor.killed:
+            raise Killed
+
+    def sleep(self, actor: Actor, seconds: float) -> None:
+        """Give way for at least so long.
+
+        Raises:
+            Killed: its process is gone.
+        """
+        actor.wake_ms = self.now_ms + max(seconds, 0.0) * 1000
+        self.point(actor)
+
+    def _next(self) -> Actor | None:
+        waiting = self._actors
+        if not waiting:
+            return None
+        ready = [actor for actor in waiting if actor.wake_ms <= self.now_ms or actor.killed]
+        if not ready:
+            self.now_ms = min(actor.wake_ms for actor in waiting)
+            ready = [actor for actor in waiting if actor.wake_ms <= self.now_ms]
+        if len(ready) == 1:
+            return ready[0]
+        if self._changes is not None:
+            return max(ready, key=lambda actor: actor.priority)
+        return ready[int(self._rng.random() * len(ready))]
+
+    def _wake(self, actor: Actor) -> None:
+        if actor.started:
+            actor.turn.release()
+        else:
+            actor.started = True
+            threading.Thread(target=self._work, args=(actor,), name=f"simulated-{actor.name}", daemon=True).start()
+
+    def _work(self, actor: Actor) -> None:
+        _here.actor = actor
+        try:
+            if not actor.killed:
+                actor.run()
+        except Killed:
+            pass
+        except BaseException as error:  # noqa: BLE001 - whatever it is, `run` raises it
+            with suppress(Killed):
+                self.fail(error)
+        actor.done = True
+        self._actors.remove(actor)
+        chosen = self._next()
+        if chosen is None:
+            self._main.release()
+        else:
+            self._wake(chosen)
+
+
+class _Here(threading.local):
+    actor: Actor | None = None
+
+
+_here = _Here()
+
+
+def current() -> Actor | None:
+    """The actor whose thread this is; `None` outside simulations."""
+    return _here.actor

@@ -1,0 +1,140 @@
+"""The servers that simulations run: a few workflows, before and after a deployment that mends a step.
+
+Tools are made once. What a call does is up to the simulation under way, which the tool finds through its thread.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+from mcp_baton import Argument, Context, Retry, Server, Step, Workflow, constant, prompt_arg, step_output
+from mcp_baton.protocol.json import Json
+from mcp_baton.workflow.sources import Constant
+
+type Called = Callable[[str, dict[str, Json], Context], dict[str, Json]]
+"""What a simulation does when a tool is called: its name, its arguments, its context."""
+
+
+@dataclass(slots=True)
+class Stage:
+    """Where tools find the simulation under way."""
+
+    called: Called | None = None
+
+    def call(self, tool: str, arguments: dict[str, Json], ctx: Context) -> dict[str, Json]:
+        """Call a tool of the simulation under way."""
+        assert self.called is not None, "no simulation is under way"
+        return self.called(tool, arguments, ctx)
+
+
+STAGE = Stage()
+
+
+def look(key: str, ctx: Context) -> dict[str, Json]:
+    """Look something up."""
+    return STAGE.call("look", {"key": key}, ctx)
+
+
+def pay(amount: int, ctx: Context) -> dict[str, Json]:
+    """Pay."""
+    return STAGE.call("pay", {"amount": amount}, ctx)
+
+
+def mail(to: str, ctx: Context, text: str = "") -> dict[str, Json]:
+    """Send a mail."""
+    return STAGE.call("mail", {"to": to, "text": text}, ctx)
+
+
+def weigh(of: int, ctx: Context) -> dict[str, Json]:
+    """Give back something large."""
+    return STAGE.call("weigh", {"of": of}, ctx)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A workflow that is simulated, and the calls that a model may make of its steps' tools.
+
+    Attributes:
+        name: The workflow's name.
+        calls: Tools and arguments: as the steps have them, and others.
+    """
+
+    name: str
+    calls: tuple[tuple[str, dict[str, Json]], ...]
+
+
+PLANS = (
+    Plan("one", (("look", {"key": "A"}), ("look", {"key": "B"}))),
+    Plan(
+        "order",
+        (
+            ("look", {"key": "A"}),
+            ("pay", {"amount": 7}),
+            ("pay", {"amount": 8}),
+            ("mail", {"to": "ann", "text": "paid"}),
+            ("mail", {"to": "bob", "text": "paid"}),
+            ("weigh", {"of": 1}),
+        ),
+    ),
+    Plan("mails", (("mail", {"to": "ann"}), ("mail", {"to": "bob"}), ("mail", {"to": "cy"}), ("mail", {"to": "zoe"}))),
+    Plan("careful", (("pay", {"amount": 1}), ("pay", {"amount": 2}), ("look", {"key": "A"}), ("pay", {"amount": 3}))),
+    Plan("heavy", (("weigh", {"of": 1}), ("weigh", {"of": 2}), ("look", {"key": "A"}), ("weigh", {"of": 3}))),
+)
+
+
+@cache
+def server(*, mended: bool) -> Server:
+    """The server, before or after the deployment that mends a step of each workflow."""
+    made = Server("simulated")
+    for tool in (look, pay, mail, weigh):
+        made.add_tool(tool)
+    key = [Argument("key", "What to look up", required=True)]
+    for name, steps in workflows(mended=mended).items():
+        made.add_workflow(Workflow(name=name, description=f"do {name}", arguments=key, steps=steps))
+    made.check()
+    return made
+
+
+def workflows(*, mended: bool) -> dict[str, list[Step]]:
+    """The steps of each workflow. What is mended is a step that may fail; one is new."""
+    return {
+        "one": [Step("only", tool=look, arguments={"key": constant("A") if mended else prompt_arg("key")})],
+        "order": [
+            Step("look", tool=look, arguments={"key": prompt_arg("key")}),
+            Step("pay", tool=pay, arguments={"amount": constant(8) if mended else step_output("look", "n")}),
+            Step("ann", tool=mail, arguments={"to": constant("ann"), "text": constant("paid")}),
+            Step("bob", tool=mail, arguments={"to": constant("bob"), "text": constant("paid")}),
+        ],
+        "mails": [
+            Step("ann", tool=mail, arguments={"to": constant("ann")}),
+            *([Step("dora", tool=mail, arguments={"to": constant("dora")})] if mended else []),
+            Step("bob", tool=mail, arguments={"to": constant("bob"), "text": constant("mended" if mended else "")}),
+            Step("cy", tool=mail, arguments={"to": constant("cy")}),
+        ],
+        "careful": [
+            Step("first", tool=pay, arguments={"amount": constant(1)}, checkpoint=True, retry=Retry(3, first_s=1.0)),
+            Step("second", tool=pay, arguments={"amount": constant(5 if mended else 2)}, checkpoint=True),
+            Step("look", tool=look, arguments={"key": prompt_arg("key")}, retryable=True),
+        ],
+        "heavy": [
+            Step("one", tool=weigh, arguments={"of": constant(1)}),
+            Step("two", tool=weigh, arguments={"of": constant(4 if mended else 2)}, checkpoint=True),
+            Step("look", tool=look, arguments={"key": prompt_arg("key")}, retry=Retry(2, first_s=20.0)),
+        ],
+    }
+
+
+def constants_of(step: Step) -> dict[str, Json]:
+    """The arguments of a step that are constants."""
+    return {name: source.value for name, source in step.arguments.items() if isinstance(source, Constant)}
+
+
+@cache
+def workflow_steps(workflow: str, *, mended: bool) -> dict[str, tuple[str, dict[str, Json]]]:
+    """Tool and arguments of each step whose arguments are constants, by name."""
+    steps = server(mended=mended).workflows[workflow].steps
+    return {
+        step.name: (step.tool, constants)
+        for step in steps
+        if step.tool and len(constants := constants_of(step)) == len(step.arguments)
+    }

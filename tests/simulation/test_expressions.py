@@ -1,0 +1,77 @@
+"""The table in memory answers as a real engine does: random items, conditions and updates are asked of both."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from decimal import Decimal
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from mcp_baton.local.dynamodb import create_table, http_client
+from tests.examples import examples
+from tests.simulation.dynamodb.database import Database
+from tests.simulation.dynamodb.refusals import Refusal
+from tests.simulation.expressions import Drawn
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+TABLE = "expressions"
+USUAL = 400
+
+
+@pytest.fixture(scope="module")
+def real(dynamodb_local_url: str) -> Iterator["DynamoDBClient"]:
+    """A client of the engine that says what is right."""
+    with closing(http_client(dynamodb_local_url)) as client:
+        create_table(client, TABLE)
+        yield client
+
+
+def asked(client: Any, operation: str, request: dict[str, Any]) -> Any:
+    """What an engine makes of a request: its answer, or the code of its refusal and the item with it."""
+    try:
+        if isinstance(client, Database):
+            answer = client.request(operation, request)
+        else:
+            method = {"UpdateItem": client.update_item, "PutItem": client.put_item, "GetItem": client.get_item}[
+                operation
+            ]
+            answer = method(TableName=TABLE, **request)
+    except Refusal as refusal:
+        return refusal.code, comparable(refusal.item)
+    except ClientError as error:
+        return error.response["Error"]["Code"], comparable(error.response.get("Item"))
+    return {name: comparable(answer[name]) for name in ("Attributes", "Item") if name in answer}
+
+
+def comparable(attribute: Any) -> Any:
+    """Items whose sets are in an order, and whose numbers are numbers: `61.0` is `61`."""
+    match attribute:
+        case {"SS": texts}:
+            return {"SS": sorted(texts)}
+        case {"N": number}:
+            return {"N": Decimal(number)}
+        case dict():
+            return {name: comparable(value) for name, value in attribute.items()}
+        case list():
+            return [comparable(value) for value in attribute]
+        case _:
+            return attribute
+
+
+def test_the_table_in_memory_answers_as_dynamodb_local_does(real: "DynamoDBClient") -> None:
+    memory, number = Database(), examples(USUAL).max_examples
+    for seed in range(number):
+        drawn = Drawn(Random(seed))
+        key = {"pk": {"S": f"p{seed}"}, "sk": {"S": "s"}}
+        if drawn.rng.random() < 0.9:
+            item = drawn.item(key)
+            memory.request("PutItem", {"Item": item})
+            real.put_item(TableName=TABLE, Item=item)
+        request = drawn.request(key)
+        assert asked(memory, "UpdateItem", request) == asked(real, "UpdateItem", request), (seed, request)
+        got = {"Key": key, "ConsistentRead": True}
+        assert asked(memory, "GetItem", got) == asked(real, "GetItem", got), (seed, request)

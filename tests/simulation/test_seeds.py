@@ -1,0 +1,50 @@
+"""Simulations of many seeds: no invariant is broken, whatever fails, dies, stalls or comes at the same moment.
+
+A failing seed is printed with its trace. `make simulate` runs many more.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.corpus import ONCE_FAILED
+from tests.simulation.harness import failures
+
+ROOT = Path(__file__).parents[2]
+SEEDS = 5_000
+CHUNK = 250
+
+
+def found(seeds: range | tuple[int, ...]) -> str:
+    """The first seed of these that breaks an invariant, with its trace; nothing where none does."""
+    return next((str(outcome) for outcome in failures(seeds)), "")
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+def test_no_invariant_is_broken(first: int) -> None:
+    broken = found(range(first, first + CHUNK))
+    assert not broken, broken
+
+
+def test_seeds_that_broke_an_invariant_once_break_none_any_more() -> None:
+    broken = found(ONCE_FAILED)
+    assert not broken, broken
+
+
+def test_a_seed_is_the_same_simulation_in_every_process() -> None:
+    command = [sys.executable, "-m", "tests.simulation", "--seeds", "25", "--digest"]
+    digests = {
+        subprocess.run(
+            command,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": hashing, "PYTHONPATH": "."},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for hashing in ("1", "2")
+    }
+    assert len(digests) == 1

@@ -1,0 +1,315 @@
+"""Values in items of their own: any size up to 6 MB without a bucket, and what can be missing (docs/storage.md)."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mcp_baton.exceptions import Conflict, StoreUnavailable, TooLarge, ValueLost
+from mcp_baton.tasks.dynamodb.items import Limits
+from mcp_baton.tasks.dynamodb.pointers import piece_key, pointer_in
+from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
+from mcp_baton.tasks.record import NewTask, TaskRecord
+from mcp_baton.tasks.store import Batch
+from mcp_baton.tasks.values import read_ahead, text_of
+from tests.store.test_overflow import BIG, done, moved, noise, result
+from tests.store.test_overflow_faults import Killed, killed_before_the_update, note
+
+if TYPE_CHECKING:
+    from tests.store.conftest import Clock, Engine, Requests
+
+LARGEST = noise(5_999_998, 7)
+"""With its quotation marks, as long as a value can be that is read back."""
+
+
+def pieces(engine: "Engine", task: TaskRecord, name: str) -> list[dict[str, Any]]:
+    """The keys of a value's items."""
+    assert isinstance(task.source, dict)
+    pointer = pointer_in(task.source["variables"]["M"][name])
+    assert pointer is not None
+    count = -(-pointer.bundle_bytes // 350_000)
+    keys = [piece_key(task.owner, task.task_id, pointer.bundle, piece) for piece in range(count)]
+    assert all(value_item(engine, key) for key in keys)
+    return keys
+
+
+def value_item(engine: "Engine", key: dict[str, Any]) -> dict[str, Any]:
+    return engine.client.get_item(TableName="tasks", Key=key, ConsistentRead=True)["Item"]
+
+
+@contextmanager
+def at_each(engine: "Engine", operation: str, do: Callable[..., object]) -> Iterator[None]:
+    """Do something at each request of a kind, before it is sent."""
+    handler: Any = do
+    engine.client.meta.events.register_first(f"before-send.dynamodb.{operation}", handler)
+    try:
+        yield
+    finally:
+        engine.client.meta.events.unregister(f"before-send.dynamodb.{operation}", handler)
+
+
+def fail(**_: object) -> None:
+    raise StoreUnavailable("so it is")
+
+
+def test_six_megabytes_are_kept_whole_without_a_bucket(
+    store: DynamoDBTaskStore, engine: "Engine", owner: str, begin: Callable[..., TaskRecord], requests: "Requests"
+) -> None:
+    task = begin(2)
+    requests.take()
+    recorded = store.record(task, Batch(steps=(done(0, LARGEST), done(1, "small"))))
+    assert recorded.oversized == ()
+    sent = requests.take()
+    assert sent == ["PutItem"] * 13 + ["UpdateItem"]
+    read = store.get(owner, task.task_id)
+    assert result(read, 1) == "small"
+    assert requests.take() == ["GetItem"]
+    assert result(read, 0) == LARGEST
+    assert set(requests.take()) == {"GetItem"}
+    assert "".join(text_of(read, "_workflow.result.s0")) == f'"{LARGEST}"'
+    assert (
+        max(len(value_item(engine, key)["data"]["B"]) for key in pieces(engine, read, "_workflow.result.s0")) <= 350_000
+    )
+
+
+def test_a_value_of_more_than_six_megabytes_gives_way_to_a_note(
+    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord]
+) -> None:
+    task, longer = begin(2), f"{LARGEST}x"
+    recorded = store.record(task, Batch(steps=(done(0, longer), done(1, "small"))))
+    assert recorded.oversized == ("_workflow.result.s0",)
+    assert [result(recorded.task, index) for index in range(2)] == [note(longer), "small"]
+    with pytest.raises(TooLarge):
+        store.complete(owner, task.task_id, {"text": longer})
+
+
+def test_arguments_variables_and_results_are_kept_without_a_bucket(store: DynamoDBTaskStore, owner: str) -> None:
+    task = store.create(NewTask(owner, {"large": BIG}, arguments={"text": BIG}))
+    assert moved(task) == ["arguments", "large"]
+    store.complete(owner, task.task_id, {"text": BIG})
+    read = store.get(owner, task.task_id)
+    assert (read.variables["large"], read.arguments, read.result) == (BIG, {"text": BIG}, {"text": BIG})
+
+
+def test_small_results_cost_no_item_of_their_own_and_larger_ones_one_together(
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], requests: "Requests"
+) -> None:
+    task = begin(20)
+    requests.take()
+    small = Batch(steps=tuple(done(index, "x" * 200) for index in range(10)), open_steps=10)
+    task = store.record(task, small).task
+    assert requests.take() == ["UpdateItem"]
+    larger = Batch(steps=tuple(done(index, noise(3_000, index)) for index in range(10, 15)), open_steps=5)
+    task = store.record(task, larger).task
+    assert requests.take() == ["PutItem", "UpdateItem"]
+    assert [result(task, index) for index in range(10, 15)] == [noise(3_000, index) for index in range(10, 15)]
+    assert requests.take() == ["GetItem"]
+    completed = Batch(
+        steps=tuple(done(index, noise(3_000, index)) for index in range(15, 20)), result={"completed": True}
+    )
+    assert moved(store.record(task, completed).task) == moved(task)
+    assert requests.take() == ["UpdateItem"]
+
+
+def test_an_items_expiry_is_after_its_heads_whenever_it_is_written(
+    stores: Callable[..., DynamoDBTaskStore], engine: "Engine", clock: "Clock", owner: str
+) -> None:
+    store = stores(limits=Limits(max_ttl_ms=10_000_000))
+    task = store.create(NewTask(owner, {"large": BIG}, ttl_ms=5_000_000))
+    clock.ms += 4_000_000
+    later = stores(limits=Limits(max_ttl_ms=1_000)).record(task, Batch(variables={"late": noise(600_000, 3)})).task
+    assert isinstance(later.source, dict)
+    day, head = 86_400, int(later.source["expires_at"]["N"])
+    for name in ("large", "late"):
+        for key in pieces(engine, later, name):
+            assert int(value_item(engine, key)["expires_at"]["N"]) >= head + day
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_lost_piece_costs_its_value_alone(
+    store: DynamoDBTaskStore, engine: "Engine", owner: str, begin: Callable[..., TaskRecord], lost: int
+) -> None:
+    task, other = begin(2), noise(600_000, 5)
+    task = store.record(task, Batch(steps=(done(0, BIG), done(1, other)))).task
+    engine.client.delete_item(TableName="tasks", Key=pieces(engine, task, "_workflow.result.s0")[lost])
+    read = store.get(owner, task.task_id)
+    with pytest.raises(ValueLost, match=f"piece {lost + 1} is missing"):
+        result(read, 0)
+    with pytest.raises(ValueLost):
+        list(text_of(read, "_workflow.result.s0"))
+    assert result(read, 1) == other
+    assert result(store.record(read, Batch(steps=())).task, 1) == other
+
+
+@pytest.mark.parametrize("content", [b"", b"something else"])
+def test_a_piece_that_is_not_what_was_written_is_a_lost_value(
+    store: DynamoDBTaskStore, engine: "Engine", begin: Callable[..., TaskRecord], content: bytes
+) -> None:
+    task = store.record(begin(), Batch(steps=(done(0, BIG),))).task
+    key = pieces(engine, task, "_workflow.result.s0")[1]
+    engine.client.put_item(TableName="tasks", Item={**key, "data": {"B": content}})
+    with pytest.raises(ValueLost, match="damaged"):
+        result(task, 0)
+    with pytest.raises(ValueLost, match="damaged"):
+        list(text_of(task, "_workflow.result.s0"))
+
+
+def test_a_miss_is_looked_at_once_more_consistently_before_it_is_a_loss(
+    store: DynamoDBTaskStore, engine: "Engine", begin: Callable[..., TaskRecord], requests: "Requests"
+) -> None:
+    task = store.record(begin(), Batch(variables={"v": noise(3_000)}, open_steps=3)).task
+    [key] = pieces(engine, task, "v")
+    item, looks = value_item(engine, key), list[bool]()
+    engine.client.delete_item(TableName="tasks", Key=key)
+
+    def come_late(request: Any, **_: object) -> None:
+        looks.append(b'"ConsistentRead": true' in request.body)
+        if looks[-1]:
+            engine.client.put_item(TableName="tasks", Item=item)
+
+    with at_each(engine, "GetItem", come_late):
+        assert task.variables["v"] == noise(3_000)
+    assert looks == [False, True]
+
+
+def test_a_run_that_is_killed_between_two_pieces_leaves_the_task_as_it_was_and_can_be_repeated(
+    store: DynamoDBTaskStore, engine: "Engine", owner: str, begin: Callable[..., TaskRecord], requests: "Requests"
+) -> None:
+    task, puts = begin(), list[str]()
+
+    def stop(**_: object) -> None:
+        puts.append("put")
+        if len(puts) == 2:
+            raise Killed
+
+    with at_each(engine, "PutItem", stop), pytest.raises(Killed):
+        store.record(task, Batch(steps=(done(0, LARGEST),)))
+    assert store.get(owner, task.task_id) == task
+    with killed_before_the_update(engine):
+        store.record(task, Batch(steps=(done(0, LARGEST),)))
+    assert store.get(owner, task.task_id) == task
+    requests.take()
+    assert result(store.record(task, Batch(steps=(done(0, LARGEST),))).task, 0) == LARGEST
+    assert requests.take()[0] == "UpdateItem"
+
+
+def test_a_value_that_is_replaced_while_it_is_read_is_read_as_it_was(
+    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord]
+) -> None:
+    task = store.record(begin(), Batch(variables={"v": LARGEST})).task
+    read = store.get(owner, task.task_id)
+    coming = text_of(read, "v")
+    text = [next(coming)]
+    store.record(task, Batch(variables={"v": BIG}))
+    text += coming
+    assert "".join(text) == f'"{LARGEST}"'
+    assert store.get(owner, task.task_id).variables["v"] == BIG
+
+
+def test_who_loses_the_race_does_not_write_its_value_again(
+    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], requests: "Requests"
+) -> None:
+    task = begin(2)
+    store.record(task, Batch(steps=(done(0, "theirs"),)))
+    requests.take()
+    with pytest.raises(Conflict) as conflict:
+        store.record(task, Batch(steps=(done(0, BIG),)))
+    recorded = store.record(conflict.value.current, Batch(steps=(done(1, BIG),)))
+    assert requests.take() == ["PutItem", "PutItem", "UpdateItem", "UpdateItem"]
+    assert [result(recorded.task, index) for index in range(2)] == ["theirs", BIG]
+
+
+def test_when_some_pieces_cannot_be_written_only_their_value_gives_way(
+    store: DynamoDBTaskStore, engine: "Engine", begin: Callable[..., TaskRecord]
+) -> None:
+    failed = list[bytes]()
+
+    def refuse_one(request: Any, **_: object) -> None:
+        if b"#12" in request.body:  # the thirteenth piece, which only the longer value has
+            failed.append(request.body[:10])
+            raise StoreUnavailable("so it is")
+
+    with at_each(engine, "PutItem", refuse_one):
+        recorded = store.record(begin(2), Batch(steps=(done(0, LARGEST), done(1, BIG))))
+    assert len(failed) == 1
+    assert recorded.oversized == ("_workflow.result.s0",)
+    assert [result(recorded.task, index) for index in range(2)] == [note(LARGEST), BIG]
+
+
+def test_what_cannot_be_written_outside_stays_in_the_head_where_it_fits(
+    store: DynamoDBTaskStore, engine: "Engine", owner: str, begin: Callable[..., TaskRecord]
+) -> None:
+    task, value = begin(), noise(20_000)
+    with at_each(engine, "PutItem", fail):
+        recorded = store.record(task, Batch(steps=(done(0, value),), open_steps=5))
+        with pytest.raises(StoreUnavailable):
+            store.complete(owner, task.task_id, {"large": BIG})
+    assert (recorded.oversized, moved(recorded.task), result(recorded.task, 0)) == ((), [], value)
+
+
+def test_a_table_that_hangs_is_not_waited_for_beyond_the_time_of_a_write(
+    stores: Callable[..., DynamoDBTaskStore], engine: "Engine", begin: Callable[..., TaskRecord]
+) -> None:
+    released, hanging = threading.Event(), list[str]()
+
+    def hang(**_: object) -> None:
+        hanging.append("put")
+        released.wait(60)
+
+    task = begin(2)
+    began = time.monotonic()
+    try:
+        with at_each(engine, "PutItem", hang):
+            recorded = stores(limits=Limits(values_ms=200)).record(task, Batch(steps=(done(0, BIG), done(1, "small"))))
+    finally:
+        released.set()
+    assert time.monotonic() - began < 30
+    assert len(hanging) == 2
+    assert recorded.oversized == ("_workflow.result.s0",)
+    assert [result(recorded.task, index) for index in range(2)] == [note(BIG), "small"]
+
+
+@pytest.mark.parametrize("owners", [("a#b", "a"), ("a", "a#b"), ("o" * 1_900, "o" * 1_901), ("kim", "Kim")])
+def test_nobody_reads_anothers_value_by_its_pointer(
+    store: DynamoDBTaskStore, engine: "Engine", owners: tuple[str, str]
+) -> None:
+    theirs = store.create(NewTask(owners[0], {"secret": BIG}))
+    mine = store.create(NewTask(owners[1], {"secret": "mine"}))
+    assert isinstance(theirs.source, dict)
+    assert isinstance(mine.source, dict)
+    engine.client.put_item(TableName="tasks", Item={**mine.source, "variables": theirs.source["variables"]})
+    read = store.get(owners[1], mine.task_id)
+    assert moved(read) == ["secret"]
+    with pytest.raises(ValueLost, match="missing"):
+        _ = read.variables["secret"]
+    assert theirs.variables["secret"] == BIG
+
+
+def test_several_values_are_read_at_once_and_each_but_once(
+    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], requests: "Requests"
+) -> None:
+    task = begin(6)
+    for index in range(6):
+        task = store.record(task, Batch(steps=(done(index, noise(3_000, index)),), open_steps=5)).task
+    read = store.get(owner, task.task_id)
+    names = [f"_workflow.result.s{index}" for index in range(6)]
+    requests.take()
+    read_ahead(read.variables, [*names, "unknown"])
+    assert requests.take() == ["GetItem"] * 6
+    assert [read.variables[name] for name in names] == [noise(3_000, index) for index in range(6)]
+    assert requests.take() == []
+
+
+def test_a_listing_is_of_heads_and_says_where_tasks_stand(
+    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], requests: "Requests"
+) -> None:
+    task = store.record(begin(2), Batch(steps=(done(0, BIG),), variables={"mine": 1})).task
+    requests.take()
+    [listed] = store.list(owner).tasks
+    assert requests.take() == ["Query"]
+    assert listed.variables == {"_workflow.progress": task.variables["_workflow.progress"]}
+    with pytest.raises(ValueError, match="must be read"):
+        store.record(listed, Batch(variables={"late": 1}))

@@ -1,0 +1,92 @@
+"""Pointers, the keys that are made of them, and how long what they lead to is kept."""
+
+import pytest
+
+from mcp_baton.tasks.dynamodb.attributes import Attribute, encode_text, native
+from mcp_baton.tasks.dynamodb.bundles import Part, bundled, stored_form
+from mcp_baton.tasks.dynamodb.overflow import DAY_MS, LONGEST_TTL_MS, retention_days
+from mcp_baton.tasks.dynamodb.placing import BUNDLE_BYTES
+from mcp_baton.tasks.dynamodb.pointers import Pointer, object_key, piece_key, pointer_in
+
+NAME = "Zk3q_-8yTn0aAbBcCdDeEf"
+
+
+@pytest.mark.parametrize(
+    ("ttl_ms", "days"),
+    [
+        (1, 2),
+        (DAY_MS, 2),
+        (DAY_MS + 1, 8),
+        (7 * DAY_MS, 8),
+        (7 * DAY_MS + 1, 31),
+        (30 * DAY_MS, 31),
+        (30 * DAY_MS + 1, 366),
+        (LONGEST_TTL_MS, 366),
+    ],
+)
+def test_an_object_is_kept_for_at_least_a_day_more_than_its_tasks_lifetime(ttl_ms: int, days: int) -> None:
+    assert retention_days(ttl_ms) == days
+    assert days * DAY_MS >= ttl_ms + DAY_MS
+
+
+@pytest.mark.parametrize(
+    "pointer",
+    [
+        Pointer(NAME, 600_002, 450_012, 450_012),
+        Pointer(NAME, 2_002, 700, 3_000),
+        Pointer(NAME, 2_002, 700, 3_000, 2_300),
+        Pointer(NAME, 600_002, 450_012, 450_012, days=366),
+        Pointer(NAME, 9, 9, 90, 1, days=2),
+    ],
+)
+def test_a_pointer_is_read_as_it_was_written(pointer: Pointer) -> None:
+    assert pointer_in(pointer.attribute()) == pointer
+
+
+@pytest.mark.parametrize(
+    "attribute",
+    [
+        encode_text('"V,x,1,1"', 10**9),
+        encode_text('"S"', 10**9),
+        {"B": b"V,x,1,1"},
+        native({"V": 1}),
+        *(encode_text(text, 10**9) for text in ("true", "false", "null", "-1", "[]", "{}")),
+    ],
+)
+def test_nothing_else_is_a_pointer(attribute: Attribute) -> None:
+    assert pointer_in(attribute) is None
+
+
+OWNERS = ["kim", "Kim", "a", "a#b", "#", "", '"', "lone \ud800", "o" * 5_000]
+
+
+def test_no_owner_task_or_bundle_shares_a_key_with_another() -> None:
+    tasks, bundles = ["0" * 34, "1" * 34], [NAME, NAME[::-1]]
+    places = [
+        (owner, task, bundle, piece) for owner in OWNERS for task in tasks for bundle in bundles for piece in (0, 1)
+    ]
+    keys = {piece_key(*place)["pk"]["S"] for place in places}
+    assert len(keys) == len(places)
+    assert {len(key.encode()) for key in keys} == {len("VALUE#") + 32 + 1 + 34 + 1 + 22 + 1 + 1}
+    objects = {object_key(*place[:3], 2) for place in places}
+    assert len(objects) == len(places) / 2
+    assert all(key.startswith("2d/") for key in objects)
+
+
+def test_values_are_put_together_as_long_as_they_fit_into_one_item() -> None:
+    sizes = {"a": 100_000, "b": 200_000, "c": 120_000, "d": BUNDLE_BYTES + 1, "e": 10, "f": 10}
+    made = bundled([Part(name, size, name.encode() * size) for name, size in sizes.items()])
+    assert [[part.name for part in bundle.parts] for bundle in made] == [["d"], ["b", "c"], ["a", "e", "f"]]
+    for bundle in made:
+        assert len(bundle.data) <= BUNDLE_BYTES or len(bundle.parts) == 1
+        for part, attribute in bundle.pointers(0):
+            pointer = pointer_in(attribute)
+            assert pointer is not None
+            assert bundle.data[pointer.offset : pointer.offset + pointer.stored_bytes] == part.data
+
+
+def test_what_is_stored_outside_is_the_text_as_it_was_encoded() -> None:
+    text = '"' + "é" * 1000 + '"'
+    assert stored_form(encode_text(text, 10**9)) == text.encode()
+    assert len(stored_form(encode_text(text, 10))) < 100
+    assert stored_form(native({"amount": 30.0})) == b'{"amount":30.0}'

@@ -1,0 +1,126 @@
+"""A run's hold on its task: when it is renewed, when it looks, and what it learns."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from mcp_baton.exceptions import ClaimLost, StoreUnavailable, TaskNotFound
+from mcp_baton.tasks.record import LEASE_MS, Claim, Standing, TaskRecord, TaskStatus
+from mcp_baton.workflow.holding import Hold, lease_end
+from mcp_baton.workflow.run import Superseded, TaskOver
+from tests.fakes import RecordingStore
+
+TASK = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, 1, {}, claim=Claim("me", LEASE_MS, 2))
+
+
+@dataclass
+class Kept(RecordingStore):
+    """A store with one task, whose clock is turned by the test."""
+
+    ms: int = 0
+    fails: Exception | None = None
+    standing: Standing = field(default_factory=lambda: Standing(TaskStatus.WORKING, TASK.claim))
+    asked: list[str] = field(default_factory=list)
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    def renew(self, task: TaskRecord, claim: Claim) -> TaskRecord:
+        self.asked.append(f"renew to {claim.until_ms}")
+        if self.fails:
+            raise self.fails
+        return replace(task, claim=claim)
+
+    def look(self, _owner: str, _task_id: str) -> Standing:
+        self.asked.append("look")
+        if self.fails:
+            raise self.fails
+        return self.standing
+
+
+def held(left_ms: Callable[[], int | None] = lambda: None, *, unsure: bool = False) -> tuple[Kept, Hold]:
+    store = Kept(ms=0)
+    return store, Hold(store, TASK, left_ms, lambda: store.ms / 1000, unsure=unsure)
+
+
+@pytest.mark.parametrize(("left_ms", "end"), [(None, 45_100), (60_000, 45_100), (20_000, 20_100), (-1, 100)])
+def test_a_lease_ends_with_the_function_at_the_latest(left_ms: int | None, end: int) -> None:
+    assert lease_end(Kept(ms=100), lambda: left_ms) == end
+
+
+def test_a_pulse_renews_every_fifteen_seconds_and_says_when_it_wants_to_be_called() -> None:
+    store, hold = held()
+    waits = []
+    for store.ms in (0, 5_000, 15_000, 29_000, 30_000):
+        waits.append(hold.pulse())
+    assert store.asked == ["renew to 60000", "renew to 75000"]
+    assert waits == [15.0, 10.0, 15.0, 1.0, 15.0]
+
+
+def test_a_claim_that_ends_with_the_function_is_not_renewed() -> None:
+    store, hold = held(lambda: LEASE_MS - store.ms)
+    for store.ms in (15_000, 30_000, 44_000):
+        hold.pulse()
+    assert store.asked == []
+    assert hold.is_sure()
+
+
+def test_a_renewal_that_fails_is_made_again_soon_and_not_at_each_call() -> None:
+    store, hold = held()
+    store.fails = StoreUnavailable("down")
+    for store.ms in (15_000, 15_001, 16_999, 17_000):
+        hold.pulse()
+    assert len(store.asked) == 2
+    assert hold.look() is None
+
+
+@pytest.mark.parametrize(("ms", "sure"), [(40_000, True), (40_001, False)])
+def test_a_run_is_not_sure_of_its_task_in_the_last_five_seconds(ms: int, sure: bool) -> None:
+    store, hold = held()
+    store.ms = ms
+    assert hold.is_sure() is sure
+
+
+def test_a_run_looks_when_it_has_not_heard_of_its_task_for_two_seconds() -> None:
+    store, hold = held()
+    for store.ms in (1_999, 2_000, 3_999, 4_000):
+        assert hold.look() is None
+    assert store.asked == ["look", "look"]
+
+
+def test_a_renewal_that_is_due_takes_the_place_of_a_look() -> None:
+    store, hold = held()
+    store.ms = 15_000
+    assert hold.look() is None
+    assert store.asked == ["renew to 60000"]
+
+
+@pytest.mark.parametrize(("number", "over"), [(1, None), (2, None), (3, Superseded())])
+def test_a_look_that_is_behind_the_runs_own_claim_is_no_takeover(number: int, over: Superseded | None) -> None:
+    store, hold = held()
+    store.ms, store.standing = 2_000, Standing(TaskStatus.WORKING, Claim("other", 0, number))
+    assert hold.look() == over
+
+
+def test_what_a_pulse_has_learnt_is_told_by_the_next_look_and_ends_the_renewals() -> None:
+    store, hold = held()
+    store.ms, store.fails = 15_000, ClaimLost(TASK)
+    hold.pulse()
+    assert hold.pulse() == math.inf
+    store.fails = None
+    assert hold.look() == Superseded()
+    store.ms = 60_000
+    hold.pulse()
+    assert store.asked == ["renew to 60000"]
+
+
+@pytest.mark.parametrize(("unsure", "over"), [(False, TaskOver(None)), (True, None)])
+def test_a_task_that_may_not_have_been_created_is_not_taken_for_one_that_is_gone(
+    unsure: bool, over: TaskOver | None
+) -> None:
+    store, hold = held(unsure=unsure)
+    store.ms, store.fails = 2_000, TaskNotFound()
+    assert hold.look() == over
+    assert hold.is_sure()

@@ -1,0 +1,73 @@
+"""What a workflow's tool says of itself."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.purpose import LONGEST, described, shortened, title_of
+
+STEPS = [
+    Step("fetch", tool="fetch_order"),
+    Step("policy", resources=["docs://policy", "docs://limits"]),
+    Step("refund", tool="refund"),
+]
+SUMMARIES = {"fetch_order": "Fetch one order.", "refund": ""}
+
+
+def workflow(
+    description: str = "refund an order", steps: list[Step] | None = None, title: str | None = None
+) -> Workflow:
+    return Workflow(name="refund_order", description=description, steps=STEPS if steps is None else steps, title=title)
+
+
+def test_it_says_what_the_workflow_does_step_by_step_that_it_may_pause_and_how_to_go_on() -> None:
+    assert described(workflow(), SUMMARIES.__getitem__) == (
+        "Refund an order. The server runs 3 steps: 1. fetch: Fetch one order. "
+        "2. policy: read docs://policy, docs://limits. 3. refund. "
+        "It may pause, for instance where a step fails or a value is missing. The result then says which calls remain "
+        "and gives a task_id: make those calls, or call this tool again with task_id alone to let the server go on."
+    )
+
+
+def test_where_the_tools_own_words_do_not_fit_the_steps_are_named() -> None:
+    steps = [Step(f"step_{number}", tool="work") for number in range(1, 9)]
+    told = described(workflow(steps=steps), lambda _: "Does a great deal of work, and then some more of it.")
+    assert "8 steps: 1. step_1. 2. step_2. " in told
+    assert "8. step_8. It may pause" in told
+
+
+def test_where_the_names_do_not_fit_either_the_first_ones_stand_there_and_the_others_are_counted() -> None:
+    steps = [Step(f"a_rather_long_name_of_a_step_{number}", tool="work") for number in range(1, 101)]
+    told = described(workflow(steps=steps), lambda _: "Works.")
+    assert "100 steps: 1. a_rather_long_name_of_a_step_1. " in told
+    shown = told.count("a_rather_long_name_of_a_step_")
+    assert f"… and {100 - shown} more. It may pause" in told
+
+
+@given(st.text(max_size=1_000), st.text(max_size=400), st.lists(st.text(min_size=1, max_size=300), max_size=30))
+def test_it_has_fewer_than_600_characters_and_ends_with_how_to_go_on(goal: str, summary: str, names: list[str]) -> None:
+    told = described(workflow(goal, [Step(name, tool="work") for name in names]), lambda _: summary)
+    assert len(told) <= LONGEST
+    assert told.endswith("to let the server go on.")
+    assert "\n" not in told
+
+
+@pytest.mark.parametrize(
+    ("given", "title", "shown"),
+    [
+        ("refund an order.", None, "Refund an order"),
+        ("refund an order", "Refunds", "Refunds"),
+        ("", None, "refund_order"),
+    ],
+)
+def test_its_title_is_the_workflows_or_comes_from_the_description(given: str, title: str | None, shown: str) -> None:
+    assert title_of(workflow(given, title=title)) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "short"), [("one two three", "one two …"), ("onetwothree", "onetwoth …"), ("one  two", "one two")]
+)
+def test_a_text_is_cut_between_two_words(text: str, short: str) -> None:
+    assert shortened(text, 10) == short
+    assert len(short) <= 10
