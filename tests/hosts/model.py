@@ -51,6 +51,11 @@ class Model:
             pass
         return self.host.shown[-1]
 
+    def follow(self, text: str) -> str:
+        """The same, from a text that its user has put before it: a prompt's last message."""
+        call = self._next(read(text), text, None)
+        return self.finish(call) if call else text
+
     def steps(self, call: Call | None) -> Iterator[str]:
         """The same, call by call; what each one showed."""
         while call is not None:
@@ -60,9 +65,9 @@ class Model:
             yield shown
             call = self._next(read(prose(shown)), prose(shown), call)
 
-    def _next(self, reading: Reading, text: str, made: Call) -> Call | None:
+    def _next(self, reading: Reading, text: str, made: Call | None) -> Call | None:
         self._go_on = reading.go_on or self._go_on
-        if reading.done:
+        if reading.done or reading.left_to_client:
             return None
         if reading.again_s is not None:
             self.wait(reading.again_s)

@@ -36,16 +36,16 @@ class Shop:
     paid: dict[str, float] = field(default_factory=dict)
     sent: list[str] = field(default_factory=list)
 
-    def server(self, *steps: Step) -> Server:
+    def server(self, *steps: Step, tool: bool = True, handles: Literal["meta", "text"] = "meta") -> Server:
         """The server, with these steps in the place of refund's; see `plan`."""
-        server = Server("shop", version="1.0.0")
+        server = Server("shop", version="1.0.0", handles=handles)
         server.tool(self.fetch_order)
         server.tool(self.find_document)
         server.tool(self.refund)
         server.tool(self.archive)
         server.tool(self.mark)
         server.tool(self.send_mail)
-        return plan(server, *steps)
+        return plan(server, *steps, tool=tool)
 
     def fetch_order(self, order_id: str) -> dict[str, Any]:
         """Fetch one order."""
@@ -87,7 +87,7 @@ class Shop:
         return f"sent to {to}: {text}{about}"
 
 
-def plan(server: Server, *steps: Step) -> Server:
+def plan(server: Server, *steps: Step, tool: bool = True) -> Server:
     """Fetch, the steps given, notify: the workflow `refund_order`."""
     fetch = Step("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")}, binding="order")
     mail: dict[str, Source] = {"to": step_output("order", "email"), "text": constant("Refunded {order_id}")}
@@ -97,6 +97,7 @@ def plan(server: Server, *steps: Step) -> Server:
             description="refund an order",
             arguments=[Argument("order_id", "The order", required=True), Argument("amount", "EUR", type=float)],
             steps=[fetch, *steps, Step("notify", tool="send_mail", arguments=mail)],
+            tool=tool,
         )
     )
     return server

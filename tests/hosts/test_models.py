@@ -168,6 +168,27 @@ def test_a_model_supplies_what_a_step_that_was_skipped_has_not_made(
     assert (task.status, list(task.steps.values())) == ("completed", ["completed", "skipped", "completed", "completed"])
 
 
+@pytest.mark.parametrize("way", PLAIN, ids=str)
+def test_a_model_finishes_what_somebody_began_by_picking_the_prompt(baton: Connect, way: Way) -> None:
+    client = baton(Shop().server(without("approved_by"), handles="text"), era=way.era)
+    model = model_of(client, way, situation("picked", knows={"approved_by": "Ada"}))
+    model.follow(client.get_prompt("refund_order", {"order_id": "A-17"}).handoff)
+    assert len(model.host.calls) == (2 if way.habit == "server" else 3), model.story("took another number of calls")
+    assert_completed(client)
+
+
+def test_without_a_tool_of_its_own_a_workflow_is_finished_by_picking_its_prompt_again(baton: Connect) -> None:
+    client = baton(Shop().server(without("approved_by"), tool=False, handles="text"))
+    model = model_of(client, Way(text_alone, "hand"), situation("picked", knows={"approved_by": "Ada"}))
+    picked = client.get_prompt("refund_order", {"order_id": "A-17"})
+    assert "Or get the prompt refund_order with" in picked.handoff
+    model.follow(picked.handoff)
+    assert [call.tool for call in model.host.calls] == ["refund", "send_mail"]
+    again = client.get_prompt("refund_order", {"task_id": picked.task_id})
+    assert again.completed
+    assert_completed(client)
+
+
 def test_two_models_on_one_task_both_see_it_done_in_whatever_order_they_call(baton: Connect) -> None:
     """A call that comes after the other model's last is made all the same, and its model is told that it was not
     recorded."""
