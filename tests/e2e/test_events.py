@@ -20,7 +20,8 @@ FUNCTION = ROOT / "functions" / "mcp"
 MODULES = ("app", "shop", "orders", "sales")
 FILES = sorted(path.stem for path in EVENTS.glob("*.json"))
 TOOLS = ["send_message", "fetch_order", "issue_refund", "extract_sales", "validate_sales", "publish_report"]
-TASK_ID = re.compile(r"\b[0-9a-hjkmnp-tv-z]{34}\b")
+WORKFLOWS = ["refund_order", "monthly_report"]
+TASK_ID = re.compile(r"\b[0-9a-hjkmnp-tv-z]{37}\b")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 PAGE = "https://app.example.com"
 PAUSED = ["completed", "completed", "failed", "pending"]
@@ -39,10 +40,14 @@ OUTCOMES: Mapping[str, Mapping[str, object]] = {
         "result/capabilities/extensions": {"io.modelcontextprotocol~tasks": {}},
         "result/resultType": "complete",
     },
-    "tools-list": {"result/tools/*/name": TOOLS, "result/ttlMs": None},
-    "tools-list-2026": {"result/tools/*/name": TOOLS, "result/resultType": "complete", "result/cacheScope": "public"},
+    "tools-list": {"result/tools/*/name": [*TOOLS, *WORKFLOWS], "result/ttlMs": None},
+    "tools-list-2026": {
+        "result/tools/*/name": [*TOOLS, *WORKFLOWS],
+        "result/resultType": "complete",
+        "result/cacheScope": "public",
+    },
     "prompts-list": {
-        "result/prompts/*/name": ["apology", "refund_order", "monthly_report"],
+        "result/prompts/*/name": ["apology", *WORKFLOWS],
         "result/prompts/1/arguments/*/required": [True, False],
     },
     "resources-templates-list": {"result/resourceTemplates/*/uriTemplate": ["policy://refunds/{category}"]},

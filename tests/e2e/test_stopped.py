@@ -24,7 +24,7 @@ STEPS = ("one", "two", "three")
 
 def three_steps(*checkpoints: str, run: Callable[[str], object] = str, durable: bool = True) -> Server:
     """A workflow whose steps do what `run` does with their names."""
-    server = Server("s")
+    server = Server("s", reply_budget_s=10_000)
     for name in STEPS:
         server.tool(name=name)(lambda name=name: str(run(name)))
     steps = [Step(name, tool=name, checkpoint=name in checkpoints) for name in STEPS]

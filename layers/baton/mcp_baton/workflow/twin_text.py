@@ -36,7 +36,7 @@ _ROOM_FOR_COUNT: Final = 40
 NOT_RECORDED: Final = (
     "What this run did could not be recorded with its task: if the server went on, it would do it again."
 )
-NO_TASK: Final = "There is no task of this run, since the task store did not take one: the server cannot go on with it."
+NO_TASK: Final = "This run has no task, so the server cannot go on with it: make the calls yourself."
 
 type Where = Callable[[str], str | None]
 """Of a step's name: the URI where its result can be read; `None` where it cannot."""

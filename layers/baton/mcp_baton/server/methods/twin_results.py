@@ -21,7 +21,7 @@ from mcp_baton.workflow.batch import run_result
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.handle import Handle
 from mcp_baton.workflow.handoff import refused_arguments
-from mcp_baton.workflow.host import Succeeded
+from mcp_baton.workflow.host import FetchedResource, Succeeded
 from mcp_baton.workflow.next_calls import entries
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import RunRecord
@@ -63,6 +63,8 @@ def result_of_run(request: Request, run: RunRecord, host: ServerHost) -> dict[st
     text = told_of_run(run, known, host, handle, lambda step: _uri(stored, step, run))
     following = _following(run, known, host, handle) if run.pause else []
     steps: Json = meta.get("steps") or [{"name": name, "status": status.value} for name, status in run.statuses.items()]
+    if run.pause:
+        results = replace(results, links=[*results.links, *_read(run)])
     return _made(request, text, {**meta, "steps": steps}, results, following, meta)
 
 
@@ -148,6 +150,14 @@ def _results_of(run: RunRecord, stored: str | None) -> Results:
     left_out = _left_out(sizes, frozenset(uris))
     shown = {name: _note(sizes[name], uris.get(name)) if name in left_out else value for name, value in values.items()}
     return Results(shown, _links(uris, left_out))
+
+
+def _read(run: RunRecord) -> list[ResourceLink]:
+    """Links to the resources that were fetched for the model, which goes on: their contents do not fit into a text."""
+    contents = [content for trace in run.traces for content in (*trace.resources, *trace.after)]
+    contents += run.blocked.resources if run.blocked else ()
+    found = {content.uri: content for content in contents if isinstance(content, FetchedResource)}
+    return [ResourceLink(uri, uri, mime_type=content.mime_type) for uri, content in found.items()]
 
 
 def _stored_results(task: TaskRecord, steps: list[str]) -> Results:
