@@ -1,6 +1,7 @@
 """What a workflow's tool returns: the text, and the same as structure (docs/workflows.md, As a tool)."""
 
 from collections.abc import Iterable, Mapping
+from itertools import accumulate
 from typing import Final
 
 from mcp_baton.exceptions import StoreError
@@ -34,6 +35,9 @@ ALL: Final = 40_000
 
 UNKEPT: Final = 200_000
 """The same for results that cannot be read from anywhere else."""
+
+NEXT: Final = 20_000
+"""Bytes of what remains that stand in the structure; later results tell of the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,13 @@ def result_of_over(request: Request, workflow: Workflow, task: TaskRecord) -> di
 def _following(run: RunRecord, known: Known, host: ServerHost, handle: Handle | None) -> list[JsonObject]:
     """What remains of a run that has paused; the tool itself where continuations have done all of it meanwhile."""
     left = entries(run.workflow, known, host, lambda step: refused_arguments(step, run.pause), handle)
-    return left or (handle.going_on() if handle else [])
+    return _fitting(left) or (handle.going_on() if handle else [])
+
+
+def _fitting(left: list[JsonObject]) -> list[JsonObject]:
+    """As many of the first entries as there is room for, and the first in any case."""
+    sizes = accumulate(len(dumps(entry).encode()) for entry in left)
+    return [entry for place, (entry, size) in enumerate(zip(left, sizes, strict=True)) if place == 0 or size <= NEXT]
 
 
 def _made(
