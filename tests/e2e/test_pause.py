@@ -276,8 +276,11 @@ def test_a_step_that_wants_to_ask_is_to_be_called_by_itself_and_there_is_no_caus
     def refund(order_id: str, amount: float, ctx: Context) -> str:
         return str(ctx.elicit("sure", "Sure?", {"type": "object", "properties": {"sure": {"type": "boolean"}}}).action)
 
-    first, _, call, *_ = run(baton(refunds_server(refund))).handoff.split("\n\n")
-    assert first.endswith("It can ask when its tool is called by itself.")
+    paused = run(baton(refunds_server(refund)))
+    first, _, call, *_ = paused.handoff.split("\n\n")
+    assert first.endswith("Its tool can ask when it is called by itself, as below: nothing has to be corrected first.")
+    assert isinstance(paused.meta["pause_reason"], dict)
+    assert paused.meta["pause_reason"]["retryable"] is True
     assert "correct the cause" not in first
     assert call.startswith("1. Call refund with ")
 

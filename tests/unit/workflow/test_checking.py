@@ -11,7 +11,7 @@ from mcp_baton.exceptions import WorkflowError
 from mcp_baton.workflow.checking import MAX_STEPS, Callee, checked
 from mcp_baton.workflow.definition import Argument, Step, Workflow
 from mcp_baton.workflow.paths import Schema
-from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output, task_variable
+from mcp_baton.workflow.sources import Source, TaskVariable, constant, prompt_arg, step_output, task_variable
 
 
 def fetch_order() -> None: ...
@@ -287,3 +287,34 @@ def test_a_function_that_is_two_tools_does_not_say_which() -> None:
     error = refused(workflow(Step("s", tool=pay)), {"a": callee(pay), "b": callee(pay)})
 
     assert error.cause == "the function 'pay' is published as 'a' and 'b'; give the name that is meant, as a text"
+
+
+def set_by(tools: dict[str, Callee]) -> list[tuple[str, ...]]:
+    """Which tools set the variable of a step that calls `fetch`, and that of its resource's URI."""
+    step = Step(
+        "last",
+        tool="fetch",
+        arguments={"order_id": task_variable("seen", "id")},
+        resources=["docs://{t}"],
+        template_bindings={"t": task_variable("seen")},
+    )
+    (made,) = checked(workflow(step), tools).steps
+    sources = [made.arguments["order_id"], made.template_bindings["t"]]
+    return [source.set_by for source in sources if isinstance(source, TaskVariable)]
+
+
+def test_a_task_variable_knows_the_tools_that_say_that_they_set_it() -> None:
+    tools = {**TOOLS, "look": replace(TOOLS["ping"], sets=("seen",)), "see": replace(TOOLS["ping"], sets=("a", "seen"))}
+
+    assert set_by(tools) == [("look", "see")] * 2
+    assert set_by({**TOOLS, "look": replace(TOOLS["ping"], sets=("other",))}) == [()] * 2
+
+
+def test_a_tool_that_not_everybody_sees_who_sees_the_workflow_is_not_named() -> None:
+    hidden = replace(TOOLS["ping"], sets=("seen",), requires=frozenset({"admin"}))
+
+    assert set_by({**TOOLS, "look": hidden}) == [()] * 2
+    assert (
+        set_by({**TOOLS, "look": hidden, "fetch": replace(TOOLS["fetch"], requires=frozenset({"admin"}))})
+        == [("look",)] * 2
+    )

@@ -338,7 +338,7 @@ def test_a_resume_without_time_fetches_nothing_again(store: DynamoDBTaskStore) -
 def test_a_tool_that_wants_to_be_called_by_itself_is_told_apart(store: DynamoDBTaskStore) -> None:
     run = Engine(ScriptedHost({"make": lambda *_: Failed("ask", by_itself=True)}), store).start(THREE, INVOCATION)
 
-    assert run.pause == ToolFailed("a", "ask", False, "make", by_itself=True)
+    assert run.pause == ToolFailed("a", "ask", True, "make", by_itself=True)
 
 
 def test_a_checkpoint_is_written_right_after_its_step_and_the_rest_at_the_end(store: DynamoDBTaskStore) -> None:

@@ -19,7 +19,7 @@ from mcp_baton.workflow.pause import (
     UnresolvedDependency,
 )
 from mcp_baton.workflow.resolve import Known
-from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output, task_variable
+from mcp_baton.workflow.sources import Source, TaskVariable, constant, prompt_arg, step_output, task_variable
 from tests.fakes import ScriptedHost
 
 PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
@@ -83,7 +83,10 @@ def test_the_handoff_is_the_contracts() -> None:
         ),
         (
             ToolFailed("s", "who?", True, "t", by_itself=True),
-            "Step 's' failed: \"who?\". It can ask when its tool is called by itself.",
+            (
+                "Step 's' failed: \"who?\". "
+                "Its tool can ask when it is called by itself, as below: nothing has to be corrected first."
+            ),
         ),
         (
             UnresolvableParams("s", "amount", "t"),
@@ -138,6 +141,18 @@ LATE = DeadlineExceeded("next", "do")
             task_variable("seen", "a.0"),
             "\"<field 'a.0' from task variable seen>\"",
             id="no such field of it",
+        ),
+        pytest.param(
+            COMPLETED,
+            TaskVariable("seen", set_by=("look",)),
+            '"<task variable seen (set by look)>"',
+            id="a variable of which is known who sets it",
+        ),
+        pytest.param(
+            COMPLETED,
+            TaskVariable("seen", "a.0", set_by=("look", "see")),
+            "\"<field 'a.0' from task variable seen (set by look or see)>\"",
+            id="a field of one that several set",
         ),
         pytest.param(COMPLETED, prompt_arg("amount"), '"<prompt arg amount>"', id="a required prompt argument"),
     ],

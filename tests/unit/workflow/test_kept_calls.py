@@ -42,8 +42,24 @@ def test_a_digest_that_is_not_the_calls_shows_that_the_calls_differ(other: JsonO
     assert restored(kept_call({"to": "ann", "text": LONG}), other) is None
 
 
-def test_hidden_arguments_are_not_kept() -> None:
-    assert kept_call({"to": "ann", "pin": "1234"}, hidden=["pin"]) == {"to": "ann"}
+def test_of_hidden_arguments_only_that_there_were_some_is_kept() -> None:
+    kept = kept_call({"to": "ann", "pin": "1234"}, hidden=["pin"])
+
+    assert kept == {"to": "ann", "pin": {"_workflow.secret": True}}
+    assert shown_call({"_workflow.call.a": kept}, "a") == {"to": "ann", "pin": "<secret>"}
+
+
+def test_a_hidden_argument_cannot_differ_but_its_absence_does() -> None:
+    kept = kept_call({"to": "ann", "pin": "1234"}, hidden=["pin"])
+
+    assert restored(kept, {"to": "ann", "pin": "9876"}) == {"to": "ann", "pin": "9876"}
+    assert restored(kept, {"to": "ann"}) == {"to": "ann"}
+
+
+def test_a_digest_of_all_arguments_says_nothing_of_a_hidden_one() -> None:
+    many = {str(number): 1 for number in range(3_000)}
+
+    assert kept_call(many | {"pin": "1234"}, ["pin"]) == kept_call(many | {"pin": "9876"}, ["pin"])
 
 
 @pytest.mark.parametrize("kept", [None, 5, oversized_value(9_000)])

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
-from mcp_baton.light_dataclasses import dataclass
+from mcp_baton.light_dataclasses import dataclass, replace
 from mcp_baton.protocol.codes import HEADER_MISMATCH, INVALID_PARAMS, UNSUPPORTED_PROTOCOL_VERSION
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import Notification, Request
+from mcp_baton.protocol.sessions import SESSION_HEADER, capabilities_in
 
 VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
 CLIENT_INFO_KEY: Final = "io.modelcontextprotocol/clientInfo"
@@ -62,9 +63,10 @@ class Envelope:
 
     Attributes:
         meta: The params' `_meta`.
-        capabilities: What the client can do; in the handshake era that is not known, so nothing.
+        capabilities: What the client can do; nothing where that is not known.
         progress_token: Under which the client wants progress; `None` when it wants none.
         log_level: The least severe level the client wants to hear of; `None` when it wants none.
+        is_known: Whether it is known what the client can do: in the handshake era by the session id that it sends.
     """
 
     era: Era
@@ -73,6 +75,7 @@ class Envelope:
     capabilities: JsonObject
     progress_token: str | int | None
     log_level: str | None
+    is_known: bool = True
 
     @property
     def speaks_tasks(self) -> bool:
@@ -105,7 +108,11 @@ def classify(message: Request | Notification, headers: Mapping[str, str]) -> Env
         return _stateless(message, meta, headers)
     if header is not None and header not in HANDSHAKE_REVISIONS:
         return _unsupported(header)
-    return _envelope(Era.HANDSHAKE, header or REVISION_WITHOUT_HEADER, meta, {})
+    declared = capabilities_in(headers.get(SESSION_HEADER.lower(), ""))
+    envelope = _envelope(Era.HANDSHAKE, header or REVISION_WITHOUT_HEADER, meta, declared or {})
+    if declared is None and isinstance(envelope, Envelope):
+        return replace(envelope, is_known=False)
+    return envelope
 
 
 def _is_stateless(method: str, meta: JsonObject, header: str | None) -> bool:

@@ -48,19 +48,20 @@ class Seal:
 
     keys: Keys
 
-    def seal(self, content: JsonObject, binding: str, now_s: int) -> str:
+    def seal(self, content: JsonObject, binding: str, now_s: int, lifetime_s: int = LIFETIME_S) -> str:
         """A state.
 
         Args:
             content: What it is to hold.
             binding: Names the caller and the request, as `binding_of` does.
             now_s: Epoch seconds.
+            lifetime_s: How long it can be used, seconds.
 
         Raises:
             KeyUnavailable: there is no key to sign with now.
         """
-        payload = dumps({"content": content, "binding": binding, "expires": now_s + LIFETIME_S}).encode()
-        return f"{_encode(payload)}.{_encode(_sign(next(iter(self.keys())), payload))}"
+        payload = dumps({"content": content, "binding": binding, "expires": now_s + lifetime_s}).encode()
+        return f"{to_base64url(payload)}.{to_base64url(_sign(next(iter(self.keys())), payload))}"
 
     def open(self, state: str, binding: str, now_s: int) -> Mapping[str, Json]:
         """The content of a state.
@@ -85,7 +86,7 @@ class Seal:
     def _verified(self, state: str) -> bytes:
         encoded, _, signature = state.partition(".")
         try:
-            payload, signed = _decode(encoded), _decode(signature)
+            payload, signed = from_base64url(encoded), from_base64url(signature)
         except ValueError as error:
             raise ForgedState("it is not of the right form") from error
         from hmac import compare_digest
@@ -111,19 +112,20 @@ def _sign(key: bytes, payload: bytes) -> bytes:
     return hmac.digest(key, payload, "sha256")
 
 
-def _encode(data: bytes) -> str:
+def to_base64url(data: bytes) -> str:
+    """Bytes as base64url without padding (RFC 4648, section 5)."""
     return binascii.b2a_base64(data, newline=False).decode().translate(_TO_URL).rstrip("=")
 
 
-def _decode(text: str) -> bytes:
-    """What `_encode` made the text of; no two texts stand for the same.
+def from_base64url(text: str) -> bytes:
+    """What `to_base64url` made the text of; no two texts stand for the same.
 
     Raises:
         ValueError: it made no such text.
     """
     padded = text.translate(_FROM_URL) + "=" * (-len(text) % 4)
     data = binascii.a2b_base64(padded, strict_mode=True)
-    if _encode(data) != text:  # the other alphabet, or a last character with bits that stand for nothing
+    if to_base64url(data) != text:  # the other alphabet, or a last character with bits that stand for nothing
         raise ValueError("not as it was written")
     return data
 

@@ -18,7 +18,7 @@ LOCAL_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
 METHODS: Final = "POST"
 """What a page may send. `GET` needs no permission, so a page that tries it reads the 405."""
 
-EXPOSED: Final = "Allow, WWW-Authenticate, X-Amzn-ErrorType, X-Amzn-RequestId, X-Amzn-Trace-Id"
+EXPOSED: Final = "Allow, Mcp-Session-Id, WWW-Authenticate, X-Amzn-ErrorType, X-Amzn-RequestId, X-Amzn-Trace-Id"
 """Headers that a page may read, besides those that every page may: API Gateway's own among them."""
 
 MAX_AGE_S: Final = 7_200

@@ -127,15 +127,19 @@ class Context:
 
     @overload
     def elicit(
-        self, message: str, schema: "Schema" = None, *, key: str | None = None, response_type: "Schema" = None
+        self,
+        message: str,
+        schema: "Schema" = None,
+        *,
+        key: str | None = None,
+        response_type: "Schema" = None,
+        timeout_s: float | None = None,
     ) -> "Elicited": ...
     @overload
-    def elicit(self, key: str, message: str, schema: "Schema") -> "Elicited": ...
+    def elicit(self, key: str, message: str, schema: "Schema", *, timeout_s: float | None = None) -> "Elicited": ...
     def elicit(self, *positional: Any, **named: Any) -> "Elicited":
-        """Ask the person at the client to fill in a form: `elicit(message, schema, *, key=None)`.
-
-        In the 2026 era the function runs again from its start once there is an answer, and this very call then returns
-        it: what comes before it happens again.
+        """Ask the person at the client to fill in a form: `elicit(message, schema, *, key=None, timeout_s=None)`. In
+        the 2026 era the function runs again from its start once there is an answer, and this call then returns it.
 
         Args:
             positional: `message`, what to tell the person; and `schema`, a JSON Schema of flat primitive fields, or a
@@ -144,36 +148,33 @@ class Context:
             named: The same by their names; `response_type` is another name for `schema`. `key` names the question
                 within this call, and stays the same from run to run. Without one it is made of the question's number
                 in the call and its text: a call that does not ask in the same order each time names its keys.
+                `timeout_s` is how long the answer is waited for (docs/tools.md, Asking the client).
 
         Raises:
             ToolError: the client cannot be asked, or the answer does not fit.
             ValueError: the schema has fields within fields, or the key has asked something else in this call.
         """
-        from mcp_baton.server.asking.arguments import question_arguments
-        from mcp_baton.server.asking.questions import elicitation
-
-        given = question_arguments("elicit", ("message", "schema"), positional, named)
-        key = self._key(given.get("key"), given["message"])
-        answer: Elicited = self.ask(elicitation(key, given["message"], given["schema"]))[0]
-        return answer
+        return self._elicit("elicit", positional, named)
 
     @overload
-    def elicit_url(self, message: str, url: str, *, key: str | None = None) -> "Elicited": ...
+    def elicit_url(
+        self, message: str, url: str, *, key: str | None = None, timeout_s: float | None = None
+    ) -> "Elicited": ...
     @overload
-    def elicit_url(self, key: str, message: str, url: str) -> "Elicited": ...
+    def elicit_url(self, key: str, message: str, url: str, *, timeout_s: float | None = None) -> "Elicited": ...
     def elicit_url(self, *positional: Any, **named: Any) -> "Elicited":
         """Ask the person at the client to go to a page, for what must not pass through the client:
-        `elicit_url(message, url, *, key=None)`. As `elicit`."""
-        from mcp_baton.server.asking.arguments import question_arguments
-        from mcp_baton.server.asking.questions import url_elicitation
-
-        given = question_arguments("elicit_url", ("message", "url"), positional, named)
-        key = self._key(given.get("key"), given["message"])
-        answer: Elicited = self.ask(url_elicitation(key, given["message"], given["url"]))[0]
-        return answer
+        `elicit_url(message, url, *, key=None, timeout_s=None)`. As `elicit`."""
+        return self._elicit("elicit_url", positional, named)
 
     def sample(
-        self, key: str, messages: "Said | Sequence[Said]", *, max_tokens: int = 1_000, **options: Json
+        self,
+        key: str,
+        messages: "Said | Sequence[Said]",
+        *,
+        max_tokens: int = 1_000,
+        timeout_s: float | None = None,
+        **options: Json,
     ) -> "Sampled":
         """Ask the client's model. As `elicit`.
 
@@ -185,14 +186,14 @@ class Context:
         """
         from mcp_baton.server.asking.questions import sampling
 
-        answer: Sampled = self.ask(sampling(key, messages, max_tokens=max_tokens, **options))[0]
+        answer: Sampled = self.ask(sampling(key, messages, max_tokens=max_tokens, timeout_s=timeout_s, **options))[0]
         return answer
 
-    def list_roots(self, key: str) -> "Roots":
+    def list_roots(self, key: str, *, timeout_s: float | None = None) -> "Roots":
         """Ask for the folders that the client lets the server work on. As `elicit`."""
         from mcp_baton.server.asking.questions import roots
 
-        answer: Roots = self.ask(roots(key))[0]
+        answer: Roots = self.ask(roots(key, timeout_s=timeout_s))[0]
         return answer
 
     def ask(self, *questions: Question) -> list[Any]:
@@ -211,8 +212,8 @@ class Context:
         return [question.read(answer) for question, answer in zip(questions, answers, strict=True)]
 
     def client_supports(self, capability: str) -> bool:
-        """Whether the client can be asked: `elicitation`, `elicitation.url`, `sampling`, `roots`. In the handshake era
-        that cannot be known, and the answer is yes."""
+        """Whether the client can be asked: `elicitation`, `elicitation.url`, `sampling`, `roots`. Yes where that is not
+        known: for a client of the handshake era that sends no session id."""
         return supports(self._call.envelope, capability)
 
     def read_resource(self, uri: str) -> Contents:
@@ -229,10 +230,11 @@ class Context:
         self._check()
         return self._call.read(uri, self)
 
-    def _key(self, given: str | None, text: str) -> str:
-        from mcp_baton.server.asking.questions import key_of
+    def _elicit(self, method: str, positional: Sequence[Any], named: Mapping[str, Any]) -> "Elicited":
+        from mcp_baton.server.asking.arguments import question_of
 
-        return key_of(self._call.questions + 1, text) if given is None else given
+        answer: Elicited = self.ask(question_of(method, self._call.questions + 1, positional, named))[0]
+        return answer
 
     def _note(self, question: Question) -> None:
         """Count a question, and hold what it asks against what its key has asked before in this call."""

@@ -93,20 +93,24 @@ class Request:
         """The same for the steps of a workflow. One that ran again from its start would make its calls again."""
         if not self.stateless:
             return self._asking_through_the_store()
-        return _unable("a step of a workflow cannot wait: call the tool by itself", AskedInWorkflow)
+        return self._unable("a step of a workflow cannot wait: call the tool by itself", AskedInWorkflow)
 
     def _asking_through_the_store(self) -> Asking:
         store, owner = self.store, self.owner
         if store is None:
-            return _unable("there is no store where the answer could arrive")
+            return self._unable("there is no store where the answer could arrive")
         if owner is None:
-            return _unable("the caller has no identity")
+            return self._unable("the caller has no identity")
         if not self.reply.may_ask:
-            return _unable("the client does not take a stream")
-        limit_s, clock = self.settings.question_ms / 1000, self.clock
+            return self._unable("the client does not take a stream")
+        limit_s, clock, envelope = self.settings.question_ms / 1000, self.clock, self.envelope
         return lambda ask, waited_for: StoreAsker(
-            store.answers, owner, ask, new_question, waited_for, limit_s, clock=clock
+            store.answers, owner, ask, new_question, waited_for, limit_s, clock=clock, envelope=envelope
         )
+
+    def _unable(self, why: str, refusal: type[ToolError] = ToolError) -> Asking:
+        asker = CannotAsk(why, refusal, self.envelope)
+        return lambda _ask, _waited_for: asker
 
     def words(self, name: str, error: BaseException) -> str:
         """An exception in words for the client: a `ToolError`'s text, which is meant for it; of any other one an id to
@@ -182,11 +186,6 @@ class Request:
                 f"Invalid params: `_meta` names two tasks; keep one of {TASK_ID_KEY!r} and {RELATED_TASK_KEY!r}",
             )
         return standard
-
-
-def _unable(why: str, refusal: type[ToolError] = ToolError) -> Asking:
-    asker = CannotAsk(why, refusal)
-    return lambda _ask, _waited_for: asker
 
 
 def _task_id(value: Json, field: str) -> str | None:

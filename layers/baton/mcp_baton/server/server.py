@@ -13,6 +13,7 @@ from mcp_baton.server.published.prompt import Prompt
 from mcp_baton.server.published.registry import Handles, Registry
 from mcp_baton.server.published.resource import Resource
 from mcp_baton.server.published.scopes import required
+from mcp_baton.server.published.setting import set_by_tool
 from mcp_baton.server.published.tool import Tool
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ class Server(Registry):
         name: str | None = None,
         input_schema: JsonObject | None = None,
         requires: Sequence[str] = (),
+        sets: Sequence[str] = (),
         **labels: Unpack[AllLabels],
     ) -> Registrar: ...
     def tool(self, function: Any = None, **options: Any) -> Any:
@@ -99,6 +101,7 @@ class Server(Registry):
         name: str | None = None,
         input_schema: JsonObject | None = None,
         requires: Sequence[str] = (),
+        sets: Sequence[str] = (),
         **labels: Unpack[AllLabels],
     ) -> F:
         """Publish a function as a tool: what `@server.tool` does, without being a decorator.
@@ -113,6 +116,7 @@ class Server(Registry):
             input_schema: Published in the place of the schema that the signature makes. Calls are still held against
                 the signature.
             requires: Scopes. For a caller who lacks one of them, the tool does not exist.
+            sets: The task variables that it sets. A handoff then names the tool where one of them is missing.
             labels: What is shown of it: see `Labels`.
 
         Returns:
@@ -120,11 +124,12 @@ class Server(Registry):
 
         Raises:
             RegistrationError: the name is taken, it or a parameter's name is not one that every host takes
-                (docs/tools.md, Names), or the signature has no schema.
+                (docs/tools.md, Names), the signature has no schema, or `sets` names what a tool cannot set.
         """
         name = name or _name_of(function)
         scopes = required(requires, f"tool {name!r}")
-        self.publish_tool(Tool(function, name, Labels(**labels), input_schema, scopes))
+        variables = set_by_tool(sets, f"tool {name!r}")
+        self.publish_tool(Tool(function, name, Labels(**labels), input_schema, scopes, variables))
         return function
 
     def resource(

@@ -8,6 +8,8 @@ from mcp_baton.protocol.json import dumps
 from mcp_baton.workflow.definition import Argument, Step, ToolFunction, Workflow
 from mcp_baton.workflow.names import NAME, TASK_ID, hosts_take
 from mcp_baton.workflow.paths import Astray, Schema, astray
+from mcp_baton.workflow.secrets import mentions
+from mcp_baton.workflow.setters import with_setters
 from mcp_baton.workflow.sources import Constant, PromptArg, StepOutput, TaskVariable, placeholders, sources_in
 
 MAX_STEPS = 100
@@ -24,15 +26,19 @@ class Callee:
         function: The function that was published.
         parameters: The names of the arguments that it takes.
         output: The JSON Schema of its value; `None` where nothing is known of it.
+        sets: The task variables that it sets.
+        requires: The scopes that a caller must have.
     """
 
     function: object
     parameters: frozenset[str]
     output: Callable[[], Schema | None]
+    sets: tuple[str, ...] = ()
+    requires: frozenset[str] = frozenset()
 
 
 def checked(workflow: Workflow, tools: Mapping[str, Callee], twins: Container[str] = ()) -> Workflow:
-    """A workflow that can work, each of its steps with the name of its tool.
+    """A workflow that can work, each of its steps with the name of its tool, each task variable with those that set it.
 
     Args:
         workflow: What is published.
@@ -56,6 +62,7 @@ def checked(workflow: Workflow, tools: Mapping[str, Callee], twins: Container[st
             _tool_faults(step, tools, twins),
             _source_faults(step, arguments),
             _placeholder_faults(step, arguments),
+            _secret_faults(step, made.secrets),
             _reference_faults(made, step, before, tools),
         ):
             for cause in faults:
@@ -67,6 +74,8 @@ def checked(workflow: Workflow, tools: Mapping[str, Callee], twins: Container[st
 def _faults(workflow: Workflow) -> Iterator[str]:
     if workflow.has_twin and not hosts_take(workflow.name):
         yield f"a workflow's name is {NAME}; give it another, or tool=False, which keeps it a prompt"
+    if workflow.ask and not workflow.durable:
+        yield "ask=True needs a task to go on with; leave out durable=False"
     if not workflow.steps:
         yield "it has no steps; give it at least one"
     if len(workflow.steps) > MAX_STEPS:
@@ -86,6 +95,8 @@ def _default_faults(argument: Argument) -> Iterator[str]:
     if argument.required and argument.default is not None:
         yield f"the argument {argument.name!r} is required, so its default is never used; leave out one of them"
     cause = _not_json(argument.default)
+    if argument.secret and argument.default is not None:
+        yield f"the argument {argument.name!r} is secret, so it has no default; leave out one of them"
     if cause:
         yield f"the default of the argument {argument.name!r} is not JSON: {cause}"
 
@@ -106,10 +117,16 @@ def _check_unique(workflow: Workflow) -> None:
 
 
 def _resolved(workflow: Workflow, tools: Mapping[str, Callee]) -> Workflow:
-    """The workflow with the names of its functions' tools; itself where its steps have names already."""
-    if not any(isinstance(step.tool, ToolFunction) for step in workflow.steps):
+    """The workflow with its functions' tools' names, and those that set its variables; itself where it has them."""
+    steps = [_resolved_step(workflow, step, tools) for step in workflow.steps]
+    own = (tools[step.tool].requires for step in steps if step.tool and step.tool in tools)
+    scopes: frozenset[str] = frozenset().union(*own)
+    # A tool that is not there for everybody who sees the workflow is not named to them.
+    setters = {name: callee.sets for name, callee in tools.items() if callee.sets and callee.requires <= scopes}
+    steps = [with_setters(step, setters) for step in steps] if setters else steps
+    if all(one is other for one, other in zip(steps, workflow.steps, strict=True)):
         return workflow
-    return replace(workflow, steps=[_resolved_step(workflow, step, tools) for step in workflow.steps])
+    return replace(workflow, steps=steps)
 
 
 def _resolved_step(workflow: Workflow, step: Step, tools: Mapping[str, Callee]) -> Step:
@@ -171,6 +188,14 @@ def _placeholder_faults(step: Step, arguments: list[str]) -> Iterator[str]:
     for uri in step.resources:
         for name in sorted(placeholders(uri).difference(known)):
             yield f"the resource placeholder {{{name}}} has no template binding{_meant(name, known)}"
+
+
+def _secret_faults(step: Step, secrets: frozenset[str]) -> Iterator[str]:
+    """A URI names a resource: it is shown, and what reads it logs it."""
+    for uri in step.resources:
+        for name in sorted(placeholders(uri)):
+            if mentions(step.template_bindings.get(name, PromptArg(name)), secrets):
+                yield f"the resource placeholder {{{name}}} would put a secret argument into a URI; read it with a tool"
 
 
 def _reference_faults(

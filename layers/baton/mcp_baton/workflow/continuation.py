@@ -5,13 +5,13 @@ The plan is guidance: whatever was called, in whatever order, is recorded where 
 
 from collections.abc import Callable, Sequence
 
-from mcp_baton.light_dataclasses import dataclass
+from mcp_baton.light_dataclasses import dataclass, replace
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import EXTRA_PREFIX, StepProgress, StepStatus, pause_of
 from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepWrite
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.batch import status_of, stored_result, writes_to_come
-from mcp_baton.workflow.host import Failed, Outcome
+from mcp_baton.workflow.host import Failed, Outcome, Succeeded
 from mcp_baton.workflow.kept_calls import kept_call
 from mcp_baton.workflow.matching import Candidate, candidates, choose
 from mcp_baton.workflow.pause import ToolFailed, step_named_by
@@ -61,7 +61,8 @@ def continuation_batch(
         ranked: The steps that the call may be, where that has been found out.
     """
     place = _place(plan, call, drawn, ranked)
-    write = _step_write(place, call, outcome) if place else None
+    outcome = _without_secrets(plan, place, call, outcome)
+    write = _step_write(plan, place, call, outcome) if place else None
     after = {step["name"]: StepStatus(step["status"]) for step in plan.steps}
     if write:
         after[write.name] = write.status
@@ -85,12 +86,19 @@ def _place(
     return (chosen.index, chosen.step) if chosen else None
 
 
-def _step_write(place: tuple[int, StepProgress], call: Call, outcome: Outcome) -> StepWrite | None:
+def _without_secrets(plan: Plan, place: tuple[int, StepProgress] | None, call: Call, outcome: Outcome) -> Outcome:
+    """The outcome as it is stored: an error may quote what the tool was called with."""
+    if place is None or isinstance(outcome, Succeeded):
+        return outcome
+    return replace(outcome, error=plan.without_secrets(place[1]["name"], call.arguments, outcome.error))
+
+
+def _step_write(plan: Plan, place: tuple[int, StepProgress], call: Call, outcome: Outcome) -> StepWrite | None:
     index, step = place
     before = StepStatus(step["status"])
     if before is StepStatus.SKIPPED or (before is StepStatus.COMPLETED and isinstance(outcome, Failed)):
         return None
-    kept = kept_call(call.arguments)
+    kept = kept_call(call.arguments, plan.hidden(step["name"], call.arguments))
     return StepWrite(index, step["name"], before, status_of(outcome), stored_result(outcome), kept)
 
 

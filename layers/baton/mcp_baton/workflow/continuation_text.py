@@ -103,9 +103,9 @@ def _next(written: Written) -> str:
         return f"Next: {', then '.join([*resources, _lower(_call(call))])}{note}"
     if not resources:
         return ""
-    going_on = written.handle.going_on() if written.handle else []
-    if going_on:
-        return f"Next: {', then '.join(resources)}. {_call(going_on[0])} to let the server go on."
+    twin = written.handle.going_on() if written.handle else []
+    if twin:
+        return f"Next: {', then '.join(resources)}. {_call(twin[0])} to let the server go on."
     return f"Next: {', then '.join(resources)}. No call is left; the client completes the task."
 
 

@@ -23,6 +23,8 @@ class Argument:
         type: What the string that a client sends is converted to: any type that pydantic knows.
         default: The value of an optional argument that is left out, as JSON: it is converted as if the client had sent
             it. `None` where there is none, and the argument then has no value.
+        secret: Its value is kept in memory only: it is never stored, `<secret NAME>` stands for it wherever arguments
+            are shown, and it must be given again with a resume (docs/workflows.md, Secret arguments).
     """
 
     name: str
@@ -30,6 +32,13 @@ class Argument:
     required: bool = False
     type: Any = str
     default: Json = None
+    secret: bool = False
+
+    @property
+    def shown_description(self) -> str:
+        """What it is, as lists show it."""
+        note = "Secret: it is not stored, and must be given again when the task is resumed." if self.secret else ""
+        return " ".join(text for text in (self.description, note) if text)
 
 
 class ToolFunction(str):
@@ -145,6 +154,8 @@ class Workflow:
         title: A name for people.
         durable: Whether invoking it creates a task.
         tool: Whether a durable one is published as a tool, too: its twin (docs/workflows.md, As a tool).
+        ask: Whether the client's user is asked for arguments that a step lacks (docs/workflows.md, Asking for what is
+            missing).
     """
 
     name: str
@@ -154,6 +165,7 @@ class Workflow:
     title: str | None = None
     durable: bool = True
     tool: bool = True
+    ask: bool = False
 
     def __post_init__(self) -> None:
         _freeze(self, arguments=tuple(self.arguments), steps=tuple(self.steps))
@@ -167,6 +179,11 @@ class Workflow:
     def fingerprint(self) -> str:
         """One fingerprint a step, joined by spaces: what a task remembers of its definition."""
         return " ".join(step.fingerprint for step in self.steps)
+
+    @property
+    def secrets(self) -> frozenset[str]:
+        """The names of the secret arguments."""
+        return frozenset(argument.name for argument in self.arguments if argument.secret)
 
     def bound(self, binding: str) -> Step:
         """The step that a binding names; the definition has been checked, so there is one."""

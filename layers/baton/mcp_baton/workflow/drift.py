@@ -11,6 +11,7 @@ from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.record import CALL_PREFIX, RESULT_PREFIX, StepStatus, TaskRecord, steps_of
 from mcp_baton.workflow.definition import Workflow
+from mcp_baton.workflow.secrets import is_hidden
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +73,34 @@ def left_behind(task: TaskRecord, after: Mapping[str, StepStatus]) -> frozenset[
 
 
 def declared_arguments(workflow: Workflow, task: TaskRecord) -> JsonObject:
-    """The arguments of the first call, without those that the workflow does not take any more.
+    """The arguments of the first call, without those that the workflow does not take any more, and without secret ones.
 
     Raises:
         StoreError: they cannot be had.
     """
+    names = {argument.name for argument in workflow.arguments if not argument.secret}
+    return {name: value for name, value in _stored(task).items() if name in names and not is_hidden(value)}
+
+
+def given_secrets(workflow: Workflow, task: TaskRecord) -> frozenset[str]:
+    """The secret arguments that the first call had.
+
+    Raises:
+        StoreError: that cannot be had.
+    """
+    return workflow.secrets & _stored(task).keys() if workflow.secrets else frozenset()
+
+
+def has_secrets(task: TaskRecord) -> bool:
+    """Whether the task was started with secret arguments, or that cannot be had."""
+    try:
+        return any(map(is_hidden, _stored(task).values()))
+    except StoreError:
+        return True
+
+
+def _stored(task: TaskRecord) -> JsonObject:
     stored = task.arguments
     if not isinstance(stored, Mapping):
         raise StoreError(f"the task {task.task_id} is damaged: its arguments are not an object")
-    names = {argument.name for argument in workflow.arguments}
-    return {name: value for name, value in stored.items() if name in names}
+    return stored

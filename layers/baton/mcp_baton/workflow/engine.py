@@ -38,6 +38,7 @@ from mcp_baton.workflow.kept_calls import shown_call
 from mcp_baton.workflow.pause import PauseReason
 from mcp_baton.workflow.retry import draw
 from mcp_baton.workflow.run import Over, RunRecord, StepTrace, Superseded, TaskOver
+from mcp_baton.workflow.secrets import stored_arguments
 from mcp_baton.workflow.steps import Steps
 
 logger = logging.getLogger(__name__)
@@ -132,7 +133,7 @@ class Engine:
             variables={PROGRESS: cast("JsonObject", progress)},
             workflow=workflow.name,
             definition=workflow.fingerprint,
-            arguments=invocation.kept,
+            arguments=stored_arguments(invocation.kept, workflow.secrets),
             ttl_ms=invocation.ttl_ms,
             claim=self._claim(self._store),
         )

@@ -85,7 +85,7 @@ def call_of(
     refused = refused_arguments(step, pause)
     lines = list(_actions(step, workflow, known, tools, read if here else frozenset(), refused, handle, longest))
     if step.guidance:
-        lines.append(f"Note: {quoted_guidance(step.guidance, known.texts)}")
+        lines.append(f"Note: {quoted_guidance(step.guidance, known.shown_texts)}")
     return "\n   ".join(lines)
 
 
@@ -115,7 +115,7 @@ def what_happened(pause: PauseReason) -> str:
 
 def _hint(pause: ToolFailed) -> str:
     if pause.by_itself:
-        return "It can ask when its tool is called by itself."
+        return "Its tool can ask when it is called by itself, as below: nothing has to be corrected first."
     if pause.retryable:
         return "This step is retryable."
     return "This step is not retryable: correct the cause first."
@@ -165,17 +165,19 @@ def preview_arguments(
     step: Step, workflow: Workflow, known: Known, tools: Requirements, longest: int = LONGEST
 ) -> dict[str, Json]:
     """A call's arguments as far as they are known, with a placeholder for each that is not, or is too long."""
-    required = tools.required(step.tool or "")
+    required, answers = tools.required(step.tool or ""), known.answers.get(step.name, {})
     arguments: dict[str, Json] = {}
     for name, source in step.arguments.items():
         resolution = resolve(source, workflow, known)
+        if name in answers:
+            continue
         if isinstance(resolution, Found):
-            arguments[name] = shown(resolution.value, source, workflow, longest)
+            arguments[name] = shown(known.shown_value(resolution.value, source), source, workflow, longest)
         elif not isinstance(resolution, NotGiven) or name in required:
             arguments[name] = placeholder(source, workflow)
-    for name in sorted(required - step.arguments.keys()):
+    for name in sorted(required - step.arguments.keys() - answers.keys()):
         arguments[name] = f"<missing: {name}>"
-    return arguments
+    return arguments | {name: known.shown_value(value, None) for name, value in answers.items()}
 
 
 def preview_uris(step: Step, workflow: Workflow, known: Known) -> dict[str, str]:

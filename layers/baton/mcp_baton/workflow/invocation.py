@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from mcp_baton.exceptions import StoreError
 from mcp_baton.light_dataclasses import dataclass, field
-from mcp_baton.protocol.json import Json
+from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.batch import status_of, stored_result
@@ -14,6 +14,7 @@ from mcp_baton.workflow.holding import Hold
 from mcp_baton.workflow.host import Succeeded
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import Blocked, Persisted, RunRecord, StepTrace, Stop
+from mcp_baton.workflow.secrets import NO_SECRETS, Secrets, secrets_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class Invocation:
         owner: Whose task it is to be; `None` for a caller who can have none.
         ttl_ms: The lifetime the client asked for.
         nulls: The arguments that were given as null, which no text can say.
+        answers: Arguments that a person has given for a step that lacked them, by the step's name.
     """
 
     texts: Mapping[str, str]
@@ -33,6 +35,7 @@ class Invocation:
     owner: str | None = None
     ttl_ms: int | None = None
     nulls: frozenset[str] = frozenset()
+    answers: Mapping[str, JsonObject] = field(default_factory=dict)
 
     @property
     def kept(self) -> dict[str, Json]:
@@ -48,6 +51,7 @@ class Run:
         hold: The task, and the run's claim on it; `None` for a run without a task.
         written: How many of the traces have been written.
         persisted: Whether the last write succeeded.
+        secrets: The secret arguments.
         unsure: Steps that a write may have written whose outcome is not known.
     """
 
@@ -64,6 +68,10 @@ class Run:
     oversized: set[str] = field(default_factory=set)
     persisted: Persisted = True
     unsure: set[str] = field(default_factory=set)
+    secrets: Secrets = NO_SECRETS
+
+    def __post_init__(self) -> None:
+        self.secrets = secrets_of(self.workflow.secrets, self.invocation.texts, self.invocation.arguments)
 
     @property
     def task(self) -> TaskRecord | None:
@@ -73,7 +81,10 @@ class Run:
     @property
     def known(self) -> Known:
         """What arguments are resolved from."""
-        return Known(self.invocation.texts, self.invocation.arguments, self.statuses, self.outputs, self.variables)
+        given = self.invocation
+        return Known(
+            given.texts, given.arguments, self.statuses, self.outputs, self.variables, self.secrets, given.answers
+        )
 
     def unwritten(self, task: TaskRecord) -> list[StepTrace]:
         """What has still to be written to the task as it stands.

@@ -1,13 +1,14 @@
 """The arguments of a continuation as they are kept with its result, in `_workflow.call.<step>` (docs/workflows.md).
 Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, TypeGuard
 
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.tasks.record import CALL_PREFIX, StepStatus, is_oversized
 from mcp_baton.tasks.store import StepWrite
 from mcp_baton.workflow.canonical import digest
+from mcp_baton.workflow.secrets import is_hidden, stored_arguments
 
 CALL_BYTES: Final = 8_192
 """The longest JSON text of arguments that are kept whole, bytes."""
@@ -16,20 +17,21 @@ DIGEST: Final = "_workflow.digest"
 """The key that tells a value's stand-in, `{"_workflow.digest": "<hex>", "bytes": N}`, from a value."""
 
 
-def kept_call(arguments: JsonObject, hidden: Iterable[str] = ()) -> JsonObject:
+def kept_call(arguments: JsonObject, hidden: Collection[str] = ()) -> JsonObject:
     """Arguments as they are kept: in the place of the longest ones stands their digest where all take over 8 KB.
 
     Args:
         arguments: As the client sent them.
         hidden: The names of those that must not be kept.
     """
-    kept = {name: value for name, value in arguments.items() if name not in frozenset(hidden)}
+    whole = stored_arguments(arguments, hidden)
+    kept = dict(whole)
     lengths = {name: _length(value) for name, value in kept.items()}
     for name in sorted(kept, key=lambda name: (-lengths[name], name)):
         if _length(kept) <= CALL_BYTES:
             return kept
         kept[name] = _stand_in(kept[name], lengths[name])
-    return kept if _length(kept) <= CALL_BYTES else _stand_in(arguments, _length(arguments))
+    return kept if _length(kept) <= CALL_BYTES else _stand_in(whole, _length(whole))
 
 
 def shown_call(variables: JsonObject, step: str) -> JsonObject | None:
@@ -41,11 +43,12 @@ def shown_call(variables: JsonObject, step: str) -> JsonObject | None:
     kept = variables.get(f"{CALL_PREFIX}{step}")
     if not isinstance(kept, Mapping) or is_oversized(kept) or _is_stand_in(kept):
         return None
-    return {name: f"<{value['bytes']} bytes>" if _is_stand_in(value) else value for name, value in kept.items()}
+    return {name: _shown(value) for name, value in kept.items()}
 
 
 def restored(kept: Json, call: JsonObject) -> JsonObject | None:
-    """The arguments that were kept, those of which only a digest was kept taken from a call where that digest is equal.
+    """The arguments that were kept; those of which only a digest was kept are taken from a call where that digest is
+    equal, and secret ones from the call as it has them.
 
     `None` where that shows that the two calls differ, or where nothing was kept.
     """
@@ -53,9 +56,12 @@ def restored(kept: Json, call: JsonObject) -> JsonObject | None:
         return None
     if _is_stand_in(kept):
         return call if kept[DIGEST] == digest(call) else None
+    # Of a secret nothing is known, so that it cannot differ.
     whole: dict[str, Json] = {}
     for name, value in kept.items():
-        if not _is_stand_in(value):
+        if is_hidden(value):
+            whole |= {name: call[name]} if name in call else {}
+        elif not _is_stand_in(value):
             whole[name] = value
         elif name in call and value[DIGEST] == digest(call[name]):
             whole[name] = call[name]
@@ -78,6 +84,12 @@ def _stand_in(value: Json, length: int) -> JsonObject:
 
 def _is_stand_in(value: Json) -> TypeGuard[JsonObject]:
     return isinstance(value, Mapping) and value.keys() == {DIGEST, "bytes"}
+
+
+def _shown(value: Json) -> Json:
+    if is_hidden(value):
+        return "<secret>"
+    return f"<{value['bytes']} bytes>" if _is_stand_in(value) else value
 
 
 def _length(value: Json) -> int:

@@ -74,6 +74,6 @@ def _entries(
             "arguments": handle.on(step.tool, arguments) if handle else arguments,
         }
         if step.guidance:
-            entry["guidance"] = quoted_guidance(step.guidance, known.texts)
+            entry["guidance"] = quoted_guidance(step.guidance, known.shown_texts)
         yield entry
     yield from ({"resource": uri} for it, uri in uris.items() if step.read_after(it))

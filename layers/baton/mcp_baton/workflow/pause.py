@@ -1,8 +1,9 @@
 """Pause reasons: the typed record of why execution stopped (docs/workflows.md)."""
 
+from collections.abc import Callable
 from typing import ClassVar
 
-from mcp_baton.light_dataclasses import dataclass
+from mcp_baton.light_dataclasses import dataclass, replace
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import INTERRUPTED
 
@@ -131,6 +132,19 @@ type PauseReason = (
 
 def _blocked(reason: PauseReason, fields: JsonObject) -> JsonObject:
     return {"type": reason.type, "blockedStep": reason.step, **fields, "suggestedTool": reason.suggested_tool}
+
+
+def without_secrets(reason: PauseReason, hide: Callable[[str], str]) -> PauseReason:
+    """The reason with nothing secret in what validators have said of values.
+
+    Args:
+        reason: The reason.
+        hide: Gives a text without secrets.
+    """
+    if not isinstance(reason, SchemaMismatch):
+        return reason
+    invalid = tuple(InvalidField(hide(item.field), hide(item.problem)) for item in reason.invalid_fields)
+    return replace(reason, invalid_fields=invalid)
 
 
 def step_named_by(reason: JsonObject) -> str | None:

@@ -15,8 +15,10 @@ def placeholder(source: Source, workflow: Workflow) -> str | None:
         case StepOutput(binding, path):
             producer = _producer(workflow.bound(binding), workflow)
             return f"<output from {producer}>" if path is None else f"<field '{path}' from {producer}>"
-        case TaskVariable(name, path):
-            return f"<task variable {name}>" if path is None else f"<field '{path}' from task variable {name}>"
+        case TaskVariable(name, path, set_by):
+            setter = f" (set by {' or '.join(set_by)})" if set_by else ""
+            whole = f"task variable {name}{setter}"
+            return f"<{whole}>" if path is None else f"<field '{path}' from {whole}>"
         case _:
             return None
 

@@ -18,9 +18,11 @@ from mcp_baton.tasks.record import (
 )
 from mcp_baton.workflow.comparing import Comparison
 from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.drift import given_secrets, has_secrets
 from mcp_baton.workflow.kept_calls import restored
 from mcp_baton.workflow.pause import SchemaMismatch, step_named_by
 from mcp_baton.workflow.resolve import Known, NotGiven, resolve
+from mcp_baton.workflow.secrets import Secrets, hidden_in, mentions, secrets_in_call, stand_in
 from mcp_baton.workflow.sources import Found
 
 type Canonical = Callable[[str, JsonObject], JsonObject]
@@ -37,10 +39,12 @@ class Planned:
     Attributes:
         known: The arguments that can be resolved now. One whose value the tool's schema has refused is not among them.
         whole: No further argument can become known: each source of the step has a value, or never will.
+        secret: The arguments whose values are not known since they are secret.
     """
 
     known: Mapping[str, Json]
     whole: bool
+    secret: frozenset[str] = frozenset()
 
 
 NOTHING_PLANNED = Planned({}, whole=False)
@@ -109,7 +113,16 @@ class Plan:
         stored = {step["name"]: StepStatus(step["status"]) for step in self.steps}
         # A step that is new in the definition is to be done.
         statuses = {step.name: stored.get(step.name, StepStatus.PENDING) for step in self.workflow.steps}
-        return Known(texts, arguments, statuses, Outputs(self.task, stored), self.task.variables)
+        secrets = Secrets(given_secrets(self.workflow, self.task))
+        stand_ins = {name: stand_in(name) for name in secrets.names}
+        return Known(
+            {**texts, **stand_ins},
+            {**arguments, **stand_ins},
+            statuses,
+            Outputs(self.task, stored),
+            self.task.variables,
+            secrets,
+        )
 
     def planned(self, name: str, tool: str) -> Planned:
         """The call of the step of this name.
@@ -124,7 +137,11 @@ class Plan:
         refused = self.refused(step)
         known: dict[str, Json] = {}
         whole = True
+        secrets = self.workflow.secrets
+        secret = frozenset(name for name, source in step.arguments.items() if mentions(source, secrets))
         for argument, source in step.arguments.items():
+            if argument in secret:
+                continue
             resolution = resolve(source, self.workflow, self.known)
             if argument in refused:
                 continue
@@ -132,7 +149,7 @@ class Plan:
                 known[argument] = resolution.value
             elif not isinstance(resolution, NotGiven):
                 whole = False
-        return Planned(known, whole)
+        return Planned(known, whole, secret)
 
     def made_with(self, name: str, call: JsonObject, tool: str) -> JsonObject | None:
         """The arguments that a completed step was made with: those of the continuation, else those that its sources
@@ -150,7 +167,23 @@ class Plan:
             except StoreError:
                 return None
         planned = self.planned(name, tool)
-        return planned.known if planned.whole else None
+        secret = {argument: call[argument] for argument in planned.secret if argument in call}
+        return {**planned.known, **secret} if planned.whole else None
+
+    def hidden(self, name: str, call: JsonObject) -> frozenset[str]:
+        """The arguments of a call of this step that must not be kept."""
+        step = self.workflow.step(name) if self.workflow else None
+        if self.workflow is not None and step is not None:
+            return hidden_in(call, step.arguments, self.workflow.secrets)
+        # The definition that said what is secret is gone.
+        return frozenset(call) if has_secrets(self.task) else frozenset()
+
+    def without_secrets(self, name: str, call: JsonObject, text: str) -> str:
+        """A text that a call of this step has given, with a stand-in for each secret argument of the call."""
+        step = self.workflow.step(name) if self.workflow else None
+        if self.workflow is None or step is None or not self.workflow.secrets:
+            return text
+        return secrets_in_call(call, step.arguments, self.workflow.secrets).hide_text(text)
 
     def comparison(self, tool: str, arguments: JsonObject) -> Comparison:
         """A call, which others of the same tool can be held against."""

@@ -4,11 +4,12 @@ import logging
 from collections.abc import Mapping
 
 from mcp_baton.exceptions import StoreUnavailable, ValueLost
-from mcp_baton.light_dataclasses import dataclass
-from mcp_baton.protocol.json import Json
+from mcp_baton.light_dataclasses import dataclass, field
+from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import StepStatus, is_oversized
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.pause import PauseReason, UnresolvableParams, UnresolvedDependency
+from mcp_baton.workflow.secrets import NO_SECRETS, Secrets, concealed, shown_texts
 from mcp_baton.workflow.sources import (
     Constant,
     Found,
@@ -37,6 +38,8 @@ class Known:
         statuses: Each step's status, by step name.
         outputs: The values of completed steps, by step name; a completed step whose value was not kept is missing.
         variables: The task's variables, those that tools of this run have set included.
+        secrets: The secret prompt arguments.
+        answers: Arguments that a person has given for a step that lacked them, by the step's name.
     """
 
     texts: Mapping[str, str]
@@ -44,6 +47,17 @@ class Known:
     statuses: Mapping[str, StepStatus]
     outputs: Mapping[str, Json]
     variables: Mapping[str, Json]
+    secrets: Secrets = NO_SECRETS
+    answers: Mapping[str, JsonObject] = field(default_factory=dict)
+
+    @property
+    def shown_texts(self) -> Mapping[str, str]:
+        """The prompt arguments as texts, as they may be shown."""
+        return shown_texts(self.texts, self.secrets)
+
+    def shown_value(self, value: Json, source: Source | None) -> Json:
+        """An argument's value as it may be shown, by its source."""
+        return concealed(value, source, self.secrets, self.shown_texts) if self.secrets.names else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +127,10 @@ def _resolve_output(step: Step, path: str | None, known: Known) -> Resolution:
 
 def resolve_arguments(step: Step, workflow: Workflow, known: Known) -> dict[str, Json] | PauseReason:
     """A step's arguments, or why they cannot be had. An absent prompt argument is left out: the schema judges that."""
-    return _resolve_all(step.arguments, step, workflow, known, step.tool or "")
+    answers = known.answers.get(step.name, {})
+    asked = {name: source for name, source in step.arguments.items() if name not in answers}
+    resolved = _resolve_all(asked, step, workflow, known, step.tool or "")
+    return {**resolved, **answers} if isinstance(resolved, dict) else resolved
 
 
 def resolve_uri(template: str, step: Step, workflow: Workflow, known: Known) -> str | PauseReason:

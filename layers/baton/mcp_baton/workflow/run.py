@@ -35,6 +35,7 @@ class StepTrace:
         read: Which of the step's `resources` were fetched, as the step has them.
         after: What was fetched after its tool.
         attempts: How often its tool was called in this run.
+        kept: The arguments that are kept with its result, since a person has given some of them.
     """
 
     step: Step
@@ -45,6 +46,7 @@ class StepTrace:
     read: frozenset[str] = frozenset()
     after: tuple[Content, ...] = ()
     attempts: int = 0
+    kept: JsonObject | None = None
 
 
 @dataclass(frozen=True, slots=True)

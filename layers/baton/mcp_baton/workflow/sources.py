@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from mcp_baton.light_dataclasses import dataclass
+from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.protocol.json import Json, dumps
 
 _PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
@@ -33,10 +33,15 @@ class StepOutput:
 
 @dataclass(frozen=True, slots=True)
 class TaskVariable:
-    """A task variable, or the field of it that a dotted path leads to."""
+    """A task variable, or the field of it that a dotted path leads to.
+
+    Attributes:
+        set_by: The tools that say that they set it. Filled in when the workflow is checked.
+    """
 
     name: str
     path: str | None = None
+    set_by: tuple[str, ...] = field(default=(), compare=False)
 
 
 type Source = PromptArg | Constant | StepOutput | TaskVariable

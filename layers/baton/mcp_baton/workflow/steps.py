@@ -4,16 +4,18 @@ import logging
 from collections.abc import Callable, Mapping
 
 from mcp_baton.light_dataclasses import replace
-from mcp_baton.protocol.json import Json
+from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.workflow.attempts import Tried, attempt
 from mcp_baton.workflow.decide import Ready, decide
 from mcp_baton.workflow.definition import Step
 from mcp_baton.workflow.fetching import Fetched, fetch_after, fetch_before
 from mcp_baton.workflow.host import Attempt, Failed, Host, Prepared, Succeeded
 from mcp_baton.workflow.invocation import Run
+from mcp_baton.workflow.kept_calls import kept_call
 from mcp_baton.workflow.keys import Key, own_key, step_key
-from mcp_baton.workflow.pause import DeadlineExceeded, ToolFailed
+from mcp_baton.workflow.pause import DeadlineExceeded, ToolFailed, without_secrets
 from mcp_baton.workflow.run import Blocked, Content, Over, StepTrace, Stop
+from mcp_baton.workflow.secrets import hidden_in
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +51,7 @@ class Steps:
         try:
             return self._begin(run, number, step)
         except Exception as error:
-            words = self._host.words(step.tool or step.name, error)
+            words = run.secrets.hide_text(self._host.words(step.tool or step.name, error))
             logger.exception("workflow %s: step %s: %s", run.workflow.name, step.name, words)
             return self._failed(run, step, None, (), words, step.tool or "")
 
@@ -69,7 +71,7 @@ class Steps:
         decision = decide(step, run.workflow, run.known, self._host)
         if not isinstance(decision, Ready):
             run.blocked = Blocked(step, fetched.contents, fetched.read)
-            return decision
+            return without_secrets(decision, run.secrets.hide_text)
         return self._perform(run, step, decision.call, fetched)
 
     def _perform(self, run: Run, step: Step, call: Prepared | None, fetched: Fetched) -> Stop | None:
@@ -81,9 +83,11 @@ class Steps:
             error, read = tried.outcome.error, fetched.read
             pause = self._failed(run, step, call.arguments, fetched.contents, error, call.name, read=read)
             run.traces[-1] = replace(run.traces[-1], attempts=tried.attempts)
-            retryable = pause.retryable and not tried.outcome.final
+            # A call that the client makes may ask, so the same call may succeed.
+            retryable = tried.outcome.by_itself or (pause.retryable and not tried.outcome.final)
             return tried.over or replace(pause, by_itself=tried.outcome.by_itself, retryable=retryable)
-        run.settle(StepTrace(step, call.arguments, fetched.contents, tried.outcome, attempts=tried.attempts))
+        kept = _kept(run, step, call.arguments)
+        run.settle(StepTrace(step, call.arguments, fetched.contents, tried.outcome, attempts=tried.attempts, kept=kept))
         # The tool has done its work: a resource that cannot be fetched now must not make anybody call it again.
         after = fetch_after(step, run.workflow, run.known, self._host)
         run.traces[-1] = replace(run.traces[-1], after=after)
@@ -118,5 +122,14 @@ class Steps:
         *,
         read: frozenset[str] = frozenset(),
     ) -> ToolFailed:
-        run.settle(StepTrace(step, arguments, resources, Failed(error), read=read))
+        # An error may quote what the tool was called with, and it is stored.
+        error = run.secrets.hide_text(error)
+        run.settle(StepTrace(step, arguments, resources, Failed(error), read=read, kept=_kept(run, step, arguments)))
         return ToolFailed(step.name, error, step.retryable, tool)
+
+
+def _kept(run: Run, step: Step, arguments: Mapping[str, Json] | None) -> JsonObject | None:
+    """What is kept of a call's arguments: nothing, unless a person has given some of them."""
+    if arguments is None or step.name not in run.invocation.answers:
+        return None
+    return kept_call(arguments, hidden_in(arguments, step.arguments, run.workflow.secrets))

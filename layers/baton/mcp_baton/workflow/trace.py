@@ -46,7 +46,7 @@ def messages(
     for trace in run.traces:
         conversation.extend(_step(trace, run))
     if run.blocked:
-        conversation.extend(_resource(resource) for resource in run.blocked.resources)
+        conversation.extend(_resource(resource, run) for resource in run.blocked.resources)
     if isinstance(run.stop, TaskOver | Superseded):
         conversation.append(Message("assistant", what_became(run, run.stop)))
     elif run.pause:
@@ -59,11 +59,8 @@ def messages(
 
 def _intent(run: RunRecord) -> str:
     lines = [f"I want to {run.workflow.description.rstrip('.')}."]
-    given = {
-        argument.name: run.known.texts[argument.name]
-        for argument in run.workflow.arguments
-        if argument.name in run.known.texts
-    }
+    texts = run.known.shown_texts
+    given = {argument.name: texts[argument.name] for argument in run.workflow.arguments if argument.name in texts}
     if given:
         lines += ["", "Arguments:", *(f"- {name}: {value}" for name, value in given.items())]
     return "\n".join(lines)
@@ -82,12 +79,12 @@ def _plan(run: RunRecord, describe: Callable[[str], str]) -> str:
 
 def _step(trace: StepTrace, run: RunRecord) -> Iterator[Message]:
     if trace.step.guidance and not trace.replayed:
-        yield Message("assistant", quoted_guidance(trace.step.guidance, run.known.texts))
+        yield Message("assistant", quoted_guidance(trace.step.guidance, run.known.shown_texts))
     if trace.step.tool is None:
         uris = preview_uris(trace.step, run.workflow, run.known)
         yield Message("assistant", f"Reading {', '.join(uris.values())}")
     for resource in trace.resources:
-        yield _resource(resource)
+        yield _resource(resource, run)
     if trace.arguments is not None:
         yield Message("assistant", f"Calling {trace.step.tool} with {_arguments(trace, run)}")
     if isinstance(trace.outcome, Failed):
@@ -95,18 +92,20 @@ def _step(trace: StepTrace, run: RunRecord) -> Iterator[Message]:
     elif trace.step.tool is not None:
         yield Message("user", f"Result from {trace.step.tool}: {as_text(trace.outcome.value)}")
     for resource in trace.after:
-        yield _resource(resource)
+        yield _resource(resource, run)
 
 
 def _arguments(trace: StepTrace, run: RunRecord) -> str:
     sources = trace.step.arguments
     arguments = trace.arguments or {}
-    return one_line({name: shown(value, sources.get(name), run.workflow) for name, value in arguments.items()})
+    concealed = {name: run.known.shown_value(value, sources.get(name)) for name, value in arguments.items()}
+    return one_line({name: shown(value, sources.get(name), run.workflow) for name, value in concealed.items()})
 
 
-def _resource(resource: Content) -> Message:
+def _resource(resource: Content, run: RunRecord) -> Message:
     if isinstance(resource, UnreadResource):
-        return Message("user", f"The resource {resource.uri} could not be read: {resource.error}")
+        error = run.known.secrets.hide_text(resource.error)
+        return Message("user", f"The resource {resource.uri} could not be read: {error}")
     heading = f"Resource content from {resource.uri}:"
     if resource.text is None:
         return Message("user", heading, blob=resource)

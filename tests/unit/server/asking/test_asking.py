@@ -203,7 +203,7 @@ def test_nobody_says_why() -> None:
 
 def test_what_a_client_can_do_is_known_in_one_era_only() -> None:
     stateless = Envelope(Era.STATELESS, "2026-07-28", {}, {"roots": {}}, None, None)
-    handshake = Envelope(Era.HANDSHAKE, "2025-11-25", {}, {}, None, None)
+    handshake = Envelope(Era.HANDSHAKE, "2025-11-25", {}, {}, None, None, is_known=False)
 
     assert [supports(stateless, name) for name in ("roots", "sampling", "elicitation.url")] == [True, False, False]
     assert [supports(handshake, name) for name in ("roots", "sampling", "elicitation.url")] == [True, True, True]

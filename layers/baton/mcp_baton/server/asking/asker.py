@@ -1,11 +1,12 @@
 """Questions to the client, and who gets the answers (MCP client/elicitation, client/sampling, client/roots)."""
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from mcp_baton.exceptions import ToolError
 from mcp_baton.light_dataclasses import dataclass
-from mcp_baton.protocol.envelope import Envelope, Era
+from mcp_baton.protocol.envelope import Envelope
 from mcp_baton.protocol.json import Json, JsonObject
 
 URL_ELICITATION = "elicitation.url"
@@ -19,6 +20,7 @@ class Question:
         key: Names it within the call.
         capability: The client capability that it needs, as a path: `elicitation`, or `elicitation.url`.
         read: Makes an answer of the client's result; raises `ToolError` for what is none.
+        limit_s: How long an answer is waited for, seconds; `None` for the operator's choice.
     """
 
     key: str
@@ -26,6 +28,11 @@ class Question:
     params: JsonObject
     capability: str
     read: Callable[[JsonObject], Any]
+    limit_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.limit_s is not None and not 0 < self.limit_s < math.inf:
+            raise ValueError(f"timeout_s must be a number of seconds above 0, and is {self.limit_s!r}")
 
 
 class InputRequired(BaseException):
@@ -48,8 +55,20 @@ class Asker(Protocol):
 
 
 def supports(envelope: Envelope, capability: str) -> bool:
-    """Whether the client can be asked for this. In the handshake era it cannot be known, so it is worth trying."""
-    return envelope.era is Era.HANDSHAKE or declares(envelope.capabilities, capability)
+    """Whether the client can be asked for this. Where it is not known, it is worth trying."""
+    return not envelope.is_known or declares(envelope.capabilities, capability)
+
+
+def refuse_undeclared(envelope: Envelope, questions: Sequence[Question]) -> None:
+    """Refuse what the client has said that it cannot answer: nobody waits for an answer that cannot come.
+
+    Raises:
+        ToolError: it has not declared what one of the questions needs.
+    """
+    for question in questions:
+        if not supports(envelope, question.capability):
+            why = f"it has not declared the capability {question.capability!r}"
+            raise ToolError(f"The client cannot be asked ({question.method}): {why}.", retryable=False)
 
 
 class AskedInWorkflow(ToolError):
@@ -62,14 +81,18 @@ class CannotAsk:
     Args:
         why: What the tool's failure says.
         refusal: The failure's kind.
+        envelope: What is known of the client, which comes first where it could not answer anyway.
     """
 
-    def __init__(self, why: str, refusal: type[ToolError] = ToolError) -> None:
+    def __init__(self, why: str, refusal: type[ToolError] = ToolError, envelope: Envelope | None = None) -> None:
+        self._envelope = envelope
         self._why = why
         self._refusal = refusal
 
     def ask(self, questions: tuple[Question, ...]) -> list[JsonObject]:
         """Refuse."""
+        if self._envelope is not None:
+            refuse_undeclared(self._envelope, questions)
         raise self._refusal(f"The client must be asked ({questions[0].method}), but {self._why}.", retryable=False)
 
 

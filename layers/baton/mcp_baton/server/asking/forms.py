@@ -64,17 +64,17 @@ class Form:
         name = getattr(schema, "__name__", repr(schema))
         made = TypeAdapter(schema).json_schema()
         definitions = made.pop("$defs", {})
-        made = _inlined(made, definitions)
+        made = inlined(made, definitions)
         self._wraps = "properties" not in made
         fields = {VALUE: made} if self._wraps else made["properties"]
-        properties = {field: _inlined(shown, definitions) for field, shown in fields.items()}
+        properties = {field: inlined(shown, definitions) for field, shown in fields.items()}
         required = [VALUE] if self._wraps else made.get("required", [])
         form: JsonObject = {"type": "object", "properties": properties, "required": required}
         _check_fields(form, name)
         return form
 
 
-def _inlined(shown: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+def inlined(shown: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
     """A type's schema with what it refers to in its place, and without the null of an optional one."""
     options = [option for option in shown.get("anyOf", ()) if option.get("type") != "null"]
     if len(options) == 1:
@@ -95,7 +95,7 @@ def _check_fields(form: JsonObject, name: str) -> None:
     if form.get("type") != "object" or not isinstance(properties, Mapping):
         raise ValueError(f"{name}: a form is an object with flat fields; give it `type: object` and `properties`")
     for field, shown in properties.items():
-        if not isinstance(shown, Mapping) or not (_is_flat(shown) or _is_choice_of_several(shown)):
+        if not isinstance(shown, Mapping) or not (_is_flat(shown) or is_choice_of_several(shown)):
             raise ValueError(
                 f"{name}: the field {field!r} is not one that a form has; forms are flat: text, numbers, booleans and "
                 "choices"
@@ -106,7 +106,7 @@ def _is_flat(shown: JsonObject) -> bool:
     return isinstance(shown.get("type"), str) and shown["type"] in PRIMITIVES
 
 
-def _is_choice_of_several(shown: Mapping[str, Json]) -> bool:
+def is_choice_of_several(shown: Mapping[str, Json]) -> bool:
     """A list of strings out of some that are named (MCP 2025-11-25, multi-select enums)."""
     items = shown.get("items")
     return shown.get("type") == "array" and isinstance(items, Mapping) and ("enum" in items or "anyOf" in items)

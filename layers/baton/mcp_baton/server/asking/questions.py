@@ -93,35 +93,50 @@ def key_of(place: int, text: str) -> str:
     return f"question-{place}-{sha256(text.encode()).hexdigest()[:12]}"
 
 
-def elicitation(key: str, message: str, schema: Schema) -> Question:
+def elicitation(key: str, message: str, schema: Schema, *, timeout_s: float | None = None) -> Question:
     """Ask a person to fill in a form.
 
+    Args:
+        key: Names the question within its call.
+        message: What to tell the person.
+        schema: The form.
+        timeout_s: How long an answer is waited for, seconds; the operator's choice where it is not given.
+
     Raises:
-        ValueError: the schema has a field that MCP's forms do not have.
+        ValueError: the schema has a field that MCP's forms do not have, or the time is none.
     """
     form = Form(schema)
     params: dict[str, Json] = {"mode": "form", "message": message, "requestedSchema": form.schema}
-    return Question(key, "elicitation/create", params, "elicitation", lambda answer: _elicited(answer, form))
+    return Question(key, "elicitation/create", params, "elicitation", lambda answer: _elicited(answer, form), timeout_s)
 
 
-def url_elicitation(key: str, message: str, url: str) -> Question:
-    """Ask a person to go to a page, for what must not pass through the client."""
+def url_elicitation(key: str, message: str, url: str, *, timeout_s: float | None = None) -> Question:
+    """Ask a person to go to a page, for what must not pass through the client. `timeout_s` as `elicitation`."""
     params: dict[str, Json] = {"mode": "url", "message": message, "url": url}
-    return Question(key, "elicitation/create", params, URL_ELICITATION, lambda answer: elicited(answer, None))
+    return Question(
+        key, "elicitation/create", params, URL_ELICITATION, lambda answer: elicited(answer, None), timeout_s
+    )
 
 
-def sampling(key: str, messages: Said | Sequence[Said], *, max_tokens: int = 1_000, **options: Json) -> Question:
+def sampling(
+    key: str,
+    messages: Said | Sequence[Said],
+    *,
+    max_tokens: int = 1_000,
+    timeout_s: float | None = None,
+    **options: Json,
+) -> Question:
     """Ask the client's model. `options` are further params, e.g. `systemPrompt`, `temperature`, `modelPreferences`;
-    `tools` and `toolChoice` need a client that declares `sampling.tools`."""
+    `tools` and `toolChoice` need a client that declares `sampling.tools`. `timeout_s` as `elicitation`."""
     said = [messages] if isinstance(messages, str | Mapping) or not isinstance(messages, Sequence) else messages
     params: dict[str, Json] = {"messages": [_message(item) for item in said], "maxTokens": max_tokens, **options}
     capability = "sampling.tools" if options.keys() & {"tools", "toolChoice"} else "sampling"
-    return Question(key, "sampling/createMessage", params, capability, sampled)
+    return Question(key, "sampling/createMessage", params, capability, sampled, timeout_s)
 
 
-def roots(key: str) -> Question:
-    """Ask for the client's roots."""
-    return Question(key, "roots/list", {}, "roots", listed_roots)
+def roots(key: str, *, timeout_s: float | None = None) -> Question:
+    """Ask for the client's roots. `timeout_s` as `elicitation`."""
+    return Question(key, "roots/list", {}, "roots", listed_roots, timeout_s)
 
 
 def elicited(answer: JsonObject, schema: Schema) -> Elicited:

@@ -5,6 +5,7 @@ function runs again from its start; the same question then returns its answer.
 """
 
 import logging
+import math
 import time
 from collections.abc import Mapping
 from typing import cast
@@ -14,7 +15,7 @@ from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.protocol.codes import INVALID_PARAMS, MISSING_CLIENT_CAPABILITY
 from mcp_baton.protocol.envelope import TASK_ID_KEY
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.protocol.state import ForgedState, Seal, binding_of
+from mcp_baton.protocol.state import LIFETIME_S, ForgedState, Seal, binding_of
 from mcp_baton.server.asking.asker import InputRequired, Question, declares
 from mcp_baton.server.asking.identity import Identity, identity_of
 
@@ -59,7 +60,8 @@ class Rounds:
         }
         asked = [question.key for question in questions]
         content: dict[str, Json] = {"answers": self.answers, "asked": asked, "call": self.identity.to_json()}
-        state = self.seal.seal(content, self.binding, int(time.time()))
+        lifetime_s = min(LIFETIME_S if question.limit_s is None else question.limit_s for question in questions)
+        state = self.seal.seal(content, self.binding, int(time.time()), math.ceil(lifetime_s))
         return {"resultType": "input_required", "inputRequests": requests, "requestState": state}
 
     def _answer(self, question: Question) -> JsonObject:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 from mcp_baton.exceptions import Abandoned, StoreError, ToolError
 from mcp_baton.light_dataclasses import dataclass, field
+from mcp_baton.protocol.envelope import Envelope
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.server.asking.asker import URL_ELICITATION, Question
+from mcp_baton.server.asking.asker import URL_ELICITATION, Question, refuse_undeclared
 from mcp_baton.server.asking.rounds import logger
 from mcp_baton.tasks.answers import AnswerStore, wait_for_answer
 
@@ -24,8 +25,9 @@ class StoreAsker:
         send: Sends a JSON-RPC request to the client: id, method, params.
         new_question: Makes an id that cannot be guessed.
         waited_for: Whether the request still waits for the tool.
-        limit_s: How long an answer is waited for, seconds.
+        limit_s: How long an answer is waited for, seconds, where the question has no limit of its own.
         clock: Seconds, from any moment on.
+        envelope: What is known of the client; `None` where it was asked for elsewhere.
     """
 
     store: AnswerStore
@@ -36,21 +38,25 @@ class StoreAsker:
     limit_s: float = 300.0
     clock: Callable[[], float] = time.monotonic
     known: dict[str, JsonObject] = field(default_factory=dict)
+    envelope: Envelope | None = None
 
     def ask(self, questions: tuple[Question, ...]) -> list[JsonObject]:
         """Ask all that has not been asked yet, then wait for every answer.
 
         Raises:
-            ToolError: the store cannot hold the question, the client refuses to answer, or no answer comes in time.
+            ToolError: the client has not declared that it can be asked, the store cannot hold the question, the client
+                refuses to answer, or no answer comes in time.
         """
         new = {question.key: question for question in questions if question.key not in self.known}
+        if self.envelope is not None:
+            refuse_undeclared(self.envelope, questions)
         asked: dict[str, str] = {}
         try:
             for key, question in new.items():
                 asked[key] = self._send(question)
-            until_s = self.clock() + self.limit_s
+            sent_s = self.clock()
             for key, question in new.items():
-                self.known[key] = self._wait(asked[key], question, until_s)
+                self.known[key] = self._wait(asked[key], question, sent_s)
         except StoreError as error:
             raise ToolError("The client could not be asked: the store is not available.") from error
         finally:
@@ -59,7 +65,7 @@ class StoreAsker:
 
     def _send(self, question: Question) -> str:
         identifier = self.new_question()
-        self.store.ask(self.owner, identifier, max(QUESTION_TTL_S, int(self.limit_s) + 1))
+        self.store.ask(self.owner, identifier, max(QUESTION_TTL_S, int(self._limit_s(question)) + 1))
         self.send(identifier, question.method, self._params(question))
         return identifier
 
@@ -69,12 +75,17 @@ class StoreAsker:
             return question.params
         return {**question.params, "elicitationId": self.new_question()}
 
-    def _wait(self, identifier: str, question: Question, until_s: float) -> JsonObject:
+    def _limit_s(self, question: Question) -> float:
+        return self.limit_s if question.limit_s is None else question.limit_s
+
+    def _wait(self, identifier: str, question: Question, sent_s: float) -> JsonObject:
+        limit_s = self._limit_s(question)
+
         def check() -> None:
             if not self.waited_for():
                 raise Abandoned
-            if self.clock() >= until_s:
-                raise ToolError(f"Nobody answered {question.method} in {self.limit_s:g} s.", retryable=False)
+            if self.clock() >= sent_s + limit_s:
+                raise ToolError(f"Nobody answered {question.method} in {limit_s:g} s.", retryable=False)
 
         return wait_for_answer(self.store, self.owner, identifier, waiting=check)
 

@@ -106,7 +106,11 @@ class ServerHost:
         The first one names the task in `_meta`, so that a client that is cut off can ask and resume.
         """
         first = self._begun == 0
-        self._begun, self._total, self._shown = begun, total, float(begun)
+        self._begun, self._total = begun, total
+        if not begun > self._shown:
+            # The step was announced already: the workflow goes on with what a person has answered.
+            return
+        self._shown = float(begun)
         token = self._request.envelope.progress_token
         if token is None:
             return

@@ -3,16 +3,20 @@
 MCP server/discover, server/tools, server/prompts, server/resources; for handshake revisions, basic/lifecycle.
 """
 
+import os
+
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.codes import INVALID_PARAMS
 from mcp_baton.protocol.envelope import HANDSHAKE_REVISIONS, LOG_LEVELS, REVISIONS, TASKS_EXTENSION
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.protocol.sessions import CAPABILITIES, RANDOM_BYTES, SESSION_HEADER, session_id
+from mcp_baton.server.asking.asker import declares
 from mcp_baton.server.methods.lists import cacheable
 from mcp_baton.server.request import Request
 
 
 def initialize(request: Request) -> JsonObject:
-    """The handshake. Nothing is kept of it: what a later request needs, it carries."""
+    """The handshake. Nothing is kept of it: what a later request needs, it carries, in its session id."""
     requested = request.text("protocolVersion")
     revision = requested if requested in HANDSHAKE_REVISIONS else HANDSHAKE_REVISIONS[0]
     made: dict[str, Json] = {
@@ -20,6 +24,9 @@ def initialize(request: Request) -> JsonObject:
         "capabilities": capabilities(request),
         "serverInfo": server_info(request),
     }
+    able = request.object("capabilities")
+    declared = [capability for capability in CAPABILITIES if declares(able, capability)]
+    request.exchange.add_headers({SESSION_HEADER: session_id(declared, os.urandom(RANDOM_BYTES))})
     return _with_instructions(request, made)
 
 

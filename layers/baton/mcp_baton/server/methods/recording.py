@@ -134,7 +134,8 @@ def _prompt_arguments(workflow: Workflow | None, task: TaskRecord) -> tuple[dict
     if workflow is None:
         return None
     try:
-        return check_arguments(workflow.arguments, declared_arguments(workflow, task))
+        kept = [argument for argument in workflow.arguments if not argument.secret]
+        return check_arguments(kept, declared_arguments(workflow, task))
     except Exception:  # an argument's type is the author's and may raise anything
         logger.warning("task %s: its prompt arguments cannot be used", task.task_id, exc_info=True)
         return None

@@ -1,5 +1,7 @@
 """Running a workflow for a request, from its start or from where a task stands: what a prompt and a tool both do."""
 
+from collections.abc import Mapping
+
 from mcp_baton.exceptions import (
     BatonError,
     Conflict,
@@ -9,14 +11,15 @@ from mcp_baton.exceptions import (
     TaskHeld,
     TaskNotFound,
 )
+from mcp_baton.light_dataclasses import replace
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.methods.engine_host import ServerHost
 from mcp_baton.server.request import Request
-from mcp_baton.server.schema.prompt_arguments import check_arguments, stored_arguments
+from mcp_baton.server.schema.prompt_arguments import ArgumentRefused, check_arguments, stored_arguments
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.telemetry import PAUSES, RECORDINGS_LOST, RUNS_COMPLETED, STEP_RETRIES, STEPS_FAILED, STEPS_RUN
 from mcp_baton.workflow.definition import Workflow
-from mcp_baton.workflow.drift import declared_arguments, differing
+from mcp_baton.workflow.drift import declared_arguments, differing, given_secrets
 from mcp_baton.workflow.engine import Engine
 from mcp_baton.workflow.host import Failed
 from mcp_baton.workflow.invocation import Invocation
@@ -86,15 +89,25 @@ def run_workflow(
     Raises:
         ArgumentRefused: an argument is missing, unknown or does not convert. Nothing was run.
         NotResumed: nothing was run either.
+        InputRequired: the client must ask its user first.
+        ProtocolError: the request continues earlier rounds in a way that cannot be.
     """
     engine = Engine(host, request.store, request.clock, sleep=request.sleep)
-    with request.telemetry.span(f"workflow {workflow.name}"):
-        if task_id is None:
-            run = engine.start(workflow, _invocation(request, workflow, given, ttl_ms))
-        else:
-            run = _resume(request, workflow, engine, given, task_id)
-    _note(request, run)
-    return run
+
+    def run(task_id: str | None, answers: Mapping[str, JsonObject]) -> RunRecord:
+        with request.telemetry.span(f"workflow {workflow.name}"):
+            if task_id is None:
+                made = engine.start(workflow, _invocation(request, workflow, given, ttl_ms))
+            else:
+                made = _resume(request, workflow, engine, given, task_id, answers)
+        _note(request, made)
+        return made
+
+    if not workflow.ask:
+        return run(task_id, {})
+    from mcp_baton.server.methods.asked_runs import run_asking
+
+    return run_asking(request, task_id, host, run)
 
 
 def _invocation(request: Request, workflow: Workflow, given: JsonObject, ttl_ms: int | None = None) -> Invocation:
@@ -103,7 +116,14 @@ def _invocation(request: Request, workflow: Workflow, given: JsonObject, ttl_ms:
     return Invocation(texts, converted, request.owner, ttl_ms, nulls)
 
 
-def _resume(request: Request, workflow: Workflow, engine: Engine, given: JsonObject, task_id: str) -> RunRecord:
+def _resume(
+    request: Request,
+    workflow: Workflow,
+    engine: Engine,
+    given: JsonObject,
+    task_id: str,
+    answers: Mapping[str, JsonObject],
+) -> RunRecord:
     """Take the task, and go on with it. A claim under which nothing can be run is given back at once."""
     task = _taken(request, workflow, engine, task_id)
     try:
@@ -112,7 +132,12 @@ def _resume(request: Request, workflow: Workflow, engine: Engine, given: JsonObj
             # A task goes on only where all that it has completed is still there (docs/workflows.md).
             raise Drifted(changed)
         arguments = stored_arguments(declared_arguments(workflow, task), given)
-        return engine.resume(workflow, _invocation(request, workflow, arguments), task)
+        lost = sorted(given_secrets(workflow, task) - given.keys())
+        if lost:
+            names = ", ".join(map(repr, lost))
+            raise ArgumentRefused(f"secret arguments are not stored; give them again to resume the task: {names}")
+        invocation = replace(_invocation(request, workflow, arguments), answers=answers)
+        return engine.resume(workflow, invocation, task)
     except Exception as error:
         engine.give_back(task)
         if isinstance(error, StoreError):

@@ -71,6 +71,6 @@ def definition_of_prompt(name: str, labels: Labels, arguments: Sequence[Argument
 
 def _definition_of_argument(argument: Argument) -> Mapping[str, Json]:
     shown: dict[str, Json] = {"name": argument.name}
-    if argument.description:
-        shown["description"] = argument.description
+    if argument.shown_description:
+        shown["description"] = argument.shown_description
     return shown | {"required": argument.required}

@@ -29,6 +29,7 @@ class Tool:
         labels: What is shown of it.
         input_schema: Published in the place of the one that the signature makes.
         requires: The scopes that a caller must have.
+        sets: The task variables that it sets.
 
     Attributes:
         function: What is called. A test may put another in its place.
@@ -42,6 +43,7 @@ class Tool:
         labels: Labels,
         input_schema: JsonObject | None = None,
         requires: frozenset[str] = frozenset(),
+        sets: tuple[str, ...] = (),
     ) -> None:
         if not hosts_take(name):
             raise RegistrationError(f"tool {name!r}: a tool's name is {NAME}; give it another with name=...")
@@ -49,6 +51,7 @@ class Tool:
         self.decorated = function
         self.name = name
         self.requires = requires
+        self.sets = sets
         self.labels = labels.of(function)
         self._input_schema = input_schema
         self.signature: Signature = read_signature(function, f"tool {name!r}")
@@ -66,7 +69,7 @@ class Tool:
         Raises:
             RegistrationError: it is not one that MCP allows.
         """
-        return Tool(self.function, name, self.labels, self._input_schema, self.requires)
+        return Tool(self.function, name, self.labels, self._input_schema, self.requires, self.sets)
 
     @cached_property
     def definition(self) -> dict[str, Json]:

@@ -110,7 +110,7 @@ class Twin:
 
 
 def _property(argument: Argument, schema: Mapping[str, Any]) -> dict[str, Json]:
-    parts = [argument.description.rstrip("."), *([REQUIRED] if argument.required else [])]
+    parts = [argument.shown_description.rstrip("."), *([REQUIRED] if argument.required else [])]
     description = "; ".join(part for part in parts if part)
     made: dict[str, Json] = dict(schema)
     if description:

@@ -27,7 +27,7 @@ def checked_workflows(
         RegistrationError: a tool's return type has no schema.
     """
     callees = {
-        name: Callee(tool.decorated, tool.signature.names, partial(_output, tool, in_full))
+        name: Callee(tool.decorated, tool.signature.names, partial(_output, tool, in_full), tool.sets, tool.requires)
         for name, tool in tools.items()
     }
     return {name: _checked(workflow, callees, twins, in_full) for name, workflow in workflows.items()}

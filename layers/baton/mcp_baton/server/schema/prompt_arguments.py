@@ -82,7 +82,13 @@ def _convert(argument: Argument, value: Json) -> Json:
     try:
         return convert(value, argument.type)
     except ValueError as error:
+        if argument.secret:  # what is said of it may quote it
+            raise ArgumentRefused(f"the argument {argument.name!r} does not convert to its type") from None
         raise ArgumentRefused(f"the argument {argument.name!r} does not convert: {error}") from error
+    except Exception:
+        if argument.secret:
+            raise RuntimeError(f"the type of the secret argument {argument.name!r} failed") from None
+        raise
 
 
 def convert(value: Json, target: Any) -> Json:

@@ -1,0 +1,252 @@
+"""Secret arguments: nothing of them is stored, shown or logged by Baton (docs/workflows.md, Secret arguments)."""
+
+import json
+import logging
+from typing import Any
+
+import pytest
+
+from mcp_baton import (
+    Argument,
+    Context,
+    Server,
+    Step,
+    ToolError,
+    Workflow,
+    WorkflowError,
+    constant,
+    prompt_arg,
+    step_output,
+)
+from tests.e2e.conftest import MakeClient
+from tests.e2e.support import Answer, Era, JsonDict, Table
+
+PIN = "hunter2-4711"
+GIVEN = {"account": "A-1", "pin": PIN}
+
+
+def secret_server(calls: list[JsonDict], errors: list[str] | None = None, **changes: Any) -> Server:
+    """A workflow whose secret turns up wherever an argument can have it."""
+    server, failing = Server("bank"), [] if errors is None else errors
+
+    @server.tool
+    def login(account: str, pin: str) -> dict[str, str]:
+        calls.append({"account": account, "pin": pin})
+        return {"session": f"S-{account}"}
+
+    @server.tool
+    def pay(session: str, headers: dict[str, Any], note: str, ctx: Context) -> str:
+        calls.append({"session": session, "headers": headers, "note": note, "key": ctx.idempotency_key})
+        if failing:
+            raise ToolError(failing.pop())
+        return "paid"
+
+    @server.tool
+    def sign(pin: str, code: str) -> str:
+        calls.append({"pin": pin, "code": code})
+        if failing:
+            raise ToolError(failing.pop())
+        return f"signed {code}"
+
+    workflow: dict[str, Any] = {
+        "name": "flow",
+        "description": "pay a bill",
+        "arguments": [
+            Argument("account", required=True),
+            Argument("pin", "The bank's PIN.", required=True, secret=True),
+        ],
+        "steps": [
+            Step("login", tool="login", arguments={"account": prompt_arg("account"), "pin": prompt_arg("pin")}),
+            Step(
+                "pay",
+                tool="pay",
+                guidance="Never say {pin}.",
+                arguments={
+                    "session": step_output("login", "session"),
+                    "headers": constant({"auth": ["Pin {pin}"]}),
+                    "note": constant("for {account}"),
+                },
+            ),
+            Step("sign", tool="sign", arguments={"pin": prompt_arg("pin")}),
+        ],
+        **changes,
+    }
+    server.add_workflow(Workflow(**workflow))
+    return server
+
+
+def nothing_shows(answer: Answer) -> None:
+    assert PIN not in answer.body
+    assert "hunter2" not in answer.body
+
+
+def nothing_is_stored(table: Table) -> None:
+    assert table.items
+    assert "hunter2" not in repr(table.items)
+
+
+def test_a_secret_reaches_the_tools_and_nothing_else(
+    make_client: MakeClient, table: Table, era: Era, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls: list[JsonDict] = []
+    client = make_client(secret_server(calls), era=era)
+    with caplog.at_level(logging.DEBUG, "mcp_baton"):
+        answer = client.get_prompt("flow", GIVEN, meta={"progressToken": "p"})
+
+    assert [call.get("pin") for call in calls] == [PIN, None]
+    assert calls[1]["headers"] == {"auth": [f"Pin {PIN}"]}
+    nothing_shows(answer)
+    nothing_is_stored(table)
+    assert "hunter2" not in caplog.text
+    assert "hunter2" not in calls[1]["key"]
+    conversation = dict.fromkeys(text for _, text in answer.conversation)
+    assert "I want to pay a bill.\n\nArguments:\n- account: A-1\n- pin: <secret pin>" in conversation
+    assert 'Calling login with {"account": "A-1", "pin": "<secret pin>"}' in conversation
+    assert 'Never say "<secret pin>".' in conversation
+    assert '"headers": {"auth": ["Pin <secret pin>"]}' in "\n".join(conversation)
+    assert 'Call sign with {"pin": "<secret pin>", "code": "<missing: code>"}' in answer.handoff
+
+
+def test_a_resume_must_bring_the_secret_again(make_client: MakeClient, table: Table, era: Era) -> None:
+    calls: list[JsonDict] = []
+    client = make_client(secret_server(calls), era=era)
+    task = client.get_prompt("flow", GIVEN).task_id
+    calls.clear()
+
+    refused = client.get_prompt("flow", {}, task=task)
+    assert refused.error["code"] == -32602
+    assert refused.error["message"] == (
+        "Invalid params: secret arguments are not stored; give them again to resume the task: 'pin'"
+    )
+    assert calls == []
+
+    client.call_tool("sign", {"pin": PIN, "code": "9"}, task=task)
+    resumed = client.get_prompt("flow", {"pin": PIN}, task=task)
+    assert resumed.meta["task_status"] == "completed"
+    nothing_shows(resumed)
+    nothing_is_stored(table)
+
+
+def test_an_optional_secret_that_was_given_must_be_given_again_and_one_that_was_not_need_not(
+    make_client: MakeClient,
+) -> None:
+    arguments = [Argument("account", required=True), Argument("pin", secret=True)]
+    client = make_client(secret_server([], arguments=arguments))
+    given, left_out = (client.get_prompt("flow", it).task_id for it in (GIVEN, {"account": "A-1"}))
+
+    assert client.get_prompt("flow", {}, task=given).error["code"] == -32602
+    assert client.get_prompt("flow", {}, task=left_out).meta["pause_reason"]["missingFields"] == ["pin"]
+
+
+def test_a_continuations_secret_is_not_kept(make_client: MakeClient, table: Table, era: Era) -> None:
+    calls: list[JsonDict] = []
+    client = make_client(secret_server(calls), era=era)
+    task = client.get_prompt("flow", GIVEN).task_id
+
+    call = {"pin": PIN, "code": "9"}
+    for _ in range(2):
+        recorded = client.call_tool("sign", call, task=task)
+        assert recorded.meta["recorded"] is True
+    variables = client.variables(task)
+    assert variables["_workflow.call.sign"] == {"pin": {"_workflow.secret": True}, "code": "9"}
+    assert [name for name in variables if name.startswith("_workflow.extra")] == []
+    nothing_is_stored(table)
+
+    resumed = client.get_prompt("flow", {"pin": PIN}, task=task)
+    texts = [text for _, text in resumed.conversation]
+    assert 'Calling sign with {"pin": "<secret pin>", "code": "9"}' in texts
+    nothing_shows(resumed)
+
+
+def test_what_remains_names_the_secret_and_never_says_it(make_client: MakeClient, era: Era) -> None:
+    client = make_client(secret_server([], ["no route"]), era=era)
+    task = client.get_prompt("flow", GIVEN).task_id
+
+    answer = client.call_tool("login", GIVEN, task=task)
+    assert answer.meta["next"] == [
+        {
+            "tool": "pay",
+            "arguments": {"session": "S-A-1", "headers": {"auth": ["Pin <secret pin>"]}, "note": "for A-1"},
+            "guidance": 'Never say "<secret pin>".',
+        },
+        {"tool": "sign", "arguments": {"pin": "<secret pin>", "code": "<missing: code>"}},
+    ]
+
+
+def test_errors_that_quote_the_secret_are_stored_and_shown_without_it(
+    make_client: MakeClient, table: Table, era: Era
+) -> None:
+    client = make_client(secret_server([], [f"no such pin: {PIN}"]), era=era)
+
+    answer = client.get_prompt("flow", GIVEN)
+    assert answer.meta["pause_reason"]["error"] == "no such pin: <secret pin>"
+    nothing_shows(answer)
+    nothing_is_stored(table)
+
+
+def test_a_continuations_error_that_quotes_the_secret_is_stored_without_it(
+    make_client: MakeClient, table: Table
+) -> None:
+    errors: list[str] = []
+    client = make_client(secret_server([], errors))
+    task = client.get_prompt("flow", GIVEN).task_id
+
+    errors.append(f"wrong: {PIN}")
+    answer = client.call_tool("sign", {"pin": PIN, "code": "9"}, task=task)
+    assert answer.result["content"][0]["text"] == f"wrong: {PIN}"
+    assert answer.meta["pause_reason"]["error"] == "wrong: <secret pin>"
+    nothing_is_stored(table)
+
+
+def test_a_secret_that_does_not_convert_is_not_quoted(make_client: MakeClient) -> None:
+    arguments = [Argument("account", required=True), Argument("pin", type=int, secret=True)]
+    client = make_client(secret_server([], arguments=arguments))
+
+    refused = client.get_prompt("flow", GIVEN)
+    assert refused.error["message"] == "Invalid params: the argument 'pin' does not convert to its type"
+
+
+def test_a_list_says_that_a_secret_must_be_given_again(make_client: MakeClient) -> None:
+    client = make_client(secret_server([]))
+
+    listed = json.loads(client.request("prompts/list").body)["result"]["prompts"][0]["arguments"]
+    assert listed[1]["description"] == (
+        "The bank's PIN. Secret: it is not stored, and must be given again when the task is resumed."
+    )
+
+
+@pytest.mark.parametrize(
+    ("step", "arguments", "told"),
+    [
+        (Step("s", resources=["docs://{pin}"]), [Argument("pin", secret=True)], "into a URI"),
+        (
+            Step("s", resources=["docs://{x}"], template_bindings={"x": constant("a{pin}")}),
+            [Argument("pin", secret=True)],
+            "into a URI",
+        ),
+        (Step("s", resources=["docs://x"]), [Argument("pin", secret=True, default="1234")], "no default"),
+    ],
+)
+def test_a_secret_in_a_uri_and_one_with_a_default_are_refused(step: Step, arguments: list[Argument], told: str) -> None:
+    server = Server("s")
+    server.add_workflow(Workflow(name="flow", description="d", arguments=arguments, steps=[step]))
+
+    with pytest.raises(WorkflowError, match=told):
+        server.check()
+
+
+def test_the_twin_says_no_secret_and_wants_it_again(make_client: MakeClient, table: Table, era: Era) -> None:
+    client = make_client(secret_server([]), era=era)
+
+    paused = client.call_tool("flow", GIVEN)
+    nothing_shows(paused)
+    nothing_is_stored(table)
+    structure = paused.result["structuredContent"]
+    assert '"pin": "<secret pin>"' in structure["message"]
+    again = client.call_tool("flow", {"task_id": structure["task_id"]})
+    assert again.result["isError"] is True
+    told = again.result["content"][0]["text"]
+    assert told.startswith("Secret arguments are not stored; give them again to resume the task: 'pin'.")
+    listed = json.loads(client.request("tools/list").body)["result"]["tools"]
+    (twin,) = (tool for tool in listed if tool["name"] == "flow")
+    assert "Secret: it is not stored" in twin["inputSchema"]["properties"]["pin"]["description"]

@@ -1,0 +1,57 @@
+"""Tools that say which task variables they set (docs/tools.md, Task variables)."""
+
+from typing import Any
+
+import pytest
+
+from mcp_baton import Context, RegistrationError, Server, Step, Workflow, task_variable
+from tests.e2e.conftest import MakeClient
+from tests.e2e.support import Era
+
+
+def server_of_setters() -> Server:
+    server = Server("s")
+
+    @server.tool(sets=("restarted",))
+    def restart(ctx: Context) -> str:
+        assert ctx.task is not None
+        ctx.task["restarted"] = {"at": "noon"}
+        return "done"
+
+    @server.tool
+    def report(at: str, whole: dict[str, Any]) -> str:
+        return f"{at} {whole}"
+
+    arguments = {"at": task_variable("restarted", "at"), "whole": task_variable("restarted")}
+    server.add_workflow(
+        Workflow(name="flow", description="report", steps=[Step("report", tool="report", arguments=arguments)])
+    )
+    return server
+
+
+def test_a_handoff_names_the_tool_that_sets_a_missing_variable(make_client: MakeClient, era: Era) -> None:
+    client = make_client(server_of_setters(), era=era)
+
+    paused = client.get_prompt("flow")
+    assert (
+        'Call report with {"at": "<field \'at\' from task variable restarted (set by restart)>", '
+        '"whole": "<task variable restarted (set by restart)>"}'
+    ) in paused.handoff
+
+    client.call_tool("restart", task=paused.task_id)
+    assert client.get_prompt("flow", task=paused.task_id).meta["task_status"] == "completed"
+
+
+def test_a_tool_that_is_included_under_a_prefix_is_named_by_it(make_client: MakeClient) -> None:
+    whole = Server("whole")
+    whole.include(server_of_setters(), prefix="ops_")
+
+    assert "(set by ops_restart)" in make_client(whole).get_prompt("ops_flow").handoff
+
+
+@pytest.mark.parametrize("sets", ["restarted", [""], [5], ["_workflow.progress"], ["io.modelcontextprotocol/x"]])
+def test_what_is_no_variable_of_a_tools_is_refused(sets: Any) -> None:
+    server = Server("s")
+
+    with pytest.raises(RegistrationError, match="sets"):
+        server.add_tool(print, name="print", sets=sets)

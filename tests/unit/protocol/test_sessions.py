@@ -1,0 +1,84 @@
+"""The session id of the handshake era: which capabilities a client has declared, and nothing else."""
+
+import re
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_baton.protocol.envelope import Envelope, classify
+from mcp_baton.protocol.json import Json
+from mcp_baton.protocol.jsonrpc import Request
+from mcp_baton.protocol.sessions import CAPABILITIES, RANDOM_BYTES, capabilities_in, session_id
+from mcp_baton.server.asking.asker import declares
+
+RANDOM = bytes(range(RANDOM_BYTES))
+ALL_SETS = [set(some) for count in range(len(CAPABILITIES) + 1) for some in combinations(CAPABILITIES, count)]
+REACHABLE = [some for some in ALL_SETS if "sampling" in some or "sampling.tools" not in some]
+
+
+@pytest.mark.parametrize("declared", REACHABLE, ids=str)
+def test_an_id_says_what_was_declared(declared: set[str]) -> None:
+    read = capabilities_in(session_id(declared, RANDOM))
+
+    assert read is not None
+    assert {capability for capability in CAPABILITIES if declares(read, capability)} == declared
+
+
+def test_an_id_is_short_is_one_of_many_and_can_be_a_header() -> None:
+    made = session_id(CAPABILITIES, RANDOM)
+
+    assert re.fullmatch(r"[A-Za-z0-9_-]{24}", made)
+    assert made != session_id(CAPABILITIES, bytes(RANDOM_BYTES))
+
+
+@pytest.mark.parametrize(
+    "unreadable",
+    [
+        "",
+        "123",
+        "é",
+        "a" * 200,
+        session_id((), RANDOM)[:-1],
+        session_id((), RANDOM) + "A",
+        session_id((), RANDOM) + "==",
+        "Ag" + session_id((), RANDOM)[2:],
+        "Af8" + session_id((), RANDOM)[3:],
+    ],
+)
+def test_what_is_no_such_id_says_nothing(unreadable: str) -> None:
+    assert capabilities_in(unreadable) is None
+
+
+@given(st.text(st.characters(max_codepoint=255)) | st.text("AQEfgh-_", min_size=24, max_size=24))
+def test_no_text_breaks_it(text: str) -> None:
+    capabilities_in(text)
+
+
+@pytest.mark.parametrize(
+    ("header", "known"),
+    [({}, False), ({"mcp-session-id": "nonsense"}, False), ({"mcp-session-id": session_id((), RANDOM)}, True)],
+    ids=["none", "unreadable", "an id"],
+)
+def test_a_client_is_known_by_its_id(header: dict[str, str], known: bool) -> None:
+    envelope = classify(Request(1, "tools/list", {}), header)
+
+    assert isinstance(envelope, Envelope)
+    assert envelope.is_known is known
+
+
+def test_an_id_means_nothing_in_the_2026_era() -> None:
+    meta: dict[str, Json] = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {"roots": {}},
+    }
+    headers = {
+        "mcp-protocol-version": "2026-07-28",
+        "mcp-method": "tools/list",
+        "mcp-session-id": session_id(CAPABILITIES, RANDOM),
+    }
+    envelope = classify(Request(1, "tools/list", {"_meta": meta}), headers)
+
+    assert isinstance(envelope, Envelope)
+    assert (envelope.capabilities, envelope.is_known) == ({"roots": {}}, True)

@@ -1,0 +1,96 @@
+"""Finding secrets again, wherever their values have got to."""
+
+import pytest
+
+from mcp_baton.protocol.json import Json
+from mcp_baton.workflow.secrets import (
+    Secrets,
+    hidden_in,
+    is_hidden,
+    mentions,
+    secrets_of,
+    shown_texts,
+    stored_arguments,
+)
+from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output
+
+PIN = secrets_of({"pin"}, {"pin": "4711", "to": "ann"}, {"pin": 4711, "to": "ann"})
+CVV = secrets_of({"cvv"}, {"cvv": "123"}, {"cvv": "123"})
+BOTH = secrets_of({"a", "b"}, {"a": "hunter2", "b": "hunter22"}, {})
+LOGIN = secrets_of(
+    {"login"}, {"login": '{"user": "kim", "key": "s3cr3t"}'}, {"login": {"user": "kim", "key": "s3cr3t"}}
+)
+QUOTED = secrets_of({"q"}, {"q": 'say "hi"'}, {"q": 'say "hi"'})
+
+
+@pytest.mark.parametrize(
+    ("secrets", "value", "shown"),
+    [
+        (PIN, "4711", "<secret pin>"),
+        (PIN, 4711, "<secret pin>"),
+        (PIN, "Bearer 4711!", "Bearer <secret pin>!"),
+        (PIN, {"deep": [{"x4711": "a 4711"}]}, {"deep": [{"x<secret pin>": "a <secret pin>"}]}),
+        (PIN, [4712, True, None, 4711.5, "ann"], [4712, True, None, 4711.5, "ann"]),
+        (CVV, "123", "<secret cvv>"),
+        (CVV, 123, "<secret cvv>"),
+        (CVV, "call 12345", "call 12345"),
+        (BOTH, "hunter22 and hunter2", "<secret b> and <secret a>"),
+        (LOGIN, {"user": "kim", "key": "s3cr3t"}, "<secret login>"),
+        (LOGIN, "the key s3cr3t", "the key <secret login>"),
+        (QUOTED, '{"text": "say \\"hi\\""}', '{"text": "<secret q>"}'),
+    ],
+)
+def test_a_secret_is_found_whole_at_any_length_and_inside_a_text_from_four_characters_on(
+    secrets: Secrets, value: Json, shown: Json
+) -> None:
+    assert secrets.hide(value) == shown
+
+
+def test_a_stand_in_is_not_looked_into() -> None:
+    secrets = secrets_of({"secret"}, {"secret": "secret"}, {"secret": "secret"})
+
+    assert secrets.hide("a secret, a secret") == "a <secret secret>, a <secret secret>"
+
+
+def test_an_empty_secret_hides_nothing() -> None:
+    assert secrets_of({"pin"}, {"pin": ""}, {"pin": ""}).hide(["", "a"]) == ["", "a"]
+
+
+def test_other_arguments_are_shown_without_the_secret_that_stands_in_them() -> None:
+    assert shown_texts({"pin": "4711", "note": "pin is 4711"}, PIN) == {
+        "pin": "<secret pin>",
+        "note": "pin is <secret pin>",
+    }
+
+
+def test_of_a_secret_only_that_it_was_given_is_stored() -> None:
+    stored = stored_arguments({"pin": "4711", "to": "ann", "at": None}, {"pin"})
+
+    assert stored == {"pin": {"_workflow.secret": True}, "to": "ann", "at": None}
+    assert [name for name, value in stored.items() if is_hidden(value)] == ["pin"]
+
+
+def test_a_secret_that_is_null_hides_nothing() -> None:
+    assert secrets_of({"pin"}, {"pin": "null"}, {"pin": None}).hide("null") == "null"
+
+
+@pytest.mark.parametrize(
+    ("source", "made_of_it"),
+    [
+        (prompt_arg("pin"), True),
+        (prompt_arg("to"), False),
+        (constant({"headers": ["Pin {pin}"]}), True),
+        (constant("{to}"), False),
+        (step_output("pin"), False),
+    ],
+)
+def test_a_source_is_made_of_a_secret_when_it_names_it(source: Source, made_of_it: bool) -> None:
+    assert mentions(source, {"pin"}) is made_of_it
+
+
+def test_of_a_call_those_arguments_are_hidden_that_are_made_of_a_secret_or_hold_its_value() -> None:
+    sources: dict[str, Source] = {"pin": prompt_arg("pin"), "header": constant("Pin {pin}"), "to": prompt_arg("to")}
+    call: dict[str, Json] = {"pin": "4711", "header": "x", "to": "ann", "note": "use 4711", "free": "4712"}
+
+    assert hidden_in(call, sources, {"pin"}) == {"pin", "header", "note"}
+    assert hidden_in(call, sources, frozenset()) == frozenset()
