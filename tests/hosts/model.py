@@ -15,7 +15,8 @@ type Habit = Literal["server", "hand"]
 
 MOST_CALLS = 30
 NEEDS_A_HAND = "correct the cause first"
-ITS_OWN = ("<missing: ", "<invalid: ", "<secret ")
+SECRET = "<secret "
+ITS_OWN = ("<missing: ", "<invalid: ", SECRET)
 """How placeholders begin that nobody but the model or its user can replace."""
 NEXT_IN_JSON = ("message", "baton_next", "baton_next_")
 
@@ -74,14 +75,17 @@ class Model:
             return made
         if text.startswith("Error: "):
             # The connection broke: a person would say "try again", and the model knows its task if it was told of it.
-            return self._go_on or made
+            return self._going_on() or made
         if reading.finished or (self.habit == "server" and self._go_on and not self._must_call(reading, text)):
-            return self._go_on
+            return self._going_on()
         if reading.calls:
             return self._filled(reading.calls[0])
         if self._go_on:
-            return self._go_on
+            return self._going_on()
         raise Lost(self.story("is not told how to go on"))
+
+    def _going_on(self) -> Call | None:
+        return self._go_on and Call(self._go_on.tool, self._values(self._go_on))
 
     def _must_call(self, reading: Reading, text: str) -> bool:
         """Whether the first call that remains wants something of the model, so that the server cannot make it."""
@@ -89,15 +93,23 @@ class Model:
 
     def _wanted(self, call: Call) -> Iterator[str]:
         for name, value in call.arguments.items():
-            if _placeholder(value) and (name in self.knows or value.startswith(ITS_OWN)):
+            # A secret it gives with the call that lets the server go on.
+            if (
+                _placeholder(value)
+                and not value.startswith(SECRET)
+                and (name in self.knows or value.startswith(ITS_OWN))
+            ):
                 yield name
 
     def _filled(self, call: Call) -> Call:
         """A call with what its user knows. A placeholder of which the user knows nothing is sent back as it is."""
         taken = self.host.tools()[call.tool].get("properties", {})
-        arguments = {name: self._value(name, value) for name, value in call.arguments.items()}
+        arguments = self._values(call)
         known = {name: value for name, value in self.knows.items() if name in taken and name not in arguments}
         return Call(call.tool, {**known, **arguments})
+
+    def _values(self, call: Call) -> dict[str, Any]:
+        return {name: self._value(name, value) for name, value in call.arguments.items()}
 
     def _value(self, name: str, value: Any) -> Any:
         if not _placeholder(value):

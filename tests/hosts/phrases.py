@@ -21,7 +21,7 @@ DONE = re.compile(r"^Done: \d+ of \d+ steps?\.", re.MULTILINE)
 LEFT_TO_CLIENT = re.compile(r"All \d+ steps are done[.;] [Tt]he client completes the task\.")
 AGAIN = re.compile(r"again in (\d+(?:\.\d+)?) s\b")
 NOT_RECORDED = re.compile(r"^Not recorded: (.+)$", re.MULTILINE)
-PLACEHOLDER = re.compile(r"<(missing|invalid): ([\w-]+)>|<(prompt arg) ([\w-]+)>|<(?:output|field|task variable) .+>")
+PLACEHOLDER = re.compile(r"<(?:missing:|invalid:|prompt arg|secret) [\w-]+>|<(?:output|field|task variable) .+>")
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 import shop
-from mcp_baton import Server, Step, ToolError, constant, step_output
+from mcp_baton import Argument, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
 from mcp_baton.testing.client import Client
 from tests.hosts.servers import COLOURED, FILED, FOUND, Shop, refund, without
 
@@ -65,6 +65,28 @@ def sample(_: Shop) -> Server:
     """The sample, as it is deployed."""
     import_module("app")  # It adds the workflows.
     return shop.server
+
+
+def with_a_secret(_: Shop) -> Server:
+    """A workflow with a PIN that is stored nowhere, and must be given again with each call that goes on."""
+    server = Server("bank")
+
+    @server.tool
+    def pay(pin: str, approved_by: str = "") -> str:
+        """Pay."""
+        if not approved_by:
+            raise ToolError("this needs an approval")
+        return "paid"
+
+    @server.tool
+    def sign(pin: str) -> str:
+        """Sign for it."""
+        return "signed"
+
+    pin = Argument("pin", "The PIN", required=True, secret=True)
+    steps = [Step(tool.__name__, tool=tool, arguments={"pin": prompt_arg("pin")}) for tool in (pay, sign)]
+    server.add_workflow(Workflow(name="transfer", description="pay", arguments=[pin], steps=steps))
+    return server
 
 
 def time_runs_out(client: Client) -> None:
@@ -140,6 +162,15 @@ SCENARIOS = [
         paid=0,
     ),
     Scenario("a resource cannot be read at first", unreadable, Fewest(2, 4)),
+    Scenario(
+        "a secret must be given again",
+        with_a_secret,
+        ONE_VALUE,
+        knows={"approved_by": "Ada", "pin": "4711-0815"},
+        paid=0,
+        workflow="transfer",
+        arguments={"pin": "4711-0815"},
+    ),
     Scenario("the sample: within the policy", sample, Fewest(1, 1), paid=0, arguments={"order_id": "A-18"}),
     Scenario("the sample: above the policy", sample, ONE_VALUE, knows={"approved_by": "Ada"}, paid=0),
     Scenario(

@@ -1,10 +1,12 @@
 """How a model names the task that its calls belong to: by an argument of each (docs/workflows.md, As a tool). Pure."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.json import Json, JsonObject, dumps_spaced
+from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.names import TASK_ID
+from mcp_baton.workflow.secrets import stand_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,11 +17,13 @@ class Handle:
         task_id: The task's id.
         taken_by: Whether a tool of this name takes it: one with a parameter `task_id` of its own does not.
         twin: The tool that goes on with the task; `None` where the workflow is none.
+        secrets: The workflow's required secret arguments: whoever goes on with a task has to give them again.
     """
 
     task_id: str
     taken_by: Callable[[str], bool]
     twin: str | None
+    secrets: tuple[str, ...] = ()
 
     def on(self, tool: str, arguments: Mapping[str, Json]) -> dict[str, Json]:
         """A call's arguments with the task's id among them."""
@@ -27,7 +31,7 @@ class Handle:
 
     def going_on(self) -> list[JsonObject]:
         """The call that lets the server go on, as `next` lists it; none without a twin."""
-        return [] if self.twin is None else [{"tool": self.twin, "arguments": {TASK_ID: self.task_id}}]
+        return [] if self.twin is None else [{"tool": self.twin, "arguments": self._arguments}]
 
     def offer(self, prompt: str) -> str:
         """The sentence that says how the server goes on. Without a twin, by the prompt of this name."""
@@ -43,4 +47,18 @@ class Handle:
 
     @property
     def _named(self) -> str:
-        return dumps_spaced({TASK_ID: self.task_id})
+        return dumps_spaced(self._arguments)
+
+    @property
+    def _arguments(self) -> dict[str, Json]:
+        return naming(self.task_id, self.secrets)
+
+
+def naming(task_id: str, secrets: Iterable[str]) -> dict[str, Json]:
+    """The arguments by which a workflow goes on with a task: its id, and stand-ins of what has to be given again."""
+    return {TASK_ID: task_id, **{name: stand_in(name) for name in secrets}}
+
+
+def secrets_of(workflow: Workflow) -> tuple[str, ...]:
+    """The secret arguments that whoever goes on with a task of this workflow has to give again."""
+    return tuple(argument.name for argument in workflow.arguments if argument.secret and argument.required)

@@ -114,7 +114,8 @@ def begin(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -> 
     earlier = carried_to(rounds.earlier, task_id) if rounds else None
     if earlier and earlier.values != sent.digest:
         return NotMade(Failed(CHANGED), not_made(request, task_id, found))
-    ranked = candidates(found, tool.name, sent.arguments) if isinstance(found, Plan) else []
+    # Of a task that is over, too: a call that comes too late is recorded nowhere, and must not be paid twice.
+    ranked = candidates(plan, tool.name, sent.arguments) if plan else []
     identity = earlier or _identity(ranked, tool, sent, task_id)
     if rounds:
         rounds.identity = identity

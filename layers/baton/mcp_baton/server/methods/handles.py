@@ -3,7 +3,7 @@
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.request import Request
 from mcp_baton.workflow.definition import Workflow
-from mcp_baton.workflow.handle import Handle
+from mcp_baton.workflow.handle import Handle, secrets_of
 from mcp_baton.workflow.names import TASK_ID
 
 
@@ -35,4 +35,4 @@ def handle_of(request: Request, workflow: Workflow, task_id: str) -> Handle:
     def takes_it(tool: str) -> bool:
         return not request.server.tools[tool].has_parameter(TASK_ID)
 
-    return Handle(task_id, takes_it, workflow.name if workflow.has_twin else None)
+    return Handle(task_id, takes_it, workflow.name if workflow.has_twin else None, secrets_of(workflow))
