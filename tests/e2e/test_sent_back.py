@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from mcp_baton import Argument, Context, Header, Server, Step, Workflow, prompt_arg, step_output
+from mcp_baton import Argument, Context, Header, Server, Step, Workflow, constant, prompt_arg, step_output
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASK_ID_KEY
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Answer, Client, Clock, Era, JsonDict, Table
@@ -45,7 +45,9 @@ class Press:
             Step("file", tool="file", arguments={"text": step_output("print", "done"), "into": step_output("read")}),
             Step("ask", tool="ask", arguments={"page": step_output("read", "pages.0")}),
         ]
-        self.server.add_workflow(Workflow(name="publish", description="publish", arguments=arguments, steps=steps))
+        first = Step("first", tool="print_page", arguments={"text": constant("title"), "page": constant(1)})
+        for name, own in (("publish", steps), ("pair", [steps[0], first, steps[1]])):
+            self.server.add_workflow(Workflow(name=name, description=name, arguments=arguments, steps=own))
 
     def read_page(self, name: str) -> dict[str, Any]:
         return {"text": f"{name} {LONG}", "pages": self.pages}
@@ -70,12 +72,12 @@ def press() -> Press:
     return Press()
 
 
-def begun(make_client: MakeClient, press: Press, era: Era = "2025") -> tuple[Client, str]:
+def begun(make_client: MakeClient, press: Press, era: Era = "2025", workflow: str = "publish") -> tuple[Client, str]:
     """A task whose first step alone has run."""
     clock = Clock()
     client = make_client(press.server, remaining_ms=clock, era=era)
     clock.ms = 0
-    task = client.get_prompt("publish", {"name": "intro", "copies": "3"}).task_id
+    task = client.get_prompt(workflow, {"name": "intro", "copies": "3"}).task_id
     clock.ms = 30_000
     assert client.call_tool("read_page", {"name": "intro"}, task=task).statuses[:2] == ["completed", "pending"]
     return client, task
@@ -128,6 +130,14 @@ def test_a_call_with_placeholders_is_the_same_call_as_with_their_values(
 
     assert len(set(press.keys)) == 1
     assert "_workflow.extra.print_page" not in client.variables(task)
+
+
+def test_a_call_with_placeholders_is_recorded_in_the_step_that_its_values_fit(
+    make_client: MakeClient, press: Press, call: Call
+) -> None:
+    client, task = begun(make_client, press, workflow="pair")
+    answer = call(client, task, "print_page", text=TEXT, page=NUMBER)
+    assert answer.statuses == ["completed", "pending", "completed"]
 
 
 @pytest.mark.parametrize(
