@@ -74,6 +74,11 @@ def prompts_get(name: str, *, expected: str = "task_id", **arguments: str) -> Pr
     return Probe(_event("prompts/get", {"name": name, "arguments": arguments}), expected)
 
 
+def workflow_call(name: str, **arguments: str) -> Probe:
+    """A workflow, called as a tool."""
+    return Probe(_event("tools/call", {"name": name, "arguments": arguments}), "structuredContent")
+
+
 def _whole_body(answer: Delivery) -> str:
     if answer.kind != "response":
         return "error"

@@ -87,6 +87,18 @@ async def work(client: Client[Any]) -> None:
     seen["tasks"] = await Tasks(client.session).tour(task_id, other)
 
 
+async def be_a_host(client: Client[Any]) -> None:
+    """The same as a host's model does it, with tools and their arguments alone: the twin, the handle, the twin."""
+    begun = await client.call_tool("refund_order", PAUSED)
+    task = {"task_id": (begun.structured_content or {})["task_id"]}
+    made = await client.call_tool("refund", {"order_id": "A-17", "amount": 240.0, "approved_by": "Ada", **task})
+    done = await client.call_tool("refund_order", task)
+    seen["hosted"] = [
+        {"content": [dumped(block) for block in result.content], "structuredContent": result.structured_content}
+        for result in (begun, made, done)
+    ]
+
+
 async def main(url: str, mode: str) -> None:
     """The session."""
     client = Client(
@@ -102,6 +114,7 @@ async def main(url: str, mode: str) -> None:
         await look(client)
         await use(client)
         await work(client)
+        await be_a_host(client)
     sys.stdout.write(json.dumps(seen))
 
 

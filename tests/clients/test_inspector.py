@@ -90,6 +90,15 @@ def test_the_inspector_takes_a_workflow_from_its_pause_to_its_last_step(inspecto
     assert [step["status"] for step in continued["_meta"]["steps"]] == ["completed", "completed"]
 
 
+def test_the_inspector_finishes_a_paused_workflow_with_tools_and_their_arguments_alone(inspector: Inspector) -> None:
+    begun = inspector.call("refund_order", "--tool-arg", ORDER)
+    named = f"task_id={begun['structuredContent']['task_id']}"
+    made = inspector.call("refund", "--tool-arg", ORDER, "amount=240", "approved_by=Ada", named)
+    assert made["content"][-1]["text"].startswith("All 2 steps are done. Call refund_order with")
+    done = inspector.call("refund_order", "--tool-arg", named)
+    assert done["content"][0]["text"].startswith("Done: 2 of 2 steps.")
+
+
 def test_the_inspector_copes_with_a_stream_before_the_result_though_it_shows_none_of_it(inspector: Inspector) -> None:
     wishes = ("--metadata", "progressToken=p", "io.modelcontextprotocol/logLevel=info")
     assert inspector.call("count", "--tool-arg", "to=3", *wishes)["structuredContent"] == {"result": 3}

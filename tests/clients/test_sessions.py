@@ -133,6 +133,20 @@ def test_the_client_continues_the_workflow_by_naming_its_task_in_meta(session: S
     assert steps_in(continued["_meta"]) == ["completed", "completed"]
 
 
+def test_the_client_finishes_a_paused_workflow_with_tools_and_their_arguments_alone(session: Session) -> None:
+    """Each client has held the structured content against the schemas that were listed, too."""
+    begun, made, done = session.seen["hosted"]
+    task_id = begun["structuredContent"]["task_id"]
+    assert begun["structuredContent"]["message"] == begun["content"][0]["text"]
+    [call] = [line for line in begun["content"][0]["text"].splitlines() if line.startswith("1. Call refund with")]
+    assert json.loads(call.partition(" with ")[2]) == {"order_id": "A-17", "amount": 240.0, "task_id": task_id}
+    following = f'All 2 steps are done. Call refund_order with {{"task_id": "{task_id}"}} to finish.'
+    assert [block["text"] for block in made["content"]] == ["Refunded EUR 240.00 of A-17", following]
+    assert made["structuredContent"] == {"result": "Refunded EUR 240.00 of A-17", "baton_next": following}
+    assert done["content"][0]["text"].startswith("Done: 2 of 2 steps.")
+    assert done["structuredContent"]["task_status"] == "completed"
+
+
 def test_the_client_sees_its_task_with_the_task_variables(session: Session) -> None:
     task = session.tasks["task"]
     assert (task["taskId"], task["status"]) == (session.task_id, "working")

@@ -100,9 +100,19 @@ async function work() {
   seen.tasks = await tour(task, other._meta.task_id);
 }
 
+/** The same as a host's model does it, with tools and their arguments alone: the twin, the handle, the twin. */
+async function beAHost() {
+  const begun = await client.callTool({ name: "refund_order", arguments: order });
+  const task = { task_id: begun.structuredContent.task_id };
+  const made = await client.callTool({ name: "refund", arguments: { ...order, amount: 240, approved_by: "Ada", ...task } });
+  const done = await client.callTool({ name: "refund_order", arguments: task });
+  seen.hosted = [begun, made, done];
+}
+
 await client.connect(new StreamableHTTPClientTransport(new URL(url)));
 await look();
 await use();
 await work();
+await beAHost();
 await client.close();
 process.stdout.write(JSON.stringify(seen));

@@ -123,6 +123,19 @@ def test_what_a_caller_lacks_the_scopes_for_is_refused_as_if_it_were_unknown(
         client.with_claims(scope=f"{READ} {WRITE}").request(method, params)
 
 
+def test_a_tool_takes_a_task_where_the_caller_sees_a_workflow_that_uses_it(orders: Server) -> None:
+    with connect(orders) as client:
+        able, reader = client.with_claims(scope=f"{READ} {WRITE}"), client.with_claims(scope=READ)
+        task = able.get_prompt("refund_order", {"order_id": "A-17"}).task_id
+        named = {"order_id": "A-17", "task_id": task}
+
+        assert [list(tool["inputSchema"]["properties"]) for tool in reader.list_tools()] == [["order_id"]]
+        assert "task_id" in reader.call_tool("fetch", named).text
+        assert reader.call_tool("fetch", named).is_error
+        assert not reader.call_tool("fetch", {"order_id": "A-17"}).is_error
+        assert able.call_tool("fetch", named).recorded
+
+
 def test_a_resume_is_held_against_its_own_caller(orders: Server) -> None:
     with connect(orders) as client:
         able = client.with_claims(scp=[READ, WRITE])

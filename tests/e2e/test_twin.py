@@ -187,6 +187,16 @@ Or call refund_order with {named} to let the server go on."""
     assert len(client.calls("fetch_order")) == 1
 
 
+def test_a_pause_links_to_the_resources_that_were_fetched_for_the_model(baton: Connect) -> None:
+    _, link = paused(baton(orders_server())).messages
+    assert link.content == {
+        "type": "resource_link",
+        "uri": "docs://policy",
+        "name": "docs://policy",
+        "mimeType": "text/plain",
+    }
+
+
 def test_a_step_whose_arguments_cannot_be_had_says_what_is_missing(baton: Connect) -> None:
     steps = [Step("refund", tool="refund", arguments={"order_id": prompt_arg("order_id")})]
     run = baton(orders_server(steps=steps)).call_workflow("refund_order", ORDER)
@@ -502,6 +512,28 @@ def test_the_first_revision_which_has_no_links_gets_none(make_client: MakeClient
     for revision, links in (("2025-03-26", 0), ("2025-06-18", 1), ("2025-11-25", 1)):
         answer = client.post(json.dumps(body), {"MCP-Protocol-Version": revision})
         assert len(answer.result["content"]) == 1 + links
+
+
+@pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18", "2025-11-25"])
+def test_every_revision_of_the_handshake_lists_it(make_client: MakeClient, revision: str) -> None:
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    answer = make_client(orders_server()).post(json.dumps(body), {"MCP-Protocol-Version": revision})
+    assert [tool["name"] for tool in answer.result["tools"]][-1] == "refund_order"  # and the wire is judged
+
+
+def test_a_secret_is_to_be_given_again_and_stands_nowhere(baton: Connect) -> None:
+    server = orders_server(
+        arguments=[Argument("order_id", required=True), Argument("token", secret=True)],
+        steps=[Step("mail", tool="send_mail", arguments={"to": prompt_arg("order_id"), "text": prompt_arg("token")})],
+    )
+    client = baton(server)
+    run = paused(client, "send_mail", token="s3cret")
+    assert run.text.endswith(" to let the server go on. Give token again with it: what is secret is not stored.")
+    assert "s3cret" not in json.dumps(structure(run))
+    refused = client.call_workflow("refund_order", task=run.task_id)
+    assert refused.is_error
+    assert "Secret arguments are not stored; give them again" in refused.text
+    assert client.call_workflow("refund_order", {"token": "s3cret"}, run.task_id).completed
 
 
 def slow_server(clock: list[float], seconds: float) -> Server:

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.contenders import BATON
 from benchmarks.fake_dynamodb import FakeDynamoDB
 from benchmarks.layers import CODE
-from benchmarks.requests import Probe, prompts_get, streamed_call, tools_list
+from benchmarks.requests import Probe, prompts_get, streamed_call, tools_list, workflow_call
 from tests.runtime.conftest import FUNCTIONS, Start
 from tests.runtime.fake_runtime_api import FakeRuntimeApi
 
@@ -82,8 +82,12 @@ def test_a_first_request_loads_neither_pydantic_nor_a_client(load: Load, functio
 
 @pytest.mark.parametrize(
     ("function", "probe"),
-    [(PEER, prompts_get("sum", start="1")), (SAMPLE, prompts_get("refund_order", order_id="A-18"))],
-    ids=["a workflow", "the sample's workflow"],
+    [
+        (PEER, prompts_get("sum", start="1")),
+        (SAMPLE, prompts_get("refund_order", order_id="A-18")),
+        (SAMPLE, workflow_call("refund_order", order_id="A-18")),
+    ],
+    ids=["a workflow", "the sample's workflow", "the sample's workflow as a tool"],
 )
 def test_a_first_task_loads_the_client_and_not_pydantic(load: Load, function: str, probe: Probe) -> None:
     loaded = load(function, probe)

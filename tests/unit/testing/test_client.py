@@ -153,6 +153,24 @@ def test_another_owner_has_tasks_of_its_own(orders: Server, era: Era) -> None:
         assert alice.task(task_id).status == "working"
 
 
+def test_a_workflow_is_called_as_a_tool(orders: Server, era: Era) -> None:
+    with connect(orders, era=era) as client:
+        run = client.call_workflow("refund_order", {"order_id": "A-17"})
+        assert (run.paused, run.completed, run.pause.error, run.is_error) == (True, False, "connection timeout", False)
+        assert run.steps == {"fetch": "completed", "refund": "failed", "notify": "pending"}
+        assert run.handoff == run.text == run.messages[0].text
+        assert [call["tool"] for call in run.next] == ["refund", "send_mail"]
+        assert client.call_workflow("refund_order", task=run.task_id).completed
+        assert client.call_workflow("refund_order", {"order_id": "B"}).completed
+
+
+def test_a_workflow_that_was_not_run_says_why(orders: Server) -> None:
+    with connect(orders) as client:
+        run = client.call_workflow("refund_order")
+        assert (run.is_error, run.paused, run.completed, run.structured, run.next) == (True, False, False, None, [])
+        assert repr(run).startswith('Run(error "Missing: order_id')
+
+
 def test_a_caller_without_an_identity_is_anonymous_where_that_is_allowed(orders: Server) -> None:
     with connect(orders, owner=None, settings=Settings(allow_anonymous=True)) as client:
         task_id = client.get_prompt("refund_order", {"order_id": "A-17"}).task_id

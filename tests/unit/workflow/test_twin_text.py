@@ -91,9 +91,7 @@ def test_a_tool_with_a_task_id_of_its_own_is_not_given_the_tasks() -> None:
 def test_without_a_task_nothing_names_one() -> None:
     text = told(named=None)
     assert "task_id" not in text
-    assert text.endswith(
-        "There is no task of this run, since the task store did not take one: the server cannot go on with it."
-    )
+    assert text.endswith("\n\nThis run has no task, so the server cannot go on with it: make the calls yourself.")
 
 
 @pytest.mark.parametrize(

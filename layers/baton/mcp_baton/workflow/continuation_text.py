@@ -103,9 +103,9 @@ def _next(written: Written) -> str:
         return f"Next: {', then '.join([*resources, _lower(_call(call))])}{note}"
     if not resources:
         return ""
-    twin = written.handle.going_on() if written.handle else None
+    twin = written.handle.going_on() if written.handle else []
     if twin:
-        return f"Next: {', then '.join(resources)}. {_call(twin)} to let the server go on."
+        return f"Next: {', then '.join(resources)}. {_call(twin[0])} to let the server go on."
     return f"Next: {', then '.join(resources)}. No call is left; the client completes the task."
 
 

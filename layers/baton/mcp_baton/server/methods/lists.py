@@ -9,7 +9,6 @@ from mcp_baton.protocol.codes import INVALID_PARAMS
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.published.labels import Labels
 from mcp_baton.server.published.prompt import definition_of_prompt
-from mcp_baton.server.published.task_argument import tools_with_handle
 from mcp_baton.server.request import Request
 
 PAGE_SIZE: Final = 200
@@ -22,7 +21,7 @@ LIST_TTL_MS: Final = 300_000
 def list_tools(request: Request) -> JsonObject:
     """The tools, then the workflows that are tools, too, each in the order of their registration."""
     server = request.server
-    continued = tools_with_handle(server)
+    continued = server.tools_with_handle
     shown: list[Json] = [
         tool.definition_with_handle if name in continued else tool.definition for name, tool in server.tools.items()
     ]

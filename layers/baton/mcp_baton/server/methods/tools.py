@@ -6,7 +6,6 @@ from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.codes import HEADER_MISMATCH, INVALID_PARAMS
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.published.param_headers import header_mismatch
-from mcp_baton.server.published.task_argument import tools_with_handle
 from mcp_baton.server.published.tool import Tool
 from mcp_baton.server.request import Asking, Request
 from mcp_baton.server.running.runner import ALONE, Surroundings, call
@@ -32,7 +31,7 @@ def call_tool(request: Request) -> JsonObject:
             return call_twin(request, twin)
         raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {name}")
     _check_headers(request, tool, arguments)
-    if TASK_ID not in arguments or name not in tools_with_handle(request.server):
+    if TASK_ID not in arguments or name not in request.server.tools_with_handle:
         return _call(request, tool, arguments, request.bound_task())
     from mcp_baton.server.methods.handles import NamedWrongly, named_task
 

@@ -1,6 +1,7 @@
 """What a workflow's tool returns: the text, and the same as structure (docs/workflows.md, As a tool)."""
 
 from collections.abc import Iterable, Mapping
+from itertools import accumulate
 from typing import Final
 
 from mcp_baton.exceptions import StoreError
@@ -20,7 +21,7 @@ from mcp_baton.workflow.batch import run_result
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.handle import Handle
 from mcp_baton.workflow.handoff import refused_arguments
-from mcp_baton.workflow.host import Succeeded
+from mcp_baton.workflow.host import FetchedResource, Succeeded
 from mcp_baton.workflow.next_calls import entries
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import RunRecord
@@ -34,6 +35,9 @@ ALL: Final = 40_000
 
 UNKEPT: Final = 200_000
 """The same for results that cannot be read from anywhere else."""
+
+NEXT: Final = 20_000
+"""Bytes of what remains that stand in the structure; later results tell of the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,8 @@ def result_of_run(request: Request, run: RunRecord, host: ServerHost) -> dict[st
     text = told_of_run(run, known, host, handle, lambda step: _uri(stored, step, run))
     following = _following(run, known, host, handle) if run.pause else []
     steps: Json = meta.get("steps") or [{"name": name, "status": status.value} for name, status in run.statuses.items()]
+    if run.pause:
+        results = replace(results, links=[*results.links, *_read(run)])
     return _made(request, text, {**meta, "steps": steps}, results, following, meta)
 
 
@@ -94,7 +100,13 @@ def result_of_over(request: Request, workflow: Workflow, task: TaskRecord) -> di
 def _following(run: RunRecord, known: Known, host: ServerHost, handle: Handle | None) -> list[JsonObject]:
     """What remains of a run that has paused; the tool itself where continuations have done all of it meanwhile."""
     left = entries(run.workflow, known, host, lambda step: refused_arguments(step, run.pause), handle)
-    return left or (handle.going_on() if handle else [])
+    return _fitting(left) or (handle.going_on() if handle else [])
+
+
+def _fitting(left: list[JsonObject]) -> list[JsonObject]:
+    """As many of the first entries as there is room for, and the first in any case."""
+    sizes = accumulate(len(dumps(entry).encode()) for entry in left)
+    return [entry for place, (entry, size) in enumerate(zip(left, sizes, strict=True)) if place == 0 or size <= NEXT]
 
 
 def _made(
@@ -138,6 +150,14 @@ def _results_of(run: RunRecord, stored: str | None) -> Results:
     left_out = _left_out(sizes, frozenset(uris))
     shown = {name: _note(sizes[name], uris.get(name)) if name in left_out else value for name, value in values.items()}
     return Results(shown, _links(uris, left_out))
+
+
+def _read(run: RunRecord) -> list[ResourceLink]:
+    """Links to the resources that were fetched for the model, which goes on: their contents do not fit into a text."""
+    contents = [content for trace in run.traces for content in (*trace.resources, *trace.after)]
+    contents += run.blocked.resources if run.blocked else ()
+    found = {content.uri: content for content in contents if isinstance(content, FetchedResource)}
+    return [ResourceLink(uri, uri, mime_type=content.mime_type) for uri, content in found.items()]
 
 
 def _stored_results(task: TaskRecord, steps: list[str]) -> Results:

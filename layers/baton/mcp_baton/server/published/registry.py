@@ -115,6 +115,13 @@ class Registry:
         self._is_checked = True
 
     @property
+    def tools_with_handle(self) -> frozenset[str]:
+        """The names of the tools whose calls may name their task by an argument: durable workflows use them, and they
+        have no parameter of that name themselves."""
+        used = {step.tool for workflow in self.workflows.values() if workflow.durable for step in workflow.steps}
+        return frozenset(name for name, tool in self.tools.items() if name in used and not tool.has_parameter(TASK_ID))
+
+    @property
     def twin_names(self) -> list[str]:
         """The names of the workflows that are tools, too, in the order of their registration."""
         return [name for name, workflow in self.workflows.items() if workflow.has_twin]

@@ -2,13 +2,10 @@
 to the schemas that are published (docs/workflows.md, Going on). Pure."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.workflow.names import TASK_ID
-
-if TYPE_CHECKING:
-    from mcp_baton.server.published.registry import Registry
 
 NEXT: Final = "baton_next"
 """The property of structured content that says what became of a call and which one comes next."""
@@ -27,13 +24,6 @@ _EXTENSIBLE: Final = frozenset(
     }
 )
 """Keywords at the root of a schema beside which a property can be added without making anything invalid."""
-
-
-def tools_with_handle(server: "Registry") -> frozenset[str]:
-    """The names of the tools whose calls may name their task by an argument: durable workflows use them, and they have
-    no parameter of that name themselves."""
-    used = {step.tool for workflow in server.workflows.values() if workflow.durable for step in workflow.steps}
-    return frozenset(name for name, tool in server.tools.items() if name in used and not tool.has_parameter(TASK_ID))
 
 
 def definition_with_handle(definition: JsonObject) -> JsonObject:

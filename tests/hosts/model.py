@@ -1,0 +1,126 @@
+"""A model that is a script: it sees tools and texts, does what the texts say, and knows what its user knows.
+
+It reads the documented phrases alone (`phrases`), so what it cannot finish no model is told how to finish.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from tests.hosts.host import Host
+from tests.hosts.phrases import PLACEHOLDER, Call, Reading, read
+
+type Habit = Literal["server", "hand"]
+
+MOST_CALLS = 30
+NEEDS_A_HAND = "correct the cause first"
+ITS_OWN = ("<missing: ", "<invalid: ", "<secret ")
+"""How placeholders begin that nobody but the model or its user can replace."""
+NEXT_IN_JSON = ("message", "baton_next", "baton_next_")
+
+
+class Lost(AssertionError):
+    """The model was not told how to go on."""
+
+
+@dataclass
+class Model:
+    """A model and its user.
+
+    Attributes:
+        host: What it has.
+        knows: What its user answers, by the name of an argument.
+        habit: Whether it lets the server go on where it can, or makes each call that remains itself.
+        wait: Lets so many seconds pass.
+    """
+
+    host: Host
+    knows: Mapping[str, Any] = field(default_factory=dict)
+    habit: Habit = "server"
+    wait: Callable[[float], object] = lambda _: None
+    _go_on: Call | None = None
+
+    def finish(self, call: Call) -> str:
+        """Begin with a call, and go on until the workflow is done; what the model was shown last.
+
+        Raises:
+            Lost: nothing that it was shown says how.
+        """
+        for _ in self.steps(call):
+            pass
+        return self.host.shown[-1]
+
+    def follow(self, text: str) -> str:
+        """The same, from a text that its user has put before it: a prompt's last message."""
+        call = self._next(read(text), text, None)
+        return self.finish(call) if call else text
+
+    def steps(self, call: Call | None) -> Iterator[str]:
+        """The same, call by call; what each one showed."""
+        while call is not None:
+            if len(self.host.calls) >= MOST_CALLS:
+                raise Lost(self.story("goes round in circles"))
+            shown = self.host.call(call)
+            yield shown
+            call = self._next(read(prose(shown)), prose(shown), call)
+
+    def _next(self, reading: Reading, text: str, made: Call | None) -> Call | None:
+        self._go_on = reading.go_on or self._go_on
+        if reading.done or reading.left_to_client:
+            return None
+        if reading.again_s is not None:
+            self.wait(reading.again_s)
+            return made
+        if text.startswith("Error: "):
+            # The connection broke: a person would say "try again", and the model knows its task if it was told of it.
+            return self._go_on or made
+        if reading.finished or (self.habit == "server" and self._go_on and not self._must_call(reading, text)):
+            return self._go_on
+        if reading.calls:
+            return self._filled(reading.calls[0])
+        if self._go_on:
+            return self._go_on
+        raise Lost(self.story("is not told how to go on"))
+
+    def _must_call(self, reading: Reading, text: str) -> bool:
+        """Whether the first call that remains wants something of the model, so that the server cannot make it."""
+        return bool(reading.calls) and (NEEDS_A_HAND in text or any(self._wanted(reading.calls[0])))
+
+    def _wanted(self, call: Call) -> Iterator[str]:
+        for name, value in call.arguments.items():
+            if _placeholder(value) and (name in self.knows or value.startswith(ITS_OWN)):
+                yield name
+
+    def _filled(self, call: Call) -> Call:
+        """A call with what its user knows. A placeholder of which the user knows nothing is sent back as it is."""
+        taken = self.host.tools()[call.tool].get("properties", {})
+        arguments = {name: self._value(name, value) for name, value in call.arguments.items()}
+        known = {name: value for name, value in self.knows.items() if name in taken and name not in arguments}
+        return Call(call.tool, {**known, **arguments})
+
+    def _value(self, name: str, value: Any) -> Any:
+        if not _placeholder(value):
+            return value
+        if name not in self.knows and value.startswith(ITS_OWN):
+            raise Lost(self.story(f"must ask for {value}, and its user does not know it"))
+        return self.knows.get(name, value)
+
+    def story(self, what: str) -> str:
+        """What it did and was shown, for a failed assertion."""
+        told = zip(self.host.calls, self.host.shown, strict=True)
+        return "\n\n".join([f"the model {what}", *(f"> {call}\n{shown}" for call, shown in told)])
+
+
+def prose(shown: str) -> str:
+    """What a result says to its reader: the text, or of JSON the properties that are written for models."""
+    try:
+        told = json.loads(shown)
+    except ValueError:
+        return shown
+    found = [told[name] for name in NEXT_IN_JSON if isinstance(told, dict) and isinstance(told.get(name), str)]
+    return found[-1] if found else shown
+
+
+def _placeholder(value: Any) -> bool:
+    return isinstance(value, str) and PLACEHOLDER.fullmatch(value) is not None

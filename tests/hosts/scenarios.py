@@ -1,0 +1,154 @@
+"""Workflows that pause, what the user of a model knows of each, and the fewest calls that finish it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any
+
+import shop
+from mcp_baton import Server, Step, ToolError, constant, step_output
+from mcp_baton.testing.client import Client
+from tests.hosts.servers import COLOURED, FILED, FOUND, Shop, refund, without
+
+type Build = Callable[[Shop], Server]
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+DOWN = "the bank is down"
+
+
+@dataclass(frozen=True)
+class Fewest:
+    """The fewest calls that finish a workflow.
+
+    Attributes:
+        by_server: Where the model lets the server go on whenever it can: one to begin, one for each value or correction
+            that only it can give, and one for the server after each of those and after each other pause.
+        by_hand: Where it makes each call that remains itself: one to begin, one for each of those, one to finish.
+    """
+
+    by_server: int
+    by_hand: int
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A workflow and what happens in it.
+
+    Attributes:
+        name: What happens.
+        build: Makes the server.
+        fewest: How many calls it takes.
+        knows: What the user answers, by the name of an argument.
+        fails: What refunding says before it goes well.
+        before: Arranged before the call of that number, from 1.
+        paid: How many refunds the bank has in the end.
+        workflow: Its name.
+        arguments: What the user asks for.
+    """
+
+    name: str
+    build: Build
+    fewest: Fewest
+    knows: Mapping[str, Any] = NOTHING
+    fails: tuple[str, ...] = ()
+    before: Mapping[int, Callable[[Client], object]] = field(default_factory=dict)
+    paid: int = 1
+    workflow: str = "refund_order"
+    arguments: Mapping[str, Any] = field(default_factory=lambda: {"order_id": "A-17"})
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def sample(_: Shop) -> Server:
+    """The sample, as it is deployed."""
+    import_module("app")  # It adds the workflows.
+    return shop.server
+
+
+def time_runs_out(client: Client) -> None:
+    """While the refund is made."""
+    client.during("refund", lambda: client.remaining_s(5.5))
+
+
+def time_is_plenty(client: Client) -> None:
+    """Again."""
+    client.remaining_s(120)
+
+
+def unreadable(shop: Shop) -> Server:
+    """A step that only reads a resource, which cannot be read at first."""
+    server = shop.server(Step("rules", resources=["rules://refunds"], retryable=True), refund())
+    refusals = [ToolError(DOWN)]
+
+    @server.resource("rules://refunds")
+    def rules() -> str:
+        """What may be refunded."""
+        if refusals:
+            raise refusals.pop()
+        return "No more than was paid."
+
+    return server
+
+
+ONE_VALUE = Fewest(3, 4)
+"""Begin, give it, and let the server go on; or begin, give it, send the mail and finish."""
+
+SCENARIOS = [
+    Scenario("nothing pauses", lambda shop: shop.server(refund()), Fewest(1, 1)),
+    Scenario(
+        "an approval is missing",
+        lambda shop: shop.server(without("approved_by")),
+        ONE_VALUE,
+        knows={"approved_by": "Ada"},
+    ),
+    Scenario("the bank is down once", lambda shop: shop.server(refund(retryable=True)), Fewest(2, 4), fails=(DOWN,)),
+    Scenario(
+        "the bank is down twice", lambda shop: shop.server(refund(retryable=True)), Fewest(3, 5), fails=(DOWN, DOWN)
+    ),
+    Scenario("what is not retryable fails twice", lambda shop: shop.server(refund()), Fewest(4, 5), fails=("no", "no")),
+    Scenario(
+        "an argument has no source", lambda shop: shop.server(without("amount")), ONE_VALUE, knows={"amount": 12.5}
+    ),
+    Scenario(
+        "an argument is invalid",
+        lambda shop: shop.server(refund({"reason": constant("ugly")})),
+        ONE_VALUE,
+        knows={"reason": "damaged"},
+    ),
+    Scenario(
+        "an output lacks a path",
+        lambda shop: shop.server(refund({"amount": step_output("order", "lines.0.total")})),
+        ONE_VALUE,
+        knows={"amount": 12.5},
+    ),
+    Scenario(
+        "a variable was never set", lambda shop: shop.server(COLOURED, refund()), Fewest(3, 5), knows={"text": "red"}
+    ),
+    Scenario(
+        "the function's time runs out",
+        lambda shop: shop.server(refund()),
+        Fewest(2, 3),
+        before={1: time_runs_out, 2: time_is_plenty},
+    ),
+    Scenario(
+        "a large value and a missing one",
+        lambda shop: shop.server(FOUND, FILED),
+        ONE_VALUE,
+        knows={"label": "A"},
+        paid=0,
+    ),
+    Scenario("a resource cannot be read at first", unreadable, Fewest(2, 4)),
+    Scenario("the sample: within the policy", sample, Fewest(1, 1), paid=0, arguments={"order_id": "A-18"}),
+    Scenario("the sample: above the policy", sample, ONE_VALUE, knows={"approved_by": "Ada"}, paid=0),
+    Scenario(
+        "the sample: a report to summarise",
+        sample,
+        ONE_VALUE,
+        knows={"summary": "A good month. Headphones sold best."},
+        paid=0,
+        workflow="monthly_report",
+        arguments={"month": "2026-09"},
+    ),
+]

@@ -1,0 +1,125 @@
+"""Servers whose workflow pauses, for each reason that there is (docs/workflows.md, Pausing)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from mcp_baton import (
+    Argument,
+    Context,
+    Server,
+    Step,
+    ToolError,
+    Workflow,
+    constant,
+    prompt_arg,
+    step_output,
+    task_variable,
+)
+from mcp_baton.workflow.sources import Source
+
+LARGE = "x" * 60_000
+"""More than twice what a host shows of a result, in tokens, were it sent twice."""
+
+
+@dataclass
+class Shop:
+    """A server that refunds orders, and what its tools have done.
+
+    Attributes:
+        refund_fails: What each call of `refund` raises before one goes well.
+        paid: The refunds, by idempotency key: what a payment provider has.
+        sent: The mails, in order.
+    """
+
+    refund_fails: list[Exception] = field(default_factory=list)
+    paid: dict[str, float] = field(default_factory=dict)
+    sent: list[str] = field(default_factory=list)
+
+    def server(self, *steps: Step, tool: bool = True, handles: Literal["meta", "text"] = "meta") -> Server:
+        """The server, with these steps in the place of refund's; see `plan`."""
+        server = Server("shop", version="1.0.0", handles=handles)
+        server.tool(self.fetch_order)
+        server.tool(self.find_document)
+        server.tool(self.refund)
+        server.tool(self.archive)
+        server.tool(self.mark)
+        server.tool(self.send_mail)
+        return plan(server, *steps, tool=tool)
+
+    def fetch_order(self, order_id: str) -> dict[str, Any]:
+        """Fetch one order."""
+        return {"order_id": order_id, "total": 30.0, "email": "kim@example.com"}
+
+    def find_document(self, order_id: str) -> str:
+        """The order's whole correspondence."""
+        return f"{order_id}: {LARGE}"
+
+    def refund(
+        self,
+        ctx: Context,
+        order_id: str,
+        amount: float,
+        reason: Literal["damaged", "late"] = "late",
+        approved_by: str = "",
+    ) -> dict[str, Any]:
+        """Refund an order; above EUR 20 `approved_by` names who approved."""
+        if self.refund_fails:
+            raise self.refund_fails.pop(0)
+        if amount > 20 and not approved_by:
+            raise ToolError(f"EUR {amount:.2f} need an approval")
+        self.paid[ctx.idempotency_key] = amount
+        return {"refund_id": f"R-{order_id}", "amount": amount, "reason": reason}
+
+    def archive(self, document: str, label: str) -> dict[str, Any]:
+        """Archive a document under a label."""
+        return {"label": label, "characters": len(document)}
+
+    def mark(self, ctx: Context, colour: str) -> str:
+        """Mark the case with a colour."""
+        if ctx.task is not None:
+            ctx.task["colour"] = colour
+        return colour
+
+    def send_mail(self, to: str, text: str, about: str = "") -> str:
+        """Send a mail."""
+        self.sent.append(to)
+        return f"sent to {to}: {text}{about}"
+
+
+def plan(server: Server, *steps: Step, tool: bool = True) -> Server:
+    """Fetch, the steps given, notify: the workflow `refund_order`."""
+    fetch = Step("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")}, binding="order")
+    mail: dict[str, Source] = {"to": step_output("order", "email"), "text": constant("Refunded {order_id}")}
+    server.add_workflow(
+        Workflow(
+            name="refund_order",
+            description="refund an order",
+            arguments=[Argument("order_id", "The order", required=True), Argument("amount", "EUR", type=float)],
+            steps=[fetch, *steps, Step("notify", tool="send_mail", arguments=mail)],
+            tool=tool,
+        )
+    )
+    return server
+
+
+def refund(arguments: Mapping[str, Source] | None = None, **options: Any) -> Step:
+    """The step `refund`, with other arguments than the usual ones for some."""
+    usual: dict[str, Source] = {
+        "order_id": prompt_arg("order_id"),
+        "amount": step_output("order", "total"),
+        "approved_by": constant("Ada"),
+    }
+    return Step("refund", tool="refund", arguments={**usual, **(arguments or {})}, **options)
+
+
+def without(*names: str) -> Step:
+    """The step `refund` without sources for these arguments."""
+    step = refund()
+    kept = {name: source for name, source in step.arguments.items() if name not in names}
+    return Step("refund", tool="refund", arguments=kept)
+
+
+COLOURED = Step("mail", tool="send_mail", arguments={"to": constant("a"), "text": task_variable("colour")})
+FILED = Step("file", tool="archive", arguments={"document": step_output("letters")})
+FOUND = Step("find", tool="find_document", arguments={"order_id": prompt_arg("order_id")}, binding="letters")

@@ -1,0 +1,228 @@
+"""Models that see tools and texts alone finish every workflow, in as few calls as can be (docs/hosts.md)."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import pytest
+
+import sales
+from mcp_baton import Step, ToolError, constant, step_output
+from mcp_baton.testing import Connect
+from mcp_baton.testing.client import Client
+from mcp_baton.testing.wire import Era
+from tests.e2e.support import Table
+from tests.hosts.host import Host, Show, everything, first_of_an_error, structure_alone, text_alone
+from tests.hosts.model import Habit, Model, prose
+from tests.hosts.phrases import Call, read
+from tests.hosts.scenarios import DOWN, SCENARIOS, Fewest, Scenario
+from tests.hosts.servers import LARGE, Shop, refund, without
+
+BEGIN = Call("refund_order", {"order_id": "A-17"})
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a model is shown results, what it is in the habit of doing, and what its host speaks."""
+
+    show: Show
+    habit: Habit
+    era: Era = "2026"
+    streams: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.show.__name__}-{self.habit}-{self.era}-{'stream' if self.streams else 'json'}"
+
+
+HABITS: tuple[Habit, ...] = ("server", "hand")
+PLAIN = [Way(show, habit) for show in (text_alone, structure_alone) for habit in HABITS]
+"""Each scenario is finished in each of these ways, and in two of the others."""
+OTHERS = [
+    Way(everything, "hand"),
+    Way(text_alone, "server", "2025"),
+    Way(structure_alone, "hand", "2025"),
+    Way(first_of_an_error, "hand"),
+    Way(text_alone, "hand", streams=True),
+    Way(structure_alone, "server", "2025", streams=True),
+    Way(first_of_an_error, "server"),
+]
+CASES = [
+    pytest.param(scenario, way, id=f"{scenario}-{way}")
+    for place, scenario in enumerate(SCENARIOS)
+    for way in (*PLAIN, OTHERS[2 * place % 7], OTHERS[(2 * place + 1) % 7])
+]
+
+
+@pytest.fixture(autouse=True)
+def quick_warehouse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sample's warehouse answers at once."""
+    monkeypatch.setattr(sales, "PAGE_SECONDS", 0)
+
+
+@dataclass
+class Arranged(Host):
+    """A host before some of whose calls something happens."""
+
+    scenario: Scenario | None = None
+
+    def call(self, call: Call) -> str:
+        """Make a call for the model."""
+        arrange = self.scenario.before.get(len(self.calls) + 1) if self.scenario else None
+        if arrange:
+            arrange(self.client)
+        return super().call(call)
+
+
+def model_of(client: Client, way: Way, scenario: Scenario) -> Model:
+    """A model of a host of its own."""
+    return Model(
+        Arranged(client, way.show, way.streams, scenario=scenario), scenario.knows, way.habit, client.clock.advance
+    )
+
+
+def situation(name: str, **arranged: Any) -> Scenario:
+    """What is arranged around a server that the test makes itself."""
+    return Scenario(name, Shop.server, Fewest(0, 0), **arranged)
+
+
+def only_task(client: Client) -> str:
+    """The one task that was made."""
+    [task] = client.tasks()
+    return task.task_id
+
+
+def task_in(text: str) -> str:
+    """The task that a text names."""
+    go_on = read(text).go_on
+    assert go_on is not None, text
+    return str(go_on.arguments["task_id"])
+
+
+def assert_completed(client: Client) -> None:
+    """One task was made, and each of its steps was done."""
+    task = client.task(only_task(client))
+    assert (task.status, set(task.steps.values())) == ("completed", {"completed"})
+
+
+@pytest.mark.parametrize(("scenario", "way"), CASES)
+def test_a_model_finishes_every_workflow_in_the_fewest_calls(baton: Connect, scenario: Scenario, way: Way) -> None:
+    shop = Shop([ToolError(text) for text in scenario.fails])
+    client = baton(scenario.build(shop), era=way.era)
+    model = model_of(client, way, scenario)
+    model.finish(Call(scenario.workflow, dict(scenario.arguments)))
+    fewest = scenario.fewest.by_server if way.habit == "server" else scenario.fewest.by_hand
+    if way.show is first_of_an_error:
+        # Of a call that fails such a host shows what failed and not what became of it: the model lets the server go on.
+        assert len(model.host.calls) <= fewest, model.story("took more calls")
+    else:
+        assert len(model.host.calls) == fewest, model.story("took another number of calls")
+    assert_completed(client)
+    assert len(shop.paid) == scenario.paid
+
+
+@pytest.mark.parametrize("way", PLAIN, ids=str)
+def test_a_large_value_reaches_its_tool_whole_and_no_model(baton: Connect, way: Way) -> None:
+    [scenario] = [scenario for scenario in SCENARIOS if scenario.name == "a large value and a missing one"]
+    client = baton(scenario.build(Shop()), era=way.era)
+    model = model_of(client, way, scenario)
+    model.finish(BEGIN)
+    assert client.task(only_task(client)).variables["_workflow.result.file"] == {
+        "label": "A",
+        "characters": len(LARGE) + 6,
+    }
+    assert all(len(shown) < 8_000 for shown in model.host.shown)
+
+
+@pytest.mark.parametrize("way", PLAIN, ids=str)
+def test_a_model_whose_connection_breaks_with_the_function_goes_on_with_its_task(baton: Connect, way: Way) -> None:
+    """The killed call may have paid, and nothing was written of it; the step's key pays once all the same."""
+    shop = Shop([ToolError(DOWN)])
+    client = baton(shop.server(refund(retryable=True)), era=way.era)
+    scenario = situation("killed", before={2: lambda it: it.killed_after("refund")})
+    model = model_of(client, way, scenario)
+    model.finish(BEGIN)
+    # The run that was killed holds the task until its time is over: the model asks once too early.
+    assert len(model.host.calls) == (4 if way.habit == "server" else 3), model.story("took another number of calls")
+    assert_completed(client)
+    assert len(shop.paid) == 1
+
+
+@pytest.mark.parametrize("way", PLAIN, ids=str)
+def test_a_model_supplies_what_a_step_that_was_skipped_has_not_made(
+    baton: Connect, tables: list[Table], way: Way
+) -> None:
+    shop = Shop([ToolError(DOWN)])
+    mail = Step("tell", tool="send_mail", arguments={"to": step_output("refund", "refund_id"), "text": constant("x")})
+    client = baton(shop.server(refund(retryable=True), mail), era=way.era)
+
+    def skip(client: Client) -> None:
+        tables[0].mark_step(only_task(client), 1, "skipped", "tester")
+
+    scenario = situation("skipped", knows={"to": "kim@example.com"}, before={2: skip})
+    model = model_of(client, way, scenario)
+    model.finish(BEGIN)
+    assert len(model.host.calls) == (4 if way.habit == "server" else 5), model.story("took another number of calls")
+    task = client.task(only_task(client))
+    assert (task.status, list(task.steps.values())) == ("completed", ["completed", "skipped", "completed", "completed"])
+
+
+@pytest.mark.parametrize("way", PLAIN, ids=str)
+def test_a_model_finishes_what_somebody_began_by_picking_the_prompt(baton: Connect, way: Way) -> None:
+    client = baton(Shop().server(without("approved_by"), handles="text"), era=way.era)
+    model = model_of(client, way, situation("picked", knows={"approved_by": "Ada"}))
+    model.follow(client.get_prompt("refund_order", {"order_id": "A-17"}).handoff)
+    assert len(model.host.calls) == (2 if way.habit == "server" else 3), model.story("took another number of calls")
+    assert_completed(client)
+
+
+def test_without_a_tool_of_its_own_a_workflow_is_finished_by_picking_its_prompt_again(baton: Connect) -> None:
+    client = baton(Shop().server(without("approved_by"), tool=False, handles="text"))
+    model = model_of(client, Way(text_alone, "hand"), situation("picked", knows={"approved_by": "Ada"}))
+    picked = client.get_prompt("refund_order", {"order_id": "A-17"})
+    assert "Or get the prompt refund_order with" in picked.handoff
+    model.follow(picked.handoff)
+    assert [call.tool for call in model.host.calls] == ["refund", "send_mail"]
+    again = client.get_prompt("refund_order", {"task_id": picked.task_id})
+    assert again.completed
+    assert_completed(client)
+
+
+def test_two_models_on_one_task_both_see_it_done_in_whatever_order_they_call(baton: Connect) -> None:
+    """A call that comes after the other model's last is made all the same, and its model is told that it was not
+    recorded."""
+    shop = Shop()
+    client = baton(shop.server(without("approved_by")))
+    scenario = situation("two", knows={"approved_by": "Ada"})
+    for order in product("AB", repeat=4):
+        shop.paid.clear()
+        first = model_of(client, Way(text_alone, "hand"), scenario)
+        second = model_of(client, Way(structure_alone, "server"), scenario)
+        turns: dict[str, Iterator[str]] = {"A": first.steps(BEGIN)}
+        task_id = task_in(next(turns["A"]))
+        turns["B"] = second.steps(Call("refund_order", {"task_id": task_id}))
+        for who in [*order, *"AB" * 12]:
+            next(turns[who], None)
+        story = f"{order}\n{first.story('was the first')}\n\n{second.story('was the second')}"
+        task = client.task(task_id)
+        assert (task.status, set(task.steps.values())) == ("completed", {"completed"}), story
+        late = [shown for host in (first.host, second.host) for shown in host.shown if read(prose(shown)).not_recorded]
+        assert len(shop.paid) == 1 + sum("R-A-17" in shown for shown in late), story
+        assert len(first.host.calls) + len(second.host.calls) <= 9, story
+
+
+@pytest.mark.parametrize("habits", [("hand", "hand"), ("hand", "server"), ("server", "server")], ids="-".join)
+def test_two_models_on_one_task_at_once_both_see_it_done(baton: Connect, habits: tuple[Habit, Habit]) -> None:
+    shop = Shop()
+    client = baton(shop.server(without("approved_by")))
+    scenario = situation("two", knows={"approved_by": "Ada"})
+    models = [model_of(client, Way(text_alone, habit), scenario) for habit in habits]
+    starter = model_of(client, Way(text_alone, "hand"), scenario)
+    next(starter.steps(BEGIN))
+    with ThreadPoolExecutor(2) as pool:
+        ends = [pool.submit(model.finish, Call("refund_order", {"task_id": only_task(client)})) for model in models]
+        for end in ends:
+            end.result()
+    assert_completed(client)
+    assert len(shop.paid) == 1
