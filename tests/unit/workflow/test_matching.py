@@ -13,7 +13,7 @@ from mcp_baton.workflow.matching import Candidate, Rank, candidates, choose, mea
 from mcp_baton.workflow.pause import InvalidField, SchemaMismatch
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.secrets import stored_arguments
-from mcp_baton.workflow.sources import constant, prompt_arg, step_output
+from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output
 from tests.fakes import plan_of
 
 PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
@@ -147,7 +147,7 @@ def test_a_call_of_which_only_a_digest_was_kept_is_told_from_another(text: str, 
 
 
 def test_secret_arguments_are_told_apart_by_the_others() -> None:
-    secret = {"pin": prompt_arg("pin"), "head": constant("Pin {pin}")}
+    secret: dict[str, Source] = {"pin": prompt_arg("pin"), "head": constant("Pin {pin}")}
     steps = [
         Step(name, tool="mail", arguments={"to": constant(name), "text": constant("hi"), **secret})
         for name in ("carl", "ann", "bob")
