@@ -24,8 +24,9 @@ from mcp_baton import (
     task_variable,
 )
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION
+from mcp_baton.testing import connect
 from tests.e2e.conftest import MakeClient, Requests, Streaming
-from tests.e2e.support import BOUND_S, Answer, Client, Clock, JsonDict, Sink, Table, naming
+from tests.e2e.support import BOUND_S, Answer, Client, Clock, Era, JsonDict, Sink, Table, naming
 from tests.e2e.test_known_clients import handshake
 from tests.e2e.test_questions import questions_in, respond
 
@@ -596,3 +597,16 @@ def test_asking_costs_no_request_to_the_store(make_client: MakeClient, requests:
     question_in(asked(make_client, Made()).send())
 
     assert requests.take() == ["PutItem", "UpdateItem"]
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+def test_the_testing_client_answers_what_a_workflow_asks(era: Era) -> None:
+    made = Made()
+    with connect(made.server(), era=era) as client:
+        client.answers({"To refund an order, step 'refund' needs what is not known yet.": GIVEN})
+
+        assert client.get_prompt("flow", {"order_id": "A-1"}).completed
+        assert client.call_workflow("flow", {"order_id": "A-1"}).completed
+        client.answers(None)
+        assert client.get_prompt("flow", {"order_id": "A-1"}).paused
+    assert made.take()[:3] == [{"fetch": "A-1"}, REFUND, {"mail": "kim@example.com"}]

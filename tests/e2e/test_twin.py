@@ -521,6 +521,21 @@ def test_every_revision_of_the_handshake_lists_it(make_client: MakeClient, revis
     assert [tool["name"] for tool in answer.result["tools"]][-1] == "refund_order"  # and the wire is judged
 
 
+def test_a_secret_is_to_be_given_again_and_stands_nowhere(baton: Connect) -> None:
+    server = orders_server(
+        arguments=[Argument("order_id", required=True), Argument("token", secret=True)],
+        steps=[Step("mail", tool="send_mail", arguments={"to": prompt_arg("order_id"), "text": prompt_arg("token")})],
+    )
+    client = baton(server)
+    run = paused(client, "send_mail", token="s3cret")
+    assert run.text.endswith(" to let the server go on. Give token again with it: what is secret is not stored.")
+    assert "s3cret" not in json.dumps(structure(run))
+    refused = client.call_workflow("refund_order", task=run.task_id)
+    assert refused.is_error
+    assert "Secret arguments are not stored; give them again" in refused.text
+    assert client.call_workflow("refund_order", {"token": "s3cret"}, run.task_id).completed
+
+
 def slow_server(clock: list[float], seconds: float) -> Server:
     """A workflow of four steps that take so many seconds each."""
     server = Server("slow")

@@ -7,6 +7,7 @@ import pytest
 
 from mcp_baton.exceptions import Conflict, StoreError, TaskFinished, TaskNotFound
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.tasks.dynamodb.counting import count_key
 from mcp_baton.tasks.dynamodb.items import Limits, key_of
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.ids import new_task_id
@@ -465,21 +466,52 @@ def test_an_owner_has_no_more_live_tasks_than_allowed(
     store.create(NewTask(owner, {}))
     with pytest.raises(StoreError):
         store.create(NewTask(owner, {}))
-    clock.ms += 1000
+    # It is counted until the span ends in which it expires: one of 96 in the longest lifetime of 24 h.
+    clock.ms += 1000 + 86_400_000 // 96
     store.create(NewTask(owner, {}))
 
 
-def test_live_tasks_are_counted_over_more_than_one_page(
+@pytest.mark.parametrize("how", ["cancel", "complete", "record"])
+def test_a_task_that_has_ended_is_counted_no_more(
+    stores: Callable[..., DynamoDBTaskStore], owner: str, how: str
+) -> None:
+    store = stores(limits=Limits(max_tasks_per_owner=1, shards=8))
+    for _ in range(3):
+        task = store.create(NewTask(owner, {}))
+        with pytest.raises(StoreError, match="1 live task"):
+            store.create(NewTask(owner, {}))
+        finish(store, task, how)
+        with pytest.raises(TaskFinished):
+            finish(store, task, how)
+
+
+def test_a_count_forgets_the_spans_that_are_over(
+    stores: Callable[..., DynamoDBTaskStore], engine: "Engine", owner: str, clock: "Clock"
+) -> None:
+    store = stores(limits=Limits(max_tasks_per_owner=5))
+    for _ in range(20):
+        store.create(NewTask(owner, {}, ttl_ms=1000))
+        clock.ms += 1_000_000
+    count = engine.client.get_item(TableName="tasks", Key=count_key(owner, "00"), ConsistentRead=True)["Item"]
+    assert sum(name.startswith("until ") for name in count) <= 2
+
+
+def test_a_creation_costs_as_much_however_many_tasks_there_are(
     stores: Callable[..., DynamoDBTaskStore], owner: str, requests: "Requests"
 ) -> None:
-    store = stores(limits=Limits(max_tasks_per_owner=8, compress_over_bytes=10**9))
-    for _ in range(8):
-        store.record(store.create(NewTask(owner, {})), Batch(variables={"large": "x" * 300_000}))
-    requests.sent.clear()
-    with pytest.raises(StoreError):
+    store = stores(limits=Limits(max_tasks_per_owner=100))
+    for _ in range(30):
+        requests.sent.clear()
         store.create(NewTask(owner, {}))
-    assert set(requests.sent) == {"Query"}
-    assert len(requests.sent) > 1
+        assert requests.sent == ["GetItem", "UpdateItem", "PutItem"]
+
+
+def test_a_task_that_could_not_be_created_is_not_counted(stores: Callable[..., DynamoDBTaskStore], owner: str) -> None:
+    store = stores(limits=Limits(max_tasks_per_owner=2), new_id=lambda *_: NOBODYS)
+    store.create(NewTask(owner, {}))
+    for _ in range(3):
+        with pytest.raises(StoreError, match="id is taken"):
+            store.create(NewTask(owner, {}))
 
 
 def test_an_id_that_is_taken_is_refused_and_the_first_task_stands(
@@ -519,4 +551,4 @@ def test_a_limit_of_tasks_costs_one_query(
     stores: Callable[..., DynamoDBTaskStore], owner: str, requests: "Requests"
 ) -> None:
     stores(limits=Limits(max_tasks_per_owner=5)).create(NewTask(owner, {}))
-    assert requests.sent == ["Query", "PutItem"]
+    assert requests.sent == ["GetItem", "UpdateItem", "PutItem"]

@@ -12,6 +12,7 @@ from mcp_baton.workflow.kept_calls import kept_call
 from mcp_baton.workflow.matching import Candidate, Rank, candidates, choose, meant
 from mcp_baton.workflow.pause import InvalidField, SchemaMismatch
 from mcp_baton.workflow.plan import Plan
+from mcp_baton.workflow.secrets import stored_arguments
 from mcp_baton.workflow.sources import constant, prompt_arg, step_output
 from tests.fakes import plan_of
 
@@ -34,12 +35,14 @@ def plan(
     **more: Json,
 ) -> Plan:
     """The plan of a task with these steps, the results of some, and the calls of continuations that made them."""
-    workflow = Workflow(name="w", description="d", arguments=[Argument("whom")], steps=[step for step, _ in steps])
+    arguments = [Argument("whom"), Argument("pin", secret=True)]
+    workflow = Workflow(name="w", description="d", arguments=arguments, steps=[step for step, _ in steps])
     progress = workflow.progress([status for _, status in steps])
     variables: dict[str, Json] = {PROGRESS: cast("JsonObject", progress), **more}
     variables |= {f"_workflow.result.{name}": value for name, value in (results or {}).items()}
     variables |= {f"_workflow.call.{name}": value for name, value in (calls or {}).items()}
-    task = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, 1, variables)
+    kept: JsonObject = {"arguments": stored_arguments({"whom": "bob", "pin": "4711"}, {"pin"})}
+    task = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, 1, variables, kept=kept)
     return plan_of(task, workflow, {"whom": "bob"})
 
 
@@ -141,6 +144,18 @@ def test_a_call_of_which_only_a_digest_was_kept_is_told_from_another(text: str, 
     made = plan([(TO_ANN, COMPLETED), (TO_CARL, PENDING)], calls={"ann": kept})
 
     assert dict(ranked(made, {"to": "ann", "text": text}))["ann"] is rank
+
+
+def test_secret_arguments_are_told_apart_by_the_others() -> None:
+    secret = {"pin": prompt_arg("pin"), "head": constant("Pin {pin}")}
+    steps = [
+        Step(name, tool="mail", arguments={"to": constant(name), "text": constant("hi"), **secret})
+        for name in ("carl", "ann", "bob")
+    ]
+    call: JsonObject = {**ANN, "pin": "4711", "head": "Pin 4711"}
+
+    assert ranked(plan([(step, PENDING) for step in steps]), call)[0] == ("ann", Rank.EQUAL)
+    assert ranked(plan([(step, COMPLETED) for step in steps]), call)[0] == ("ann", Rank.REPEAT)
 
 
 def test_numbers_that_clients_write_differently_are_equal() -> None:

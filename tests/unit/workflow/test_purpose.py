@@ -45,6 +45,13 @@ def test_where_the_names_do_not_fit_either_the_first_ones_stand_there_and_the_ot
     assert f"… and {100 - shown} more. It may pause" in told
 
 
+@pytest.mark.parametrize("length", range(1, 80))
+def test_the_count_fits_too_whatever_room_the_names_leave(length: int) -> None:
+    steps = [Step("n" * length, tool="work") for _ in range(100)]
+    told = described(workflow("g" * 150, steps), lambda _: "")
+    assert LONGEST - length - 30 < len(told) <= LONGEST
+
+
 @given(st.text(max_size=1_000), st.text(max_size=400), st.lists(st.text(min_size=1, max_size=300), max_size=30))
 def test_it_has_fewer_than_600_characters_and_ends_with_how_to_go_on(goal: str, summary: str, names: list[str]) -> None:
     told = described(workflow(goal, [Step(name, tool="work") for name in names]), lambda _: summary)

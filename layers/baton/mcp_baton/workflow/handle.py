@@ -1,6 +1,6 @@
 """How a model names the task that its calls belong to: by an argument of each (docs/workflows.md, As a tool). Pure."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.json import Json, JsonObject, dumps_spaced
@@ -33,11 +33,17 @@ class Handle:
         """The call that lets the server go on, as `next` lists it; none without a twin."""
         return [] if self.twin is None else [{"tool": self.twin, "arguments": self._arguments}]
 
-    def offer(self, prompt: str) -> str:
-        """The sentence that says how the server goes on. Without a twin, by the prompt of this name."""
+    def offer(self, prompt: str, secrets: Sequence[str] = ()) -> str:
+        """The sentence that says how the server goes on. Without a twin, by the prompt of this name.
+
+        Args:
+            prompt: The prompt.
+            secrets: The secret arguments, which are not stored.
+        """
+        again = f" Give {', '.join(secrets)} again with it: what is secret is not stored." if secrets else ""
         if self.twin is None:
-            return f"Or get the prompt {prompt} with {self._named} to let the server go on."
-        return f"Or call {self.twin} with {self._named} to let the server go on."
+            return f"Or get the prompt {prompt} with {self._named} to let the server go on.{again}"
+        return f"Or call {self.twin} with {self._named} to let the server go on.{again}"
 
     def finish(self) -> str:
         """The sentence that says how a task ends whose steps are all done."""

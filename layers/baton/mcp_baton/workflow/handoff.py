@@ -57,8 +57,13 @@ def handoff(
         f"{number}. {call_of(step, workflow, known, pause, tools, read, handle)}"
         for number, step in enumerate(remaining_steps(workflow, known), 1)
     ]
-    offer = [handle.offer(workflow.name)] if handle else []
+    offer = [handle.offer(workflow.name, secrets_given(workflow, known))] if handle else []
     return "\n\n".join([what_happened(pause), MAKE_THESE_CALLS, *calls, *offer])
+
+
+def secrets_given(workflow: Workflow, known: Known) -> list[str]:
+    """The names of the secret arguments that this run was given."""
+    return [argument.name for argument in workflow.arguments if argument.secret and argument.name in known.texts]
 
 
 def remaining_steps(workflow: Workflow, known: Known) -> list[Step]:

@@ -11,7 +11,14 @@ from mcp_baton.protocol.json import Json, dumps_spaced
 from mcp_baton.tasks.record import StepStatus, TaskStatus
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.handle import Handle
-from mcp_baton.workflow.handoff import MAKE_THESE_CALLS, Requirements, call_of, remaining_steps, what_happened
+from mcp_baton.workflow.handoff import (
+    MAKE_THESE_CALLS,
+    Requirements,
+    call_of,
+    remaining_steps,
+    secrets_given,
+    what_happened,
+)
 from mcp_baton.workflow.host import Succeeded
 from mcp_baton.workflow.names import TASK_ID
 from mcp_baton.workflow.over import what_became
@@ -113,7 +120,7 @@ def cut(text: str, most: int = LIMIT) -> str:
 def _paused(run: RunRecord, pause: PauseReason, known: Known, tools: Requirements, handle: Handle | None) -> str:
     tail = _notes(run, handle)
     if handle and run.persisted is True:
-        tail = [*tail, handle.offer(run.workflow.name)]
+        tail = [*tail, handle.offer(run.workflow.name, secrets_given(run.workflow, known))]
     steps = remaining_steps(run.workflow, known)
     if not steps:
         finish = [f"All steps are done. {handle.finish()}"] if handle else []

@@ -349,3 +349,49 @@ def test_an_answer_is_looked_for_ever_more_slowly_but_never_too_slowly() -> None
     assert FIRST_WAIT_S / 2 <= pauses[0] <= FIRST_WAIT_S
     assert all(LONGEST_WAIT_S / 2 <= pause <= LONGEST_WAIT_S for pause in pauses[-10:])
     assert max(pauses) <= LONGEST_WAIT_S
+
+
+@pytest.mark.parametrize("limit_s", [0, -1, float("inf"), float("nan")])
+def test_a_time_limit_is_a_number_of_seconds(limit_s: float) -> None:
+    with pytest.raises(ValueError, match="timeout_s"):
+        roots("folders", timeout_s=limit_s)
+
+
+def test_each_question_is_waited_for_as_long_as_its_own_limit_says() -> None:
+    clock = itertools.count(0.0, 1.0)
+    asker = replace(meeting(Notebook(), lambda *_: None), limit_s=2.5, clock=lambda: next(clock))
+
+    with pytest.raises(ToolError, match=r"Nobody answered roots/list in 4\.5 s"):
+        asker.ask((roots("folders", timeout_s=4.5),))
+    with pytest.raises(ToolError, match=r"Nobody answered elicitation/create in 2\.5 s"):
+        asker.ask((NAME, roots("folders", timeout_s=4.5)))
+
+
+@pytest.mark.parametrize(
+    ("limits", "lifetime_s"), [((None,), 900), ((30,), 30), ((30, None), 30), ((0.5, 60), 1), ((3_600,), 3_600)]
+)
+def test_a_state_lives_as_long_as_the_shortest_limit_of_its_questions(
+    limits: tuple[float | None, ...], lifetime_s: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1_000.0]
+    monkeypatch.setattr("mcp_baton.server.asking.rounds.time.time", lambda: now[0])
+    questions = [roots(f"folders-{number}", timeout_s=limit) for number, limit in enumerate(limits)]
+    params = {**CALL, "requestState": asked(rounds(CALL), *questions)["requestState"]}
+
+    now[0] += lifetime_s - 1
+    rounds(params)
+    now[0] += 1
+    with pytest.raises(ProtocolError, match="expired"):
+        rounds(params)
+
+
+def test_a_known_client_is_not_asked_what_it_has_not_declared() -> None:
+    notebook = Notebook()
+    handshake = Envelope(Era.HANDSHAKE, "2025-11-25", {}, {"roots": {}}, None, None)
+    asker = replace(meeting(notebook, lambda *_: {"result": {}}), envelope=handshake)
+
+    with pytest.raises(ToolError, match="has not declared the capability 'elicitation'") as refused:
+        asker.ask((FOLDERS, NAME))
+    assert refused.value.retryable is False
+    assert notebook.log == []
+    assert asker.ask((FOLDERS,)) == [{}]

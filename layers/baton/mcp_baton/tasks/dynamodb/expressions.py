@@ -33,6 +33,7 @@ class Update:
     values: dict[str, Attribute] = field(default_factory=dict)
     settings: list[str] = field(default_factory=list)
     removals: list[str] = field(default_factory=list)
+    additions: list[str] = field(default_factory=list)
     conditions: list[str] = field(default_factory=list)
     _placeholders: dict[str, str] = field(default_factory=dict)
     _texts: dict[str, str] = field(default_factory=dict)
@@ -69,6 +70,10 @@ class Update:
         """Remove a path."""
         self.removals.append(path)
 
+    def add(self, path: str, value: str) -> None:
+        """Add the value of a placeholder to the number at a path, which is 0 where there is none."""
+        self.additions.append(f"{path} {value}")
+
     def require(self, condition: str) -> None:
         """Add a condition to those that must all hold."""
         self.conditions.append(condition)
@@ -82,7 +87,8 @@ class Update:
         tokens = self._place(":toks", {"BS": [stored_token(self.token)]})
         removals = ",".join([*self.removals, self.name(old_set_at(self.now_ms))])
         settings = f"SET {','.join(self.settings)} " if self.settings else ""
-        return checked(f"{settings}REMOVE {removals} ADD {self.name(set_at(self.now_ms))} {tokens}")
+        additions = ",".join([*self.additions, f"{self.name(set_at(self.now_ms))} {tokens}"])
+        return checked(f"{settings}REMOVE {removals} ADD {additions}")
 
     def condition(self) -> str:
         """The condition expression.

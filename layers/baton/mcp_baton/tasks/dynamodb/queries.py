@@ -1,14 +1,12 @@
-"""What is asked of all tasks of one owner: a page of them, and how many are live."""
+"""What is asked of all tasks of one owner: a page of them."""
 
 from typing import TYPE_CHECKING
 
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.cursors import from_cursor
 from mcp_baton.tasks.dynamodb.items import LISTED, LISTED_VARIABLES, TASK_PREFIX, Limits, partition
-from mcp_baton.tasks.dynamodb.patience import CREATE
 from mcp_baton.tasks.dynamodb.shards import Merged, Read, merged_page, names, task_id_of
 from mcp_baton.tasks.dynamodb.table import TaskTable
-from mcp_baton.tasks.record import LIVE
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import QueryInputTypeDef
@@ -49,33 +47,6 @@ def _page_query(table: str, owner: str, shard: str, now_ms: int, most: int, afte
     request["ScanIndexForward"] = False
     request["Limit"] = most
     return request
-
-
-def live_tasks(table: TaskTable, owner: str, now_ms: int, *, shards: int, enough: int) -> int:
-    """How many live tasks an owner has; once there are `enough`, no more are counted."""
-    count = 0
-    for shard in names(shards):
-        count += _live_in(table, owner, shard, now_ms, enough=enough - count)
-        if count >= enough:
-            break
-    return count
-
-
-def _live_in(table: TaskTable, owner: str, shard: str, now_ms: int, *, enough: int) -> int:
-    live = {f":{place}": status for place, status in enumerate(sorted(LIVE))}
-    condition = f"#e>:now AND #s IN ({','.join(live)})"
-    values: Item = {":now": {"N": str(now_ms // 1000)}, **{k: {"S": status} for k, status in live.items()}}
-    request = _query(table.name, owner, shard, condition, values)
-    request["ExpressionAttributeNames"] = {"#e": "expires_at", "#s": "status"}
-    request["Select"] = "COUNT"
-    count = 0
-    while count < enough:
-        page = table.query(request, CREATE)
-        count += page["Count"]
-        if "LastEvaluatedKey" not in page:
-            break
-        request["ExclusiveStartKey"] = page["LastEvaluatedKey"]
-    return count
 
 
 def _query(

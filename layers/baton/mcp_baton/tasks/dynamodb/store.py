@@ -12,6 +12,7 @@ from mcp_baton.tasks.dynamodb.answers import DynamoDBAnswerStore
 from mcp_baton.tasks.dynamodb.attributes import Item, item_size, size, text_bytes
 from mcp_baton.tasks.dynamodb.changes import Changes, plan
 from mcp_baton.tasks.dynamodb.claiming import hold
+from mcp_baton.tasks.dynamodb.counting import LiveTasks
 from mcp_baton.tasks.dynamodb.cursors import to_cursor
 from mcp_baton.tasks.dynamodb.expressions import Update, finish_update, record_update
 from mcp_baton.tasks.dynamodb.fitting import fitted, fitted_new, lighter
@@ -28,7 +29,7 @@ from mcp_baton.tasks.dynamodb.moving import Moving
 from mcp_baton.tasks.dynamodb.outside import Outside, Written
 from mcp_baton.tasks.dynamodb.overflow import ObjectStore
 from mcp_baton.tasks.dynamodb.patience import END, draw
-from mcp_baton.tasks.dynamodb.queries import live_tasks, page_of
+from mcp_baton.tasks.dynamodb.queries import page_of
 from mcp_baton.tasks.dynamodb.table import ConditionFailed, ItemTooLarge, TaskTable
 from mcp_baton.tasks.dynamodb.tokens import first_token
 from mcp_baton.tasks.ids import new_task_id, new_token
@@ -85,6 +86,7 @@ class DynamoDBTaskStore(Heads):
         self._now_ms = now_ms
         self._new_id = new_id
         self._answers = DynamoDBAnswerStore(self._table, now_ms=now_ms)
+        self._live_tasks = LiveTasks(self._table, self._limits, now_ms)
 
     @property
     def answers(self) -> DynamoDBAnswerStore:
@@ -98,7 +100,8 @@ class DynamoDBTaskStore(Heads):
         outside = Outside(table, self._outside.bucket, self._outside.written)
         moving = self._moving.within(outside, left_ms)
         answers = DynamoDBAnswerStore(table, now_ms=self._now_ms)
-        vars(made).update(_table=table, _outside=outside, _moving=moving, _answers=answers)
+        live_tasks = LiveTasks(table, self._limits, self._now_ms)
+        vars(made).update(_table=table, _outside=outside, _moving=moving, _answers=answers, _live_tasks=live_tasks)
         return made
 
     def now_ms(self) -> int:
@@ -106,7 +109,7 @@ class DynamoDBTaskStore(Heads):
         return self._now_ms()
 
     def create(self, task: NewTask) -> TaskRecord:
-        """Create a `working` task: one `PutItem`, after one `Query` where the number of tasks is limited.
+        """Create a `working` task: one `PutItem`, after `LiveTasks.enter` where their number is limited.
 
         Two creations at the same moment may both pass that count: the limit is a brake, not a quota.
         """
@@ -116,21 +119,26 @@ class DynamoDBTaskStore(Heads):
         if text_bytes(item["arguments"]) > VALUE_BYTES:
             raise StoreError(f"the task is too large: its arguments have {text_bytes(item['arguments'])} bytes")
         item |= first_token(now_ms, token)
-        allowed = self._limits.max_tasks_per_owner
-        if allowed is not None and self._live_count(task.owner, now_ms, allowed) >= allowed:
-            raise StoreError(f"the owner has {allowed} live tasks, which is as many as are allowed")
         item = fitted_new(item, self._limits.item_bytes, self._moving.begin(task.owner, task_id, ttl_ms))
         if item_size(item) > self._limits.item_bytes:
             raise StoreError(f"the task is too large: {item_size(item)} bytes")
+        self._live_tasks.enter(task.owner, task_id, item)
+        try:
+            self._put(item, token)
+        except OutcomeUnknown as error:
+            raise OutcomeUnknown(str(error), self._task_in(task.owner, item)) from error
+        except StoreError:
+            self._live_tasks.leave(task.owner, task_id, item)
+            raise
+        return self._task_in(task.owner, item)
+
+    def _put(self, item: Item, token: str) -> None:
         try:
             self._table.put(item, token)
         except ConditionFailed as error:
             raise StoreError("the new task's id is taken") from error
         except ItemTooLarge as error:
             raise StoreError(f"the task is too large: {item_size(item)} bytes") from error
-        except OutcomeUnknown as error:
-            raise OutcomeUnknown(str(error), self._task_in(task.owner, item)) from error
-        return self._task_in(task.owner, item)
 
     def get(self, owner: str, task_id: str) -> TaskRecord:
         """Read one task: one `GetItem`, strongly consistent."""
@@ -163,6 +171,8 @@ class DynamoDBTaskStore(Heads):
             except ItemTooLarge:
                 changes = lighter(changes, mover)
             else:
+                if changes.result is not None:
+                    self._live_tasks.leave(task.owner, task.task_id, item)
                 return Recorded(self._task_in(task.owner, item), changes.oversized)
         if mover.failed:
             raise StoreUnavailable("the values of this write could not be kept outside the task's item")
@@ -193,11 +203,10 @@ class DynamoDBTaskStore(Heads):
         except TooLarge as error:
             raise TooLarge(RESULT_TOO_LARGE) from error
 
-    def _live_count(self, owner: str, now_ms: int, enough: int) -> int:
-        return live_tasks(self._table, owner, now_ms, shards=self._limits.shards, enough=enough)
-
     def _finish(self, owner: str, task_id: str, update: Update) -> TaskRecord:
-        return self._task_in(owner, self._write(owner, task_id, update))
+        item = self._write(owner, task_id, update)
+        self._live_tasks.leave(owner, task_id, item)
+        return self._task_in(owner, item)
 
     def _record(self, task: TaskRecord, stored: Item, changes: Changes, batch: Batch) -> Item:
         update = record_update(stored, changes, self._now_ms(), new_token())

@@ -101,14 +101,14 @@ class TaskTable(Sender):
         answer = self._repeated(send, patience)
         return answer if isinstance(answer, dict) else self._landed(key, answer, update.token)
 
-    def get(self, key: Item) -> Item | None:
+    def get(self, key: Item, patience: Patience = READ) -> Item | None:
         """Read one item, strongly consistent."""
 
         def send() -> Item | None:
             with self._request("GetItem") as client:
                 return client.get_item(TableName=self.name, Key=key, ConsistentRead=True).get("Item")
 
-        return self._read(send, READ)
+        return self._read(send, patience)
 
     def glance(self, key: Item, attributes: Sequence[str]) -> Item | None:
         """Read some attributes of one item, eventually consistent: half the price of a consistent read."""
