@@ -165,7 +165,9 @@ def test_tasks_list_is_one_query_a_page(make_client: MakeClient, requests: Reque
     assert requests.take() == ["Query"]
 
 
-def test_a_limit_of_tasks_costs_a_read_and_a_write_a_creation_and_a_write_an_end(make_client: MakeClient, requests: Requests) -> None:
+def test_a_limit_of_tasks_costs_a_read_and_a_write_a_creation_and_a_write_an_end(
+    make_client: MakeClient, requests: Requests
+) -> None:
     make_client(flows_server(), max_tasks_per_owner=3).get_prompt("done")
     assert requests.take() == ["GetItem", "UpdateItem", *RUN, "UpdateItem"]
 
