@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import sales
-from mcp_baton import Step, ToolError, constant, step_output
+from mcp_baton import Server, Step, ToolError, Workflow, constant, step_output
 from mcp_baton.testing import Connect
 from mcp_baton.testing.client import Client
 from mcp_baton.testing.wire import Era
@@ -166,6 +166,25 @@ def test_a_model_supplies_what_a_step_that_was_skipped_has_not_made(
     assert len(model.host.calls) == (4 if way.habit == "server" else 5), model.story("took another number of calls")
     task = client.task(only_task(client))
     assert (task.status, list(task.steps.values())) == ("completed", ["completed", "skipped", "completed", "completed"])
+
+
+@pytest.mark.parametrize(("answers", "calls"), [({"amount": 12.5}, 1), (None, 3)], ids=["a form", "no form"])
+def test_a_host_that_shows_a_form_spares_its_model_the_calls(
+    baton: Connect, era: Era, answers: dict[str, float] | None, calls: int
+) -> None:
+    server = Server("ask")
+
+    @server.tool
+    def pay(amount: float) -> str:
+        """Pay an amount."""
+        return f"paid {amount}"
+
+    server.add_workflow(Workflow(name="pay_it", description="pay", steps=[Step("pay", tool=pay)], ask=True))
+    client = baton(server, era=era)
+    client.answers(answers and {"To pay, step 'pay' needs what is not known yet.": answers})
+    model = model_of(client, Way(text_alone, "server", era), situation("asked", knows={"amount": 12.5}))
+    assert "paid 12.5" in model.finish(Call("pay_it", {}))
+    assert len(model.host.calls) == calls, model.story("took another number of calls")
 
 
 @pytest.mark.parametrize("way", PLAIN, ids=str)
