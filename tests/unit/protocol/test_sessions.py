@@ -18,7 +18,7 @@ ALL_SETS = [set(some) for count in range(len(CAPABILITIES) + 1) for some in comb
 REACHABLE = [some for some in ALL_SETS if "sampling" in some or "sampling.tools" not in some]
 
 
-@pytest.mark.parametrize("declared", REACHABLE, ids=str)
+@pytest.mark.parametrize("declared", REACHABLE, ids=lambda declared: "+".join(sorted(declared)))
 def test_an_id_says_what_was_declared(declared: set[str]) -> None:
     read = capabilities_in(session_id(declared, RANDOM))
 
