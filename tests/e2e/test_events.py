@@ -316,8 +316,9 @@ class Collected:
 
 
 def steady(answer: Mapping[str, Any]) -> Mapping[str, Any]:
-    """An answer without what differs from one run to the next: task ids and times."""
-    return {**answer, "body": TASK_ID.sub("TASK_ID", TIME.sub("TIME", answer["body"]))}
+    """An answer without what differs from one run to the next: task ids, session ids and times."""
+    headers = {name: value for name, value in answer["headers"].items() if name.lower() != "mcp-session-id"}
+    return {**answer, "headers": headers, "body": TASK_ID.sub("TASK_ID", TIME.sub("TIME", answer["body"]))}
 
 
 def test_the_continuation_and_a_resume_complete_the_refund(lambda_handler: Handler) -> None:

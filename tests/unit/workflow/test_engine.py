@@ -510,7 +510,7 @@ def noise(size: int) -> str:
 
 
 def test_one_large_result_costs_neither_the_others_nor_the_progress(store: DynamoDBTaskStore) -> None:
-    host = ScriptedHost({"make": give({"from": noise(700_000)}), "change": give({"from": "small"})})
+    host = ScriptedHost({"make": give({"from": noise(6_500_000)}), "change": give({"from": "small"})})
 
     run = Engine(host, store).start(THREE, INVOCATION)
 
@@ -628,7 +628,7 @@ def test_a_dependency_on_a_skipped_step_is_unresolved(store: DynamoDBTaskStore) 
 
 
 def test_a_dependency_on_a_result_that_was_not_kept_is_unresolved(store: DynamoDBTaskStore) -> None:
-    host = ScriptedHost({"make": give({"from": noise(700_000)}), "change": fail("no")})
+    host = ScriptedHost({"make": give({"from": noise(6_500_000)}), "change": fail("no")})
     task = paused(store, host)
 
     run = Engine(host, store).resume(THREE, INVOCATION, task)
