@@ -55,15 +55,6 @@ def test_an_answer_that_does_not_fit_is_too_large_and_leaves_the_question_open(l
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_a_result_that_does_not_fit_into_the_task_is_the_clients_to_mend(large: Rude, era: Era) -> None:
-    task = large.client.in_era("2025").get_prompt("flow", {"text": "a"}).task_id
-    large.settle()
-    answer = large.request(era, "tasks/cancel", {"taskId": task, "result": {"x": FITS_NOWHERE}})
-    assert answer.error["code"] == INVALID_PARAMS
-    assert large.client.task("get", task).result["status"] == "working"
-
-
-@pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("method", ["resources/read", "resources/subscribe"])
 def test_a_uri_of_many_slashes_does_not_keep_a_template_busy(rude: Rude, era: Era, method: str) -> None:
     for length in (MAX_URI, 190_000):
