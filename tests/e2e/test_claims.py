@@ -67,7 +67,7 @@ class Course:
 
 
 def three_steps(course: Course, *checkpoints: str) -> Server:
-    server = Server("s")
+    server = Server("s", reply_budget_s=10_000)
     for name in STEPS:
 
         @server.tool(name=name)
