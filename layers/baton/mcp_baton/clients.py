@@ -82,9 +82,9 @@ def _with_bytes(found: dict[str, Any]) -> dict[str, Any]:
     """A JSON object; of a binary attribute value, or a set of them, with bytes in the place of their base64."""
     # Of an attribute value the one member is the type, and an element of a map that is called so is an object.
     if len(found) == 1:
-        if isinstance(found.get("B"), str):
+        if "B" in found and isinstance(found["B"], str):
             return {"B": b64decode(found["B"])}
-        if isinstance(found.get("BS"), list):
+        if "BS" in found and isinstance(found["BS"], list):
             return {"BS": [b64decode(text) for text in found["BS"]]}
     return found
 
