@@ -3,7 +3,7 @@
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from mcp_baton.clients import ATTEMPTS
+from mcp_baton.clients import ATTEMPTS, read_items_at_once
 from mcp_baton.exceptions import SettingsError
 
 if TYPE_CHECKING:
@@ -92,9 +92,11 @@ def _client(session: "Session", url: str, region: str, config: "Config | None" =
     # The store sends again by itself (docs/storage.md); timeouts are the config's.
     pooled = Config(max_pool_connections=CONNECTIONS, retries={"mode": "standard", "total_max_attempts": ATTEMPTS})
     merged = pooled if config is None else pooled.merge(config)
-    return boto3.Session(botocore_session=session).client(
+    client = boto3.Session(botocore_session=session).client(
         "dynamodb", endpoint_url=url, region_name=region, config=merged
     )
+    read_items_at_once(client)
+    return client
 
 
 def create_table(client: "DynamoDBClient", name: str) -> None:

@@ -48,6 +48,7 @@ class Comparison:
 
 
 def _alike(one: Json, other: Json) -> bool:
-    if isinstance(one, str) and isinstance(other, str):
+    # Not so of a boolean and a number, which are equal in Python.
+    if type(one) is type(other) and isinstance(one, str | int):
         return one == other
     return canonical_text(one) == canonical_text(other)

@@ -55,8 +55,15 @@ class ToolFunction(str):
         return made
 
 
+class _Kept:
+    """Room for what is worked out once; no field, so that copies work it out anew."""
+
+    __slots__ = ("_fingerprint",)
+    _fingerprint: str
+
+
 @dataclass(frozen=True, slots=True, init=False)
-class Step:
+class Step(_Kept):
     """One step: a tool call with argument sources, or one or more resources to fetch, or both.
 
     Attributes:
@@ -129,17 +136,16 @@ class Step:
     @property
     def fingerprint(self) -> str:
         """Eight hex digits that change with what the step does; its texts for readers do not count."""
-        from hashlib import sha256
+        if not hasattr(self, "_fingerprint"):
+            from hashlib import sha256
 
-        parts = [
-            self.name,
-            self.tool,
-            {name: _describe(source) for name, source in self.arguments.items()},
-            self.binding,
-            list(self.resources),
-            {name: _describe(source) for name, source in self.template_bindings.items()},
-        ]
-        return sha256(dumps(parts).encode()).hexdigest()[:8]
+            sources, bindings = (
+                {name: _describe(source) for name, source in given.items()}
+                for given in (self.arguments, self.template_bindings)
+            )
+            parts = [self.name, self.tool, sources, self.binding, list(self.resources), bindings]
+            _freeze(self, _fingerprint=sha256(dumps(parts).encode()).hexdigest()[:8])
+        return self._fingerprint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

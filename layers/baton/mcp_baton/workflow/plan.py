@@ -104,6 +104,11 @@ class Plan:
         return steps_of(self.task)
 
     @cached_property
+    def pause(self) -> JsonObject | None:
+        """The task's stored pause reason: asked for once for each step that a call may be."""
+        return pause_of(self.task)
+
+    @cached_property
     def known(self) -> Known | None:
         """What data sources can draw on; `None` without a workflow or its arguments."""
         given = self._prompt_arguments(self.task) if self.workflow else None
@@ -191,7 +196,7 @@ class Plan:
 
     def refused(self, step: Step) -> frozenset[str]:
         """The arguments whose values the tool's schema has refused, as the pause says that names the step."""
-        pause = pause_of(self.task)
+        pause = self.pause
         if pause is None or pause.get("type") != SchemaMismatch.type or step_named_by(pause) != step.name:
             return frozenset()
         invalid = pause.get("invalidFields")

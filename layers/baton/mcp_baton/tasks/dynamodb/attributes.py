@@ -7,8 +7,8 @@ and because operators look for the rest; what has no exact native form stands in
 which nothing else is.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import Json, dumps, loads
@@ -166,28 +166,32 @@ def from_native(attribute: Attribute) -> Json:
 
 def item_size(item: Mapping[str, Attribute]) -> int:
     """The bytes that DynamoDB counts for an item: its names and its values."""
-    return sum(len(name.encode()) + size(attribute) for name, attribute in item.items())
+    return sum(_utf8_bytes(name) + size(attribute) for name, attribute in item.items())
 
 
 def size(attribute: Attribute) -> int:
     """The bytes that DynamoDB counts for one attribute value."""
-    match attribute:
-        case {"S": text}:
-            return len(text.encode())
-        case {"B": bytes() as data}:
-            return len(data)
-        case {"N": number}:
-            return _number_size(number)
-        case {"M": elements}:
-            return COLLECTION_BYTES + sum(ELEMENT_BYTES + len(k.encode()) + size(v) for k, v in elements.items())
-        case {"L": elements}:
-            return COLLECTION_BYTES + sum(ELEMENT_BYTES + size(element) for element in elements)
-        case {"SS": texts}:
-            return COLLECTION_BYTES + sum(ELEMENT_BYTES + len(text.encode()) for text in texts)
-        case {"BS": tokens}:
-            return COLLECTION_BYTES + sum(ELEMENT_BYTES + len(token) for token in tokens)
-        case _:
-            return 1
+    # Asked of each of thousands of values in a write: comparing names is several times as fast as matching patterns.
+    [(kind, value)] = cast("Iterable[tuple[str, Any]]", attribute.items())
+    if kind == "S":
+        return _utf8_bytes(value)
+    if kind == "M":
+        return COLLECTION_BYTES + sum(ELEMENT_BYTES + _utf8_bytes(k) + size(v) for k, v in value.items())
+    if kind == "L":
+        return COLLECTION_BYTES + sum(ELEMENT_BYTES + size(element) for element in value)
+    if kind == "B":
+        return len(value)
+    if kind == "N":
+        return _number_size(value)
+    if kind == "SS":
+        return COLLECTION_BYTES + sum(ELEMENT_BYTES + _utf8_bytes(text) for text in value)
+    if kind == "BS":
+        return COLLECTION_BYTES + sum(ELEMENT_BYTES + len(token) for token in value)
+    return 1
+
+
+def _utf8_bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def _number_size(number: str) -> int:

@@ -36,10 +36,11 @@ def fitted(stored: Item, changes: Changes, limit: int, mover: Mover, writes_to_c
     sizes = {name: size(value) for name, value in _movable(changes, mover).items()}
     unreadable = {name for name, value in _values(changes).items() if text_bytes(value) > VALUE_BYTES}
     over = size_after(stored, changes) - limit
-    changes = moved(changes, chosen(sizes, over, writes_to_come, unreadable, mover), mover)
-    for name in sorted(unreadable & changes.replaceable):
-        changes = noted(changes, name)
-    return with_notes(changes, size_after(stored, changes) - limit)
+    fitting = moved(changes, chosen(sizes, over, writes_to_come, unreadable, mover), mover)
+    for name in sorted(unreadable & fitting.replaceable):
+        fitting = noted(fitting, name)
+    # Weighing a large task takes longer than all else here: most writes move nothing, and weigh it once.
+    return with_notes(fitting, over if fitting is changes else size_after(stored, fitting) - limit)
 
 
 def chosen(

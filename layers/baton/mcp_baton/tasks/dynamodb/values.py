@@ -24,7 +24,9 @@ class Variables(StoredValues):
     __slots__ = ("_fetcher", "_stored")
 
     def __init__(self, stored: Mapping[str, Attribute], fetcher: Fetcher | None = None) -> None:
-        self._stored = {from_text(name): attribute for name, attribute in stored.items()}
+        # Few names are quoted, and a task may have thousands.
+        quoted = any(name.startswith('"') for name in stored)
+        self._stored = {from_text(name): each for name, each in stored.items()} if quoted else stored
         self._fetcher = fetcher or Fetcher(None, "", "")
 
     def __getitem__(self, name: str) -> Json:

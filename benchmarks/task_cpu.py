@@ -1,0 +1,195 @@
+"""The handler's CPU time for requests about tasks of many steps or variables, in process.
+
+Run at the root of the repository: `uv run python -m benchmarks.task_cpu`. DynamoDB is a table in this process that
+answers in the place of botocore's HTTP session. Its own time is left out, so is that of sockets; what botocore does to
+make a request and to read the answer counts. Figures are milliseconds of CPU of one request.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from io import BytesIO
+from typing import Any
+
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from botocore.compat import HTTPHeaders
+
+from benchmarks.functions.in_process import InvocationContext
+from benchmarks.requests import Event, prompts_get, tools_call
+from mcp_baton import Argument, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
+from mcp_baton.aws import handler
+from mcp_baton.clients import dynamodb_client
+from mcp_baton.settings import Settings
+from tests.simulation.dynamodb.database import Database, Key
+from tests.simulation.dynamodb.refusals import Refusal
+
+STEPS = 100
+VARIABLES = 5_000
+
+
+class Raw(BytesIO):
+    """The body of an answer, as botocore reads it."""
+
+    def stream(self) -> Iterator[bytes]:
+        """All of it."""
+        yield self.getvalue()
+
+
+class Table:
+    """DynamoDB, asked by Baton's own client.
+
+    Attributes:
+        spent_ns: The CPU time that the table itself has taken.
+    """
+
+    def __init__(self) -> None:
+        self.database = Database()
+        self.spent_ns = 0
+        self.client: Any = dynamodb_client()
+        # botocore takes the answer of a `before-send` handler for the server's; its stubs say that handlers have none.
+        answer: Any = self.answer
+        self.client.meta.events.register("before-send.dynamodb", answer)
+
+    def answer(self, request: AWSPreparedRequest, **_: object) -> AWSResponse:
+        """The answer to one request."""
+        began = time.process_time_ns()
+        headers: Any = request.headers
+        asked: Any = request.body
+        operation = headers["X-Amz-Target"].decode().rpartition(".")[2]
+        try:
+            body, status = json.dumps(self.database.request(operation, json.loads(asked))).encode(), 200
+        except Refusal as refusal:
+            raise RuntimeError(f"{operation} was refused: {refusal!r}") from refusal
+        answer = AWSResponse(request.url, status, HTTPHeaders(), Raw(body))
+        self.spent_ns += time.process_time_ns() - began
+        return answer
+
+    def head(self) -> Key:
+        """The key of the only task's head."""
+        [key] = [key for key in self.database.items if key[1].startswith("TASK#")]
+        return key
+
+
+def server() -> Server:
+    """A workflow of many steps that runs through, and one that stops at its last step."""
+    made = Server("benchmark", version="1.0.0")
+
+    @made.tool
+    def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        return a + b
+
+    @made.tool
+    def fails(a: int) -> int:
+        """Fail."""
+        raise ToolError(f"no {a}")
+
+    first = Step("step 0", tool="add", arguments={"a": prompt_arg("start"), "b": constant(1)})
+    for name, stops in (("through", False), ("stopped", True)):
+        steps = [first]
+        for number in range(1, STEPS):
+            last = stops and number == STEPS - 1
+            sources = {"a": step_output(f"step {number - 1}")} | ({} if last else {"b": constant(number)})
+            steps.append(Step(f"step {number}", tool="fails" if last else "add", arguments=sources))
+        start = Argument("start", "Where to begin", required=True, type=int)
+        made.add_workflow(Workflow(name=name, description="add", arguments=[start], steps=steps))
+    return made
+
+
+class Measured:
+    """The handler over a table of its own."""
+
+    def __init__(self) -> None:
+        self.table = Table()
+        settings = Settings(table="tasks", allow_anonymous=True)
+        self.handler: Callable[..., Any] = handler(server(), settings=settings, dynamodb=self.table.client)
+
+    def ask(self, event: Event) -> tuple[float, str]:
+        """Milliseconds of CPU, and the answer's body."""
+        given = json.loads(json.dumps(event))
+        engine, began = self.table.spent_ns, time.process_time_ns()
+        answer = self.handler(given, InvocationContext())
+        took = time.process_time_ns() - began - (self.table.spent_ns - engine)
+        return took / 1_000_000, answer["body"]
+
+
+def run(count: int) -> list[float]:
+    """A durable run of all steps."""
+    measured, event, times = Measured(), prompts_get("through", start="1").event, []
+    for _ in range(count):
+        measured.table.database.items.clear()
+        took, body = measured.ask(event)
+        result = json.loads(body)["result"]
+        if "persisted" in result["_meta"] or len(result["_meta"]["steps"]) != STEPS:
+            raise RuntimeError(f"a wrong answer: {body[:600]}")
+        times.append(took)
+    return times
+
+
+def continuation(count: int, variables: int = 0) -> list[float]:
+    """A continuation of a task whose steps are done but for its first, third, ... and last."""
+    measured = Measured()
+    measured.ask(prompts_get("stopped", start="1").event)
+    key = measured.table.head()
+    item: dict[str, Any] = measured.table.database.items[key]
+    for number in range(variables):
+        item["variables"]["M"][f"variable {number}"] = {"S": json.dumps({"total": number})}
+    event = tools_call().event
+    body = json.loads(event["body"])
+    body["params"]["_meta"] = {"_task_id": key[1].removeprefix("TASK#")}
+    body["params"]["arguments"] = {"a": 2, "b": 1}
+    event["body"] = json.dumps(body)
+    kept, times = json.dumps(item), []
+    for _ in range(count):
+        measured.table.database.items[key] = json.loads(kept)
+        took, text = measured.ask(event)
+        if json.loads(text)["result"]["_meta"].get("recorded") is not True:
+            raise RuntimeError(f"a wrong answer: {text[:600]}")
+        times.append(took)
+    return times
+
+
+def main() -> None:
+    """Measure, and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--calls", type=int, default=100)
+    parser.add_argument("--profile", choices=("run", "continuation", "variables"), help="print where the time goes")
+    options = parser.parse_args()
+    os.environ |= {
+        "AWS_DEFAULT_REGION": "eu-west-1",
+        "AWS_ACCESS_KEY_ID": "made-up",
+        "AWS_SECRET_ACCESS_KEY": "made-up",
+    }
+    measured: dict[str, Callable[[int], list[float]]] = {
+        "run": run,
+        "continuation": continuation,
+        "variables": lambda count: continuation(count, VARIABLES),
+    }
+    titles = {
+        "run": f"a run of {STEPS} steps",
+        "continuation": f"a continuation, {STEPS} steps",
+        "variables": f"a continuation, {VARIABLES} variables and {STEPS} steps",
+    }
+    if options.profile:
+        import cProfile
+        import pstats
+
+        with cProfile.Profile() as profile:
+            measured[options.profile](options.calls)
+        pstats.Stats(profile).sort_stats("cumulative").print_stats(90)
+        return
+    print("| request | median ms of CPU | least | 9 in 10 under |\n|---|---:|---:|---:|")
+    for name, measure in measured.items():
+        times = sorted(measure(options.calls + 5)[5:])
+        print(
+            f"| {titles[name]} | {statistics.median(times):.1f} | {times[0]:.1f} | {times[len(times) * 9 // 10]:.1f} |"
+        )
+
+
+if __name__ == "__main__":
+    with suppress(BrokenPipeError):
+        main()

@@ -1,0 +1,132 @@
+"""Items in DynamoDB's answers: Baton's own client gives out what botocore's parser makes of them."""
+
+import base64
+import json
+from collections.abc import Iterator
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from botocore.awsrequest import AWSResponse
+from botocore.compat import HTTPHeaders
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+from botocore.session import get_session
+
+from mcp_baton.clients import ATTEMPTS, dynamodb_client
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+KEY: Any = {"pk": {"S": "p"}, "sk": {"S": "s"}}
+REQUESTS: dict[str, dict[str, Any]] = {
+    "get_item": {"Key": KEY},
+    "update_item": {"Key": KEY, "UpdateExpression": "REMOVE a", "ReturnValues": "ALL_NEW"},
+    "query": {"KeyConditionExpression": "pk = :pk", "ExpressionAttributeValues": {":pk": {"S": "p"}}},
+    "put_item": {"Item": KEY, "ReturnValues": "ALL_OLD"},
+}
+
+
+class Raw(BytesIO):
+    """The body of an answer, as botocore reads it."""
+
+    def stream(self) -> Iterator[bytes]:
+        yield self.getvalue()
+
+
+def base64_of(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def item_with_everything() -> dict[str, Any]:
+    zipped = base64_of(b"\x1f\x8b\x00\xff")
+    return {
+        **KEY,
+        "text": {"S": "Grüße 🎉 \ud83d\ude00"},
+        "like bytes": {"S": zipped},
+        "number": {"N": "12345678901234567890123456789012345678"},
+        "truth": {"BOOL": False},
+        "nothing": {"NULL": True},
+        "bytes": {"B": zipped},
+        "no bytes": {"B": ""},
+        "texts": {"SS": ["a", "b"]},
+        "numbers": {"NS": ["1", "2.5"]},
+        "tokens": {"BS": [zipped, base64_of(b"token")]},
+        "list": {"L": [{"B": zipped}, {"L": []}, {"M": {}}, {"S": "x"}]},
+        "map": {"M": {"B": {"S": zipped}}},
+        "map of a map": {"M": {"BS": {"M": {"B": {"B": zipped}}}, "S": {"BS": [zipped]}}},
+    }
+
+
+def answered(client: "DynamoDBClient", operation: str, body: bytes, status: int = 200) -> dict[str, Any]:
+    """What the client gives out when this is DynamoDB's answer."""
+
+    def answer(request: Any, **_: object) -> AWSResponse:
+        return AWSResponse(request.url, status, HTTPHeaders(), Raw(body))
+
+    given: Any = answer
+    client.meta.events.register("before-send.dynamodb", given)
+    result: dict[str, Any] = getattr(client, operation)(TableName="tasks", **REQUESTS[operation])
+    return result
+
+
+@pytest.fixture(autouse=True)
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "made-up")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+
+
+def plain_client() -> "DynamoDBClient":
+    config = Config(retries={"mode": "standard", "total_max_attempts": ATTEMPTS})
+    client: Any = get_session().create_client("dynamodb", config=config)
+    made: DynamoDBClient = client
+    return made
+
+
+ANSWERS: list[tuple[str, Any]] = [
+    ("get_item", {"Item": item_with_everything()}),
+    ("get_item", {"Item": {}}),
+    ("get_item", {}),
+    ("get_item", {"Item": KEY, "ConsumedCapacity": {"TableName": "tasks", "CapacityUnits": 0.5}}),
+    ("update_item", {"Attributes": item_with_everything()}),
+    ("update_item", {}),
+    ("query", {"Items": [item_with_everything(), KEY], "Count": 2, "ScannedCount": 3, "LastEvaluatedKey": KEY}),
+    ("query", {"Items": [], "Count": 0, "ScannedCount": 0}),
+    ("put_item", {"Attributes": item_with_everything()}),
+]
+
+
+@pytest.mark.parametrize(("operation", "answer"), ANSWERS)
+def test_an_answer_is_given_out_as_botocore_parses_it(operation: str, answer: Any) -> None:
+    body = json.dumps(answer).encode()
+    expected = answered(plain_client(), operation, body)
+    assert answered(dynamodb_client(), operation, body) == expected
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>a proxy's page</html>", b"[1]", b'"text"', b"\xff\xfe", b'{"Item": null}']
+)
+def test_an_answer_that_is_not_dynamodbs_is_left_to_botocore(body: bytes) -> None:
+    outcomes = []
+    for client in (plain_client(), dynamodb_client()):
+        try:
+            outcomes.append(repr(answered(client, "get_item", body)))
+        except (BotoCoreError, ClientError, ValueError, TypeError, AttributeError) as error:
+            outcomes.append(repr(error))
+    assert outcomes[0] == outcomes[1]
+
+
+def test_the_item_that_a_condition_failed_on_has_bytes_too() -> None:
+    name = "com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException"
+    body = json.dumps({"__type": name, "message": "no", "Item": item_with_everything()}).encode()
+    with pytest.raises(ClientError) as failed:
+        answered(dynamodb_client(), "update_item", body, status=400)
+    refused: Any = failed.value.response
+    assert refused["Item"]["bytes"] == {"B": b"\x1f\x8b\x00\xff"}
+
+
+def test_the_model_of_botocore_does_not_go_through_items() -> None:
+    # What is not in the model of an attribute value would not be given out by botocore's parser.
+    body = json.dumps({"Item": {"new": {"TYPE": "value"}}}).encode()
+    assert answered(dynamodb_client(), "get_item", body)["Item"] == {"new": {"TYPE": "value"}}
