@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mcp_baton.exceptions import StoreUnavailable, ValueLost
+from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.tasks.dynamodb.pointers import pointer_in
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import TaskRecord
@@ -15,7 +16,7 @@ from tests.e2e.throttling import Virtual
 from tests.hanging import values_in
 from tests.store.test_overflow import BIG, done, noise, result
 from tests.store.test_overflow_faults import note
-from tests.store.test_pieces import at_each, pieces
+from tests.store.test_pieces import at_each, pieces, value_item
 
 if TYPE_CHECKING:
     from tests.store.conftest import Engine, Pauses, Requests
@@ -81,6 +82,18 @@ def test_a_value_whose_first_piece_alone_cannot_be_written_gives_way(
     with at_each(engine, "PutItem", refuse_first):
         recorded = store.record(task, Batch(steps=(done(0, BIG),)))
     assert (recorded.oversized, result(recorded.task, 0)) == (("_workflow.result.s0",), note(BIG))
+
+
+def test_a_piece_of_the_same_length_with_another_text_is_a_lost_value(
+    stores: Callable[..., DynamoDBTaskStore], engine: "Engine", begin: Callable[..., TaskRecord]
+) -> None:
+    store = stores(limits=Limits(compress_over_bytes=10**9, values_ms=60_000))
+    task = store.record(begin(), Batch(steps=(done(0, BIG),))).task
+    key = pieces(engine, task, "_workflow.result.s0")[1]
+    data = value_item(engine, key)["data"]["B"]
+    engine.client.put_item(TableName="tasks", Item={**key, "data": {"B": b"x" * (len(data) - 1) + b'"'}})
+    with pytest.raises(ValueLost, match="damaged"):
+        result(task, 0)
 
 
 def test_a_lost_value_that_is_made_again_is_written_again(
