@@ -1,7 +1,5 @@
 """Values in items of their own: any size up to 6 MB without a bucket, and what can be missing (docs/storage.md)."""
 
-import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -13,8 +11,10 @@ from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.tasks.dynamodb.pointers import piece_key, pointer_in
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import NewTask, TaskRecord
-from mcp_baton.tasks.store import Batch
+from mcp_baton.tasks.store import Batch, Recorded
 from mcp_baton.tasks.values import read_ahead, text_of
+from tests.e2e.throttling import Virtual
+from tests.hanging import Hang, values_in
 from tests.store.test_overflow import BIG, done, moved, noise, result
 from tests.store.test_overflow_faults import Killed, killed_before_the_update, note
 
@@ -250,24 +250,24 @@ def test_what_cannot_be_written_outside_stays_in_the_head_where_it_fits(
     assert (recorded.oversized, moved(recorded.task), result(recorded.task, 0)) == ((), [], value)
 
 
+@pytest.mark.parametrize("limit_s", [1.0, 1_000.0])
 def test_a_table_that_hangs_is_not_waited_for_beyond_the_time_of_a_write(
-    stores: Callable[..., DynamoDBTaskStore], engine: "Engine", begin: Callable[..., TaskRecord]
+    stores: Callable[..., DynamoDBTaskStore], engine: "Engine", begin: Callable[..., TaskRecord], limit_s: float
 ) -> None:
-    released, hanging = threading.Event(), list[str]()
+    task, time, ended = begin(2), Virtual(), list[tuple[float, Recorded]]()
+    store = stores(limits=Limits(values_ms=200), monotonic=time.monotonic, sleep=time.sleep)
+    hang = Hang(time, limit_s)
 
-    def hang(**_: object) -> None:
-        hanging.append("put")
-        released.wait(60)
+    def write() -> None:
+        recorded = store.record(task, Batch(steps=(done(0, BIG), done(1, "small"))))
+        ended.append((time.s, recorded))
 
-    task = begin(2)
-    began = time.monotonic()
-    try:
-        with at_each(engine, "PutItem", hang):
-            recorded = stores(limits=Limits(values_ms=200)).record(task, Batch(steps=(done(0, BIG), done(1, "small"))))
-    finally:
-        released.set()
-    assert time.monotonic() - began < 30
-    assert len(hanging) == 2
+    time.begin(0.0, write)
+    with values_in(time), hang.of(engine.client, "dynamodb.PutItem"):
+        time.run()
+    [(ended_s, recorded)] = ended
+    assert 0.2 <= ended_s < 0.21
+    assert len(hang.begun_s) == 2
     assert recorded.oversized == ("_workflow.result.s0",)
     assert [result(recorded.task, index) for index in range(2)] == [note(BIG), "small"]
 

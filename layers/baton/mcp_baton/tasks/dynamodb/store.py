@@ -119,11 +119,12 @@ class DynamoDBTaskStore(Heads):
         if text_bytes(item["arguments"]) > VALUE_BYTES:
             raise StoreError(f"the task is too large: its arguments have {text_bytes(item['arguments'])} bytes")
         item |= first_token(now_ms, token)
-        item = fitted_new(item, self._limits.item_bytes, self._moving.begin(task.owner, task_id, ttl_ms))
-        if item_size(item) > self._limits.item_bytes:
-            raise StoreError(f"the task is too large: {item_size(item)} bytes")
+        # Counted before its values are written: nobody fills the table or the bucket for a task that is one too many.
         self._live_tasks.enter(task.owner, task_id, item)
         try:
+            item = fitted_new(item, self._limits.item_bytes, self._moving.begin(task.owner, task_id, ttl_ms))
+            if item_size(item) > self._limits.item_bytes:
+                raise StoreError(f"the task is too large: {item_size(item)} bytes")
             self._put(item, token)
         except OutcomeUnknown as error:
             raise OutcomeUnknown(str(error), self._task_in(task.owner, item)) from error

@@ -1,0 +1,119 @@
+"""Reading values outside the heads, and what a store remembers of those that it wrote (docs/storage.md)."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mcp_baton.exceptions import StoreUnavailable, ValueLost
+from mcp_baton.tasks.dynamodb.items import Limits
+from mcp_baton.tasks.dynamodb.pointers import pointer_in
+from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
+from mcp_baton.tasks.record import TaskRecord
+from mcp_baton.tasks.store import Batch
+from mcp_baton.tasks.values import read_ahead
+from tests.e2e.throttling import Virtual
+from tests.hanging import values_in
+from tests.store.test_overflow import BIG, done, noise, result
+from tests.store.test_overflow_faults import note
+from tests.store.test_pieces import at_each, pieces, value_item
+
+if TYPE_CHECKING:
+    from tests.store.conftest import Engine, Pauses, Requests
+
+FIRST_PIECE = b'#0"'
+
+
+def bundle_bytes(task: TaskRecord, name: str) -> int:
+    assert isinstance(task.source, dict)
+    pointer = pointer_in(task.source["variables"]["M"][name])
+    assert pointer is not None
+    return pointer.bundle_bytes
+
+
+def test_no_more_is_read_ahead_or_kept_than_there_is_room_for(
+    store: DynamoDBTaskStore,
+    begin: Callable[..., TaskRecord],
+    requests: "Requests",
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    task = begin(4)
+    for index in range(4):
+        task = store.record(task, Batch(steps=(done(index, noise(3_000, index)),), open_steps=5)).task
+    names = [f"_workflow.result.s{index}" for index in range(4)]
+    room = sum(bundle_bytes(task, name) for name in names[:2]) + 1
+    monkeypatch.setattr("mcp_baton.tasks.dynamodb.fetching.KEPT_BYTES", room)
+    requests.take()
+    read_ahead(task.variables, names)
+    assert requests.take() == ["GetItem"] * 2
+    assert [result(task, index) for index in (0, 1)] == [noise(3_000, index) for index in (0, 1)]
+    assert requests.take() == []
+    assert [result(task, 2) for _ in range(2)] == [noise(3_000, 2)] * 2
+    assert requests.take() == ["GetItem"] * 2
+
+
+def test_pieces_are_joined_in_their_order_however_they_come(
+    stores: Callable[..., DynamoDBTaskStore], engine: "Engine", begin: Callable[..., TaskRecord]
+) -> None:
+    time, came, values = Virtual(), list[bool](), list[object]()
+    store = stores(monotonic=time.monotonic, sleep=time.sleep)
+    task = store.record(begin(), Batch(steps=(done(0, BIG),))).task
+
+    def delay(request: Any, **_: object) -> None:
+        first = FIRST_PIECE in request.body
+        time.sleep(1.0 if first else 0.0)
+        came.append(first)
+
+    time.begin(0.0, lambda: values.append(result(task, 0)))
+    with values_in(time), at_each(engine, "GetItem", delay):
+        time.run()
+    assert came == [False, True]
+    assert values == [BIG]
+
+
+def test_a_value_whose_first_piece_alone_cannot_be_written_gives_way(
+    store: DynamoDBTaskStore, engine: "Engine", begin: Callable[..., TaskRecord]
+) -> None:
+    def refuse_first(request: Any, **_: object) -> None:
+        if FIRST_PIECE in request.body:
+            raise StoreUnavailable("so it is")
+
+    task = begin()
+    with at_each(engine, "PutItem", refuse_first):
+        recorded = store.record(task, Batch(steps=(done(0, BIG),)))
+    assert (recorded.oversized, result(recorded.task, 0)) == (("_workflow.result.s0",), note(BIG))
+
+
+def test_a_piece_of_the_same_length_with_another_text_is_a_lost_value(
+    stores: Callable[..., DynamoDBTaskStore], engine: "Engine", begin: Callable[..., TaskRecord]
+) -> None:
+    store = stores(limits=Limits(compress_over_bytes=10**9, values_ms=60_000))
+    task = store.record(begin(), Batch(steps=(done(0, BIG),))).task
+    key = pieces(engine, task, "_workflow.result.s0")[1]
+    data = value_item(engine, key)["data"]["B"]
+    engine.client.put_item(TableName="tasks", Item={**key, "data": {"B": b"x" * (len(data) - 1) + b'"'}})
+    with pytest.raises(ValueLost, match="damaged"):
+        result(task, 0)
+
+
+def test_a_lost_value_that_is_made_again_is_written_again(
+    store: DynamoDBTaskStore, engine: "Engine", begin: Callable[..., TaskRecord]
+) -> None:
+    task = store.record(begin(), Batch(steps=(done(0, BIG),))).task
+    engine.client.delete_item(TableName="tasks", Key=pieces(engine, task, "_workflow.result.s0")[0])
+    with pytest.raises(ValueLost):
+        result(task, 0)
+    assert store.record(task, Batch(variables={"again": BIG})).task.variables["again"] == BIG
+
+
+def test_what_was_written_is_remembered_for_ten_seconds(
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], requests: "Requests", pauses: "Pauses"
+) -> None:
+    """Afterwards it may have expired."""
+    task, sent = begin(), list[list[str]]()
+    requests.take()
+    for at_s in (0.0, 9.9, 10.0):
+        pauses.s = at_s
+        task = store.record(task, Batch(variables={"v": BIG})).task
+        sent.append(requests.take())
+    assert sent == [["PutItem", "PutItem", "UpdateItem"], ["UpdateItem"], ["PutItem", "PutItem", "UpdateItem"]]
