@@ -12,6 +12,7 @@ from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tasks.store import Batch
 from mcp_baton.tasks.values import read_ahead
+from tests.buckets import SLOW_DOWN, Bucket
 from tests.e2e.throttling import Virtual
 from tests.hanging import values_in
 from tests.store.test_overflow import BIG, done, noise, result
@@ -117,3 +118,14 @@ def test_what_was_written_is_remembered_for_ten_seconds(
         task = store.record(task, Batch(variables={"v": BIG})).task
         sent.append(requests.take())
     assert sent == [["PutItem", "PutItem", "UpdateItem"], ["UpdateItem"], ["PutItem", "PutItem", "UpdateItem"]]
+
+
+def test_s3_that_failed_is_not_asked_again_by_the_same_write(
+    overflowing: DynamoDBTaskStore, bucket: Bucket, begin: Callable[..., TaskRecord], requests: "Requests"
+) -> None:
+    task = begin(2)
+    requests.take()
+    with bucket.refusing("PutObject", SLOW_DOWN):
+        recorded = overflowing.record(task, Batch(steps=(done(0, BIG), done(1, "x" * 6_000_001))))
+    assert requests.take().count("PutObject") == 1
+    assert recorded.oversized == ("_workflow.result.s1",)
