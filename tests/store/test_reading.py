@@ -12,8 +12,9 @@ from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tasks.store import Batch
 from mcp_baton.tasks.values import read_ahead
+from tests.buckets import SLOW_DOWN, Bucket
 from tests.e2e.throttling import Virtual
-from tests.hanging import values_in
+from tests.hanging import Hang, values_in
 from tests.store.test_overflow import BIG, done, noise, result
 from tests.store.test_overflow_faults import note
 from tests.store.test_pieces import at_each, pieces, value_item
@@ -117,3 +118,31 @@ def test_what_was_written_is_remembered_for_ten_seconds(
         task = store.record(task, Batch(variables={"v": BIG})).task
         sent.append(requests.take())
     assert sent == [["PutItem", "PutItem", "UpdateItem"], ["UpdateItem"], ["PutItem", "PutItem", "UpdateItem"]]
+
+
+def test_s3_that_failed_is_not_asked_again_by_the_same_write(
+    overflowing: DynamoDBTaskStore, bucket: Bucket, begin: Callable[..., TaskRecord], requests: "Requests"
+) -> None:
+    task = begin(2)
+    requests.take()
+    with bucket.refusing("PutObject", SLOW_DOWN):
+        recorded = overflowing.record(task, Batch(steps=(done(0, BIG), done(1, "x" * 6_000_001))))
+    assert requests.take().count("PutObject") == 1
+    assert recorded.oversized == ("_workflow.result.s1",)
+
+
+def test_values_leave_the_head_its_time_when_the_function_has_less_than_the_reserve(
+    stores: Callable[..., DynamoDBTaskStore], engine: "Engine", begin: Callable[..., TaskRecord]
+) -> None:
+    task, time, ended_s = begin(), Virtual(), list[float]()
+    store = stores(limits=Limits(), monotonic=time.monotonic, sleep=time.sleep)
+    store = store.within(lambda: 3_000 - int(time.s * 1000))
+
+    def write() -> None:
+        store.record(task, Batch(steps=(done(0, BIG),)))
+        ended_s.append(time.s)
+
+    time.begin(0.0, write)
+    with values_in(time), Hang(time, 1_000.0).of(engine.client, "dynamodb.PutItem"):
+        time.run()
+    assert [round(s, 1) for s in ended_s] == [0.5]
