@@ -249,7 +249,8 @@ def test_two_resumes_at_once_complete_the_task_once(
         replies = [answer for answer in answers if "result" in answer.messages[0]]
         assert sum("persisted" not in answer.meta for answer in replies) == 1
         assert all(answer.meta["task_status"] == "completed" for answer in replies)
-        assert all(answer.error["code"] == -32602 for answer in answers if answer not in replies)
+        # The other found the task held, or over.
+        assert all(answer.error["code"] in {-32600, -32602} for answer in answers if answer not in replies)
 
 
 @ON_EVERY_ENGINE

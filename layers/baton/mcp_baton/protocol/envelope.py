@@ -23,6 +23,7 @@ LOG_LEVEL_KEY: Final = "io.modelcontextprotocol/logLevel"
 SERVER_INFO_KEY: Final = "io.modelcontextprotocol/serverInfo"
 RELATED_TASK_KEY: Final = "io.modelcontextprotocol/related-task"
 TASK_ID_KEY: Final = "_task_id"
+PREFIXED_TASK_ID_KEY: Final = "mcp-baton/task_id"
 TASKS_EXTENSION: Final = "io.modelcontextprotocol/tasks"
 
 VERSION_HEADER: Final = "mcp-protocol-version"

@@ -8,7 +8,7 @@ from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.protocol import jsonrpc
 from mcp_baton.protocol.budget import Budget
 from mcp_baton.protocol.codes import INVALID_PARAMS
-from mcp_baton.protocol.envelope import RELATED_TASK_KEY, TASK_ID_KEY, Envelope, Era
+from mcp_baton.protocol.envelope import PREFIXED_TASK_ID_KEY, RELATED_TASK_KEY, TASK_ID_KEY, Envelope, Era
 from mcp_baton.protocol.http import Exchange
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.state import Seal
@@ -167,25 +167,23 @@ class Request:
         return value
 
     def bound_task(self) -> str | None:
-        """The task that the request names: by `_meta._task_id`, or by the related-task key (docs/workflows.md).
+        """The task that the request names: by `_meta._task_id`, by `mcp-baton/task_id`, which means the same, or by the
+        related-task key (docs/workflows.md).
 
         Raises:
             ProtocolError: it names none in a way that cannot be meant, or two.
         """
-        meta = self.envelope.meta
-        own = _task_id(meta.get(TASK_ID_KEY), f"_meta.{TASK_ID_KEY}")
-        related = meta.get(RELATED_TASK_KEY)
-        if related is None:
-            return own
-        if not isinstance(related, Mapping):
+        meta, related = self.envelope.meta, self.envelope.meta.get(RELATED_TASK_KEY)
+        if related is not None and not isinstance(related, Mapping):
             raise ProtocolError(INVALID_PARAMS, f"Invalid params: `_meta['{RELATED_TASK_KEY}']` must be an object")
-        standard = _task_id(related.get("taskId") or "", f"_meta['{RELATED_TASK_KEY}'].taskId")
-        if own is not None and own != standard:
-            raise ProtocolError(
-                INVALID_PARAMS,
-                f"Invalid params: `_meta` names two tasks; keep one of {TASK_ID_KEY!r} and {RELATED_TASK_KEY!r}",
-            )
-        return standard
+        named = {key: _task_id(meta.get(key), f"_meta.{key}") for key in (TASK_ID_KEY, PREFIXED_TASK_ID_KEY)}
+        if related is not None:
+            named[RELATED_TASK_KEY] = _task_id(related.get("taskId") or "", f"_meta['{RELATED_TASK_KEY}'].taskId")
+        given = {key: task for key, task in named.items() if task is not None}
+        if len(set(given.values())) > 1:
+            keys = " and ".join(map(repr, given))
+            raise ProtocolError(INVALID_PARAMS, f"Invalid params: `_meta` names two tasks; keep one of {keys}")
+        return next(iter(given.values()), None)
 
 
 def _task_id(value: Json, field: str) -> str | None:

@@ -381,6 +381,8 @@ def test_a_request_names_its_task_in_one_of_two_ways(server: Server, meta: dict[
         {RELATED_TASK_KEY: {"taskId": None}},
         {RELATED_TASK_KEY: {"taskId": 7}},
         {"_task_id": "a", RELATED_TASK_KEY: {"taskId": "b"}},
+        {"mcp-baton/task_id": 7},
+        {"mcp-baton/task_id": "a", "_task_id": "b"},
     ],
 )
 def test_a_task_that_is_named_wrongly_is_refused(server: Server, meta: dict[str, Json]) -> None:

@@ -13,7 +13,7 @@ from typing import cast
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.protocol.codes import INVALID_PARAMS, MISSING_CLIENT_CAPABILITY
-from mcp_baton.protocol.envelope import TASK_ID_KEY
+from mcp_baton.protocol.envelope import PREFIXED_TASK_ID_KEY, TASK_ID_KEY
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.state import LIFETIME_S, ForgedState, Seal, binding_of
 from mcp_baton.server.asking.asker import InputRequired, Question, declares
@@ -90,7 +90,7 @@ def open_rounds(seal: Seal, owner: str | None, method: str, params: JsonObject, 
     """
     name, arguments = params.get("name", params.get("uri")), params.get("arguments")
     meta = params.get("_meta")
-    task = meta.get(TASK_ID_KEY) if isinstance(meta, Mapping) else None
+    task = meta.get(TASK_ID_KEY, meta.get(PREFIXED_TASK_ID_KEY)) if isinstance(meta, Mapping) else None
     binding = binding_of(owner, method, str(name), arguments if isinstance(arguments, Mapping) else {}, task)
     state, responses = params.get("requestState"), params.get("inputResponses", {})
     if not isinstance(responses, Mapping):

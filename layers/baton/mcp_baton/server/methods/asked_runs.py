@@ -14,7 +14,7 @@ from datetime import datetime
 from mcp_baton.exceptions import Abandoned, BatonError, ProtocolError, ToolError
 from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.protocol.codes import INVALID_PARAMS
-from mcp_baton.protocol.envelope import RELATED_TASK_KEY, TASK_ID_KEY
+from mcp_baton.protocol.envelope import PREFIXED_TASK_ID_KEY, RELATED_TASK_KEY, TASK_ID_KEY
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.state import ForgedState, binding_of
 from mcp_baton.server.asking.asker import InputRequired, declares
@@ -160,7 +160,7 @@ def _read(response: Json, key: str) -> Elicited:
 def _binding(request: Request) -> str:
     """What a state is bound to: the caller, and the request with the task that it names."""
     meta = request.envelope.meta
-    named: list[Json] = ["workflow", meta.get(TASK_ID_KEY), meta.get(RELATED_TASK_KEY)]
+    named: list[Json] = ["workflow", meta.get(TASK_ID_KEY, meta.get(PREFIXED_TASK_ID_KEY)), meta.get(RELATED_TASK_KEY)]
     name, arguments = request.text("name"), request.object("arguments")
     return binding_of(request.owner, request.message.method, name, arguments, named)
 
