@@ -111,10 +111,10 @@ def test_the_inspector_tells_a_tools_error_by_its_exit_code(inspector: Inspector
 
 
 def test_the_inspector_cannot_be_asked_anything_and_says_so(inspector: Inspector) -> None:
-    """In the 2026 era it declares no capability (-32021); in the 2025 era it refuses the question itself."""
+    """It declares no capability: -32021 in the 2026 era, a tool's error in the 2025 era."""
     done = inspector.run("tools/call", "--tool-name", "interview")
     assert done.returncode == (TOOL_FAILED if inspector.era == "legacy" else NOT_SUPPORTED)
-    assert ("The client refused" if inspector.era == "legacy" else "Missing required client capability") in (
+    assert ("The client cannot be asked" if inspector.era == "legacy" else "Missing required client capability") in (
         done.stdout + done.stderr
     )
 

@@ -17,7 +17,7 @@ from moto import mock_aws
 import orders
 import sales
 import shop
-from mcp_baton import Server, ToolError
+from mcp_baton import ToolError
 from mcp_baton.testing import Connect, JsonRpcError
 
 UNUSED: Any = None
@@ -64,7 +64,9 @@ def test_no_approval_covers_what_an_order_did_not_cost(amount: float) -> None:
 def test_a_refund_that_is_asked_for_again_is_paid_once(baton: Connect) -> None:
     server = Server("refunds")
     server.include(shop.server)
-    server.add_workflow(orders.refund_order)
+    # Whoever has imported the application has put its workflows there.
+    if "refund_order" not in server.workflows:
+        server.add_workflow(orders.refund_order)
     client = baton(server)
     paid = len(orders.PAYMENTS)
     run = client.get_prompt("refund_order", {"order_id": "A-17"})

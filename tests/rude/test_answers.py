@@ -58,7 +58,13 @@ def test_a_batch_of_polls_of_a_task_with_large_results_stays_within_its_budget_a
 ) -> None:
     task = client.get_prompt(workflow).task_id
     polls = [
-        {"jsonrpc": "2.0", "id": number, "method": "tasks/get", "params": {"taskId": task}} for number in range(POLLS)
+        {
+            "jsonrpc": "2.0",
+            "id": number,
+            "method": "tasks/get",
+            "params": {"taskId": task, "_meta": {"mcp-baton/variables": "all"}},
+        }
+        for number in range(POLLS)
     ]
     body = json.dumps(polls)
     client.post(json.dumps(polls[:2]))

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import boto3
 import pytest
@@ -313,7 +313,7 @@ def test_the_collector_is_left_as_it_was_when_a_client_is_made(collecting: bool,
         seen.append(gc.isenabled())
         if fails:
             raise OSError("no such profile")
-        return object()
+        return Mock()
 
     with patch("botocore.session.Session.create_client", side_effect=create_client):
         (gc.enable if collecting else gc.disable)()
