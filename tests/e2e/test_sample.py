@@ -17,7 +17,7 @@ from moto import mock_aws
 import orders
 import sales
 import shop
-from mcp_baton import ToolError
+from mcp_baton import Server, ToolError
 from mcp_baton.testing import Connect, JsonRpcError
 
 UNUSED: Any = None
