@@ -11,11 +11,13 @@ Exception
     │   └── WorkflowError      names workflow, step and cause
     ├── SettingsError          the operator: names the setting and the remedy
     ├── EventError             the operator: the function was invoked with something that is not an HTTP request
+    ├── NotDispatched          the code that starts background work: the worker's event was not taken
     └── StoreError             the code that talks to the task store
         ├── Conflict           a lost race; carries the state that won
         ├── TaskNotFound       missing, expired or another owner's: one and the same
         ├── TaskFinished       the task is in a terminal state; carries it
         ├── TaskHeld           another run holds the task; carries it, and until when
+        ├── NoAttemptLeft          a job's attempts are used up; carries the task
         ├── ClaimLost          the run that writes does not hold the task any more; carries it
         ├── TooLarge           what should be stored does not fit, and never will
         ├── ValueLost          a stored value whose object is gone; the rest of the task is there
@@ -100,6 +102,10 @@ class EventError(BatonError):
     """An invocation event that is not the HTTP request it should be; says what was expected."""
 
 
+class NotDispatched(BatonError):
+    """The event that a worker begins by was not taken, or that is not known. The task is there all the same."""
+
+
 class StoreError(BatonError):
     """The task store could not do what it was asked to."""
 
@@ -146,6 +152,18 @@ class TaskHeld(StoreError):
     def __init__(self, until_ms: int, current: "TaskRecord") -> None:
         super().__init__("another run holds the task")
         self.until_ms = until_ms
+        self.current = current
+
+
+class NoAttemptLeft(StoreError):
+    """A job has been begun as often as it may be, and nobody works on it. Nothing was written.
+
+    Args:
+        current: The task as it stands.
+    """
+
+    def __init__(self, current: "TaskRecord") -> None:
+        super().__init__("the job's attempts are used up")
         self.current = current
 
 

@@ -4,10 +4,13 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import NotRequired, TypedDict, cast
+from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
 
 from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.protocol.json import Json, JsonObject
+
+if TYPE_CHECKING:
+    from mcp_baton.tasks.work import Job, Work
 
 ENGINE_PREFIX = "_workflow."
 PROGRESS = "_workflow.progress"
@@ -20,11 +23,8 @@ SCHEMA_VERSION = 1
 INTERRUPTED = "interrupted"
 """The type of the pause reason that is never stored: a run was killed."""
 
-LEASE_MS = 45_000
-"""How long a claim holds from the moment that it is taken or renewed, milliseconds."""
-
-RENEW_MS = 15_000
-"""How often a run renews its claim, milliseconds."""
+LEASE_MS, RENEW_MS = 45_000, 15_000
+"""How long a claim holds from when it is taken or renewed, and how often a run renews it, milliseconds."""
 
 _OVERSIZED = r"result of \d+ bytes exceeds the task's size limit"
 
@@ -98,11 +98,13 @@ class Claim:
         id: Names the run.
         until_ms: When it ends unless it is renewed, epoch milliseconds; 0 once it was given up.
         number: How many runs have taken the task, this one included. It only grows.
+        dispatch: The number of the dispatch that a worker came by; 0 for a run that no event has begun.
     """
 
     id: str
     until_ms: int
     number: int = 1
+    dispatch: int = 0
 
     def holds_at(self, now_ms: int) -> bool:
         """Whether nobody else may take the task now."""
@@ -138,6 +140,7 @@ class NewTask:
         arguments: The prompt arguments of the first call, as the client sent them, for a resume.
         ttl_ms: Lifetime the client asked for, milliseconds; `None` for the default. The store cuts it at its maximum.
         claim: Of the run that creates it. The task does not expire before the claim ends.
+        work: Of a job: what a worker has to do.
     """
 
     owner: str
@@ -147,6 +150,7 @@ class NewTask:
     arguments: JsonObject = field(default_factory=dict)
     ttl_ms: int | None = None
     claim: Claim | None = None
+    work: "Work | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +167,8 @@ class TaskRecord:
             `StoreUnavailable`; a value is exactly what was stored.
         kept: What else may be large, in the same way: `arguments` and, once there is one, `result`.
         claim: Who runs it, or ran it last; `None` when nobody ever has.
+        job: What a worker does for it; `None` for a task that the client drives.
+        error: Why it failed: the JSON-RPC error, `{"code", "message"}`.
         source: The store's own notes, needed to write against this record. Opaque to everyone else.
     """
 
@@ -180,6 +186,8 @@ class TaskRecord:
     definition: str | None = None
     kept: JsonObject = field(default_factory=dict)
     claim: Claim | None = None
+    job: "Job | None" = None
+    error: JsonObject | None = None
     source: object = field(default=None, repr=False, compare=False)
 
     @property

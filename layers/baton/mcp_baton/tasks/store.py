@@ -6,12 +6,15 @@ so that whoever decided can decide again.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.answers import AnswerStore
 from mcp_baton.tasks.record import Claim, NewTask, Standing, StepStatus, TaskPage, TaskRecord
+
+if TYPE_CHECKING:
+    from mcp_baton.tasks.jobs import JobStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +111,10 @@ class TaskStore(Protocol):
     @property
     def answers(self) -> AnswerStore:
         """Where questions to clients and their answers meet, beside the tasks."""
+
+    @property
+    def jobs(self) -> "JobStore":
+        """What is done to the tasks that workers work on."""
 
     def within(self, left_ms: Callable[[], int | None]) -> Self:
         """The same store for one request, whose time is bounded: nothing is tried again when that would take longer.
