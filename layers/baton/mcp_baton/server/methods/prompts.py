@@ -61,7 +61,7 @@ def _get_messages(request: Request, prompt: Prompt) -> JsonObject:
 
 def _run_workflow(request: Request, workflow: Workflow) -> JsonObject:
     task_id, given = _named(request, workflow)
-    ttl_ms = _requested_ttl(request)
+    ttl_ms = request.requested_ttl()
     host = ServerHost(request, reply_budget=request.reply.silent)
     try:
         run = run_workflow(request, workflow, given, task_id, host, ttl_ms)
@@ -100,16 +100,6 @@ def _refusal(error: NotResumed, task_id: str | None) -> ProtocolError:
             what = f"these steps are completed and differ now: {', '.join(steps)}"
             message = f"The workflow has changed since the task was started; {what}"
     return ProtocolError(INVALID_PARAMS, message)
-
-
-def _requested_ttl(request: Request) -> int | None:
-    """`task.ttl`, milliseconds (2025-11-25, basic/utilities/tasks); the store cuts it at its maximum."""
-    ttl = request.object("task").get("ttl")
-    if ttl is None:
-        return None
-    if not isinstance(ttl, int) or isinstance(ttl, bool) or ttl <= 0:
-        raise ProtocolError(INVALID_PARAMS, "Invalid params: `task.ttl` must be a number of milliseconds above 0")
-    return ttl
 
 
 def _held(error: TaskHeld) -> ProtocolError:
