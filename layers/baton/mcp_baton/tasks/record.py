@@ -163,7 +163,7 @@ class TaskRecord:
             `StoreUnavailable`; a value is exactly what was stored.
         kept: What else may be large, in the same way: `arguments` and, once there is one, `result`.
         claim: Who runs it, or ran it last; `None` when nobody ever has.
-        source: The store's own notes, needed to write against this record. Opaque to everyone else.
+        source: The store's own notes, needed to write against this task as it was read. Opaque to everyone else.
     """
 
     owner: str
