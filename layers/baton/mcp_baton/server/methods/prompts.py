@@ -27,7 +27,7 @@ from mcp_baton.server.schema.schema import explain
 from mcp_baton.tasks.record import PROGRESS, timestamp
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.host import Failed, Mismatch
-from mcp_baton.workflow.run import RunRecord
+from mcp_baton.workflow.run import EndedRun
 from mcp_baton.workflow.trace import Message, messages
 
 logger = logging.getLogger(__name__)
@@ -125,7 +125,7 @@ def _not_read(task_id: str | None, error: StoreError) -> ProtocolError:
     return ProtocolError(INTERNAL_ERROR, message)
 
 
-def _render(request: Request, run: RunRecord, host: ServerHost) -> JsonObject:
+def _render(request: Request, run: EndedRun, host: ServerHost) -> JsonObject:
     in_text = run.persisted is True and request.server.names_tasks_in_text(run.workflow)
     handle = handle_of(request, run.workflow, run.task.task_id) if in_text and run.task else None
     made = _result(run.workflow.description, [_message(item) for item in messages(run, host, host.describe, handle)])

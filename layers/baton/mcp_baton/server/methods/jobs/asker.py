@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from mcp_baton.exceptions import ToolError
 from mcp_baton.protocol.envelope import Envelope
-from mcp_baton.protocol.json import JsonObject
+from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.asking.asker import InputRequired, Question, refuse_undeclared
 from mcp_baton.tasks.work import Job
 
@@ -38,7 +38,7 @@ class TaskAsker:
         missing = [question for question in questions if self._answer(question.key) is None]
         if missing:
             refuse_undeclared(self._envelope, missing)
-            asked = {item.key: {"method": item.method, "params": item.params} for item in missing}
+            asked: dict[str, Json] = {item.key: {"method": item.method, "params": item.params} for item in missing}
             raise InputRequired({"inputRequests": asked})
         return [self._read(question) for question in questions]
 

@@ -177,7 +177,7 @@ class _Attempt:
             claim=self._hold.claim(),
             release=True,
         )
-        return self._written("completed", lambda: self._store.record(task, batch))
+        return self._written("completed", lambda: self._store.write(task, batch))
 
     def _written(self, outcome: str, write: Callable[[], object]) -> str:
         """What became of the call, once it is written. A result that comes too late is dropped.
