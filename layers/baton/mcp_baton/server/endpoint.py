@@ -7,7 +7,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol import jsonrpc
@@ -41,6 +41,9 @@ from mcp_baton.settings import Settings
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import INTERNAL_ERRORS, SILENT, Telemetry
 
+if TYPE_CHECKING:
+    from mcp_baton.tasks.jobs import Dispatcher
+
 logger = logging.getLogger(__name__)
 
 NOT_RUN: Final = "Not run: the time for this batch was over. Send this message again."
@@ -56,6 +59,7 @@ class Endpoint:
         telemetry: Where runs, tools and failures are noted.
         clock: Seconds, from any moment on.
         keys: What signs states, where the settings do not say it themselves.
+        dispatcher: Invokes the worker for background work; `None` where there is none.
     """
 
     def __init__(
@@ -68,6 +72,7 @@ class Endpoint:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         keys: Keys | None = None,
+        dispatcher: "Dispatcher | None" = None,
     ) -> None:
         self._server = server
         self._store = store
@@ -79,6 +84,7 @@ class Endpoint:
         self._made_key = keys is None and settings.state_key is None
         self._origins = Origins(settings.allowed_origins, settings.local_only)
         self._warned = False
+        self._dispatcher = dispatcher
 
     def __call__(self, request: HttpRequest, exchange: Exchange) -> HttpResponse | None:
         """Answer one HTTP request."""
