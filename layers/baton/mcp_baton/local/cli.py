@@ -17,7 +17,7 @@ INTERRUPTED = 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command with these arguments, the process's own by default; the exit code."""
     parsed = _parser().parse_args(arguments)
-    _log_to_stderr()
+    log_to_stderr()
     try:
         run: Callable[[argparse.Namespace], int] = parsed.run
         return run(parsed)
@@ -136,7 +136,8 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _log_to_stderr() -> None:
+def log_to_stderr() -> None:
+    """Log as the command does, in this process or in one that it has started."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for chatty in ("botocore", "boto3", "moto", "urllib3", "werkzeug"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
