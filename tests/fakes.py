@@ -9,7 +9,7 @@ from mcp_baton.protocol.http import ClientGone
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.answers import AnswerStore
 from mcp_baton.tasks.record import Claim, NewTask, Standing, TaskPage, TaskRecord
-from mcp_baton.tasks.store import Batch, Recorded, TaskStore
+from mcp_baton.tasks.store import Batch, TaskStore, Written
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.host import (
@@ -215,12 +215,12 @@ class RecordingStore:
         self._request("renew")
         return self._below.renew(task, claim)
 
-    def record(self, task: TaskRecord, batch: Batch) -> Recorded:
+    def write(self, task: TaskRecord, batch: Batch) -> Written:
         """Keep what was to be written."""
         self.batches.append(batch)
         self.versions.append(task.version)
-        self._request("record")
-        return self._store.record(task, batch) if self._store else Recorded(task)
+        self._request("write")
+        return self._store.write(task, batch) if self._store else Written(task)
 
     def cancel(self, owner: str, task_id: str) -> TaskRecord:
         """Ask the real store."""

@@ -110,10 +110,10 @@ def test_a_batch_whose_reply_is_lost_is_written_once(
     task = begin(2)
     requests.sent.clear()
     lost.times = 2
-    recorded = store.record(task, Batch(steps=(done(0),), result={"completed": True}))
+    written = store.write(task, Batch(steps=(done(0),), result={"completed": True}))
     assert requests.sent == ["UpdateItem"] * 3
-    assert recorded.task == store.get(owner, task.task_id)
-    assert (recorded.task.version, recorded.task.status) == (2, TaskStatus.COMPLETED)
+    assert written.task == store.get(owner, task.task_id)
+    assert (written.task.version, written.task.status) == (2, TaskStatus.COMPLETED)
 
 
 @pytest.mark.parametrize("method", ["cancel", "complete"])
@@ -134,11 +134,11 @@ def test_a_write_whose_reply_is_lost_is_known_though_others_have_written_since(
 ) -> None:
     task = begin(20)
     lost.times = 1
-    lost.meanwhile = lambda: [store.record(task, Batch(steps=(done(index),))) for index in range(1, 20)]
-    recorded = store.record(task, Batch(steps=(done(0, "mine"),)))
-    assert statuses(recorded.task) == ["completed"] * 20
-    assert recorded.task.variables["_workflow.result.s0"] == "mine"
-    assert recorded.task.version == 21
+    lost.meanwhile = lambda: [store.write(task, Batch(steps=(done(index),))) for index in range(1, 20)]
+    written = store.write(task, Batch(steps=(done(0, "mine"),)))
+    assert statuses(written.task) == ["completed"] * 20
+    assert written.task.variables["_workflow.result.s0"] == "mine"
+    assert written.task.version == 21
 
 
 def test_a_write_whose_reply_is_lost_is_known_though_the_task_has_ended_since(
@@ -147,18 +147,18 @@ def test_a_write_whose_reply_is_lost_is_known_though_the_task_has_ended_since(
     task = begin()
     lost.times = 1
     lost.meanwhile = lambda: store.cancel(owner, task.task_id)
-    recorded = store.record(task, Batch(steps=(done(0),)))
-    assert (recorded.task.status, statuses(recorded.task)) == (TaskStatus.CANCELLED, ["completed"])
+    written = store.write(task, Batch(steps=(done(0),)))
+    assert (written.task.status, statuses(written.task)) == (TaskStatus.CANCELLED, ["completed"])
 
 
 def test_a_write_that_lost_the_race_and_then_its_reply_is_still_a_conflict(
     store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], lost: LostReplies
 ) -> None:
     task = begin()
-    store.record(task, Batch(steps=(done(0, "theirs"),)))
+    store.write(task, Batch(steps=(done(0, "theirs"),)))
     lost.times = 1
     with pytest.raises(Conflict) as conflict:
-        store.record(task, Batch(steps=(done(0, "mine"),)))
+        store.write(task, Batch(steps=(done(0, "mine"),)))
     assert conflict.value.current.variables["_workflow.result.s0"] == "theirs"
 
 
@@ -168,7 +168,7 @@ def test_when_every_reply_is_lost_the_store_is_unavailable(
     task = begin()
     lost.times = 100
     with pytest.raises(StoreUnavailable) as unavailable:
-        store.record(task, Batch(steps=(done(0),)))
+        store.write(task, Batch(steps=(done(0),)))
     assert isinstance(unavailable.value.__cause__, ConnectionClosedError)
 
 
@@ -185,14 +185,14 @@ def test_an_engine_that_shows_no_item_on_a_failed_condition_is_asked_for_it(
     engine.client.meta.events.register("after-call.dynamodb.UpdateItem", hide)
     try:
         task = begin(2)
-        winner = store.record(task, Batch(steps=(done(0),))).task
+        winner = store.write(task, Batch(steps=(done(0),))).task
         with pytest.raises(Conflict) as conflict:
-            store.record(task, Batch(steps=(done(0),)))
+            store.write(task, Batch(steps=(done(0),)))
         assert conflict.value.current == winner
         with pytest.raises(TaskNotFound):
             store.cancel(owner, SOME_ID)
         lost.times = 1
-        assert statuses(store.record(task, Batch(steps=(done(1),))).task) == ["completed", "completed"]
+        assert statuses(store.write(task, Batch(steps=(done(1),))).task) == ["completed", "completed"]
     finally:
         engine.client.meta.events.unregister("after-call.dynamodb.UpdateItem", hide)
 
@@ -201,13 +201,13 @@ def test_a_write_is_applied_once_though_its_condition_still_holds_when_it_is_sen
     store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], lost: LostReplies
 ) -> None:
     """An older result never takes the place of a newer one."""
-    task = store.record(begin(), Batch(steps=(done(0, "first"),))).task
+    task = store.write(begin(), Batch(steps=(done(0, "first"),))).task
     again = [StepWrite(0, "s0", COMPLETED, COMPLETED, result) for result in ("older", "newer")]
     lost.times = 1
-    lost.meanwhile = lambda: store.record(task, Batch(steps=(again[1],)))
-    recorded = store.record(task, Batch(steps=(again[0],)))
-    assert recorded.task.variables["_workflow.result.s0"] == "newer"
-    assert recorded.task.version == 4
+    lost.meanwhile = lambda: store.write(task, Batch(steps=(again[1],)))
+    written = store.write(task, Batch(steps=(again[0],)))
+    assert written.task.variables["_workflow.result.s0"] == "newer"
+    assert written.task.version == 4
 
 
 @pytest.mark.parametrize("times", [1, 2, 5])
@@ -216,7 +216,7 @@ def test_however_many_replies_are_lost_a_write_is_applied_once(
 ) -> None:
     task = begin()
     lost.times = times
-    assert store.record(task, Batch(variables={"a": 1})).task.version == 2
+    assert store.write(task, Batch(variables={"a": 1})).task.version == 2
 
 
 def test_a_write_that_is_sent_again_in_the_next_minute_is_still_applied_once(
@@ -228,10 +228,10 @@ def test_a_write_that_is_sent_again_in_the_next_minute_is_still_applied_once(
     def later() -> None:
         clock.ms += 30_000
         for number in range(40):
-            store.record(task, Batch(variables={"number": number}))
+            store.write(task, Batch(variables={"number": number}))
 
     lost.times, lost.meanwhile = 1, later
-    assert store.record(task, Batch(variables={"mine": 1})).task.version == 42
+    assert store.write(task, Batch(variables={"mine": 1})).task.version == 42
 
 
 def test_an_item_forgets_its_writes_after_seven_minutes(
@@ -239,7 +239,7 @@ def test_an_item_forgets_its_writes_after_seven_minutes(
 ) -> None:
     task = begin()
     for _ in range(30):
-        task = store.record(task, Batch(variables={"a": 1})).task
+        task = store.write(task, Batch(variables={"a": 1})).task
         clock.ms += 20_000
     assert isinstance(task.source, dict)
     assert sum(len(task.source[name]["BS"]) for name in SETS if name in task.source) <= 7 * 3
@@ -251,7 +251,7 @@ def test_when_the_last_word_is_lost_it_is_unknown_whether_a_write_was_applied(
     task = begin()
     lost.times = 1_000
     with pytest.raises(OutcomeUnknown):
-        store.record(task, Batch(steps=(done(0),)))
+        store.write(task, Batch(steps=(done(0),)))
     assert sum(pauses.taken) < 30
     lost.times = 0
     assert store.get(task.owner, task.task_id).version == 2
@@ -289,7 +289,7 @@ def test_nothing_is_sent_again_that_would_outlast_the_function(
     lost.meanwhile = hang
     bounded = store.within(lambda: left_ms - int((pauses.s - began_s) * 1000))
     with pytest.raises(OutcomeUnknown):
-        bounded.record(task, Batch(steps=(done(0),)))
+        bounded.write(task, Batch(steps=(done(0),)))
     assert pauses.s - began_s <= max(left_ms / 1000 - 0.3, 1.0)
     assert requests.take() == ["UpdateItem"] * (1 if left_ms < 2_300 else 2)
 
@@ -332,7 +332,7 @@ def test_a_write_that_is_throttled_is_sent_again_for_as_long_as_it_may(
     claim = Claim("r", 5_000_000_000_000)
     store, task = stores(), begin(claim=claim)
     with refusing(engine, "UpdateItem", "ThrottlingException"), pytest.raises(StoreBusy):
-        store.record(task, Batch(variables={"a": 1}, claim=claim if held else None))
+        store.write(task, Batch(variables={"a": 1}, claim=claim if held else None))
     assert budget_s - 1.0 <= pauses.s < budget_s
 
 
@@ -349,7 +349,7 @@ def test_what_dynamodb_failed_at_is_unknown_and_what_it_refused_was_not_written(
 ) -> None:
     task = begin()
     with refusing(engine, "UpdateItem", code), pytest.raises(StoreUnavailable) as refused:
-        store.record(task, Batch(variables={"a": 1}))
+        store.write(task, Batch(variables={"a": 1}))
     assert type(refused.value) is failure
 
 
@@ -390,7 +390,7 @@ def test_a_batch_for_a_store_that_is_down_is_unavailable(
 ) -> None:
     store = DynamoDBTaskStore("tasks", lambda: nobody, monotonic=pauses.monotonic, sleep=pauses.sleep)
     with pytest.raises(StoreUnavailable) as unavailable:
-        store.record(begin(), Batch(steps=(done(0),)))
+        store.write(begin(), Batch(steps=(done(0),)))
     assert not isinstance(unavailable.value, OutcomeUnknown)
 
 
@@ -412,7 +412,7 @@ def test_an_answer_that_is_not_dynamodbs_is_unavailable(
     engine.client.meta.events.register_first("before-send.dynamodb", answer)
     try:
         with pytest.raises(StoreUnavailable):
-            store.record(task, Batch(steps=(done(0),)))
+            store.write(task, Batch(steps=(done(0),)))
         with pytest.raises(StoreUnavailable):
             store.list(owner)
     finally:

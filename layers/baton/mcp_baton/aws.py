@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from mcp_baton.observability.observed import ObservedHandler
     from mcp_baton.protocol.state import Keys
     from mcp_baton.tasks.dynamodb.overflow import ObjectStore
+    from mcp_baton.tasks.jobs import Dispatcher
 
 logger = logging.getLogger(__name__)
 
@@ -64,6 +65,7 @@ def handler(
     sleep: Callable[[float], None] = time.sleep,
     dynamodb: "DynamoDBClient | None" = None,
     s3: "S3Client | None" = None,
+    dispatcher: "Dispatcher | None" = None,
 ) -> Callable[[dict[str, Any], LambdaContext], dict[str, Any]]:
     """Make the Lambda handler of a server.
 
@@ -78,6 +80,7 @@ def handler(
             endpoint are the caller's. When not given, Baton makes one when it is first needed. It brings no table:
             where the settings name none, workflows run without tasks all the same.
         s3: The same for S3, used for the bucket that the settings name, if they name one.
+        dispatcher: Invokes the worker that makes calls in the background. Without one such tools run in their requests.
 
     Raises:
         WorkflowError: a workflow of the server's cannot work; names workflow, step and cause.
@@ -97,16 +100,29 @@ def handler(
             connect = _connected()
         store = dynamodb_store(settings.table, settings, connect, connect_s3, telemetry=telemetry)
     keys = _state_keys(settings, telemetry)
-    app: Application = Endpoint(
-        server, store=store, settings=settings, telemetry=telemetry, clock=clock, sleep=sleep, keys=keys
+    endpoint = Endpoint(
+        server,
+        store=store,
+        settings=settings,
+        telemetry=telemetry,
+        clock=clock,
+        sleep=sleep,
+        keys=keys,
+        dispatcher=dispatcher,
     )
+    app: Application = endpoint
     if store is None:
         app = _Warning(app, NO_TABLE)
-    # On a machine of one's own nobody else is there.
     if settings.allow_anonymous and settings.observed and not settings.sam_local:
         app = _Warning(app, ANYBODY)
     owner = partial(resolve_owner, trust_session_names=settings.trust_session_names)
-    adapter = LambdaAdapter(app, allow_anonymous=settings.allow_anonymous, streaming=settings.streaming, owner=owner)
+    adapter = LambdaAdapter(
+        app,
+        allow_anonymous=settings.allow_anonymous,
+        streaming=settings.streaming,
+        owner=owner,
+        work=endpoint.work,
+    )
     return adapter if collector is None else _observed(adapter, collector, settings)
 
 

@@ -38,6 +38,11 @@ STORE_LATENCY = Metric("StoreLatency", "Milliseconds", "operation")
 STORE_CONFLICTS = Metric("StoreConflicts")
 STORE_ERRORS = Metric("StoreErrors")
 INTERNAL_ERRORS = Metric("InternalErrors")
+TASKS_DISPATCHED = Metric("TasksDispatched")
+DISPATCHES_FAILED = Metric("DispatchesFailed")
+TASKS_CLAIMED_AGAIN = Metric("TasksClaimedAgain")
+TASKS_GIVEN_UP = Metric("TasksGivenUp")
+TASKS_HANDED_OVER = Metric("TasksHandedOver")
 
 
 @dataclass(frozen=True, slots=True)

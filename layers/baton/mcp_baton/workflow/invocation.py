@@ -13,7 +13,7 @@ from mcp_baton.workflow.drift import Move, statuses_of
 from mcp_baton.workflow.holding import Hold
 from mcp_baton.workflow.host import Succeeded
 from mcp_baton.workflow.resolve import Known
-from mcp_baton.workflow.run import Blocked, Persisted, RunRecord, StepTrace, Stop
+from mcp_baton.workflow.run import Blocked, EndedRun, Persisted, StepTrace, Stop
 from mcp_baton.workflow.secrets import NO_SECRETS, Secrets, secrets_of
 
 
@@ -118,10 +118,10 @@ class Run:
             self.outputs[trace.step.name] = trace.outcome.value
         self.traces.append(trace)
 
-    def record(self, stop: Stop | None) -> RunRecord:
+    def ended(self, stop: Stop | None) -> EndedRun:
         """The run, which has ended for this reason."""
         places = {step.name: place for place, step in enumerate(self.workflow.steps)}
-        return RunRecord(
+        return EndedRun(
             workflow=self.workflow,
             known=self.known,
             traces=tuple(sorted(self.traces, key=lambda trace: places[trace.step.name])),

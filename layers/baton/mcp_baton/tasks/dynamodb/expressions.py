@@ -153,7 +153,7 @@ def finish_update(now_ms: int, token: str, status: TaskStatus, result: Attribute
     return update
 
 
-def record_update(stored: Item, changes: Changes, now_ms: int, token: str) -> Update:
+def write_update(stored: Item, changes: Changes, now_ms: int, token: str) -> Update:
     """The write of a batch: every change it holds, and every condition that it was decided on."""
     update = live_update(now_ms, token) if changes.result is None else _completing(changes.result, now_ms, token)
     for step in changes.steps:

@@ -14,7 +14,7 @@ from mcp_baton.tasks.dynamodb.changes import Changes, plan
 from mcp_baton.tasks.dynamodb.claiming import hold
 from mcp_baton.tasks.dynamodb.counting import LiveTasks
 from mcp_baton.tasks.dynamodb.cursors import to_cursor
-from mcp_baton.tasks.dynamodb.expressions import Update, finish_update, record_update
+from mcp_baton.tasks.dynamodb.expressions import Update, finish_update, write_update
 from mcp_baton.tasks.dynamodb.fitting import fitted, fitted_new, lighter
 from mcp_baton.tasks.dynamodb.heads import Heads
 from mcp_baton.tasks.dynamodb.items import (
@@ -26,7 +26,7 @@ from mcp_baton.tasks.dynamodb.items import (
     to_record,
 )
 from mcp_baton.tasks.dynamodb.moving import Moving
-from mcp_baton.tasks.dynamodb.outside import Outside, Written
+from mcp_baton.tasks.dynamodb.outside import Outside, RecentWrites
 from mcp_baton.tasks.dynamodb.overflow import ObjectStore
 from mcp_baton.tasks.dynamodb.patience import END, draw
 from mcp_baton.tasks.dynamodb.queries import page_of
@@ -34,7 +34,7 @@ from mcp_baton.tasks.dynamodb.table import ConditionFailed, ItemTooLarge, TaskTa
 from mcp_baton.tasks.dynamodb.tokens import first_token
 from mcp_baton.tasks.ids import new_task_id, new_token
 from mcp_baton.tasks.record import NewTask, TaskPage, TaskRecord, TaskStatus
-from mcp_baton.tasks.store import Batch, Recorded
+from mcp_baton.tasks.store import Batch, Written
 from mcp_baton.tasks.texts import VALUE_BYTES
 from mcp_baton.telemetry import SILENT, Telemetry
 
@@ -81,7 +81,7 @@ class DynamoDBTaskStore(Heads):
         )
         self._telemetry = telemetry
         self._limits = limits or Limits()
-        self._outside = Outside(self._table, objects, Written(monotonic))
+        self._outside = Outside(self._table, objects, RecentWrites(monotonic))
         self._moving = Moving(self._outside, self._limits, now_ms, monotonic)
         self._now_ms = now_ms
         self._new_id = new_id
@@ -156,7 +156,7 @@ class DynamoDBTaskStore(Heads):
             cursor=None if page.end is None else to_cursor(page.end),
         )
 
-    def record(self, task: TaskRecord, batch: Batch) -> Recorded:
+    def write(self, task: TaskRecord, batch: Batch) -> Written:
         """Write a batch: one `UpdateItem`, after what is kept outside the head.
 
         The item's size is computed beforehand from what was read. Writers who came in between may have made it
@@ -174,7 +174,7 @@ class DynamoDBTaskStore(Heads):
             else:
                 if changes.result is not None:
                     self._live_tasks.leave(task.owner, task.task_id, item)
-                return Recorded(self._task_in(task.owner, item), changes.oversized)
+                return Written(self._task_in(task.owner, item), changes.oversized)
         if mover.failed:
             raise StoreUnavailable("the values of this write could not be kept outside the task's item")
         raise TooLarge("the task's item is full: DynamoDB takes 409,600 bytes, and no value is left to replace")
@@ -200,7 +200,7 @@ class DynamoDBTaskStore(Heads):
         if task.status.terminal:
             raise TaskFinished(task)
         try:
-            return self.record(task, Batch(result=result)).task
+            return self.write(task, Batch(result=result)).task
         except TooLarge as error:
             raise TooLarge(RESULT_TOO_LARGE) from error
 
@@ -210,7 +210,7 @@ class DynamoDBTaskStore(Heads):
         return self._task_in(owner, item)
 
     def _record(self, task: TaskRecord, stored: Item, changes: Changes, batch: Batch) -> Item:
-        update = record_update(stored, changes, self._now_ms(), new_token())
+        update = write_update(stored, changes, self._now_ms(), new_token())
         if batch.claim is None:
             return self._write(task.owner, task.task_id, update)
         hold(update, batch.claim, release=batch.release)
