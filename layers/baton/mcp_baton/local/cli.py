@@ -41,6 +41,8 @@ def _serve(parsed: argparse.Namespace) -> int:
             table=parsed.table,
             owner_header=parsed.owner_header,
             timeout_s=parsed.timeout,
+            worker_timeout_s=parsed.worker_timeout,
+            retry_after_s=parsed.worker_retries,
         )
     )
     end_by_force(code)
@@ -89,6 +91,21 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="time for each request (default: %(default)g)",
     )
+    serve.add_argument(
+        "--worker-timeout",
+        type=_seconds,
+        default=900.0,
+        metavar="SECONDS",
+        help="time for each invocation of a worker (default: %(default)g)",
+    )
+    serve.add_argument(
+        "--worker-retries",
+        type=_delays,
+        default=(60.0, 120.0),
+        metavar="SECONDS,SECONDS",
+        help="how long after a failed invocation of a worker the next one is made; 'none' for no retries (default: as "
+        "Lambda does it, 60,120)",
+    )
     serve.set_defaults(run=_serve)
     dynamodb = commands.add_parser(
         "dynamodb",
@@ -134,6 +151,10 @@ def _seconds(text: str) -> float:
     if not 0 < seconds < math.inf:
         raise argparse.ArgumentTypeError(f"{text!r} is not a time in seconds: use a number above 0")
     return seconds
+
+
+def _delays(text: str) -> tuple[float, ...]:
+    return () if text == "none" else tuple(_seconds(part) for part in text.split(","))
 
 
 def log_to_stderr() -> None:

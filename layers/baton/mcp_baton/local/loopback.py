@@ -1,6 +1,7 @@
 """Small HTTP servers on loopback, for processes that `baton serve` has started. Python's own server carries them."""
 
 import logging
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
@@ -61,7 +62,11 @@ class LoopbackServer(ThreadingTCPServer):
     @override
     def handle_error(self, request: object, client_address: object) -> None:
         """Log what a connection died of. A client that was killed is no error."""
-        logger.debug("the connection of %s ended", client_address, exc_info=True)
+        error = sys.exception()
+        if isinstance(error, OSError):
+            logger.debug("%s went away: %s", client_address, error)
+        else:
+            logger.error("the connection of %s failed", client_address, exc_info=error)
 
 
 class Connection(BaseHTTPRequestHandler):

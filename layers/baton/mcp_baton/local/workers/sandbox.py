@@ -35,7 +35,7 @@ class Sandbox:
     ) -> None:
         self._api = RuntimeApi(dispatch)
         # A session of its own: Ctrl-C is the server's to hear, and what a tool starts ends with the worker.
-        self._process = subprocess.Popen(
+        self._process = subprocess.Popen(  # noqa: S603 - a fixed list of words; no shell
             command,
             env={**os.environ, **launch.variables(self._api.address)},
             stdin=subprocess.PIPE,
@@ -80,12 +80,15 @@ class Sandbox:
         try:
             return future.result(timeout_s)
         except TimeoutError:
-            logger.error("worker %d %s within %g s: it is killed", self.pid, what, timeout_s)
-            self.kill()
-            return Failure(f"the worker {what} within {timeout_s:g} s")
+            failure = Failure(f"the worker {what} within {timeout_s:g} s")
+        logger.error("worker %d %s within %g s: it is killed", self.pid, what, timeout_s)
+        self.kill()
+        return failure
 
     def _watch(self) -> None:
         code = self._process.wait()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
         if not self._told:
             logger.error("worker %d has ended by itself: exit code %d", self.pid, code)
         self._api.process_ended(f"the worker ended with exit code {code}")
