@@ -11,8 +11,9 @@ import pytest
 from mcp_baton import Server, Step, ToolError, Workflow
 from mcp_baton.tasks.record import LEASE_MS, timestamp
 from mcp_baton.testing import JsonRpcError, connect
-from tests.e2e.conftest import ON_EVERY_ENGINE, MakeClient, Requests
+from tests.e2e.conftest import ON_EVERY_ENGINE, MakeClient
 from tests.e2e.support import Answer, Clock, Era, Table
+from tests.sent import Requests
 
 STEPS = ("one", "two", "three")
 
