@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 TABLES = count(1)
 
-ON_EVERY_ENGINE = pytest.mark.parametrize("engine", ["embedded", "ministack"], indirect=True)
-"""Marks what the engine can make a difference to: races, faults, sizes and values. What a server says does not depend
-on it, and what the store sends is held against every engine by tests/store."""
+ON_MINISTACK = pytest.mark.parametrize("engine", ["ministack"], indirect=True)
+"""Marks races: MiniStack answers in a process of its own, several requests at once. Nothing else depends on the engine:
+what the store sends, and what it makes of the answers, is held against every engine by tests/store."""
 
 type Streaming = Callable[[Sink, Callable[[], Answer]], Future[Answer]]
 
@@ -89,7 +89,7 @@ def ministack_engine(ministack_url: str) -> Iterator[Engine]:
 
 @pytest.fixture
 def engine(request: pytest.FixtureRequest) -> Engine:
-    """The embedded engine; with `ON_EVERY_ENGINE`, each in turn."""
+    """The embedded engine; with `ON_MINISTACK`, that."""
     chosen: Engine = request.getfixturevalue(f"{getattr(request, 'param', 'embedded')}_engine")
     return chosen
 
