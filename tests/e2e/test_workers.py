@@ -49,8 +49,14 @@ class Held:
     @classmethod
     def of(cls, connection: socket.socket) -> Self:
         connection.settimeout(BOUND_S)
-        with connection.makefile() as lines:
-            return cls(connection, json.loads(lines.readline()))
+        held = cls(connection, {})
+        held.told = held.read()
+        return held
+
+    def read(self) -> Any:
+        """What the invocation says next."""
+        with self.connection.makefile() as lines:
+            return json.loads(lines.readline())
 
     def tell(self, what: str) -> None:
         self.connection.sendall(f"{what}\n".encode())
@@ -70,10 +76,17 @@ class Probe:
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.listener.settimeout(BOUND_S)
         self.event = {"port": self.listener.getsockname()[1]}
+        self._connections: list[socket.socket] = []
 
     def next(self) -> Held:
         """The next invocation, as soon as it has begun."""
-        return Held.of(self.listener.accept()[0])
+        connection, _ = self.listener.accept()
+        self._connections.append(connection)
+        return Held.of(connection)
+
+    def close(self) -> None:
+        for connection in (self.listener, *self._connections):
+            connection.close()
 
     def waiting(self) -> bool:
         """Whether an invocation has begun that was not looked at."""
@@ -91,7 +104,7 @@ class Probe:
 def probe() -> Iterator[Probe]:
     probe = Probe()
     yield probe
-    probe.listener.close()
+    probe.close()
 
 
 type MakePool = Callable[..., Pool]
@@ -233,7 +246,8 @@ def test_a_worker_sends_events_to_the_queue_that_it_works_for(pool: MakePool, pr
 def test_a_tool_finds_standard_input_empty(pool: MakePool, probe: Probe) -> None:
     pool().dispatch(probe.event)
     held = probe.next()
-    assert held.told["stdin"] == ""
+    held.tell("read")
+    assert held.read() == ""
     held.tell("return")
 
 

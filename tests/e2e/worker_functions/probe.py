@@ -20,7 +20,6 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, bool] | None:
             "event": event,
             "request_id": context.aws_request_id,
             "remaining_ms": context.get_remaining_time_in_millis(),
-            "stdin": sys.stdin.read(),
         }
         lines.write(json.dumps(told) + "\n")
         lines.flush()
@@ -32,6 +31,9 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, bool] | None:
                     raise RuntimeError("the bank said no")
                 case ["exit", code]:
                     os._exit(int(code))
+                case ["read"]:
+                    lines.write(json.dumps(sys.stdin.read()) + "\n")
+                    lines.flush()
                 case ["child"]:
                     subprocess.Popen([sys.executable, "-c", CHILD, str(event["port"])])
                 case ["send"]:
