@@ -251,7 +251,7 @@ def test_a_lost_answer_says_to_look_before_the_call_is_repeated(
     def lost(*_: object) -> None:
         raise OutcomeUnknown("lost")
 
-    monkeypatch.setattr(DynamoDBTaskStore, "record", lost)
+    monkeypatch.setattr(DynamoDBTaskStore, "write", lost)
     answer = paused.call("send_mail", to="a", text="b")
     assert answer.meta["recorded"] == "unknown"
     assert told(answer) == (

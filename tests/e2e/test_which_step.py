@@ -230,7 +230,7 @@ def test_a_write_whose_answer_was_lost_is_neither_recorded_nor_not(
     def lost(*_: object) -> None:
         raise OutcomeUnknown("the answer was lost")
 
-    monkeypatch.setattr(DynamoDBTaskStore, "record", lost)
+    monkeypatch.setattr(DynamoDBTaskStore, "write", lost)
     answer = client.call_tool("mail", {"to": "ann"}, task=task)
 
     assert answer.meta["recorded"] == "unknown"

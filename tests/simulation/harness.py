@@ -23,7 +23,7 @@ from mcp_baton.protocol.json import dumps
 from mcp_baton.server import reply
 from mcp_baton.server.running import runner, worker
 from mcp_baton.server.running.mailbox import Mail, Mailbox
-from mcp_baton.tasks.recording import record_decided
+from mcp_baton.tasks.writing import write_decided
 from tests.simulation.invariants import Violation
 from tests.simulation.journal import Broken
 from tests.simulation.scheduler import Actor, Killed, current
@@ -173,7 +173,7 @@ def simulating() -> Iterator[None]:
         patch.setattr(os, "urandom", instead(os.urandom, lambda world: world.rng.randbytes))
         patch.setattr(random, "uniform", instead(random.uniform, lambda world: world.rng.uniform))
         patch.setattr(random, "random", instead(random.random, lambda world: world.rng.random))
-        patch.setitem(cast("dict[str, Any]", record_decided.__kwdefaults__), "sleep", sleep)
+        patch.setitem(cast("dict[str, Any]", write_decided.__kwdefaults__), "sleep", sleep)
         patch.setattr(worker, "_start_thread", _start_thread)
         patch.setattr(runner, "Mailbox", SimulatedMailbox)
         # What is sent is held against the official definitions elsewhere; here that would take most of the time.

@@ -15,7 +15,8 @@ from mcp_baton.tasks.record import LEASE_MS, Claim, Standing, StepStatus, TaskRe
 from mcp_baton.tasks.store import Batch, StepWrite
 
 if TYPE_CHECKING:
-    from tests.store.conftest import Clock, Requests
+    from tests.sent import Requests
+    from tests.store.conftest import Clock
 
 PENDING, COMPLETED = StepStatus.PENDING, StepStatus.COMPLETED
 DONE = Batch(steps=(StepWrite(0, "s0", PENDING, COMPLETED, "value"),))
@@ -89,7 +90,7 @@ def test_a_run_may_take_again_what_it_holds(
 @pytest.mark.parametrize(
     "end",
     [
-        lambda store, task, claim: store.record(task, batch(claim, release=True)).task,
+        lambda store, task, claim: store.write(task, batch(claim, release=True)).task,
         lambda store, task, claim: store.renew(task, replace(claim, until_ms=0)),
     ],
     ids=["with a batch", "alone"],
@@ -181,13 +182,13 @@ def test_a_run_writes_only_while_it_holds_the_task(
     second = run("b")
     taken = store.take(task.owner, task.task_id, "flow", second)
     with pytest.raises(ClaimLost) as lost:
-        store.record(task, batch(first, release=release))
+        store.write(task, batch(first, release=release))
     assert lost.value.current == taken == store.get(task.owner, task.task_id)
-    written = store.record(taken, batch(second, release=release)).task
+    written = store.write(taken, batch(second, release=release)).task
     assert written.variables["by"] == "b"
     assert written.claim == Claim("b", 0 if release else second.until_ms, 2)
     with pytest.raises(ClaimLost):
-        store.record(task, batch(first, release=release))
+        store.write(task, batch(first, release=release))
 
 
 def test_a_checkpoint_renews_the_claim(
@@ -195,7 +196,7 @@ def test_a_checkpoint_renews_the_claim(
 ) -> None:
     task = begin(claim=run("a"), workflow="flow")
     clock.ms += 10_000
-    assert store.record(task, batch(run("a"))).task.claim == Claim("a", run("a").until_ms, 1)
+    assert store.write(task, batch(run("a"))).task.claim == Claim("a", run("a").until_ms, 1)
 
 
 def test_a_run_that_was_late_and_that_nobody_replaced_still_ends(
@@ -204,17 +205,17 @@ def test_a_run_that_was_late_and_that_nobody_replaced_still_ends(
     claim = run("a")
     task = begin(claim=claim, workflow="flow")
     clock.ms += LEASE_MS * 10
-    assert store.record(task, batch(claim, release=True)).task.variables["by"] == "a"
+    assert store.write(task, batch(claim, release=True)).task.variables["by"] == "a"
 
 
 def test_continuations_are_not_held_up_by_a_claim(
     store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], run: Callable[[str], Claim]
 ) -> None:
     task = begin(claim=run("a"), workflow="flow")
-    recorded = store.record(task, DONE).task
-    assert recorded.claim == task.claim
+    written = store.write(task, DONE).task
+    assert written.claim == task.claim
     with pytest.raises(Conflict):
-        store.record(task, Batch(steps=DONE.steps, claim=run("a"), release=True))
+        store.write(task, Batch(steps=DONE.steps, claim=run("a"), release=True))
 
 
 def test_a_light_look_tells_who_runs_the_task(

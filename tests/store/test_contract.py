@@ -24,7 +24,8 @@ from mcp_baton.tasks.record import (
 from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite, TaskStore
 
 if TYPE_CHECKING:
-    from tests.store.conftest import Clock, Engine, Requests
+    from tests.sent import Requests
+    from tests.store.conftest import Clock, Engine
 
 PENDING, COMPLETED, FAILED = StepStatus.PENDING, StepStatus.COMPLETED, StepStatus.FAILED
 PAUSE: JsonObject = {
@@ -52,7 +53,7 @@ def finish(store: TaskStore, task: TaskRecord, how: str) -> TaskRecord:
         case "complete":
             return store.complete(task.owner, task.task_id, {"by": "client"})
         case _:
-            return store.record(task, Batch(result={"by": "engine"})).task
+            return store.write(task, Batch(result={"by": "engine"})).task
 
 
 def test_a_created_task_is_read_back_as_it_was_created(
@@ -162,7 +163,7 @@ def test_a_task_is_gone_when_its_lifetime_is_over(
     with pytest.raises(TaskNotFound):
         store.get(owner, task.task_id)
     with pytest.raises(TaskNotFound):
-        store.record(task, Batch(steps=(done(0),)))
+        store.write(task, Batch(steps=(done(0),)))
     with pytest.raises(TaskNotFound):
         store.cancel(owner, task.task_id)
     with pytest.raises(TaskNotFound):
@@ -184,7 +185,7 @@ def test_writes_keep_the_lifetime(
 ) -> None:
     task = begin(ttl_ms=10_000)
     clock.ms += 9_000
-    written = store.record(task, Batch(steps=(done(0),))).task
+    written = store.write(task, Batch(steps=(done(0),))).task
     assert (written.ttl_ms, written.created_at) == (10_000, task.created_at)
     assert written.updated_at == timestamp(clock.ms)
     clock.ms += 1_000
@@ -230,12 +231,12 @@ def test_a_batch_is_written_as_a_whole(store: DynamoDBTaskStore, owner: str, beg
     task = begin(3)
     failed = StepWrite(1, "s1", PENDING, FAILED, {"error": "timeout"})
     batch = Batch(steps=(done(0), failed), pause=SetPause(PAUSE), variables={"note": [1, 2.0]})
-    recorded = store.record(task, batch)
-    assert recorded.oversized == ()
-    assert recorded.task == store.get(owner, task.task_id)
-    assert statuses(recorded.task) == ["completed", "failed", "pending"]
-    assert recorded.task.version == 2
-    assert {name: value for name, value in recorded.task.variables.items() if name != PROGRESS} == {
+    written = store.write(task, batch)
+    assert written.oversized == ()
+    assert written.task == store.get(owner, task.task_id)
+    assert statuses(written.task) == ["completed", "failed", "pending"]
+    assert written.task.version == 2
+    assert {name: value for name, value in written.task.variables.items() if name != PROGRESS} == {
         "_workflow.result.s0": {"value": "None"},
         "_workflow.result.s1": {"error": "timeout"},
         PAUSE_REASON: PAUSE,
@@ -247,14 +248,14 @@ def test_a_batch_with_a_result_completes_the_task(
     store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord]
 ) -> None:
     result = {"completed": True, "steps_completed": 1}
-    written = store.record(begin(), Batch(steps=(done(0),), result=result)).task
+    written = store.write(begin(), Batch(steps=(done(0),), result=result)).task
     assert (written.status, written.result) == (TaskStatus.COMPLETED, result)
     assert store.get(owner, written.task_id) == written
 
 
 def test_variables_are_removed(store: DynamoDBTaskStore, begin: Callable[..., TaskRecord]) -> None:
-    task = store.record(begin(), Batch(variables={"a": 1, "b": 2, "c": 3})).task
-    left = store.record(task, Batch(variables={"c": 4}, removed=frozenset({"a", "c", "never was"}))).task
+    task = store.write(begin(), Batch(variables={"a": 1, "b": 2, "c": 3})).task
+    left = store.write(task, Batch(variables={"c": 4}, removed=frozenset({"a", "c", "never was"}))).task
     assert {name: value for name, value in left.variables.items() if name != PROGRESS} == {"b": 2, "c": 4}
 
 
@@ -262,9 +263,9 @@ def test_a_step_that_is_not_as_expected_is_a_conflict_that_shows_the_winner(
     store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord]
 ) -> None:
     task = begin(2)
-    winner = store.record(task, Batch(steps=(done(0, "first"),))).task
+    winner = store.write(task, Batch(steps=(done(0, "first"),))).task
     with pytest.raises(Conflict) as conflict:
-        store.record(task, Batch(steps=(done(1), done(0, "second")), variables={"stray": 1}))
+        store.write(task, Batch(steps=(done(1), done(0, "second")), variables={"stray": 1}))
     assert conflict.value.current == winner == store.get(owner, task.task_id)
 
 
@@ -275,23 +276,23 @@ def test_whoever_has_read_another_definition_conflicts(
     created = begin(2, definition="one two")
     turned: list[Json] = [{"name": f"s{index}", "tool": "work", "status": "pending"} for index in (1, 0)]
     progress: Json = {"goal": "flow", "steps": turned, "schemaVersion": 1}
-    moved = store.record(created, Batch(variables={PROGRESS: progress}, definition="two one")).task
+    moved = store.write(created, Batch(variables={PROGRESS: progress}, definition="two one")).task
     assert (moved.definition, steps_of(moved)) == ("two one", turned)
     for batch in (Batch(steps=(done(1),)), Batch(variables={"seen": 1})):
         with pytest.raises(Conflict) as conflict:
-            store.record(created, batch)
+            store.write(created, batch)
         assert conflict.value.current == moved
-    assert statuses(store.record(moved, Batch(steps=(done(0),))).task) == ["completed", "pending"]
+    assert statuses(store.write(moved, Batch(steps=(done(0),))).task) == ["completed", "pending"]
 
 
 def test_what_a_conflict_reports_can_be_written_against(
     store: DynamoDBTaskStore, begin: Callable[..., TaskRecord]
 ) -> None:
     task = begin(2)
-    store.record(task, Batch(steps=(done(0),), variables={"large": "x" * 20_000}))
+    store.write(task, Batch(steps=(done(0),), variables={"large": "x" * 20_000}))
     with pytest.raises(Conflict) as conflict:
-        store.record(task, Batch(steps=(done(0),)))
-    written = store.record(conflict.value.current, Batch(steps=(done(1),))).task
+        store.write(task, Batch(steps=(done(0),)))
+    written = store.write(conflict.value.current, Batch(steps=(done(1),))).task
     assert statuses(written) == ["completed", "completed"]
     assert written.variables["large"] == "x" * 20_000
 
@@ -299,9 +300,9 @@ def test_what_a_conflict_reports_can_be_written_against(
 def test_a_result_alone_is_overwritten_while_the_status_stands(
     store: DynamoDBTaskStore, begin: Callable[..., TaskRecord]
 ) -> None:
-    task = store.record(begin(), Batch(steps=(done(0, "old"),))).task
+    task = store.write(begin(), Batch(steps=(done(0, "old"),))).task
     again = StepWrite(0, "s0", COMPLETED, COMPLETED, {"value": "new"})
-    written = store.record(task, Batch(steps=(again,))).task
+    written = store.write(task, Batch(steps=(again,))).task
     assert written.variables["_workflow.result.s0"] == {"value": "new"}
     assert statuses(written) == ["completed"]
 
@@ -310,33 +311,33 @@ def test_a_stale_writer_of_another_step_does_not_conflict(
     store: DynamoDBTaskStore, begin: Callable[..., TaskRecord]
 ) -> None:
     task = begin(2)
-    store.record(task, Batch(steps=(done(0),)))
-    assert statuses(store.record(task, Batch(steps=(done(1),))).task) == ["completed", "completed"]
+    store.write(task, Batch(steps=(done(0),)))
+    assert statuses(store.write(task, Batch(steps=(done(1),))).task) == ["completed", "completed"]
 
 
 def test_a_pause_is_cleared_by_whoever_knows_it(store: DynamoDBTaskStore, begin: Callable[..., TaskRecord]) -> None:
-    task = store.record(begin(), Batch(pause=SetPause({"b": 1.5, "a": ["é", None], "c": {"e": 1, "d": 2}}))).task
-    cleared = store.record(task, Batch(pause=ClearPause({"a": ["é", None], "b": 1.5, "c": {"d": 2, "e": 1}}))).task
+    task = store.write(begin(), Batch(pause=SetPause({"b": 1.5, "a": ["é", None], "c": {"e": 1, "d": 2}}))).task
+    cleared = store.write(task, Batch(pause=ClearPause({"a": ["é", None], "b": 1.5, "c": {"d": 2, "e": 1}}))).task
     assert PAUSE_REASON not in cleared.variables
 
 
 def test_a_pause_that_is_somebody_elses_is_not_cleared(
     store: DynamoDBTaskStore, begin: Callable[..., TaskRecord]
 ) -> None:
-    paused = store.record(begin(), Batch(pause=SetPause(PAUSE))).task
-    other = store.record(paused, Batch(pause=SetPause({**PAUSE, "error": "another"}))).task
+    paused = store.write(begin(), Batch(pause=SetPause(PAUSE))).task
+    other = store.write(paused, Batch(pause=SetPause({**PAUSE, "error": "another"}))).task
     with pytest.raises(Conflict) as conflict:
-        store.record(paused, Batch(steps=(done(0),), pause=ClearPause(PAUSE)))
+        store.write(paused, Batch(steps=(done(0),), pause=ClearPause(PAUSE)))
     assert conflict.value.current == other
 
 
 def test_a_pause_that_is_gone_is_not_cleared_again(store: DynamoDBTaskStore, begin: Callable[..., TaskRecord]) -> None:
     with pytest.raises(Conflict):
-        store.record(begin(), Batch(pause=ClearPause(PAUSE)))
+        store.write(begin(), Batch(pause=ClearPause(PAUSE)))
 
 
-@pytest.mark.parametrize("first", ["cancel", "complete", "record"])
-@pytest.mark.parametrize("second", ["cancel", "complete", "record"])
+@pytest.mark.parametrize("first", ["cancel", "complete", "write"])
+@pytest.mark.parametrize("second", ["cancel", "complete", "write"])
 def test_nothing_leaves_a_terminal_state(
     store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], first: str, second: str
 ) -> None:
@@ -349,7 +350,7 @@ def test_nothing_leaves_a_terminal_state(
 
 
 def test_cancelling_keeps_what_was_recorded(store: DynamoDBTaskStore, begin: Callable[..., TaskRecord]) -> None:
-    task = store.record(begin(), Batch(steps=(done(0),))).task
+    task = store.write(begin(), Batch(steps=(done(0),))).task
     cancelled = store.cancel(task.owner, task.task_id)
     assert (cancelled.status, cancelled.result) == (TaskStatus.CANCELLED, None)
     assert cancelled.variables == task.variables
@@ -450,7 +451,7 @@ def test_a_listed_task_cannot_be_written_against(
 ) -> None:
     begin()
     with pytest.raises(ValueError, match="read"):
-        store.record(store.list(owner).tasks[0], Batch(steps=(done(0),)))
+        store.write(store.list(owner).tasks[0], Batch(steps=(done(0),)))
 
 
 def test_an_owner_has_no_more_live_tasks_than_allowed(
@@ -471,7 +472,7 @@ def test_an_owner_has_no_more_live_tasks_than_allowed(
     store.create(NewTask(owner, {}))
 
 
-@pytest.mark.parametrize("how", ["cancel", "complete", "record"])
+@pytest.mark.parametrize("how", ["cancel", "complete", "write"])
 def test_a_task_that_has_ended_is_counted_no_more(
     stores: Callable[..., DynamoDBTaskStore], owner: str, how: str
 ) -> None:
@@ -537,9 +538,9 @@ def test_each_method_is_one_request(
     task = begin(2)
     assert requests.sent == ["PutItem"]
     store.get(owner, task.task_id)
-    store.record(task, Batch(steps=(done(0),), pause=SetPause(PAUSE)))
+    store.write(task, Batch(steps=(done(0),), pause=SetPause(PAUSE)))
     with pytest.raises(Conflict):
-        store.record(task, Batch(steps=(done(0),)))
+        store.write(task, Batch(steps=(done(0),)))
     store.list(owner)
     store.cancel(owner, task.task_id)
     with pytest.raises(TaskFinished):

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from threading import Barrier
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,6 @@ from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.compat import HTTPHeaders
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedError, NoRegionError
-from botocore.httpsession import URLLib3Session
 from moto.core.botocore_stubber import MockRawResponse
 
 from mcp_baton.exceptions import (
@@ -35,49 +33,12 @@ from mcp_baton.testing.store import refusal
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from tests.store.conftest import Clock, Engine, Pauses, Requests
+    from tests.fakes import Pauses
+    from tests.sent import Requests
+    from tests.store.conftest import Clock, Engine, LostReplies
 
 PENDING, COMPLETED = StepStatus.PENDING, StepStatus.COMPLETED
 SOME_ID = new_task_id(0)
-
-
-@dataclass(slots=True)
-class LostReplies:
-    """Lets requests land and loses their replies.
-
-    Attributes:
-        url: Where to send them; `None` where an engine in this process has answered already.
-        times: How many more replies are lost.
-        meanwhile: Runs once, between the request that landed and its repetition.
-    """
-
-    url: str | None
-    times: int = 0
-    meanwhile: Callable[[], object] | None = None
-
-    def lose(self, request: AWSPreparedRequest, **_: object) -> None:
-        """A handler of botocore's `before-send`."""
-        if self.times == 0:
-            return
-        self.times -= 1
-        if self.url is not None:
-            with closing(URLLib3Session()) as session:
-                session.send(request)
-        if self.meanwhile is not None:
-            run, self.meanwhile, times, self.times = self.meanwhile, None, self.times, 0
-            run()
-            self.times = times
-        raise ConnectionClosedError(endpoint_url=request.url)
-
-
-@pytest.fixture
-def lost(engine: "Engine") -> Iterator[LostReplies]:
-    """Loses as many replies as the test asks for."""
-    replies = LostReplies(engine.url)
-    events = engine.client.meta.events
-    events.register_last("before-send", replies.lose)
-    yield replies
-    events.unregister("before-send", replies.lose)
 
 
 def done(index: int, result: str = "value") -> StepWrite:
@@ -91,7 +52,7 @@ def statuses(task: TaskRecord) -> list[str]:
 
 
 def test_a_creation_whose_reply_is_lost_has_happened(
-    store: DynamoDBTaskStore, owner: str, lost: LostReplies, requests: "Requests"
+    store: DynamoDBTaskStore, owner: str, lost: "LostReplies", requests: "Requests"
 ) -> None:
     lost.times = 1
     task = store.create(NewTask(owner, {"a": 1}))
@@ -104,21 +65,21 @@ def test_a_batch_whose_reply_is_lost_is_written_once(
     store: DynamoDBTaskStore,
     owner: str,
     begin: Callable[..., TaskRecord],
-    lost: LostReplies,
+    lost: "LostReplies",
     requests: "Requests",
 ) -> None:
     task = begin(2)
     requests.sent.clear()
     lost.times = 2
-    recorded = store.record(task, Batch(steps=(done(0),), result={"completed": True}))
+    written = store.write(task, Batch(steps=(done(0),), result={"completed": True}))
     assert requests.sent == ["UpdateItem"] * 3
-    assert recorded.task == store.get(owner, task.task_id)
-    assert (recorded.task.version, recorded.task.status) == (2, TaskStatus.COMPLETED)
+    assert written.task == store.get(owner, task.task_id)
+    assert (written.task.version, written.task.status) == (2, TaskStatus.COMPLETED)
 
 
 @pytest.mark.parametrize("method", ["cancel", "complete"])
 def test_an_end_whose_reply_is_lost_is_not_taken_for_anothers(
-    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], lost: LostReplies, method: str
+    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], lost: "LostReplies", method: str
 ) -> None:
     task = begin()
     lost.times = 1
@@ -130,45 +91,45 @@ def test_an_end_whose_reply_is_lost_is_not_taken_for_anothers(
 
 
 def test_a_write_whose_reply_is_lost_is_known_though_others_have_written_since(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], lost: LostReplies
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], lost: "LostReplies"
 ) -> None:
     task = begin(20)
     lost.times = 1
-    lost.meanwhile = lambda: [store.record(task, Batch(steps=(done(index),))) for index in range(1, 20)]
-    recorded = store.record(task, Batch(steps=(done(0, "mine"),)))
-    assert statuses(recorded.task) == ["completed"] * 20
-    assert recorded.task.variables["_workflow.result.s0"] == "mine"
-    assert recorded.task.version == 21
+    lost.meanwhile = lambda: [store.write(task, Batch(steps=(done(index),))) for index in range(1, 20)]
+    written = store.write(task, Batch(steps=(done(0, "mine"),)))
+    assert statuses(written.task) == ["completed"] * 20
+    assert written.task.variables["_workflow.result.s0"] == "mine"
+    assert written.task.version == 21
 
 
 def test_a_write_whose_reply_is_lost_is_known_though_the_task_has_ended_since(
-    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], lost: LostReplies
+    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], lost: "LostReplies"
 ) -> None:
     task = begin()
     lost.times = 1
     lost.meanwhile = lambda: store.cancel(owner, task.task_id)
-    recorded = store.record(task, Batch(steps=(done(0),)))
-    assert (recorded.task.status, statuses(recorded.task)) == (TaskStatus.CANCELLED, ["completed"])
+    written = store.write(task, Batch(steps=(done(0),)))
+    assert (written.task.status, statuses(written.task)) == (TaskStatus.CANCELLED, ["completed"])
 
 
 def test_a_write_that_lost_the_race_and_then_its_reply_is_still_a_conflict(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], lost: LostReplies
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], lost: "LostReplies"
 ) -> None:
     task = begin()
-    store.record(task, Batch(steps=(done(0, "theirs"),)))
+    store.write(task, Batch(steps=(done(0, "theirs"),)))
     lost.times = 1
     with pytest.raises(Conflict) as conflict:
-        store.record(task, Batch(steps=(done(0, "mine"),)))
+        store.write(task, Batch(steps=(done(0, "mine"),)))
     assert conflict.value.current.variables["_workflow.result.s0"] == "theirs"
 
 
 def test_when_every_reply_is_lost_the_store_is_unavailable(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], lost: LostReplies
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], lost: "LostReplies"
 ) -> None:
     task = begin()
     lost.times = 100
     with pytest.raises(StoreUnavailable) as unavailable:
-        store.record(task, Batch(steps=(done(0),)))
+        store.write(task, Batch(steps=(done(0),)))
     assert isinstance(unavailable.value.__cause__, ConnectionClosedError)
 
 
@@ -177,7 +138,7 @@ def test_an_engine_that_shows_no_item_on_a_failed_condition_is_asked_for_it(
     owner: str,
     engine: "Engine",
     begin: Callable[..., TaskRecord],
-    lost: LostReplies,
+    lost: "LostReplies",
 ) -> None:
     def hide(parsed: dict[str, Any], **_: object) -> None:
         parsed.pop("Item", None)
@@ -185,42 +146,42 @@ def test_an_engine_that_shows_no_item_on_a_failed_condition_is_asked_for_it(
     engine.client.meta.events.register("after-call.dynamodb.UpdateItem", hide)
     try:
         task = begin(2)
-        winner = store.record(task, Batch(steps=(done(0),))).task
+        winner = store.write(task, Batch(steps=(done(0),))).task
         with pytest.raises(Conflict) as conflict:
-            store.record(task, Batch(steps=(done(0),)))
+            store.write(task, Batch(steps=(done(0),)))
         assert conflict.value.current == winner
         with pytest.raises(TaskNotFound):
             store.cancel(owner, SOME_ID)
         lost.times = 1
-        assert statuses(store.record(task, Batch(steps=(done(1),))).task) == ["completed", "completed"]
+        assert statuses(store.write(task, Batch(steps=(done(1),))).task) == ["completed", "completed"]
     finally:
         engine.client.meta.events.unregister("after-call.dynamodb.UpdateItem", hide)
 
 
 def test_a_write_is_applied_once_though_its_condition_still_holds_when_it_is_sent_again(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], lost: LostReplies
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], lost: "LostReplies"
 ) -> None:
     """An older result never takes the place of a newer one."""
-    task = store.record(begin(), Batch(steps=(done(0, "first"),))).task
+    task = store.write(begin(), Batch(steps=(done(0, "first"),))).task
     again = [StepWrite(0, "s0", COMPLETED, COMPLETED, result) for result in ("older", "newer")]
     lost.times = 1
-    lost.meanwhile = lambda: store.record(task, Batch(steps=(again[1],)))
-    recorded = store.record(task, Batch(steps=(again[0],)))
-    assert recorded.task.variables["_workflow.result.s0"] == "newer"
-    assert recorded.task.version == 4
+    lost.meanwhile = lambda: store.write(task, Batch(steps=(again[1],)))
+    written = store.write(task, Batch(steps=(again[0],)))
+    assert written.task.variables["_workflow.result.s0"] == "newer"
+    assert written.task.version == 4
 
 
 @pytest.mark.parametrize("times", [1, 2, 5])
 def test_however_many_replies_are_lost_a_write_is_applied_once(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], lost: LostReplies, times: int
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], lost: "LostReplies", times: int
 ) -> None:
     task = begin()
     lost.times = times
-    assert store.record(task, Batch(variables={"a": 1})).task.version == 2
+    assert store.write(task, Batch(variables={"a": 1})).task.version == 2
 
 
 def test_a_write_that_is_sent_again_in_the_next_minute_is_still_applied_once(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], lost: LostReplies, clock: "Clock"
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], lost: "LostReplies", clock: "Clock"
 ) -> None:
     task = begin()
     clock.ms += 59_999
@@ -228,10 +189,10 @@ def test_a_write_that_is_sent_again_in_the_next_minute_is_still_applied_once(
     def later() -> None:
         clock.ms += 30_000
         for number in range(40):
-            store.record(task, Batch(variables={"number": number}))
+            store.write(task, Batch(variables={"number": number}))
 
     lost.times, lost.meanwhile = 1, later
-    assert store.record(task, Batch(variables={"mine": 1})).task.version == 42
+    assert store.write(task, Batch(variables={"mine": 1})).task.version == 42
 
 
 def test_an_item_forgets_its_writes_after_seven_minutes(
@@ -239,26 +200,26 @@ def test_an_item_forgets_its_writes_after_seven_minutes(
 ) -> None:
     task = begin()
     for _ in range(30):
-        task = store.record(task, Batch(variables={"a": 1})).task
+        task = store.write(task, Batch(variables={"a": 1})).task
         clock.ms += 20_000
     assert isinstance(task.source, dict)
     assert sum(len(task.source[name]["BS"]) for name in SETS if name in task.source) <= 7 * 3
 
 
 def test_when_the_last_word_is_lost_it_is_unknown_whether_a_write_was_applied(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], lost: LostReplies, pauses: "Pauses"
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], lost: "LostReplies", pauses: "Pauses"
 ) -> None:
     task = begin()
     lost.times = 1_000
     with pytest.raises(OutcomeUnknown):
-        store.record(task, Batch(steps=(done(0),)))
+        store.write(task, Batch(steps=(done(0),)))
     assert sum(pauses.taken) < 30
     lost.times = 0
     assert store.get(task.owner, task.task_id).version == 2
 
 
 def test_a_creation_whose_outcome_is_unknown_tells_the_task_that_there_may_be(
-    store: DynamoDBTaskStore, owner: str, lost: LostReplies
+    store: DynamoDBTaskStore, owner: str, lost: "LostReplies"
 ) -> None:
     lost.times = 1_000
     with pytest.raises(OutcomeUnknown) as unknown:
@@ -272,7 +233,7 @@ def test_a_creation_whose_outcome_is_unknown_tells_the_task_that_there_may_be(
 def test_nothing_is_sent_again_that_would_outlast_the_function(
     store: DynamoDBTaskStore,
     begin: Callable[..., TaskRecord],
-    lost: LostReplies,
+    lost: "LostReplies",
     requests: "Requests",
     pauses: "Pauses",
     left_ms: int,
@@ -289,7 +250,7 @@ def test_nothing_is_sent_again_that_would_outlast_the_function(
     lost.meanwhile = hang
     bounded = store.within(lambda: left_ms - int((pauses.s - began_s) * 1000))
     with pytest.raises(OutcomeUnknown):
-        bounded.record(task, Batch(steps=(done(0),)))
+        bounded.write(task, Batch(steps=(done(0),)))
     assert pauses.s - began_s <= max(left_ms / 1000 - 0.3, 1.0)
     assert requests.take() == ["UpdateItem"] * (1 if left_ms < 2_300 else 2)
 
@@ -332,7 +293,7 @@ def test_a_write_that_is_throttled_is_sent_again_for_as_long_as_it_may(
     claim = Claim("r", 5_000_000_000_000)
     store, task = stores(), begin(claim=claim)
     with refusing(engine, "UpdateItem", "ThrottlingException"), pytest.raises(StoreBusy):
-        store.record(task, Batch(variables={"a": 1}, claim=claim if held else None))
+        store.write(task, Batch(variables={"a": 1}, claim=claim if held else None))
     assert budget_s - 1.0 <= pauses.s < budget_s
 
 
@@ -349,7 +310,7 @@ def test_what_dynamodb_failed_at_is_unknown_and_what_it_refused_was_not_written(
 ) -> None:
     task = begin()
     with refusing(engine, "UpdateItem", code), pytest.raises(StoreUnavailable) as refused:
-        store.record(task, Batch(variables={"a": 1}))
+        store.write(task, Batch(variables={"a": 1}))
     assert type(refused.value) is failure
 
 
@@ -390,7 +351,7 @@ def test_a_batch_for_a_store_that_is_down_is_unavailable(
 ) -> None:
     store = DynamoDBTaskStore("tasks", lambda: nobody, monotonic=pauses.monotonic, sleep=pauses.sleep)
     with pytest.raises(StoreUnavailable) as unavailable:
-        store.record(begin(), Batch(steps=(done(0),)))
+        store.write(begin(), Batch(steps=(done(0),)))
     assert not isinstance(unavailable.value, OutcomeUnknown)
 
 
@@ -412,7 +373,7 @@ def test_an_answer_that_is_not_dynamodbs_is_unavailable(
     engine.client.meta.events.register_first("before-send.dynamodb", answer)
     try:
         with pytest.raises(StoreUnavailable):
-            store.record(task, Batch(steps=(done(0),)))
+            store.write(task, Batch(steps=(done(0),)))
         with pytest.raises(StoreUnavailable):
             store.list(owner)
     finally:

@@ -14,13 +14,14 @@ from mcp_baton.tasks.dynamodb.pointers import pointer_in
 from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import PROGRESS, NewTask, StepStatus, TaskRecord, TaskStatus
-from mcp_baton.tasks.recording import record_decided
 from mcp_baton.tasks.store import Batch, SetPause, StepWrite
+from mcp_baton.tasks.writing import write_decided
 from tests.buckets import Bucket
 from tests.store.test_values import EXACT, same
 
 if TYPE_CHECKING:
-    from tests.store.conftest import Engine, Requests
+    from tests.sent import Requests
+    from tests.store.conftest import Engine
 
 PENDING, COMPLETED = StepStatus.PENDING, StepStatus.COMPLETED
 LETTERS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_"
@@ -71,11 +72,11 @@ def test_a_result_that_does_not_fit_goes_to_the_bucket_and_comes_back_exactly(
 ) -> None:
     task = begin(2)
     requests.take()
-    recorded = overflowing.record(task, Batch(steps=(done(0, BIG), done(1, "small"))))
+    written = overflowing.write(task, Batch(steps=(done(0, BIG), done(1, "small"))))
     assert requests.take() == ["PutObject", "UpdateItem"]
-    assert recorded.oversized == ()
-    assert moved(recorded.task) == ["_workflow.result.s0"]
-    assert (result(recorded.task, 0), result(recorded.task, 1)) == (BIG, "small")
+    assert written.oversized == ()
+    assert moved(written.task) == ["_workflow.result.s0"]
+    assert (result(written.task, 0), result(written.task, 1)) == (BIG, "small")
     requests.take()
     read = overflowing.get(owner, task.task_id)
     assert (statuses(read), result(read, 1), read.version) == (["completed"] * 2, "small", 2)
@@ -90,9 +91,9 @@ def test_what_fits_once_it_is_compressed_stays_in_the_item(
 ) -> None:
     task = begin()
     requests.take()
-    recorded = overflowing.record(task, Batch(steps=(done(0, "x" * 5_000_000),)))
+    written = overflowing.write(task, Batch(steps=(done(0, "x" * 5_000_000),)))
     assert requests.take() == ["UpdateItem"]
-    assert moved(recorded.task) == []
+    assert moved(written.task) == []
 
 
 def test_values_of_one_write_are_one_object_up_to_the_size_of_a_bundle(
@@ -102,25 +103,25 @@ def test_values_of_one_write_are_one_object_up_to_the_size_of_a_bundle(
     task = begin(3)
     requests.take()
     batch = Batch(steps=tuple(done(i, value) for i, value in enumerate(values)), variables={"v": "d" * 240_000})
-    recorded = uncompressed.record(task, batch)
+    written = uncompressed.write(task, batch)
     # 250,000 and what fits beside it, 240,000 and what fits beside that, and 200,000: no object is over 350,000.
     assert requests.take() == ["PutObject"] * 3 + ["UpdateItem"]
-    assert len(moved(recorded.task)) == 4
+    assert len(moved(written.task)) == 4
     requests.take()
-    assert [result(recorded.task, index) for index in range(3)] == values
-    assert recorded.task.variables["v"] == "d" * 240_000
+    assert [result(written.task, index) for index in range(3)] == values
+    assert written.task.variables["v"] == "d" * 240_000
     assert requests.take() == ["GetObject"] * 3
-    assert recorded.oversized == ()
+    assert written.oversized == ()
 
 
 WRITES: dict[str, Callable[[DynamoDBTaskStore, TaskRecord], TaskRecord]] = {
     "a run": lambda store, task: (
-        store.record(task, Batch(steps=(done(0, BIG),), pause=SetPause({"type": "x"}), result={"completed": True})).task
+        store.write(task, Batch(steps=(done(0, BIG),), pause=SetPause({"type": "x"}), result={"completed": True})).task
     ),
-    "a continuation": lambda store, task: store.record(task, Batch(steps=(done(0, BIG),))).task,
-    "an extra": lambda store, task: store.record(task, Batch(variables={"_workflow.extra.work": BIG})).task,
-    "a variable": lambda store, task: store.record(task, Batch(variables={"mine": BIG})).task,
-    "a run's result": lambda store, task: store.record(task, Batch(result={"large": BIG})).task,
+    "a continuation": lambda store, task: store.write(task, Batch(steps=(done(0, BIG),))).task,
+    "an extra": lambda store, task: store.write(task, Batch(variables={"_workflow.extra.work": BIG})).task,
+    "a variable": lambda store, task: store.write(task, Batch(variables={"mine": BIG})).task,
+    "a run's result": lambda store, task: store.write(task, Batch(result={"large": BIG})).task,
 }
 
 
@@ -183,7 +184,7 @@ def test_a_result_that_finds_the_item_full_moves_after_all(
 ) -> None:
     filler, large = noise(400_000, 1), noise(250_000, 2)
     # Without a bucket, and with nothing to come, the filler stays in the head.
-    task = store.record(begin(), Batch(variables={"filler": filler})).task
+    task = store.write(begin(), Batch(variables={"filler": filler})).task
     assert moved(task) == []
     requests.take()
     completed = overflowing.complete(owner, task.task_id, {"large": large})
@@ -210,7 +211,7 @@ def test_a_listing_fetches_nothing(
     overflowing: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], requests: "Requests"
 ) -> None:
     task = begin()
-    overflowing.record(task, Batch(steps=(done(0, BIG),), result={"large": BIG}))
+    overflowing.write(task, Batch(steps=(done(0, BIG),), result={"large": BIG}))
     requests.take()
     [listed] = overflowing.list(owner).tasks
     assert (listed.status, [*listed.variables], listed.result) == (TaskStatus.COMPLETED, [PROGRESS], None)
@@ -221,14 +222,14 @@ def test_writing_beside_a_value_that_has_moved_fetches_nothing(
     overflowing: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], requests: "Requests"
 ) -> None:
     task = begin(2)
-    overflowing.record(task, Batch(steps=(done(0, BIG),)))
+    overflowing.write(task, Batch(steps=(done(0, BIG),)))
     read = overflowing.get(owner, task.task_id)
     requests.take()
-    written = overflowing.record(read, Batch(steps=(done(1, "small"),))).task
+    written = overflowing.write(read, Batch(steps=(done(1, "small"),))).task
     assert statuses(written) == ["completed"] * 2
     overflowing.cancel(owner, task.task_id)
     with pytest.raises(TaskFinished):
-        overflowing.record(written, Batch(variables={"late": 1}))
+        overflowing.write(written, Batch(variables={"late": 1}))
     assert requests.take() == ["UpdateItem"] * 3
 
 
@@ -242,7 +243,7 @@ def test_a_value_in_the_bucket_comes_back_exactly(
         store = stores(limits=limits, objects=S3ObjectStore(bucket.name, lambda: bucket.client))
         large: Json = [value, noise(2_000)]
         task = store.create(NewTask(owner, {"variable": large}, arguments={"argument": large}))
-        store.record(task, Batch(variables={"written": large}, result={"result": large}))
+        store.write(task, Batch(variables={"written": large}, result={"result": large}))
         read = store.get(owner, task.task_id)
         assert moved(read) == ["arguments", "result", "variable", "written"]
         assert same(read.arguments, {"argument": large})
@@ -267,21 +268,21 @@ def test_two_writers_who_are_too_large_together_are_both_kept(
     stores: Callable[..., DynamoDBTaskStore], begin: Callable[..., TaskRecord], requests: "Requests"
 ) -> None:
     store, task, first, second = stores(), begin(2), noise(300_000, 1), noise(300_000, 2)
-    store.record(task, Batch(steps=(done(0, first),)))
+    store.write(task, Batch(steps=(done(0, first),)))
     requests.take()
-    recorded = store.record(task, Batch(steps=(done(1, second),)))
+    written = store.write(task, Batch(steps=(done(1, second),)))
     assert requests.take() == ["UpdateItem", "PutItem", "UpdateItem"]
-    assert recorded.oversized == ()
-    assert (result(recorded.task, 0), result(recorded.task, 1)) == (first, second)
+    assert written.oversized == ()
+    assert (result(written.task, 0), result(written.task, 1)) == (first, second)
 
 
 def test_who_loses_the_race_leaves_the_winners_value_as_it_is(
     overflowing: DynamoDBTaskStore, owner: str, bucket: Bucket, begin: Callable[..., TaskRecord]
 ) -> None:
     task, theirs, mine = begin(), noise(600_000, 1), noise(600_000, 2)
-    overflowing.record(task, Batch(steps=(done(0, theirs),)))
+    overflowing.write(task, Batch(steps=(done(0, theirs),)))
     with pytest.raises(Conflict) as conflict:
-        overflowing.record(task, Batch(steps=(done(0, mine),)))
+        overflowing.write(task, Batch(steps=(done(0, mine),)))
     assert result(conflict.value.current, 0) == theirs
     assert result(overflowing.get(owner, task.task_id), 0) == theirs
     assert len(bucket.keys) == 2
@@ -292,7 +293,7 @@ def test_the_same_value_is_the_same_object_each_time(
 ) -> None:
     task = begin()
     for _ in range(3):
-        task = overflowing.record(task, Batch(variables={"same": BIG})).task
+        task = overflowing.write(task, Batch(variables={"same": BIG})).task
     assert len(bucket.keys) == 1
     assert overflowing.get(owner, task.task_id).variables["same"] == BIG
 
@@ -303,7 +304,7 @@ def test_an_object_is_kept_longer_than_its_task_and_names_nobody(
 ) -> None:
     store = stores(limits=Limits(max_ttl_ms=10**12), objects=S3ObjectStore(bucket.name, lambda: bucket.client))
     task = store.create(NewTask("kim@example.com", {"large": BIG}, ttl_ms=ttl_ms))
-    store.record(task, Batch(variables={"later": BIG}))
+    store.write(task, Batch(variables={"later": BIG}))
     store.complete("kim@example.com", task.task_id, {"large": BIG})
     assert len(bucket.keys) == 2
     for key in bucket.keys:
@@ -323,10 +324,10 @@ def test_the_s3_client_is_made_by_the_first_value_that_moves(
         return engine.s3
 
     store = stores(objects=S3ObjectStore(bucket.name, connect))
-    task = store.record(begin(), Batch(variables={"small": 1})).task
+    task = store.write(begin(), Batch(variables={"small": 1})).task
     assert made == []
     for _ in range(2):
-        task = store.record(task, Batch(variables={"large": BIG})).task
+        task = store.write(task, Batch(variables={"large": BIG})).task
     assert (task.variables["large"], made) == (BIG, ["client"])
 
 
@@ -337,7 +338,7 @@ def test_writers_at_the_same_time_all_keep_their_large_values(
 
     def write(index: int) -> tuple[str, ...]:
         step = done(index, values[index])
-        return record_decided(overflowing, task, lambda _: Batch(steps=(step,)), attempts=10).oversized
+        return write_decided(overflowing, task, lambda _: Batch(steps=(step,)), attempts=10).oversized
 
     assert list(threads.map(write, range(6))) == [()] * 6
     read = overflowing.get(owner, task.task_id)

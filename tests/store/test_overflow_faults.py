@@ -23,7 +23,8 @@ from tests.store.test_overflow import BIG, done, moved, noise, result, statuses
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-    from tests.store.conftest import Engine, Requests
+    from tests.sent import Requests
+    from tests.store.conftest import Engine
 
 FAULTS: dict[str, Callable[[Bucket, str], AbstractContextManager[None]]] = {
     "denied": lambda bucket, operation: bucket.refusing(operation, DENIED),
@@ -74,9 +75,9 @@ def tracebacks(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_a_run_that_is_killed_between_s3_and_dynamodb_leaves_the_task_as_it_was(
     overflowing: DynamoDBTaskStore, engine: "Engine", owner: str, bucket: Bucket, begin: Callable[..., TaskRecord]
 ) -> None:
-    task = overflowing.record(begin(2), Batch(steps=(done(0, noise(600_000, 1)),))).task
+    task = overflowing.write(begin(2), Batch(steps=(done(0, noise(600_000, 1)),))).task
     with killed_before_the_update(engine):
-        overflowing.record(task, Batch(steps=(done(1, BIG),), result={"completed": True}))
+        overflowing.write(task, Batch(steps=(done(1, BIG),), result={"completed": True}))
     with killed_before_the_update(engine):
         overflowing.complete(owner, task.task_id, {"large": BIG})
     assert len(bucket.keys) == 3
@@ -91,8 +92,8 @@ def test_what_was_killed_can_be_written_again(
 ) -> None:
     task = begin()
     with killed_before_the_update(engine):
-        overflowing.record(task, Batch(steps=(done(0, BIG),)))
-    assert result(overflowing.record(task, Batch(steps=(done(0, BIG),))).task, 0) == BIG
+        overflowing.write(task, Batch(steps=(done(0, BIG),)))
+    assert result(overflowing.write(task, Batch(steps=(done(0, BIG),))).task, 0) == BIG
     assert len(bucket.keys) == 1
 
 
@@ -110,10 +111,10 @@ def test_when_objects_cannot_be_written_the_values_go_to_items_of_their_own(
     batch = Batch(steps=(done(0, "small"), done(1, BIG), done(2, other)), pause=SetPause({"type": "x"}))
     requests.take()
     with FAULTS[fault](bucket, "PutObject"):
-        recorded = overflowing.record(task, batch)
+        written = overflowing.write(task, batch)
     # Two pieces each; S3 is not asked again.
     assert requests.take() == ["PutObject"] * 2 + ["PutItem"] * 4 + ["UpdateItem"]
-    assert (recorded.oversized, moved(recorded.task)) == ((), ["_workflow.result.s1", "_workflow.result.s2"])
+    assert (written.oversized, moved(written.task)) == ((), ["_workflow.result.s1", "_workflow.result.s2"])
     read = overflowing.get(owner, task.task_id)
     assert [result(read, index) for index in range(3)] == ["small", BIG, other]
     assert (statuses(read), read.variables["_workflow.pause_reason"]) == (["completed"] * 3, {"type": "x"})
@@ -125,8 +126,8 @@ def test_a_bucket_where_nobody_listens_costs_nothing_but_time(
     stores: Callable[..., DynamoDBTaskStore], nobody: "S3Client", begin: Callable[..., TaskRecord]
 ) -> None:
     store = stores(objects=S3ObjectStore("bucket", lambda: nobody))
-    recorded = store.record(begin(), Batch(steps=(done(0, BIG),)))
-    assert (recorded.oversized, result(recorded.task, 0)) == ((), BIG)
+    written = store.write(begin(), Batch(steps=(done(0, BIG),)))
+    assert (written.oversized, result(written.task, 0)) == ((), BIG)
 
 
 def test_an_s3_client_that_cannot_be_made_costs_nothing(
@@ -135,8 +136,8 @@ def test_an_s3_client_that_cannot_be_made_costs_nothing(
     def connect() -> "S3Client":
         raise NoRegionError
 
-    recorded = stores(objects=S3ObjectStore("bucket", connect)).record(begin(), Batch(steps=(done(0, BIG),)))
-    assert (recorded.oversized, result(recorded.task, 0)) == ((), BIG)
+    written = stores(objects=S3ObjectStore("bucket", connect)).write(begin(), Batch(steps=(done(0, BIG),)))
+    assert (written.oversized, result(written.task, 0)) == ((), BIG)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -156,10 +157,10 @@ def test_a_value_of_more_than_is_read_back_is_kept_in_s3_alone(
     overflowing: DynamoDBTaskStore, bucket: Bucket, begin: Callable[..., TaskRecord], fault: str
 ) -> None:
     longer = "x" * 6_000_001
-    kept = overflowing.record(begin(), Batch(steps=(done(0, longer),)))
+    kept = overflowing.write(begin(), Batch(steps=(done(0, longer),)))
     assert (kept.oversized, len(bucket.keys)) == ((), 1)
     with FAULTS[fault](bucket, "PutObject"):
-        noted = overflowing.record(begin(), Batch(steps=(done(0, longer),)))
+        noted = overflowing.write(begin(), Batch(steps=(done(0, longer),)))
     assert (noted.oversized, result(noted.task, 0)) == (("_workflow.result.s0",), note(longer))
 
 
@@ -182,22 +183,22 @@ def test_a_value_whose_object_is_gone_or_another_is_lost_and_the_rest_is_there(
     loss: str,
 ) -> None:
     task, kept = begin(2), noise(600_000, 1)
-    overflowing.record(task, Batch(steps=(done(0, BIG),)))
+    overflowing.write(task, Batch(steps=(done(0, BIG),)))
     [key] = bucket.keys
-    overflowing.record(task, Batch(steps=(done(1, kept),)))
+    overflowing.write(task, Batch(steps=(done(1, kept),)))
     LOSSES[loss](bucket, key)
     read = overflowing.get(owner, task.task_id)
     with pytest.raises(ValueLost, match="600002 bytes"):
         result(read, 0)
     assert (result(read, 1), statuses(read), read.status) == (kept, ["completed"] * 2, TaskStatus.WORKING)
     assert key.rpartition("/")[2] in caplog.text
-    overflowing.record(read, Batch(variables={"later": 1}))
+    overflowing.write(read, Batch(variables={"later": 1}))
 
 
 def test_a_missing_object_of_a_bucket_that_may_not_be_listed_is_lost(
     overflowing: DynamoDBTaskStore, bucket: Bucket, begin: Callable[..., TaskRecord]
 ) -> None:
-    task = overflowing.record(begin(), Batch(steps=(done(0, BIG),))).task
+    task = overflowing.write(begin(), Batch(steps=(done(0, BIG),))).task
     with bucket.refusing("GetObject", DENIED), pytest.raises(ValueLost):
         result(task, 0)
 
@@ -205,7 +206,7 @@ def test_a_missing_object_of_a_bucket_that_may_not_be_listed_is_lost(
 def test_an_object_that_is_larger_than_its_pointer_says_is_lost_and_not_read(
     overflowing: DynamoDBTaskStore, bucket: Bucket, begin: Callable[..., TaskRecord]
 ) -> None:
-    task = overflowing.record(begin(), Batch(steps=(done(0, BIG),))).task
+    task = overflowing.write(begin(), Batch(steps=(done(0, BIG),))).task
     [key] = bucket.keys
     bucket.replace(key, bucket.content(key) + bytes(1_000_000))
     with pytest.raises(ObjectTooLarge):
@@ -239,7 +240,7 @@ def test_an_s3_that_does_not_answer_is_unavailable_and_is_asked_once(
     fault: str,
 ) -> None:
     task = begin(3)
-    overflowing.record(task, Batch(steps=(done(0, BIG), done(1, noise(600_000, 1)), done(2, "small"))))
+    overflowing.write(task, Batch(steps=(done(0, BIG), done(1, noise(600_000, 1)), done(2, "small"))))
     read = overflowing.get(owner, task.task_id)
     requests.take()
     with FAULTS[fault](bucket, "GetObject"):
@@ -254,7 +255,7 @@ def test_an_s3_that_does_not_answer_is_unavailable_and_is_asked_once(
 def test_an_object_that_breaks_off_on_its_way_is_unavailable(
     overflowing: DynamoDBTaskStore, bucket: Bucket, begin: Callable[..., TaskRecord]
 ) -> None:
-    task = overflowing.record(begin(), Batch(steps=(done(0, BIG),))).task
+    task = overflowing.write(begin(), Batch(steps=(done(0, BIG),))).task
     with bucket.breaking_off("GetObject"), pytest.raises(StoreUnavailable, match="IncompleteReadError"):
         result(task, 0)
 
@@ -262,11 +263,11 @@ def test_an_object_that_breaks_off_on_its_way_is_unavailable(
 def test_a_value_that_has_moved_cannot_be_read_where_no_bucket_is_configured(
     overflowing: DynamoDBTaskStore, store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord]
 ) -> None:
-    task = overflowing.record(begin(2), Batch(steps=(done(0, BIG), done(1, "small")))).task
+    task = overflowing.write(begin(2), Batch(steps=(done(0, BIG), done(1, "small")))).task
     read = store.get(owner, task.task_id)
     with pytest.raises(StoreUnavailable, match="no bucket"):
         result(read, 0)
-    assert result(store.record(read, Batch(variables={"later": 1})).task, 1) == "small"
+    assert result(store.write(read, Batch(variables={"later": 1})).task, 1) == "small"
     assert result(overflowing.get(owner, task.task_id), 0) == BIG
 
 
@@ -290,7 +291,7 @@ def test_a_pointer_copied_from_another_owners_item_leads_nowhere(
 def test_printing_a_task_fetches_nothing(
     overflowing: DynamoDBTaskStore, begin: Callable[..., TaskRecord], requests: "Requests"
 ) -> None:
-    task = overflowing.record(begin(), Batch(steps=(done(0, BIG),), result={"large": BIG})).task
+    task = overflowing.write(begin(), Batch(steps=(done(0, BIG),), result={"large": BIG})).task
     requests.take()
     assert "S2," in repr(task)
     assert BIG not in repr(task)

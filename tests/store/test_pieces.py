@@ -11,7 +11,7 @@ from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.tasks.dynamodb.pointers import piece_key, pointer_in
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import NewTask, TaskRecord
-from mcp_baton.tasks.store import Batch, Recorded
+from mcp_baton.tasks.store import Batch, Written
 from mcp_baton.tasks.values import read_ahead, text_of
 from tests.e2e.throttling import Virtual
 from tests.hanging import Hang, values_in
@@ -19,7 +19,8 @@ from tests.store.test_overflow import BIG, done, moved, noise, result
 from tests.store.test_overflow_faults import Killed, killed_before_the_update, note
 
 if TYPE_CHECKING:
-    from tests.store.conftest import Clock, Engine, Requests
+    from tests.sent import Requests
+    from tests.store.conftest import Clock, Engine
 
 LARGEST = noise(5_999_998, 7)
 """With its quotation marks, as long as a value can be that is read back."""
@@ -60,8 +61,8 @@ def test_six_megabytes_are_kept_whole_without_a_bucket(
 ) -> None:
     task = begin(2)
     requests.take()
-    recorded = store.record(task, Batch(steps=(done(0, LARGEST), done(1, "small"))))
-    assert recorded.oversized == ()
+    written = store.write(task, Batch(steps=(done(0, LARGEST), done(1, "small"))))
+    assert written.oversized == ()
     sent = requests.take()
     assert sent == ["PutItem"] * 13 + ["UpdateItem"]
     read = store.get(owner, task.task_id)
@@ -79,9 +80,9 @@ def test_a_value_of_more_than_six_megabytes_gives_way_to_a_note(
     store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord]
 ) -> None:
     task, longer = begin(2), f"{LARGEST}x"
-    recorded = store.record(task, Batch(steps=(done(0, longer), done(1, "small"))))
-    assert recorded.oversized == ("_workflow.result.s0",)
-    assert [result(recorded.task, index) for index in range(2)] == [note(longer), "small"]
+    written = store.write(task, Batch(steps=(done(0, longer), done(1, "small"))))
+    assert written.oversized == ("_workflow.result.s0",)
+    assert [result(written.task, index) for index in range(2)] == [note(longer), "small"]
     with pytest.raises(TooLarge):
         store.complete(owner, task.task_id, {"text": longer})
 
@@ -100,17 +101,17 @@ def test_small_results_cost_no_item_of_their_own_and_larger_ones_one_together(
     task = begin(20)
     requests.take()
     small = Batch(steps=tuple(done(index, "x" * 200) for index in range(10)), open_steps=10)
-    task = store.record(task, small).task
+    task = store.write(task, small).task
     assert requests.take() == ["UpdateItem"]
     larger = Batch(steps=tuple(done(index, noise(3_000, index)) for index in range(10, 15)), open_steps=5)
-    task = store.record(task, larger).task
+    task = store.write(task, larger).task
     assert requests.take() == ["PutItem", "UpdateItem"]
     assert [result(task, index) for index in range(10, 15)] == [noise(3_000, index) for index in range(10, 15)]
     assert requests.take() == ["GetItem"]
     completed = Batch(
         steps=tuple(done(index, noise(3_000, index)) for index in range(15, 20)), result={"completed": True}
     )
-    assert moved(store.record(task, completed).task) == moved(task)
+    assert moved(store.write(task, completed).task) == moved(task)
     assert requests.take() == ["UpdateItem"]
 
 
@@ -120,7 +121,7 @@ def test_an_items_expiry_is_after_its_heads_whenever_it_is_written(
     store = stores(limits=Limits(max_ttl_ms=10_000_000))
     task = store.create(NewTask(owner, {"large": BIG}, ttl_ms=5_000_000))
     clock.ms += 4_000_000
-    later = stores(limits=Limits(max_ttl_ms=1_000)).record(task, Batch(variables={"late": noise(600_000, 3)})).task
+    later = stores(limits=Limits(max_ttl_ms=1_000)).write(task, Batch(variables={"late": noise(600_000, 3)})).task
     assert isinstance(later.source, dict)
     day, head = 86_400, int(later.source["expires_at"]["N"])
     for name in ("large", "late"):
@@ -133,7 +134,7 @@ def test_a_lost_piece_costs_its_value_alone(
     store: DynamoDBTaskStore, engine: "Engine", owner: str, begin: Callable[..., TaskRecord], lost: int
 ) -> None:
     task, other = begin(2), noise(600_000, 5)
-    task = store.record(task, Batch(steps=(done(0, BIG), done(1, other)))).task
+    task = store.write(task, Batch(steps=(done(0, BIG), done(1, other)))).task
     engine.client.delete_item(TableName="tasks", Key=pieces(engine, task, "_workflow.result.s0")[lost])
     read = store.get(owner, task.task_id)
     with pytest.raises(ValueLost, match=f"piece {lost + 1} is missing"):
@@ -141,14 +142,14 @@ def test_a_lost_piece_costs_its_value_alone(
     with pytest.raises(ValueLost):
         list(text_of(read, "_workflow.result.s0"))
     assert result(read, 1) == other
-    assert result(store.record(read, Batch(steps=())).task, 1) == other
+    assert result(store.write(read, Batch(steps=())).task, 1) == other
 
 
 @pytest.mark.parametrize("content", [b"", b"something else"])
 def test_a_piece_that_is_not_what_was_written_is_a_lost_value(
     store: DynamoDBTaskStore, engine: "Engine", begin: Callable[..., TaskRecord], content: bytes
 ) -> None:
-    task = store.record(begin(), Batch(steps=(done(0, BIG),))).task
+    task = store.write(begin(), Batch(steps=(done(0, BIG),))).task
     key = pieces(engine, task, "_workflow.result.s0")[1]
     engine.client.put_item(TableName="tasks", Item={**key, "data": {"B": content}})
     with pytest.raises(ValueLost, match="damaged"):
@@ -160,7 +161,7 @@ def test_a_piece_that_is_not_what_was_written_is_a_lost_value(
 def test_a_miss_is_looked_at_once_more_consistently_before_it_is_a_loss(
     store: DynamoDBTaskStore, engine: "Engine", begin: Callable[..., TaskRecord], requests: "Requests"
 ) -> None:
-    task = store.record(begin(), Batch(variables={"v": noise(3_000)}, open_steps=3)).task
+    task = store.write(begin(), Batch(variables={"v": noise(3_000)}, open_steps=3)).task
     [key] = pieces(engine, task, "v")
     item, looks = value_item(engine, key), list[bool]()
     engine.client.delete_item(TableName="tasks", Key=key)
@@ -186,24 +187,24 @@ def test_a_run_that_is_killed_between_two_pieces_leaves_the_task_as_it_was_and_c
             raise Killed
 
     with at_each(engine, "PutItem", stop), pytest.raises(Killed):
-        store.record(task, Batch(steps=(done(0, LARGEST),)))
+        store.write(task, Batch(steps=(done(0, LARGEST),)))
     assert store.get(owner, task.task_id) == task
     with killed_before_the_update(engine):
-        store.record(task, Batch(steps=(done(0, LARGEST),)))
+        store.write(task, Batch(steps=(done(0, LARGEST),)))
     assert store.get(owner, task.task_id) == task
     requests.take()
-    assert result(store.record(task, Batch(steps=(done(0, LARGEST),))).task, 0) == LARGEST
+    assert result(store.write(task, Batch(steps=(done(0, LARGEST),))).task, 0) == LARGEST
     assert requests.take()[0] == "UpdateItem"
 
 
 def test_a_value_that_is_replaced_while_it_is_read_is_read_as_it_was(
     store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord]
 ) -> None:
-    task = store.record(begin(), Batch(variables={"v": LARGEST})).task
+    task = store.write(begin(), Batch(variables={"v": LARGEST})).task
     read = store.get(owner, task.task_id)
     coming = text_of(read, "v")
     text = [next(coming)]
-    store.record(task, Batch(variables={"v": BIG}))
+    store.write(task, Batch(variables={"v": BIG}))
     text += coming
     assert "".join(text) == f'"{LARGEST}"'
     assert store.get(owner, task.task_id).variables["v"] == BIG
@@ -213,13 +214,13 @@ def test_who_loses_the_race_does_not_write_its_value_again(
     store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], requests: "Requests"
 ) -> None:
     task = begin(2)
-    store.record(task, Batch(steps=(done(0, "theirs"),)))
+    store.write(task, Batch(steps=(done(0, "theirs"),)))
     requests.take()
     with pytest.raises(Conflict) as conflict:
-        store.record(task, Batch(steps=(done(0, BIG),)))
-    recorded = store.record(conflict.value.current, Batch(steps=(done(1, BIG),)))
+        store.write(task, Batch(steps=(done(0, BIG),)))
+    written = store.write(conflict.value.current, Batch(steps=(done(1, BIG),)))
     assert requests.take() == ["PutItem", "PutItem", "UpdateItem", "UpdateItem"]
-    assert [result(recorded.task, index) for index in range(2)] == ["theirs", BIG]
+    assert [result(written.task, index) for index in range(2)] == ["theirs", BIG]
 
 
 def test_when_some_pieces_cannot_be_written_only_their_value_gives_way(
@@ -233,10 +234,10 @@ def test_when_some_pieces_cannot_be_written_only_their_value_gives_way(
             raise StoreUnavailable("so it is")
 
     with at_each(engine, "PutItem", refuse_one):
-        recorded = store.record(begin(2), Batch(steps=(done(0, LARGEST), done(1, BIG))))
+        written = store.write(begin(2), Batch(steps=(done(0, LARGEST), done(1, BIG))))
     assert len(failed) == 1
-    assert recorded.oversized == ("_workflow.result.s0",)
-    assert [result(recorded.task, index) for index in range(2)] == [note(LARGEST), BIG]
+    assert written.oversized == ("_workflow.result.s0",)
+    assert [result(written.task, index) for index in range(2)] == [note(LARGEST), BIG]
 
 
 def test_what_cannot_be_written_outside_stays_in_the_head_where_it_fits(
@@ -244,32 +245,32 @@ def test_what_cannot_be_written_outside_stays_in_the_head_where_it_fits(
 ) -> None:
     task, value = begin(), noise(20_000)
     with at_each(engine, "PutItem", fail):
-        recorded = store.record(task, Batch(steps=(done(0, value),), open_steps=5))
+        written = store.write(task, Batch(steps=(done(0, value),), open_steps=5))
         with pytest.raises(StoreUnavailable):
             store.complete(owner, task.task_id, {"large": BIG})
-    assert (recorded.oversized, moved(recorded.task), result(recorded.task, 0)) == ((), [], value)
+    assert (written.oversized, moved(written.task), result(written.task, 0)) == ((), [], value)
 
 
 @pytest.mark.parametrize("limit_s", [1.0, 1_000.0])
 def test_a_table_that_hangs_is_not_waited_for_beyond_the_time_of_a_write(
     stores: Callable[..., DynamoDBTaskStore], engine: "Engine", begin: Callable[..., TaskRecord], limit_s: float
 ) -> None:
-    task, time, ended = begin(2), Virtual(), list[tuple[float, Recorded]]()
+    task, time, ended = begin(2), Virtual(), list[tuple[float, Written]]()
     store = stores(limits=Limits(values_ms=200), monotonic=time.monotonic, sleep=time.sleep)
     hang = Hang(time, limit_s)
 
     def write() -> None:
-        recorded = store.record(task, Batch(steps=(done(0, BIG), done(1, "small"))))
-        ended.append((time.s, recorded))
+        written = store.write(task, Batch(steps=(done(0, BIG), done(1, "small"))))
+        ended.append((time.s, written))
 
     time.begin(0.0, write)
     with values_in(time), hang.of(engine.client, "dynamodb.PutItem"):
         time.run()
-    [(ended_s, recorded)] = ended
+    [(ended_s, written)] = ended
     assert 0.2 <= ended_s < 0.21
     assert len(hang.begun_s) == 2
-    assert recorded.oversized == ("_workflow.result.s0",)
-    assert [result(recorded.task, index) for index in range(2)] == [note(BIG), "small"]
+    assert written.oversized == ("_workflow.result.s0",)
+    assert [result(written.task, index) for index in range(2)] == [note(BIG), "small"]
 
 
 @pytest.mark.parametrize("owners", [("a#b", "a"), ("a", "a#b"), ("o" * 1_900, "o" * 1_901), ("kim", "Kim")])
@@ -293,7 +294,7 @@ def test_several_values_are_read_at_once_and_each_but_once(
 ) -> None:
     task = begin(6)
     for index in range(6):
-        task = store.record(task, Batch(steps=(done(index, noise(3_000, index)),), open_steps=5)).task
+        task = store.write(task, Batch(steps=(done(index, noise(3_000, index)),), open_steps=5)).task
     read = store.get(owner, task.task_id)
     names = [f"_workflow.result.s{index}" for index in range(6)]
     requests.take()
@@ -306,10 +307,10 @@ def test_several_values_are_read_at_once_and_each_but_once(
 def test_a_listing_is_of_heads_and_says_where_tasks_stand(
     store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], requests: "Requests"
 ) -> None:
-    task = store.record(begin(2), Batch(steps=(done(0, BIG),), variables={"mine": 1})).task
+    task = store.write(begin(2), Batch(steps=(done(0, BIG),), variables={"mine": 1})).task
     requests.take()
     [listed] = store.list(owner).tasks
     assert requests.take() == ["Query"]
     assert listed.variables == {"_workflow.progress": task.variables["_workflow.progress"]}
     with pytest.raises(ValueError, match="must be read"):
-        store.record(listed, Batch(variables={"late": 1}))
+        store.write(listed, Batch(variables={"late": 1}))

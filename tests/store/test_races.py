@@ -44,7 +44,7 @@ def at_once[T](threads: ThreadPoolExecutor, calls: list[Callable[[], T]]) -> lis
 
 
 def recording(store: DynamoDBTaskStore, task: TaskRecord, write: StepWrite) -> Callable[[], TaskRecord]:
-    return lambda: store.record(task, Batch(steps=(write,))).task
+    return lambda: store.write(task, Batch(steps=(write,))).task
 
 
 def statuses(task: TaskRecord) -> list[str]:

@@ -20,7 +20,9 @@ from tests.store.test_overflow_faults import note
 from tests.store.test_pieces import at_each, pieces, value_item
 
 if TYPE_CHECKING:
-    from tests.store.conftest import Engine, Pauses, Requests
+    from tests.fakes import Pauses
+    from tests.sent import Requests
+    from tests.store.conftest import Engine
 
 FIRST_PIECE = b'#0"'
 
@@ -40,7 +42,7 @@ def test_no_more_is_read_ahead_or_kept_than_there_is_room_for(
 ) -> None:
     task = begin(4)
     for index in range(4):
-        task = store.record(task, Batch(steps=(done(index, noise(3_000, index)),), open_steps=5)).task
+        task = store.write(task, Batch(steps=(done(index, noise(3_000, index)),), open_steps=5)).task
     names = [f"_workflow.result.s{index}" for index in range(4)]
     room = sum(bundle_bytes(task, name) for name in names[:2]) + 1
     monkeypatch.setattr("mcp_baton.tasks.dynamodb.fetching.KEPT_BYTES", room)
@@ -58,7 +60,7 @@ def test_pieces_are_joined_in_their_order_however_they_come(
 ) -> None:
     time, came, values = Virtual(), list[bool](), list[object]()
     store = stores(monotonic=time.monotonic, sleep=time.sleep)
-    task = store.record(begin(), Batch(steps=(done(0, BIG),))).task
+    task = store.write(begin(), Batch(steps=(done(0, BIG),))).task
 
     def delay(request: Any, **_: object) -> None:
         first = FIRST_PIECE in request.body
@@ -81,15 +83,15 @@ def test_a_value_whose_first_piece_alone_cannot_be_written_gives_way(
 
     task = begin()
     with at_each(engine, "PutItem", refuse_first):
-        recorded = store.record(task, Batch(steps=(done(0, BIG),)))
-    assert (recorded.oversized, result(recorded.task, 0)) == (("_workflow.result.s0",), note(BIG))
+        written = store.write(task, Batch(steps=(done(0, BIG),)))
+    assert (written.oversized, result(written.task, 0)) == (("_workflow.result.s0",), note(BIG))
 
 
 def test_a_piece_of_the_same_length_with_another_text_is_a_lost_value(
     stores: Callable[..., DynamoDBTaskStore], engine: "Engine", begin: Callable[..., TaskRecord]
 ) -> None:
     store = stores(limits=Limits(compress_over_bytes=10**9, values_ms=60_000))
-    task = store.record(begin(), Batch(steps=(done(0, BIG),))).task
+    task = store.write(begin(), Batch(steps=(done(0, BIG),))).task
     key = pieces(engine, task, "_workflow.result.s0")[1]
     data = value_item(engine, key)["data"]["B"]
     engine.client.put_item(TableName="tasks", Item={**key, "data": {"B": b"x" * (len(data) - 1) + b'"'}})
@@ -100,11 +102,11 @@ def test_a_piece_of_the_same_length_with_another_text_is_a_lost_value(
 def test_a_lost_value_that_is_made_again_is_written_again(
     store: DynamoDBTaskStore, engine: "Engine", begin: Callable[..., TaskRecord]
 ) -> None:
-    task = store.record(begin(), Batch(steps=(done(0, BIG),))).task
+    task = store.write(begin(), Batch(steps=(done(0, BIG),))).task
     engine.client.delete_item(TableName="tasks", Key=pieces(engine, task, "_workflow.result.s0")[0])
     with pytest.raises(ValueLost):
         result(task, 0)
-    assert store.record(task, Batch(variables={"again": BIG})).task.variables["again"] == BIG
+    assert store.write(task, Batch(variables={"again": BIG})).task.variables["again"] == BIG
 
 
 def test_what_was_written_is_remembered_for_ten_seconds(
@@ -115,7 +117,7 @@ def test_what_was_written_is_remembered_for_ten_seconds(
     requests.take()
     for at_s in (0.0, 9.9, 10.0):
         pauses.s = at_s
-        task = store.record(task, Batch(variables={"v": BIG})).task
+        task = store.write(task, Batch(variables={"v": BIG})).task
         sent.append(requests.take())
     assert sent == [["PutItem", "PutItem", "UpdateItem"], ["UpdateItem"], ["PutItem", "PutItem", "UpdateItem"]]
 
@@ -126,9 +128,9 @@ def test_s3_that_failed_is_not_asked_again_by_the_same_write(
     task = begin(2)
     requests.take()
     with bucket.refusing("PutObject", SLOW_DOWN):
-        recorded = overflowing.record(task, Batch(steps=(done(0, BIG), done(1, "x" * 6_000_001))))
+        written = overflowing.write(task, Batch(steps=(done(0, BIG), done(1, "x" * 6_000_001))))
     assert requests.take().count("PutObject") == 1
-    assert recorded.oversized == ("_workflow.result.s1",)
+    assert written.oversized == ("_workflow.result.s1",)
 
 
 def test_values_leave_the_head_its_time_when_the_function_has_less_than_the_reserve(
@@ -139,7 +141,7 @@ def test_values_leave_the_head_its_time_when_the_function_has_less_than_the_rese
     store = store.within(lambda: 3_000 - int(time.s * 1000))
 
     def write() -> None:
-        store.record(task, Batch(steps=(done(0, BIG),)))
+        store.write(task, Batch(steps=(done(0, BIG),)))
         ended_s.append(time.s)
 
     time.begin(0.0, write)

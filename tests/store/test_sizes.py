@@ -15,7 +15,7 @@ from mcp_baton.tasks.record import PROGRESS, StepStatus, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import Batch, SetPause, StepWrite
 
 if TYPE_CHECKING:
-    from tests.store.conftest import Requests
+    from tests.sent import Requests
 
 PENDING, COMPLETED = StepStatus.PENDING, StepStatus.COMPLETED
 
@@ -55,22 +55,20 @@ def test_an_item_filled_to_its_limit_still_takes_progress_and_pause_reason(
     task = begin(2)
     assert isinstance(task.source, dict)
     filler = "x" * (400_000 - item_size(task.source) - 200)
-    task = plain.record(task, Batch(steps=(done(0, filler),))).task
-    recorded = plain.record(
-        task, Batch(steps=(done(1, "r"),), pause=SetPause({"type": "toolError", "error": "e" * 900}))
-    )
-    assert recorded.oversized == ()
-    assert (statuses(recorded.task), result(recorded.task, 0)) == (["completed", "completed"], filler)
+    task = plain.write(task, Batch(steps=(done(0, filler),))).task
+    written = plain.write(task, Batch(steps=(done(1, "r"),), pause=SetPause({"type": "toolError", "error": "e" * 900})))
+    assert written.oversized == ()
+    assert (statuses(written.task), result(written.task, 0)) == (["completed", "completed"], filler)
 
 
 def test_a_refused_write_leaves_nothing_behind(
     stores: Callable[..., DynamoDBTaskStore], owner: str, begin: Callable[..., TaskRecord]
 ) -> None:
     store = stores(limits=Limits(compress_over_bytes=10**9, item_bytes=10**9))
-    task = store.record(begin(2), Batch(steps=(done(0, "x" * 300_000),))).task
+    task = store.write(begin(2), Batch(steps=(done(0, "x" * 300_000),))).task
     pause = SetPause({"type": "toolError", "error": "e" * 200_000})
     with pytest.raises(StoreError, match="full"):
-        store.record(task, Batch(steps=(done(1, {}),), pause=pause))
+        store.write(task, Batch(steps=(done(1, {}),), pause=pause))
     assert store.get(owner, task.task_id) == task
 
 
@@ -78,9 +76,9 @@ def test_compressed_values_count_as_they_are_stored(
     store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord]
 ) -> None:
     values = [noise(120_000) for _ in range(5)]
-    recorded = store.record(begin(5), Batch(steps=tuple(done(i, value) for i, value in enumerate(values))))
-    assert recorded.oversized == ()
-    assert [result(store.get(owner, recorded.task.task_id), index) for index in range(5)] == values
+    written = store.write(begin(5), Batch(steps=tuple(done(i, value) for i, value in enumerate(values))))
+    assert written.oversized == ()
+    assert [result(store.get(owner, written.task.task_id), index) for index in range(5)] == values
 
 
 def test_the_computed_size_is_no_less_than_the_engines(
@@ -88,13 +86,13 @@ def test_the_computed_size_is_no_less_than_the_engines(
 ) -> None:
     """An item that the computation puts at DynamoDB's limit is taken; of a little more, the value leaves it."""
     unlimited = stores(limits=Limits(compress_over_bytes=10**9, item_bytes=10**9))
-    task = unlimited.record(begin(4), Batch(variables={"filler": ""})).task
+    task = unlimited.write(begin(4), Batch(variables={"filler": ""})).task
     assert isinstance(task.source, dict)
     room = 409_600 - item_size(task.source)
-    full = unlimited.record(task, Batch(variables={"filler": "x" * (room - 40)})).task
+    full = unlimited.write(task, Batch(variables={"filler": "x" * (room - 40)})).task
     assert isinstance(full.source, dict)
     assert 409_500 < item_size(full.source) <= 409_600
-    over = unlimited.record(full, Batch(variables={"filler": "x" * (room + 60)})).task
+    over = unlimited.write(full, Batch(variables={"filler": "x" * (room + 60)})).task
     assert isinstance(over.source, dict)
     assert item_size(over.source) < 2_000
 
@@ -113,7 +111,7 @@ def test_many_steps_with_long_names_are_one_request(
         removed=frozenset({"gone"}),
         result={"completed": True},
     )
-    written = store.record(task, batch).task
+    written = store.write(task, batch).task
     assert requests.sent == ["UpdateItem"]
     assert written.status is TaskStatus.COMPLETED
     assert statuses(written) == ["completed"] * steps
@@ -125,12 +123,12 @@ def test_a_batch_written_in_one_piece_is_guarded_as_one(
     store: DynamoDBTaskStore, begin: Callable[..., TaskRecord]
 ) -> None:
     task = begin(120)
-    winner = store.record(task, Batch(steps=(done(119, "first"),))).task
+    winner = store.write(task, Batch(steps=(done(119, "first"),))).task
     batch = Batch(steps=tuple(done(index, "later") for index in range(110)))
     with pytest.raises(Conflict) as conflict:
-        store.record(task, batch)
+        store.write(task, batch)
     assert conflict.value.current == winner
-    written = store.record(winner, batch).task
+    written = store.write(winner, batch).task
     assert statuses(written) == ["completed"] * 110 + ["pending"] * 9 + ["completed"]
 
 
@@ -142,10 +140,10 @@ def test_a_progress_replaced_as_a_whole_must_be_the_one_that_was_read(
     replaced = Batch(
         steps=(done(1, "r"),), variables={PROGRESS: {"goal": "flow: again", "steps": steps, "schemaVersion": 1}}
     )
-    written = store.record(task, replaced).task
+    written = store.write(task, replaced).task
     assert statuses(written) == ["pending", "completed", "pending"]
     with pytest.raises(Conflict):
-        store.record(task, replaced)
+        store.write(task, replaced)
 
 
 def test_a_batch_of_more_values_than_one_expression_names_is_refused(
@@ -154,7 +152,7 @@ def test_a_batch_of_more_values_than_one_expression_names_is_refused(
     task = begin()
     requests.sent.clear()
     with pytest.raises(StoreError, match="4096"):
-        store.record(task, Batch(variables={str(index): index for index in range(500)}))
+        store.write(task, Batch(variables={str(index): index for index in range(500)}))
     assert requests.sent == []
 
 
@@ -162,4 +160,4 @@ def test_a_step_that_the_task_does_not_have_is_refused(
     store: DynamoDBTaskStore, begin: Callable[..., TaskRecord]
 ) -> None:
     with pytest.raises(StoreError, match="no step"):
-        store.record(begin(1), Batch(steps=(done(1, "r"),)))
+        store.write(begin(1), Batch(steps=(done(1, "r"),)))

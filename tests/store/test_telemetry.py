@@ -38,7 +38,7 @@ def test_each_request_is_timed_under_its_name(
     watched: DynamoDBTaskStore, collector: Collector, begin: Callable[..., TaskRecord], owner: str
 ) -> None:
     task = begin()
-    watched.record(watched.get(owner, task.task_id), DONE)
+    watched.write(watched.get(owner, task.task_id), DONE)
     watched.list(owner)
     notes = collector.take()
     assert [measurement.of for measurement in notes.measurements] == ["GetItem", "UpdateItem", "Query"]
@@ -50,10 +50,10 @@ def test_a_lost_race_is_counted_and_is_no_error(
     watched: DynamoDBTaskStore, collector: Collector, begin: Callable[..., TaskRecord]
 ) -> None:
     task = begin()
-    watched.record(task, DONE)
+    watched.write(task, DONE)
     collector.take()
     with pytest.raises(Conflict):
-        watched.record(task, DONE)
+        watched.write(task, DONE)
     assert noted(collector) == [(STORE_LATENCY.name, "UpdateItem"), (STORE_CONFLICTS.name, "")]
 
 
@@ -64,7 +64,7 @@ def test_a_task_that_has_ended_is_no_lost_race(
     watched.cancel(owner, task.task_id)
     collector.take()
     with pytest.raises(TaskFinished):
-        watched.record(task, DONE)
+        watched.write(task, DONE)
     assert noted(collector) == [(STORE_LATENCY.name, "UpdateItem")]
 
 
@@ -84,7 +84,7 @@ def test_objects_are_timed_and_their_failures_counted(
     begin: Callable[..., TaskRecord],
 ) -> None:
     objects = S3ObjectStore(bucket.name, lambda: bucket.client, collector)
-    task = stores(objects=objects).record(begin(), Batch(variables={"large": BIG})).task
+    task = stores(objects=objects).write(begin(), Batch(variables={"large": BIG})).task
     notes = collector.take()
     [measurement], [span] = notes.measurements, notes.spans
     assert (measurement.metric, measurement.of) == (STORE_LATENCY, "PutObject")

@@ -80,7 +80,7 @@ def test_a_value_comes_back_exactly_from_every_place(
 ) -> None:
     task = begin(arguments={"argument": value})
     step = StepWrite(0, "s0", PENDING, COMPLETED, value)
-    store.record(task, Batch(steps=(step,), variables={"variable": value}, result={"result": value}))
+    store.write(task, Batch(steps=(step,), variables={"variable": value}, result={"result": value}))
     read = store.get(owner, task.task_id)
     assert same(read.arguments, {"argument": value})
     assert same(read.variables["variable"], value)
@@ -93,18 +93,18 @@ def test_a_value_comes_back_exactly_from_every_place(
 def test_any_json_comes_back_exactly(store: DynamoDBTaskStore, owner: str, variables: dict[str, Json]) -> None:
     task = store.create(NewTask(owner, variables))
     assert same(sorted(store.get(owner, task.task_id).variables.items()), sorted(variables.items()))
-    written = store.record(task, Batch(variables=variables)).task
+    written = store.write(task, Batch(variables=variables)).task
     assert same(sorted(written.variables.items()), sorted(variables.items()))
 
 
 @settings(examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(texts, json_values, max_size=4))
 def test_any_pause_reason_is_known_again(store: DynamoDBTaskStore, owner: str, reason: dict[str, Json]) -> None:
-    task = store.record(store.create(NewTask(owner, {})), Batch(pause=SetPause(reason))).task
+    task = store.write(store.create(NewTask(owner, {})), Batch(pause=SetPause(reason))).task
     stored = task.variables[PAUSE_REASON]
     assert isinstance(stored, dict)
     assert json.dumps(stored, sort_keys=True) == json.dumps(reason, sort_keys=True)
-    cleared = store.record(task, Batch(pause=ClearPause(dict(reversed(stored.items()))))).task
+    cleared = store.write(task, Batch(pause=ClearPause(dict(reversed(stored.items()))))).task
     assert PAUSE_REASON not in cleared.variables
 
 
@@ -128,9 +128,9 @@ def test_a_conflict_and_a_finished_task_carry_compressed_values(
 ) -> None:
     task = begin()
     step = StepWrite(0, "s0", PENDING, COMPLETED, "x" * 20_000)
-    store.record(task, Batch(steps=(step,)))
+    store.write(task, Batch(steps=(step,)))
     with pytest.raises(Conflict) as conflict:
-        store.record(task, Batch(steps=(step,)))
+        store.write(task, Batch(steps=(step,)))
     assert conflict.value.current.variables["_workflow.result.s0"] == "x" * 20_000
     store.complete(owner, task.task_id, {"large": "y" * 20_000})
     with pytest.raises(TaskFinished) as finished:
@@ -144,7 +144,7 @@ def test_what_is_not_json_is_refused_before_anything_is_written(
 ) -> None:
     task = begin()
     with pytest.raises(StoreError, match="variable"):
-        store.record(task, Batch(variables={"variable": value}))
+        store.write(task, Batch(variables={"variable": value}))
     with pytest.raises(StoreError, match="result"):
         store.complete(owner, task.task_id, {"value": value})
     assert store.get(owner, task.task_id) == task
@@ -155,8 +155,8 @@ def test_tasks_that_paused_for_one_reason_are_found_by_a_filter(
 ) -> None:
     failed = [begin(), begin()]
     for task in failed:
-        store.record(task, Batch(pause=SetPause({"type": "toolError", "failedStep": "s0", "retryable": True})))
-    store.record(begin(), Batch(pause=SetPause({"type": "deadlineExceeded", "blockedStep": "s0"})))
+        store.write(task, Batch(pause=SetPause({"type": "toolError", "failedStep": "s0", "retryable": True})))
+    store.write(begin(), Batch(pause=SetPause({"type": "deadlineExceeded", "blockedStep": "s0"})))
     begin()
     pages = engine.client.get_paginator("scan").paginate(
         TableName="tasks",
@@ -175,7 +175,7 @@ def test_pause_reason_and_arguments_can_be_read_in_the_console(
     task = begin(arguments={"order_id": "A-17", "amount": 30.0})
     reason: Json = {"type": "schemaMismatch", "missingFields": ["to"], "retryable": False}
     assert isinstance(reason, dict)
-    source = store.record(task, Batch(pause=SetPause(reason))).task.source
+    source = store.write(task, Batch(pause=SetPause(reason))).task.source
     assert isinstance(source, dict)
     assert source["arguments"] == {"M": {"order_id": {"S": "A-17"}, "amount": {"SS": ["30.0"]}}}
     assert source["variables"]["M"][PAUSE_REASON] == {

@@ -14,7 +14,7 @@ from mcp_baton.tasks.store import Batch, StepWrite
 def complete(store: DynamoDBTaskStore, task: TaskRecord, step: int) -> None:
     """Complete one step as its only writer."""
     write = StepWrite(step, f"s{step}", StepStatus.PENDING, StepStatus.COMPLETED, {"by": step})
-    store.record(task, Batch(steps=(write,)))
+    store.write(task, Batch(steps=(write,)))
 
 
 def main(url: str) -> None:

@@ -102,7 +102,7 @@ def handler(
         store = dynamodb_store(settings.table, settings, connect, connect_s3, telemetry=telemetry)
     if dispatcher is None and settings.worker is not None:
         dispatcher = WorkerDispatcher(settings.worker, telemetry)
-    app: Application = Endpoint(
+    endpoint = Endpoint(
         server,
         store=store,
         settings=settings,
@@ -112,13 +112,17 @@ def handler(
         keys=_state_keys(settings, telemetry),
         dispatcher=dispatcher,
     )
-    if store is None:
-        app = _Warning(app, NO_TABLE)
-    # On a machine of one's own nobody else is there.
+    app: Application = _Warning(endpoint, NO_TABLE) if store is None else endpoint
     if settings.allow_anonymous and settings.observed and not settings.sam_local:
         app = _Warning(app, ANYBODY)
     owner = partial(resolve_owner, trust_session_names=settings.trust_session_names)
-    adapter = LambdaAdapter(app, allow_anonymous=settings.allow_anonymous, streaming=settings.streaming, owner=owner)
+    adapter = LambdaAdapter(
+        app,
+        allow_anonymous=settings.allow_anonymous,
+        streaming=settings.streaming,
+        owner=owner,
+        work=endpoint.work,
+    )
     return adapter if collector is None else _observed(adapter, collector, settings)
 
 

@@ -35,7 +35,7 @@ from mcp_baton.workflow.pause import (
     UnresolvableParams,
     UnresolvedDependency,
 )
-from mcp_baton.workflow.run import Blocked, RunRecord, TaskOver, UnreadResource
+from mcp_baton.workflow.run import Blocked, EndedRun, TaskOver, UnreadResource
 from mcp_baton.workflow.sources import Source, prompt_arg, step_output, task_variable
 from tests.fakes import Behaviour, RecordingStore, ScriptedHost, plan_of
 
@@ -86,7 +86,7 @@ def text_at(uri: str, text: str) -> FetchedResource:
     return FetchedResource(uri, "text/plain", text=text)
 
 
-def stored(store: TaskStore, run: RunRecord) -> TaskRecord:
+def stored(store: TaskStore, run: EndedRun) -> TaskRecord:
     assert run.task is not None
     return store.get(OWNER, run.task.task_id)
 
@@ -108,7 +108,7 @@ def test_a_run_is_one_create_the_steps_in_order_and_one_write(store: DynamoDBTas
         "call change {'it': {'from': 'make'}}",
         "announce 3/3 c",
         "call finish {'it': 'change'}",
-        "record",
+        "write",
     ]
     task = stored(store, run)
     assert (run.pause, run.persisted, run.task) == (None, True, task)
@@ -351,7 +351,7 @@ def test_a_checkpoint_is_written_right_after_its_step_and_the_rest_at_the_end(st
     run = Engine(host, recording).start(steps, INVOCATION)
 
     verbs = [entry for entry in host.log if not entry.startswith("announce")]
-    assert verbs == ["create", "call make {}", "call change {}", "record", "call finish {}", "record"]
+    assert verbs == ["create", "call make {}", "call change {}", "write", "call finish {}", "write"]
     assert [[write.name for write in batch.steps] for batch in recording.batches] == [["a", "b"], ["c"]]
     assert statuses(stored(store, run)) == ["completed", "completed", "failed"]
 
@@ -380,7 +380,7 @@ def test_what_a_checkpoint_has_written_is_not_written_again(store: DynamoDBTaskS
     def change_meanwhile(_arguments: JsonObject, variables: TaskVariables | None) -> Outcome:
         assert variables is not None
         assert variables["color"] == "red"
-        store.record(store.get(OWNER, recording.created[0].task_id), Batch(variables={"color": "blue"}))
+        store.write(store.get(OWNER, recording.created[0].task_id), Batch(variables={"color": "blue"}))
         return Succeeded(None)
 
     host = ScriptedHost({"set": set_color, "meanwhile": change_meanwhile})
@@ -553,7 +553,7 @@ def test_a_resume_runs_what_is_left_and_binds_what_is_stored(store: DynamoDBTask
         f"call change {{'it': {{'x': {2**60}}}}}",
         "announce 3/3 c",
         "call finish {'it': 'change'}",
-        "record",
+        "write",
     ]
     after = stored(store, run)
     assert (after.status, after.result) == (TaskStatus.COMPLETED, {"completed": True, "steps_completed": 3})
@@ -583,7 +583,7 @@ def test_a_resume_shows_completed_steps_with_their_arguments_and_stored_results(
 def test_a_resume_keeps_to_the_plans_order_when_a_later_step_was_completed_by_a_call(store: DynamoDBTaskStore) -> None:
     host = ScriptedHost({"change": fail("no")})
     task = paused(store, host)
-    task = store.record(task, called(task, "finish", Succeeded("done"))).task
+    task = store.write(task, called(task, "finish", Succeeded("done"))).task
 
     run = Engine(host, store).resume(THREE, INVOCATION, task)
 
@@ -595,7 +595,7 @@ def test_a_resume_keeps_to_the_plans_order_when_a_later_step_was_completed_by_a_
 def test_a_resume_of_a_task_with_every_step_completed_completes_it(store: DynamoDBTaskStore) -> None:
     host = ScriptedHost({"finish": fail("no")})
     task = paused(store, host)
-    task = store.record(task, called(task, "finish", Succeeded(1))).task
+    task = store.write(task, called(task, "finish", Succeeded(1))).task
     assert task.status is TaskStatus.WORKING
 
     run = Engine(host, store).resume(THREE, INVOCATION, task)
@@ -640,7 +640,7 @@ def test_a_dependency_on_a_result_that_was_not_kept_is_unresolved(store: DynamoD
 def test_a_call_that_came_between_keeps_its_completed_step(store: DynamoDBTaskStore) -> None:
     def overtaken(_arguments: JsonObject, _variables: TaskVariables | None) -> Outcome:
         task = store.get(OWNER, recording.created[0].task_id)
-        store.record(
+        store.write(
             task,
             called(task, "change", Succeeded("theirs")),
         )
@@ -723,7 +723,7 @@ def test_a_checkpoint_tells_that_the_task_is_live(store: DynamoDBTaskStore) -> N
 
     Engine(host, RecordingStore(store, host), clock).start(steps, INVOCATION)
 
-    assert verbs(host) == ["create", "call", "record", "call", "record"]
+    assert verbs(host) == ["create", "call", "write", "call", "write"]
 
 
 def test_a_store_that_does_not_answer_a_look_stops_no_run_and_is_not_asked_again_at_once(
@@ -735,7 +735,7 @@ def test_a_store_that_does_not_answer_a_look_stops_no_run_and_is_not_asked_again
 
     run = Engine(host, recording, clock).start(THREE, INVOCATION)
 
-    assert verbs(host) == ["create", "call", "look", "call", "call", "record"]
+    assert verbs(host) == ["create", "call", "look", "call", "call", "write"]
     assert (run.stop, run.persisted) == (None, True)
     assert "cannot be read" in caplog.text
 
@@ -746,7 +746,7 @@ def test_a_run_that_has_no_time_for_another_step_does_not_look(store: DynamoDBTa
 
     Engine(host, RecordingStore(store, host), clock).start(THREE, INVOCATION)
 
-    assert verbs(host) == ["create", "call", "record"]
+    assert verbs(host) == ["create", "call", "write"]
 
 
 def test_deeply_nested_values_bind_and_are_kept(store: DynamoDBTaskStore) -> None:

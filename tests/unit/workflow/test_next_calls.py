@@ -9,7 +9,7 @@ from mcp_baton import Argument, Step, Workflow, constant, prompt_arg, step_outpu
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.record import PROGRESS, RESULT_PREFIX, StepStatus, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import Batch, SetPause, StepWrite
-from mcp_baton.workflow.continuation_text import LOST, Written, recorded_text
+from mcp_baton.workflow.continuation_text import LOST, RecordedCall, recorded_text
 from mcp_baton.workflow.handle import Handle
 from mcp_baton.workflow.next_calls import next_calls
 from mcp_baton.workflow.pause import ToolFailed
@@ -55,7 +55,7 @@ def remaining(of: Plan, handle: Handle | None = None) -> list[JsonObject]:
 
 def text(of: Plan, *writes: StepWrite, pause: SetPause | None = None, oversized: Sequence[str] = ()) -> str:
     named = Handle("T-1", {"get", "put"}.__contains__, "flow" if of.workflow and of.workflow.has_twin else None)
-    return recorded_text(Written(of, Batch(writes, pause), remaining(of, named), named, oversized))
+    return recorded_text(RecordedCall(of, Batch(writes, pause), remaining(of, named), named, oversized))
 
 
 def wrote(name: str, status: StepStatus = COMPLETED) -> StepWrite:

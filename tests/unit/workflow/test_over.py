@@ -8,7 +8,7 @@ from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.host import Failed, Outcome, Succeeded
 from mcp_baton.workflow.over import what_became
 from mcp_baton.workflow.resolve import Known
-from mcp_baton.workflow.run import RunRecord, StepTrace, TaskOver
+from mcp_baton.workflow.run import EndedRun, StepTrace, TaskOver
 
 STEPS = [Step(name, tool="work") for name in ("a", "b", "c", "d")]
 WORKFLOW = Workflow(name="w", description="do it", steps=STEPS)
@@ -23,7 +23,7 @@ def said(statuses: list[StepStatus], ran: dict[int, Outcome], *, replayed: tuple
         for place in sorted({*ran, *replayed})
     )
     over = TaskOver(TaskStatus.CANCELLED)
-    head, tail = what_became(RunRecord(WORKFLOW, known, traces, over, None), over).split(" under way. ")
+    head, tail = what_became(EndedRun(WORKFLOW, known, traces, over, None), over).split(" under way. ")
     assert head == "The task was cancelled while this run was"
     return tail
 

@@ -8,7 +8,7 @@ from mcp_baton.workflow.definition import Argument, Step, Workflow
 from mcp_baton.workflow.host import Failed, FetchedResource, Succeeded
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, ToolFailed, UnresolvableParams
 from mcp_baton.workflow.resolve import Known
-from mcp_baton.workflow.run import Blocked, RunRecord, StepTrace, UnreadResource
+from mcp_baton.workflow.run import Blocked, EndedRun, StepTrace, UnreadResource
 from mcp_baton.workflow.sources import constant, prompt_arg
 from mcp_baton.workflow.trace import Message, messages
 from tests.fakes import ScriptedHost
@@ -40,7 +40,7 @@ def told(
     statuses = dict.fromkeys(("fetch", "policy", "refund"), PENDING)
     statuses |= {trace.step.name: FAILED if isinstance(trace.outcome, Failed) else COMPLETED for trace in traces}
     known = Known(texts, dict(texts), statuses, {}, {})
-    return messages(RunRecord(WORKFLOW, known, traces, pause, None, blocked=blocked), ScriptedHost(), TOOLS.__getitem__)
+    return messages(EndedRun(WORKFLOW, known, traces, pause, None, blocked=blocked), ScriptedHost(), TOOLS.__getitem__)
 
 
 def test_a_run_is_told_from_its_intent_to_its_last_result_in_order() -> None:

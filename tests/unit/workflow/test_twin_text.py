@@ -14,7 +14,7 @@ from mcp_baton.workflow.handle import Handle
 from mcp_baton.workflow.host import Succeeded
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, ToolFailed
 from mcp_baton.workflow.resolve import Known
-from mcp_baton.workflow.run import RunRecord, StepTrace, Superseded, TaskOver
+from mcp_baton.workflow.run import EndedRun, StepTrace, Superseded, TaskOver
 from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output
 from mcp_baton.workflow.twin_text import LIMIT, Value, cut, told_of_held, told_of_over, told_of_run
 from tests.fakes import ScriptedHost
@@ -63,7 +63,7 @@ def told(
         {},
     )
     trace = StepTrace(steps[-1], {}, (), Succeeded(value))
-    run = RunRecord(workflow, known, () if pause else (trace,), pause, TASK if named else None)
+    run = EndedRun(workflow, known, () if pause else (trace,), pause, TASK if named else None)
     return told_of_run(replace(run, **changes), known, ScriptedHost(), named, lambda _: uri)
 
 
@@ -147,7 +147,7 @@ def test_a_first_call_that_does_not_fit_has_placeholders_for_what_is_not_short()
     )
     given: dict[str, str] = {"order_id": "y" * 450}
     known = Known(given, given, {"fetch": COMPLETED, "x": PENDING}, {}, {})
-    run = RunRecord(workflow, known, (), DeadlineExceeded("x", "work"), TASK)
+    run = EndedRun(workflow, known, (), DeadlineExceeded("x", "work"), TASK)
     text = told_of_run(run, known, ScriptedHost(), handle(), lambda _: None)
     assert '1. Call work with {"a0": "<prompt arg order_id>", ' in text
 

@@ -6,6 +6,7 @@ was asked. The digests are imported where they are made: few servers ask, and lo
 """
 
 import binascii
+import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
@@ -13,6 +14,7 @@ from mcp_baton.exceptions import ProtocolError
 from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.codes import INTERNAL_ERROR
 from mcp_baton.protocol.json import Json, JsonObject, dumps, loads
+from mcp_baton.settings import Settings
 
 LIFETIME_S: Final = 900
 """How long a round may take the client, seconds: people are asked."""
@@ -132,3 +134,11 @@ def from_base64url(text: str) -> bytes:
 
 _TO_URL = str.maketrans("+/", "-_")
 _FROM_URL = str.maketrans("-_", "+/")
+
+
+def seal_of(settings: Settings, keys: Keys | None = None) -> Seal:
+    """What signs this server's states. A key made here is good for one process, so only for a server of one's own."""
+    if keys is not None:
+        return Seal(keys)
+    known = tuple(key for key in (settings.state_key or os.urandom(32), settings.previous_state_key) if key is not None)
+    return Seal(lambda: known)

@@ -4,7 +4,6 @@ Every request stands alone: nothing is kept between two but what the task store 
 """
 
 import logging
-import os
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
@@ -13,7 +12,7 @@ from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol import jsonrpc
 from mcp_baton.protocol.budget import Budget, batch_budget, no_room
 from mcp_baton.protocol.codes import HTTP_STATUS, INTERNAL_ERROR, METHOD_NOT_FOUND
-from mcp_baton.protocol.envelope import REVISION_WITHOUT_HEADER, SERVER_INFO_KEY, Envelope, Era, Refusal, classify
+from mcp_baton.protocol.envelope import REVISION_WITHOUT_HEADER, Envelope, Era, Refusal, classify
 from mcp_baton.protocol.http import Exchange, HttpRequest, HttpResponse
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import (
@@ -26,12 +25,12 @@ from mcp_baton.protocol.jsonrpc import (
     parse_body,
     result_message,
 )
-from mcp_baton.protocol.state import Keys, Seal
+from mcp_baton.protocol.state import Keys, seal_of
 from mcp_baton.server.access import ForeignPage, Origins, early_answer, refusal
 from mcp_baton.server.asking.asker import InputRequired
 from mcp_baton.server.asking.taking import take_answer
 from mcp_baton.server.methods import method_of
-from mcp_baton.server.methods.lifecycle import server_info
+from mcp_baton.server.methods.lifecycle import finished
 from mcp_baton.server.published.scopes import seen_by
 from mcp_baton.server.reply import Reply, whole
 from mcp_baton.server.request import Request
@@ -59,7 +58,7 @@ class Endpoint:
         telemetry: Where runs, tools and failures are noted.
         clock: Seconds, from any moment on.
         keys: What signs states, where the settings do not say it themselves.
-        dispatcher: Invokes the worker for background work; `None` where there is none.
+        dispatcher: Invokes the worker; `None` where there is none.
     """
 
     def __init__(
@@ -80,6 +79,7 @@ class Endpoint:
         self._telemetry = telemetry
         self._clock = clock
         self._sleep = sleep
+        self._dispatcher = dispatcher
         self._seal = seal_of(settings, keys)
         self._made_key = keys is None and settings.state_key is None
         self._origins = Origins(settings.allowed_origins, settings.local_only)
@@ -103,6 +103,12 @@ class Endpoint:
         if isinstance(message, list):
             return self._answer_batch(message, request, exchange)
         return self._answer(message, request, exchange)
+
+    def work(self, named: JsonObject, exchange: Exchange) -> JsonObject:
+        """Work on the task that an asynchronous invocation's event names: see `methods.jobs.worker.work`."""
+        from mcp_baton.server.methods.jobs.worker import work
+
+        return work(self._request, named, exchange)
 
     def _answer_batch(self, messages: list[Message], request: HttpRequest, exchange: Exchange) -> HttpResponse:
         """A batch, which revision 2025-03-26 alone has; answered whole, in order."""
@@ -164,23 +170,8 @@ class Endpoint:
         takes_stream = _takes_stream(request) and batch is None
         may_stream = envelope.era is Era.HANDSHAKE and takes_stream
         reply = Reply(exchange, streams=streams, may_stream=may_stream, takes_stream=takes_stream)
-        asked = Request(
-            server=seen_by(self._server, request.claims),
-            store=self._store.within(exchange.remaining_ms) if self._store else None,
-            settings=self._settings,
-            message=message,
-            envelope=envelope,
-            owner=request.owner,
-            exchange=exchange,
-            reply=reply,
-            seal=self._seal,
-            headers=request.headers,
-            telemetry=self._telemetry,
-            clock=self._clock,
-            sleep=self._sleep,
-            begun_s=self._clock(),
-            budget=batch or Budget(),
-            claims=request.claims,
+        asked = self._request(
+            message, envelope, request.owner, request.claims, exchange, reply, request.headers, batch or Budget()
         )
         try:
             result = self._dispatch(asked)
@@ -195,7 +186,38 @@ class Endpoint:
             logger.exception("request %s: %s failed", exchange.request_id, message.method)
             self._telemetry.add(INTERNAL_ERRORS)
             return reply.error(200, _internal_error(message.id, exchange.request_id))
-        return reply.result(result_message(message.id, _finished(asked, result)))
+        return reply.result(result_message(message.id, finished(asked, result)))
+
+    def _request(
+        self,
+        message: jsonrpc.Request,
+        envelope: Envelope,
+        owner: str | None,
+        claims: Mapping[str, object],
+        exchange: Exchange,
+        reply: Reply,
+        headers: Mapping[str, str],
+        budget: Budget,
+    ) -> Request:
+        return Request(
+            server=seen_by(self._server, claims),
+            store=self._store.within(exchange.remaining_ms) if self._store else None,
+            settings=self._settings,
+            message=message,
+            envelope=envelope,
+            owner=owner,
+            exchange=exchange,
+            reply=reply,
+            seal=self._seal,
+            headers=headers,
+            telemetry=self._telemetry,
+            clock=self._clock,
+            sleep=self._sleep,
+            begun_s=self._clock(),
+            budget=budget,
+            claims=claims,
+            dispatcher=self._dispatcher,
+        )
 
     def _warn_of_made_key(self) -> None:
         if self._made_key and not self._warned:
@@ -212,26 +234,9 @@ class Endpoint:
         return method(request)
 
 
-def seal_of(settings: Settings, keys: Keys | None = None) -> Seal:
-    """What signs this server's states. A key made here is good for one process, so only for a server of one's own."""
-    if keys is not None:
-        return Seal(keys)
-    known = tuple(key for key in (settings.state_key or os.urandom(32), settings.previous_state_key) if key is not None)
-    return Seal(lambda: known)
-
-
 def _takes_stream(request: HttpRequest) -> bool:
     accepted = request.headers.get("accept", "*/*")
     return "text/event-stream" in accepted or "*/*" in accepted
-
-
-def _finished(request: Request, result: JsonObject) -> JsonObject:
-    """A result in the form of its era: the 2026 era names its type and the server (MCP 2026-07-28, basic/index)."""
-    if not request.stateless:
-        return result
-    meta = result.get("_meta")
-    own = meta if isinstance(meta, Mapping) else {}
-    return {"resultType": "complete", **result, "_meta": {**own, SERVER_INFO_KEY: server_info(request)}}
 
 
 def _status(envelope: Envelope, error: ProtocolError) -> int:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from mcp_baton.exceptions import ProtocolError, ToolError
 from mcp_baton.light_dataclasses import dataclass, field
@@ -21,6 +22,9 @@ from mcp_baton.settings import Settings
 from mcp_baton.tasks.ids import new_question
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import SILENT, Telemetry
+
+if TYPE_CHECKING:
+    from mcp_baton.tasks.jobs import Dispatcher
 
 type Ask = Callable[[str, str, JsonObject], None]
 """Sends the client a question: id, method, params. From any thread."""
@@ -45,6 +49,7 @@ class Request:
         sleep: Lets so many seconds pass.
         begun_s: When the request came in, on that clock.
         claims: What the authorizer found out about the caller.
+        dispatcher: Invokes the worker; `None` where there is none, and so no work in the background.
     """
 
     server: Server
@@ -63,6 +68,7 @@ class Request:
     budget: Budget = field(default_factory=Budget)
     begun_s: float = field(default_factory=time.monotonic)
     claims: Mapping[str, object] = field(default_factory=dict)
+    dispatcher: "Dispatcher | None" = None
 
     @property
     def params(self) -> JsonObject:
@@ -73,6 +79,16 @@ class Request:
     def stateless(self) -> bool:
         """Whether the request is of the 2026 era."""
         return self.envelope.era is Era.STATELESS
+
+    @property
+    def may_have_tasks(self) -> bool:
+        """Whether the client can have a call's task: it has declared that it can (2026), or asks for one (2025)."""
+        return self.envelope.speaks_tasks if self.stateless else "task" in self.params
+
+    @property
+    def has_workers(self) -> bool:
+        """Whether a call can become a task that a worker works on."""
+        return self.store is not None and self.owner is not None and self.dispatcher is not None
 
     def rounds(self) -> Rounds | None:
         """The rounds that the request continues or begins, where it calls a function alone; `None` in the handshake
@@ -165,6 +181,19 @@ class Request:
         if not isinstance(value, Mapping):
             raise ProtocolError(INVALID_PARAMS, f"Invalid params: `{name}` must be an object")
         return value
+
+    def requested_ttl(self) -> int | None:
+        """`task.ttl`, milliseconds (2025-11-25, basic/utilities/tasks); the store cuts it at its maximum.
+
+        Raises:
+            ProtocolError: it is no number of milliseconds.
+        """
+        ttl = self.object("task").get("ttl")
+        if ttl is None:
+            return None
+        if not isinstance(ttl, int) or isinstance(ttl, bool) or ttl <= 0:
+            raise ProtocolError(INVALID_PARAMS, "Invalid params: `task.ttl` must be a number of milliseconds above 0")
+        return ttl
 
     def bound_task(self) -> str | None:
         """The task that the request names: by `_meta._task_id`, by `mcp-baton/task_id`, which means the same, or by the

@@ -14,6 +14,7 @@ from mcp_baton.server.published.registry import Handles, Registry
 from mcp_baton.server.published.resource import Resource
 from mcp_baton.server.published.scopes import required
 from mcp_baton.server.published.setting import set_by_tool
+from mcp_baton.server.published.task_support import ToolOptions, task_support
 from mcp_baton.server.published.tool import Tool
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class Server(Registry):
         input_schema: JsonObject | None = None,
         requires: Sequence[str] = (),
         sets: Sequence[str] = (),
-        **labels: Unpack[AllLabels],
+        **options: Unpack[ToolOptions],
     ) -> Registrar: ...
     def tool(self, function: Any = None, **options: Any) -> Any:
         """Publish a function as a tool; with or without parentheses, on `def` and `async def`. As `add_tool`."""
@@ -102,7 +103,7 @@ class Server(Registry):
         input_schema: JsonObject | None = None,
         requires: Sequence[str] = (),
         sets: Sequence[str] = (),
-        **labels: Unpack[AllLabels],
+        **options: Unpack[ToolOptions],
     ) -> F:
         """Publish a function as a tool: what `@server.tool` does, without being a decorator.
 
@@ -117,7 +118,7 @@ class Server(Registry):
                 the signature.
             requires: Scopes. For a caller who lacks one of them, the tool does not exist.
             sets: The task variables that it sets. A handoff then names the tool where one of them is missing.
-            labels: What is shown of it: see `Labels`.
+            options: What is shown of it, and how it may run as a task: see `ToolOptions`.
 
         Returns:
             The function.
@@ -127,9 +128,9 @@ class Server(Registry):
                 (docs/tools.md, Names), the signature has no schema, or `sets` names what a tool cannot set.
         """
         name = name or _name_of(function)
-        scopes = required(requires, f"tool {name!r}")
-        variables = set_by_tool(sets, f"tool {name!r}")
-        self.publish_tool(Tool(function, name, Labels(**labels), input_schema, scopes, variables))
+        what, labels = f"tool {name!r}", dict[str, Any](options)
+        scopes, variables, tasks = required(requires, what), set_by_tool(sets, what), task_support(labels, what)
+        self.publish_tool(Tool(function, name, Labels(**labels), input_schema, scopes, variables, tasks))
         return function
 
     def resource(

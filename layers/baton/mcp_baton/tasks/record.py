@@ -169,7 +169,7 @@ class TaskRecord:
         claim: Who runs it, or ran it last; `None` when nobody ever has.
         job: What a worker does for it; `None` for a task that the client drives.
         error: Why it failed: the JSON-RPC error, `{"code", "message"}`.
-        source: The store's own notes, needed to write against this record. Opaque to everyone else.
+        source: The store's own notes, needed to write against this task as it was read. Opaque to everyone else.
     """
 
     owner: str

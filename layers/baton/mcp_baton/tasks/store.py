@@ -88,7 +88,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class Written:
     """A batch that was written.
 
     Attributes:
@@ -186,7 +186,7 @@ class TaskStore(Protocol):
             TaskNotFound: missing or expired.
         """
 
-    def record(self, task: TaskRecord, batch: Batch) -> Recorded:
+    def write(self, task: TaskRecord, batch: Batch) -> Written:
         """Write a batch against a live task: the engine's end of run, a checkpoint, or a continuation.
 
         Args:

@@ -2,17 +2,23 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from mcp_baton.light_dataclasses import replace
-from mcp_baton.protocol.http import Application, ClientGone, HttpRequest, HttpResponse, StreamSink
-from mcp_baton.protocol.json import dumps
+from mcp_baton.protocol.http import Application, ClientGone, Exchange, HttpRequest, HttpResponse, StreamSink
+from mcp_baton.protocol.json import JsonObject, dumps
 from mcp_baton.transport.correlation import correlation_id
 from mcp_baton.transport.events import Incoming, parse_event
 from mcp_baton.transport.owner import claims_in, resolve_owner
 from mcp_baton.transport.stream import StreamOpener, stream_opener
 
 logger = logging.getLogger(__name__)
+
+JOB: Final = "batonTask"
+"""The member of an event that sends for a worker (docs/background.md)."""
+
+type Work = Callable[[JsonObject, Exchange], JsonObject]
+"""Works on the task that an event names; what became of it."""
 
 
 class OwnerResolver(Protocol):
@@ -31,15 +37,23 @@ class LambdaAdapter:
         streaming: Whether a stream may be used where the caller of the handler offers one (`stream_opener`). Without
             one the same answer is returned whole.
         owner: Resolves the owner of a request.
+        work: Takes the event of an asynchronous invocation that names a task; `None` where there are no tasks.
     """
 
     def __init__(
-        self, app: Application, *, allow_anonymous: bool, streaming: bool, owner: OwnerResolver = resolve_owner
+        self,
+        app: Application,
+        *,
+        allow_anonymous: bool,
+        streaming: bool,
+        owner: OwnerResolver = resolve_owner,
+        work: Work | None = None,
     ) -> None:
         self._app = app
         self._allow_anonymous = allow_anonymous
         self._streaming = streaming
         self._owner = owner
+        self._work = work
 
     def __call__(self, event: object, context: object, request_id: str | None = None) -> dict[str, Any]:
         """Answer one event; an empty answer after a stream, whose caller ignores it.
@@ -54,6 +68,9 @@ class LambdaAdapter:
             Exception: the application failed after its stream had begun. Whoever took the stream must break it off, so
                 that it does not look complete.
         """
+        if self._work is not None and isinstance(event, Mapping) and isinstance(event.get(JOB), Mapping):
+            known = correlation_id({}, context) if request_id is None else request_id
+            return dict(self._work(event[JOB], Invocation(known, _clock(context), None)))
         incoming = parse_event(event)
         opener = stream_opener.get() if self._streaming else None
         known = correlation_id(incoming.request_context, context) if request_id is None else request_id

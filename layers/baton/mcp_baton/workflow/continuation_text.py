@@ -18,7 +18,7 @@ LOST: Final = "Its result is too large to be kept, so later calls cannot refer t
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class RecordedCall:
     """What was written of a continuation.
 
     Attributes:
@@ -36,7 +36,7 @@ class Written:
     oversized: Sequence[str] = ()
 
 
-def recorded_text(written: Written) -> str:
+def recorded_text(written: RecordedCall) -> str:
     """As which step a call was recorded, and which call comes next."""
     statuses = _statuses(written.plan)
     done = sum(status.settled for status in statuses)
@@ -86,14 +86,14 @@ def _hint(pause: SetPause) -> str:
     return "This step is not retryable: correct the cause first."
 
 
-def _ended(written: Written, total: int) -> str:
+def _ended(written: RecordedCall, total: int) -> str:
     done = f"All {total} steps are done"
     if written.following:
         return f"{done}. {_call(written.following[0])} to finish."
     return f"{done}; the client completes the task."
 
 
-def _next(written: Written) -> str:
+def _next(written: RecordedCall) -> str:
     """The first call that remains, after the resources that are to be read before it."""
     resources = [f"read the resource {entry['resource']}" for entry in takewhile(_is_resource, written.following)]
     call = next((entry for entry in written.following if not _is_resource(entry)), None)

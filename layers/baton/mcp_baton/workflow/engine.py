@@ -22,10 +22,10 @@ from mcp_baton.light_dataclasses import replace
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import PROGRESS, RESULT_PREFIX, Claim, NewTask, StepStatus, TaskRecord, is_oversized
-from mcp_baton.tasks.recording import record_decided
-from mcp_baton.tasks.store import Batch, Recorded, TaskStore
+from mcp_baton.tasks.store import Batch, TaskStore, Written
 from mcp_baton.tasks.values import read_ahead
 from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.tasks.writing import write_decided
 from mcp_baton.workflow.batch import run_batch
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.drift import carried, move_to
@@ -37,7 +37,7 @@ from mcp_baton.workflow.invocation import Invocation, Run
 from mcp_baton.workflow.kept_calls import shown_call
 from mcp_baton.workflow.pause import PauseReason
 from mcp_baton.workflow.retry import draw
-from mcp_baton.workflow.run import Over, RunRecord, StepTrace, Superseded, TaskOver
+from mcp_baton.workflow.run import EndedRun, Over, StepTrace, Superseded, TaskOver
 from mcp_baton.workflow.secrets import stored_arguments
 from mcp_baton.workflow.steps import Steps
 
@@ -73,7 +73,7 @@ class Engine:
         self._sleep = sleep
         self._steps = Steps(host, drawn, self._checkpoint)
 
-    def start(self, workflow: Workflow, invocation: Invocation) -> RunRecord:
+    def start(self, workflow: Workflow, invocation: Invocation) -> EndedRun:
         """Run a workflow from its first step, as a new task if it is durable and the store takes one.
 
         Raises:
@@ -103,7 +103,7 @@ class Engine:
         except StoreError:
             logger.warning("task %s: its claim could not be given back; it will run out", task.task_id, exc_info=True)
 
-    def resume(self, workflow: Workflow, invocation: Invocation, task: TaskRecord) -> RunRecord:
+    def resume(self, workflow: Workflow, invocation: Invocation, task: TaskRecord) -> EndedRun:
         """Go on from a task's stored state: settled steps are not run again, their results bind.
 
         The caller has taken the task, and made sure that what it has completed is as in this definition.
@@ -177,7 +177,7 @@ class Engine:
             called = None
         return preview_arguments(step, run.workflow, run.known, self._host) if called is None else called
 
-    def _finish(self, run: Run) -> RunRecord:
+    def _finish(self, run: Run) -> EndedRun:
         stop = self._steps.advance(run)
         if isinstance(stop, TaskOver | Superseded):
             # Nothing can be written to it any more.
@@ -186,7 +186,7 @@ class Engine:
             over = self._write(run, stop, finished=stop is None, last=True)
             # Where there is no task any more, nobody has decided against the calls that are left.
             stop = stop if over is None or over == TaskOver(None) else over
-        return run.record(stop)
+        return run.ended(stop)
 
     def _checkpoint(self, run: Run) -> Over | None:
         return self._write(run, None, finished=False, last=False)
@@ -203,12 +203,12 @@ class Engine:
             return replace(batch, claim=hold.claim(), release=last)
 
         try:
-            recorded = record_decided(
+            written = write_decided(
                 self._store, hold.task, decided, attempts=WRITE_ATTEMPTS, sleep=self._sleep, drawn=self._drawn
             )
         except StoreError as error:
             return self._not_written(run, hold, error)
-        self._written(run, hold, recorded)
+        self._written(run, hold, written)
         return None
 
     def _not_written(self, run: Run, hold: Hold, error: StoreError) -> Over | None:
@@ -232,10 +232,10 @@ class Engine:
         logger.error("task %s: the run could not be written", hold.task.task_id, exc_info=error)
         return None
 
-    def _written(self, run: Run, hold: Hold, recorded: Recorded) -> None:
-        hold.written(recorded.task)
+    def _written(self, run: Run, hold: Hold, written: Written) -> None:
+        hold.written(written.task)
         # What has been written once is not written again: somebody else may have changed it by then.
-        run.variables = TaskVariables(recorded.task.variables)
-        run.persisted = run.holds_unsure(recorded.task)
+        run.variables = TaskVariables(written.task.variables)
+        run.persisted = run.holds_unsure(written.task)
         run.written = len(run.traces)
-        run.oversized.update(recorded.oversized)
+        run.oversized.update(written.oversized)

@@ -13,7 +13,7 @@ from mcp_baton.workflow.drift import Move, statuses_of
 from mcp_baton.workflow.holding import Hold
 from mcp_baton.workflow.host import Succeeded
 from mcp_baton.workflow.resolve import Known
-from mcp_baton.workflow.run import Blocked, Persisted, RunRecord, StepTrace, Stop
+from mcp_baton.workflow.run import Blocked, EndedRun, Persisted, StepTrace, Stop
 from mcp_baton.workflow.secrets import NO_SECRETS, Secrets, secrets_of
 
 
@@ -69,6 +69,7 @@ class Run:
     persisted: Persisted = True
     unsure: set[str] = field(default_factory=set)
     secrets: Secrets = NO_SECRETS
+    _known: Known | None = None
 
     def __post_init__(self) -> None:
         self.secrets = secrets_of(self.workflow.secrets, self.invocation.texts, self.invocation.arguments)
@@ -81,10 +82,12 @@ class Run:
     @property
     def known(self) -> Known:
         """What arguments are resolved from."""
-        given = self.invocation
-        return Known(
-            given.texts, given.arguments, self.statuses, self.outputs, self.variables, self.secrets, given.answers
-        )
+        if self._known is None or self._known.variables is not self.variables:
+            given = self.invocation
+            self._known = Known(
+                given.texts, given.arguments, self.statuses, self.outputs, self.variables, self.secrets, given.answers
+            )
+        return self._known
 
     def unwritten(self, task: TaskRecord) -> list[StepTrace]:
         """What has still to be written to the task as it stands.
@@ -118,10 +121,10 @@ class Run:
             self.outputs[trace.step.name] = trace.outcome.value
         self.traces.append(trace)
 
-    def record(self, stop: Stop | None) -> RunRecord:
+    def ended(self, stop: Stop | None) -> EndedRun:
         """The run, which has ended for this reason."""
         places = {step.name: place for place, step in enumerate(self.workflow.steps)}
-        return RunRecord(
+        return EndedRun(
             workflow=self.workflow,
             known=self.known,
             traces=tuple(sorted(self.traces, key=lambda trace: places[trace.step.name])),

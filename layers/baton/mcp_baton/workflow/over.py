@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from mcp_baton.tasks.record import TaskStatus
-from mcp_baton.workflow.run import Over, RunRecord, Superseded
+from mcp_baton.workflow.run import EndedRun, Over, Superseded
 
 TAKEN_OVER = (
     "This run was superseded: it was late, and another run has taken the task over. What this run did was not recorded "
@@ -11,7 +11,7 @@ TAKEN_OVER = (
 )
 
 
-def what_became(run: RunRecord, over: Over) -> str:
+def what_became(run: EndedRun, over: Over) -> str:
     """What ended the task or the run's hold on it, which step ran last, and that the others were not run. It hands
     nothing off."""
     ran = [trace.step.name for trace in run.traces if not trace.replayed]

@@ -1,4 +1,4 @@
-"""Pause reasons: the typed record of why execution stopped (docs/workflows.md)."""
+"""Pause reasons: why a run stopped, one type a reason (docs/workflows.md)."""
 
 from collections.abc import Callable
 from typing import ClassVar

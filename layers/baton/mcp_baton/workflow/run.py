@@ -1,4 +1,4 @@
-"""The record of a run: what happened, as data. The prompt's messages are one rendering of it."""
+"""A run that has ended: what happened, as data. The prompt's messages are one rendering of it."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -90,7 +90,7 @@ type Persisted = bool | Literal["unknown"]
 
 
 @dataclass(frozen=True, slots=True)
-class RunRecord:
+class EndedRun:
     """A run that has ended: completed, paused for a reason, or stopped since its task was over or another run's.
 
     Attributes:
@@ -98,7 +98,7 @@ class RunRecord:
         traces: The steps that ran, in order; of a resumed run also those that had been completed before.
         stop: Why it stopped; `None` when it completed.
         task: The task as the store holds it; `None` for a run without one.
-        persisted: Whether the store holds what this record says.
+        persisted: Whether the store holds what happened.
         oversized: Names of task variables whose values did not fit into the store.
         blocked: The step at which it stopped, where that could not run.
     """

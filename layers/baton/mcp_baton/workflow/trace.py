@@ -13,7 +13,7 @@ from mcp_baton.workflow.host import Failed, FetchedResource
 from mcp_baton.workflow.over import what_became
 from mcp_baton.workflow.placeholder import shown
 from mcp_baton.workflow.quoting import one_line, quoted_guidance
-from mcp_baton.workflow.run import Content, RunRecord, StepTrace, Superseded, TaskOver, UnreadResource
+from mcp_baton.workflow.run import Content, EndedRun, StepTrace, Superseded, TaskOver, UnreadResource
 from mcp_baton.workflow.sources import as_text
 
 UNKNOWN = (
@@ -32,7 +32,7 @@ class Message:
 
 
 def messages(
-    run: RunRecord, tools: Requirements, describe: Callable[[str], str], handle: Handle | None = None
+    run: EndedRun, tools: Requirements, describe: Callable[[str], str], handle: Handle | None = None
 ) -> list[Message]:
     """The conversation: intent, plan, what each step did; last the handoff, or what became of the task.
 
@@ -57,7 +57,7 @@ def messages(
     return conversation
 
 
-def _intent(run: RunRecord) -> str:
+def _intent(run: EndedRun) -> str:
     lines = [f"I want to {run.workflow.description.rstrip('.')}."]
     texts = run.known.shown_texts
     given = {argument.name: texts[argument.name] for argument in run.workflow.arguments if argument.name in texts}
@@ -66,7 +66,7 @@ def _intent(run: RunRecord) -> str:
     return "\n".join(lines)
 
 
-def _plan(run: RunRecord, describe: Callable[[str], str]) -> str:
+def _plan(run: EndedRun, describe: Callable[[str], str]) -> str:
     lines = ["Here is the plan:", ""]
     for number, step in enumerate(run.workflow.steps, 1):
         if step.tool is None:
@@ -77,7 +77,7 @@ def _plan(run: RunRecord, describe: Callable[[str], str]) -> str:
     return "\n".join(lines)
 
 
-def _step(trace: StepTrace, run: RunRecord) -> Iterator[Message]:
+def _step(trace: StepTrace, run: EndedRun) -> Iterator[Message]:
     if trace.step.guidance and not trace.replayed:
         yield Message("assistant", quoted_guidance(trace.step.guidance, run.known.shown_texts))
     if trace.step.tool is None:
@@ -95,14 +95,14 @@ def _step(trace: StepTrace, run: RunRecord) -> Iterator[Message]:
         yield _resource(resource, run)
 
 
-def _arguments(trace: StepTrace, run: RunRecord) -> str:
+def _arguments(trace: StepTrace, run: EndedRun) -> str:
     sources = trace.step.arguments
     arguments = trace.arguments or {}
     concealed = {name: run.known.shown_value(value, sources.get(name)) for name, value in arguments.items()}
     return one_line({name: shown(value, sources.get(name), run.workflow) for name, value in concealed.items()})
 
 
-def _resource(resource: Content, run: RunRecord) -> Message:
+def _resource(resource: Content, run: EndedRun) -> Message:
     if isinstance(resource, UnreadResource):
         error = run.known.secrets.hide_text(resource.error)
         return Message("user", f"The resource {resource.uri} could not be read: {error}")

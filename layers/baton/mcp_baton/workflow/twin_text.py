@@ -26,7 +26,7 @@ from mcp_baton.workflow.pause import PauseReason
 from mcp_baton.workflow.quoting import LONGEST as LONG
 from mcp_baton.workflow.quoting import one_line
 from mcp_baton.workflow.resolve import Known
-from mcp_baton.workflow.run import RunRecord, Superseded, TaskOver
+from mcp_baton.workflow.run import EndedRun, Superseded, TaskOver
 from mcp_baton.workflow.trace import UNKNOWN
 
 LIMIT: Final = 2_000
@@ -66,7 +66,7 @@ class Value:
     text_bytes: int = 0
 
 
-def told_of_run(run: RunRecord, known: Known, tools: Requirements, handle: Handle | None, where: Where) -> str:
+def told_of_run(run: EndedRun, known: Known, tools: Requirements, handle: Handle | None, where: Where) -> str:
     """What a run did; paused, the calls that remain.
 
     Args:
@@ -117,7 +117,7 @@ def cut(text: str, most: int = LIMIT) -> str:
     return text if len(data) <= most else f"{data[: most - 4].decode(errors='ignore')} …"
 
 
-def _paused(run: RunRecord, pause: PauseReason, known: Known, tools: Requirements, handle: Handle | None) -> str:
+def _paused(run: EndedRun, pause: PauseReason, known: Known, tools: Requirements, handle: Handle | None) -> str:
     tail = _notes(run, handle)
     if handle and run.persisted is True:
         tail = [*tail, handle.offer(run.workflow.name, secrets_given(run.workflow, known))]
@@ -167,7 +167,7 @@ def _if_fits(text: str, room: int) -> str | None:
     return text if _size(text) + 6 <= room else None
 
 
-def _notes(run: RunRecord, handle: Handle | None) -> list[str]:
+def _notes(run: EndedRun, handle: Handle | None) -> list[str]:
     if run.persisted == "unknown":
         return [UNKNOWN]
     if run.persisted is False:

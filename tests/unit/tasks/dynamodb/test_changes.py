@@ -15,7 +15,7 @@ from mcp_baton.tasks.dynamodb.fetching import Fetcher
 from mcp_baton.tasks.dynamodb.fitting import fitted, lighter, without_largest
 from mcp_baton.tasks.dynamodb.items import Limits, new_item
 from mcp_baton.tasks.dynamodb.offload import Mover, Target
-from mcp_baton.tasks.dynamodb.outside import Outside, Written
+from mcp_baton.tasks.dynamodb.outside import Outside, RecentWrites
 from mcp_baton.tasks.dynamodb.pointers import pointer_in
 from mcp_baton.tasks.record import PROGRESS, NewTask, StepStatus
 from mcp_baton.tasks.store import Batch, SetPause, StepWrite
@@ -67,7 +67,7 @@ class Shelf:
 def mover(shelf: Shelf, *, bucket: bool = False) -> Mover:
     seconds = count(0.0, 0.001)
     target = Target("owner", "task", 1000, 1000)
-    outside = Outside(shelf, shelf if bucket else None, Written(lambda: next(seconds)))
+    outside = Outside(shelf, shelf if bucket else None, RecentWrites(lambda: next(seconds)))
     return Mover(outside, target, 1000.0, lambda: next(seconds))
 
 

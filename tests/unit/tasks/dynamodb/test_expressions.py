@@ -8,7 +8,7 @@ from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.changes import plan
-from mcp_baton.tasks.dynamodb.expressions import EXPRESSION_BYTES, Update, base36, record_update
+from mcp_baton.tasks.dynamodb.expressions import EXPRESSION_BYTES, Update, base36, write_update
 from mcp_baton.tasks.dynamodb.items import Limits, new_item
 from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, NewTask, StepStatus
 from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite
@@ -26,7 +26,7 @@ def stored(steps: int, definition: str | None = None) -> Item:
 
 def update(batch: Batch, steps: int, definition: str | None = None) -> Update:
     item = stored(steps, definition)
-    return record_update(item, plan(item, batch, 8192), 5_000, TOKEN)
+    return write_update(item, plan(item, batch, 8192), 5_000, TOKEN)
 
 
 def spelled(text: str, of: Update) -> str:
@@ -56,7 +56,7 @@ def test_a_write_that_leaves_the_pause_reason_alone_wants_it_as_it_was_read() ->
     item = stored(2)
     item["variables"] = {"M": {**item["variables"]["M"], PAUSE_REASON: {"M": {"type": {"S": "x"}}}}}
     batch = Batch(steps=(StepWrite(1, "s1", PENDING, COMPLETED, "r"),))
-    paused = record_update(item, plan(item, batch, 8192), 5_000, TOKEN)
+    paused = write_update(item, plan(item, batch, 8192), 5_000, TOKEN)
     assert " AND variables._workflow.pause_reason={'type': {'S': 'x'}}" in spelled(paused.condition(), paused)
 
 
@@ -117,7 +117,7 @@ def test_both_expressions_fit_dynamodb_whatever_the_names(steps: int) -> None:
         result={"completed": True},
     )
     item = stored(steps)
-    made = record_update(item, plan(item, batch, 8192), 5_000, TOKEN)
+    made = write_update(item, plan(item, batch, 8192), 5_000, TOKEN)
     assert len(made.expression()) <= EXPRESSION_BYTES
     assert len(made.condition()) <= EXPRESSION_BYTES
     assert operators(made.condition()) <= 300

@@ -9,7 +9,7 @@ from mcp_baton.server.asking.forms import PRIMITIVES, inlined, is_choice_of_seve
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.pause import PauseReason, SchemaMismatch, UnresolvableParams
 from mcp_baton.workflow.resolve import Known, resolve
-from mcp_baton.workflow.run import RunRecord
+from mcp_baton.workflow.run import EndedRun
 from mcp_baton.workflow.secrets import mentions
 from mcp_baton.workflow.sources import Found
 
@@ -45,7 +45,7 @@ class Missing:
         return {name: content[name] for name in self.fields if content.get(name) is not None}
 
 
-def missing_in(run: RunRecord, input_schema: JsonObject) -> Missing | None:
+def missing_in(run: EndedRun, input_schema: JsonObject) -> Missing | None:
     """What a person can be asked for, so that the run goes on; `None` where that is not all that it lacks.
 
     Args:

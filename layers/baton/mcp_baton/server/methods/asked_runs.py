@@ -24,14 +24,14 @@ from mcp_baton.server.methods.engine_host import ServerHost
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.worker import KEEP_ALIVE_S
 from mcp_baton.tasks.record import TaskRecord
-from mcp_baton.workflow.run import RunRecord
+from mcp_baton.workflow.run import EndedRun
 
 logger = logging.getLogger(__name__)
 
 type Answers = dict[str, Json]
 """Arguments that a person has given."""
 
-type Run = Callable[[str | None, Mapping[str, Answers]], RunRecord]
+type Run = Callable[[str | None, Mapping[str, Answers]], EndedRun]
 """Runs the workflow: with the task to go on with, and the answers by the step that lacked them."""
 
 
@@ -52,7 +52,7 @@ class Round:
     declined: bool = False
 
 
-def run_asking(request: Request, task_id: str | None, host: ServerHost, run: Run) -> RunRecord:
+def run_asking(request: Request, task_id: str | None, host: ServerHost, run: Run) -> EndedRun:
     """Run a workflow; where it pauses for what a person can say, ask, and go on.
 
     Args:
@@ -87,7 +87,7 @@ def run_asking(request: Request, task_id: str | None, host: ServerHost, run: Run
     return record
 
 
-def _missing(request: Request, run: RunRecord) -> Missing | None:
+def _missing(request: Request, run: EndedRun) -> Missing | None:
     """What the client's user can be asked for now."""
     tool = request.server.tools.get(_tool_of(run))
     stored = run.task is not None and run.persisted is True
@@ -97,7 +97,7 @@ def _missing(request: Request, run: RunRecord) -> Missing | None:
     return missing_in(run, tool.input_schema)
 
 
-def _tool_of(run: RunRecord) -> str:
+def _tool_of(run: EndedRun) -> str:
     step = run.workflow.step(run.pause.step) if run.pause else None
     return step.tool or "" if step else ""
 

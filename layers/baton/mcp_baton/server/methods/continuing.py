@@ -22,9 +22,9 @@ from mcp_baton.server.published.tool import Tool
 from mcp_baton.server.request import Asking, Request
 from mcp_baton.server.running.runner import Surroundings
 from mcp_baton.tasks.record import TaskRecord
-from mcp_baton.tasks.recording import record_decided
 from mcp_baton.tasks.store import Batch
 from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.tasks.writing import write_decided
 from mcp_baton.workflow.continuation import Call, attempts_for, continuation_batch
 from mcp_baton.workflow.host import Attempt, Failed, Outcome
 from mcp_baton.workflow.keys import step_key
@@ -88,7 +88,7 @@ class Continuation:
         try:
             if request.store is None:
                 raise TaskNotFound
-            recorded = record_decided(request.store, plan.task, decided, attempts=attempts)
+            recorded = write_decided(request.store, plan.task, decided, attempts=attempts)
         except StoreError as error:
             return unrecorded(refused(request, plan.task.task_id, error))
         return written(request, plan_of(request, recorded.task), batches[-1], recorded.oversized)

@@ -4,10 +4,11 @@ MCP server/discover, server/tools, server/prompts, server/resources; for handsha
 """
 
 import os
+from collections.abc import Mapping
 
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.codes import INVALID_PARAMS
-from mcp_baton.protocol.envelope import HANDSHAKE_REVISIONS, LOG_LEVELS, REVISIONS, TASKS_EXTENSION
+from mcp_baton.protocol.envelope import HANDSHAKE_REVISIONS, LOG_LEVELS, REVISIONS, SERVER_INFO_KEY, TASKS_EXTENSION
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.sessions import CAPABILITIES, RANDOM_BYTES, SESSION_HEADER, session_id
 from mcp_baton.server.asking.asker import declares
@@ -62,7 +63,18 @@ def capabilities(request: Request) -> dict[str, Json]:
             made["extensions"] = {TASKS_EXTENSION: {}}
         else:
             made["tasks"] = {"list": {}, "cancel": {}}
+            if request.has_workers and any(tool.tasks.support != "forbidden" for tool in server.tools.values()):
+                made["tasks"] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
     return made
+
+
+def finished(request: Request, result: JsonObject) -> JsonObject:
+    """A result in the form of its era: the 2026 era names its type and the server (MCP 2026-07-28, basic/index)."""
+    if not request.stateless:
+        return result
+    meta = result.get("_meta")
+    own = meta if isinstance(meta, Mapping) else {}
+    return {"resultType": "complete", **result, "_meta": {**own, SERVER_INFO_KEY: server_info(request)}}
 
 
 def server_info(request: Request) -> dict[str, Json]:

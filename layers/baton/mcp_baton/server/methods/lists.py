@@ -22,9 +22,11 @@ def list_tools(request: Request) -> JsonObject:
     """The tools, then the workflows that are tools, too, each in the order of their registration."""
     server = request.server
     continued = server.tools_with_handle
-    shown: list[Json] = [
-        tool.definition_with_handle if name in continued else tool.definition for name, tool in server.tools.items()
-    ]
+    shown: list[Json] = []
+    for name, tool in server.tools.items():
+        definition = tool.definition_with_handle if name in continued else tool.definition
+        says_so = tool.tasks.support != "forbidden" and request.has_workers and not request.stateless
+        shown.append({**definition, "execution": tool.tasks.execution} if says_so else definition)
     twins = [twin.definition for name in server.twin_names if (twin := server.twin(name))]
     return _page(request, "tools", [*shown, *twins])
 

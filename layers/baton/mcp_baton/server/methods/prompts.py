@@ -27,7 +27,7 @@ from mcp_baton.server.schema.schema import explain
 from mcp_baton.tasks.record import PROGRESS, timestamp
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.host import Failed, Mismatch
-from mcp_baton.workflow.run import RunRecord
+from mcp_baton.workflow.run import EndedRun
 from mcp_baton.workflow.trace import Message, messages
 
 logger = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ def _get_messages(request: Request, prompt: Prompt) -> JsonObject:
 
 def _run_workflow(request: Request, workflow: Workflow) -> JsonObject:
     task_id, given = _named(request, workflow)
-    ttl_ms = _requested_ttl(request)
+    ttl_ms = request.requested_ttl()
     host = ServerHost(request, reply_budget=request.reply.silent)
     try:
         run = run_workflow(request, workflow, given, task_id, host, ttl_ms)
@@ -102,16 +102,6 @@ def _refusal(error: NotResumed, task_id: str | None) -> ProtocolError:
     return ProtocolError(INVALID_PARAMS, message)
 
 
-def _requested_ttl(request: Request) -> int | None:
-    """`task.ttl`, milliseconds (2025-11-25, basic/utilities/tasks); the store cuts it at its maximum."""
-    ttl = request.object("task").get("ttl")
-    if ttl is None:
-        return None
-    if not isinstance(ttl, int) or isinstance(ttl, bool) or ttl <= 0:
-        raise ProtocolError(INVALID_PARAMS, "Invalid params: `task.ttl` must be a number of milliseconds above 0")
-    return ttl
-
-
 def _held(error: TaskHeld) -> ProtocolError:
     task, until = error.current, timestamp(error.until_ms)
     data: Json = {
@@ -135,7 +125,7 @@ def _not_read(task_id: str | None, error: StoreError) -> ProtocolError:
     return ProtocolError(INTERNAL_ERROR, message)
 
 
-def _render(request: Request, run: RunRecord, host: ServerHost) -> JsonObject:
+def _render(request: Request, run: EndedRun, host: ServerHost) -> JsonObject:
     in_text = run.persisted is True and request.server.names_tasks_in_text(run.workflow)
     handle = handle_of(request, run.workflow, run.task.task_id) if in_text and run.task else None
     made = _result(run.workflow.description, [_message(item) for item in messages(run, host, host.describe, handle)])

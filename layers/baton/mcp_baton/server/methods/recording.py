@@ -52,11 +52,11 @@ def written(request: Request, after: Plan, batch: Batch, oversized: Sequence[str
 
     def text() -> str:
         from mcp_baton.server.methods.handles import handle_of
-        from mcp_baton.workflow.continuation_text import Written, recorded_text
+        from mcp_baton.workflow.continuation_text import RecordedCall, recorded_text
 
         handle = handle_of(request, after.workflow, after.task.task_id) if after.workflow else None
         following = next_calls(after, _Tools(request), handle)
-        return recorded_text(Written(after, batch, following, handle, oversized))
+        return recorded_text(RecordedCall(after, batch, following, handle, oversized))
 
     return Recording(recorded_meta(request, after, remaining(request, after), oversized), text)
 

@@ -23,7 +23,7 @@ from mcp_baton.workflow.drift import declared_arguments, differing, given_secret
 from mcp_baton.workflow.engine import Engine
 from mcp_baton.workflow.host import Failed
 from mcp_baton.workflow.invocation import Invocation
-from mcp_baton.workflow.run import RunRecord, Superseded, TaskOver
+from mcp_baton.workflow.run import EndedRun, Superseded, TaskOver
 
 
 class NotOfWorkflow(BatonError):
@@ -75,7 +75,7 @@ def run_workflow(
     task_id: str | None,
     host: ServerHost,
     ttl_ms: int | None = None,
-) -> RunRecord:
+) -> EndedRun:
     """Run a workflow as far as it can.
 
     Args:
@@ -94,7 +94,7 @@ def run_workflow(
     """
     engine = Engine(host, request.store, request.clock, sleep=request.sleep)
 
-    def run(task_id: str | None, answers: Mapping[str, JsonObject]) -> RunRecord:
+    def run(task_id: str | None, answers: Mapping[str, JsonObject]) -> EndedRun:
         with request.telemetry.span(f"workflow {workflow.name}"):
             if task_id is None:
                 made = engine.start(workflow, _invocation(request, workflow, given, ttl_ms))
@@ -123,7 +123,7 @@ def _resume(
     given: JsonObject,
     task_id: str,
     answers: Mapping[str, JsonObject],
-) -> RunRecord:
+) -> EndedRun:
     """Take the task, and go on with it. A claim under which nothing can be run is given back at once."""
     task = _taken(request, workflow, engine, task_id)
     try:
@@ -159,7 +159,7 @@ def _taken(request: Request, workflow: Workflow, engine: Engine, task_id: str) -
         raise NotRead(error) from error
 
 
-def _note(request: Request, run: RunRecord) -> None:
+def _note(request: Request, run: EndedRun) -> None:
     """What operators count of runs (docs/operating.md)."""
     ran = [trace.outcome for trace in run.traces if not trace.replayed]
     if ran:

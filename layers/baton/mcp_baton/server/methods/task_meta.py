@@ -9,10 +9,10 @@ from mcp_baton.server.request import Request
 from mcp_baton.tasks.pauses import shown_pause
 from mcp_baton.tasks.record import RESULT_PREFIX, StepProgress, StepStatus, TaskRecord, steps_of
 from mcp_baton.workflow.plan import Plan
-from mcp_baton.workflow.run import RunRecord, Superseded, TaskOver
+from mcp_baton.workflow.run import EndedRun, Superseded, TaskOver
 
 
-def run_meta(request: Request, run: RunRecord) -> dict[str, Json]:
+def run_meta(request: Request, run: EndedRun) -> dict[str, Json]:
     """The `_meta` of a workflow prompt's reply; nothing for a run without a task.
 
     What was written is told as the store holds it; what could not be, from memory, with `persisted: false`, and what

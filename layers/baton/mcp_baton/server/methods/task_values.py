@@ -90,6 +90,10 @@ def result_of(request: Request, task: TaskRecord, meta: dict[str, Json]) -> dict
         return {"result": None, "_meta": meta}
     omitted = _left_out(task, {FINAL_RESULT: weight}, request.budget.left, everything=True)
     result = omitted[FINAL_RESULT] if omitted else _value(task, FINAL_RESULT)
+    if task.job is not None and isinstance(result, Mapping) and not omitted:
+        # What the call would have returned.
+        own = result.get("_meta")
+        return {**result, "_meta": {**own, **meta} if isinstance(own, Mapping) else meta}
     return {"result": result, "_meta": {**meta, **_naming(omitted)}}
 
 

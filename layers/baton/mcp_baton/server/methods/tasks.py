@@ -17,6 +17,8 @@ from mcp_baton.exceptions import (
 from mcp_baton.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, MISSING_CLIENT_CAPABILITY
 from mcp_baton.protocol.envelope import TASKS_EXTENSION
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server.methods.jobs.dispatching import looked_after
+from mcp_baton.server.methods.shown_tasks import details, failure_of, shown
 from mcp_baton.server.methods.task_meta import listed_meta, related_task
 from mcp_baton.server.methods.task_values import result_of, wanted_values, with_values
 from mcp_baton.server.request import Request
@@ -31,8 +33,8 @@ def get_task(request: Request) -> JsonObject:
     wanted = wanted_values(request)
 
     def look(store: TaskStore, owner: str) -> JsonObject:
-        task = store.get(owner, request.text("taskId"))
-        return with_values(request, task, shown(request, task), wanted)
+        task = looked_after(request, store.get(owner, request.text("taskId")))
+        return with_values(request, task, shown(request, task) | details(request, task), wanted)
 
     return _from_store(request, look)
 
@@ -59,7 +61,9 @@ def task_result(request: Request) -> JsonObject:
     """A finished task's result. A paused workflow waits for this very client, so it is answered at once."""
 
     def look(store: TaskStore, owner: str) -> JsonObject:
-        task = store.get(owner, request.text("taskId"))
+        task = looked_after(request, store.get(owner, request.text("taskId")))
+        if task.error is not None:
+            raise failure_of(task.error)
         if not task.status.terminal:
             data: dict[str, Json] = {"status": task.status.value, "progress": task.variables.get(PROGRESS)}
             raise ProtocolError(INVALID_REQUEST, "The task has no result yet: it waits for the client to go on", data)
@@ -91,21 +95,6 @@ def update_task(request: Request) -> JsonObject:
         raise ProtocolError(INVALID_PARAMS, "Invalid params: `inputResponses` must be an object")
     _from_store(request, lambda store, owner: store.get(owner, request.text("taskId")))
     return {}
-
-
-def shown(request: Request, task: TaskRecord) -> dict[str, Json]:
-    """A task in the words of the request's era, without its values."""
-    made: dict[str, Json] = {
-        "taskId": task.task_id,
-        "status": task.status.value,
-        "createdAt": task.created_at,
-        "lastUpdatedAt": task.updated_at,
-    }
-    if task.status_message:
-        made["statusMessage"] = task.status_message
-    if not request.stateless:
-        return made | {"ttl": task.ttl_ms, "pollInterval": task.poll_interval_ms}
-    return made | {"ttlMs": task.ttl_ms, "pollIntervalMs": task.poll_interval_ms}
 
 
 def _completion(request: Request) -> JsonObject | None:

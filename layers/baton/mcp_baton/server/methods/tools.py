@@ -31,6 +31,12 @@ def call_tool(request: Request) -> JsonObject:
             return call_twin(request, twin)
         raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {name}")
     _check_headers(request, tool, arguments)
+    if tool.tasks.support != "forbidden" or "task" in request.params:
+        from mcp_baton.server.methods.jobs.creating import as_task
+
+        created = as_task(request, tool, arguments)
+        if created is not None:
+            return created
     if TASK_ID not in arguments or name not in request.server.tools_with_handle:
         return _call(request, tool, arguments, request.bound_task())
     from mcp_baton.server.methods.handles import NamedWrongly, named_task

@@ -24,7 +24,7 @@ from mcp_baton.workflow.handoff import refused_arguments
 from mcp_baton.workflow.host import FetchedResource, Succeeded
 from mcp_baton.workflow.next_calls import entries
 from mcp_baton.workflow.resolve import Known
-from mcp_baton.workflow.run import RunRecord
+from mcp_baton.workflow.run import EndedRun
 from mcp_baton.workflow.twin_text import Value, told_of_held, told_of_over, told_of_run
 
 LONG: Final = 2_000
@@ -53,7 +53,7 @@ def error(text: str) -> dict[str, Json]:
     return {"content": [{"type": "text", "text": text}], "isError": True}
 
 
-def result_of_run(request: Request, run: RunRecord, host: ServerHost) -> dict[str, Json]:
+def result_of_run(request: Request, run: EndedRun, host: ServerHost) -> dict[str, Json]:
     """What a run did."""
     meta = run_meta(request, run)
     known = _known(run, meta)
@@ -97,7 +97,7 @@ def result_of_over(request: Request, workflow: Workflow, task: TaskRecord) -> di
     return _made(request, text, meta, results, [], meta)
 
 
-def _following(run: RunRecord, known: Known, host: ServerHost, handle: Handle | None) -> list[JsonObject]:
+def _following(run: EndedRun, known: Known, host: ServerHost, handle: Handle | None) -> list[JsonObject]:
     """What remains of a run that has paused; the tool itself where continuations have done all of it meanwhile."""
     left = entries(run.workflow, known, host, lambda step: refused_arguments(step, run.pause), handle)
     return _fitting(left) or (handle.going_on() if handle else [])
@@ -121,7 +121,7 @@ def _made(
     return made | {"_meta": meta} if meta else made
 
 
-def _known(run: RunRecord, meta: JsonObject) -> Known:
+def _known(run: EndedRun, meta: JsonObject) -> Known:
     """What the run knows, with the steps that continuations have settled meanwhile."""
     told = meta.get("steps")
     stored = (
@@ -134,12 +134,12 @@ def _known(run: RunRecord, meta: JsonObject) -> Known:
     return replace(run.known, statuses=statuses)
 
 
-def _uri(task_id: str | None, step: str, run: RunRecord) -> str | None:
+def _uri(task_id: str | None, step: str, run: EndedRun) -> str | None:
     name = f"{RESULT_PREFIX}{step}"
     return None if task_id is None or name in run.oversized else value_uri(task_id, name)
 
 
-def _results_of(run: RunRecord, stored: str | None) -> Results:
+def _results_of(run: EndedRun, stored: str | None) -> Results:
     values = {
         trace.step.name: trace.outcome.value
         for trace in run.traces
@@ -152,7 +152,7 @@ def _results_of(run: RunRecord, stored: str | None) -> Results:
     return Results(shown, _links(uris, left_out))
 
 
-def _read(run: RunRecord) -> list[ResourceLink]:
+def _read(run: EndedRun) -> list[ResourceLink]:
     """Links to the resources that were fetched for the model, which goes on: their contents do not fit into a text."""
     contents = [content for trace in run.traces for content in (*trace.resources, *trace.after)]
     contents += run.blocked.resources if run.blocked else ()

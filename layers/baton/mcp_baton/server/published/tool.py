@@ -9,6 +9,7 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.content import explicit_content, mentions_content
 from mcp_baton.server.published.labels import Labels
 from mcp_baton.server.published.param_headers import Header, mirrored
+from mcp_baton.server.published.task_support import NO_TASK, TaskSupport
 from mcp_baton.server.schema.functions import NO_ANNOTATION
 from mcp_baton.server.schema.schema import InputSchema, OutputSchema
 from mcp_baton.server.schema.signature import Signature, read_signature
@@ -30,6 +31,7 @@ class Tool:
         input_schema: Published in the place of the one that the signature makes.
         requires: The scopes that a caller must have.
         sets: The task variables that it sets.
+        tasks: How it may run as a task of its own.
 
     Attributes:
         function: What is called. A test may put another in its place.
@@ -44,6 +46,7 @@ class Tool:
         input_schema: JsonObject | None = None,
         requires: frozenset[str] = frozenset(),
         sets: tuple[str, ...] = (),
+        tasks: TaskSupport = NO_TASK,
     ) -> None:
         if not hosts_take(name):
             raise RegistrationError(f"tool {name!r}: a tool's name is {NAME}; give it another with name=...")
@@ -52,6 +55,7 @@ class Tool:
         self.name = name
         self.requires = requires
         self.sets = sets
+        self.tasks = tasks
         self.labels = labels.of(function)
         self._input_schema = input_schema
         self.signature: Signature = read_signature(function, f"tool {name!r}")
@@ -69,7 +73,7 @@ class Tool:
         Raises:
             RegistrationError: it is not one that MCP allows.
         """
-        return Tool(self.function, name, self.labels, self._input_schema, self.requires, self.sets)
+        return Tool(self.function, name, self.labels, self._input_schema, self.requires, self.sets, self.tasks)
 
     @cached_property
     def definition(self) -> dict[str, Json]:

@@ -33,7 +33,7 @@ REMEMBERED = 256
 REMEMBERED_S = 10.0
 
 
-class Written:
+class RecentWrites:
     """What was written outside a moment ago, so that a write that lost its race does not write it again.
 
     Args:
@@ -71,4 +71,4 @@ class Outside:
 
     table: ValueTable
     bucket: ObjectStore | None = None
-    written: Written = field(default_factory=Written)
+    written: RecentWrites = field(default_factory=RecentWrites)

@@ -6,8 +6,8 @@ import pytest
 
 from mcp_baton.exceptions import Conflict, StoreUnavailable
 from mcp_baton.tasks.record import TaskRecord, TaskStatus
-from mcp_baton.tasks.recording import FIRST_BACKOFF_S, LONGEST_BACKOFF_S, record_decided
 from mcp_baton.tasks.store import Batch
+from mcp_baton.tasks.writing import FIRST_BACKOFF_S, LONGEST_BACKOFF_S, write_decided
 from tests.fakes import RecordingStore, ScriptedHost
 
 TASK = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, 1, {})
@@ -26,9 +26,9 @@ def decide(task: TaskRecord) -> Batch:
 def test_every_attempt_is_decided_on_the_state_that_won() -> None:
     store, slept = contested(lost=3), list[float]()
 
-    recorded = record_decided(store, TASK, decide, attempts=4, sleep=slept.append)
+    written = write_decided(store, TASK, decide, attempts=4, sleep=slept.append)
 
-    assert recorded.task.version == 4
+    assert written.task.version == 4
     assert store.versions == [1, 2, 3, 4]
     assert store.batches == [Batch(variables={"version": version}) for version in (1, 2, 3, 4)]
     assert len(slept) == 3
@@ -38,7 +38,7 @@ def test_attempts_are_bounded_and_the_last_loss_is_reported() -> None:
     store, slept = contested(lost=3), list[float]()
 
     with pytest.raises(Conflict) as caught:
-        record_decided(store, TASK, decide, attempts=3, sleep=slept.append)
+        write_decided(store, TASK, decide, attempts=3, sleep=slept.append)
 
     assert (caught.value.current.version, len(store.batches), len(slept)) == (4, 3, 2)
 
@@ -46,7 +46,7 @@ def test_attempts_are_bounded_and_the_last_loss_is_reported() -> None:
 def test_the_waits_have_jitter_and_a_limit() -> None:
     store, slept = contested(lost=60), list[float]()
 
-    record_decided(store, TASK, decide, attempts=61, sleep=slept.append)
+    write_decided(store, TASK, decide, attempts=61, sleep=slept.append)
 
     assert all(0 <= wait <= LONGEST_BACKOFF_S for wait in slept)
     assert slept[0] <= FIRST_BACKOFF_S
@@ -57,10 +57,10 @@ def test_another_failure_is_not_tried_again() -> None:
     store, slept = RecordingStore(None, ScriptedHost(), {1: StoreUnavailable("down")}), list[float]()
 
     with pytest.raises(StoreUnavailable):
-        record_decided(store, TASK, decide, attempts=9, sleep=slept.append)
+        write_decided(store, TASK, decide, attempts=9, sleep=slept.append)
     assert (len(store.batches), slept) == (1, [])
 
 
 def test_no_attempts_are_a_mistake() -> None:
     with pytest.raises(ValueError, match="attempts"):
-        record_decided(contested(lost=0), TASK, decide, attempts=0)
+        write_decided(contested(lost=0), TASK, decide, attempts=0)

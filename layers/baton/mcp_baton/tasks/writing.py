@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from mcp_baton.exceptions import Conflict
 from mcp_baton.tasks.record import TaskRecord
-from mcp_baton.tasks.store import Batch, Recorded, TaskStore
+from mcp_baton.tasks.store import Batch, TaskStore, Written
 
 FIRST_BACKOFF_S = 0.005
 LONGEST_BACKOFF_S = 0.1
@@ -17,7 +17,7 @@ def _draw() -> float:
     return random()
 
 
-def record_decided(
+def write_decided(
     store: TaskStore,
     task: TaskRecord,
     decide: Callable[[TaskRecord], Batch],
@@ -25,7 +25,7 @@ def record_decided(
     attempts: int,
     sleep: Callable[[float], None] = time.sleep,
     drawn: Callable[[], float] | None = None,
-) -> Recorded:
+) -> Written:
     """Write what `decide` makes of the task; after a lost race, what it makes of the state that won.
 
     A lost race means that somebody else got on, and statuses only move forward, so as many attempts as others can
@@ -41,12 +41,12 @@ def record_decided(
 
     Raises:
         Conflict: every attempt lost its race; nothing was written.
-        StoreError: as `TaskStore.record`.
+        StoreError: as `TaskStore.write`.
     """
     longest = FIRST_BACKOFF_S
     for attempt in range(1, attempts + 1):
         try:
-            return store.record(task, decide(task))
+            return store.write(task, decide(task))
         except Conflict as conflict:
             if attempt == attempts:
                 raise

@@ -1,0 +1,156 @@
+"""`tools/call` of a tool that runs as a task of its own: the task is created, a worker is sent for, and the reply goes
+out (docs/background.md).
+
+2025-11-25, basic/utilities/tasks, Creating Tasks; for the 2026 era the extension `io.modelcontextprotocol/tasks`.
+"""
+
+import logging
+
+from mcp_baton.exceptions import ProtocolError, StoreBusy, StoreError
+from mcp_baton.protocol.codes import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    MISSING_CLIENT_CAPABILITY,
+)
+from mcp_baton.protocol.envelope import TASKS_EXTENSION
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server.methods.jobs.dispatching import dispatch
+from mcp_baton.server.methods.shown_tasks import shown
+from mcp_baton.server.published.scopes import scopes_in
+from mcp_baton.server.published.tool import Tool
+from mcp_baton.server.request import Request
+from mcp_baton.server.running.runner import prepare
+from mcp_baton.server.running.work import tool_work
+from mcp_baton.server.schema.schema import explain
+from mcp_baton.tasks.record import NewTask, TaskRecord
+from mcp_baton.tasks.work import ATTEMPTS, Work
+from mcp_baton.workflow.host import Mismatch
+from mcp_baton.workflow.keys import own_key
+
+logger = logging.getLogger(__name__)
+
+
+def as_task(request: Request, tool: Tool, arguments: JsonObject) -> JsonObject | None:
+    """Begin a task for a call, where it is to be one.
+
+    Returns:
+        What the request is answered with; `None` where the call is made in its request.
+
+    Raises:
+        ProtocolError: it must be a task and cannot, or cannot be a task and asks for it.
+    """
+    if not _becomes_task(request, tool):
+        return None
+    if _names_task(request):
+        # It is recorded in the task that it goes on with, and a worker's result would come too late for that.
+        if request.stateless:
+            return None
+        message = "Invalid params: a call that goes on with a task cannot be a task of its own; leave out `task`"
+        raise ProtocolError(INVALID_PARAMS, message)
+    if tool.tasks.explicit:
+        return None
+    refused = _refused(request, tool, arguments)
+    return begun(request, tool, arguments) if refused is None else refused
+
+
+def begun(request: Request, tool: Tool, arguments: JsonObject, answers: JsonObject | None = None) -> JsonObject:
+    """Create the task of a call, durably, and send for a worker.
+
+    Args:
+        request: The request.
+        tool: What is called.
+        arguments: With what.
+        answers: What the client has answered before the task began, by key.
+
+    Raises:
+        ProtocolError: it could not be created.
+    """
+    work = Work(
+        tool=tool.name,
+        request_id=request.exchange.request_id,
+        scopes=tuple(sorted(scopes_in(request.claims))),
+        capabilities=request.envelope.capabilities,
+        revision=request.envelope.revision,
+        attempts=ATTEMPTS if tool.tasks.idempotent else 1,
+        key=own_key()(),
+        answers=answers or {},
+    )
+    task = _created(request, NewTask(request.owner or "", {}, arguments=arguments, ttl_ms=_ttl(request), work=work))
+    dispatch(request, task)
+    made = shown(request, task)
+    return {"resultType": "task", **made} if request.stateless else {"task": made}
+
+
+def _becomes_task(request: Request, tool: Tool) -> bool:
+    """Whether a call becomes a task.
+
+    Raises:
+        ProtocolError: it must and cannot, or asks for what cannot be.
+    """
+    support = tool.tasks.support
+    if support == "forbidden":
+        # The 2026 era has no such param. A server without any such tool has not declared that it knows it.
+        if not request.stateless and "task" in request.params and _declares_tasks(request):
+            raise ProtocolError(METHOD_NOT_FOUND, f"The tool {tool.name} does not run as a task; leave out `task`")
+        return False
+    if request.may_have_tasks and request.has_workers:
+        return True
+    if support == "optional":
+        return False
+    if not request.may_have_tasks:
+        raise _needs_tasks(request, tool)
+    raise ProtocolError(INTERNAL_ERROR, f"The tool {tool.name} runs in the background, and {_why_not(request)}")
+
+
+def _needs_tasks(request: Request, tool: Tool) -> ProtocolError:
+    if request.stateless:
+        data: Json = {"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}}
+        return ProtocolError(MISSING_CLIENT_CAPABILITY, "Missing required client capability", data)
+    return ProtocolError(METHOD_NOT_FOUND, f"The tool {tool.name} runs as a task only; send `task` with the call")
+
+
+def _why_not(request: Request) -> str:
+    if request.owner is None:
+        return "the caller has no identity that a task could belong to"
+    if request.store is None:
+        return "this server has no task store: set BATON_TABLE"
+    return "this server has no worker: set BATON_WORKER"
+
+
+def _declares_tasks(request: Request) -> bool:
+    return request.has_workers and any(tool.tasks.support != "forbidden" for tool in request.server.tools.values())
+
+
+def _names_task(request: Request) -> bool:
+    return request.bound_task() is not None
+
+
+def _refused(request: Request, tool: Tool, arguments: JsonObject) -> JsonObject | None:
+    """What a call is answered with whose arguments cannot be used; no task is made for it."""
+    prepared = prepare(tool_work(tool), arguments)
+    if not isinstance(prepared, Mismatch):
+        return None
+    problem = f"Invalid arguments for tool {tool.name}: {explain(prepared)}"
+    if request.stateless:
+        return {"content": [{"type": "text", "text": problem}], "isError": True}
+    # Whoever asks for a task takes no other result.
+    raise ProtocolError(INVALID_PARAMS, problem)
+
+
+def _ttl(request: Request) -> int | None:
+    """`task.ttl`, milliseconds; the store cuts it at its maximum."""
+    return None if request.stateless else request.requested_ttl()
+
+
+def _created(request: Request, task: NewTask) -> TaskRecord:
+    if request.store is None:
+        raise ProtocolError(INTERNAL_ERROR, "This server has no task store")
+    try:
+        return request.store.create(task)
+    except StoreBusy as busy:
+        raise ProtocolError(INTERNAL_ERROR, "busy; nothing was run", {"retryAfterMs": busy.retry_after_ms}) from busy
+    except StoreError as error:
+        logger.exception("request %s: a task could not be created", request.exchange.request_id)
+        data: Json = {"correlationId": request.exchange.request_id}
+        raise ProtocolError(INTERNAL_ERROR, "The task could not be created; nothing was run", data) from error
