@@ -84,7 +84,6 @@ class Endpoint:
         self._made_key = keys is None and settings.state_key is None
         self._origins = Origins(settings.allowed_origins, settings.local_only)
         self._warned = False
-        self._dispatcher = dispatcher
 
     def __call__(self, request: HttpRequest, exchange: Exchange) -> HttpResponse | None:
         """Answer one HTTP request."""

@@ -123,6 +123,7 @@ def _claimed(make: Make, idle: Request, owner: str, task_id: str, dispatch: int,
         return f"nothing to do: {conflict.current.status.value}"
     if task.job is None:
         raise EventError(f"task {task_id} has no call for a worker")
+    idle.telemetry.correlate(task.job.work.request_id)
     if task.claim is not None and task.claim.number > 1:
         idle.telemetry.add(TASKS_CLAIMED_AGAIN)
     return _Attempt(make, store, task, task.job, exchange).run()
