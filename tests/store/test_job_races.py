@@ -141,7 +141,7 @@ def test_a_job_is_begun_or_cancelled_first_and_then_its_worker_writes_nothing(
         if isinstance(begun, TaskRecord):
             assert begun.claim == cancelled.claim
             with pytest.raises(TaskFinished):
-                store.record(begun, Batch(result={}, claim=begun.claim, release=True))
+                store.write(begun, Batch(result={}, claim=begun.claim, release=True))
         else:
             assert isinstance(begun, TaskFinished)
             assert cancelled.claim is None
@@ -184,7 +184,7 @@ def test_a_job_ends_once(
         clock.ms += LEASE_MS + 1
 
         def complete(task: TaskRecord = task, claim: Claim = claim) -> TaskRecord:
-            return store.record(task, Batch(result={"by": "worker"}, claim=claim, release=True)).task
+            return store.write(task, Batch(result={"by": "worker"}, claim=claim, release=True)).task
 
         ends: list[Callable[[], TaskRecord | None]] = [
             complete,
@@ -254,7 +254,7 @@ def test_a_write_of_a_job_whose_answer_is_lost_is_not_taken_for_anothers(
         case "hand over":
             after = store.jobs.hand_over(task, claim, 60_000)
         case _:
-            after = store.record(task, Batch(result={}, claim=claim, release=True)).task
+            after = store.write(task, Batch(result={}, claim=claim, release=True)).task
     assert after == store.get(task.owner, task.task_id)
     assert after.version == task.version + 1
 

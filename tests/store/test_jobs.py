@@ -171,7 +171,7 @@ def test_a_job_that_is_gone_or_anothers_is_not_there(
 # Every write of a worker, and what it must hold for it
 
 WRITES: dict[str, Callable[[DynamoDBTaskStore, TaskRecord, Claim], TaskRecord]] = {
-    "result": lambda store, task, claim: store.record(task, Batch(result={"a": 1}, claim=claim, release=True)).task,
+    "result": lambda store, task, claim: store.write(task, Batch(result={"a": 1}, claim=claim, release=True)).task,
     "renew": lambda store, task, claim: store.renew(task, claim),
     "fail": lambda store, task, claim: store.jobs.fail(task, claim, ERROR),
     "ask": lambda store, task, claim: store.jobs.ask(task, claim, {"more": NAME}),
@@ -251,7 +251,7 @@ def test_nothing_is_written_after_a_cancellation(
 def test_a_result_ends_the_job(store: DynamoDBTaskStore, held_job: Callable[..., tuple[TaskRecord, Claim]]) -> None:
     task, claim = held_job()
     batch = Batch(result={"content": []}, variables={"rows": 3}, claim=claim, release=True)
-    after = store.record(task, batch).task
+    after = store.write(task, batch).task
     assert after == store.get(task.owner, task.task_id)
     assert (after.status, after.result, dict(after.variables)) == (
         TaskStatus.COMPLETED,
@@ -304,7 +304,7 @@ def test_a_job_that_has_ended_is_not_counted_as_live(
     assert taken.claim
     match end:
         case "result":
-            store.record(taken, Batch(result={}, claim=taken.claim, release=True))
+            store.write(taken, Batch(result={}, claim=taken.claim, release=True))
         case "fail":
             store.jobs.fail(taken, taken.claim, ERROR)
         case "give up":

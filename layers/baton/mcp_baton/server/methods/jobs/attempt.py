@@ -127,7 +127,7 @@ class Attempt:
             return self._written("completed", lambda: self._end(noted))
 
     def _asked(self, questions: Mapping[str, JsonObject]) -> str:
-        self._watch.writemessage_of()
+        self._watch.write_message()
         jobs = self._store.jobs
         try:
             return self._written("asked", lambda: jobs.ask(self._hold.task, self._hold.claim(), questions))
