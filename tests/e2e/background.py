@@ -1,5 +1,5 @@
-"""A server's function and its workers: containers over one table, with a queue between them that a test has in hand, and
-a time that stands still until the test moves it."""
+"""A server's function and its workers: containers over one table, with a queue between them that a test has in hand,
+and a time that stands still until the test moves it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from botocore.exceptions import EndpointConnectionError
 
 from mcp_baton import Server
 from mcp_baton.aws import dynamodb_store, handler
@@ -121,7 +122,8 @@ class Background:
 
     def begin(self, tool: str, arguments: JsonDict | None = None, era: Era = "2026", owner: str = "alice") -> str:
         """Call a tool as a task; the task's id."""
-        return created(call(self.client(era, owner), tool, arguments))["taskId"]
+        task: str = created(call(self.client(era, owner), tool, arguments))["taskId"]
+        return task
 
     def work(self, event: JsonObject | None = None, remaining_ms: Callable[[], int] = lambda: WORKER_MS) -> str:
         """Deliver an event, the oldest unless told otherwise, to a worker in a container of its own; the outcome."""
@@ -170,6 +172,21 @@ def killed_at(client: "DynamoDBClient", number: int, *, landed: bool) -> Iterato
         yield
     finally:
         events.unregister(event, strike)
+
+
+@contextmanager
+def away(client: "DynamoDBClient", operation: str) -> Iterator[None]:
+    """Let no request of this operation reach the table."""
+
+    def refuse(**_: object) -> None:
+        raise EndpointConnectionError(endpoint_url="http://away")
+
+    event, events = f"before-call.dynamodb.{operation}", client.meta.events
+    events.register(event, refuse)
+    try:
+        yield
+    finally:
+        events.unregister(event, refuse)
 
 
 @pytest.fixture
