@@ -43,7 +43,7 @@ VALUES = {
 
 def plan(workflow: Workflow | None = FLOW, **more: Any) -> Plan:
     variables: Any = {PROGRESS: FLOW.progress(STATUSES), **VALUES, **more}
-    task = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, 1, variables)
+    task = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, variables)
     return plan_of(task, workflow, {"order": "A-17"})
 
 
