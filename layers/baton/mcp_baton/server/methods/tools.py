@@ -31,12 +31,6 @@ def call_tool(request: Request) -> JsonObject:
             return call_twin(request, twin)
         raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {name}")
     _check_headers(request, tool, arguments)
-    if tool.tasks.support != "forbidden" or "task" in request.params:
-        from mcp_baton.server.methods.jobs.creating import as_task
-
-        created = as_task(request, tool, arguments)
-        if created is not None:
-            return created
     if TASK_ID not in arguments or name not in request.server.tools_with_handle:
         return _call(request, tool, arguments, request.bound_task())
     from mcp_baton.server.methods.handles import NamedWrongly, named_task
@@ -51,11 +45,17 @@ def call_tool(request: Request) -> JsonObject:
 def _call(
     request: Request, tool: Tool, arguments: JsonObject, task_id: str | None, *, told: bool = False
 ) -> JsonObject:
-    """Call a tool, alone or as a continuation.
+    """Call a tool, alone, as a task of its own or as a continuation.
 
     Args:
         told: Whether the model must be told what became of the call: it reads no `_meta`.
     """
+    if tool.tasks.support != "forbidden" or "task" in request.params:
+        from mcp_baton.server.methods.jobs.creating import as_task
+
+        answered = as_task(request, tool, arguments, task_id)
+        if answered is not None:
+            return answered
     if task_id is None:
         return result_of(tool, outcome_of(request, tool, arguments))
     return _continue(request, tool, arguments, task_id, told=told)

@@ -18,15 +18,17 @@ from mcp_baton.exceptions import (
     TaskFinished,
     TaskHeld,
     TaskNotFound,
+    TooLarge,
 )
 from mcp_baton.protocol import jsonrpc
 from mcp_baton.protocol.budget import Budget
-from mcp_baton.protocol.codes import INVALID_PARAMS
-from mcp_baton.protocol.envelope import STATELESS_REVISIONS, Envelope, Era
+from mcp_baton.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
+from mcp_baton.protocol.envelope import Envelope
 from mcp_baton.protocol.http import Exchange
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.asking.asker import InputRequired
 from mcp_baton.server.methods.jobs.asker import TaskAsker, questions_of
+from mcp_baton.server.methods.jobs.client import envelope_of
 from mcp_baton.server.methods.jobs.dispatching import given_up
 from mcp_baton.server.methods.jobs.watching import Watch
 from mcp_baton.server.methods.tools import outcome_of, result_of
@@ -39,7 +41,7 @@ from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import Claim, TaskRecord
 from mcp_baton.tasks.store import Batch, TaskStore
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.tasks.work import Job
+from mcp_baton.tasks.work import Job, Work
 from mcp_baton.telemetry import TASKS_CLAIMED_AGAIN
 from mcp_baton.workflow.holding import Hold, lease_end
 from mcp_baton.workflow.host import Attempt
@@ -89,7 +91,16 @@ def work(make: Make, named: JsonObject, exchange: Exchange) -> JsonObject:
         StoreError: the store did not answer; the event is to be delivered again.
     """
     owner, task_id, dispatch = _read(named)
-    idle = make(_message({}), _envelope("", {}), owner, {}, exchange, Reply(exchange, streams=False), {}, Budget())
+    idle = make(
+        _message({}),
+        envelope_of(Work("", ""), TOKEN),
+        owner,
+        {},
+        exchange,
+        Reply(exchange, streams=False),
+        {},
+        Budget(),
+    )
     outcome = _claimed(make, idle, owner, task_id, dispatch, exchange)
     logger.info("task %s: %s", task_id, outcome)
     return {"taskId": task_id, "outcome": outcome}
@@ -123,7 +134,9 @@ def _claimed(make: Make, idle: Request, owner: str, task_id: str, dispatch: int,
         return f"nothing to do: {conflict.current.status.value}"
     if task.job is None:
         raise EventError(f"task {task_id} has no call for a worker")
-    if task.claim is not None and task.claim.number > 1:
+    attempt = _attempt_of(task, task.job)
+    logger.info("task %s, made by request %s: attempt %d", task_id, task.job.work.request_id, attempt)
+    if attempt > 1:
         idle.telemetry.add(TASKS_CLAIMED_AGAIN)
     return _Attempt(make, store, task, task.job, exchange).run()
 
@@ -133,7 +146,7 @@ class _Attempt:
 
     def __init__(self, make: Make, store: TaskStore, task: TaskRecord, job: Job, exchange: Exchange) -> None:
         self._store, self._job = store, job
-        envelope = _envelope(job.work.revision, job.work.capabilities)
+        envelope = envelope_of(job.work, TOKEN)
         claims: dict[str, object] = {"scope": " ".join(job.work.scopes)} if job.work.scopes else {}
         message = _message({"name": job.work.tool, "arguments": task.arguments})
         self._watch = Watch(exchange)
@@ -154,17 +167,15 @@ class _Attempt:
             failure = made if error.data is None else {**made, "data": error.data}
             return self._written("failed", lambda: self._store.jobs.fail(task, self._hold.claim(), failure))
         except InputRequired as required:
-            questions = questions_of(required)
-            return self._written("asked", lambda: self._store.jobs.ask(task, self._hold.claim(), questions))
+            return self._asked(questions_of(required))
         except CallerGone:
             return "stopped: it is over, or another worker's"
 
     def _completed(self, tool: Tool, task: TaskRecord) -> str:
         variables = TaskVariables(task.variables)
-        number = task.claim.number if task.claim else 1
         surroundings = Surroundings(
             variables=variables,
-            attempt=Attempt(number=number, key=lambda: self._job.work.key),
+            attempt=Attempt(number=_attempt_of(task, self._job), key=lambda: self._job.work.key),
             pulse=self._watch.pulse,
         )
         arguments = self._request.object("arguments")
@@ -178,6 +189,15 @@ class _Attempt:
             release=True,
         )
         return self._written("completed", lambda: self._store.write(task, batch))
+
+    def _asked(self, questions: dict[str, JsonObject]) -> str:
+        """Let the task wait for the client's answers; fail it where its questions cannot be kept."""
+        task = self._hold.task
+        try:
+            return self._written("asked", lambda: self._store.jobs.ask(task, self._hold.claim(), questions))
+        except TooLarge as error:
+            failure: dict[str, Json] = {"code": INTERNAL_ERROR, "message": f"The client cannot be asked: {error}"}
+            return self._written("failed", lambda: self._store.jobs.fail(task, self._hold.claim(), failure))
 
     def _written(self, outcome: str, write: Callable[[], object]) -> str:
         """What became of the call, once it is written. A result that comes too late is dropped.
@@ -195,10 +215,11 @@ class _Attempt:
         return outcome
 
 
+def _attempt_of(task: TaskRecord, job: Job) -> int:
+    """Which attempt the claim is, from 1 on, since the job was created, the client has answered, or a worker has handed
+    it over: each of these allows all its attempts anew."""
+    return 1 if task.claim is None else task.claim.number - (job.allowed - job.work.attempts)
+
+
 def _message(params: JsonObject) -> jsonrpc.Request:
     return jsonrpc.Request(TOKEN, "tools/call", params)
-
-
-def _envelope(revision: str, capabilities: JsonObject) -> Envelope:
-    era = Era.STATELESS if revision in STATELESS_REVISIONS else Era.HANDSHAKE
-    return Envelope(era, revision, {}, capabilities, TOKEN, None)
