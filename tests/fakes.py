@@ -8,6 +8,7 @@ from typing import Self
 from mcp_baton.protocol.http import ClientGone
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.answers import AnswerStore
+from mcp_baton.tasks.jobs import JobStore
 from mcp_baton.tasks.record import Claim, NewTask, Standing, TaskPage, TaskRecord
 from mcp_baton.tasks.store import Batch, TaskStore, Written
 from mcp_baton.tasks.variables import TaskVariables
@@ -175,6 +176,11 @@ class RecordingStore:
     def answers(self) -> AnswerStore:
         """The real store's."""
         return self._below.answers
+
+    @property
+    def jobs(self) -> JobStore:
+        """The real store's."""
+        return self._below.jobs
 
     def within(self, _left_ms: Callable[[], int | None]) -> Self:
         """The test sets no time limit."""

@@ -21,6 +21,7 @@ FLOORS = {
     "server": ("server", "workflow", "tasks", "protocol"),
     "transport": ("transport", "protocol.http", "protocol.json"),
     "state_keys.py": ("protocol",),
+    "dispatching.py": ("protocol",),
     "observability": ("observability", "transport.correlation"),
 }
 """What a floor may import of the package, besides what all share."""
@@ -37,6 +38,7 @@ AWS_SDK = frozenset({"boto3", "botocore", "moto"})
 AWS_SDK_USERS = (
     *(f"tasks/dynamodb/{name}.py" for name in ("answers", "failures", "s3", "sending", "store", "table")),
     "state_keys.py",
+    "dispatching.py",
     "aws.py",
     "clients.py",
     "local/*",
@@ -228,6 +230,8 @@ def test_a_module_knows_only_the_floors_under_it(module: str) -> None:
         ("transport/proxy.py", "from mcp_baton.protocol.versions import LATEST"),
         ("transport/proxy.py", "from mcp_baton.server.app import Server"),
         ("transport/proxy.py", "from http import client"),
+        ("dispatching.py", "from mcp_baton.server.request import Request"),
+        ("dispatching.py", "from botocore.exceptions import ClientError"),
         ("exceptions.py", "from mcp_baton.server.app import Server"),
         ("aws.py", "import boto3"),
         ("observability/logs.py", "from aws_lambda_powertools import Logger"),

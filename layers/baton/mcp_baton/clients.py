@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_s3 import S3Client
 
+    from mcp_baton.protocol.json import JsonObject
+    from mcp_baton.tasks.jobs import Dispatcher
+    from mcp_baton.telemetry import Telemetry
+
 # A DynamoDB that hangs must leave the write reserve (5 s) something to answer with. An attempt that is accepted and
 # never answered costs the read timeout, one that is never accepted the connect timeout. An answer from within the
 # region takes milliseconds. botocore makes one attempt: the store sends again by itself, where it is known how much
@@ -100,6 +104,42 @@ def s3_client() -> "S3Client":
 def secrets_client() -> "BaseClient":
     """A client for Secrets Manager where AWS's own configuration says it is."""
     return _client("secretsmanager", CONNECT_TIMEOUT_S, READ_TIMEOUT_S, OTHER_ATTEMPTS)
+
+
+def lambda_client() -> "BaseClient":
+    """A client for Lambda where AWS's own configuration says it is.
+
+    It makes one attempt: whether an event is sent again is for the dispatcher to say (`mcp_baton.dispatching`).
+    """
+    return _client("lambda", CONNECT_TIMEOUT_S, READ_TIMEOUT_S, ATTEMPTS)
+
+
+class WorkerDispatcher:
+    """Invokes the worker asynchronously. Implements `tasks.jobs.Dispatcher`.
+
+    All that it takes is imported and made with the first event: few requests start background work.
+
+    Args:
+        worker: The function and its alias: an ARN, or `name:alias`.
+        telemetry: Where invocations are noted.
+    """
+
+    def __init__(self, worker: str, telemetry: "Telemetry") -> None:
+        self._worker = worker
+        self._telemetry = telemetry
+        self._made: Dispatcher | None = None
+
+    def dispatch(self, event: "JsonObject") -> None:
+        """Hand the event over. It was taken, not worked on, when this returns.
+
+        Raises:
+            NotDispatched: it was not taken, or that is not known.
+        """
+        if self._made is None:
+            from mcp_baton.dispatching import LambdaDispatcher
+
+            self._made = LambdaDispatcher(self._worker, lambda_client, telemetry=self._telemetry)
+        self._made.dispatch(event)
 
 
 def _client(

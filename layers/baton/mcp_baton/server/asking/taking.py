@@ -1,6 +1,7 @@
 """Taking a client's answer to a question that another invocation waits for (revisions up to 2025-11-25)."""
 
 import logging
+from typing import TYPE_CHECKING
 
 from mcp_baton.exceptions import StoreError, TaskNotFound, TooLarge
 from mcp_baton.protocol.http import HttpResponse
@@ -8,9 +9,11 @@ from mcp_baton.protocol.json import Json
 from mcp_baton.protocol.jsonrpc import Response
 from mcp_baton.server.access import refusal
 from mcp_baton.tasks.ids import asked_by, is_question
-from mcp_baton.tasks.jobs import Dispatcher
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import SILENT, Telemetry
+
+if TYPE_CHECKING:
+    from mcp_baton.tasks.jobs import Dispatcher
 
 logger = logging.getLogger(__name__)
 
@@ -19,7 +22,7 @@ def take_answer(
     store: TaskStore | None,
     owner: str | None,
     response: Response,
-    dispatcher: Dispatcher | None = None,
+    dispatcher: "Dispatcher | None" = None,
     telemetry: Telemetry = SILENT,
 ) -> HttpResponse:
     """Put an answer where whoever waits for it looks, or give it to the task that has asked.

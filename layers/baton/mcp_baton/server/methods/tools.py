@@ -4,14 +4,12 @@ from collections.abc import Mapping
 
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.codes import HEADER_MISMATCH, INVALID_PARAMS
-from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.protocol.json import JsonObject
+from mcp_baton.server.methods.calling import outcome_of, result_of
 from mcp_baton.server.published.param_headers import header_mismatch
 from mcp_baton.server.published.tool import Tool
-from mcp_baton.server.request import Asking, Request
-from mcp_baton.server.running.runner import ALONE, Surroundings, call
-from mcp_baton.server.running.work import tool_work
-from mcp_baton.server.schema.schema import explain
-from mcp_baton.workflow.host import Failed, Mismatch, Outcome
+from mcp_baton.server.request import Request
+from mcp_baton.workflow.host import Failed, Outcome
 from mcp_baton.workflow.names import TASK_ID
 
 
@@ -67,27 +65,6 @@ def _check_headers(request: Request, tool: Tool, arguments: JsonObject) -> None:
     mismatch = header_mismatch(tool.mirrored, arguments, request.headers)
     if mismatch:
         raise ProtocolError(HEADER_MISMATCH, f"Header mismatch: {mismatch}")
-
-
-def outcome_of(
-    request: Request,
-    tool: Tool,
-    arguments: JsonObject,
-    surroundings: Surroundings = ALONE,
-    asking: Asking | None = None,
-) -> Outcome:
-    """How a call of a tool ends."""
-    ended = call(request, tool_work(tool), arguments, surroundings, asking)
-    if isinstance(ended, Mismatch):
-        return Failed(f"Invalid arguments for tool {tool.name}: {explain(ended)}")
-    return ended
-
-
-def result_of(tool: Tool, outcome: Outcome) -> dict[str, Json]:
-    """An outcome as a `CallToolResult`."""
-    if isinstance(outcome, Failed):
-        return {"content": [{"type": "text", "text": outcome.error}], "isError": True}
-    return tool.result(outcome)
 
 
 def _continue(request: Request, tool: Tool, arguments: JsonObject, task_id: str, *, told: bool) -> JsonObject:

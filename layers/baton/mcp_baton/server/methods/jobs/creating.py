@@ -15,17 +15,19 @@ from mcp_baton.protocol.codes import (
 )
 from mcp_baton.protocol.envelope import TASKS_EXTENSION
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server.asking.asker import TaskBegins
+from mcp_baton.server.methods.calling import outcome_of, result_of
 from mcp_baton.server.methods.jobs.client import declared
 from mcp_baton.server.methods.jobs.dispatching import dispatch
 from mcp_baton.server.methods.shown_tasks import shown
 from mcp_baton.server.published.scopes import scopes_in
 from mcp_baton.server.published.tool import Tool
 from mcp_baton.server.request import Request
-from mcp_baton.server.running.runner import prepared_for
+from mcp_baton.server.running.runner import Surroundings, prepared_for
 from mcp_baton.server.running.work import tool_work
 from mcp_baton.server.schema.schema import explain
 from mcp_baton.tasks.record import NewTask, TaskRecord
-from mcp_baton.tasks.work import Work
+from mcp_baton.tasks.work import ATTEMPTS, Work
 from mcp_baton.workflow.host import Failed, Prepared
 from mcp_baton.workflow.keys import own_key
 
@@ -48,7 +50,7 @@ def as_task(request: Request, tool: Tool, arguments: JsonObject, task_id: str | 
         ProtocolError: it must be a task and cannot, or cannot be a task and asks for it.
         InputRequired: a function that begins in the request asks the client first.
     """
-    if not _becomes_task(request, tool):
+    if not becomes_task(request, tool):
         return None
     if task_id is not None:
         # It is recorded in the task that it goes on with, and a worker's result would come too late for that.
@@ -57,11 +59,47 @@ def as_task(request: Request, tool: Tool, arguments: JsonObject, task_id: str | 
         message = "Invalid params: a call that goes on with a task cannot be a task of its own; leave out `task`"
         raise ProtocolError(INVALID_PARAMS, message)
     if tool.tasks.explicit:
-        from mcp_baton.server.methods.jobs.explicit import until_it_begins
-
-        return until_it_begins(request, tool, arguments)
+        return _until_it_begins(request, tool, arguments)
     refused = _refused(request, tool, arguments)
     return begun(request, tool, arguments) if refused is None else refused
+
+
+def _until_it_begins(request: Request, tool: Tool, arguments: JsonObject) -> JsonObject:
+    """Call a function that begins in its request, and says itself where its task begins. With the answers that the
+    client has given until there the worker calls it again.
+
+    Returns:
+        The task; what the call has come to where the function has ended without one.
+
+    Raises:
+        InputRequired: the client must answer first.
+        CallerGone: the client went away.
+        ProtocolError: the function wants the request answered with it, or the task could not be created.
+    """
+    try:
+        outcome = outcome_of(request, tool, arguments, Surroundings(starts_task=True))
+    except TaskBegins as begins:
+        return begun(request, tool, arguments, answers=begins.answers, key=begins.key)
+    result = result_of(tool, outcome)
+    return result if request.stateless else _over_at_once(request, tool, arguments, result)
+
+
+def _over_at_once(request: Request, tool: Tool, arguments: JsonObject, result: JsonObject) -> JsonObject:
+    """The task of a call that has ended already. Whoever asks for a task in the handshake era takes nothing else
+    (MCP 2025-11-25, basic/utilities/tasks, Creating Tasks).
+
+    Where its result cannot be stored nobody is sent for, and the client never learns of the task: the call was made.
+    """
+    task = created(request, tool, arguments)
+    if request.store is None:
+        return as_created(request, task)
+    try:
+        return as_created(request, request.store.complete(task.owner, task.task_id, result))
+    except StoreError as error:
+        correlation_id = request.exchange.request_id
+        logger.exception("request %s: the result of %s could not be stored", correlation_id, tool.name)
+        message = "The call was made, but its result could not be stored"
+        raise ProtocolError(INTERNAL_ERROR, message, {"correlationId": correlation_id}) from error
 
 
 def begun(
@@ -94,11 +132,11 @@ def created(
         scopes=tuple(sorted(scopes_in(request.claims))),
         capabilities=declared(request.envelope),
         revision=request.envelope.revision,
-        attempts=tool.tasks.attempts,
+        attempts=ATTEMPTS if tool.tasks.idempotent else 1,
         key=own_key()() if key is None else key,
         answers=answers or {},
     )
-    return _stored(request, NewTask(request.owner or "", {}, arguments=arguments, ttl_ms=_ttl(request), work=work))
+    return stored(request, NewTask(request.owner or "", {}, arguments=arguments, ttl_ms=asked_ttl(request), work=work))
 
 
 def as_created(request: Request, task: TaskRecord) -> JsonObject:
@@ -107,7 +145,7 @@ def as_created(request: Request, task: TaskRecord) -> JsonObject:
     return {"resultType": "task", **made} if request.stateless else {"task": made}
 
 
-def _becomes_task(request: Request, tool: Tool) -> bool:
+def becomes_task(request: Request, tool: Tool) -> bool:
     """Whether a call becomes a task.
 
     Raises:
@@ -163,12 +201,17 @@ def _refused(request: Request, tool: Tool, arguments: JsonObject) -> JsonObject 
     raise ProtocolError(INVALID_PARAMS, problem)
 
 
-def _ttl(request: Request) -> int | None:
+def asked_ttl(request: Request) -> int | None:
     """`task.ttl`, milliseconds; the store cuts it at its maximum."""
     return None if request.stateless else request.requested_ttl()
 
 
-def _stored(request: Request, task: NewTask) -> TaskRecord:
+def stored(request: Request, task: NewTask) -> TaskRecord:
+    """Create a task, durably.
+
+    Raises:
+        ProtocolError: it could not be created.
+    """
     if request.store is None:
         raise ProtocolError(INTERNAL_ERROR, "This server has no task store")
     try:

@@ -27,11 +27,11 @@ from mcp_baton.protocol.envelope import Envelope
 from mcp_baton.protocol.http import Exchange
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.asking.asker import InputRequired
+from mcp_baton.server.methods.calling import outcome_of, result_of
 from mcp_baton.server.methods.jobs.asker import TaskAsker, questions_of
 from mcp_baton.server.methods.jobs.client import envelope_of
 from mcp_baton.server.methods.jobs.dispatching import given_up
 from mcp_baton.server.methods.jobs.watching import Watch
-from mcp_baton.server.methods.tools import outcome_of, result_of
 from mcp_baton.server.published.tool import Tool
 from mcp_baton.server.reply import Reply
 from mcp_baton.server.request import Request
