@@ -57,7 +57,7 @@ def test_tasks_get_shows_the_task_in_the_words_of_2025(make_client: MakeClient, 
         "taskId": task,
         "status": status,
         "ttl": 3_600_000,
-        "pollInterval": 5_000,
+        "pollInterval": 1_000,
         "_meta": None,
     }
 
@@ -70,7 +70,7 @@ def test_tasks_get_shows_the_task_in_the_words_of_2026_with_its_result_inlined(
     result = client.task("get", task).result
     assert TIMESTAMP.fullmatch(result.pop("createdAt"))
     assert TIMESTAMP.fullmatch(result.pop("lastUpdatedAt"))
-    expected = {"resultType": "complete", "taskId": task, "status": status, "ttlMs": 3_600_000, "pollIntervalMs": 5_000}
+    expected = {"resultType": "complete", "taskId": task, "status": status, "ttlMs": 3_600_000, "pollIntervalMs": 1_000}
     if workflow == "done":
         expected["result"] = {"completed": True, "steps_completed": 1}
     assert {**result, "_meta": None} == {**expected, "_meta": None}

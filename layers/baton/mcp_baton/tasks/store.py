@@ -74,6 +74,7 @@ class Batch:
         claim: The run that writes; the write fails as a whole unless it still holds the task, and renews the claim.
             `None` for a continuation, which needs no claim.
         release: Give the claim up with this write.
+        message: The task's new status message; `None` leaves it alone.
     """
 
     steps: tuple[StepWrite, ...] = ()
@@ -85,6 +86,7 @@ class Batch:
     open_steps: int = 0
     claim: Claim | None = None
     release: bool = False
+    message: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
