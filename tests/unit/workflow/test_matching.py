@@ -42,7 +42,7 @@ def plan(
     variables |= {f"_workflow.result.{name}": value for name, value in (results or {}).items()}
     variables |= {f"_workflow.call.{name}": value for name, value in (calls or {}).items()}
     kept: JsonObject = {"arguments": stored_arguments({"whom": "bob", "pin": "4711"}, {"pin"})}
-    task = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, 1, variables, kept=kept)
+    task = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, variables, kept=kept)
     return plan_of(task, workflow, {"whom": "bob"})
 
 

@@ -134,7 +134,8 @@ class TaskStore(Protocol):
 
         Raises:
             OutcomeUnknown: carries the task, which may have been created.
-            StoreError: the owner already has as many live tasks as it may have, or the task is too large.
+            TooManyTasks: the owner already has as many live tasks as it may have.
+            StoreError: the task is too large.
         """
 
     def get(self, owner: str, task_id: str) -> TaskRecord:

@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import Final
 
 from mcp_baton.exceptions import ProtocolError
-from mcp_baton.protocol.codes import INTERNAL_ERROR
+from mcp_baton.protocol.codes import INTERNAL_ERROR, MISSING_CLIENT_CAPABILITY
+from mcp_baton.protocol.envelope import TASKS_EXTENSION
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.request import Request
 from mcp_baton.tasks.record import TaskRecord, TaskStatus
@@ -48,6 +49,17 @@ def interval_ms(task: TaskRecord, now_ms: int) -> int:
         return PERSON_MS
     age_ms = now_ms - datetime.fromisoformat(task.created_at).timestamp() * 1000
     return next(interval for until, interval in INTERVALS_MS if age_ms < until)
+
+
+def check_extension(request: Request) -> None:
+    """Refuse what is about tasks to a client of the 2026 era that has not declared the extension.
+
+    Raises:
+        ProtocolError: it has not.
+    """
+    if request.stateless and not request.envelope.speaks_tasks:
+        data: Json = {"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}}
+        raise ProtocolError(MISSING_CLIENT_CAPABILITY, "Missing required client capability", data)
 
 
 def details(request: Request, task: TaskRecord) -> dict[str, Json]:

@@ -226,6 +226,10 @@ class DynamoDBTaskStore(Heads):
 
     def _write_batch(self, task: TaskRecord, stored: Item, changes: Changes, batch: Batch) -> Item:
         update = write_update(stored, changes, self._now_ms(), new_token())
+        if batch.message is not None:
+            from mcp_baton.tasks.dynamodb.job_writes import say
+
+            say(update, batch.message)
         if batch.claim is None:
             return self._write(task.owner, task.task_id, update)
         hold(update, batch.claim, release=batch.release, job="tool" in stored)

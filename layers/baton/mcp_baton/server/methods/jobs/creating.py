@@ -6,10 +6,11 @@ out (docs/background.md).
 
 import logging
 
-from mcp_baton.exceptions import ProtocolError, StoreBusy, StoreError, TooLarge
+from mcp_baton.exceptions import ProtocolError, StoreBusy, StoreError, TooLarge, TooManyTasks
 from mcp_baton.protocol.codes import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
+    INVALID_REQUEST,
     METHOD_NOT_FOUND,
     MISSING_CLIENT_CAPABILITY,
 )
@@ -218,6 +219,10 @@ def stored(request: Request, task: NewTask) -> TaskRecord:
         return request.store.create(task)
     except StoreBusy as busy:
         raise ProtocolError(INTERNAL_ERROR, "busy; nothing was run", {"retryAfterMs": busy.retry_after_ms}) from busy
+    except TooManyTasks as error:
+        # What it says is meant for the owner: which limit it is, and what is to be done.
+        message = f"The task was not created and nothing was run: {error}. Wait for one to end, or cancel one."
+        raise ProtocolError(INVALID_REQUEST, message) from error
     except TooLarge as error:
         raise ProtocolError(INVALID_PARAMS, f"Invalid params: {error}") from error
     except StoreError as error:

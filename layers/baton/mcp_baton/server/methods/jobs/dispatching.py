@@ -3,7 +3,7 @@
 import logging
 from typing import Protocol
 
-from mcp_baton.exceptions import NotDispatched, StoreError
+from mcp_baton.exceptions import NotDispatched, StoreError, TaskFinished, TaskNotFound
 from mcp_baton.protocol.codes import INTERNAL_ERROR
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.request import Request
@@ -50,6 +50,9 @@ def looked_after(request: Request, task: TaskRecord) -> TaskRecord:
     done often enough, it is given up.
 
     A failure of the store's is logged, and costs the poll nothing: the next one tries again.
+
+    Raises:
+        TaskNotFound: it has expired meanwhile.
     """
     job = task.job
     if job is None or request.store is None or task.status is not TaskStatus.WORKING:
@@ -63,6 +66,10 @@ def looked_after(request: Request, task: TaskRecord) -> TaskRecord:
         if job.due_ms >= now_ms or request.dispatcher is None:
             return task
         again = request.store.jobs.dispatch_again(task)
+    except TaskFinished as finished:
+        return finished.current
+    except TaskNotFound:
+        raise
     except StoreError:
         logger.warning("task %s: it could not be looked after", task.task_id, exc_info=True)
         return task

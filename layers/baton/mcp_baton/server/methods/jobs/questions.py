@@ -103,4 +103,4 @@ def _pauses(request: Request) -> Iterator[None]:
         pause_s = min(pause_s * 1.5, LONGEST_WAIT_S)
         if request.clock() - said_s >= KEEP_ALIVE_S:
             said_s = request.clock()
-            request.reply.keep_alive()
+            request.reply.keep_open()
