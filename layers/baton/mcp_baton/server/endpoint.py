@@ -145,7 +145,7 @@ class Endpoint:
         if isinstance(message, Malformed):
             return whole(HTTP_STATUS[message.error.code], error_message(message.id, message.error))
         if isinstance(message, Response):
-            return take_answer(self._store, request.owner, message)
+            return take_answer(self._store, request.owner, message, self._dispatcher, self._telemetry)
         envelope = classify(message, request.headers)
         if isinstance(envelope, Refusal):
             error = ProtocolError(envelope.code, envelope.message, envelope.data)
