@@ -1,4 +1,4 @@
-"""What stands in for a client, a server and a store where a part is tested by itself: one of each."""
+"""What stands in for a client, a server, a store and the time where a part is tested by itself: one of each."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -67,6 +67,28 @@ class Line:
         """The values of the progress that was sent."""
         events = [json.loads(data.split(b"data: ")[1]) for data in self.sent if b"data: " in data]
         return [event["params"]["progress"] for event in events if event["method"] == "notifications/progress"]
+
+
+@dataclass(slots=True)
+class Pauses:
+    """Time that passes only while somebody waits for it.
+
+    Attributes:
+        s: The time, seconds.
+        taken: How long each pause was, in order.
+    """
+
+    s: float = 0.0
+    taken: list[float] = field(default_factory=list)
+
+    def monotonic(self) -> float:
+        """The time, seconds."""
+        return self.s
+
+    def sleep(self, seconds: float) -> None:
+        """Let it pass."""
+        self.taken.append(seconds)
+        self.s += seconds
 
 
 def plan_of(task: TaskRecord, workflow: Workflow | None, texts: Mapping[str, str] | None = None) -> Plan:

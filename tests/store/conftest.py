@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,8 @@ from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import LEASE_MS, PROGRESS, Claim, NewTask, TaskRecord
 from mcp_baton.tasks.work import Work
 from tests.buckets import Bucket, embedded_s3, http_s3, new_bucket
+from tests.fakes import Pauses
+from tests.sent import Requests, noted
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -51,28 +53,6 @@ class Clock:
         return self.ms
 
 
-@dataclass(slots=True)
-class Pauses:
-    """Time that passes only while somebody waits for it.
-
-    Attributes:
-        s: The time, seconds.
-        taken: How long each pause was, in order.
-    """
-
-    s: float = 0.0
-    taken: list[float] = field(default_factory=list)
-
-    def monotonic(self) -> float:
-        """The time, seconds."""
-        return self.s
-
-    def sleep(self, seconds: float) -> None:
-        """Let it pass."""
-        self.taken.append(seconds)
-        self.s += seconds
-
-
 @dataclass(frozen=True, slots=True)
 class Engine:
     """A DynamoDB with the task table, and how further clients of it are made."""
@@ -81,22 +61,6 @@ class Engine:
     client: "DynamoDBClient"
     s3: "S3Client"
     url: str | None = None
-
-
-@dataclass(slots=True)
-class Requests:
-    """The names of the requests that were sent, in order; those to S3 are `PutObject` and `GetObject`."""
-
-    sent: list[str] = field(default_factory=list)
-
-    def note(self, event_name: str, **_: object) -> None:
-        """Take down one request."""
-        self.sent.append(event_name.rpartition(".")[2])
-
-    def take(self) -> list[str]:
-        """The requests since the last look."""
-        taken, self.sent = self.sent, []
-        return taken
 
 
 @dataclass(slots=True)
@@ -223,12 +187,8 @@ def begin(store: DynamoDBTaskStore, owner: str) -> Callable[..., TaskRecord]:
 @pytest.fixture
 def requests(engine: Engine) -> Iterator[Requests]:
     """What is sent from here on, repetitions included."""
-    noted = Requests()
-    for service, client in (("dynamodb", engine.client), ("s3", engine.s3)):
-        client.meta.events.register_first(f"before-send.{service}", noted.note)
-    yield noted
-    for service, client in (("dynamodb", engine.client), ("s3", engine.s3)):
-        client.meta.events.unregister(f"before-send.{service}", noted.note)
+    with noted(engine.client, engine.s3) as sent:
+        yield sent
 
 
 @pytest.fixture

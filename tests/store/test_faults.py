@@ -33,7 +33,9 @@ from mcp_baton.testing.store import refusal
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from tests.store.conftest import Clock, Engine, LostReplies, Pauses, Requests
+    from tests.fakes import Pauses
+    from tests.sent import Requests
+    from tests.store.conftest import Clock, Engine, LostReplies
 
 PENDING, COMPLETED = StepStatus.PENDING, StepStatus.COMPLETED
 SOME_ID = new_task_id(0)

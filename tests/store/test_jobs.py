@@ -28,7 +28,9 @@ from mcp_baton.tasks.work import FIRST_DISPATCH_MS, LONGEST_DISPATCH_MS, Job, Wo
 from tests.store.conftest import WORK
 
 if TYPE_CHECKING:
-    from tests.store.conftest import AfterRead, Clock, Pauses, Requests
+    from tests.fakes import Pauses
+    from tests.sent import Requests
+    from tests.store.conftest import AfterRead, Clock
 
 WORKING, INPUT_REQUIRED, FAILED = TaskStatus.WORKING, TaskStatus.INPUT_REQUIRED, TaskStatus.FAILED
 ERROR: JsonObject = {"code": -32603, "message": "the worker was lost"}

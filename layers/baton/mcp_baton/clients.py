@@ -2,7 +2,7 @@
 
 import gc
 import json
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -37,24 +37,52 @@ S3_TIMEOUT_S = 1.0
 ITEMS_IN: Final = {"GetItem": "Item", "UpdateItem": "Attributes", "Query": "Items"}
 """Which member of an operation's answer holds items."""
 
+ITEMS_OF: Final = ("PutItem", "UpdateItem")
+"""The operations whose requests hold items, or parts of them."""
+
+_WHOLE: Final = "mcp_baton"
+"""Where a request is kept whole, in what botocore calls its context."""
+
 
 def dynamodb_client() -> "DynamoDBClient":
     """A client for DynamoDB where AWS's own configuration says it is."""
     # Holding each of an item's values against botocore's model takes longer than sending it, and DynamoDB does it too.
     client = _client("dynamodb", CONNECT_TIMEOUT_S, READ_TIMEOUT_S, ATTEMPTS, parameter_validation=False)
-    read_items_at_once(client)
+    pass_items_through(client)
     return cast("DynamoDBClient", client)
 
 
-def read_items_at_once(client: "BaseClient | DynamoDBClient") -> None:
-    """Let a client for DynamoDB take items from answers as they came, with the bytes in them decoded.
+def pass_items_through(client: "BaseClient | DynamoDBClient") -> None:
+    """Let a client for DynamoDB, made without parameter validation, write and read items as JSON as they are, but for
+    the bytes in them.
 
-    botocore parses every attribute value by its model, which for a large task took half of a request's CPU time, and
-    makes the same of it: DynamoDB's JSON is the notation that its clients give out
-    (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.LowLevelAPI.html).
+    botocore walks through every attribute value by its model, in requests and in answers, which for a large task took
+    half of a request's CPU time, and makes the same of it: DynamoDB's JSON is the notation that its clients take and
+    give out (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.LowLevelAPI.html).
     """
+    # botocore takes what this one gives; its stubs say that handlers give nothing.
+    keep_params: Any = _keep_params
+    for operation in ITEMS_OF:
+        client.meta.events.register(f"provide-client-params.dynamodb.{operation}", keep_params)
+        client.meta.events.register(f"before-call.dynamodb.{operation}", _write_body)
     for operation in ITEMS_IN:
         client.meta.events.register(f"before-parse.dynamodb.{operation}", _take_items)
+
+
+def _keep_params(params: dict[str, Any], context: dict[str, Any], **_: object) -> dict[str, Any]:
+    """Leave botocore a request's texts alone, by which it finds the endpoint; all of it is written by `_write_body`."""
+    context[_WHOLE] = params
+    return {name: value for name, value in params.items() if isinstance(value, str)}
+
+
+def _write_body(params: dict[str, Any], context: dict[str, Any], **_: object) -> None:
+    params["body"] = json.dumps(context[_WHOLE], default=_base64).encode()
+
+
+def _base64(value: object) -> str:
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
+    raise TypeError(f"a request to DynamoDB holds a {type(value).__name__}")
 
 
 def _take_items(
@@ -153,14 +181,17 @@ def _client(
         from botocore.config import Config
         from botocore.session import get_session
 
+        session = get_session()
         config = Config(
+            # Given as a text, it is not put together of its parts twice for each request.
+            user_agent=session.user_agent(),
             connect_timeout=connect_timeout_s,
             read_timeout=read_timeout_s,
             retries={"mode": "standard", "total_max_attempts": attempts},
             tcp_keepalive=True,
             parameter_validation=parameter_validation,
         )
-        return get_session().create_client(service, config=config)
+        return session.create_client(service, config=config)
 
 
 @contextmanager

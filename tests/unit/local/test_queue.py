@@ -7,8 +7,9 @@ import pytest
 
 from mcp_baton.exceptions import NotDispatched
 from mcp_baton.local.workers.queue import Delivery, EventQueue, Retries, next_attempt_s
+from mcp_baton.protocol.json import JsonObject
 
-EVENT = {"batonTask": {"owner": "kim", "taskId": "t1", "dispatch": 1}}
+EVENT: JsonObject = {"batonTask": {"owner": "kim", "taskId": "t1", "dispatch": 1}}
 
 
 @dataclass

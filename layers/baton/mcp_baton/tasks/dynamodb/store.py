@@ -179,7 +179,7 @@ class DynamoDBTaskStore(Heads):
         changes: Changes | None = fitted(stored, planned, limits.item_bytes, mover, batch.open_steps)
         while changes is not None:
             try:
-                item = self._record(task, stored, changes, batch)
+                item = self._write_batch(task, stored, changes, batch)
             except ItemTooLarge:
                 changes = lighter(changes, mover)
             else:
@@ -224,7 +224,7 @@ class DynamoDBTaskStore(Heads):
         """How long a task's values may be needed, milliseconds. A worker can make its task live longer."""
         return max(ttl_ms, self._limits.max_ttl_ms) if job else ttl_ms
 
-    def _record(self, task: TaskRecord, stored: Item, changes: Changes, batch: Batch) -> Item:
+    def _write_batch(self, task: TaskRecord, stored: Item, changes: Changes, batch: Batch) -> Item:
         update = write_update(stored, changes, self._now_ms(), new_token())
         if batch.claim is None:
             return self._write(task.owner, task.task_id, update)
