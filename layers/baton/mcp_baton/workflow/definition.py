@@ -156,12 +156,13 @@ class Workflow:
         name: The prompt's name.
         description: Continues the sentence "I want to …": `"refund an order"`.
         arguments: The prompt's arguments.
-        steps: At least one, at most `checking.MAX_STEPS`.
+        steps: At least one, at most `faults.MAX_STEPS`.
         title: A name for people.
         durable: Whether invoking it creates a task.
         tool: Whether a durable one is published as a tool, too: its twin (docs/workflows.md, As a tool).
         ask: Whether the client's user is asked for arguments that a step lacks (docs/workflows.md, Asking for what is
             missing).
+        background: Whether workers run it where a client that can have tasks calls it as a tool (docs/background.md).
     """
 
     name: str
@@ -172,6 +173,7 @@ class Workflow:
     durable: bool = True
     tool: bool = True
     ask: bool = False
+    background: bool = False
 
     def __post_init__(self) -> None:
         _freeze(self, arguments=tuple(self.arguments), steps=tuple(self.steps))

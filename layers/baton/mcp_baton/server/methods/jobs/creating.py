@@ -19,6 +19,7 @@ from mcp_baton.server.methods.jobs.dispatching import dispatch
 from mcp_baton.server.methods.shown_tasks import shown
 from mcp_baton.server.published.scopes import scopes_in
 from mcp_baton.server.published.tool import Tool
+from mcp_baton.server.published.twin import Twin
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.runner import prepare
 from mcp_baton.server.running.work import tool_work
@@ -40,7 +41,7 @@ def as_task(request: Request, tool: Tool, arguments: JsonObject) -> JsonObject |
     Raises:
         ProtocolError: it must be a task and cannot, or cannot be a task and asks for it.
     """
-    if not _becomes_task(request, tool):
+    if not becomes_task(request, tool):
         return None
     if _names_task(request):
         # It is recorded in the task that it goes on with, and a worker's result would come too late for that.
@@ -76,13 +77,18 @@ def begun(request: Request, tool: Tool, arguments: JsonObject, answers: JsonObje
         key=own_key()(),
         answers=answers or {},
     )
-    task = _created(request, NewTask(request.owner or "", {}, arguments=arguments, ttl_ms=_ttl(request), work=work))
+    task = stored(request, NewTask(request.owner or "", {}, arguments=arguments, ttl_ms=asked_ttl(request), work=work))
     dispatch(request, task)
+    return as_created(request, task)
+
+
+def as_created(request: Request, task: TaskRecord) -> JsonObject:
+    """A task as the answer to the call that made it."""
     made = shown(request, task)
     return {"resultType": "task", **made} if request.stateless else {"task": made}
 
 
-def _becomes_task(request: Request, tool: Tool) -> bool:
+def becomes_task(request: Request, tool: Tool | Twin) -> bool:
     """Whether a call becomes a task.
 
     Raises:
@@ -91,7 +97,7 @@ def _becomes_task(request: Request, tool: Tool) -> bool:
     support = tool.tasks.support
     if support == "forbidden":
         # The 2026 era has no such param. A server without any such tool has not declared that it knows it.
-        if not request.stateless and "task" in request.params and _declares_tasks(request):
+        if not request.stateless and "task" in request.params and request.has_workers and request.server.has_jobs:
             raise ProtocolError(METHOD_NOT_FOUND, f"The tool {tool.name} does not run as a task; leave out `task`")
         return False
     if request.may_have_tasks and request.has_workers:
@@ -103,7 +109,7 @@ def _becomes_task(request: Request, tool: Tool) -> bool:
     raise ProtocolError(INTERNAL_ERROR, f"The tool {tool.name} runs in the background, and {_why_not(request)}")
 
 
-def _needs_tasks(request: Request, tool: Tool) -> ProtocolError:
+def _needs_tasks(request: Request, tool: Tool | Twin) -> ProtocolError:
     if request.stateless:
         data: Json = {"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}}
         return ProtocolError(MISSING_CLIENT_CAPABILITY, "Missing required client capability", data)
@@ -116,10 +122,6 @@ def _why_not(request: Request) -> str:
     if request.store is None:
         return "this server has no task store: set BATON_TABLE"
     return "this server has no worker: set BATON_WORKER"
-
-
-def _declares_tasks(request: Request) -> bool:
-    return request.has_workers and any(tool.tasks.support != "forbidden" for tool in request.server.tools.values())
 
 
 def _names_task(request: Request) -> bool:
@@ -138,12 +140,17 @@ def _refused(request: Request, tool: Tool, arguments: JsonObject) -> JsonObject 
     raise ProtocolError(INVALID_PARAMS, problem)
 
 
-def _ttl(request: Request) -> int | None:
+def asked_ttl(request: Request) -> int | None:
     """`task.ttl`, milliseconds; the store cuts it at its maximum."""
     return None if request.stateless else request.requested_ttl()
 
 
-def _created(request: Request, task: NewTask) -> TaskRecord:
+def stored(request: Request, task: NewTask) -> TaskRecord:
+    """Create a task, durably.
+
+    Raises:
+        ProtocolError: it could not be created.
+    """
     if request.store is None:
         raise ProtocolError(INTERNAL_ERROR, "This server has no task store")
     try:

@@ -19,11 +19,21 @@ class Watch(Reply):
         super().__init__(exchange, streams=False)
         self.hold: Hold | None = None
         self._ended = False
+        self._stopped = False
 
     @property
     def gone(self) -> bool:
+        """Whether what runs is to stop."""
+        return self._ended or self._stopped
+
+    @property
+    def ended(self) -> bool:
         """Whether the task is over, or another worker's."""
         return self._ended
+
+    def stop(self) -> None:
+        """Have what runs stop, although the task goes on: the workflow that it belongs to does not."""
+        self._stopped = True
 
     def pulse(self) -> float:
         """Look after the task; the seconds until that is due again."""

@@ -146,6 +146,10 @@ class _Attempt:
         task = self._hold.task
         tool = self._request.server.tools.get(self._job.work.tool)
         try:
+            if self._job.work.workflow_task is not None:
+                from mcp_baton.server.methods.jobs.hops import WorkflowJob
+
+                return WorkflowJob(self._request, self._watch, self._hold, self._job).run(self._written)
             if tool is None:
                 raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {self._job.work.tool}")
             return self._completed(tool, task)
