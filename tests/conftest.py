@@ -2,18 +2,15 @@
 
 import os
 import subprocess
-import time
 from collections.abc import Iterator
-from contextlib import closing
-from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.dynamodb_local import engine as dynamodb_local
-from tests.dynamodb_local.engine import free_port
 from tests.examples import FUZZED, USUAL
+from tests.processes import becomes_ready, free_port, missing
 from tests.wire.tap import TAP
 
 # A busy machine is slow at drawing examples; that is no finding.
@@ -27,7 +24,6 @@ settings.load_profile("baton")
 
 MINISTACK = Path(__file__).parent / "ministack"
 MOST_WORKERS = 9
-READY_WITHIN_S = 60.0
 
 
 def pytest_xdist_auto_num_workers() -> int:
@@ -65,10 +61,7 @@ def ministack_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a DynamoDB, S3, SNS and SQS in a process of their own: MiniStack, atomic, with DynamoDB's limits."""
     command = MINISTACK / ".venv" / "bin" / "ministack"
     if not command.exists():
-        missing = "MiniStack is not installed; `make test` does it: uv sync --project tests/ministack --frozen"
-        if os.environ.get("CI"):
-            pytest.fail(missing)
-        pytest.skip(missing)
+        missing("MiniStack is not installed; `make test` does it: uv sync --project tests/ministack --frozen")
     directory = tmp_path_factory.mktemp("ministack")
     port = free_port()
     environment = {
@@ -86,7 +79,8 @@ def ministack_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         subprocess.Popen([command], env=environment, cwd=directory, stdout=output, stderr=output) as process,
     ):
         try:
-            wait_until_ready(port, process, log)
+            if not becomes_ready(process, port, "/_ministack/ready", 200):
+                pytest.fail(f"MiniStack did not become ready:\n{log.read_text(errors='replace')}")
             yield f"http://127.0.0.1:{port}"
         finally:
             process.terminate()
@@ -102,29 +96,6 @@ def dynamodb_local_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
     if reason is not None:
         pytest.skip(reason)
     if not dynamodb_local.LIBRARY.exists():
-        missing = "DynamoDB Local is not installed; `make test` does it: python -m tests.dynamodb_local.install"
-        if os.environ.get("CI"):
-            pytest.fail(missing)
-        pytest.skip(missing)
+        missing("DynamoDB Local is not installed; `make test` does it: python -m tests.dynamodb_local.install")
     with dynamodb_local.running(tmp_path_factory.mktemp("dynamodb-local")) as url:
         yield url
-
-
-def wait_until_ready(port: int, process: "subprocess.Popen[bytes]", log: Path) -> None:
-    """Return once the process is ready; fail with its log when it ended or took too long."""
-    deadline = time.monotonic() + READY_WITHIN_S
-    while time.monotonic() < deadline and process.poll() is None:
-        if answers(port):
-            return
-        time.sleep(0.05)
-    pytest.fail(f"MiniStack did not become ready:\n{log.read_text(errors='replace')}")
-
-
-def answers(port: int) -> bool:
-    """Whether MiniStack on this port says that it is ready."""
-    with closing(HTTPConnection("127.0.0.1", port, timeout=5)) as connection:
-        try:
-            connection.request("GET", "/_ministack/ready")
-            return connection.getresponse().status == 200
-        except OSError:
-            return False

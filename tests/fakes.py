@@ -1,4 +1,4 @@
-"""What stands in for a client, a server and a store where a part is tested by itself: one of each."""
+"""What stands in for a client, a server, a store and the time where a part is tested by itself: one of each."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -8,6 +8,7 @@ from typing import Self
 from mcp_baton.protocol.http import ClientGone
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.answers import AnswerStore
+from mcp_baton.tasks.jobs import JobStore
 from mcp_baton.tasks.record import Claim, NewTask, Standing, TaskPage, TaskRecord
 from mcp_baton.tasks.store import Batch, TaskStore, Written
 from mcp_baton.tasks.variables import TaskVariables
@@ -66,6 +67,28 @@ class Line:
         """The values of the progress that was sent."""
         events = [json.loads(data.split(b"data: ")[1]) for data in self.sent if b"data: " in data]
         return [event["params"]["progress"] for event in events if event["method"] == "notifications/progress"]
+
+
+@dataclass(slots=True)
+class Pauses:
+    """Time that passes only while somebody waits for it.
+
+    Attributes:
+        s: The time, seconds.
+        taken: How long each pause was, in order.
+    """
+
+    s: float = 0.0
+    taken: list[float] = field(default_factory=list)
+
+    def monotonic(self) -> float:
+        """The time, seconds."""
+        return self.s
+
+    def sleep(self, seconds: float) -> None:
+        """Let it pass."""
+        self.taken.append(seconds)
+        self.s += seconds
 
 
 def plan_of(task: TaskRecord, workflow: Workflow | None, texts: Mapping[str, str] | None = None) -> Plan:
@@ -175,6 +198,11 @@ class RecordingStore:
     def answers(self) -> AnswerStore:
         """The real store's."""
         return self._below.answers
+
+    @property
+    def jobs(self) -> JobStore:
+        """The real store's."""
+        return self._below.jobs
 
     def within(self, _left_ms: Callable[[], int | None]) -> Self:
         """The test sets no time limit."""

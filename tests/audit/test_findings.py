@@ -1,7 +1,6 @@
 """An auditor's word counts only if it looked at everything, and what it finds is mended or accepted with a reason."""
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 from tests.audit import advisories, code, stacks
 from tests.audit.advisories import audit, names_in
 from tests.audit.findings import TOOLS, AuditError, Finding, accepted, complaints
+from tests.processes import missing
 
 REQUIREMENTS = (
     'boto3==1.2 \\\n    --hash=sha256:00\npyjwt[crypto]==2 \\\n    --hash=sha256:00\ncolorama==0.4 ; os == "win"\n'
@@ -87,10 +87,7 @@ def test_a_file_that_bandit_did_not_look_at_fails_the_audit() -> None:
 def folder(tmp_path: Path) -> Path:
     """A folder of sources, where the auditors are installed."""
     if not (TOOLS / "bandit").exists():
-        missing = "the auditors are not installed; `make test` does it: uv sync --project tests/audit --frozen"
-        if os.environ.get("CI"):
-            pytest.fail(missing)
-        pytest.skip(missing)
+        missing("the auditors are not installed; `make test` does it: uv sync --project tests/audit --frozen")
     (tmp_path / "functions").mkdir()
     return tmp_path
 

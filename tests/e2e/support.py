@@ -273,25 +273,6 @@ class Table:
 
 
 @dataclass(slots=True)
-class Pauses:
-    """Time that passes only while the store waits between two attempts.
-
-    Attributes:
-        s: The time, seconds.
-    """
-
-    s: float = 0.0
-
-    def monotonic(self) -> float:
-        """The time, seconds."""
-        return self.s
-
-    def sleep(self, seconds: float) -> None:
-        """Let it pass."""
-        self.s += seconds
-
-
-@dataclass(slots=True)
 class Clock:
     """The function's time: stands still until it is set."""
 

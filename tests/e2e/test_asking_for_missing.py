@@ -25,10 +25,11 @@ from mcp_baton import (
 )
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION
 from mcp_baton.testing import connect
-from tests.e2e.conftest import MakeClient, Requests, Streaming
+from tests.e2e.conftest import MakeClient, Streaming
 from tests.e2e.support import BOUND_S, Answer, Client, Clock, Era, JsonDict, Sink, Table, naming
 from tests.e2e.test_known_clients import handshake
 from tests.e2e.test_questions import questions_in, respond
+from tests.sent import Requests
 
 CAPABLE: JsonDict = {"elicitation": {}, "extensions": {TASKS_EXTENSION: {}}}
 INVALID_PARAMS, HELD = -32602, -32600

@@ -14,8 +14,9 @@ from mcp_baton.server.published.own_uris import value_uri
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.transport.stream import stream_opener
 from tests.buckets import Bucket
-from tests.e2e.conftest import MakeClient, Requests
+from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Answer, Client, Era, JsonDict, Table, events_in
+from tests.sent import Requests
 
 ODD = 'a/b %2F?#é "q"'
 """A variable's name with everything that a URI must escape."""

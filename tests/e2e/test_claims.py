@@ -11,8 +11,9 @@ import pytest
 from mcp_baton import Server, Step, ToolError, Workflow
 from mcp_baton.tasks.record import LEASE_MS, timestamp
 from mcp_baton.testing import JsonRpcError, connect
-from tests.e2e.conftest import ON_EVERY_ENGINE, MakeClient, Requests
+from tests.e2e.conftest import ON_MINISTACK, MakeClient
 from tests.e2e.support import Answer, Clock, Era, Table
+from tests.sent import Requests
 
 STEPS = ("one", "two", "three")
 
@@ -92,7 +93,7 @@ def paused_at_one(course: Course, client: Any) -> str:
     return task
 
 
-@ON_EVERY_ENGINE
+@ON_MINISTACK
 def test_two_resumes_at_once_run_no_step_twice(make_client: MakeClient, table: Table) -> None:
     course = Course()
     client = make_client(three_steps(course))

@@ -8,7 +8,6 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
-from socket import IPPROTO_TCP, TCP_NODELAY
 from typing import TYPE_CHECKING, Any, Literal
 
 import boto3
@@ -17,14 +16,12 @@ from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.compat import HTTPHeaders
 from botocore.config import Config
 from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
-from botocore.httpsession import URLLib3Session
 from moto.core.botocore_stubber import MockRawResponse
 
 from mcp_baton import Server, Step, ToolError, Workflow
 from mcp_baton.clients import ATTEMPTS
 from mcp_baton.local.dynamodb import REGION
 from mcp_baton.local.embedded import EmbeddedEngine
-from tests.buckets import embedded_s3
 from tests.e2e.conftest import Engine, MakeClient
 from tests.e2e.support import Answer, Client, Script, Table
 
@@ -108,29 +105,12 @@ def wired(url: str, deliver: Deliver) -> "tuple[Wire, DynamoDBClient]":
 
 
 @pytest.fixture(scope="module")
-def embedded_wire() -> "Iterator[tuple[Wire, DynamoDBClient]]":
-    """A wire to moto in this process."""
+def wire_and_client() -> "Iterator[tuple[Wire, DynamoDBClient]]":
+    """A wire to the embedded engine. What a client does about a fault does not depend on the engine; what the store
+    sends is held against every engine by tests/store."""
     wire, client = wired(f"https://dynamodb.{REGION}.amazonaws.com", EmbeddedEngine(REGION).answer)
     with closing(client):
         yield wire, client
-
-
-@pytest.fixture(scope="module")
-def ministack_wire(ministack_url: str) -> "Iterator[tuple[Wire, DynamoDBClient]]":
-    """A wire to MiniStack."""
-    # Without this option a request's head and body wait for each other, 40 ms each time.
-    options: list[Any] = [(IPPROTO_TCP, TCP_NODELAY, 1)]
-    with closing(URLLib3Session(socket_options=options)) as http:
-        wire, client = wired(ministack_url, http.send)
-        with closing(client):
-            yield wire, client
-
-
-@pytest.fixture(params=["embedded", "ministack"])
-def wire_and_client(request: pytest.FixtureRequest) -> "tuple[Wire, DynamoDBClient]":
-    """Each engine's wire in turn."""
-    chosen: tuple[Wire, DynamoDBClient] = request.getfixturevalue(f"{request.param}_wire")
-    return chosen
 
 
 @pytest.fixture
@@ -142,9 +122,21 @@ def wire(wire_and_client: "tuple[Wire, DynamoDBClient]") -> Iterator[Wire]:
 
 
 @pytest.fixture
-def engine(wire_and_client: "tuple[Wire, DynamoDBClient]") -> Engine:
+def engine(wire_and_client: "tuple[Wire, DynamoDBClient]", embedded_engine: Engine) -> Engine:
     """The engine at the end of the wire."""
-    return Engine(wire_and_client[1], embedded_s3())
+    return Engine(wire_and_client[1], embedded_engine.s3)
+
+
+@pytest.fixture
+def script() -> Script:
+    """What the tools of `flow` do."""
+    return Script()
+
+
+@pytest.fixture
+def client(make_client: MakeClient, script: Script) -> Client:
+    """A client of `flow`."""
+    return make_client(flow_server(script))
 
 
 def flow_server(script: Script) -> Server:
@@ -208,10 +200,8 @@ def run(client: Client, script: Script, error: str | None) -> tuple[Answer, list
 @kinds
 @pytest.mark.parametrize(("call", "error"), [(1, None), (2, "no"), (3, None), (3, "no")])
 def test_a_fault_that_passes_leaves_no_trace_in_a_run(
-    make_client: MakeClient, table: Table, wire: Wire, kind: Kind, call: int, error: str | None
+    client: Client, script: Script, table: Table, wire: Wire, kind: Kind, call: int, error: str | None
 ) -> None:
-    script = Script()
-    client = make_client(flow_server(script))
     wire.break_at(call, kind, "once")
     answer, ended = run(client, script, error)
     assert wire.struck
@@ -226,10 +216,8 @@ def test_a_fault_that_passes_leaves_no_trace_in_a_run(
 
 @pytest.mark.parametrize(("extent", "error"), [("one call", None), ("from then on", "no")])
 def test_a_task_that_cannot_be_created_leaves_the_run_without_one(
-    make_client: MakeClient, table: Table, wire: Wire, extent: Extent, error: str | None
+    client: Client, script: Script, table: Table, wire: Wire, extent: Extent, error: str | None
 ) -> None:
-    script = Script()
-    client = make_client(flow_server(script))
     wire.break_at(1, "unreachable", extent)
     answer, _ = run(client, script, error)
     wire.heal()
@@ -238,10 +226,8 @@ def test_a_task_that_cannot_be_created_leaves_the_run_without_one(
 
 
 def test_a_task_whose_creation_is_throttled_is_refused_as_busy_before_anything_runs(
-    make_client: MakeClient, table: Table, wire: Wire
+    client: Client, script: Script, table: Table, wire: Wire
 ) -> None:
-    script = Script()
-    client = make_client(flow_server(script))
     wire.break_at(1, "throttled", "one call")
     answer = client.get_prompt("flow")
     wire.heal()
@@ -252,10 +238,8 @@ def test_a_task_whose_creation_is_throttled_is_refused_as_busy_before_anything_r
 
 
 def test_a_task_whose_creation_is_unknown_is_written_to_all_the_same(
-    make_client: MakeClient, table: Table, wire: Wire
+    client: Client, script: Script, table: Table, wire: Wire
 ) -> None:
-    script = Script()
-    client = make_client(flow_server(script))
     wire.break_at(1, "lost", "one call")
     answer, ended = run(client, script, None)
     wire.heal()
@@ -265,11 +249,9 @@ def test_a_task_whose_creation_is_unknown_is_written_to_all_the_same(
 
 @pytest.mark.parametrize("kind", sorted(UNKNOWN))
 def test_a_run_says_what_is_not_known_of_its_task(
-    make_client: MakeClient, table: Table, wire: Wire, kind: Kind
+    client: Client, script: Script, table: Table, wire: Wire, kind: Kind
 ) -> None:
     """Neither the answer to its creation came, nor one to a later write."""
-    script = Script()
-    client = make_client(flow_server(script))
     wire.break_at(1, kind, "from then on")
     answer, ended = run(client, script, None)
     wire.heal()
@@ -280,10 +262,8 @@ def test_a_run_says_what_is_not_known_of_its_task(
 
 
 def test_a_task_that_turns_out_not_to_have_been_created_leaves_the_run_without_one(
-    make_client: MakeClient, table: Table, wire: Wire
+    client: Client, script: Script, table: Table, wire: Wire
 ) -> None:
-    script = Script()
-    client = make_client(flow_server(script))
     wire.break_at(1, "broken", "one call")
     answer, _ = run(client, script, None)
     wire.heal()
@@ -292,10 +272,8 @@ def test_a_task_that_turns_out_not_to_have_been_created_leaves_the_run_without_o
 
 @kinds
 def test_a_checkpoint_that_cannot_be_written_is_made_up_for_at_the_end(
-    make_client: MakeClient, table: Table, wire: Wire, kind: Kind
+    client: Client, script: Script, table: Table, wire: Wire, kind: Kind
 ) -> None:
-    script = Script()
-    client = make_client(flow_server(script))
     wire.break_at(2, kind, "one call")
     answer, ended = run(client, script, None)
     wire.heal()
@@ -309,7 +287,8 @@ def test_a_checkpoint_that_cannot_be_written_is_made_up_for_at_the_end(
     ("call", "extent", "error"), [(2, "from then on", None), (3, "one call", None), (3, "one call", "no")]
 )
 def test_a_batch_that_cannot_be_written_is_told_from_memory_and_said_not_to_be_kept(
-    make_client: MakeClient,
+    client: Client,
+    script: Script,
     table: Table,
     wire: Wire,
     kind: Kind,
@@ -317,8 +296,6 @@ def test_a_batch_that_cannot_be_written_is_told_from_memory_and_said_not_to_be_k
     extent: Extent,
     error: str | None,
 ) -> None:
-    script = Script()
-    client = make_client(flow_server(script))
     wire.break_at(call, kind, extent)
     answer, ended = run(client, script, error)
     wire.heal()
@@ -346,7 +323,8 @@ def paused(client: Client, script: Script) -> str:
     [(1, "once", None), (2, "once", "no"), (1, "from then on", "no"), (2, "one call", None), (2, "one call", "no")],
 )
 def test_a_continuations_result_is_the_same_whatever_becomes_of_its_record(
-    make_client: MakeClient,
+    client: Client,
+    script: Script,
     table: Table,
     wire: Wire,
     kind: Kind,
@@ -354,8 +332,6 @@ def test_a_continuations_result_is_the_same_whatever_becomes_of_its_record(
     extent: Extent,
     error: str | None,
 ) -> None:
-    script = Script()
-    client = make_client(flow_server(script))
     task = paused(client, script)
     before = table.item(task)
     script.errors = {"third": error} if error else {}
@@ -380,10 +356,8 @@ def test_a_continuations_result_is_the_same_whatever_becomes_of_its_record(
 
 @kinds
 def test_a_call_that_is_made_again_after_its_record_was_lost_does_no_harm(
-    make_client: MakeClient, table: Table, wire: Wire, kind: Kind
+    client: Client, script: Script, table: Table, wire: Wire, kind: Kind
 ) -> None:
-    script = Script()
-    client = make_client(flow_server(script))
     task = paused(client, script)
     wire.break_at(2, kind, "one call")
     assert client.call_tool("second", task=task).meta["recorded"] == written(kind)
@@ -396,10 +370,8 @@ def test_a_call_that_is_made_again_after_its_record_was_lost_does_no_harm(
 
 @kinds
 def test_a_resume_whose_task_cannot_be_read_runs_nothing(
-    make_client: MakeClient, table: Table, wire: Wire, kind: Kind
+    client: Client, script: Script, table: Table, wire: Wire, kind: Kind
 ) -> None:
-    script = Script()
-    client = make_client(flow_server(script))
     task = paused(client, script)
     before = table.item(task)
     wire.break_at(1, kind, "one call")
@@ -414,10 +386,8 @@ def test_a_resume_whose_task_cannot_be_read_runs_nothing(
 @kinds
 @pytest.mark.parametrize("extent", ["once", "one call"])
 def test_a_resume_whose_batch_cannot_be_written_answers_all_the_same(
-    make_client: MakeClient, table: Table, wire: Wire, kind: Kind, extent: Extent
+    client: Client, script: Script, table: Table, wire: Wire, kind: Kind, extent: Extent
 ) -> None:
-    script = Script()
-    client = make_client(flow_server(script))
     task = paused(client, script)
     before = table.item(task)
     wire.break_at(2, kind, extent)
@@ -439,10 +409,8 @@ def test_a_resume_whose_batch_cannot_be_written_answers_all_the_same(
 @pytest.mark.parametrize("kind", ["unreachable", "throttled"])
 @pytest.mark.parametrize("method", ["get", "result", "cancel", "update", "list"])
 def test_a_task_method_says_that_the_store_failed_and_nothing_of_how(
-    make_client: MakeClient, wire: Wire, kind: Kind, method: str
+    client: Client, script: Script, wire: Wire, kind: Kind, method: str
 ) -> None:
-    script = Script()
-    client = make_client(flow_server(script))
     task = paused(client, script)
     wire.break_at(1, kind, "from then on")
     if method == "update":
@@ -456,9 +424,8 @@ def test_a_task_method_says_that_the_store_failed_and_nothing_of_how(
 @kinds
 @pytest.mark.parametrize("result", [None, {"done": True}])
 def test_a_cancellation_whose_first_answer_is_lost_still_happens_once(
-    make_client: MakeClient, table: Table, wire: Wire, kind: Kind, result: dict[str, bool] | None
+    client: Client, script: Script, table: Table, wire: Wire, kind: Kind, result: dict[str, bool] | None
 ) -> None:
-    client = make_client(flow_server(script := Script()))
     task = paused(client, script)
     wire.break_at(1, kind, "once")
     answer = client.task("cancel", task, **({"result": result} if result else {}))

@@ -7,8 +7,9 @@ import pytest
 
 from mcp_baton import Argument, Server, Step, Workflow, constant, prompt_arg, step_output
 from mcp_baton.testing import Client, Connect, JsonRpcError
-from tests.e2e.conftest import MakeClient, Requests
+from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Table
+from tests.sent import Requests
 
 FETCH = Step("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")})
 BROKEN = Step("refund", tool="refund", arguments={"amount": step_output("fetch", "totl")})

@@ -9,10 +9,9 @@ import pytest
 from mcp_baton import Argument, Context, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
 from mcp_baton.workflow.sources import task_variable
 from tests.buckets import SLOW_DOWN, Bucket
-from tests.e2e.conftest import ON_EVERY_ENGINE, MakeClient, Requests
+from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Client, Era, JsonDict, Table, related
-
-pytestmark = ON_EVERY_ENGINE
+from tests.sent import Requests
 
 LETTERS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_"
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -17,8 +17,8 @@ import pytest
 from mcp_baton import Server, Step, ToolError, Workflow, constant
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.table import TaskTable
-from tests.e2e.conftest import ON_EVERY_ENGINE, Engine, MakeClient
-from tests.e2e.race_worker import STEPS, call_together, steps_server
+from tests.e2e.conftest import ON_MINISTACK, Engine, MakeClient
+from tests.e2e.race_worker import STEPS, steps_server
 from tests.e2e.support import BOUND_S, Answer, Client, Clock, Table, begin
 
 ROUNDS = 10
@@ -66,18 +66,6 @@ def assert_all_recorded(client: Client, table: Table, task: str, texts: list[str
     assert item["status"] == {"S": "working"}
 
 
-@ON_EVERY_ENGINE
-def test_sixteen_calls_of_one_tool_at_once_complete_sixteen_steps(
-    make_client: MakeClient, table: Table, pool: ThreadPoolExecutor
-) -> None:
-    clock = Clock()
-    client = make_client(steps_server(), remaining_ms=clock)
-    for round_ in range(FEWER_ROUNDS):
-        task = begin(client, clock)
-        texts = [f"{round_}/{number}" for number in range(STEPS)]
-        assert_all_recorded(client, table, task, texts, call_together(pool, client, task, texts))
-
-
 @contextmanager
 def worker(url: str, table: str) -> "Iterator[subprocess.Popen[str]]":
     """A process that makes calls when it is told to."""
@@ -100,7 +88,7 @@ def line(process: "subprocess.Popen[str]") -> str:
     return process.stdout.readline()
 
 
-@pytest.mark.parametrize("engine", ["ministack"], indirect=True)
+@ON_MINISTACK
 def test_sixteen_calls_from_several_processes_complete_sixteen_steps(
     make_client: MakeClient, engine: Engine, table: Table
 ) -> None:
@@ -145,7 +133,7 @@ def calls_of_every_tool(client: Client, task: str) -> list[Callable[[], Answer]]
 
 
 @contextmanager
-def watched(pool: ThreadPoolExecutor, table: Table, task: str) -> Iterator[None]:
+def watching(pool: ThreadPoolExecutor, table: Table, task: str) -> Iterator[None]:
     """Look at the task over and over, and fail if ever a completed step or a terminal task is so no more."""
     over = Event()
 
@@ -155,12 +143,12 @@ def watched(pool: ThreadPoolExecutor, table: Table, task: str) -> Iterator[None]
             seen.append(table.item(task))
         return [*seen, table.item(task)]
 
-    watching = pool.submit(watch)
+    looking = pool.submit(watch)
     try:
         yield
     finally:
         over.set()
-    seen = watching.result(BOUND_S)
+    seen = looking.result(BOUND_S)
     for earlier, later in pairwise(seen):
         assert int(earlier["version"]["N"]) <= int(later["version"]["N"])
         pairs = zip(step_statuses(earlier), step_statuses(later), strict=True)
@@ -168,16 +156,23 @@ def watched(pool: ThreadPoolExecutor, table: Table, task: str) -> Iterator[None]
         assert earlier["status"] == {"S": "working"} or earlier == later
 
 
-@ON_EVERY_ENGINE
+def rounds(
+    client: Client, clock: Clock, table: Table, pool: ThreadPoolExecutor, workflow: str = "flow"
+) -> Iterator[tuple[str, AbstractContextManager[None]]]:
+    """A new task for each round, of which no step has run, and what watches it."""
+    for _ in range(FEWER_ROUNDS):
+        task = begin(client, clock, workflow)
+        yield task, watching(pool, table, task)
+
+
+@ON_MINISTACK
 def test_calls_of_different_steps_and_a_resume_at_once_all_stand(
     make_client: MakeClient, table: Table, pool: ThreadPoolExecutor
 ) -> None:
     clock = Clock()
     client = make_client(tools_server(), remaining_ms=clock)
-
-    for _ in range(FEWER_ROUNDS):
-        task = begin(client, clock)
-        with watched(pool, table, task):
+    for task, watched in rounds(client, clock, table, pool):
+        with watched:
             resumed, *called = together(
                 pool, [partial(client.get_prompt, "flow", task=task), *calls_of_every_tool(client, task)]
             )
@@ -193,31 +188,28 @@ def test_calls_of_different_steps_and_a_resume_at_once_all_stand(
             assert answer.meta["recorded"] or answer.meta["task_status"] == "completed"
 
 
-@ON_EVERY_ENGINE
+@ON_MINISTACK
 def test_calls_of_different_steps_at_once_never_meet(
     make_client: MakeClient, table: Table, pool: ThreadPoolExecutor
 ) -> None:
     clock = Clock()
     client = make_client(tools_server(), remaining_ms=clock)
-
-    for _ in range(FEWER_ROUNDS):
-        task = begin(client, clock)
-        with watched(pool, table, task):
+    for task, watched in rounds(client, clock, table, pool):
+        with watched:
             answers = together(pool, calls_of_every_tool(client, task))
         assert all(answer.meta["recorded"] for answer in answers)
         assert step_results(client, task) == {f"s{number}": f"client {number}" for number in range(6)}
         assert "_workflow.pause_reason" not in client.variables(task)
 
 
-@ON_EVERY_ENGINE
+@ON_MINISTACK
 def test_a_resume_that_fails_does_not_undo_the_step_that_a_call_completes_meanwhile(
     make_client: MakeClient, table: Table, pool: ThreadPoolExecutor
 ) -> None:
     clock = Clock()
     client = make_client(tools_server(), remaining_ms=clock)
-    for _ in range(FEWER_ROUNDS):
-        task = begin(client, clock, "stumbling")
-        with watched(pool, table, task):
+    for task, watched in rounds(client, clock, table, pool, "stumbling"):
+        with watched:
             _, called = together(
                 pool,
                 [
@@ -232,15 +224,14 @@ def test_a_resume_that_fails_does_not_undo_the_step_that_a_call_completes_meanwh
         assert "_workflow.pause_reason" not in variables
 
 
-@ON_EVERY_ENGINE
+@ON_MINISTACK
 def test_two_resumes_at_once_complete_the_task_once(
     make_client: MakeClient, table: Table, pool: ThreadPoolExecutor
 ) -> None:
     clock = Clock()
     client = make_client(tools_server(), remaining_ms=clock)
-    for _ in range(FEWER_ROUNDS):
-        task = begin(client, clock)
-        with watched(pool, table, task):
+    for task, watched in rounds(client, clock, table, pool):
+        with watched:
             answers = together(pool, [partial(client.get_prompt, "flow", task=task)] * 2)
         item = table.item(task)
         assert item["status"] == {"S": "completed"}
@@ -253,16 +244,14 @@ def test_two_resumes_at_once_complete_the_task_once(
         assert all(answer.error["code"] in {-32600, -32602} for answer in answers if answer not in replies)
 
 
-@ON_EVERY_ENGINE
+@ON_MINISTACK
 def test_a_call_is_recorded_before_the_task_is_cancelled_or_not_at_all(
     make_client: MakeClient, table: Table, pool: ThreadPoolExecutor
 ) -> None:
     clock = Clock()
     client = make_client(steps_server(), remaining_ms=clock)
-
-    for _ in range(FEWER_ROUNDS):
-        task = begin(client, clock)
-        with watched(pool, table, task):
+    for task, watched in rounds(client, clock, table, pool):
+        with watched:
             cancelled, *called = together(
                 pool,
                 [
@@ -278,15 +267,14 @@ def test_a_call_is_recorded_before_the_task_is_cancelled_or_not_at_all(
         assert all(answer.meta["task_status"] == "cancelled" for answer in refused)
 
 
-@ON_EVERY_ENGINE
+@ON_MINISTACK
 def test_of_cancelling_and_completing_at_once_exactly_one_happens(
     make_client: MakeClient, table: Table, pool: ThreadPoolExecutor
 ) -> None:
     clock = Clock()
     client = make_client(tools_server(), remaining_ms=clock)
-    for _ in range(FEWER_ROUNDS):
-        task = begin(client, clock)
-        with watched(pool, table, task):
+    for task, watched in rounds(client, clock, table, pool):
+        with watched:
             answers = together(
                 pool, [partial(client.task, "cancel", task), partial(client.task, "cancel", task, result={"by": "me"})]
             )

@@ -4,8 +4,9 @@ import pytest
 
 from mcp_baton import Server, Step, ToolError, Workflow
 from mcp_baton.tasks.ids import new_task_id
-from tests.e2e.conftest import MakeClient, Requests
+from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Client, Era
+from tests.sent import Requests
 
 RUN = ["PutItem", "UpdateItem"]
 LONG = "a step with quite a long name, such as people give who want to be understood, number "

@@ -15,8 +15,9 @@ from mcp_baton.telemetry import STEPS_RUN, Collector
 from mcp_baton.testing import Client, Connect
 from mcp_baton.transport.adapter import LambdaAdapter
 from tests.e2e import support
-from tests.e2e.conftest import MakeClient, Requests, Streaming
+from tests.e2e.conftest import MakeClient, Streaming
 from tests.e2e.support import BOUND_S, Era, Sink, Table
+from tests.sent import Requests
 
 LISTENING = {"progressToken": "t"}
 STEPS = ("one", "two", "three")

@@ -6,10 +6,8 @@ from typing import Any
 
 from mcp_baton import Argument, Context, Server, Step, ToolError, Workflow, prompt_arg, step_output
 from mcp_baton.protocol.json import dumps
-from tests.e2e.conftest import ON_EVERY_ENGINE, MakeClient
+from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Clock, Era, Table, begin
-
-pytestmark = ON_EVERY_ENGINE
 
 
 def nested(levels: int) -> Any:

@@ -222,6 +222,7 @@ def test_uploads_that_are_aborted_with_a_reset_are_forgotten(port: int) -> None:
             with connect(port) as client:
                 client.sendall(HEAD + b"Content-Length: 5000000\r\n\r\n" + b"x" * size)
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        still_works(port)
 
 
 @pytest.mark.parametrize("body", [b"\xff" * 6_000_001, b"[" * 6_000_000, b"[" + b"{}," * 1_900_000 + b"{}]"])

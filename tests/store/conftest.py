@@ -3,19 +3,25 @@
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from botocore.awsrequest import AWSPreparedRequest
+from botocore.exceptions import ConnectionClosedError
+from botocore.httpsession import URLLib3Session
 
 from mcp_baton.local.dynamodb import create_table, embedded_client, http_client
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
-from mcp_baton.tasks.record import PROGRESS, NewTask, TaskRecord
+from mcp_baton.tasks.record import LEASE_MS, PROGRESS, Claim, NewTask, TaskRecord
+from mcp_baton.tasks.work import Work
 from tests.buckets import Bucket, embedded_s3, http_s3, new_bucket
+from tests.fakes import Pauses
+from tests.sent import Requests, noted
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -23,6 +29,17 @@ if TYPE_CHECKING:
 
 TABLE = "tasks"
 OWNERS = count(1)
+WORK = Work(
+    tool="report",
+    request_id="r-1",
+    scopes=("orders:read", "orders:write"),
+    capabilities={"elicitation": {"form": {}}},
+    revision="2026-07-28",
+    attempts=2,
+    key="k-1",
+    workflow_task="t-1",
+    answers={"name": {"action": "accept", "content": {"n": 30.0, "": "\ud800"}}},
+)
 
 
 @dataclass(slots=True)
@@ -36,28 +53,6 @@ class Clock:
         return self.ms
 
 
-@dataclass(slots=True)
-class Pauses:
-    """Time that passes only while somebody waits for it.
-
-    Attributes:
-        s: The time, seconds.
-        taken: How long each pause was, in order.
-    """
-
-    s: float = 0.0
-    taken: list[float] = field(default_factory=list)
-
-    def monotonic(self) -> float:
-        """The time, seconds."""
-        return self.s
-
-    def sleep(self, seconds: float) -> None:
-        """Let it pass."""
-        self.taken.append(seconds)
-        self.s += seconds
-
-
 @dataclass(frozen=True, slots=True)
 class Engine:
     """A DynamoDB with the task table, and how further clients of it are made."""
@@ -69,19 +64,32 @@ class Engine:
 
 
 @dataclass(slots=True)
-class Requests:
-    """The names of the requests that were sent, in order; those to S3 are `PutObject` and `GetObject`."""
+class LostReplies:
+    """Lets requests land and loses their replies.
 
-    sent: list[str] = field(default_factory=list)
+    Attributes:
+        url: Where to send them; `None` where an engine in this process has answered already.
+        times: How many more replies are lost.
+        meanwhile: Runs once, between the request that landed and its repetition.
+    """
 
-    def note(self, event_name: str, **_: object) -> None:
-        """Take down one request."""
-        self.sent.append(event_name.rpartition(".")[2])
+    url: str | None
+    times: int = 0
+    meanwhile: Callable[[], object] | None = None
 
-    def take(self) -> list[str]:
-        """The requests since the last look."""
-        taken, self.sent = self.sent, []
-        return taken
+    def lose(self, request: AWSPreparedRequest, **_: object) -> None:
+        """A handler of botocore's `before-send`."""
+        if self.times == 0:
+            return
+        self.times -= 1
+        if self.url is not None:
+            with closing(URLLib3Session()) as session:
+                session.send(request)
+        if self.meanwhile is not None:
+            run, self.meanwhile, times, self.times = self.meanwhile, None, self.times, 0
+            run()
+            self.times = times
+        raise ConnectionClosedError(endpoint_url=request.url)
 
 
 @pytest.fixture(scope="session")
@@ -179,12 +187,44 @@ def begin(store: DynamoDBTaskStore, owner: str) -> Callable[..., TaskRecord]:
 @pytest.fixture
 def requests(engine: Engine) -> Iterator[Requests]:
     """What is sent from here on, repetitions included."""
-    noted = Requests()
-    for service, client in (("dynamodb", engine.client), ("s3", engine.s3)):
-        client.meta.events.register_first(f"before-send.{service}", noted.note)
-    yield noted
-    for service, client in (("dynamodb", engine.client), ("s3", engine.s3)):
-        client.meta.events.unregister(f"before-send.{service}", noted.note)
+    with noted(engine.client, engine.s3) as sent:
+        yield sent
+
+
+@pytest.fixture
+def lost(engine: Engine) -> Iterator[LostReplies]:
+    """Loses as many replies as the test asks for."""
+    replies = LostReplies(engine.url)
+    events = engine.client.meta.events
+    events.register_last("before-send", replies.lose)
+    yield replies
+    events.unregister("before-send", replies.lose)
+
+
+@dataclass(slots=True)
+class AfterRead:
+    """Lets somebody else get on between a read of an item and the write that is decided on it.
+
+    Attributes:
+        run: What they do after the next read, once.
+    """
+
+    run: Callable[[], object] | None = None
+
+    def came(self, **_: object) -> None:
+        """A handler of botocore's `after-call`."""
+        run, self.run = self.run, None
+        if run is not None:
+            run()
+
+
+@pytest.fixture
+def after_read(engine: Engine) -> Iterator[AfterRead]:
+    """What somebody else does after the next `GetItem`."""
+    made = AfterRead()
+    engine.client.meta.events.register("after-call.dynamodb.GetItem", made.came)
+    yield made
+    engine.client.meta.events.unregister("after-call.dynamodb.GetItem", made.came)
 
 
 @pytest.fixture
@@ -192,3 +232,30 @@ def threads() -> Iterator[ThreadPoolExecutor]:
     """Sixteen threads."""
     with ThreadPoolExecutor(16) as pool:
         yield pool
+
+
+@pytest.fixture
+def create_job(store: DynamoDBTaskStore, owner: str) -> Callable[..., TaskRecord]:
+    """Creates a job; keyword arguments go to its work."""
+    return lambda **work: store.create(NewTask(owner, {}, arguments={"month": 3}, work=replace(WORK, **work)))
+
+
+@pytest.fixture
+def worker(clock: Clock) -> Callable[[str], Claim]:
+    """Makes a claim of a worker with this name, from now on."""
+    return lambda name: Claim(name, clock.ms + LEASE_MS)
+
+
+@pytest.fixture
+def held_job(
+    store: DynamoDBTaskStore, create_job: Callable[..., TaskRecord], worker: Callable[[str], Claim]
+) -> Callable[..., tuple[TaskRecord, Claim]]:
+    """Creates a job that the worker `a` has begun."""
+
+    def begin(**work: Any) -> tuple[TaskRecord, Claim]:
+        task = create_job(**work)
+        taken = store.jobs.claim(task.owner, task.task_id, worker("a"), 1)
+        assert taken.claim
+        return taken, taken.claim
+
+    return begin

@@ -15,7 +15,8 @@ from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.ids import new_question
 
 if TYPE_CHECKING:
-    from tests.store.conftest import Clock, Engine, Requests
+    from tests.sent import Requests
+    from tests.store.conftest import Clock, Engine
 
 TTL_S = 60
 YES: JsonObject = {"result": {"action": "accept", "content": {"name": "Kim"}}}

@@ -15,7 +15,8 @@ from mcp_baton.tasks.record import LEASE_MS, Claim, Standing, StepStatus, TaskRe
 from mcp_baton.tasks.store import Batch, StepWrite
 
 if TYPE_CHECKING:
-    from tests.store.conftest import Clock, Requests
+    from tests.sent import Requests
+    from tests.store.conftest import Clock
 
 PENDING, COMPLETED = StepStatus.PENDING, StepStatus.COMPLETED
 DONE = Batch(steps=(StepWrite(0, "s0", PENDING, COMPLETED, "value"),))

@@ -24,7 +24,8 @@ from mcp_baton.tasks.record import (
 from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite, TaskStore
 
 if TYPE_CHECKING:
-    from tests.store.conftest import Clock, Engine, Requests
+    from tests.sent import Requests
+    from tests.store.conftest import Clock, Engine
 
 PENDING, COMPLETED, FAILED = StepStatus.PENDING, StepStatus.COMPLETED, StepStatus.FAILED
 PAUSE: JsonObject = {

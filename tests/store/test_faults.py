@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from threading import Barrier
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,6 @@ from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.compat import HTTPHeaders
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedError, NoRegionError
-from botocore.httpsession import URLLib3Session
 from moto.core.botocore_stubber import MockRawResponse
 
 from mcp_baton.exceptions import (
@@ -35,49 +33,12 @@ from mcp_baton.testing.store import refusal
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from tests.store.conftest import Clock, Engine, Pauses, Requests
+    from tests.fakes import Pauses
+    from tests.sent import Requests
+    from tests.store.conftest import Clock, Engine, LostReplies
 
 PENDING, COMPLETED = StepStatus.PENDING, StepStatus.COMPLETED
 SOME_ID = new_task_id(0)
-
-
-@dataclass(slots=True)
-class LostReplies:
-    """Lets requests land and loses their replies.
-
-    Attributes:
-        url: Where to send them; `None` where an engine in this process has answered already.
-        times: How many more replies are lost.
-        meanwhile: Runs once, between the request that landed and its repetition.
-    """
-
-    url: str | None
-    times: int = 0
-    meanwhile: Callable[[], object] | None = None
-
-    def lose(self, request: AWSPreparedRequest, **_: object) -> None:
-        """A handler of botocore's `before-send`."""
-        if self.times == 0:
-            return
-        self.times -= 1
-        if self.url is not None:
-            with closing(URLLib3Session()) as session:
-                session.send(request)
-        if self.meanwhile is not None:
-            run, self.meanwhile, times, self.times = self.meanwhile, None, self.times, 0
-            run()
-            self.times = times
-        raise ConnectionClosedError(endpoint_url=request.url)
-
-
-@pytest.fixture
-def lost(engine: "Engine") -> Iterator[LostReplies]:
-    """Loses as many replies as the test asks for."""
-    replies = LostReplies(engine.url)
-    events = engine.client.meta.events
-    events.register_last("before-send", replies.lose)
-    yield replies
-    events.unregister("before-send", replies.lose)
 
 
 def done(index: int, result: str = "value") -> StepWrite:
@@ -91,7 +52,7 @@ def statuses(task: TaskRecord) -> list[str]:
 
 
 def test_a_creation_whose_reply_is_lost_has_happened(
-    store: DynamoDBTaskStore, owner: str, lost: LostReplies, requests: "Requests"
+    store: DynamoDBTaskStore, owner: str, lost: "LostReplies", requests: "Requests"
 ) -> None:
     lost.times = 1
     task = store.create(NewTask(owner, {"a": 1}))
@@ -104,7 +65,7 @@ def test_a_batch_whose_reply_is_lost_is_written_once(
     store: DynamoDBTaskStore,
     owner: str,
     begin: Callable[..., TaskRecord],
-    lost: LostReplies,
+    lost: "LostReplies",
     requests: "Requests",
 ) -> None:
     task = begin(2)
@@ -118,7 +79,7 @@ def test_a_batch_whose_reply_is_lost_is_written_once(
 
 @pytest.mark.parametrize("method", ["cancel", "complete"])
 def test_an_end_whose_reply_is_lost_is_not_taken_for_anothers(
-    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], lost: LostReplies, method: str
+    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], lost: "LostReplies", method: str
 ) -> None:
     task = begin()
     lost.times = 1
@@ -130,7 +91,7 @@ def test_an_end_whose_reply_is_lost_is_not_taken_for_anothers(
 
 
 def test_a_write_whose_reply_is_lost_is_known_though_others_have_written_since(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], lost: LostReplies
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], lost: "LostReplies"
 ) -> None:
     task = begin(20)
     lost.times = 1
@@ -142,7 +103,7 @@ def test_a_write_whose_reply_is_lost_is_known_though_others_have_written_since(
 
 
 def test_a_write_whose_reply_is_lost_is_known_though_the_task_has_ended_since(
-    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], lost: LostReplies
+    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], lost: "LostReplies"
 ) -> None:
     task = begin()
     lost.times = 1
@@ -152,7 +113,7 @@ def test_a_write_whose_reply_is_lost_is_known_though_the_task_has_ended_since(
 
 
 def test_a_write_that_lost_the_race_and_then_its_reply_is_still_a_conflict(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], lost: LostReplies
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], lost: "LostReplies"
 ) -> None:
     task = begin()
     store.write(task, Batch(steps=(done(0, "theirs"),)))
@@ -163,7 +124,7 @@ def test_a_write_that_lost_the_race_and_then_its_reply_is_still_a_conflict(
 
 
 def test_when_every_reply_is_lost_the_store_is_unavailable(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], lost: LostReplies
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], lost: "LostReplies"
 ) -> None:
     task = begin()
     lost.times = 100
@@ -177,7 +138,7 @@ def test_an_engine_that_shows_no_item_on_a_failed_condition_is_asked_for_it(
     owner: str,
     engine: "Engine",
     begin: Callable[..., TaskRecord],
-    lost: LostReplies,
+    lost: "LostReplies",
 ) -> None:
     def hide(parsed: dict[str, Any], **_: object) -> None:
         parsed.pop("Item", None)
@@ -198,7 +159,7 @@ def test_an_engine_that_shows_no_item_on_a_failed_condition_is_asked_for_it(
 
 
 def test_a_write_is_applied_once_though_its_condition_still_holds_when_it_is_sent_again(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], lost: LostReplies
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], lost: "LostReplies"
 ) -> None:
     """An older result never takes the place of a newer one."""
     task = store.write(begin(), Batch(steps=(done(0, "first"),))).task
@@ -212,7 +173,7 @@ def test_a_write_is_applied_once_though_its_condition_still_holds_when_it_is_sen
 
 @pytest.mark.parametrize("times", [1, 2, 5])
 def test_however_many_replies_are_lost_a_write_is_applied_once(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], lost: LostReplies, times: int
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], lost: "LostReplies", times: int
 ) -> None:
     task = begin()
     lost.times = times
@@ -220,7 +181,7 @@ def test_however_many_replies_are_lost_a_write_is_applied_once(
 
 
 def test_a_write_that_is_sent_again_in_the_next_minute_is_still_applied_once(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], lost: LostReplies, clock: "Clock"
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], lost: "LostReplies", clock: "Clock"
 ) -> None:
     task = begin()
     clock.ms += 59_999
@@ -246,7 +207,7 @@ def test_an_item_forgets_its_writes_after_seven_minutes(
 
 
 def test_when_the_last_word_is_lost_it_is_unknown_whether_a_write_was_applied(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], lost: LostReplies, pauses: "Pauses"
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], lost: "LostReplies", pauses: "Pauses"
 ) -> None:
     task = begin()
     lost.times = 1_000
@@ -258,7 +219,7 @@ def test_when_the_last_word_is_lost_it_is_unknown_whether_a_write_was_applied(
 
 
 def test_a_creation_whose_outcome_is_unknown_tells_the_task_that_there_may_be(
-    store: DynamoDBTaskStore, owner: str, lost: LostReplies
+    store: DynamoDBTaskStore, owner: str, lost: "LostReplies"
 ) -> None:
     lost.times = 1_000
     with pytest.raises(OutcomeUnknown) as unknown:
@@ -272,7 +233,7 @@ def test_a_creation_whose_outcome_is_unknown_tells_the_task_that_there_may_be(
 def test_nothing_is_sent_again_that_would_outlast_the_function(
     store: DynamoDBTaskStore,
     begin: Callable[..., TaskRecord],
-    lost: LostReplies,
+    lost: "LostReplies",
     requests: "Requests",
     pauses: "Pauses",
     left_ms: int,

@@ -20,7 +20,8 @@ from tests.buckets import Bucket
 from tests.store.test_values import EXACT, same
 
 if TYPE_CHECKING:
-    from tests.store.conftest import Engine, Requests
+    from tests.sent import Requests
+    from tests.store.conftest import Engine
 
 PENDING, COMPLETED = StepStatus.PENDING, StepStatus.COMPLETED
 LETTERS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_"

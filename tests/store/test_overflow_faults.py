@@ -23,7 +23,8 @@ from tests.store.test_overflow import BIG, done, moved, noise, result, statuses
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-    from tests.store.conftest import Engine, Requests
+    from tests.sent import Requests
+    from tests.store.conftest import Engine
 
 FAULTS: dict[str, Callable[[Bucket, str], AbstractContextManager[None]]] = {
     "denied": lambda bucket, operation: bucket.refusing(operation, DENIED),

@@ -19,7 +19,8 @@ from tests.store.test_overflow import BIG, done, moved, noise, result
 from tests.store.test_overflow_faults import Killed, killed_before_the_update, note
 
 if TYPE_CHECKING:
-    from tests.store.conftest import Clock, Engine, Requests
+    from tests.sent import Requests
+    from tests.store.conftest import Clock, Engine
 
 LARGEST = noise(5_999_998, 7)
 """With its quotation marks, as long as a value can be that is read back."""

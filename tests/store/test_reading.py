@@ -20,7 +20,9 @@ from tests.store.test_overflow_faults import note
 from tests.store.test_pieces import at_each, pieces, value_item
 
 if TYPE_CHECKING:
-    from tests.store.conftest import Engine, Pauses, Requests
+    from tests.fakes import Pauses
+    from tests.sent import Requests
+    from tests.store.conftest import Engine
 
 FIRST_PIECE = b'#0"'
 

@@ -15,7 +15,7 @@ from mcp_baton.tasks.record import PROGRESS, StepStatus, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import Batch, SetPause, StepWrite
 
 if TYPE_CHECKING:
-    from tests.store.conftest import Requests
+    from tests.sent import Requests
 
 PENDING, COMPLETED = StepStatus.PENDING, StepStatus.COMPLETED
 

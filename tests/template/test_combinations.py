@@ -50,6 +50,7 @@ def test_every_parameter_translates_and_to_the_same_template(translation: Any, t
         *MODES.values(),
         {name: values[-1] for name, values in CHOICES.items()},
         {"MemorySize": "1024", "ReleaseId": "2", "RequiredScopes": "", "JwtAudiences": "a,b", "LogRetentionDays": "1"},
+        {"WorkerConcurrency": "2", "WorkerMemorySize": "1024", "WorkerTimeout": "60"},
         {"ReservedConcurrency": "5", "KeyRateLimit": "1", "KeyBurstLimit": "1", "KeyQuotaPerDay": "1"},
         {"ListenMs": "1000", "QuestionMs": "1000", "TrustSessionNames": "on", "DeletionProtection": "on"},
     ]
@@ -71,7 +72,7 @@ def test_a_reference_to_what_a_choice_leaves_out_is_noticed(source: str, transla
 
 
 def test_resources_that_wait_for_each_other_are_noticed(source: str, translate: Translate) -> None:
-    template = translate(text=source.replace("BillingMode: PAY_PER_REQUEST", "BillingMode: !Ref SelfInvokePolicy"))
+    template = translate(text=source.replace("BillingMode: PAY_PER_REQUEST", "BillingMode: !Ref FunctionPolicy"))
 
     with pytest.raises(ValueError, match="cycle"):
         Stack(template, {}).order()

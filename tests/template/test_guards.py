@@ -110,7 +110,7 @@ def test_without_a_bucket_there_is_no_policy_for_one(default: Stack) -> None:
 def test_a_key_of_ones_own_encrypts_everything_that_is_kept(stack: MakeStack) -> None:
     kept = dict(encrypted(stack(**MODES["JWT"], Overflow="on", KmsKeyArn=KEY)))
 
-    assert len(kept) == 8
+    assert len(kept) == 9
     assert [name for name, said in kept.items() if KEY not in str(said)] == []
     assert kept["TaskTable"] == {"SSEEnabled": True, "SSEType": "KMS", "KMSMasterKeyId": KEY}
     [rule] = kept["OverflowBucket"]["ServerSideEncryptionConfiguration"]
@@ -153,6 +153,8 @@ def test_the_function_may_use_the_key_through_the_services_that_keep_its_data_al
     ("parameter", "good", "bad"),
     [
         ("ReservedConcurrency", ["", "0", "25"], ["-1", "1.5", "many", "123456"]),
+        ("WorkerConcurrency", ["", "0", "25"], ["-1", "1.5", "many", "123456"]),
+        ("WorkerMemorySize", ["", "128", "10240"], ["64", "1 GB", "0512", "123456"]),
         ("WebAclArn", ["", ACL], ["floods", ACL.replace("regional", "global")]),
         ("KmsKeyArn", ["", KEY], ["1a2b3c4d", KEY.replace("key/", "alias/")]),
     ],

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 from unittest.mock import patch
 
+import pytest
+
 from benchmarks.contenders import BATON, DEPLOYED
 from mcp_baton.clients import dynamodb_client
 from mcp_baton.local.cli import DATABASE_PORT
@@ -21,8 +23,13 @@ SECRET = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:StateKey-a1B2c
 STATE_KEY = {"Fn::GetAtt": ["StateKey", "Id"]}
 
 
-def function(stack: Stack) -> Any:
-    return stack.resources["McpFunction"]["Properties"]
+SERVING = ("McpFunction", "WorkerFunction")
+"""The functions that run the server's code."""
+WORKER = "arn:aws:lambda:eu-central-1:123456789012:function:baton-worker:live"
+
+
+def function(stack: Stack, name: str = "McpFunction") -> Any:
+    return stack.resources[name]["Properties"]
 
 
 def environment(stack: Stack) -> dict[str, str]:
@@ -31,11 +38,13 @@ def environment(stack: Stack) -> dict[str, str]:
     return {**variables, "BATON_TABLE": "tasks", "BATON_STATE_KEY_SECRET": SECRET}
 
 
-def statements(stack: Stack) -> list[Any]:
-    """What the function's role may do, by its own policies."""
+def statements(stack: Stack, name: str = "McpFunction") -> list[Any]:
+    """What a function's role may do, by the stack's policies."""
+    role = stack.resources[f"{name}Role"]["Properties"]
+    managed = [stack.resources[arn["Ref"]]["Properties"] for arn in role["ManagedPolicyArns"] if isinstance(arn, dict)]
     return [
         statement
-        for policy in stack.resources["McpFunctionRole"]["Properties"]["Policies"]
+        for policy in [*managed, *role.get("Policies", [])]
         for statement in policy["PolicyDocument"]["Statement"]
     ]
 
@@ -55,7 +64,8 @@ def test_the_function_may_read_and_write_its_own_table_and_never_scan_it(default
 
 
 def test_the_function_may_do_nothing_to_everything(stack: MakeStack) -> None:
-    rights = statements(stack(Overflow="on", MessageTopic="on"))
+    chosen = stack(Overflow="on", MessageTopic="on")
+    rights = [statement for name in SERVING for statement in statements(chosen, name)]
 
     assert [statement["Resource"] for statement in rights if statement["Resource"] == "*"] == []
     assert [action for statement in rights for action in str(statement["Action"]) if action == "*"] == []
@@ -68,9 +78,10 @@ def test_roles_beside_the_functions_may_do_what_they_are_for_and_nothing_more(st
     assert [str(arn).rpartition("/")[2] for arn in granted["ApiLogsRole"]["ManagedPolicyArns"]] == [
         "AmazonAPIGatewayPushToCloudWatchLogs"
     ]
-    for name in ("McpFunctionRole", "AuthorizerFunctionRole"):
+    own = str({"Ref": "FunctionPolicy"})
+    for name, more in (("McpFunctionRole", {own}), ("WorkerFunctionRole", {own}), ("AuthorizerFunctionRole", set())):
         managed = {str(arn).rpartition("/")[2] for arn in granted[name]["ManagedPolicyArns"]}
-        assert managed == {"AWSLambdaBasicExecutionRole", "AWSXrayWriteOnlyAccess"}, name
+        assert managed == {"AWSLambdaBasicExecutionRole", "AWSXrayWriteOnlyAccess", *more}, name
     assert "Policies" not in granted["AuthorizerFunctionRole"]
     assert {permission["Action"] for permission in chosen.of_type("AWS::Lambda::Permission")} == {
         "lambda:InvokeFunction"
@@ -96,20 +107,83 @@ def test_the_function_runs_on_arm_and_without_snapshots_unless_told_otherwise(de
     assert function(default)["SnapStart"] == {"ApplyOn": "None"}
 
 
-def test_the_function_may_invoke_its_alias_alone(default: Stack) -> None:
-    [statement] = default.resources["SelfInvokePolicy"]["Properties"]["PolicyDocument"]["Statement"]
+@pytest.mark.parametrize("name", SERVING)
+def test_requests_and_the_worker_may_invoke_the_workers_alias_and_no_other_function(default: Stack, name: str) -> None:
+    [statement] = [statement for statement in statements(default, name) if "lambda:" in str(statement["Action"])]
 
-    assert statement["Action"] == "lambda:InvokeFunction"
-    assert statement["Resource"] == {"Ref": "McpFunctionAliaslive"}
+    assert (statement["Effect"], statement["Action"], statement["Resource"]) == (
+        "Allow",
+        "lambda:InvokeFunction",
+        WORKER,
+    )
 
 
-def test_asynchronous_work_of_the_alias_is_retried_and_its_failures_are_kept(default: Stack) -> None:
+def test_the_worker_that_is_named_is_the_one_that_the_stack_makes(default: Stack) -> None:
+    [alias] = [alias for alias in default.of_type("AWS::Lambda::Alias") if "Worker" in str(alias["FunctionName"])]
+    _, _, called, qualifier = WORKER.rsplit(":", 3)
+
+    assert (function(default, "WorkerFunction")["FunctionName"], alias["Name"]) == (called, qualifier)
+    assert Settings.from_environment(environment(default)).worker == WORKER
+
+
+def test_requests_and_the_worker_run_the_same_code_in_the_same_environment_with_the_same_rights(
+    stack: MakeStack,
+) -> None:
+    chosen = stack(Overflow="on", MessageTopic="on", SnapStart="on")
+    mcp, worker = (function(chosen, name) for name in SERVING)
+    own = {"Code", "Description", "FunctionName", "LoggingConfig", "RecursiveLoop", "Role", "SnapStart", "Timeout"}
+
+    assert {name: value for name, value in mcp.items() if name not in own} == {
+        name: value for name, value in worker.items() if name not in own
+    }
+    assert worker["Environment"]["Variables"]["BATON_TABLE"] == {"Ref": "TaskTable"}
+    # Where events go that fail for good is the worker's alone to write to.
+    failed = {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}
+    assert statements(chosen) == [
+        right for right in statements(chosen, "WorkerFunction") if right["Resource"] != failed
+    ]
+
+
+def test_the_worker_has_a_size_a_time_and_a_concurrency_of_its_own(stack: MakeStack) -> None:
+    own = function(
+        stack(WorkerMemorySize="2048", WorkerTimeout="99", WorkerConcurrency="3", MemorySize="777"), "WorkerFunction"
+    )
+    assert (own["MemorySize"], own["Timeout"], own["ReservedConcurrentExecutions"]) == ("2048", "99", "3")
+
+    usual = stack(MemorySize="777", FunctionTimeout="77", ReservedConcurrency="5")
+    worker = function(usual, "WorkerFunction")
+    assert (worker["MemorySize"], worker["Timeout"]) == ("777", "900")
+    # Workers never take what is reserved for requests.
+    assert "ReservedConcurrentExecutions" not in worker
+    assert function(usual)["ReservedConcurrentExecutions"] == "5"
+
+
+def test_no_api_reaches_the_worker(default: Stack) -> None:
+    permitted = {str(permission["FunctionName"]) for permission in default.of_type("AWS::Lambda::Permission")}
+
+    assert permitted == {str({"Ref": "McpFunctionAliaslive"})}
+    assert "WorkerFunction" not in str(default.one("AWS::ApiGateway::RestApi"))
+
+
+def test_a_workflow_may_go_on_in_more_invocations_of_the_worker_than_lambda_takes_for_a_loop(default: Stack) -> None:
+    assert function(default, "WorkerFunction")["RecursiveLoop"] == "Allow"
+    assert "RecursiveLoop" not in function(default)
+
+
+def test_the_workers_events_are_retried_and_those_that_fail_for_good_are_kept(default: Stack) -> None:
     asynchronous = default.one("AWS::Lambda::EventInvokeConfig")
 
-    assert asynchronous["Qualifier"] == "live"
+    assert (asynchronous["FunctionName"], asynchronous["Qualifier"]) == ({"Ref": "WorkerFunction"}, "live")
     assert (asynchronous["MaximumRetryAttempts"], asynchronous["MaximumEventAgeInSeconds"]) == (2, 3600)
     assert asynchronous["DestinationConfig"]["OnFailure"]["Destination"] == {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}
-    assert {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]} in [statement["Resource"] for statement in statements(default)]
+    kept = {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}
+    assert kept in [statement["Resource"] for statement in statements(default, "WorkerFunction")]
+
+
+def test_an_event_that_finds_no_room_waits_as_long_as_a_task_lives_that_asked_for_nothing(default: Stack) -> None:
+    asynchronous = default.one("AWS::Lambda::EventInvokeConfig")
+
+    assert 1000 * asynchronous["MaximumEventAgeInSeconds"] == Settings().default_ttl_ms
 
 
 def test_failed_work_is_kept_as_long_as_a_queue_can_and_encrypted(default: Stack) -> None:
@@ -212,6 +286,7 @@ def test_dynamodb_is_the_regions_own_unless_sam_local_says_otherwise(default: St
     name = "AWS_ENDPOINT_URL_DYNAMODB"
     local: Mapping[str, Mapping[str, str]] = json.loads((ROOT / "sam-local.json").read_text())
 
+    assert local["WorkerFunction"] == local["McpFunction"]
     assert local["McpFunction"].keys() <= deployed.keys()  # `sam local` passes on nothing else
     endpoints = []
     for value in (deployed[name], local["McpFunction"][name]):
@@ -222,7 +297,7 @@ def test_dynamodb_is_the_regions_own_unless_sam_local_says_otherwise(default: St
 
 def test_settings_take_what_the_template_gives_and_come_to_their_own_defaults(default: Stack) -> None:
     given = Settings.from_environment(environment(default))
-    assert given == Settings(table="tasks", state_key_secret=SECRET, service=given.service)
+    assert given == Settings(table="tasks", state_key_secret=SECRET, worker=WORKER, service=given.service)
 
 
 def test_the_key_that_signs_request_states_is_a_secret_made_for_the_stack(default: Stack) -> None:
@@ -250,10 +325,11 @@ def test_the_function_may_read_the_one_secret_and_do_nothing_else_to_it(default:
 def test_logs_do_not_stay_for_ever(stack: MakeStack) -> None:
     chosen = stack(LogRetentionDays="7", Auth="JWT", JwtIssuer="https://issuer.example.com/", JwtAudiences="a")
 
-    assert len(chosen.of_type("AWS::Logs::LogGroup")) == 4
+    assert len(chosen.of_type("AWS::Logs::LogGroup")) == 5
     assert {group.get("RetentionInDays") for group in chosen.of_type("AWS::Logs::LogGroup")} == {"7"}
-    for name, group in (("McpFunction", "McpLogGroup"), ("AuthorizerFunction", "AuthorizerLogGroup")):
-        assert chosen.resources[name]["Properties"]["LoggingConfig"]["LogGroup"] == {"Ref": group}
+    for name in ("Mcp", "Worker", "Authorizer"):
+        logging = chosen.resources[f"{name}Function"]["Properties"]["LoggingConfig"]
+        assert logging["LogGroup"] == {"Ref": f"{name}LogGroup"}
 
 
 def test_lambda_knows_the_levels_of_log_lines_and_holds_back_what_the_operator_does_not_want(stack: MakeStack) -> None:
@@ -310,7 +386,7 @@ def test_calls_are_throttled_measured_and_traced(stack: MakeStack) -> None:
     assert setting["MetricsEnabled"] is True
     assert setting["DataTraceEnabled"] is False  # it would log every request and answer whole
     assert stage["TracingEnabled"] is True
-    assert function(chosen)["TracingConfig"] == {"Mode": "Active"}
+    assert [function(chosen, name)["TracingConfig"] for name in SERVING] == [{"Mode": "Active"}] * 2
 
 
 def test_there_is_an_alarm_for_everything_that_needs_somebody(default: Stack) -> None:
@@ -343,12 +419,21 @@ def test_every_alarm_looks_at_this_stack_rings_above_its_threshold_and_is_quiet_
 
     # By its name alone, a function's metrics are those of all its versions and aliases.
     called = [("Errors", "McpFunction"), ("Throttles", "McpFunction"), ("Duration", "McpFunction")]
+    called += [("Errors", "WorkerFunction"), ("Throttles", "WorkerFunction")]
     assert looked_at == {
         *((metric, "FunctionName", str({"Ref": name})) for metric, name in [*called, ("Errors", "AuthorizerFunction")]),
         ("ApproximateNumberOfMessagesVisible", "QueueName", str({"Fn::GetAtt": ["DeadLetterQueue", "QueueName"]})),
     }
     assert {alarm["ComparisonOperator"].partition("Than")[0] for alarm in alarms} == {"Greater"}
     assert {alarm["TreatMissingData"] for alarm in alarms} == {"notBreaching"}
+
+
+def test_the_alarm_on_dead_letters_says_what_to_do(default: Stack) -> None:
+    text = default.resources["DeadLetterAlarm"]["Properties"]["AlarmDescription"]
+
+    assert "baton redrive" in text
+    assert default.outputs["DeadLetterQueueUrl"] == {"Ref": "DeadLetterQueue"}
+    assert default.outputs["WorkerName"] == {"Ref": "WorkerFunction"}
 
 
 def test_a_client_that_listens_as_long_as_it_may_is_no_alarm(default: Stack) -> None:

@@ -4,15 +4,31 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import pytest
+
 from tests.template.cloudformation import Stack
 from tests.template.conftest import MakeStack, Translate
 
 LAMBDA_DESCRIPTION_LIMIT = 256
 
 
-def version_id(template: Mapping[str, Any]) -> str:
-    [name] = [name for name, body in template["Resources"].items() if body["Type"] == "AWS::Lambda::Version"]
+SERVING = ("McpFunction", "WorkerFunction")
+"""The functions that run the server's code, each with versions and an alias."""
+
+
+def version_id(template: Mapping[str, Any], function: str = "McpFunction") -> str:
+    [name] = [
+        name
+        for name, body in template["Resources"].items()
+        if body["Type"] == "AWS::Lambda::Version" and body["Properties"]["FunctionName"] == {"Ref": function}
+    ]
     return str(name)
+
+
+def version(stack: Stack, function: str) -> Any:
+    """The properties of a function's version."""
+    [found] = [one for one in stack.of_type("AWS::Lambda::Version") if one["FunctionName"] == {"Ref": function}]
+    return found
 
 
 def parameters_of(value: Any, template: Mapping[str, Any]) -> Iterator[str]:
@@ -35,27 +51,31 @@ def parameters_of(value: Any, template: Mapping[str, Any]) -> Iterator[str]:
             yield from (name for name in re.findall(r"\$\{(\w+)\}", value) if name in template["Parameters"])
 
 
-def test_a_changed_layer_is_a_new_version(translation: Any, translate: Translate) -> None:
+@pytest.mark.parametrize("name", SERVING)
+def test_a_changed_layer_is_a_new_version(translation: Any, translate: Translate, name: str) -> None:
     changed = translate(content={"BatonLayer": "another"})
 
-    assert version_id(changed) != version_id(translation)
+    assert version_id(changed, name) != version_id(translation, name)
 
 
-def test_changed_code_is_a_new_version(translation: Any, translate: Translate) -> None:
-    changed = translate(content={"McpFunction": "another"})
+@pytest.mark.parametrize("name", SERVING)
+def test_changed_code_is_a_new_version(translation: Any, translate: Translate, name: str) -> None:
+    changed = translate(content={name: "another"})
 
-    assert version_id(changed) != version_id(translation)
+    assert version_id(changed, name) != version_id(translation, name)
 
 
-def test_the_same_code_and_layer_are_the_same_version(translation: Any, translate: Translate) -> None:
+@pytest.mark.parametrize("name", SERVING)
+def test_the_same_code_and_layer_are_the_same_version(translation: Any, translate: Translate, name: str) -> None:
     again = translate()
 
-    assert version_id(again) == version_id(translation)
+    assert version_id(again, name) == version_id(translation, name)
 
 
-def test_every_parameter_that_the_function_depends_on_is_in_its_versions_description(translation: Any) -> None:
-    properties = translation["Resources"]["McpFunction"]["Properties"]
-    description = translation["Resources"][version_id(translation)]["Properties"]["Description"]
+@pytest.mark.parametrize("name", SERVING)
+def test_every_parameter_that_a_function_depends_on_is_in_its_versions_description(translation: Any, name: str) -> None:
+    properties = translation["Resources"][name]["Properties"]
+    description = translation["Resources"][version_id(translation, name)]["Properties"]["Description"]
 
     # How many run at once is the function's alone: versions know nothing of it.
     of_versions = {name: value for name, value in properties.items() if name != "ReservedConcurrentExecutions"}
@@ -64,22 +84,23 @@ def test_every_parameter_that_the_function_depends_on_is_in_its_versions_descrip
     assert needed <= set(parameters_of(description, translation))
 
 
-def test_a_changed_parameter_replaces_the_version_and_changes_the_function(stack: MakeStack) -> None:
-    one, two = stack(MemorySize="512"), stack(MemorySize="1024")
+@pytest.mark.parametrize("name", SERVING)
+def test_a_changed_parameter_replaces_the_version_and_changes_the_function(stack: MakeStack, name: str) -> None:
     # A version's description cannot be changed, so CloudFormation makes a new one; Lambda does so only for a function
     # that differs from its last version.
     descriptions = [
-        (one.one("AWS::Lambda::Version")["Description"], one.resources["McpFunction"]["Properties"]["Description"]),
-        (two.one("AWS::Lambda::Version")["Description"], two.resources["McpFunction"]["Properties"]["Description"]),
+        (version(one, name)["Description"], one.resources[name]["Properties"]["Description"])
+        for one in (stack(MemorySize="512"), stack(MemorySize="1024"))
     ]
 
-    assert [version for version, _ in descriptions] == [function for _, function in descriptions]
+    assert [of_version for of_version, _ in descriptions] == [of_function for _, of_function in descriptions]
     assert descriptions[0] != descriptions[1]
 
 
-def test_the_longest_parameters_fit_a_description(translation: Any) -> None:
-    longest = {name: longest_value(entry) for name, entry in translation["Parameters"].items()}
-    description = Stack(translation, longest).one("AWS::Lambda::Version")["Description"]
+@pytest.mark.parametrize("name", SERVING)
+def test_the_longest_parameters_fit_a_description(translation: Any, name: str) -> None:
+    longest = {parameter: longest_value(entry) for parameter, entry in translation["Parameters"].items()}
+    description = version(Stack(translation, longest), name)["Description"]
 
     assert 200 < len(description) <= LAMBDA_DESCRIPTION_LIMIT
 
@@ -92,16 +113,18 @@ def longest_value(parameter: Mapping[str, Any]) -> str:
     return "x" * int(parameter.get("MaxLength", 4))
 
 
-def test_the_alias_follows_the_version(default: Stack) -> None:
-    alias = default.one("AWS::Lambda::Alias")
-    [version] = [name for name, body in default.resources.items() if body["Type"] == "AWS::Lambda::Version"]
+@pytest.mark.parametrize("name", SERVING)
+def test_the_alias_follows_the_version(default: Stack, translation: Any, name: str) -> None:
+    alias = default.resources[f"{name}Aliaslive"]["Properties"]
 
-    assert alias["FunctionVersion"] == {"Fn::GetAtt": [version, "Version"]}
+    assert alias["FunctionVersion"] == {"Fn::GetAtt": [version_id(translation, name), "Version"]}
 
 
 def test_snapshots_are_of_published_versions_and_only_when_asked_for(stack: MakeStack) -> None:
     assert stack(SnapStart="on").resources["McpFunction"]["Properties"]["SnapStart"] == {"ApplyOn": "PublishedVersions"}
     assert stack(SnapStart="off").resources["McpFunction"]["Properties"]["SnapStart"] == {"ApplyOn": "None"}
+    # Nobody waits for a worker to start.
+    assert "SnapStart" not in stack(SnapStart="on").resources["WorkerFunction"]["Properties"]
 
 
 def test_the_api_is_deployed_anew_every_time(source: str) -> None:
@@ -112,6 +135,6 @@ def test_the_api_is_deployed_anew_every_time(source: str) -> None:
 def test_function_and_layer_are_for_the_same_processor(stack: MakeStack) -> None:
     chosen = stack(Architecture="x86_64")
 
-    assert chosen.resources["McpFunction"]["Properties"]["Architectures"] == ["x86_64"]
+    assert [chosen.resources[name]["Properties"]["Architectures"] for name in SERVING] == [["x86_64"], ["x86_64"]]
     assert chosen.one("AWS::Lambda::LayerVersion")["CompatibleArchitectures"] == ["x86_64"]
     assert chosen.one("AWS::Lambda::LayerVersion")["CompatibleRuntimes"] == ["python3.13"]

@@ -33,6 +33,7 @@ from mcp_baton.clients import (
 )
 from mcp_baton.exceptions import SettingsError
 from mcp_baton.local.dynamodb import create_table, embedded_client
+from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.dynamodb.overflow import LONGEST_TTL_MS
 from mcp_baton.tasks.dynamodb.patience import ATTEMPT_S, END
@@ -221,6 +222,32 @@ def test_a_store_takes_no_client_beside_its_own(server: Server) -> None:
     store = dynamodb_store("tasks", Settings(), lambda: client)
     with pytest.raises(TypeError, match="pass either `store`, or `dynamodb` and `s3`"):
         handler(server, settings=Settings(table="tasks"), store=store, dynamodb=client)
+
+
+def dispatcher_of(server: Server, **given: Any) -> Any:
+    """The dispatcher that the handler's endpoint is given."""
+    with patch("mcp_baton.aws.Endpoint", wraps=Endpoint) as endpoint:
+        handler(server, **given)
+    return endpoint.call_args.kwargs["dispatcher"]
+
+
+def test_the_settings_name_the_worker_that_is_invoked(server: Server) -> None:
+    with patch("mcp_baton.clients.lambda_client") as connect:
+        made = dispatcher_of(server, settings=Settings(worker="baton-worker:live"))
+        assert connect.call_count == 0
+        connect.return_value.invoke.return_value = {"StatusCode": 202}
+        made.dispatch({"batonTask": {}})
+    assert connect.return_value.invoke.call_args.kwargs == {
+        "FunctionName": "baton-worker:live",
+        "InvocationType": "Event",
+        "Payload": b'{"batonTask":{}}',
+    }
+
+
+def test_a_dispatcher_that_is_given_is_used_whatever_the_settings_name(server: Server) -> None:
+    given = Mock()
+    assert dispatcher_of(server, settings=Settings(worker="baton-worker:live"), dispatcher=given) is given
+    assert dispatcher_of(server, settings=Settings()) is None
 
 
 def test_the_settings_limit_the_stores_tasks() -> None:

@@ -1,4 +1,4 @@
-"""Items in DynamoDB's answers: Baton's own client gives out what botocore's parser makes of them."""
+"""Items in requests to DynamoDB and in answers: Baton's own client writes and gives out what botocore does."""
 
 import base64
 import json
@@ -7,7 +7,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from botocore.awsrequest import AWSResponse
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.compat import HTTPHeaders
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
@@ -77,6 +77,33 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
 
 
+def decoded(attribute: Any) -> Any:
+    """An attribute value with bytes in the place of their base64, as it is given to a client."""
+    [(kind, value)] = attribute.items()
+    if kind == "B":
+        return {"B": base64.b64decode(value)}
+    if kind == "BS":
+        return {"BS": [base64.b64decode(text) for text in value]}
+    if kind == "M":
+        return {"M": {name: decoded(each) for name, each in value.items()}}
+    return {"L": [decoded(each) for each in value]} if kind == "L" else attribute
+
+
+def sent(client: "DynamoDBClient", operation: str, **params: Any) -> AWSPreparedRequest:
+    """What the client sends."""
+    requests: list[AWSPreparedRequest] = []
+
+    def answer(request: AWSPreparedRequest, **_: object) -> AWSResponse:
+        requests.append(request)
+        return AWSResponse(request.url, 200, HTTPHeaders(), Raw(b"{}"))
+
+    given: Any = answer
+    client.meta.events.register("before-send.dynamodb", given)
+    getattr(client, operation)(TableName="tasks", **params)
+    [request] = requests
+    return request
+
+
 def plain_client() -> "DynamoDBClient":
     config = Config(retries={"mode": "standard", "total_max_attempts": ATTEMPTS})
     client: Any = get_session().create_client("dynamodb", config=config)
@@ -130,3 +157,45 @@ def test_the_model_of_botocore_does_not_go_through_items() -> None:
     # What is not in the model of an attribute value would not be given out by botocore's parser.
     body = json.dumps({"Item": {"new": {"TYPE": "value"}}}).encode()
     assert answered(dynamodb_client(), "get_item", body)["Item"] == {"new": {"TYPE": "value"}}
+
+
+def test_a_request_is_written_as_botocore_writes_it() -> None:
+    item = {name: decoded(attribute) for name, attribute in item_with_everything().items()}
+    requests: list[tuple[str, dict[str, Any]]] = [
+        ("put_item", {"Item": item, "ConditionExpression": "attribute_not_exists(pk)", "ReturnValues": "ALL_OLD"}),
+        (
+            "update_item",
+            {
+                "Key": KEY,
+                "UpdateExpression": "SET #0=:0",
+                "ExpressionAttributeNames": {"#0": "a"},
+                "ExpressionAttributeValues": {f":{place}": value for place, value in enumerate(item.values())},
+            },
+        ),
+    ]
+    for operation, params in requests:
+        own, plain = (sent(client, operation, **params) for client in (dynamodb_client(), plain_client()))
+        texts: list[Any] = [own.body, plain.body]
+        assert json.loads(texts[0]) == json.loads(texts[1])
+        assert own.url == plain.url
+        assert own.headers["X-Amz-Target"] == plain.headers["X-Amz-Target"]
+        # It was signed with what is sent.
+        assert int(own.headers["Content-Length"]) == len(texts[0])
+
+
+def test_the_model_of_botocore_does_not_go_through_items_that_are_written() -> None:
+    request: Any = sent(dynamodb_client(), "put_item", Item={"new": {"TYPE": "value"}})
+    assert json.loads(request.body)["Item"] == {"new": {"TYPE": "value"}}
+
+
+def test_what_no_request_can_hold_is_refused() -> None:
+    with pytest.raises(TypeError, match="set"):
+        sent(dynamodb_client(), "put_item", Item={"a": {"SS": {"a", "b"}}})
+
+
+def test_a_request_says_which_botocore_it_comes_from() -> None:
+    agents: list[Any] = [
+        sent(client, "get_item", Key=KEY).headers["User-Agent"] for client in (dynamodb_client(), plain_client())
+    ]
+    own, plain = (agent.decode().split() for agent in agents)
+    assert plain[0] in own

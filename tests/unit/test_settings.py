@@ -11,6 +11,7 @@ DEFAULT = Settings()
 SAM_LOCAL = replace(DEFAULT, sam_local=True, streaming=False, allow_anonymous=True)
 SECRET = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:StateKey-a1B2c3"
 KEY = "k" * 32
+WORKER = "arn:aws:lambda:eu-west-1:123456789012:function:baton-worker:live"
 
 
 @pytest.mark.parametrize(
@@ -50,6 +51,10 @@ KEY = "k" * 32
         ({"BATON_STATE_KEY_SECRET": SECRET}, replace(DEFAULT, state_key_secret=SECRET)),
         ({"BATON_STATE_KEY_SECRET": "", "BATON_STATE_KEY": KEY}, replace(DEFAULT, state_key=KEY.encode())),
         ({"BATON_STATE_KEY_SECRET": "StateKey", "AWS_SAM_LOCAL": "true"}, SAM_LOCAL),
+        ({"BATON_WORKER": WORKER}, replace(DEFAULT, worker=WORKER)),
+        ({"BATON_WORKER": " baton-worker:live "}, replace(DEFAULT, worker="baton-worker:live")),
+        ({"BATON_WORKER": ""}, DEFAULT),
+        ({"BATON_WORKER": WORKER, "AWS_SAM_LOCAL": "true"}, SAM_LOCAL),
         ({"PATH": "/bin", "TABLE": "other"}, DEFAULT),
     ],
 )
@@ -73,6 +78,10 @@ def test_every_variable_sets_what_it_says(env: dict[str, str], expected: Setting
         ({"BATON_ALLOWED_ORIGINS": "https://ok.example,https://example.com/"}, "without a path"),
         ({"BATON_ALLOWED_ORIGINS": "example.com"}, "scheme://host"),
         ({"BATON_DEFAULT_TTL_MS": "90000000"}, "raise the second"),
+        ({"BATON_WORKER": "baton-worker"}, "name:alias"),
+        ({"BATON_WORKER": "baton-worker:$LATEST"}, "name:alias"),
+        ({"BATON_WORKER": WORKER.removesuffix(":live")}, "name:alias"),
+        ({"BATON_WORKER": "arn:aws:sqs:eu-west-1:123456789012:queue:live"}, "arn:aws:lambda"),
         ({"BATON_STATE_KEY_SECRET": "StateKey"}, "arn:aws:secretsmanager"),
         ({"BATON_STATE_KEY_SECRET": "arn:aws:ssm:eu-west-1:123456789012:parameter/key"}, "arn:aws:secretsmanager"),
     ],

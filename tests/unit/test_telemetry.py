@@ -94,3 +94,12 @@ def test_silence_lets_exceptions_pass() -> None:
     SILENT.add(STEPS_RUN)
     with pytest.raises(KeyError), SILENT.span("work"):
         raise KeyError
+
+
+def test_whoever_reports_an_invocation_hears_which_request_it_belongs_to(collector: Collector) -> None:
+    heard: list[str] = []
+    collector.correlate("nobody listens")
+    collector.begin(heard.append)
+    collector.correlate("gateway-7")
+    SILENT.correlate("gateway-8")
+    assert heard == ["gateway-7"]

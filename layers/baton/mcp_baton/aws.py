@@ -15,7 +15,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mcp_baton.clients import dynamodb_client, given_client, s3_client, secrets_client
+from mcp_baton.clients import WorkerDispatcher, dynamodb_client, given_client, s3_client, secrets_client
 from mcp_baton.exceptions import SettingsError
 from mcp_baton.protocol.http import Application, Exchange, HttpRequest, HttpResponse
 from mcp_baton.server.endpoint import Endpoint
@@ -80,7 +80,8 @@ def handler(
             endpoint are the caller's. When not given, Baton makes one when it is first needed. It brings no table:
             where the settings name none, workflows run without tasks all the same.
         s3: The same for S3, used for the bucket that the settings name, if they name one.
-        dispatcher: Invokes the worker that makes calls in the background. Without one such tools run in their requests.
+        dispatcher: Invokes the worker for background work. When not given: one for the Lambda function that the
+            settings name. Without either, tools that may run in the background run in the request.
 
     Raises:
         WorkflowError: a workflow of the server's cannot work; names workflow, step and cause.
@@ -99,7 +100,8 @@ def handler(
         if connect is None and settings.connect == INIT:
             connect = _connected()
         store = dynamodb_store(settings.table, settings, connect, connect_s3, telemetry=telemetry)
-    keys = _state_keys(settings, telemetry)
+    if dispatcher is None and settings.worker is not None:
+        dispatcher = WorkerDispatcher(settings.worker, telemetry)
     endpoint = Endpoint(
         server,
         store=store,
@@ -107,12 +109,10 @@ def handler(
         telemetry=telemetry,
         clock=clock,
         sleep=sleep,
-        keys=keys,
+        keys=_state_keys(settings, telemetry),
         dispatcher=dispatcher,
     )
-    app: Application = endpoint
-    if store is None:
-        app = _Warning(app, NO_TABLE)
+    app: Application = _Warning(endpoint, NO_TABLE) if store is None else endpoint
     if settings.allow_anonymous and settings.observed and not settings.sam_local:
         app = _Warning(app, ANYBODY)
     owner = partial(resolve_owner, trust_session_names=settings.trust_session_names)

@@ -2,7 +2,7 @@
 
 import gc
 import json
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from botocore.model import OperationModel
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_s3 import S3Client
+
+    from mcp_baton.protocol.json import JsonObject
+    from mcp_baton.tasks.jobs import Dispatcher
+    from mcp_baton.telemetry import Telemetry
 
 # A DynamoDB that hangs must leave the write reserve (5 s) something to answer with. An attempt that is accepted and
 # never answered costs the read timeout, one that is never accepted the connect timeout. An answer from within the
@@ -33,24 +37,52 @@ S3_TIMEOUT_S = 1.0
 ITEMS_IN: Final = {"GetItem": "Item", "UpdateItem": "Attributes", "Query": "Items"}
 """Which member of an operation's answer holds items."""
 
+ITEMS_OF: Final = ("PutItem", "UpdateItem")
+"""The operations whose requests hold items, or parts of them."""
+
+_WHOLE: Final = "mcp_baton"
+"""Where a request is kept whole, in what botocore calls its context."""
+
 
 def dynamodb_client() -> "DynamoDBClient":
     """A client for DynamoDB where AWS's own configuration says it is."""
     # Holding each of an item's values against botocore's model takes longer than sending it, and DynamoDB does it too.
     client = _client("dynamodb", CONNECT_TIMEOUT_S, READ_TIMEOUT_S, ATTEMPTS, parameter_validation=False)
-    read_items_at_once(client)
+    pass_items_through(client)
     return cast("DynamoDBClient", client)
 
 
-def read_items_at_once(client: "BaseClient | DynamoDBClient") -> None:
-    """Let a client for DynamoDB take items from answers as they came, with the bytes in them decoded.
+def pass_items_through(client: "BaseClient | DynamoDBClient") -> None:
+    """Let a client for DynamoDB, made without parameter validation, write and read items as JSON as they are, but for
+    the bytes in them.
 
-    botocore parses every attribute value by its model, which for a large task took half of a request's CPU time, and
-    makes the same of it: DynamoDB's JSON is the notation that its clients give out
-    (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.LowLevelAPI.html).
+    botocore walks through every attribute value by its model, in requests and in answers, which for a large task took
+    half of a request's CPU time, and makes the same of it: DynamoDB's JSON is the notation that its clients take and
+    give out (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.LowLevelAPI.html).
     """
+    # botocore takes what this one gives; its stubs say that handlers give nothing.
+    keep_params: Any = _keep_params
+    for operation in ITEMS_OF:
+        client.meta.events.register(f"provide-client-params.dynamodb.{operation}", keep_params)
+        client.meta.events.register(f"before-call.dynamodb.{operation}", _write_body)
     for operation in ITEMS_IN:
         client.meta.events.register(f"before-parse.dynamodb.{operation}", _take_items)
+
+
+def _keep_params(params: dict[str, Any], context: dict[str, Any], **_: object) -> dict[str, Any]:
+    """Leave botocore a request's texts alone, by which it finds the endpoint; all of it is written by `_write_body`."""
+    context[_WHOLE] = params
+    return {name: value for name, value in params.items() if isinstance(value, str)}
+
+
+def _write_body(params: dict[str, Any], context: dict[str, Any], **_: object) -> None:
+    params["body"] = json.dumps(context[_WHOLE], default=_base64).encode()
+
+
+def _base64(value: object) -> str:
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
+    raise TypeError(f"a request to DynamoDB holds a {type(value).__name__}")
 
 
 def _take_items(
@@ -102,6 +134,42 @@ def secrets_client() -> "BaseClient":
     return _client("secretsmanager", CONNECT_TIMEOUT_S, READ_TIMEOUT_S, OTHER_ATTEMPTS)
 
 
+def lambda_client() -> "BaseClient":
+    """A client for Lambda where AWS's own configuration says it is.
+
+    It makes one attempt: whether an event is sent again is for the dispatcher to say (`mcp_baton.dispatching`).
+    """
+    return _client("lambda", CONNECT_TIMEOUT_S, READ_TIMEOUT_S, ATTEMPTS)
+
+
+class WorkerDispatcher:
+    """Invokes the worker asynchronously. Implements `tasks.jobs.Dispatcher`.
+
+    All that it takes is imported and made with the first event: few requests start background work.
+
+    Args:
+        worker: The function and its alias: an ARN, or `name:alias`.
+        telemetry: Where invocations are noted.
+    """
+
+    def __init__(self, worker: str, telemetry: "Telemetry") -> None:
+        self._worker = worker
+        self._telemetry = telemetry
+        self._made: Dispatcher | None = None
+
+    def dispatch(self, event: "JsonObject") -> None:
+        """Hand the event over. It was taken, not worked on, when this returns.
+
+        Raises:
+            NotDispatched: it was not taken, or that is not known.
+        """
+        if self._made is None:
+            from mcp_baton.dispatching import LambdaDispatcher
+
+            self._made = LambdaDispatcher(self._worker, lambda_client, telemetry=self._telemetry)
+        self._made.dispatch(event)
+
+
 def _client(
     service: str, connect_timeout_s: float, read_timeout_s: float, attempts: int, *, parameter_validation: bool = True
 ) -> "BaseClient":
@@ -113,14 +181,17 @@ def _client(
         from botocore.config import Config
         from botocore.session import get_session
 
+        session = get_session()
         config = Config(
+            # Given as a text, it is not put together of its parts twice for each request.
+            user_agent=session.user_agent(),
             connect_timeout=connect_timeout_s,
             read_timeout=read_timeout_s,
             retries={"mode": "standard", "total_max_attempts": attempts},
             tcp_keepalive=True,
             parameter_validation=parameter_validation,
         )
-        return get_session().create_client(service, config=config)
+        return session.create_client(service, config=config)
 
 
 @contextmanager

@@ -107,7 +107,7 @@ def _annotations(cls: type) -> Mapping[str, Any]:
         return found
 
 
-def _methods(shape: Shape, init: bool, repr: bool, eq: bool) -> dict[str, Any]:  # noqa: A002
+def _methods(shape: Shape, init: bool, repr: bool, eq: bool) -> dict[str, Any]:  # noqa: A002 - the standard library's name
     """What the class has besides what its body says."""
     names = () if shape.keywords_only else tuple(shape.fields)
     methods: dict[str, Any] = {"__match_args__": names, "__replace__": _replace}
@@ -163,7 +163,7 @@ def _compile_init(cls: type, shape: Shape) -> Any:
 
 
 def _shape_of(cls: type) -> Shape:
-    shape: Shape = cls.__dataclass_shape__  # type: ignore[attr-defined]
+    shape: Shape = cls.__dataclass_shape__  # type: ignore[attr-defined]  # `_dataclass` puts it there
     return shape
 
 

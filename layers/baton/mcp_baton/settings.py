@@ -17,6 +17,7 @@
 | `BATON_LISTEN_MS` | how long a `subscriptions/listen` stream is kept open | 60000 |
 | `BATON_QUESTION_MS` | how long a tool waits for the client's answer (revisions up to 2025-11-25) | 300000 (5 min) |
 | `BATON_CONNECT` | when the DynamoDB client is made: `first` with the first task, `init` before any request | first |
+| `BATON_WORKER` | the function for background work: its alias's ARN, or `name:alias` (3) | none |
 | `BATON_STATE_KEY_SECRET` | ARN of the secret that holds the next two; not read where `AWS_SAM_LOCAL` is set | none |
 | `BATON_STATE_KEY` | signs what travels through the client; 32 characters or more | made anew in each process |
 | `BATON_STATE_KEY_PREVIOUS` | the key before the last rotation, still accepted | none |
@@ -26,7 +27,8 @@ Of what Lambda and Powertools define, `AWS_LAMBDA_FUNCTION_NAME` (logs, metrics 
 (default `Baton`) are read, too.
 
 (1) `on` where `AWS_SAM_LOCAL` is set: `sam local` does not ask who calls. (2) For roles whose callers cannot choose
-their session's name, as those of IAM Identity Center.
+their session's name, as those of IAM Identity Center. (3) Not read where `AWS_SAM_LOCAL` is set: `sam local` invokes
+nothing asynchronously. Without a worker, tools that may run in the background run in the request.
 
 A variable that is empty or blank counts as not set, as templates pass optional parameters on that way.
 """
@@ -42,6 +44,7 @@ KEY_CHARACTERS = 32
 SHARDS = ("1", "8", "32")
 FIRST, INIT = "first", "init"
 _ARN = r"arn:[^:\s]+:secretsmanager:[^:\s]+:[0-9]+:secret:\S+"
+_WORKER = r"(arn:[^:\s]+:lambda:[^:\s]+:[0-9]+:function:)?[A-Za-z0-9_-]{1,64}:[A-Za-z0-9_-]{1,128}"
 _ORIGIN = r"[a-z][a-z0-9+.-]*://[^\s/?#@,]+"
 
 
@@ -68,6 +71,7 @@ class Settings:
     connect: str = FIRST
     # A local server lets pages of this machine in, and keeps out names that were made to point at it (DNS rebinding).
     local_only: bool = False
+    worker: str | None = None
     state_key_secret: str | None = None
     state_key: bytes | None = field(default=None, repr=False)
     previous_state_key: bytes | None = field(default=None, repr=False)
@@ -106,6 +110,7 @@ class Settings:
             listen_ms=_number(env, "BATON_LISTEN_MS", default.listen_ms),
             question_ms=_number(env, "BATON_QUESTION_MS", default.question_ms),
             connect=_choice(env, "BATON_CONNECT", (FIRST, INIT)),
+            worker=_worker(env, "BATON_WORKER"),
             state_key_secret=_secret(env, "BATON_STATE_KEY_SECRET"),
             state_key=_key(env, "BATON_STATE_KEY"),
             previous_state_key=_key(env, "BATON_STATE_KEY_PREVIOUS"),
@@ -145,6 +150,18 @@ def _secret(env: Mapping[str, str], name: str) -> str | None:
     for other in ("BATON_STATE_KEY", "BATON_STATE_KEY_PREVIOUS"):
         if _text(env, other) is not None:
             raise SettingsError(f"{name} and {other} are both set: keep the first, or the second where there is no AWS")
+    return text
+
+
+def _worker(env: Mapping[str, str], name: str) -> str | None:
+    text = _text(env, name)
+    if text is None or _text(env, "AWS_SAM_LOCAL") is not None:
+        return None
+    if not re.fullmatch(_WORKER, text):
+        raise SettingsError(
+            f"{name}={text!r} is not a function's alias: set it to arn:aws:lambda:...:function:name:alias or "
+            "name:alias. Retries and dead letters are the alias's, so it cannot be left out"
+        )
     return text
 
 

@@ -90,6 +90,11 @@ class Telemetry(Protocol):
     def span(self, name: str, **details: str) -> AbstractContextManager[Span]:
         """Note a piece of work; one that an exception ends has failed."""
 
+    def correlate(self, request_id: str) -> None:
+        """What is logged from here on, and noted in this invocation, belongs to this request: a worker says so of the
+        one that created its task.
+        """
+
 
 @contextmanager
 def timed(telemetry: "Telemetry", service: str, operation: str, **details: str) -> Iterator[None]:
@@ -118,6 +123,9 @@ class Silent:
     def span(self, name: str, **details: str) -> AbstractContextManager[Span]:
         """Forget it."""
         return nullcontext(Span(name, details, 0.0))
+
+    def correlate(self, request_id: str) -> None:
+        """Forget it."""
 
 
 SILENT = Silent()
@@ -158,6 +166,16 @@ class Collector:
         self._lock = Lock()
         self._measurements: list[Measurement] = []
         self._spans: list[Span] = []
+        self._correlated: Callable[[str], None] | None = None
+
+    def begin(self, correlated: Callable[[str], None]) -> None:
+        """A request begins: this hears of it if it turns out to belong to another one."""
+        self._correlated = correlated
+
+    def correlate(self, request_id: str) -> None:
+        """Tell whoever reports this invocation which request it belongs to."""
+        if self._correlated is not None:
+            self._correlated(request_id)
 
     def add(self, metric: Metric, value: float = 1, *, of: str = "") -> None:
         """Note a value of a metric."""

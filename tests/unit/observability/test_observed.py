@@ -2,7 +2,8 @@
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -11,9 +12,18 @@ from mcp_baton.observability.logs import PowertoolsHandler
 from mcp_baton.observability.metrics import EmbeddedMetrics
 from mcp_baton.observability.observed import ObservedHandler
 from mcp_baton.observability.traces import XRayTraces
-from mcp_baton.telemetry import STEPS_RUN, Collector, Measurement, Span
+from mcp_baton.telemetry import STEPS_RUN, TASKS_CLAIMED_AGAIN, Collector, Measurement, Span
 
 EVENT = {"requestContext": {"requestId": "gateway-1"}}
+WORKER_EVENT = {"batonTask": {"owner": "kim", "taskId": "t-1", "dispatch": 1}}
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerContext:
+    """Lambda's context of a worker's invocation."""
+
+    aws_request_id: str = "invocation-1"
+    function_name: str = "baton-worker"
 
 
 class KeptTraces(XRayTraces):
@@ -25,6 +35,19 @@ class KeptTraces(XRayTraces):
 
     def report(self, spans: Iterable[Span], correlation_id: str, *, cold_start: bool) -> None:
         self.sent.append(([span.name for span in spans], correlation_id, cold_start))
+
+
+class KeptLogs(PowertoolsHandler):
+    """Keeps the keys that log lines would have."""
+
+    keys: Mapping[str, object] = {}
+
+    def begin(self, keys: Mapping[str, object]) -> None:
+        self.keys = keys
+
+
+class TaskIsHeld(Exception):
+    """What a worker raises so that Lambda tries its event again later."""
 
 
 class BrokenMetrics(EmbeddedMetrics):
@@ -39,6 +62,8 @@ class Watched:
 
     def __init__(self, metrics: EmbeddedMetrics | None = None) -> None:
         self.sampled = True
+        self.logs = KeptLogs("shop")
+        self.logged: list[dict[str, object]] = []
         self.traces = KeptTraces()
         self.left: list[Callable[[], None]] = []
         self.request_ids: list[str] = []
@@ -46,7 +71,7 @@ class Watched:
         self.handler = ObservedHandler(
             self._answer,
             self._collector,
-            logs=PowertoolsHandler("shop"),
+            logs=self.logs,
             metrics=metrics or EmbeddedMetrics("Baton", "shop", None),
             traces=self.traces,
             sampled=lambda: self.sampled,
@@ -57,11 +82,25 @@ class Watched:
         self.request_ids.append(request_id)
         if event.get("quiet"):
             return {}
+        if "batonTask" in event:
+            return self._work(event)
         with self._collector.span("work"):
             self._collector.add(STEPS_RUN)
             if event.get("fails"):
                 raise KeyError("no such thing")
         return {"context": context}
+
+    def _work(self, event: Any) -> dict[str, Any]:
+        """What a worker does: it learns which request its task comes from, and is held by another."""
+        self.logged.append(dict(self.logs.keys))
+        if "of" in event:
+            self._collector.correlate(event["of"])
+        self.logged.append(dict(self.logs.keys))
+        with self._collector.span("work"):
+            self._collector.add(TASKS_CLAIMED_AGAIN)
+            if event.get("held"):
+                raise TaskIsHeld
+        return {}
 
     def do_what_is_left(self) -> None:
         for work in self.left:
@@ -135,3 +174,39 @@ def test_metrics_that_cannot_be_written_are_logged_and_break_nothing(error_log: 
     watched.handler(EVENT, None)
     watched.do_what_is_left()
     assert error_log == ["request gateway-1: its metrics or traces could not be reported"]
+
+
+def test_a_worker_logs_and_reports_under_the_id_of_the_request_that_created_its_task(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    watched = Watched()
+    watched.handler({**WORKER_EVENT, "of": "gateway-7"}, WorkerContext())
+    watched.do_what_is_left()
+    before, after = watched.logged
+    assert (before["correlation_id"], after["correlation_id"]) == ("invocation-1", "gateway-7")
+    assert {**after, "correlation_id": "invocation-1"} == before
+    assert after["function_request_id"] == "invocation-1"
+    assert json.loads(capsys.readouterr().out)["correlation_id"] == "gateway-7"
+    assert watched.traces.sent == [(["work"], "gateway-7", True)]
+
+
+def test_the_request_after_a_workers_is_its_own_again() -> None:
+    watched = Watched()
+    watched.handler({**WORKER_EVENT, "of": "gateway-7"}, WorkerContext())
+    watched.handler(WORKER_EVENT, WorkerContext("invocation-2"))
+    watched.do_what_is_left()
+    assert [request_id for _, request_id, _ in watched.traces.sent] == ["gateway-7", "invocation-2"]
+
+
+def test_what_a_worker_raises_for_lambda_to_try_again_is_raised_and_its_notes_are_reported_once(
+    capsys: pytest.CaptureFixture[str], error_log: list[str]
+) -> None:
+    watched = Watched()
+    with pytest.raises(TaskIsHeld):
+        watched.handler({**WORKER_EVENT, "of": "gateway-7", "held": True}, WorkerContext())
+    watched.do_what_is_left()
+    [line] = capsys.readouterr().out.splitlines()
+    assert (json.loads(line)["TasksClaimedAgain"], json.loads(line)["correlation_id"]) == ([1.0], "gateway-7")
+    # Lambda counts it among the function's errors, and the runtime client writes it to the log: neither is done twice.
+    assert "InternalErrors" not in line
+    assert error_log == []

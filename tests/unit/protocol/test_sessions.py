@@ -52,8 +52,11 @@ def test_what_is_no_such_id_says_nothing(unreadable: str) -> None:
 
 
 @given(st.text(st.characters(max_codepoint=255)) | st.text("AQEfgh-_", min_size=24, max_size=24))
-def test_no_text_breaks_it(text: str) -> None:
-    capabilities_in(text)
+def test_every_text_says_something_or_nothing(text: str) -> None:
+    found = capabilities_in(text)
+
+    declared = [capability for capability in CAPABILITIES if found is not None and declares(found, capability)]
+    assert found is None or capabilities_in(session_id(declared, RANDOM)) == found
 
 
 @pytest.mark.parametrize(

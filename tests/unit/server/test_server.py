@@ -169,18 +169,14 @@ def flow(tool: Any, *, name: str = "w") -> Workflow:
     return Workflow(name=name, description="d", steps=[Step("s", tool=tool)])
 
 
-def test_a_workflow_may_be_added_before_its_tools(server: Server) -> None:
+def test_a_workflow_may_be_added_before_its_tools_and_is_checked_against_those_that_are_there(server: Server) -> None:
     server.add_workflow(flow("docs_faq"))
-    server.tool(docs_faq)
-
-    server.check()
-
-
-def test_a_workflow_is_checked_against_the_tools_that_are_there(server: Server) -> None:
-    server.add_workflow(flow("docs_faq"))
-
     with pytest.raises(WorkflowError, match="unknown tool 'docs_faq'"):
         server.check()
+
+    server.tool(docs_faq)
+
+    server.check()  # raises what it finds
 
 
 def test_a_workflow_that_is_added_once_the_handler_is_made_is_checked_at_once(server: Server) -> None:
@@ -237,7 +233,7 @@ def test_a_default_that_converts_is_taken(server: Server, default: Json) -> None
     step = Step("s", resources=["docs://faq"])
     server.add_workflow(Workflow(name="w", description="d", arguments=arguments, steps=[step]))
 
-    server.check(in_full=False)
+    server.check(in_full=False)  # raises what it finds
 
 
 class Opaque:

@@ -164,7 +164,9 @@ def test_a_workflow_that_cannot_work_is_named_with_the_cause(made: Workflow, cau
 
 
 def test_as_many_steps_as_are_allowed_are_allowed() -> None:
-    checked(workflow(*(Step(f"s{n}", tool="ping") for n in range(MAX_STEPS))), TOOLS)
+    made = workflow(*(Step(f"s{n}", tool="ping") for n in range(MAX_STEPS)))
+
+    assert checked(made, TOOLS) is made
 
 
 @pytest.mark.parametrize("name", ["", "1st", "-a", "a.b", "größe", "a b", "n" * 65, "name\n"])
@@ -179,12 +181,16 @@ def test_a_name_that_some_host_refuses_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["_", "A-1_b", "n" * 64])
 def test_a_name_that_every_host_takes_is_taken(name: str) -> None:
-    checked(replace(workflow(FETCH, arguments=[Argument("order_id"), Argument(name)]), name=name), TOOLS)
+    made = replace(workflow(FETCH, arguments=[Argument("order_id"), Argument(name)]), name=name)
+
+    assert checked(made, TOOLS) is made
 
 
 @pytest.mark.parametrize("prompt", [{"tool": False}, {"durable": False}], ids=str)
 def test_a_workflow_that_is_only_a_prompt_may_have_any_name(prompt: dict[str, Any]) -> None:
-    checked(replace(workflow(FETCH), name="Erstattung über 5 €", **prompt), TOOLS)
+    made = replace(workflow(FETCH), name="Erstattung über 5 €", **prompt)
+
+    assert checked(made, TOOLS) is made
 
 
 @pytest.mark.parametrize(

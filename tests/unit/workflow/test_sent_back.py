@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_baton import Argument, Step, Workflow, prompt_arg, step_output, task_variable
-from mcp_baton.tasks.record import PROGRESS, RESULT_PREFIX, StepStatus, TaskRecord, TaskStatus
+from mcp_baton.exceptions import StoreUnavailable
+from mcp_baton.tasks.record import CALL_PREFIX, PROGRESS, RESULT_PREFIX, StepStatus, TaskRecord, TaskStatus
 from mcp_baton.workflow.placeholder import placeholder
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.sent_back import LONGEST, Replaced, is_placeholder, refusal, replaced
@@ -111,10 +112,32 @@ def test_one_without_a_value_is_named_with_what_to_do(text: str, why: str) -> No
     assert refusal((unknown,)) == f"Nothing was run. The argument 'a' is \"{text}\": {unknown.why}."
 
 
-def test_a_value_that_was_not_kept_or_cannot_be_read_is_not_known() -> None:
+def test_a_value_that_was_not_kept_is_not_known() -> None:
     lost: dict[str, Any] = {f"{RESULT_PREFIX}again": {"error": "result of 9 bytes exceeds the task's size limit"}}
     [unknown] = sent("<output from get (step 'again')>", plan(**lost)).unknown
     assert "was not kept" in unknown.why
+
+
+class Unreadable(dict[str, Any]):
+    """A task's variables of which only the progress can be read now."""
+
+    def __getitem__(self, name: str) -> Any:
+        if name == PROGRESS:
+            return super().__getitem__(name)
+        raise StoreUnavailable("down")
+
+
+def test_a_value_that_cannot_be_read_now_is_not_known_and_the_log_says_why(caplog: pytest.LogCaptureFixture) -> None:
+    variables = Unreadable({PROGRESS: FLOW.progress(STATUSES), **VALUES, f"{CALL_PREFIX}fetch": {"id": "A-17"}})
+    found = plan_of(TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, 1, variables), FLOW)
+    with caplog.at_level("WARNING"):
+        assert found.known is not None
+        assert "again" not in found.known.outputs
+        assert found.made_with("fetch", {"id": "A-17"}, "get") is None
+    assert [record.getMessage() for record in caplog.records] == [
+        "task t: the result of step again cannot be read",
+        "task t: the call of step fetch cannot be read",
+    ]
 
 
 def test_the_stand_in_of_a_secret_is_not_its_value() -> None:

@@ -17,7 +17,7 @@ INTERRUPTED = 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command with these arguments, the process's own by default; the exit code."""
     parsed = _parser().parse_args(arguments)
-    _log_to_stderr()
+    log_to_stderr()
     try:
         run: Callable[[argparse.Namespace], int] = parsed.run
         return run(parsed)
@@ -41,6 +41,8 @@ def _serve(parsed: argparse.Namespace) -> int:
             table=parsed.table,
             owner_header=parsed.owner_header,
             timeout_s=parsed.timeout,
+            worker_timeout_s=parsed.worker_timeout,
+            retry_after_s=parsed.worker_retries,
         )
     )
     end_by_force(code)
@@ -89,6 +91,21 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="time for each request (default: %(default)g)",
     )
+    serve.add_argument(
+        "--worker-timeout",
+        type=_seconds,
+        default=900.0,
+        metavar="SECONDS",
+        help="time for each invocation of a worker (default: %(default)g)",
+    )
+    serve.add_argument(
+        "--worker-retries",
+        type=_delays,
+        default=(60.0, 120.0),
+        metavar="SECONDS,SECONDS",
+        help="how long after a failed invocation of a worker the next one is made; 'none' for no retries (default: as "
+        "Lambda does it, 60,120)",
+    )
     serve.set_defaults(run=_serve)
     dynamodb = commands.add_parser(
         "dynamodb",
@@ -136,7 +153,12 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _log_to_stderr() -> None:
+def _delays(text: str) -> tuple[float, ...]:
+    return () if text == "none" else tuple(_seconds(part) for part in text.split(","))
+
+
+def log_to_stderr() -> None:
+    """Log as the command does, in this process or in one that it has started."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for chatty in ("botocore", "boto3", "moto", "urllib3", "werkzeug"):
         logging.getLogger(chatty).setLevel(logging.WARNING)

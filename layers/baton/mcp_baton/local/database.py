@@ -5,6 +5,7 @@ import logging
 import sys
 from typing import TYPE_CHECKING, Any
 
+from mcp_baton.local.engine_http import NO_SDK, answered_by
 from mcp_baton.local.gateway import InvocationContext
 from mcp_baton.local.httpd import Function, LambdaHandler
 from mcp_baton.local.run import run
@@ -37,20 +38,13 @@ def serve_database(host: str, port: int, table: str) -> int:
 
 def answering(engine: "EmbeddedEngine") -> LambdaHandler:
     """The engine behind the local server, which hands each HTTP request on as a proxy event."""
-    from botocore.awsrequest import AWSPreparedRequest
-    from botocore.compat import HTTPHeaders
-
-    from mcp_baton.local.dynamodb import REGION
-
-    url = f"https://dynamodb.{REGION}.amazonaws.com"
 
     def answer(event: dict[str, Any], _context: InvocationContext) -> dict[str, Any]:
-        headers = HTTPHeaders.from_pairs(event["headers"].items())
-        if "x-amz-target" not in headers:  # not an SDK, nor a page: browsers would have to ask for leave to send it
-            return {"statusCode": 400, "body": "this is a DynamoDB: ask it with an AWS SDK\n"}
         text = event["body"] or ""
         body = base64.b64decode(text) if event["isBase64Encoded"] else text.encode()
-        answered = engine.answer(AWSPreparedRequest("POST", url + event["path"], headers, body, stream_output=False))
+        answered = answered_by(engine, event["path"], event["headers"], body)
+        if answered is None:
+            return {"statusCode": 400, "body": NO_SDK}
         return {
             "statusCode": answered.status_code,
             "headers": dict(answered.headers),

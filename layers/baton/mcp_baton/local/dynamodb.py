@@ -3,7 +3,7 @@
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from mcp_baton.clients import ATTEMPTS, read_items_at_once
+from mcp_baton.clients import ATTEMPTS, pass_items_through
 from mcp_baton.exceptions import SettingsError
 
 if TYPE_CHECKING:
@@ -90,12 +90,16 @@ def _client(session: "Session", url: str, region: str, config: "Config | None" =
     from botocore.config import Config
 
     # The store sends again by itself (docs/storage.md); timeouts are the config's.
-    pooled = Config(max_pool_connections=CONNECTIONS, retries={"mode": "standard", "total_max_attempts": ATTEMPTS})
+    pooled = Config(
+        max_pool_connections=CONNECTIONS,
+        retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+        parameter_validation=False,
+    )
     merged = pooled if config is None else pooled.merge(config)
     client = boto3.Session(botocore_session=session).client(
         "dynamodb", endpoint_url=url, region_name=region, config=merged
     )
-    read_items_at_once(client)
+    pass_items_through(client)
     return client
 
 

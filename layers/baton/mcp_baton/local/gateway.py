@@ -30,6 +30,7 @@ class InvocationContext:
 
     Args:
         timeout_s: Seconds from now until the invocation's time is up.
+        request_id: The invocation's id; a new one unless it is given.
     """
 
     function_name = "baton"
@@ -39,8 +40,8 @@ class InvocationContext:
     log_group_name = "/aws/lambda/baton"
     log_stream_name = "local"
 
-    def __init__(self, timeout_s: float) -> None:
-        self.aws_request_id = str(uuid.uuid4())
+    def __init__(self, timeout_s: float, request_id: str | None = None) -> None:
+        self.aws_request_id = str(uuid.uuid4()) if request_id is None else request_id
         self._deadline = time.monotonic() + timeout_s
 
     def get_remaining_time_in_millis(self) -> int:

@@ -20,12 +20,13 @@ GRACE_S = 3.0
 EXIT_CODES = {signal.SIGTERM: 0, signal.SIGINT: 130}
 
 
-def run(server: LocalServer, ready: Callable[[], None]) -> int:
+def run(server: LocalServer, ready: Callable[[], None], stopping: Callable[[], None] = lambda: None) -> int:
     """Serve until SIGTERM or SIGINT. From the main thread only, where Python delivers signals.
 
     Args:
         server: The bound server.
         ready: Called once, when both signals and connections are listened to.
+        stopping: Called once a signal has come, before the last requests are waited for.
 
     Returns:
         The exit code. The process should end with it at once (`end_by_force`).
@@ -36,6 +37,7 @@ def run(server: LocalServer, ready: Callable[[], None]) -> int:
         ready()
         received = _next(taken)
     logger.info("%s: stopping", received.name)
+    stopping()
     _stop(server)
     return EXIT_CODES[received]
 

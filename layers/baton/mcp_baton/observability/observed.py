@@ -19,6 +19,21 @@ type Handler = Callable[[Any, Any, str], dict[str, Any]]
 type Work = Callable[[], None]
 
 
+class _Invocation:
+    """The request that an invocation belongs to, in the keys of its log lines."""
+
+    def __init__(self, keys: dict[str, object], logs: PowertoolsHandler) -> None:
+        self.request_id = str(keys["correlation_id"])
+        self._keys = keys
+        self._logs = logs
+        logs.begin(keys)
+
+    def correlate(self, request_id: str) -> None:
+        """It belongs to this request: a worker's, to the one that created its task."""
+        self.request_id = request_id
+        self._logs.begin({**self._keys, "correlation_id": request_id})
+
+
 class ObservedHandler:
     """Calls a handler, and reports what it has noted of its work.
 
@@ -55,23 +70,29 @@ class ObservedHandler:
         self._cold_start = cold_start
 
     def __call__(self, event: Any, context: Any) -> dict[str, Any]:
-        """Answer an event as the handler does."""
+        """Answer an event as the handler does.
+
+        Raises:
+            Exception: whatever the handler raises, which Lambda counts, and after a worker's event tries again.
+        """
         cold_start, self._cold_start = self._cold_start, False
         request_id = correlation_id(event.get("requestContext") if isinstance(event, Mapping) else None, context)
-        self._logs.begin(
+        invocation = _Invocation(
             {
                 "correlation_id": request_id,
                 "function_request_id": getattr(context, "aws_request_id", None),
                 "function_name": getattr(context, "function_name", None),
                 "cold_start": cold_start,
-            }
+            },
+            self._logs,
         )
+        self._collector.begin(invocation.correlate)
         try:
             return self._handler(event, context, request_id)
         finally:
             notes = self._collector.take()
             if notes.measurements or notes.spans:
-                self._later(partial(self._report, notes, request_id, cold_start))
+                self._later(partial(self._report, notes, invocation.request_id, cold_start))
 
     def _report(self, notes: Notes, request_id: str, cold_start: bool) -> None:
         try:

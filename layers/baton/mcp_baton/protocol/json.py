@@ -37,9 +37,11 @@ def dumps(value: object, *, sort_keys: bool = False) -> str:
         TypeError: the value holds something that is not JSON.
     """
     try:
-        text = (_SORTED if sort_keys else _COMPACT).encode(value)
+        text = (_sorted if sort_keys else _compact)(value)
     except RecursionError as error:
         raise ValueError("nested too deep for JSON") from error
+    if text.isascii():
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -59,7 +61,7 @@ def dumps_spaced(value: object) -> str:
     Raises:
         TypeError, ValueError: as `dumps`.
     """
-    return _SPACED.encode(value)
+    return _spaced(value)
 
 
 def loads(text: str | bytes) -> Json:
@@ -69,8 +71,15 @@ def loads(text: str | bytes) -> Json:
         ValueError: the text is not JSON (RFC 8259; `NaN` and the infinities are not), is nested too deep (`TooDeep`),
             or holds a number that is too large for a float.
     """
+    if not isinstance(text, str):
+        text = text.decode()
     try:
-        value: Json = _STRICT.decode(text if isinstance(text, str) else text.decode())
+        value: Json
+        if not text.startswith(_BLANKS):
+            value, end = _STRICT.raw_decode(text)
+            if end == len(text):
+                return value
+        value = _STRICT.decode(text)  # which takes blanks around the value, and says what else is there
     except RecursionError as error:
         raise TooDeep("nested too deep") from error
     return value
@@ -88,11 +97,35 @@ def _finite(text: str) -> float:
     return number
 
 
-# `json.dumps` and `json.loads` make one of these anew for each call that is not of the plainest kind.
-_COMPACT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-_SPACED = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
-_SORTED = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True)
+def encoding(encoder: json.JSONEncoder) -> Callable[[object], str]:
+    """`encoder.encode`, which makes another encoder for each value that it is given; this is one for all values.
+
+    Args:
+        encoder: Without indentation.
+    """
+    make = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return encoder.encode
+    strings = json.encoder.encode_basestring_ascii if encoder.ensure_ascii else json.encoder.encode_basestring
+    separators = encoder.key_separator, encoder.item_separator
+    # Without notes (`None`) of what it is inside of, by which a value is found that holds itself.
+    pieces = make(None, encoder.default, strings, None, *separators, encoder.sort_keys, False, encoder.allow_nan)
+
+    def encode(value: object) -> str:
+        try:
+            return "".join(pieces(value, 0))
+        except RecursionError:
+            return encoder.encode(value)  # which says whether it holds itself
+
+    return encode
+
+
+# `json.dumps` and `json.loads` make an encoder or a decoder anew for each call that is not of the plainest kind.
+_compact = encoding(json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")))
+_spaced = encoding(json.JSONEncoder(ensure_ascii=False, allow_nan=False))
+_sorted = encoding(json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True))
 _STRICT = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
+_BLANKS = (" ", "\t", "\n", "\r")
 
 
 def text_is_deeper_than(text: str, levels: int, read: Callable[[], Json]) -> bool:

@@ -6,7 +6,7 @@ Every request stands alone: nothing is kept between two but what the task store 
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol import jsonrpc
@@ -37,9 +37,11 @@ from mcp_baton.server.request import Request
 from mcp_baton.server.running.worker import CallerGone
 from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
-from mcp_baton.tasks.jobs import Dispatcher
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import INTERNAL_ERRORS, SILENT, Telemetry
+
+if TYPE_CHECKING:
+    from mcp_baton.tasks.jobs import Dispatcher
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +71,7 @@ class Endpoint:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         keys: Keys | None = None,
-        dispatcher: Dispatcher | None = None,
+        dispatcher: "Dispatcher | None" = None,
     ) -> None:
         self._server = server
         self._store = store
@@ -82,6 +84,7 @@ class Endpoint:
         self._made_key = keys is None and settings.state_key is None
         self._origins = Origins(settings.allowed_origins, settings.local_only)
         self._warned = False
+        self._dispatcher = dispatcher
 
     def __call__(self, request: HttpRequest, exchange: Exchange) -> HttpResponse | None:
         """Answer one HTTP request."""

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from mcp_baton.exceptions import ProtocolError, ToolError
 from mcp_baton.light_dataclasses import dataclass, field
@@ -19,9 +20,11 @@ from mcp_baton.server.reply import Reply
 from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.ids import new_question
-from mcp_baton.tasks.jobs import Dispatcher
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import SILENT, Telemetry
+
+if TYPE_CHECKING:
+    from mcp_baton.tasks.jobs import Dispatcher
 
 type Ask = Callable[[str, str, JsonObject], None]
 """Sends the client a question: id, method, params. From any thread."""
@@ -65,7 +68,7 @@ class Request:
     budget: Budget = field(default_factory=Budget)
     begun_s: float = field(default_factory=time.monotonic)
     claims: Mapping[str, object] = field(default_factory=dict)
-    dispatcher: Dispatcher | None = None
+    dispatcher: "Dispatcher | None" = None
 
     @property
     def params(self) -> JsonObject:

@@ -118,7 +118,7 @@ class JobStore(Protocol):
 
     def hand_over(self, task: TaskRecord, claim: Claim, ttl_ms: int) -> TaskRecord:
         """Give the claim up to a fresh worker: the attempts are counted anew, one more dispatch is noted, and the task
-        lives for at least this long from now on.
+        lives for at least this long from now on, where that is not beyond the longest lifetime of a task.
 
         Raises:
             ClaimLost: another worker has taken it over.

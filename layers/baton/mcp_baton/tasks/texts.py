@@ -19,9 +19,17 @@ def to_text(text: str) -> str:
     UTF-8 has no lone surrogates and a map no empty key: such a string is stored as its JSON text, which begins with a
     quotation mark; so is one that itself begins with a quotation mark, and every other string is stored as it is.
     """
-    if text and not text.startswith('"') and not any("\ud800" <= character <= "\udfff" for character in text):
+    if text and not text.startswith('"') and (text.isascii() or not _has_surrogates(text)):
         return text
     return json.dumps(text)
+
+
+def _has_surrogates(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def from_text(stored: str) -> str:

@@ -148,8 +148,16 @@ class Step(_Kept):
         return self._fingerprint
 
 
+class _Found:
+    """The same for a workflow's steps, by name and by binding."""
+
+    __slots__ = ("_by_binding", "_by_name")
+    _by_binding: Mapping[str, Step]
+    _by_name: Mapping[str, Step]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workflow:
+class Workflow(_Found):
     """An ordered list of steps, published as an MCP prompt of the same name.
 
     Attributes:
@@ -195,11 +203,16 @@ class Workflow:
 
     def bound(self, binding: str) -> Step:
         """The step that a binding names; the definition has been checked, so there is one."""
-        return next(step for step in self.steps if step.binding == binding)
+        if not hasattr(self, "_by_binding"):
+            # The first one of a binding, as of a name below: a definition is looked at before it has been checked, too.
+            _freeze(self, _by_binding={step.binding: step for step in reversed(self.steps)})
+        return self._by_binding[binding]
 
     def step(self, name: str) -> Step | None:
         """The step of this name, if there is one."""
-        return next((step for step in self.steps if step.name == name), None)
+        if not hasattr(self, "_by_name"):
+            _freeze(self, _by_name={step.name: step for step in reversed(self.steps)})
+        return self._by_name.get(name)
 
     def progress(self, statuses: Sequence[StepStatus]) -> Progress:
         """The value of `_workflow.progress` for these statuses, in the order of the steps."""

@@ -33,11 +33,16 @@ class Fetched:
     error: str | None = None
 
 
+NOTHING_FETCHED = Fetched((), frozenset())
+
+
 def fetch_before(step: Step, workflow: Workflow, known: Known, host: Host) -> Fetched:
     """Fetch what can be fetched before the tool, up to the first resource that fails.
 
     One whose URI is not known yet is passed over: `decide` says why.
     """
+    if not step.resources:
+        return NOTHING_FETCHED
     contents: list[FetchedResource] = []
     read: set[str] = set()
     for resource in step.resources:

@@ -91,6 +91,7 @@ class Run:
     persisted: Persisted = True
     unsure: set[str] = field(default_factory=set)
     secrets: Secrets = NO_SECRETS
+    _known: Known | None = None
 
     def __post_init__(self) -> None:
         self.secrets = secrets_of(self.workflow.secrets, self.invocation.texts, self.invocation.arguments)
@@ -103,10 +104,12 @@ class Run:
     @property
     def known(self) -> Known:
         """What arguments are resolved from."""
-        given = self.invocation
-        return Known(
-            given.texts, given.arguments, self.statuses, self.outputs, self.variables, self.secrets, given.answers
-        )
+        if self._known is None or self._known.variables is not self.variables:
+            given = self.invocation
+            self._known = Known(
+                given.texts, given.arguments, self.statuses, self.outputs, self.variables, self.secrets, given.answers
+            )
+        return self._known
 
     def unwritten(self, task: TaskRecord) -> list[StepTrace]:
         """What has still to be written to the task as it stands.

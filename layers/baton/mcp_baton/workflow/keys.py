@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable
-from functools import cache
 
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.workflow.canonical import DIGEST_CHARACTERS, digest
@@ -13,8 +12,13 @@ type Key = Callable[[], str]
 
 def own_key() -> Key:
     """The key of a call that belongs to no step: no other call has it."""
-    made = os.urandom(DIGEST_CHARACTERS // 2).hex()
-    return lambda: made
+    made: dict[str, str] = {}
+
+    def make() -> str:
+        # Most calls are never asked for theirs. Of two threads that ask at once, one sets it.
+        return made.get("key") or made.setdefault("key", os.urandom(DIGEST_CHARACTERS // 2).hex())
+
+    return make
 
 
 def step_key(task_id: str, step: str, arguments: Callable[[], JsonObject]) -> Key:
@@ -27,8 +31,12 @@ def step_key(task_id: str, step: str, arguments: Callable[[], JsonObject]) -> Ke
             asked when the key is.
     """
 
-    def make() -> str:
-        parts: list[Json] = [task_id, step, arguments()]
-        return digest(parts)
+    made: list[str] = []
 
-    return cache(make)
+    def make() -> str:
+        if not made:
+            parts: list[Json] = [task_id, step, arguments()]
+            made.append(digest(parts))
+        return made[0]
+
+    return make

@@ -1,5 +1,6 @@
 """What a task's workflow says of the calls of its steps, as far as that is known now (docs/workflows.md, Going on)."""
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, partial
 
@@ -24,6 +25,8 @@ from mcp_baton.workflow.pause import SchemaMismatch, step_named_by
 from mcp_baton.workflow.resolve import Known, NotGiven, resolve
 from mcp_baton.workflow.secrets import Secrets, hidden_in, mentions, secrets_in_call, stand_in
 from mcp_baton.workflow.sources import Found
+
+logger = logging.getLogger(__name__)
 
 type Canonical = Callable[[str, JsonObject], JsonObject]
 """Of a tool's name and arguments: the arguments as the tool takes them, without those that equal their defaults."""
@@ -67,6 +70,7 @@ class Outputs(Mapping[str, Json]):
         try:
             value = self._task.variables[f"{RESULT_PREFIX}{step}"]
         except StoreError as error:
+            logger.warning("task %s: the result of step %s cannot be read", self._task.task_id, step, exc_info=error)
             raise KeyError(step) from error
         if is_oversized(value):
             raise KeyError(step)
@@ -169,7 +173,8 @@ class Plan:
         if kept in self.task.variables:
             try:
                 return restored(self.task.variables[kept], call)
-            except StoreError:
+            except StoreError as error:
+                logger.warning("task %s: the call of step %s cannot be read", self.task.task_id, name, exc_info=error)
                 return None
         planned = self.planned(name, tool)
         secret = {argument: call[argument] for argument in planned.secret if argument in call}

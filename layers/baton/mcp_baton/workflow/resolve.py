@@ -127,7 +127,9 @@ def _resolve_output(step: Step, path: str | None, known: Known) -> Resolution:
 
 def resolve_arguments(step: Step, workflow: Workflow, known: Known) -> dict[str, Json] | PauseReason:
     """A step's arguments, or why they cannot be had. An absent prompt argument is left out: the schema judges that."""
-    answers = known.answers.get(step.name, {})
+    answers = known.answers.get(step.name)
+    if not answers:
+        return _resolve_all(step.arguments, step, workflow, known, step.tool or "")
     asked = {name: source for name, source in step.arguments.items() if name not in answers}
     resolved = _resolve_all(asked, step, workflow, known, step.tool or "")
     return {**resolved, **answers} if isinstance(resolved, dict) else resolved

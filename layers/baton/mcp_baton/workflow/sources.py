@@ -100,7 +100,7 @@ def _is_index(key: str, length: int) -> bool:
 
 def fill(text: str, values: Mapping[str, str]) -> str:
     """Replace each `{name}` that `values` knows; leave the others as they are."""
-    return _PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), text)
+    return _PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), text) if "{" in text else text
 
 
 def fill_uri(uri: str, values: Mapping[str, str]) -> str:

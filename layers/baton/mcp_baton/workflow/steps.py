@@ -90,7 +90,8 @@ class Steps:
         run.settle(StepTrace(step, call.arguments, fetched.contents, tried.outcome, attempts=tried.attempts, kept=kept))
         # The tool has done its work: a resource that cannot be fetched now must not make anybody call it again.
         after = fetch_after(step, run.workflow, run.known, self._host)
-        run.traces[-1] = replace(run.traces[-1], after=after)
+        if after:
+            run.traces[-1] = replace(run.traces[-1], after=after)
         return None
 
     def _attempt(self, run: Run, step: Step, call: Prepared) -> Tried:

@@ -6,7 +6,6 @@ from mcp_baton.exceptions import RegistrationError
 from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.json import Json
 from mcp_baton.server.published.labels import AllLabels
-from mcp_baton.tasks.work import ATTEMPTS
 
 type Support = Literal["forbidden", "optional", "required"]
 type Start = Literal["call", "explicit"]
@@ -38,12 +37,12 @@ class TaskSupport:
 
     Attributes:
         support: `forbidden`, `optional` or `required`.
-        attempts: How often a worker begins it at most.
+        idempotent: Whether it may be begun again when it is not known what became of it.
         explicit: Whether its task begins where the function says so.
     """
 
     support: str = "forbidden"
-    attempts: int = ATTEMPTS
+    idempotent: bool = True
     explicit: bool = False
 
     @property
@@ -73,4 +72,4 @@ def task_support(options: dict[str, Any], what: str) -> TaskSupport:
     if support == "forbidden" and (start != "call" or not idempotent):
         given = "task_start" if start != "call" else "idempotent"
         raise RegistrationError(f"{what}: {given} concerns tools that run as tasks; add task='optional' or 'required'")
-    return TaskSupport(support, ATTEMPTS if idempotent else 1, start == "explicit")
+    return TaskSupport(support, idempotent, start == "explicit")

@@ -144,26 +144,15 @@ def _ended[T](
     request: Request, work: Work[T], bound: dict[str, Any], asking: Asking, surroundings: Surroundings
 ) -> Ending:
     mailbox, signature, function = Mailbox(), work.signature, work.function
-    own = Call(
-        request_id=request.exchange.request_id,
-        owner=request.owner,
-        envelope=request.envelope,
-        remaining_ms=request.exchange.remaining_ms,
-        emit=mailbox.notify,
-        asker=asking(mailbox.request, lambda: not own.abandoned),
-        variables=surroundings.variables,
-        progress=surroundings.progress,
-        attempt=surroundings.attempt.number,
-        key=surroundings.attempt.key or own_key(),
-        read=partial(_read, request.server.resources),
-        claims=request.claims,
-    )
-    if signature.context:
-        bound = bound | {signature.context: Context(own)}
-    if signature.dependencies:
-        from mcp_baton.server.running.dependencies import with_dependencies
+    own: Call | None = None
+    if signature.context or signature.dependencies:
+        own = _call(request, asking, mailbox, surroundings)
+        if signature.context:
+            bound = bound | {signature.context: Context(own)}
+        if signature.dependencies:
+            from mcp_baton.server.running.dependencies import with_dependencies
 
-        function = with_dependencies(function, signature, own, request.server.overrides)
+            function = with_dependencies(function, signature, own, request.server.overrides)
     try:
         with request.telemetry.span(work.what) as span:
             ended = run_and_deliver(
@@ -179,7 +168,27 @@ def _ended[T](
             span.failed = _has_failed(ended)
         return ended
     finally:
-        own.abandoned = True
+        if own:
+            own.abandoned = True
+
+
+def _call(request: Request, asking: Asking, mailbox: Mailbox, surroundings: Surroundings) -> Call:
+    """What the `Context` of a function stands on, and what it depends on."""
+    own = Call(
+        request_id=request.exchange.request_id,
+        owner=request.owner,
+        envelope=request.envelope,
+        remaining_ms=request.exchange.remaining_ms,
+        emit=mailbox.notify,
+        asker=asking(mailbox.request, lambda: not own.abandoned),
+        variables=surroundings.variables,
+        progress=surroundings.progress,
+        attempt=surroundings.attempt.number,
+        key=surroundings.attempt.key or own_key(),
+        read=partial(_read, request.server.resources),
+        claims=request.claims,
+    )
+    return own
 
 
 def _read(resources: Mapping[str, Resource], uri: str, context: object) -> Contents:

@@ -90,14 +90,14 @@ def run_and_deliver(
         wait_s = min(KEEP_ALIVE_S, pulse())
         mail = mailbox.next(wait_s if left is None else min(wait_s, left))
         match mail:
+            case Returned() | Raised():
+                return mail
             case None:
                 listener.keep_alive()
             case Said(method, params):
                 listener.notify(method, params)
             case Asked(identifier, method, params):
                 listener.request(identifier, method, params)
-            case Returned() | Raised():
-                return mail
         left = left_s()
         if _is_over(left):
             give_up()

@@ -1,13 +1,16 @@
 """The JSON Schemas of a workflow's arguments, for the tool that it also is; by hand where their types are plain."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mcp_baton.server.schema.plain import plain_type
 from mcp_baton.server.schema.plain_types import Definitions, NotPlain
 from mcp_baton.server.schema.prompt_arguments import convert
 from mcp_baton.server.schema.schema import schema_generator
 from mcp_baton.workflow.definition import Argument
+
+if TYPE_CHECKING:
+    from pydantic.json_schema import JsonSchemaMode
 
 type Schemas = dict[str, dict[str, Any]]
 
@@ -51,7 +54,7 @@ def _through_pydantic(arguments: Sequence[Argument]) -> tuple[Schemas, Schemas]:
     from pydantic import TypeAdapter
     from pydantic.errors import PydanticUserError
 
-    adapters = []
+    adapters: list[tuple[str, JsonSchemaMode, TypeAdapter[Any]]] = []
     for argument in arguments:
         try:
             adapter = TypeAdapter(argument.type)
@@ -59,7 +62,7 @@ def _through_pydantic(arguments: Sequence[Argument]) -> tuple[Schemas, Schemas]:
         except PydanticUserError:
             continue
         adapters.append((argument.name, "validation", adapter))
-    made, root = TypeAdapter.json_schemas(adapters, schema_generator=schema_generator())  # type: ignore[arg-type]
+    made, root = TypeAdapter.json_schemas(adapters, schema_generator=schema_generator())
     schemas = {name: _untitled(schema) for (name, _), schema in made.items()}
     definitions = {name: _untitled(schema) for name, schema in root.get("$defs", {}).items()}
     return {argument.name: schemas.get(argument.name, {}) for argument in arguments}, definitions

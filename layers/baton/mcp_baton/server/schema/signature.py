@@ -27,7 +27,10 @@ class Parameter:
     @property
     def published(self) -> str:
         """The name that the caller uses: the alias where a pydantic `Field` gives one."""
-        aliases = (getattr(note, "alias", None) for note in self._notes)
+        notes = self._notes
+        if not notes:
+            return self.name
+        aliases = (getattr(note, "alias", None) for note in notes)
         return next((alias for alias in aliases if isinstance(alias, str)), self.name)
 
     @property

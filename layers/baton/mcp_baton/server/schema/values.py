@@ -3,7 +3,7 @@
 import json
 from typing import cast
 
-from mcp_baton.protocol.json import MAX_LEVELS, Json, is_small, text_is_deeper_than
+from mcp_baton.protocol.json import MAX_LEVELS, Json, encoding, is_small, text_is_deeper_than
 
 
 def to_json(value: object) -> Json:
@@ -15,8 +15,8 @@ def to_json(value: object) -> Json:
     if type(value) is str or is_small(value):
         return cast("Json", value)
     try:
-        text = _ENCODER.encode(value)
-        made: Json = _DECODER.decode(text)
+        text = _encode(value)
+        made: Json = _DECODER.raw_decode(text)[0]
     except Exception as error:
         # A value can bring code along, which may raise anything: a generator, a model's serializer.
         raise ValueError(f"the value is not JSON: {error}") from error
@@ -35,5 +35,5 @@ def _dump_special(value: object) -> object:
 
 
 # `json.dumps` and `json.loads` would make one of these anew for each call.
-_ENCODER = json.JSONEncoder(default=_dump_special)
+_encode = encoding(json.JSONEncoder(default=_dump_special))
 _DECODER = json.JSONDecoder(parse_constant=lambda _: None)

@@ -6,14 +6,19 @@ from mcp_baton.tasks.dynamodb.expressions import Update
 from mcp_baton.tasks.record import Claim
 
 
-def require_held(update: Update, claim: Claim) -> None:
-    """The write takes place only while this run holds the task."""
+def require_held(update: Update, claim: Claim, *, job: bool = False) -> None:
+    """The write takes place only while this run holds the task.
+
+    A worker may give its job up and never hear of it. Its name stays until another one comes; the end is 0 at once.
+    """
     update.require(f"{update.path(RUN, 'i')}={update.text(claim.id)}")
+    if job:
+        update.require(f"{update.path(RUN, 'u')}>{update.value({'N': '0'})}")
 
 
-def hold(update: Update, claim: Claim, *, release: bool = False) -> None:
+def hold(update: Update, claim: Claim, *, release: bool = False, job: bool = False) -> None:
     """A write of the run that holds the task: it renews the claim, or gives it up."""
-    require_held(update, claim)
+    require_held(update, claim, job=job)
     update.set(update.path(RUN, "u"), update.value({"N": "0" if release else str(claim.until_ms)}))
 
 

@@ -1,5 +1,6 @@
-"""The claim in a head: the map attribute `run` of `i` (who), `n` (how many there were) and `u` (until when, epoch
-milliseconds; 0 once it was given up). Every head has one, since a write can only set members of a map that is there."""
+"""The claim in a head: the map attribute `run` of `i` (who), `n` (how many there were), `u` (until when, epoch
+milliseconds; 0 once it was given up) and, of a worker's, `d` (the number of its dispatch). Every head has one, since a
+write can only set members of a map that is there."""
 
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item
 from mcp_baton.tasks.record import Claim
@@ -19,7 +20,8 @@ def claim_in(item: Item) -> Claim | None:
     if RUN not in item:
         return None
     run = item[RUN]["M"]
-    claim = Claim(run["i"]["S"], int(run["u"]["N"]), int(run["n"]["N"]))
+    dispatch = int(run["d"]["N"]) if "d" in run else 0
+    claim = Claim(run["i"]["S"], int(run["u"]["N"]), int(run["n"]["N"]), dispatch)
     return claim if claim.number else None
 
 

@@ -81,6 +81,23 @@ class LiveTasks:
         except (StoreError, ConditionFailed, ItemTooLarge):
             logger.warning("task %s: it has ended, and is counted as live until it expires", task_id, exc_info=True)
 
+    def move(self, owner: str, task_id: str, before: Item, after: Item) -> None:
+        """Count a task by its new end, whose life was made longer: one `UpdateItem`, or none within a span of time.
+        One that fails leaves it counted until its old end."""
+        old, new = self._span(before), self._span(after)
+        if self._limits.max_tasks_per_owner is None or old == new:
+            return
+        update = Update(new_token(), self._now_ms())
+        update.require(f"{update.name(old)}>{update.value({'N': '0'})}")
+        update.add(update.name(old), update.value({"N": "-1"}))
+        update.add(update.name(new), update.value({"N": "1"}))
+        try:
+            self._table.update(count_key(owner, shard_of(task_id)), update, RENEW, whole=False)
+        except (StoreError, ConditionFailed, ItemTooLarge):
+            logger.warning(
+                "task %s: it lives longer, and is counted as live until it was to expire", task_id, exc_info=True
+            )
+
     def _span(self, item: Item) -> str:
         length_s = max(self._limits.max_ttl_ms // 1000 // SPANS, 1)
         return f"{_SPAN}{-(-number(item, 'expires_at') // length_s) * length_s}"

@@ -44,11 +44,11 @@ class Update:
 
     def name(self, stored: str) -> str:
         """The placeholder of a stored name."""
-        if stored not in self._placeholders:
-            placeholder = f"#{base36(len(self.names))}"
-            self._placeholders[stored] = placeholder
+        placeholder = self._placeholders.get(stored)
+        if placeholder is None:
+            placeholder = self._placeholders[stored] = f"#{base36(len(self.names))}"
             self.names[placeholder] = stored
-        return self._placeholders[stored]
+        return placeholder
 
     def value(self, attribute: Attribute) -> str:
         """A new placeholder for a value."""
@@ -156,8 +156,8 @@ def finish_update(now_ms: int, token: str, status: TaskStatus, result: Attribute
 def write_update(stored: Item, changes: Changes, now_ms: int, token: str) -> Update:
     """The write of a batch: every change it holds, and every condition that it was decided on."""
     update = live_update(now_ms, token) if changes.result is None else _completing(changes.result, now_ms, token)
+    steps = update.path("variables", PROGRESS, "steps") if changes.steps else ""
     for step in changes.steps:
-        steps = update.path("variables", PROGRESS, "steps")
         path = f"{steps}[{step.index}].{update.name('status')}"
         update.require(f"{path}={update.text(step.expected)}")
         if step.status != step.expected:
@@ -169,8 +169,9 @@ def write_update(stored: Item, changes: Changes, now_ms: int, token: str) -> Upd
         update.set(update.name("definition"), update.value(changes.definition))
     for name, attribute in changes.required.items():
         update.require(f"{update.path('variables', to_text(name))}={update.value(attribute)}")
+    variables = update.name("variables") if changes.variables else ""
     for name, attribute in changes.variables.items():
-        update.set(update.path("variables", to_text(name)), update.value(attribute))
+        update.set(f"{variables}.{update.name(to_text(name))}", update.value(attribute))
     for name in sorted(changes.removed):
         update.remove(update.path("variables", to_text(name)))
     if PAUSE_REASON in changes.variables and PROGRESS not in changes.variables:

@@ -60,7 +60,7 @@ class Heads:
     def renew(self, task: TaskRecord, claim: Claim) -> TaskRecord:
         """Hold on to a task until the claim's new end, or give it up: one `UpdateItem`, sent once."""
         update = guarded_update(self._now_ms(), new_token())
-        hold(update, claim)
+        hold(update, claim, job=task.job is not None)
         key = self._key(task.owner, task.task_id)
         try:
             self._table.update(key, update, RENEW, whole=False)
@@ -75,7 +75,7 @@ class Heads:
             return self._table.update(self._key(owner, task_id), update, patience)
         except ConditionFailed as failure:
             current = self._live(owner, failure)
-            if claim is not None and (current.claim is None or current.claim.id != claim.id):
+            if claim is not None and not _holds(current, claim):
                 raise ClaimLost(current) from failure
             self._telemetry.add(STORE_CONFLICTS)
             raise Conflict(current) from failure
@@ -103,3 +103,20 @@ class Heads:
         if not is_task_id(task_id):
             raise TaskNotFound
         return key_of(owner, task_id)
+
+
+def _holds(task: TaskRecord, claim: Claim) -> bool:
+    if task.claim is None or task.claim.id != claim.id:
+        return False
+    return task.job is None or task.claim.until_ms > 0
+
+
+def stored_item(task: TaskRecord) -> Item:
+    """The item that a task was read from.
+
+    Raises:
+        ValueError: it was read by a listing, which leaves out the values, or by another store.
+    """
+    if not isinstance(task.source, dict) or "arguments" not in task.source:
+        raise ValueError("a task must be read before it can be written against")
+    return task.source

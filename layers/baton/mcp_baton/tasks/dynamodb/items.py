@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mcp_baton.exceptions import StoreError
 from mcp_baton.light_dataclasses import dataclass
@@ -15,6 +15,9 @@ from mcp_baton.tasks.dynamodb.values import Variables
 from mcp_baton.tasks.ids import shard_of
 from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, NewTask, TaskRecord, TaskStatus, timestamp
 from mcp_baton.tasks.texts import from_text, to_text, zipped
+
+if TYPE_CHECKING:
+    from mcp_baton.tasks.work import Job
 
 OWNER_PREFIX = "OWNER#"
 TASK_PREFIX = "TASK#"
@@ -30,9 +33,10 @@ LISTED = (
     "workflow",
     "definition",
     "status_message",
+    "tool",
     RUN,
 )
-"""The attributes that a listing reads: everything but the values."""
+"""The attributes that a listing reads."""
 
 LISTED_VARIABLES = (PROGRESS, PAUSE_REASON)
 """The variables that it reads, which say where a task stands."""
@@ -146,6 +150,10 @@ def new_item(task: NewTask, task_id: str, now_ms: int, limits: Limits) -> Item:
         item["workflow"] = {"S": to_text(task.workflow)}
     if task.definition is not None:
         item["definition"] = {"S": task.definition}
+    if task.work is not None:
+        from mcp_baton.tasks.dynamodb.job_items import job_attributes
+
+        item |= job_attributes(task.work, now_ms, compress_over)
     return item
 
 
@@ -198,6 +206,7 @@ def to_record(owner: str, item: Item, outside: Outside | None = None) -> TaskRec
 def _record(owner: str, item: Item, outside: Outside | None) -> TaskRecord:
     task_id = item["sk"]["S"].removeprefix(TASK_PREFIX)
     fetcher = Fetcher(outside, owner, task_id)
+    job, error = _job(item)
     return TaskRecord(
         owner=owner,
         task_id=task_id,
@@ -213,8 +222,18 @@ def _record(owner: str, item: Item, outside: Outside | None) -> TaskRecord:
         definition=_text(item, "definition"),
         kept=Variables({name: item[name] for name in KEPT if name in item}, fetcher),
         claim=claim_in(item),
+        job=job,
+        error=error,
         source=item,
     )
+
+
+def _job(item: Item) -> "tuple[Job | None, JsonObject | None]":
+    if "tool" not in item:
+        return None, None
+    from mcp_baton.tasks.dynamodb.job_items import error_in, job_in
+
+    return job_in(item), error_in(item)
 
 
 def number(item: Item, name: str) -> int:

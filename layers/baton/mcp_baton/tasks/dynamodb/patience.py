@@ -11,6 +11,9 @@ REPLY_S = 0.3
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 1.0
 
+FIRST_RACE_S = 0.005
+LONGEST_RACE_S = 0.1
+
 
 @dataclass(frozen=True, slots=True)
 class Patience:
@@ -56,6 +59,11 @@ RENEW = Patience(throttled_s=0.0, unanswered_s=0.0)
 WRITE = Patience(throttled_s=10.0, unanswered_s=10.0)
 END = Patience(throttled_s=20.0, unanswered_s=10.0)
 """Of the end of a run: what it has done stands nowhere else."""
+
+
+def race_pause_s(races: int, drawn: float) -> float:
+    """The pause after a write that lost its race so many times, seconds: full jitter, at most a tenth of a second."""
+    return drawn * min(FIRST_RACE_S * 2.0 ** min(races - 1, 16), LONGEST_RACE_S)
 
 
 def draw() -> float:

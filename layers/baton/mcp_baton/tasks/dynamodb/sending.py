@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 from mcp_baton.exceptions import OutcomeUnknown, StoreBusy, StoreUnavailable
 from mcp_baton.tasks.dynamodb.failures import Unreached, failure_of
 from mcp_baton.tasks.dynamodb.items import system_ms
-from mcp_baton.tasks.dynamodb.patience import Patience, draw
+from mcp_baton.tasks.dynamodb.patience import ATTEMPT_S, REPLY_S, Patience, draw, race_pause_s
 from mcp_baton.telemetry import SILENT, STORE_ERRORS, Telemetry, timed
 
 if TYPE_CHECKING:
@@ -75,6 +75,21 @@ class Sender:
         made = copy.copy(self)
         vars(made).update(_left_ms=left_ms)
         return made
+
+    def wait_after_race(self, races: int) -> bool:
+        """Let some time pass before a write is decided on again whose condition failed.
+
+        Args:
+            races: How often it has failed.
+
+        Returns:
+            Whether there is time to try again.
+        """
+        pause_s, left_ms = race_pause_s(races, self._rng()), self._left_ms()
+        if left_ms is not None and left_ms / 1000 - pause_s < ATTEMPT_S + REPLY_S:
+            return False
+        self._sleep(pause_s)
+        return True
 
     def _read[T](self, send: Callable[[], T], patience: Patience) -> T:
         """What a request gives that changes nothing, or nothing that would not be the same after a second time.

@@ -16,7 +16,7 @@ from mcp_baton.tasks.dynamodb.counting import LiveTasks
 from mcp_baton.tasks.dynamodb.cursors import to_cursor
 from mcp_baton.tasks.dynamodb.expressions import Update, finish_update, write_update
 from mcp_baton.tasks.dynamodb.fitting import fitted, fitted_new, lighter
-from mcp_baton.tasks.dynamodb.heads import Heads
+from mcp_baton.tasks.dynamodb.heads import Heads, stored_item
 from mcp_baton.tasks.dynamodb.items import (
     Limits,
     encode_object,
@@ -40,6 +40,8 @@ from mcp_baton.telemetry import SILENT, Telemetry
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
+
+    from mcp_baton.tasks.dynamodb.jobs import DynamoDBJobStore
 
 
 RESULT_TOO_LARGE = "the result does not fit into the task's item"
@@ -93,6 +95,14 @@ class DynamoDBTaskStore(Heads):
         """Questions to clients and their answers, in the same table."""
         return self._answers
 
+    @property
+    def jobs(self) -> "DynamoDBJobStore":
+        """What is done to tasks that workers work on, in the same table."""
+        from mcp_baton.tasks.dynamodb.jobs import DynamoDBJobStore
+
+        common = (self._table, self._outside, self._live_tasks, self._limits, self._now_ms, self._telemetry)
+        return DynamoDBJobStore(*common)
+
     def within(self, left_ms: Callable[[], int | None]) -> Self:
         """The same store for one request: nothing is tried again when the function would be stopped meanwhile."""
         made = copy.copy(self)
@@ -115,14 +125,15 @@ class DynamoDBTaskStore(Heads):
         """
         now_ms, token = self._now_ms(), new_token()
         task_id = self._new_id(now_ms, self._limits.shards)
-        item, ttl_ms = new_item(task, task_id, now_ms, self._limits), self._limits.ttl_ms(task.ttl_ms)
+        item = new_item(task, task_id, now_ms, self._limits)
+        kept_ms = self._kept_ms(self._limits.ttl_ms(task.ttl_ms), job=task.work is not None)
         if text_bytes(item["arguments"]) > VALUE_BYTES:
             raise StoreError(f"the task is too large: its arguments have {text_bytes(item['arguments'])} bytes")
         item |= first_token(now_ms, token)
         # Counted before its values are written: nobody fills the table or the bucket for a task that is one too many.
         self._live_tasks.enter(task.owner, task_id, item)
         try:
-            item = fitted_new(item, self._limits.item_bytes, self._moving.begin(task.owner, task_id, ttl_ms))
+            item = fitted_new(item, self._limits.item_bytes, self._moving.begin(task.owner, task_id, kept_ms))
             if item_size(item) > self._limits.item_bytes:
                 raise StoreError(f"the task is too large: {item_size(item)} bytes")
             self._put(item, token)
@@ -163,12 +174,12 @@ class DynamoDBTaskStore(Heads):
         larger: then DynamoDB refuses, and values of this batch give way.
         """
         stored, limits = stored_item(task), self._limits
-        mover = self._moving.begin(task.owner, task.task_id, task.ttl_ms)
+        mover = self._moving.begin(task.owner, task.task_id, self._kept_ms(task.ttl_ms, job=task.job is not None))
         planned = plan(stored, batch, limits.compress_over_bytes, self._moving.zips())
         changes: Changes | None = fitted(stored, planned, limits.item_bytes, mover, batch.open_steps)
         while changes is not None:
             try:
-                item = self._record(task, stored, changes, batch)
+                item = self._write_batch(task, stored, changes, batch)
             except ItemTooLarge:
                 changes = lighter(changes, mover)
             else:
@@ -209,20 +220,13 @@ class DynamoDBTaskStore(Heads):
         self._live_tasks.leave(owner, task_id, item)
         return self._task_in(owner, item)
 
-    def _record(self, task: TaskRecord, stored: Item, changes: Changes, batch: Batch) -> Item:
+    def _kept_ms(self, ttl_ms: int, *, job: bool) -> int:
+        """How long a task's values may be needed, milliseconds. A worker can make its task live longer."""
+        return max(ttl_ms, self._limits.max_ttl_ms) if job else ttl_ms
+
+    def _write_batch(self, task: TaskRecord, stored: Item, changes: Changes, batch: Batch) -> Item:
         update = write_update(stored, changes, self._now_ms(), new_token())
         if batch.claim is None:
             return self._write(task.owner, task.task_id, update)
-        hold(update, batch.claim, release=batch.release)
+        hold(update, batch.claim, release=batch.release, job="tool" in stored)
         return self._write(task.owner, task.task_id, update, END, batch.claim)
-
-
-def stored_item(task: TaskRecord) -> Item:
-    """The item that a task was read from.
-
-    Raises:
-        ValueError: it was read by a listing, which leaves out the values, or by another store.
-    """
-    if not isinstance(task.source, dict) or "arguments" not in task.source:
-        raise ValueError("a task must be read before it can be written against")
-    return task.source

@@ -25,7 +25,7 @@ from mcp_baton.server.running.runner import prepare
 from mcp_baton.server.running.work import tool_work
 from mcp_baton.server.schema.schema import explain
 from mcp_baton.tasks.record import NewTask, TaskRecord
-from mcp_baton.tasks.work import Work
+from mcp_baton.tasks.work import ATTEMPTS, Work
 from mcp_baton.workflow.host import Mismatch
 from mcp_baton.workflow.keys import own_key
 
@@ -73,7 +73,7 @@ def begun(request: Request, tool: Tool, arguments: JsonObject, answers: JsonObje
         scopes=tuple(sorted(scopes_in(request.claims))),
         capabilities=request.envelope.capabilities,
         revision=request.envelope.revision,
-        attempts=tool.tasks.attempts,
+        attempts=ATTEMPTS if tool.tasks.idempotent else 1,
         key=own_key()(),
         answers=answers or {},
     )

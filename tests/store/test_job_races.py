@@ -1,0 +1,305 @@
+"""Jobs when many come at once, and when answers of the store are lost (docs/storage.md, Jobs)."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from threading import Barrier
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mcp_baton.exceptions import ClaimLost, OutcomeUnknown, StoreError, TaskFinished, TaskHeld
+from mcp_baton.protocol.json import JsonObject
+from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
+from mcp_baton.tasks.record import LEASE_MS, Claim, TaskRecord, TaskStatus
+from mcp_baton.tasks.store import Batch
+from mcp_baton.tasks.work import FIRST_DISPATCH_MS
+
+if TYPE_CHECKING:
+    from tests.store.conftest import AfterRead, Clock, LostReplies
+
+ROUNDS = 20
+MANY = 16
+WORKING, INPUT_REQUIRED, FAILED = TaskStatus.WORKING, TaskStatus.INPUT_REQUIRED, TaskStatus.FAILED
+COMPLETED, CANCELLED = TaskStatus.COMPLETED, TaskStatus.CANCELLED
+ERROR: JsonObject = {"code": -32603, "message": "the worker was lost"}
+QUESTIONS: dict[str, JsonObject] = {
+    f"q{place}": {"method": "elicitation/create", "params": {"message": f"{place}?"}} for place in range(MANY)
+}
+
+type Outcome = TaskRecord | StoreError | None
+
+
+def at_once(threads: ThreadPoolExecutor, calls: list[Callable[[], TaskRecord | None]]) -> list[Outcome]:
+    """Run the calls at the same moment; what each returned or raised."""
+    barrier = Barrier(len(calls))
+
+    def run(call: Callable[[], TaskRecord | None]) -> Outcome:
+        barrier.wait(60)
+        try:
+            return call()
+        except StoreError as error:
+            return error
+
+    return list(threads.map(run, calls))
+
+
+def tasks_in(outcomes: list[Outcome]) -> list[TaskRecord]:
+    return [outcome for outcome in outcomes if isinstance(outcome, TaskRecord)]
+
+
+def answer(key: str) -> JsonObject:
+    return {"action": "accept", "content": {"is": key}}
+
+
+def number_of(task: TaskRecord) -> int:
+    assert task.job
+    return task.job.dispatches
+
+
+def test_of_many_workers_one_begins(
+    store: DynamoDBTaskStore,
+    create_job: Callable[..., TaskRecord],
+    worker: Callable[[str], Claim],
+    threads: ThreadPoolExecutor,
+) -> None:
+    for _ in range(ROUNDS):
+        task = create_job(attempts=MANY)
+        claims = [worker(f"w{place}") for place in range(MANY)]
+        begun = [partial(store.jobs.claim, task.owner, task.task_id, claim, 1) for claim in claims]
+        outcomes = at_once(threads, [*begun])
+        (won,) = tasks_in(outcomes)
+        assert won == store.get(task.owner, task.task_id)
+        assert won.claim
+        assert won.claim.number == 1
+        refused = [outcome for outcome in outcomes if isinstance(outcome, TaskHeld)]
+        assert len(refused) == MANY - 1
+        assert all(error.current == won for error in refused)
+
+
+def test_of_many_polls_one_dispatches_again(
+    store: DynamoDBTaskStore, create_job: Callable[..., TaskRecord], clock: "Clock", threads: ThreadPoolExecutor
+) -> None:
+    for _ in range(ROUNDS):
+        task = create_job()
+        clock.ms += FIRST_DISPATCH_MS + 1
+        outcomes = at_once(threads, [partial(store.jobs.dispatch_again, task)] * MANY)
+        assert outcomes.count(None) == MANY - 1
+        (won,) = tasks_in(outcomes)
+        assert won == store.get(task.owner, task.task_id)
+        assert number_of(won) == 2
+
+
+def test_of_many_answers_to_as_many_questions_none_is_lost_and_one_is_the_last(
+    store: DynamoDBTaskStore, held_job: Callable[..., tuple[TaskRecord, Claim]], threads: ThreadPoolExecutor
+) -> None:
+    for _ in range(ROUNDS):
+        task, claim = held_job()
+        store.jobs.ask(task, claim, QUESTIONS)
+        calls = [partial(store.jobs.answer, task.owner, task.task_id, {key: answer(key)}) for key in QUESTIONS]
+        outcomes = tasks_in(at_once(threads, [*calls]))
+        statuses = [outcome.status for outcome in outcomes]
+        assert (statuses.count(WORKING), statuses.count(INPUT_REQUIRED)) == (1, MANY - 1)
+        after = store.get(task.owner, task.task_id)
+        assert after.job
+        assert after.job.answers == {key: answer(key) for key in QUESTIONS}
+        assert (after.status, after.job.dispatches) == (WORKING, 2)
+
+
+def test_of_many_answers_to_one_question_one_stands(
+    store: DynamoDBTaskStore, held_job: Callable[..., tuple[TaskRecord, Claim]], threads: ThreadPoolExecutor
+) -> None:
+    for _ in range(ROUNDS):
+        task, claim = held_job()
+        store.jobs.ask(task, claim, {"q0": QUESTIONS["q0"], "q1": QUESTIONS["q1"]})
+        texts = [f"t{place}" for place in range(MANY)]
+        calls = [partial(store.jobs.answer, task.owner, task.task_id, {"q0": answer(text)}) for text in texts]
+        outcomes = tasks_in(at_once(threads, [*calls]))
+        after = store.get(task.owner, task.task_id)
+        assert outcomes == [after] * MANY
+        assert (after.version, after.status) == (task.version + 2, INPUT_REQUIRED)
+
+
+def test_a_job_is_begun_or_cancelled_first_and_then_its_worker_writes_nothing(
+    store: DynamoDBTaskStore,
+    create_job: Callable[..., TaskRecord],
+    worker: Callable[[str], Claim],
+    threads: ThreadPoolExecutor,
+) -> None:
+    for _ in range(ROUNDS):
+        task = create_job()
+        begun, cancelled = at_once(
+            threads,
+            [
+                partial(store.jobs.claim, task.owner, task.task_id, worker("a"), 1),
+                partial(store.cancel, task.owner, task.task_id),
+            ],
+        )
+        assert isinstance(cancelled, TaskRecord)
+        assert cancelled == store.get(task.owner, task.task_id)
+        if isinstance(begun, TaskRecord):
+            assert begun.claim == cancelled.claim
+            with pytest.raises(TaskFinished):
+                store.write(begun, Batch(result={}, claim=begun.claim, release=True))
+        else:
+            assert isinstance(begun, TaskFinished)
+            assert cancelled.claim is None
+
+
+def test_a_job_is_given_up_or_begun_and_never_both(
+    store: DynamoDBTaskStore,
+    held_job: Callable[..., tuple[TaskRecord, Claim]],
+    worker: Callable[[str], Claim],
+    clock: "Clock",
+    threads: ThreadPoolExecutor,
+) -> None:
+    """Its worker asks and is answered while a poll still believes that its only attempt is used up."""
+    for _ in range(ROUNDS):
+        task, claim = held_job(attempts=1)
+        clock.ms += LEASE_MS + 1
+
+        def get_on(task: TaskRecord = task, claim: Claim = claim) -> TaskRecord:
+            store.jobs.ask(task, claim, {"q0": QUESTIONS["q0"]})
+            store.jobs.answer(task.owner, task.task_id, {"q0": answer("q0")})
+            return store.jobs.claim(task.owner, task.task_id, worker("b"), 2)
+
+        given_up, begun = at_once(threads, [partial(store.jobs.give_up, task, ERROR), get_on])
+        after = store.get(task.owner, task.task_id)
+        if isinstance(given_up, TaskRecord):
+            assert (given_up, after.status) == (after, FAILED)
+            assert isinstance(begun, TaskFinished)
+        else:
+            assert (given_up, after) == (None, begun)
+
+
+def test_a_job_ends_once(
+    store: DynamoDBTaskStore,
+    held_job: Callable[..., tuple[TaskRecord, Claim]],
+    clock: "Clock",
+    threads: ThreadPoolExecutor,
+) -> None:
+    for _ in range(ROUNDS):
+        task, claim = held_job(attempts=1)
+        clock.ms += LEASE_MS + 1
+
+        def complete(task: TaskRecord = task, claim: Claim = claim) -> TaskRecord:
+            return store.write(task, Batch(result={"by": "worker"}, claim=claim, release=True)).task
+
+        ends: list[Callable[[], TaskRecord | None]] = [
+            complete,
+            partial(store.jobs.fail, task, claim, ERROR),
+            partial(store.jobs.give_up, task, ERROR),
+            partial(store.cancel, task.owner, task.task_id),
+            partial(store.complete, task.owner, task.task_id, {"by": "client"}),
+        ]
+        outcomes = at_once(threads, ends)
+        assert tasks_in(outcomes) == [store.get(task.owner, task.task_id)]
+        assert all(isinstance(outcome, TaskRecord | TaskFinished) for outcome in outcomes)
+
+
+# Lost answers
+
+
+def test_a_job_whose_creation_is_not_answered_is_created_once(
+    store: DynamoDBTaskStore, create_job: Callable[..., TaskRecord], lost: "LostReplies"
+) -> None:
+    lost.times = 1
+    task = create_job()
+    assert store.list(task.owner).tasks[0].task_id == task.task_id
+    assert store.get(task.owner, task.task_id) == task
+
+
+def test_a_claim_whose_answer_is_lost_is_counted_once(
+    store: DynamoDBTaskStore,
+    create_job: Callable[..., TaskRecord],
+    worker: Callable[[str], Claim],
+    lost: "LostReplies",
+) -> None:
+    task = create_job(attempts=1)
+    lost.times = 2
+    taken = store.jobs.claim(task.owner, task.task_id, worker("a"), 1)
+    assert taken.claim == replace(worker("a"), number=1, dispatch=1)
+
+
+def test_a_dispatch_whose_answer_is_lost_is_noted_once(
+    store: DynamoDBTaskStore, create_job: Callable[..., TaskRecord], clock: "Clock", lost: "LostReplies"
+) -> None:
+    task = create_job()
+    clock.ms += FIRST_DISPATCH_MS + 1
+    lost.times = 1
+    again = store.jobs.dispatch_again(task)
+    assert again
+    assert number_of(again) == 2
+
+
+@pytest.mark.parametrize("write", ["fail", "give up", "ask", "hand over", "result"])
+def test_a_write_of_a_job_whose_answer_is_lost_is_not_taken_for_anothers(
+    store: DynamoDBTaskStore,
+    held_job: Callable[..., tuple[TaskRecord, Claim]],
+    clock: "Clock",
+    lost: "LostReplies",
+    write: str,
+) -> None:
+    task, claim = held_job(attempts=1)
+    lost.times = 1
+    match write:
+        case "fail":
+            after: TaskRecord | None = store.jobs.fail(task, claim, ERROR)
+        case "give up":
+            clock.ms += LEASE_MS + 1
+            after = store.jobs.give_up(task, ERROR)
+        case "ask":
+            after = store.jobs.ask(task, claim, QUESTIONS)
+        case "hand over":
+            after = store.jobs.hand_over(task, claim, 60_000)
+        case _:
+            after = store.write(task, Batch(result={}, claim=claim, release=True)).task
+    assert after == store.get(task.owner, task.task_id)
+    assert after.version == task.version + 1
+
+
+def test_an_answer_whose_answer_is_lost_is_stored_once_though_others_came_since(
+    store: DynamoDBTaskStore,
+    held_job: Callable[..., tuple[TaskRecord, Claim]],
+    lost: "LostReplies",
+    after_read: "AfterRead",
+) -> None:
+    task, claim = held_job()
+    store.jobs.ask(task, claim, {"q0": QUESTIONS["q0"], "q1": QUESTIONS["q1"]})
+
+    def lose_the_write() -> None:
+        lost.times = 1
+        lost.meanwhile = lambda: store.jobs.answer(task.owner, task.task_id, {"q1": answer("q1")})
+
+    after_read.run = lose_the_write
+    after = store.jobs.answer(task.owner, task.task_id, {"q0": answer("q0")})
+    assert after.job
+    assert after.job.answers == {"q0": answer("q0"), "q1": answer("q1")}
+    assert (after.status, after.version) == (WORKING, task.version + 3)
+
+
+def test_a_report_is_sent_once_and_says_when_that_is_not_known(
+    store: DynamoDBTaskStore, held_job: Callable[..., tuple[TaskRecord, Claim]], lost: "LostReplies"
+) -> None:
+    task, claim = held_job()
+    lost.times = 1
+    with pytest.raises(OutcomeUnknown):
+        store.jobs.report(task, claim, "half")
+    assert lost.times == 0
+    assert store.get(task.owner, task.task_id).status_message == "half"
+
+
+def test_what_a_worker_does_not_know_to_have_asked_it_has_asked_all_the_same(
+    store: DynamoDBTaskStore, held_job: Callable[..., tuple[TaskRecord, Claim]], lost: "LostReplies"
+) -> None:
+    task, claim = held_job()
+    lost.times = 1_000
+    with pytest.raises(OutcomeUnknown):
+        store.jobs.ask(task, claim, QUESTIONS)
+    lost.times = 0
+    with pytest.raises(ClaimLost):
+        store.jobs.fail(task, claim, ERROR)
+    after = store.get(task.owner, task.task_id)
+    assert after.job
+    assert (after.status, after.job.open) == (INPUT_REQUIRED, QUESTIONS)

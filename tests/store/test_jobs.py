@@ -1,0 +1,638 @@
+"""Jobs: who may begin one, who ends it, and what becomes of questions and answers (docs/storage.md, Jobs)."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mcp_baton.exceptions import (
+    ClaimLost,
+    Conflict,
+    NoAttemptLeft,
+    StoreBusy,
+    StoreError,
+    TaskFinished,
+    TaskHeld,
+    TaskNotFound,
+    TooLarge,
+)
+from mcp_baton.protocol.json import JsonObject
+from mcp_baton.tasks.dynamodb.items import Limits
+from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
+from mcp_baton.tasks.ids import new_task_id
+from mcp_baton.tasks.jobs import event_of
+from mcp_baton.tasks.record import LEASE_MS, Claim, NewTask, Standing, TaskRecord, TaskStatus
+from mcp_baton.tasks.store import Batch
+from mcp_baton.tasks.work import FIRST_DISPATCH_MS, LONGEST_DISPATCH_MS, Job, Work
+from tests.store.conftest import WORK
+
+if TYPE_CHECKING:
+    from tests.fakes import Pauses
+    from tests.sent import Requests
+    from tests.store.conftest import AfterRead, Clock
+
+WORKING, INPUT_REQUIRED, FAILED = TaskStatus.WORKING, TaskStatus.INPUT_REQUIRED, TaskStatus.FAILED
+ERROR: JsonObject = {"code": -32603, "message": "the worker was lost"}
+NAME: JsonObject = {"method": "elicitation/create", "params": {"message": "Whose?"}}
+KIM: JsonObject = {"action": "accept", "content": {"name": "Kim"}}
+
+
+def job_of(task: TaskRecord) -> Job:
+    assert task.job
+    return task.job
+
+
+def keys(number: int) -> list[str]:
+    return [f"q{place}" for place in range(number)]
+
+
+def questions(number: int) -> dict[str, JsonObject]:
+    return {key: {**NAME, "params": {"message": key}} for key in keys(number)}
+
+
+def test_a_job_is_created_and_read_as_it_was_given(
+    store: DynamoDBTaskStore, create_job: Callable[..., TaskRecord], clock: "Clock", requests: "Requests"
+) -> None:
+    task = create_job()
+    assert requests.take() == ["PutItem"]
+    read = store.get(task.owner, task.task_id)
+    assert read == task
+    assert read.job == Job(WORK, due_ms=clock.ms + FIRST_DISPATCH_MS, dispatches=1, allowed=2)
+    assert (read.status, read.arguments, read.claim, read.error) == (WORKING, {"month": 3}, None, None)
+    assert event_of(task, 1) == {"batonTask": {"owner": task.owner, "taskId": task.task_id, "dispatch": 1}}
+
+
+def test_long_work_is_zipped_and_read_as_it_was_given(create_job: Callable[..., TaskRecord]) -> None:
+    answers: JsonObject = {"text": {"text": "long " * 10_000}}
+    assert job_of(create_job(answers=answers)).work.answers == answers
+
+
+def test_a_task_without_work_is_no_job(
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], worker: Callable[[str], Claim], clock: "Clock"
+) -> None:
+    task = begin()
+    assert task.job is None
+    with pytest.raises(Conflict):
+        store.jobs.claim(task.owner, task.task_id, worker("a"), 1)
+    clock.ms += FIRST_DISPATCH_MS + 1
+    assert store.jobs.dispatch_again(task) is None
+    assert store.jobs.give_up(task, ERROR) is None
+    assert store.jobs.answer(task.owner, task.task_id, {"name": KIM}) == task
+
+
+def test_a_list_says_of_a_job_which_tool_it_calls_and_how_far_it_is(
+    store: DynamoDBTaskStore, held_job: Callable[..., tuple[TaskRecord, Claim]]
+) -> None:
+    task, claim = held_job()
+    store.jobs.report(task, claim, "half of it")
+    (listed,) = store.list(task.owner).tasks
+    assert listed.job == Job(Work("report", request_id=""), due_ms=0, dispatches=0, allowed=0)
+    assert (listed.status_message, listed.claim, listed.arguments) == ("half of it", claim, {})
+
+
+# Beginning
+
+
+def test_a_worker_begins_by_one_request_that_reads_the_task(
+    store: DynamoDBTaskStore,
+    create_job: Callable[..., TaskRecord],
+    worker: Callable[[str], Claim],
+    requests: "Requests",
+) -> None:
+    task = create_job()
+    requests.take()
+    taken = store.jobs.claim(task.owner, task.task_id, worker("a"), 7)
+    assert requests.take() == ["UpdateItem"]
+    assert taken == store.get(task.owner, task.task_id)
+    assert taken.claim == replace(worker("a"), number=1, dispatch=7)
+    assert store.look(task.owner, task.task_id) == Standing(WORKING, taken.claim)
+    assert (taken.job, taken.version) == (task.job, task.version)
+
+
+def test_nobody_begins_what_a_worker_holds_and_everybody_what_its_claim_has_left(
+    store: DynamoDBTaskStore, create_job: Callable[..., TaskRecord], worker: Callable[[str], Claim], clock: "Clock"
+) -> None:
+    task, first = create_job(), worker("a")
+    taken = store.jobs.claim(task.owner, task.task_id, first, 1)
+    clock.ms = first.until_ms
+    with pytest.raises(TaskHeld) as refused:
+        store.jobs.claim(task.owner, task.task_id, worker("b"), 2)
+    assert (refused.value.until_ms, refused.value.current) == (first.until_ms, taken)
+    clock.ms += 1
+    after = store.jobs.claim(task.owner, task.task_id, worker("b"), 2)
+    assert after.claim == replace(worker("b"), number=2, dispatch=2)
+
+
+def test_a_job_is_begun_as_often_as_it_may_be(
+    store: DynamoDBTaskStore, create_job: Callable[..., TaskRecord], worker: Callable[[str], Claim], clock: "Clock"
+) -> None:
+    task = create_job(attempts=1)
+    taken = store.jobs.claim(task.owner, task.task_id, worker("a"), 1)
+    with pytest.raises(TaskHeld):
+        store.jobs.claim(task.owner, task.task_id, worker("b"), 1)
+    clock.ms += LEASE_MS + 1
+    with pytest.raises(NoAttemptLeft) as refused:
+        store.jobs.claim(task.owner, task.task_id, worker("b"), 1)
+    assert refused.value.current == taken == store.get(task.owner, task.task_id)
+
+
+def test_a_job_that_waits_for_the_client_is_not_begun(
+    store: DynamoDBTaskStore, held_job: Callable[..., tuple[TaskRecord, Claim]], worker: Callable[[str], Claim]
+) -> None:
+    task, claim = held_job()
+    waiting = store.jobs.ask(task, claim, {"name": NAME})
+    with pytest.raises(Conflict) as refused:
+        store.jobs.claim(task.owner, task.task_id, worker("b"), 2)
+    assert refused.value.current == waiting
+
+
+@pytest.mark.parametrize("name", ["claim", "answer"])
+def test_a_job_that_is_gone_or_anothers_is_not_there(
+    store: DynamoDBTaskStore,
+    create_job: Callable[..., TaskRecord],
+    worker: Callable[[str], Claim],
+    clock: "Clock",
+    name: str,
+) -> None:
+    task = create_job()
+
+    def do(owner: str, task_id: str) -> TaskRecord:
+        if name == "claim":
+            return store.jobs.claim(owner, task_id, worker("a"), 1)
+        return store.jobs.answer(owner, task_id, {"name": KIM})
+
+    for owner, task_id in ((task.owner + "x", task.task_id), (task.owner, new_task_id(0)), (task.owner, "no id")):
+        with pytest.raises(TaskNotFound):
+            do(owner, task_id)
+    clock.ms += task.ttl_ms + 1_000
+    with pytest.raises(TaskNotFound):
+        do(task.owner, task.task_id)
+
+
+# Every write of a worker, and what it must hold for it
+
+WRITES: dict[str, Callable[[DynamoDBTaskStore, TaskRecord, Claim], TaskRecord]] = {
+    "result": lambda store, task, claim: store.write(task, Batch(result={"a": 1}, claim=claim, release=True)).task,
+    "renew": lambda store, task, claim: store.renew(task, claim),
+    "fail": lambda store, task, claim: store.jobs.fail(task, claim, ERROR),
+    "ask": lambda store, task, claim: store.jobs.ask(task, claim, {"more": NAME}),
+    "report": lambda store, task, claim: store.jobs.report(task, claim, "half"),
+    "hand over": lambda store, task, claim: store.jobs.hand_over(task, claim, 60_000),
+}
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+def test_a_worker_whose_job_another_has_begun_writes_nothing(
+    store: DynamoDBTaskStore,
+    held_job: Callable[..., tuple[TaskRecord, Claim]],
+    worker: Callable[[str], Claim],
+    clock: "Clock",
+    write: Callable[[DynamoDBTaskStore, TaskRecord, Claim], TaskRecord],
+) -> None:
+    task, claim = held_job()
+    clock.ms += LEASE_MS + 1
+    taken = store.jobs.claim(task.owner, task.task_id, worker("b"), 2)
+    with pytest.raises(ClaimLost) as lost:
+        write(store, task, claim)
+    assert lost.value.current == taken == store.get(task.owner, task.task_id)
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+def test_a_worker_that_was_late_and_that_nobody_replaced_still_writes(
+    store: DynamoDBTaskStore,
+    held_job: Callable[..., tuple[TaskRecord, Claim]],
+    clock: "Clock",
+    write: Callable[[DynamoDBTaskStore, TaskRecord, Claim], TaskRecord],
+) -> None:
+    task, claim = held_job()
+    clock.ms += LEASE_MS * 3
+    assert write(store, task, claim) == store.get(task.owner, task.task_id)
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+@pytest.mark.parametrize("answered", [False, True], ids=["waiting", "answered"])
+def test_a_worker_that_has_given_its_job_up_writes_nothing_more(
+    store: DynamoDBTaskStore,
+    held_job: Callable[..., tuple[TaskRecord, Claim]],
+    write: Callable[[DynamoDBTaskStore, TaskRecord, Claim], TaskRecord],
+    answered: bool,
+) -> None:
+    task, claim = held_job()
+    stands = store.jobs.ask(task, claim, {"name": NAME})
+    if answered:
+        stands = store.jobs.answer(task.owner, task.task_id, {"name": KIM})
+    with pytest.raises(ClaimLost):
+        write(store, task, claim)
+    assert store.get(task.owner, task.task_id) == stands
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+@pytest.mark.parametrize("asking", [False, True], ids=["working", "input_required"])
+def test_nothing_is_written_after_a_cancellation(
+    store: DynamoDBTaskStore,
+    held_job: Callable[..., tuple[TaskRecord, Claim]],
+    worker: Callable[[str], Claim],
+    write: Callable[[DynamoDBTaskStore, TaskRecord, Claim], TaskRecord],
+    asking: bool,
+) -> None:
+    task, claim = held_job()
+    if asking:
+        store.jobs.ask(task, claim, {"name": NAME})
+    cancelled = store.cancel(task.owner, task.task_id)
+    assert cancelled.status is TaskStatus.CANCELLED
+    with pytest.raises(TaskFinished):
+        write(store, task, claim)
+    with pytest.raises(TaskFinished):
+        store.jobs.claim(task.owner, task.task_id, worker("b"), 2)
+    with pytest.raises(TaskFinished):
+        store.jobs.answer(task.owner, task.task_id, {"name": KIM})
+    assert store.get(task.owner, task.task_id) == cancelled
+
+
+def test_a_result_ends_the_job(store: DynamoDBTaskStore, held_job: Callable[..., tuple[TaskRecord, Claim]]) -> None:
+    task, claim = held_job()
+    batch = Batch(result={"content": []}, variables={"rows": 3}, claim=claim, release=True)
+    after = store.write(task, batch).task
+    assert after == store.get(task.owner, task.task_id)
+    assert (after.status, after.result, dict(after.variables)) == (
+        TaskStatus.COMPLETED,
+        {"content": []},
+        {"rows": 3},
+    )
+    assert after.claim == replace(claim, until_ms=0)
+
+
+def test_a_failure_ends_the_job_and_says_why(
+    store: DynamoDBTaskStore, held_job: Callable[..., tuple[TaskRecord, Claim]], requests: "Requests"
+) -> None:
+    task, claim = held_job()
+    requests.take()
+    failed = store.jobs.fail(task, claim, ERROR)
+    assert requests.take() == ["UpdateItem"]
+    assert failed == store.get(task.owner, task.task_id)
+    assert (failed.status, failed.error, failed.status_message) == (FAILED, ERROR, ERROR["message"])
+
+
+def test_long_messages_are_cut(store: DynamoDBTaskStore, held_job: Callable[..., tuple[TaskRecord, Claim]]) -> None:
+    task, claim = held_job()
+    assert store.jobs.report(task, claim, "x" * 1_000).status_message == "x" * 1_000
+    assert store.jobs.report(task, claim, "x" * 500_000).status_message == "x" * 999 + "…"
+    failed = store.jobs.fail(task, claim, {"code": 1, "message": "y" * 500_000})
+    assert failed.error == {"code": 1, "message": "y" * 999 + "…"}
+
+
+def test_a_report_renews_the_claim(
+    store: DynamoDBTaskStore, held_job: Callable[..., tuple[TaskRecord, Claim]], clock: "Clock"
+) -> None:
+    task, claim = held_job()
+    clock.ms += 15_000
+    later = replace(claim, until_ms=claim.until_ms + 15_000)
+    reported = store.jobs.report(task, later, "half")
+    assert (reported.claim, reported.status_message) == (later, "half")
+    assert reported == store.get(task.owner, task.task_id)
+
+
+@pytest.mark.parametrize("end", ["result", "fail", "give up", "cancel"])
+def test_a_job_that_has_ended_is_not_counted_as_live(
+    stores: Callable[..., DynamoDBTaskStore], owner: str, worker: Callable[[str], Claim], clock: "Clock", end: str
+) -> None:
+    store = stores(limits=Limits(max_tasks_per_owner=1))
+    new = NewTask(owner, {}, work=replace(WORK, attempts=1))
+    task = store.create(new)
+    with pytest.raises(StoreError, match="live tasks"):
+        store.create(new)
+    taken = store.jobs.claim(owner, task.task_id, worker("a"), 1)
+    assert taken.claim
+    match end:
+        case "result":
+            store.write(taken, Batch(result={}, claim=taken.claim, release=True))
+        case "fail":
+            store.jobs.fail(taken, taken.claim, ERROR)
+        case "give up":
+            clock.ms += LEASE_MS + 1
+            assert store.jobs.give_up(taken, ERROR)
+        case _:
+            store.cancel(owner, task.task_id)
+    assert store.create(new).status is WORKING
+
+
+# Dispatching again, and giving up
+
+
+def test_a_job_is_dispatched_again_once_it_is_due(
+    store: DynamoDBTaskStore, create_job: Callable[..., TaskRecord], clock: "Clock", requests: "Requests"
+) -> None:
+    task = create_job()
+    requests.take()
+    clock.ms += FIRST_DISPATCH_MS
+    assert store.jobs.dispatch_again(task) is None
+    assert requests.take() == []
+    clock.ms += 1
+    again = store.jobs.dispatch_again(task)
+    assert requests.take() == ["UpdateItem"]
+    assert again
+    assert again == store.get(task.owner, task.task_id)
+    assert (job_of(again).dispatches, job_of(again).due_ms) == (2, clock.ms + 2 * FIRST_DISPATCH_MS)
+    # A poll that read the task before that has nothing left to do.
+    assert store.jobs.dispatch_again(task) is None
+    assert store.get(task.owner, task.task_id) == again
+
+
+def test_each_dispatch_waits_twice_as_long_for_the_next_and_ten_minutes_at_most(
+    store: DynamoDBTaskStore, create_job: Callable[..., TaskRecord], clock: "Clock"
+) -> None:
+    task, waits = create_job(), list[int]()
+    for _ in range(8):
+        clock.ms = job_of(task).due_ms + 1
+        again = store.jobs.dispatch_again(task)
+        assert again
+        task = again
+        waits.append(job_of(task).due_ms - clock.ms)
+    assert waits[:4] == [60_000, 120_000, 240_000, 480_000]
+    assert set(waits[4:]) == {LONGEST_DISPATCH_MS}
+
+
+def test_a_job_that_somebody_holds_is_not_dispatched_again(
+    store: DynamoDBTaskStore, create_job: Callable[..., TaskRecord], worker: Callable[[str], Claim], clock: "Clock"
+) -> None:
+    task = create_job()
+    clock.ms += FIRST_DISPATCH_MS + 1
+    taken = store.jobs.claim(task.owner, task.task_id, worker("a"), 1)
+    assert store.jobs.dispatch_again(taken) is None
+    # Nor by a poll that read it before.
+    assert store.jobs.dispatch_again(task) is None
+    clock.ms = worker("a").until_ms - LEASE_MS
+    assert store.jobs.dispatch_again(taken) is None
+    clock.ms += LEASE_MS + 1
+    again = store.jobs.dispatch_again(taken)
+    assert again
+    assert (job_of(again).dispatches, again.claim) == (2, taken.claim)
+
+
+def test_a_job_whose_attempts_are_used_up_is_given_up_and_no_other(
+    store: DynamoDBTaskStore, create_job: Callable[..., TaskRecord], worker: Callable[[str], Claim], clock: "Clock"
+) -> None:
+    task = create_job()
+    assert store.jobs.give_up(task, ERROR) is None
+    first = store.jobs.claim(task.owner, task.task_id, worker("a"), 1)
+    clock.ms += LEASE_MS + 1
+    assert store.jobs.give_up(first, ERROR) is None
+    second = store.jobs.claim(task.owner, task.task_id, worker("b"), 1)
+    assert store.jobs.give_up(second, ERROR) is None
+    clock.ms += LEASE_MS + 1
+    assert store.jobs.dispatch_again(second) is None
+    failed = store.jobs.give_up(second, ERROR)
+    assert failed
+    assert failed == store.get(task.owner, task.task_id)
+    assert (failed.status, failed.error, failed.status_message) == (FAILED, ERROR, ERROR["message"])
+    with pytest.raises(TaskFinished):
+        store.jobs.give_up(second, ERROR)
+
+
+def test_what_a_poll_has_read_long_ago_ends_no_job(
+    store: DynamoDBTaskStore, held_job: Callable[..., tuple[TaskRecord, Claim]], clock: "Clock"
+) -> None:
+    task, claim = held_job(attempts=1)
+    clock.ms += LEASE_MS + 1
+    # The worker was late, and is back.
+    store.renew(task, replace(claim, until_ms=clock.ms + LEASE_MS))
+    assert store.jobs.give_up(task, ERROR) is None
+    assert store.jobs.dispatch_again(task) is None
+    waiting = store.jobs.ask(task, claim, {"name": NAME})
+    assert store.jobs.give_up(task, ERROR) is None
+    assert store.jobs.dispatch_again(task) is None
+    assert store.get(task.owner, task.task_id) == waiting
+
+
+# Questions and answers
+
+
+def test_a_job_asks_and_is_dispatched_anew_when_all_is_answered(
+    store: DynamoDBTaskStore,
+    held_job: Callable[..., tuple[TaskRecord, Claim]],
+    worker: Callable[[str], Claim],
+    clock: "Clock",
+    requests: "Requests",
+) -> None:
+    task, claim = held_job(attempts=1)
+    requests.take()
+    waiting = store.jobs.ask(task, claim, questions(2))
+    assert requests.take() == ["UpdateItem"]
+    assert waiting == store.get(task.owner, task.task_id)
+    assert (waiting.status, waiting.claim) == (INPUT_REQUIRED, replace(claim, until_ms=0))
+    assert (job_of(waiting).open, job_of(waiting).allowed) == (questions(2), 2)
+    clock.ms += 100_000
+    assert store.jobs.dispatch_again(waiting) is None
+    requests.take()
+
+    first = store.jobs.answer(task.owner, task.task_id, {"q1": KIM})
+    assert requests.take() == ["GetItem", "UpdateItem"]
+    assert (first.status, job_of(first).open, job_of(first).dispatches) == (
+        INPUT_REQUIRED,
+        {"q0": questions(1)["q0"]},
+        1,
+    )
+
+    last = store.jobs.answer(task.owner, task.task_id, {"q0": {"action": "decline"}})
+    assert last == store.get(task.owner, task.task_id)
+    assert (last.status, job_of(last).open) == (WORKING, {})
+    assert (job_of(last).dispatches, job_of(last).due_ms) == (2, clock.ms + FIRST_DISPATCH_MS)
+    assert job_of(last).answers == {"q1": KIM, "q0": {"action": "decline"}}
+
+    taken = store.jobs.claim(task.owner, task.task_id, worker("b"), 2)
+    assert taken.claim == replace(worker("b"), number=2, dispatch=2)
+    with pytest.raises(ClaimLost):
+        store.jobs.fail(task, claim, ERROR)
+
+
+def test_answers_to_questions_that_are_not_open_change_nothing(
+    store: DynamoDBTaskStore, held_job: Callable[..., tuple[TaskRecord, Claim]], requests: "Requests"
+) -> None:
+    task, claim = held_job()
+    assert store.jobs.answer(task.owner, task.task_id, {"q0": KIM}) == task
+    waiting = store.jobs.ask(task, claim, questions(2))
+    requests.take()
+    assert store.jobs.answer(task.owner, task.task_id, {"unknown": KIM}) == waiting
+    assert requests.take() == ["GetItem"]
+    first = store.jobs.answer(task.owner, task.task_id, {"q0": KIM, "unknown": KIM})
+    assert store.jobs.answer(task.owner, task.task_id, {"q0": {"action": "cancel"}}) == first
+    assert job_of(first).answers == {"q0": KIM}
+    last = store.jobs.answer(task.owner, task.task_id, {"q0": {"action": "cancel"}, "q1": KIM})
+    assert job_of(last).answers == {"q0": KIM, "q1": KIM}
+    assert store.jobs.answer(task.owner, task.task_id, {"q1": {"action": "cancel"}}) == last
+
+
+@pytest.mark.parametrize("key", ["", "a.b#c", "\ud800", '"', "é🎉", "k" * 1_000])
+def test_any_text_is_a_key(
+    store: DynamoDBTaskStore, held_job: Callable[..., tuple[TaskRecord, Claim]], key: str
+) -> None:
+    task, claim = held_job()
+    assert job_of(store.jobs.ask(task, claim, {key: NAME})).open == {key: NAME}
+    assert job_of(store.jobs.answer(task.owner, task.task_id, {key: KIM})).answers == {key: KIM}
+
+
+def test_a_key_stands_for_one_question(
+    store: DynamoDBTaskStore, held_job: Callable[..., tuple[TaskRecord, Claim]], worker: Callable[[str], Claim]
+) -> None:
+    task, claim = held_job()
+    store.jobs.ask(task, claim, {"name": NAME})
+    answered = store.jobs.answer(task.owner, task.task_id, {"name": KIM})
+    again = store.jobs.claim(task.owner, task.task_id, worker("b"), 2)
+    assert again.claim
+    with pytest.raises(ValueError, match="'name' was used for another question"):
+        store.jobs.ask(again, again.claim, {"name": {**NAME, "params": {"message": "Who?"}}, "more": NAME})
+    with pytest.raises(ValueError, match="every question is answered: name"):
+        store.jobs.ask(again, again.claim, {"name": dict(sorted(NAME.items(), reverse=True))})
+    with pytest.raises(ValueError, match="every question is answered: there is none"):
+        store.jobs.ask(again, again.claim, {})
+    assert store.get(task.owner, task.task_id) == replace(answered, claim=again.claim)
+    asked = store.jobs.ask(again, again.claim, {"name": NAME, "more": NAME})
+    assert (asked.status, job_of(asked).open) == (INPUT_REQUIRED, {"more": NAME})
+
+
+def test_as_many_questions_as_one_write_takes_are_asked_and_answered_together(
+    store: DynamoDBTaskStore, held_job: Callable[..., tuple[TaskRecord, Claim]]
+) -> None:
+    task, claim = held_job()
+    with pytest.raises(TooLarge, match="101 questions"):
+        store.jobs.ask(task, claim, questions(101))
+    assert store.get(task.owner, task.task_id) == task
+    store.jobs.ask(task, claim, questions(100))
+    after = store.jobs.answer(task.owner, task.task_id, dict.fromkeys(keys(100), KIM))
+    assert (after.status, job_of(after).answers) == (WORKING, dict.fromkeys(keys(100), KIM))
+
+
+def test_questions_that_do_not_fit_are_refused_and_the_job_goes_on(
+    stores: Callable[..., DynamoDBTaskStore], owner: str, worker: Callable[[str], Claim]
+) -> None:
+    store = stores(limits=Limits(item_bytes=4_000, compress_over_bytes=100_000))
+    created = store.create(NewTask(owner, {}, work=WORK))
+    task = store.jobs.claim(owner, created.task_id, worker("a"), 1)
+    assert task.claim
+    with pytest.raises(TooLarge, match="of 3000"):
+        store.jobs.ask(task, task.claim, {"long": {"method": "m", "params": {"message": "x" * 3_000}}})
+    assert store.get(owner, task.task_id) == task
+    waiting = store.jobs.ask(task, task.claim, questions(2))
+    with pytest.raises(TooLarge, match="of 4000"):
+        store.jobs.answer(owner, task.task_id, {"q0": KIM, "q1": {"text": "x" * 4_000}})
+    assert store.get(owner, task.task_id) == waiting
+    assert store.jobs.answer(owner, task.task_id, dict.fromkeys(keys(2), KIM)).status is WORKING
+
+
+def test_answers_that_dynamodb_finds_too_large_are_refused_and_no_other_is_lost(
+    stores: Callable[..., DynamoDBTaskStore], owner: str, worker: Callable[[str], Claim]
+) -> None:
+    store = stores(limits=Limits(item_bytes=900_000, compress_over_bytes=1_000_000))
+    created = store.create(NewTask(owner, {}, work=WORK))
+    task = store.jobs.claim(owner, created.task_id, worker("a"), 1)
+    assert task.claim
+    with pytest.raises(TooLarge):
+        store.jobs.ask(task, task.claim, {"q0": {"text": "x" * 500_000}})
+    store.jobs.ask(task, task.claim, questions(2))
+    first = store.jobs.answer(owner, task.task_id, {"q0": KIM})
+    with pytest.raises(TooLarge):
+        store.jobs.answer(owner, task.task_id, {"q1": {"text": "x" * 500_000}})
+    assert store.get(owner, task.task_id) == first
+
+
+def test_an_answer_that_has_no_time_for_a_lost_race_says_that_it_is_not_stored(
+    store: DynamoDBTaskStore, held_job: Callable[..., tuple[TaskRecord, Claim]], after_read: "AfterRead"
+) -> None:
+    task, claim = held_job()
+    store.jobs.ask(task, claim, questions(3))
+    after_read.run = lambda: store.jobs.answer(task.owner, task.task_id, {"q0": KIM})
+    with pytest.raises(StoreBusy, match="other answers"):
+        store.within(lambda: 1_000).jobs.answer(task.owner, task.task_id, {"q2": KIM})
+    assert job_of(store.get(task.owner, task.task_id)).answers == {"q0": KIM}
+
+
+def test_answers_are_decided_on_again_after_a_lost_race(
+    store: DynamoDBTaskStore,
+    held_job: Callable[..., tuple[TaskRecord, Claim]],
+    after_read: "AfterRead",
+    pauses: "Pauses",
+    requests: "Requests",
+) -> None:
+    task, claim = held_job()
+    store.jobs.ask(task, claim, questions(2))
+    requests.take()
+    after_read.run = lambda: store.jobs.answer(task.owner, task.task_id, {"q0": KIM})
+    decline: JsonObject = {"action": "decline"}
+    after = store.jobs.answer(task.owner, task.task_id, {"q0": decline, "q1": decline})
+    assert requests.take() == ["GetItem", "GetItem", "UpdateItem", "UpdateItem", "UpdateItem"]
+    assert len(pauses.taken) == 1
+    assert pauses.taken[0] <= 0.005
+    assert (after.status, job_of(after).answers) == (WORKING, {"q0": KIM, "q1": decline})
+
+
+def test_an_answer_that_comes_too_late_for_a_cancellation_is_refused(
+    store: DynamoDBTaskStore, held_job: Callable[..., tuple[TaskRecord, Claim]], after_read: "AfterRead"
+) -> None:
+    task, claim = held_job()
+    store.jobs.ask(task, claim, questions(1))
+    after_read.run = lambda: store.cancel(task.owner, task.task_id)
+    with pytest.raises(TaskFinished):
+        store.jobs.answer(task.owner, task.task_id, {"q0": KIM})
+    assert job_of(store.get(task.owner, task.task_id)).answers == {}
+
+
+# Handing over
+
+
+def test_a_job_is_handed_over_to_a_fresh_worker_and_lives_longer(
+    store: DynamoDBTaskStore,
+    owner: str,
+    worker: Callable[[str], Claim],
+    clock: "Clock",
+) -> None:
+    created = store.create(NewTask(owner, {}, work=WORK, ttl_ms=100_000))
+    clock.ms += 50_000
+    task = store.jobs.claim(owner, created.task_id, worker("a"), 1)
+    assert task.claim
+    after = store.jobs.hand_over(task, task.claim, 100_000)
+    assert after == store.get(owner, task.task_id)
+    assert (after.status, after.claim, after.ttl_ms) == (WORKING, replace(task.claim, until_ms=0), 150_000)
+    assert (job_of(after).dispatches, job_of(after).due_ms) == (2, clock.ms + FIRST_DISPATCH_MS)
+    assert job_of(after).allowed == 1 + WORK.attempts
+    clock.ms += 99_000
+    again = store.jobs.claim(owner, task.task_id, worker("b"), 2)
+    assert again.claim == replace(worker("b"), number=2, dispatch=2)
+    # A shorter life than it has is no reason to end it earlier.
+    assert store.jobs.hand_over(again, again.claim, 10).ttl_ms == 150_000
+    clock.ms += 2_000
+    with pytest.raises(TaskNotFound):
+        store.get(owner, task.task_id)
+
+
+def test_no_job_lives_longer_than_any_task_may(
+    stores: Callable[..., DynamoDBTaskStore], owner: str, worker: Callable[[str], Claim], clock: "Clock"
+) -> None:
+    store = stores(limits=Limits(max_ttl_ms=120_000))
+    created = store.create(NewTask(owner, {}, work=WORK, ttl_ms=100_000))
+    clock.ms += 50_000
+    task = store.jobs.claim(owner, created.task_id, worker("a"), 1)
+    assert task.claim
+    assert store.jobs.hand_over(task, task.claim, 500_000).ttl_ms == 120_000
+    clock.ms += 71_000
+    with pytest.raises(TaskNotFound):
+        store.get(owner, task.task_id)
+
+
+def test_a_job_that_lives_longer_is_counted_as_live_for_as_long(
+    stores: Callable[..., DynamoDBTaskStore], owner: str, worker: Callable[[str], Claim], clock: "Clock"
+) -> None:
+    store = stores(limits=Limits(max_tasks_per_owner=1, max_ttl_ms=86_400_000))
+    new = NewTask(owner, {}, work=WORK, ttl_ms=3_600_000)
+    task = store.jobs.claim(owner, store.create(new).task_id, worker("a"), 1)
+    assert task.claim
+    longer = store.jobs.hand_over(task, task.claim, 10 * 3_600_000)
+    clock.ms += 5 * 3_600_000
+    with pytest.raises(StoreError, match="live tasks"):
+        store.create(new)
+    taken = store.jobs.claim(owner, task.task_id, worker("b"), longer.job.dispatches if longer.job else 0)
+    assert taken.claim
+    store.jobs.fail(taken, taken.claim, ERROR)
+    assert store.create(new).status is WORKING
+    with pytest.raises(StoreError, match="live tasks"):
+        store.create(new)

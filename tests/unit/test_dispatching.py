@@ -1,0 +1,255 @@
+"""Starting a worker: what is sent to Lambda, when it is sent again, and what is said of a failure."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+from typing import Any
+
+import pytest
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from botocore.compat import HTTPHeaders
+from botocore.exceptions import (
+    ConnectionClosedError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    NoCredentialsError,
+    ReadTimeoutError,
+)
+from moto.core.botocore_stubber import MockRawResponse
+
+from mcp_baton.clients import CONNECT_TIMEOUT_S, READ_TIMEOUT_S, WorkerDispatcher, lambda_client
+from mcp_baton.dispatching import ATTEMPT_S, BUDGET_S, LambdaDispatcher
+from mcp_baton.exceptions import NotDispatched
+from mcp_baton.protocol.json import JsonObject
+from mcp_baton.settings import Settings
+from mcp_baton.telemetry import SILENT, Collector
+
+WORKER = "arn:aws:lambda:eu-west-1:123456789012:function:baton-worker:live"
+EVENT: JsonObject = {"batonTask": {"owner": "kim", "taskId": "t-1", "dispatch": 1}}
+TRACE = "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1"
+URL = "https://lambda.eu-west-1.amazonaws.com"
+
+type Answer = AWSResponse | Exception
+
+
+@pytest.fixture(autouse=True)
+def in_lambda(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "made-up")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "baton")
+    monkeypatch.setenv("_X_AMZN_TRACE_ID", TRACE)
+
+
+def answer(status: int, code: str = "") -> AWSResponse:
+    body = json.dumps({"Type": "User", "message": "told"}).encode() if code else b""
+    headers: Any = HTTPHeaders()
+    if code:
+        headers["x-amzn-ErrorType"] = code
+    return AWSResponse(URL, status, headers, MockRawResponse(body))
+
+
+def body(request: AWSPreparedRequest) -> Any:
+    sent: Any = request.body
+    return json.loads(sent)
+
+
+class Lambda:
+    """Lambda's end of the client: the answers that it gives in turn, and what it was sent.
+
+    Attributes:
+        takes_s: How long each answer takes, by a clock of its own.
+        slept: The pauses between attempts, seconds.
+        made: How many clients were made.
+    """
+
+    def __init__(self, *answers: Answer, takes_s: float = 0.0) -> None:
+        self.answers = list(answers)
+        self.takes_s = takes_s
+        self.sent: list[AWSPreparedRequest] = []
+        self.slept: list[float] = []
+        self.made = 0
+        self.now_s = 100.0
+        self.telemetry = Collector()
+
+    def dispatcher(self) -> LambdaDispatcher:
+        return LambdaDispatcher(
+            WORKER,
+            self._client,
+            telemetry=self.telemetry,
+            clock=lambda: self.now_s,
+            sleep=self.slept.append,
+            random=lambda: 0.5,
+        )
+
+    def _client(self) -> Any:
+        self.made += 1
+        client: Any = lambda_client()
+        client.meta.events.register("before-send.lambda", self._answer)
+        return client
+
+    def _answer(self, request: AWSPreparedRequest, **_: object) -> AWSResponse:
+        self.sent.append(request)
+        self.now_s += self.takes_s
+        given = self.answers.pop(0)
+        if isinstance(given, Exception):
+            raise given
+        return given
+
+
+def test_the_worker_is_invoked_asynchronously_with_the_event() -> None:
+    aws = Lambda(answer(202))
+
+    aws.dispatcher().dispatch(EVENT)
+
+    [request] = aws.sent
+    assert request.method == "POST"
+    assert request.url == f"{URL}/2015-03-31/functions/{WORKER.replace(':', '%3A')}/invocations"
+    assert request.headers["X-Amz-Invocation-Type"] in ("Event", b"Event")
+    assert body(request) == EVENT
+
+
+def test_the_trace_of_the_request_goes_along_so_that_the_workers_is_the_same() -> None:
+    aws = Lambda(answer(202))
+
+    aws.dispatcher().dispatch(EVENT)
+
+    assert aws.sent[0].headers["X-Amzn-Trace-Id"] in (TRACE, TRACE.encode())
+
+
+def test_the_client_is_made_with_the_first_event_and_kept() -> None:
+    aws = Lambda(answer(202), answer(202))
+    dispatcher = aws.dispatcher()
+    assert aws.made == 0
+    for _ in range(2):
+        dispatcher.dispatch(EVENT)
+    assert (aws.made, len(aws.sent)) == (1, 2)
+
+
+def test_an_invocation_is_a_span_of_the_request_that_made_it() -> None:
+    aws = Lambda(answer(202))
+
+    aws.dispatcher().dispatch(EVENT)
+
+    [span] = aws.telemetry.take().spans
+    assert (span.name, span.details, span.failed) == ("Lambda", {"operation": "Invoke", "function_name": WORKER}, False)
+
+
+NOT_TAKEN: list[Callable[[], Answer]] = [
+    lambda: answer(429, "TooManyRequestsException"),
+    lambda: answer(500, "ServiceException"),
+    lambda: ConnectTimeoutError(endpoint_url=URL),
+    lambda: EndpointConnectionError(endpoint_url=URL),
+    lambda: ConnectionClosedError(endpoint_url=URL),
+]
+REFUSED: list[Callable[[], Answer]] = [
+    lambda: answer(403, "AccessDeniedException"),
+    lambda: answer(404, "ResourceNotFoundException"),
+    lambda: answer(200),
+    lambda: ReadTimeoutError(endpoint_url=URL),
+    NoCredentialsError,
+]
+
+
+@pytest.mark.parametrize("failure", NOT_TAKEN)
+def test_an_event_that_was_not_taken_is_sent_once_more(failure: Callable[[], Answer]) -> None:
+    aws = Lambda(failure(), answer(202))
+
+    aws.dispatcher().dispatch(EVENT)
+
+    assert [body(request) for request in aws.sent] == [EVENT, EVENT]
+    assert aws.slept == [0.15]
+
+
+@pytest.mark.parametrize("failure", NOT_TAKEN)
+def test_an_event_that_was_not_taken_twice_is_given_up_with_the_cause(failure: Callable[[], Answer]) -> None:
+    aws = Lambda(failure(), failure())
+
+    with pytest.raises(NotDispatched, match=f"BATON_WORKER={WORKER} could not be invoked: ") as caught:
+        aws.dispatcher().dispatch(EVENT)
+
+    assert len(aws.sent) == 2
+    assert caught.value.__cause__ is not None
+
+
+@pytest.mark.parametrize("failure", REFUSED)
+def test_an_event_that_another_attempt_would_not_help_or_might_double_is_sent_once(
+    failure: Callable[[], Answer],
+) -> None:
+    aws = Lambda(failure())
+
+    with pytest.raises(NotDispatched, match=f"BATON_WORKER={WORKER} could not be invoked: "):
+        aws.dispatcher().dispatch(EVENT)
+
+    assert (len(aws.sent), aws.slept) == (1, [])
+
+
+def test_an_answer_that_is_no_202_is_no_dispatch() -> None:
+    with pytest.raises(NotDispatched, match="Lambda answered 200 instead of 202"):
+        Lambda(answer(200)).dispatcher().dispatch(EVENT)
+
+
+def test_there_is_no_second_attempt_when_the_first_took_the_time_for_it() -> None:
+    aws = Lambda(ConnectTimeoutError(endpoint_url=URL), answer(202), takes_s=BUDGET_S - ATTEMPT_S)
+
+    with pytest.raises(NotDispatched):
+        aws.dispatcher().dispatch(EVENT)
+
+    assert len(aws.sent) == 1
+
+
+def test_both_attempts_leave_time_within_the_write_reserve() -> None:
+    config: Any = lambda_client().meta.config
+    assert (config.connect_timeout, config.read_timeout) == (CONNECT_TIMEOUT_S, READ_TIMEOUT_S)
+    assert config.retries["total_max_attempts"] == 1
+    assert CONNECT_TIMEOUT_S + READ_TIMEOUT_S <= ATTEMPT_S
+    assert Settings().write_reserve_ms > BUDGET_S * 1000
+
+
+def test_a_client_that_cannot_be_made_is_a_failed_dispatch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    with pytest.raises(NotDispatched, match="NoRegionError"):
+        LambdaDispatcher(WORKER, lambda_client).dispatch(EVENT)
+
+
+@contextmanager
+def lambda_endpoint() -> Iterator[tuple[str, list[tuple[str, Any]]]]:
+    """A server that takes invocations as Lambda does; its URL, and what it was sent."""
+    taken: list[tuple[str, Any]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            taken.append((self.path, json.loads(body)))
+            self.send_response(202)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}", taken
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.enable_socket
+def test_a_worker_is_invoked_over_the_network_by_name_and_alias(monkeypatch: pytest.MonkeyPatch) -> None:
+    with lambda_endpoint() as (url, taken):
+        monkeypatch.setenv("AWS_ENDPOINT_URL_LAMBDA", url)
+        dispatcher = WorkerDispatcher("baton-worker:live", SILENT)
+        for _ in range(2):
+            dispatcher.dispatch(EVENT)
+    assert taken == [("/2015-03-31/functions/baton-worker%3Alive/invocations", EVENT)] * 2
+
+
+def test_a_worker_is_set_without_importing_what_invokes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "mcp_baton.dispatching")
+    WorkerDispatcher(WORKER, SILENT)
+    assert "mcp_baton.dispatching" not in sys.modules
