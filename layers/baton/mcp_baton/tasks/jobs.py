@@ -113,7 +113,7 @@ class JobStore(Protocol):
         written where it does so for more than half of that, or may not live longer.
 
         Returns:
-            The task, whose claim stays as it is.
+            The task. Its claim is as it was read, whoever may have taken it since.
         """
 
     def hand_over(self, task: TaskRecord, claim: Claim, ttl_ms: int) -> TaskRecord:

@@ -11,7 +11,6 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.published.task_support import NO_TASK, TaskSupport
 from mcp_baton.server.published.tool import Tool
 from mcp_baton.server.schema.argument_schemas import argument_schemas, takes_null
-from mcp_baton.tasks.work import ATTEMPTS
 from mcp_baton.workflow.definition import Argument, Workflow
 from mcp_baton.workflow.names import TASK_ID
 from mcp_baton.workflow.purpose import described, title_of
@@ -82,8 +81,8 @@ class Twin:
         be (docs/background.md)."""
         if not self.workflow.background:
             return NO_TASK
-        attempts = [self._tools[step.tool].tasks.attempts for step in self.workflow.steps if step.tool]
-        return TaskSupport("optional", min(attempts, default=ATTEMPTS))
+        idempotent = all(self._tools[step.tool].tasks.idempotent for step in self.workflow.steps if step.tool)
+        return TaskSupport("optional", idempotent)
 
     @cached_property
     def definition(self) -> dict[str, Json]:

@@ -16,7 +16,7 @@ from mcp_baton.server.published.scopes import scopes_in
 from mcp_baton.server.published.twin import Twin
 from mcp_baton.server.request import Request
 from mcp_baton.tasks.record import NewTask, TaskRecord
-from mcp_baton.tasks.work import WORKFLOW_TASK, Work
+from mcp_baton.tasks.work import ATTEMPTS, WORKFLOW_TASK, Work
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.invocation import new_task
 
@@ -60,7 +60,7 @@ def _begun(request: Request, twin: Twin, workflow_task: str, arguments: JsonObje
         scopes=tuple(sorted(scopes_in(request.claims))),
         capabilities=request.envelope.capabilities,
         revision=request.envelope.revision,
-        attempts=twin.tasks.attempts,
+        attempts=ATTEMPTS if twin.tasks.idempotent else 1,
         workflow_task=workflow_task,
     )
     names: JsonObject = {WORKFLOW_TASK: workflow_task}
