@@ -4,12 +4,13 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
 from mcp_baton.exceptions import WorkflowError
 from mcp_baton.light_dataclasses import dataclass, replace
-from mcp_baton.workflow.definition import Step, ToolFunction, Workflow
+from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.faults import faults_of, not_json
 from mcp_baton.workflow.paths import Astray, Schema, astray
 from mcp_baton.workflow.secrets import mentions
 from mcp_baton.workflow.setters import with_setters
 from mcp_baton.workflow.sources import Constant, PromptArg, StepOutput, TaskVariable, placeholders, sources_in
+from mcp_baton.workflow.tool_function import ToolFunction
 
 _NULL: Schema = {"type": "null"}
 
