@@ -1,11 +1,12 @@
 """How a workflow is invoked, and a run of it under way."""
 
 from collections.abc import Mapping
+from typing import cast
 
 from mcp_baton.exceptions import StoreError
 from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord
+from mcp_baton.tasks.record import PROGRESS, RESULT_PREFIX, Claim, NewTask, StepStatus, TaskRecord
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.batch import status_of, stored_result
 from mcp_baton.workflow.definition import Workflow
@@ -14,7 +15,7 @@ from mcp_baton.workflow.holding import Hold
 from mcp_baton.workflow.host import Succeeded
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import Blocked, EndedRun, Persisted, StepTrace, Stop
-from mcp_baton.workflow.secrets import NO_SECRETS, Secrets, secrets_of
+from mcp_baton.workflow.secrets import NO_SECRETS, Secrets, secrets_of, stored_arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,27 @@ class Invocation:
     def kept(self) -> dict[str, Json]:
         """The arguments as a task keeps them, for a resume."""
         return {name: None if name in self.nulls else text for name, text in self.texts.items()}
+
+
+def new_task(workflow: Workflow, invocation: Invocation, owner: str, claim: Claim | None) -> NewTask:
+    """The task of a workflow that begins.
+
+    Args:
+        workflow: The workflow.
+        invocation: How it is invoked.
+        owner: Whose task it is.
+        claim: Of the run that begins it; `None` where a worker will take it.
+    """
+    progress = workflow.progress([StepStatus.PENDING] * len(workflow.steps))
+    return NewTask(
+        owner=owner,
+        variables={PROGRESS: cast("JsonObject", progress)},
+        workflow=workflow.name,
+        definition=workflow.fingerprint,
+        arguments=stored_arguments(invocation.kept, workflow.secrets),
+        ttl_ms=invocation.ttl_ms,
+        claim=claim,
+    )
 
 
 @dataclass(slots=True)

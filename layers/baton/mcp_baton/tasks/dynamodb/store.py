@@ -126,7 +126,9 @@ class DynamoDBTaskStore(Heads):
         now_ms, token = self._now_ms(), new_token()
         task_id = self._new_id(now_ms, self._limits.shards)
         item = new_item(task, task_id, now_ms, self._limits)
-        kept_ms = self._kept_ms(self._limits.ttl_ms(task.ttl_ms), job=task.work is not None)
+        kept_ms = self._kept_ms(
+            self._limits.ttl_ms(task.ttl_ms), grows=task.work is not None or task.workflow is not None
+        )
         if text_bytes(item["arguments"]) > VALUE_BYTES:
             raise StoreError(f"the task is too large: its arguments have {text_bytes(item['arguments'])} bytes")
         item |= first_token(now_ms, token)
@@ -174,7 +176,11 @@ class DynamoDBTaskStore(Heads):
         larger: then DynamoDB refuses, and values of this batch give way.
         """
         stored, limits = stored_item(task), self._limits
-        mover = self._moving.begin(task.owner, task.task_id, self._kept_ms(task.ttl_ms, job=task.job is not None))
+        mover = self._moving.begin(
+            task.owner,
+            task.task_id,
+            self._kept_ms(task.ttl_ms, grows=task.job is not None or task.workflow is not None),
+        )
         planned = plan(stored, batch, limits.compress_over_bytes, self._moving.zips())
         changes: Changes | None = fitted(stored, planned, limits.item_bytes, mover, batch.open_steps)
         while changes is not None:
@@ -220,9 +226,10 @@ class DynamoDBTaskStore(Heads):
         self._live_tasks.leave(owner, task_id, item)
         return self._task_in(owner, item)
 
-    def _kept_ms(self, ttl_ms: int, *, job: bool) -> int:
-        """How long a task's values may be needed, milliseconds. A worker can make its task live longer."""
-        return max(ttl_ms, self._limits.max_ttl_ms) if job else ttl_ms
+    def _kept_ms(self, ttl_ms: int, *, grows: bool) -> int:
+        """How long a task's values may be needed, milliseconds. A worker makes its task, and that of a workflow which
+        it runs, live longer."""
+        return max(ttl_ms, self._limits.max_ttl_ms) if grows else ttl_ms
 
     def _write_batch(self, task: TaskRecord, stored: Item, changes: Changes, batch: Batch) -> Item:
         update = write_update(stored, changes, self._now_ms(), new_token())
