@@ -1,6 +1,5 @@
 """The task store in DynamoDB: a head for each task, one conditional write a change (docs/storage.md)."""
 
-import copy
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -95,13 +94,15 @@ class DynamoDBTaskStore(Heads):
 
     def within(self, left_ms: Callable[[], int | None]) -> Self:
         """The same store for one request: nothing is tried again when the function would be stopped meanwhile."""
-        made = copy.copy(self)
+        made: Self = object.__new__(type(self))
         table = self._table.within(left_ms)
         outside = Outside(table, self._outside.bucket, self._outside.written)
         moving = self._moving.within(outside, left_ms)
         answers = DynamoDBAnswerStore(table, now_ms=self._now_ms)
         live_tasks = LiveTasks(table, self._limits, self._now_ms)
-        vars(made).update(_table=table, _outside=outside, _moving=moving, _answers=answers, _live_tasks=live_tasks)
+        vars(made).update(
+            vars(self), _table=table, _outside=outside, _moving=moving, _answers=answers, _live_tasks=live_tasks
+        )
         return made
 
     def now_ms(self) -> int:
