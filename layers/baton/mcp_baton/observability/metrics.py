@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from mcp_baton.protocol.json import encoding
 from mcp_baton.telemetry import Measurement
 
 if TYPE_CHECKING:
@@ -82,4 +81,4 @@ class EmbeddedMetrics:
         return self._line
 
 
-_text = encoding(json.JSONEncoder(separators=(",", ":")))
+_text = json.JSONEncoder(separators=(",", ":")).encode

@@ -235,7 +235,7 @@ class Engine:
     def _written(self, run: Run, hold: Hold, recorded: Recorded) -> None:
         hold.written(recorded.task)
         # What has been written once is not written again: somebody else may have changed it by then.
-        run.variables = TaskVariables(recorded.task.variables)
+        run.draw_on(TaskVariables(recorded.task.variables))
         run.persisted = run.holds_unsure(recorded.task)
         run.written = len(run.traces)
         run.oversized.update(recorded.oversized)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 from mcp_baton.exceptions import OutcomeUnknown, StoreError, StoreUnavailable, TaskFinished, TaskNotFound, TooLarge
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.dynamodb.answers import DynamoDBAnswerStore
-from mcp_baton.tasks.dynamodb.attributes import Item, item_size, size, text_bytes
+from mcp_baton.tasks.dynamodb.attributes import Item, excess, item_size, size, text_bytes
 from mcp_baton.tasks.dynamodb.changes import Changes, plan
 from mcp_baton.tasks.dynamodb.claiming import hold
 from mcp_baton.tasks.dynamodb.counting import LiveTasks
@@ -124,7 +124,7 @@ class DynamoDBTaskStore(Heads):
         self._live_tasks.enter(task.owner, task_id, item)
         try:
             item = fitted_new(item, self._limits.item_bytes, self._moving.begin(task.owner, task_id, ttl_ms))
-            if item_size(item) > self._limits.item_bytes:
+            if excess(item, self._limits.item_bytes) > 0:
                 raise StoreError(f"the task is too large: {item_size(item)} bytes")
             self._put(item, token)
         except OutcomeUnknown as error:
