@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from mcp_baton import Context, RegistrationError, Server
+from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.transport.stream import stream_opener
 from tests.e2e.background import Background, away, background, call, created
-from tests.e2e.conftest import Requests
-from tests.e2e.support import Answer, Era, Sink, Table
+from tests.e2e.support import Answer, Era, JsonDict, Sink, Table
+from tests.sent import Requests
 
 __all__ = ["background"]
 
@@ -257,8 +258,8 @@ def test_each_change_of_the_message_is_told(jobs: Background, reports: Reports, 
 
     def say(message: str) -> None:
         item = table.item(task)
-        version = {"N": str(int(item["version"]["N"]) + 1)}
-        table.replace({**item, "version": version, "status_message": {"S": message}})
+        said: Item = {"version": {"N": str(int(item["version"]["N"]) + 1)}, "status_message": {"S": message}}
+        table.replace({**item, **said})
 
     jobs.time.meanwhile = [lambda: say("half"), lambda: None, lambda: say("most"), lambda: say("most"), jobs.work]
     states = [("working", None), ("working", "half"), ("working", "most"), ("completed", "100/100: counting")]
@@ -307,7 +308,7 @@ def test_ids_that_are_no_list_of_strings_are_refused(jobs: Background, ids: Any)
 
 
 def test_a_client_that_has_not_declared_the_extension_is_told_so(jobs: Background) -> None:
-    capabilities = {"io.modelcontextprotocol/clientCapabilities": {}}
+    capabilities: JsonDict = {"io.modelcontextprotocol/clientCapabilities": {}}
     asked = {"notifications": {"taskIds": ["t"]}}
     answer = jobs.client().request("subscriptions/listen", asked, capabilities)
     assert answer.refusal == (400, -32021)
