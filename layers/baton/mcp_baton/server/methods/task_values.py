@@ -65,10 +65,18 @@ def with_values(request: Request, task: TaskRecord, made: dict[str, Json], wante
         omitted[OMITTED_KEY] = {}
     read_ahead(task.variables, [name for name in weights if name not in omitted])
     values = {name: omitted[name] if name in omitted else _value(task, name) for name in weights}
-    shown = {"result": values.pop(FINAL_RESULT)} if FINAL_RESULT in values else {}
+    shown = {"result": _as_returned(task, values.pop(FINAL_RESULT))} if FINAL_RESULT in values else {}
     if task.job is not None and FINAL_RESULT in omitted:
-        shown = {"result": linked(omitted.pop(FINAL_RESULT))}
+        shown = {"result": _as_returned(task, linked(omitted.pop(FINAL_RESULT)))}
     return {**made, **shown, "_meta": {**state, **values, **_naming(omitted)}}
+
+
+def _as_returned(task: TaskRecord, result: Json) -> Json:
+    """A job's result as the call would have returned it: in the 2026 era every result names its type (MCP 2026-07-28,
+    basic/index)."""
+    if task.job is None or not isinstance(result, Mapping):
+        return result
+    return {"resultType": "complete", **result}
 
 
 def _state(request: Request, task: TaskRecord) -> dict[str, Json]:

@@ -16,12 +16,12 @@ from mcp_baton.exceptions import (
 )
 from mcp_baton.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.methods.jobs.dispatching import looked_after
+from mcp_baton.server.methods.jobs.dispatching import dispatch, looked_after
 from mcp_baton.server.methods.shown_tasks import check_extension, details, shown
 from mcp_baton.server.methods.task_meta import listed_meta, related_task
 from mcp_baton.server.methods.task_values import result_of, wanted_values, with_values
 from mcp_baton.server.request import Request
-from mcp_baton.tasks.record import PROGRESS, TaskRecord
+from mcp_baton.tasks.record import PROGRESS, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import TaskStore
 
 logger = logging.getLogger(__name__)
@@ -33,6 +33,10 @@ def get_task(request: Request) -> JsonObject:
 
     def look(store: TaskStore, owner: str) -> JsonObject:
         task = looked_after(request, store.get(owner, request.text("taskId")))
+        if task.status is TaskStatus.INPUT_REQUIRED and not request.stateless:
+            from mcp_baton.server.methods.jobs.questions import send_questions
+
+            send_questions(request, task)
         return with_values(request, task, shown(request, task) | details(request, task), wanted)
 
     return from_store(request, look)
@@ -92,11 +96,25 @@ def cancel_task(request: Request) -> JsonObject:
 
 
 def update_task(request: Request) -> JsonObject:
-    """Take the client's answers to a task's input requests. A workflow task has asked nothing, so all are ignored."""
+    """Take the client's answers to what a task has asked. With the last one a worker is sent for.
+
+    Answers to questions that are not open are ignored, and so are all of a task that asks nothing, or is over.
+    """
     responses = request.params.get("inputResponses")
     if not isinstance(responses, Mapping):
         raise ProtocolError(INVALID_PARAMS, "Invalid params: `inputResponses` must be an object")
-    from_store(request, lambda store, owner: looked_after(request, store.get(owner, request.text("taskId"))))
+    for key, response in responses.items():
+        if not isinstance(response, Mapping):
+            raise ProtocolError(INVALID_PARAMS, f"Invalid params: `inputResponses.{key}` must be an object")
+    task_id = request.text("taskId")
+    try:
+        task = from_store(request, lambda store, owner: store.jobs.answer(owner, task_id, responses))
+    except TaskFinished:
+        return {}
+    if task is None:
+        from_store(request, lambda store, owner: looked_after(request, store.get(owner, task_id)))
+    elif task.status is TaskStatus.WORKING:
+        dispatch(request, task)
     return {}
 
 

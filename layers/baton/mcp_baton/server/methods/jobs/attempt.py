@@ -9,6 +9,7 @@ from typing import Protocol
 
 from mcp_baton.exceptions import (
     ClaimLost,
+    NotDispatched,
     ProtocolError,
     StoreError,
     StoreUnavailable,
@@ -19,13 +20,14 @@ from mcp_baton.exceptions import (
 from mcp_baton.protocol import jsonrpc
 from mcp_baton.protocol.budget import Budget
 from mcp_baton.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
-from mcp_baton.protocol.envelope import STATELESS_REVISIONS, Envelope, Era
+from mcp_baton.protocol.envelope import Envelope
 from mcp_baton.protocol.http import Exchange
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.server.asking.asker import InputRequired
+from mcp_baton.server.methods.calling import outcome_of, result_of
 from mcp_baton.server.methods.jobs.asker import TaskAsker, questions_of
+from mcp_baton.server.methods.jobs.client import envelope_of
 from mcp_baton.server.methods.jobs.watching import Watch
-from mcp_baton.server.methods.tools import outcome_of, result_of
 from mcp_baton.server.reply import Reply
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.runner import Surroundings
@@ -74,7 +76,7 @@ class Attempt:
 
     def __init__(self, make: Make, store: TaskStore, task: TaskRecord, job: Job, exchange: Exchange) -> None:
         self._store, self._job = store, job
-        envelope = envelope_of(job.work.revision, job.work.capabilities)
+        envelope = envelope_of(job.work, TOKEN)
         claims: dict[str, object] = {"scope": " ".join(job.work.scopes)} if job.work.scopes else {}
         message = message_of({"name": job.work.tool, "arguments": task.arguments})
         self._watch = Watch(exchange)
@@ -90,6 +92,8 @@ class Attempt:
             StoreUnavailable: it could not be written; the event is to be delivered again.
         """
         try:
+            if self._job.work.workflow_task is not None:
+                return self._workflow()
             result = self._called()
         except InputRequired as required:
             return self._asked(questions_of(required))
@@ -97,10 +101,18 @@ class Attempt:
             return "stopped: it is over, or another worker's"
         except ProtocolError as error:
             return self._failed(error)
-        except Exception:
+        except Exception as error:
+            if self._job.work.workflow_task is not None and isinstance(error, StoreError | NotDispatched):
+                raise
             logger.exception("task %s: its call failed", self._hold.task.task_id)
             return self._failed(self._internal_error())
         return self._completed(result)
+
+    def _workflow(self) -> str:
+        """Go on with a workflow; what became of it, for the log."""
+        from mcp_baton.server.methods.jobs.hops import WorkflowJob
+
+        return WorkflowJob(self._request, self._watch, self._hold, self._job).run(self._written)
 
     def _called(self) -> JsonObject:
         """The tool's result."""
@@ -186,9 +198,3 @@ class Attempt:
 def message_of(params: JsonObject) -> jsonrpc.Request:
     """A call as a worker's request."""
     return jsonrpc.Request(TOKEN, "tools/call", params)
-
-
-def envelope_of(revision: str, capabilities: JsonObject) -> Envelope:
-    """What surrounded the request that created a job, as far as it is kept."""
-    era = Era.STATELESS if revision in STATELESS_REVISIONS else Era.HANDSHAKE
-    return Envelope(era, revision, {}, capabilities, TOKEN, None)

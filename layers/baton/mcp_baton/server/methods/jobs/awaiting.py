@@ -11,6 +11,7 @@ from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.codes import INVALID_REQUEST
 from mcp_baton.protocol.json import Json
 from mcp_baton.server.methods.jobs.following import Followed
+from mcp_baton.server.methods.jobs.questions import questions_open
 from mcp_baton.server.methods.shown_tasks import failure_of, poll_interval_ms
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.worker import KEEP_ALIVE_S, CallerGone
@@ -38,16 +39,17 @@ def awaited(request: Request, store: TaskStore, task: TaskRecord) -> TaskRecord:
         CallerGone: the client went away.
         StoreError: it cannot be read any more.
     """
-    followed, quiet_s = Followed(request, store, task), 0.0
+    followed, quiet_s, since_s = Followed(request, store, task), 0.0, request.begun_s
     while not followed.task.status.terminal:
-        left_s = _left_s(request)
+        left_s = _left_s(request, since_s)
         if left_s <= 0:
             break
         if followed.task.status is TaskStatus.INPUT_REQUIRED:
             answered = questions_open(request, followed.task)
             if answered is None:
                 break
-            followed.task = answered
+            # A person takes their time: what follows is waited for anew.
+            followed.task, since_s = answered, request.clock()
             continue
         wait_s = min(LOOK_S, left_s)
         request.sleep(wait_s)
@@ -62,21 +64,12 @@ def awaited(request: Request, store: TaskStore, task: TaskRecord) -> TaskRecord:
     return followed.task
 
 
-def questions_open(_request: Request, _task: TaskRecord) -> TaskRecord | None:
-    """Ask the client what a task waits for, over the request's own stream.
-
-    Returns:
-        The task when it was answered; `None` where nobody can be asked that way.
-    """
-    return None
-
-
-def _left_s(request: Request) -> float:
-    """Seconds that the request may still wait."""
+def _left_s(request: Request, since_s: float) -> float:
+    """Seconds that the request may still wait, where it has waited since then."""
     limit_s = request.server.result_wait_s
     if not request.exchange.can_stream:
         limit_s = min(limit_s, WHOLE_S)
-    left_s, function_s = limit_s - request.elapsed_s(), request.left_s()
+    left_s, function_s = limit_s - (request.clock() - since_s), request.left_s()
     return left_s if function_s is None else min(left_s, function_s)
 
 

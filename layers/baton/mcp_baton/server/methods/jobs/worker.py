@@ -14,12 +14,14 @@ from mcp_baton.exceptions import (
 from mcp_baton.protocol.budget import Budget
 from mcp_baton.protocol.http import Exchange
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.server.methods.jobs.attempt import Attempt, Make, attempt_of, envelope_of, message_of
+from mcp_baton.server.methods.jobs.attempt import TOKEN, Attempt, Make, attempt_of, message_of
+from mcp_baton.server.methods.jobs.client import envelope_of
 from mcp_baton.server.methods.jobs.dispatching import given_up
 from mcp_baton.server.reply import Reply
 from mcp_baton.server.request import Request
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import Claim
+from mcp_baton.tasks.work import Work
 from mcp_baton.telemetry import TASKS_CLAIMED_AGAIN
 from mcp_baton.workflow.holding import lease_end
 
@@ -48,7 +50,8 @@ def work(make: Make, named: JsonObject, exchange: Exchange) -> JsonObject:
         StoreError: the store did not answer; the event is to be delivered again.
     """
     owner, task_id, dispatch = _read(named)
-    idle = make(message_of({}), envelope_of("", {}), owner, {}, exchange, Reply(exchange, streams=False), {}, Budget())
+    nothing, silent = envelope_of(Work("", ""), TOKEN), Reply(exchange, streams=False)
+    idle = make(message_of({}), nothing, owner, {}, exchange, silent, {}, Budget())
     outcome = _claimed(make, idle, owner, task_id, dispatch, exchange)
     logger.info("task %s: %s", task_id, outcome)
     return {"taskId": task_id, "outcome": outcome}
@@ -82,6 +85,9 @@ def _claimed(make: Make, idle: Request, owner: str, task_id: str, dispatch: int,
         return f"nothing to do: {conflict.current.status.value}"
     if task.job is None:
         raise EventError(f"task {task_id} has no call for a worker")
-    if attempt_of(task, task.job) > 1:
+    idle.telemetry.correlate(task.job.work.request_id)
+    attempt = attempt_of(task, task.job)
+    logger.info("task %s, made by request %s: attempt %d", task_id, task.job.work.request_id, attempt)
+    if attempt > 1:
         idle.telemetry.add(TASKS_CLAIMED_AGAIN)
     return Attempt(make, store, task, task.job, exchange).run()
