@@ -128,7 +128,6 @@ def test_what_is_logged_is_written_nowhere(watch: Watch, store: Kept) -> None:
         ({"progress": 3.0, "total": 10.5}, "3/10.5"),
         ({"progress": 0.1 + 0.2, "message": "of it"}, "0.3: of it"),
         ({"progress": 1_234_567, "message": ""}, "1234567"),
-        ({"progress": 1, "message": ""}, "1: "),
     ],
 )
 def test_progress_in_words(params: dict[str, Json], message: str) -> None:
