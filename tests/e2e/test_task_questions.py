@@ -76,7 +76,7 @@ def asking_server(runs: list[str] | None = None) -> Server:
         return str(ctx.elicit("Which size?", form, key="size").content["size"])
 
     @server.tool(task="optional")
-    def in_turn(ctx: Context) -> list[str]:
+    def in_turn(ctx: Context) -> list[Any]:
         return [ctx.elicit("Again?", FORM).content["name"] for _ in range(3)]
 
     @server.tool(task="optional")
