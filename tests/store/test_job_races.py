@@ -53,7 +53,8 @@ def answer(key: str) -> JsonObject:
     return {"action": "accept", "content": {"is": key}}
 
 
-def number_of(task: TaskRecord) -> int:
+def number_of(task: TaskRecord | None) -> int:
+    assert task
     assert task.job
     return task.job.dispatches
 

@@ -43,11 +43,10 @@ def job_of(task: TaskRecord) -> Job:
     return task.job
 
 
-def answer_all(store: DynamoDBTaskStore, owner: str, task_id: str, answers: JsonObject) -> TaskRecord:
-    """The task as answers have left it, of which one at least was taken."""
-    task = store.jobs.answer(owner, task_id, answers)
-    assert task
-    return task
+def answered(store: DynamoDBTaskStore, task: TaskRecord, answers: JsonObject) -> TaskRecord:
+    after = store.jobs.answer(task.owner, task.task_id, answers)
+    assert after
+    return after
 
 
 def keys(number: int) -> list[str]:
@@ -164,10 +163,10 @@ def test_a_job_that_is_gone_or_anothers_is_not_there(
 ) -> None:
     task = create_job()
 
-    def do(owner: str, task_id: str) -> TaskRecord:
+    def do(owner: str, task_id: str) -> TaskRecord | None:
         if name == "claim":
             return store.jobs.claim(owner, task_id, worker("a"), 1)
-        return answer_all(store, owner, task_id, {"name": KIM})
+        return store.jobs.answer(owner, task_id, {"name": KIM})
 
     for owner, task_id in ((task.owner + "x", task.task_id), (task.owner, new_task_id(0)), (task.owner, "no id")):
         with pytest.raises(TaskNotFound):
@@ -218,17 +217,17 @@ def test_a_worker_that_was_late_and_that_nobody_replaced_still_writes(
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
-@pytest.mark.parametrize("answered", [False, True], ids=["waiting", "answered"])
+@pytest.mark.parametrize("is_answered", [False, True], ids=["waiting", "answered"])
 def test_a_worker_that_has_given_its_job_up_writes_nothing_more(
     store: DynamoDBTaskStore,
     held_job: Callable[..., tuple[TaskRecord, Claim]],
     write: Callable[[DynamoDBTaskStore, TaskRecord, Claim], TaskRecord],
-    answered: bool,
+    is_answered: bool,
 ) -> None:
     task, claim = held_job()
     stands = store.jobs.ask(task, claim, {"name": NAME})
-    if answered:
-        stands = answer_all(store, task.owner, task.task_id, {"name": KIM})
+    if is_answered:
+        stands = answered(store, task, {"name": KIM})
     with pytest.raises(ClaimLost):
         write(store, task, claim)
     assert store.get(task.owner, task.task_id) == stands
@@ -433,7 +432,7 @@ def test_a_job_asks_and_is_dispatched_anew_when_all_is_answered(
     assert store.jobs.dispatch_again(waiting) is None
     requests.take()
 
-    first = answer_all(store, task.owner, task.task_id, {"q1": KIM})
+    first = answered(store, task, {"q1": KIM})
     assert requests.take() == ["GetItem", "UpdateItem"]
     assert (first.status, job_of(first).open, job_of(first).dispatches) == (
         INPUT_REQUIRED,
@@ -441,7 +440,7 @@ def test_a_job_asks_and_is_dispatched_anew_when_all_is_answered(
         1,
     )
 
-    last = answer_all(store, task.owner, task.task_id, {"q0": {"action": "decline"}})
+    last = answered(store, task, {"q0": {"action": "decline"}})
     assert last == store.get(task.owner, task.task_id)
     assert (last.status, job_of(last).open) == (WORKING, {})
     assert (job_of(last).dispatches, job_of(last).due_ms) == (2, clock.ms + FIRST_DISPATCH_MS)
@@ -458,16 +457,20 @@ def test_answers_to_questions_that_are_not_open_change_nothing(
 ) -> None:
     task, claim = held_job()
     assert store.jobs.answer(task.owner, task.task_id, {"q0": KIM}) is None
-    store.jobs.ask(task, claim, questions(2))
+    waiting = store.jobs.ask(task, claim, questions(2))
     requests.take()
     assert store.jobs.answer(task.owner, task.task_id, {"unknown": KIM}) is None
+    assert store.get(task.owner, task.task_id) == waiting
+    requests.take()
+    assert store.jobs.answer(task.owner, task.task_id, {}) is None
     assert requests.take() == ["GetItem"]
-    first = answer_all(store, task.owner, task.task_id, {"q0": KIM, "unknown": KIM})
+    first = answered(store, task, {"q0": KIM, "unknown": KIM})
     assert store.jobs.answer(task.owner, task.task_id, {"q0": {"action": "cancel"}}) is None
     assert job_of(first).answers == {"q0": KIM}
-    last = answer_all(store, task.owner, task.task_id, {"q0": {"action": "cancel"}, "q1": KIM})
+    last = answered(store, task, {"q0": {"action": "cancel"}, "q1": KIM})
     assert job_of(last).answers == {"q0": KIM, "q1": KIM}
     assert store.jobs.answer(task.owner, task.task_id, {"q1": {"action": "cancel"}}) is None
+    assert store.get(task.owner, task.task_id) == last
 
 
 @pytest.mark.parametrize("key", ["", "a.b#c", "\ud800", '"', "é🎉", "k" * 1_000])
@@ -476,7 +479,7 @@ def test_any_text_is_a_key(
 ) -> None:
     task, claim = held_job()
     assert job_of(store.jobs.ask(task, claim, {key: NAME})).open == {key: NAME}
-    assert job_of(answer_all(store, task.owner, task.task_id, {key: KIM})).answers == {key: KIM}
+    assert job_of(answered(store, task, {key: KIM})).answers == {key: KIM}
 
 
 def test_a_key_stands_for_one_question(
@@ -484,7 +487,7 @@ def test_a_key_stands_for_one_question(
 ) -> None:
     task, claim = held_job()
     store.jobs.ask(task, claim, {"name": NAME})
-    answered = answer_all(store, task.owner, task.task_id, {"name": KIM})
+    given = answered(store, task, {"name": KIM})
     again = store.jobs.claim(task.owner, task.task_id, worker("b"), 2)
     assert again.claim
     with pytest.raises(ValueError, match="'name' was used for another question"):
@@ -493,7 +496,7 @@ def test_a_key_stands_for_one_question(
         store.jobs.ask(again, again.claim, {"name": dict(sorted(NAME.items(), reverse=True))})
     with pytest.raises(ValueError, match="every question is answered: there is none"):
         store.jobs.ask(again, again.claim, {})
-    assert store.get(task.owner, task.task_id) == replace(answered, claim=again.claim)
+    assert store.get(task.owner, task.task_id) == replace(given, claim=again.claim)
     asked = store.jobs.ask(again, again.claim, {"name": NAME, "more": NAME})
     assert (asked.status, job_of(asked).open) == (INPUT_REQUIRED, {"more": NAME})
 
@@ -506,7 +509,7 @@ def test_as_many_questions_as_one_write_takes_are_asked_and_answered_together(
         store.jobs.ask(task, claim, questions(101))
     assert store.get(task.owner, task.task_id) == task
     store.jobs.ask(task, claim, questions(100))
-    after = answer_all(store, task.owner, task.task_id, dict.fromkeys(keys(100), KIM))
+    after = answered(store, task, dict.fromkeys(keys(100), KIM))
     assert (after.status, job_of(after).answers) == (WORKING, dict.fromkeys(keys(100), KIM))
 
 
@@ -524,7 +527,7 @@ def test_questions_that_do_not_fit_are_refused_and_the_job_goes_on(
     with pytest.raises(TooLarge, match="of 4000"):
         store.jobs.answer(owner, task.task_id, {"q0": KIM, "q1": {"text": "x" * 4_000}})
     assert store.get(owner, task.task_id) == waiting
-    assert answer_all(store, owner, task.task_id, dict.fromkeys(keys(2), KIM)).status is WORKING
+    assert answered(store, task, dict.fromkeys(keys(2), KIM)).status is WORKING
 
 
 def test_answers_that_dynamodb_finds_too_large_are_refused_and_no_other_is_lost(
@@ -537,7 +540,7 @@ def test_answers_that_dynamodb_finds_too_large_are_refused_and_no_other_is_lost(
     with pytest.raises(TooLarge):
         store.jobs.ask(task, task.claim, {"q0": {"text": "x" * 500_000}})
     store.jobs.ask(task, task.claim, questions(2))
-    first = answer_all(store, owner, task.task_id, {"q0": KIM})
+    first = store.jobs.answer(owner, task.task_id, {"q0": KIM})
     with pytest.raises(TooLarge):
         store.jobs.answer(owner, task.task_id, {"q1": {"text": "x" * 500_000}})
     assert store.get(owner, task.task_id) == first
@@ -566,7 +569,7 @@ def test_answers_are_decided_on_again_after_a_lost_race(
     requests.take()
     after_read.run = lambda: store.jobs.answer(task.owner, task.task_id, {"q0": KIM})
     decline: JsonObject = {"action": "decline"}
-    after = answer_all(store, task.owner, task.task_id, {"q0": decline, "q1": decline})
+    after = answered(store, task, {"q0": decline, "q1": decline})
     assert requests.take() == ["GetItem", "GetItem", "UpdateItem", "UpdateItem", "UpdateItem"]
     assert len(pauses.taken) == 1
     assert pauses.taken[0] <= 0.005

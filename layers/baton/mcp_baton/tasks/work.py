@@ -16,6 +16,10 @@ ATTEMPTS: Final = 3
 """How often a job is begun at most, until it settles something: it asks the client, or hands over to a fresh worker."""
 
 
+WORKFLOW_TASK: Final = "_workflow.task_id"
+"""The variable of a call's task that names the task of the workflow that it runs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Work:
     """What a worker has to do. Kept with the task as it was created; the call's arguments are the task's.

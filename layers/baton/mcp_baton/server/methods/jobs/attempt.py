@@ -9,6 +9,7 @@ from typing import Protocol
 
 from mcp_baton.exceptions import (
     ClaimLost,
+    NotDispatched,
     ProtocolError,
     StoreError,
     StoreUnavailable,
@@ -91,6 +92,8 @@ class Attempt:
             StoreUnavailable: it could not be written; the event is to be delivered again.
         """
         try:
+            if self._job.work.workflow_task is not None:
+                return self._workflow()
             result = self._called()
         except InputRequired as required:
             return self._asked(questions_of(required))
@@ -98,10 +101,18 @@ class Attempt:
             return "stopped: it is over, or another worker's"
         except ProtocolError as error:
             return self._failed(error)
-        except Exception:
+        except Exception as error:
+            if self._job.work.workflow_task is not None and isinstance(error, StoreError | NotDispatched):
+                raise
             logger.exception("task %s: its call failed", self._hold.task.task_id)
             return self._failed(self._internal_error())
         return self._completed(result)
+
+    def _workflow(self) -> str:
+        """Go on with a workflow; what became of it, for the log."""
+        from mcp_baton.server.methods.jobs.hops import WorkflowJob
+
+        return WorkflowJob(self._request, self._watch, self._hold, self._job).run(self._written)
 
     def _called(self) -> JsonObject:
         """The tool's result."""

@@ -23,6 +23,7 @@ from mcp_baton.server.methods.jobs.dispatching import dispatch
 from mcp_baton.server.methods.shown_tasks import shown
 from mcp_baton.server.published.scopes import scopes_in
 from mcp_baton.server.published.tool import Tool
+from mcp_baton.server.published.twin import Twin
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.runner import Surroundings, prepared_for
 from mcp_baton.server.running.work import tool_work
@@ -146,7 +147,7 @@ def as_created(request: Request, task: TaskRecord) -> JsonObject:
     return {"resultType": "task", **made} if request.stateless else {"task": made}
 
 
-def becomes_task(request: Request, tool: Tool) -> bool:
+def becomes_task(request: Request, tool: Tool | Twin) -> bool:
     """Whether a call becomes a task.
 
     Raises:
@@ -155,7 +156,7 @@ def becomes_task(request: Request, tool: Tool) -> bool:
     support = tool.tasks.support
     if support == "forbidden":
         # The 2026 era has no such param. A server without any such tool has not declared that it knows it.
-        if not request.stateless and "task" in request.params and _declares_tasks(request):
+        if not request.stateless and "task" in request.params and request.has_workers and request.server.has_jobs:
             raise ProtocolError(METHOD_NOT_FOUND, f"The tool {tool.name} does not run as a task; leave out `task`")
         return False
     if request.may_have_tasks and request.has_workers:
@@ -167,7 +168,7 @@ def becomes_task(request: Request, tool: Tool) -> bool:
     raise ProtocolError(INTERNAL_ERROR, f"The tool {tool.name} runs in the background, and {_why_not(request)}")
 
 
-def _needs_tasks(request: Request, tool: Tool) -> ProtocolError:
+def _needs_tasks(request: Request, tool: Tool | Twin) -> ProtocolError:
     if request.stateless:
         data: Json = {"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}}
         return ProtocolError(MISSING_CLIENT_CAPABILITY, "Missing required client capability", data)
@@ -180,10 +181,6 @@ def _why_not(request: Request) -> str:
     if request.store is None:
         return "this server has no task store: set BATON_TABLE"
     return "this server has no worker: set BATON_WORKER"
-
-
-def _declares_tasks(request: Request) -> bool:
-    return request.has_workers and any(tool.tasks.support != "forbidden" for tool in request.server.tools.values())
 
 
 def _refused(request: Request, tool: Tool, arguments: JsonObject) -> JsonObject | None:

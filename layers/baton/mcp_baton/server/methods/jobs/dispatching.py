@@ -96,10 +96,13 @@ def given_up(request: Request, task: TaskRecord) -> TaskRecord:
 
 
 def _died(job: Job) -> JsonObject:
+    """Why a job was given up. What a workflow has done stands in its own task, so the error says how to go on."""
     tool, attempts = job.work.tool, job.work.attempts
     if attempts == 1:
         message = f"The worker died while it ran {tool}. Whether it has happened is not known; it is not run again."
     else:
         message = f"The worker died each of the {attempts} times that it ran {tool}. Given up."
+    if job.work.workflow_task is not None:
+        message += f" Look at its task {job.work.workflow_task}; call {tool} with this task_id to go on."
     error: dict[str, Json] = {"code": INTERNAL_ERROR, "message": message}
     return error

@@ -26,6 +26,7 @@ class Watch(Reply):
         self._jobs: JobStore | None = None
         self._clock: Callable[[], float] = time.monotonic
         self._ended = False
+        self._stopped = False
         self._message: str | None = None
         self._next_s = -math.inf
 
@@ -41,6 +42,11 @@ class Watch(Reply):
 
     @property
     def gone(self) -> bool:
+        """Whether what runs is to stop."""
+        return self._ended or self._stopped
+
+    @property
+    def ended(self) -> bool:
         """Whether the task is over, or another worker's."""
         return self._ended
 
@@ -48,6 +54,10 @@ class Watch(Reply):
     def unwritten(self) -> str | None:
         """The status message that is not written yet, since the one before was written just now; `None` for none."""
         return self._message
+
+    def stop(self) -> None:
+        """Have what runs stop, although the task goes on: the workflow that it belongs to does not."""
+        self._stopped = True
 
     def pulse(self) -> float:
         """Look after the task; the seconds until that is due again."""

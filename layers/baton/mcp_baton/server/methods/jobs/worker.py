@@ -85,6 +85,7 @@ def _claimed(make: Make, idle: Request, owner: str, task_id: str, dispatch: int,
         return f"nothing to do: {conflict.current.status.value}"
     if task.job is None:
         raise EventError(f"task {task_id} has no call for a worker")
+    idle.telemetry.correlate(task.job.work.request_id)
     attempt = attempt_of(task, task.job)
     logger.info("task %s, made by request %s: attempt %d", task_id, task.job.work.request_id, attempt)
     if attempt > 1:
