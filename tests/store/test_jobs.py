@@ -43,6 +43,12 @@ def job_of(task: TaskRecord) -> Job:
     return task.job
 
 
+def answered(store: DynamoDBTaskStore, task: TaskRecord, answers: JsonObject) -> TaskRecord:
+    after = store.jobs.answer(task.owner, task.task_id, answers)
+    assert after
+    return after
+
+
 def keys(number: int) -> list[str]:
     return [f"q{place}" for place in range(number)]
 
@@ -78,7 +84,7 @@ def test_a_task_without_work_is_no_job(
     clock.ms += FIRST_DISPATCH_MS + 1
     assert store.jobs.dispatch_again(task) is None
     assert store.jobs.give_up(task, ERROR) is None
-    assert store.jobs.answer(task.owner, task.task_id, {"name": KIM}) == task
+    assert store.jobs.answer(task.owner, task.task_id, {"name": KIM}) is None
 
 
 def test_a_list_says_of_a_job_which_tool_it_calls_and_how_far_it_is(
@@ -157,7 +163,7 @@ def test_a_job_that_is_gone_or_anothers_is_not_there(
 ) -> None:
     task = create_job()
 
-    def do(owner: str, task_id: str) -> TaskRecord:
+    def do(owner: str, task_id: str) -> TaskRecord | None:
         if name == "claim":
             return store.jobs.claim(owner, task_id, worker("a"), 1)
         return store.jobs.answer(owner, task_id, {"name": KIM})
@@ -211,17 +217,17 @@ def test_a_worker_that_was_late_and_that_nobody_replaced_still_writes(
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
-@pytest.mark.parametrize("answered", [False, True], ids=["waiting", "answered"])
+@pytest.mark.parametrize("is_answered", [False, True], ids=["waiting", "answered"])
 def test_a_worker_that_has_given_its_job_up_writes_nothing_more(
     store: DynamoDBTaskStore,
     held_job: Callable[..., tuple[TaskRecord, Claim]],
     write: Callable[[DynamoDBTaskStore, TaskRecord, Claim], TaskRecord],
-    answered: bool,
+    is_answered: bool,
 ) -> None:
     task, claim = held_job()
     stands = store.jobs.ask(task, claim, {"name": NAME})
-    if answered:
-        stands = store.jobs.answer(task.owner, task.task_id, {"name": KIM})
+    if is_answered:
+        stands = answered(store, task, {"name": KIM})
     with pytest.raises(ClaimLost):
         write(store, task, claim)
     assert store.get(task.owner, task.task_id) == stands
@@ -426,7 +432,7 @@ def test_a_job_asks_and_is_dispatched_anew_when_all_is_answered(
     assert store.jobs.dispatch_again(waiting) is None
     requests.take()
 
-    first = store.jobs.answer(task.owner, task.task_id, {"q1": KIM})
+    first = answered(store, task, {"q1": KIM})
     assert requests.take() == ["GetItem", "UpdateItem"]
     assert (first.status, job_of(first).open, job_of(first).dispatches) == (
         INPUT_REQUIRED,
@@ -434,7 +440,7 @@ def test_a_job_asks_and_is_dispatched_anew_when_all_is_answered(
         1,
     )
 
-    last = store.jobs.answer(task.owner, task.task_id, {"q0": {"action": "decline"}})
+    last = answered(store, task, {"q0": {"action": "decline"}})
     assert last == store.get(task.owner, task.task_id)
     assert (last.status, job_of(last).open) == (WORKING, {})
     assert (job_of(last).dispatches, job_of(last).due_ms) == (2, clock.ms + FIRST_DISPATCH_MS)
@@ -450,17 +456,21 @@ def test_answers_to_questions_that_are_not_open_change_nothing(
     store: DynamoDBTaskStore, held_job: Callable[..., tuple[TaskRecord, Claim]], requests: "Requests"
 ) -> None:
     task, claim = held_job()
-    assert store.jobs.answer(task.owner, task.task_id, {"q0": KIM}) == task
+    assert store.jobs.answer(task.owner, task.task_id, {"q0": KIM}) is None
     waiting = store.jobs.ask(task, claim, questions(2))
     requests.take()
-    assert store.jobs.answer(task.owner, task.task_id, {"unknown": KIM}) == waiting
+    assert store.jobs.answer(task.owner, task.task_id, {"unknown": KIM}) is None
+    assert store.get(task.owner, task.task_id) == waiting
+    requests.take()
+    assert store.jobs.answer(task.owner, task.task_id, {}) is None
     assert requests.take() == ["GetItem"]
-    first = store.jobs.answer(task.owner, task.task_id, {"q0": KIM, "unknown": KIM})
-    assert store.jobs.answer(task.owner, task.task_id, {"q0": {"action": "cancel"}}) == first
+    first = answered(store, task, {"q0": KIM, "unknown": KIM})
+    assert store.jobs.answer(task.owner, task.task_id, {"q0": {"action": "cancel"}}) is None
     assert job_of(first).answers == {"q0": KIM}
-    last = store.jobs.answer(task.owner, task.task_id, {"q0": {"action": "cancel"}, "q1": KIM})
+    last = answered(store, task, {"q0": {"action": "cancel"}, "q1": KIM})
     assert job_of(last).answers == {"q0": KIM, "q1": KIM}
-    assert store.jobs.answer(task.owner, task.task_id, {"q1": {"action": "cancel"}}) == last
+    assert store.jobs.answer(task.owner, task.task_id, {"q1": {"action": "cancel"}}) is None
+    assert store.get(task.owner, task.task_id) == last
 
 
 @pytest.mark.parametrize("key", ["", "a.b#c", "\ud800", '"', "é🎉", "k" * 1_000])
@@ -469,7 +479,7 @@ def test_any_text_is_a_key(
 ) -> None:
     task, claim = held_job()
     assert job_of(store.jobs.ask(task, claim, {key: NAME})).open == {key: NAME}
-    assert job_of(store.jobs.answer(task.owner, task.task_id, {key: KIM})).answers == {key: KIM}
+    assert job_of(answered(store, task, {key: KIM})).answers == {key: KIM}
 
 
 def test_a_key_stands_for_one_question(
@@ -477,7 +487,7 @@ def test_a_key_stands_for_one_question(
 ) -> None:
     task, claim = held_job()
     store.jobs.ask(task, claim, {"name": NAME})
-    answered = store.jobs.answer(task.owner, task.task_id, {"name": KIM})
+    given = answered(store, task, {"name": KIM})
     again = store.jobs.claim(task.owner, task.task_id, worker("b"), 2)
     assert again.claim
     with pytest.raises(ValueError, match="'name' was used for another question"):
@@ -486,7 +496,7 @@ def test_a_key_stands_for_one_question(
         store.jobs.ask(again, again.claim, {"name": dict(sorted(NAME.items(), reverse=True))})
     with pytest.raises(ValueError, match="every question is answered: there is none"):
         store.jobs.ask(again, again.claim, {})
-    assert store.get(task.owner, task.task_id) == replace(answered, claim=again.claim)
+    assert store.get(task.owner, task.task_id) == replace(given, claim=again.claim)
     asked = store.jobs.ask(again, again.claim, {"name": NAME, "more": NAME})
     assert (asked.status, job_of(asked).open) == (INPUT_REQUIRED, {"more": NAME})
 
@@ -499,7 +509,7 @@ def test_as_many_questions_as_one_write_takes_are_asked_and_answered_together(
         store.jobs.ask(task, claim, questions(101))
     assert store.get(task.owner, task.task_id) == task
     store.jobs.ask(task, claim, questions(100))
-    after = store.jobs.answer(task.owner, task.task_id, dict.fromkeys(keys(100), KIM))
+    after = answered(store, task, dict.fromkeys(keys(100), KIM))
     assert (after.status, job_of(after).answers) == (WORKING, dict.fromkeys(keys(100), KIM))
 
 
@@ -517,7 +527,7 @@ def test_questions_that_do_not_fit_are_refused_and_the_job_goes_on(
     with pytest.raises(TooLarge, match="of 4000"):
         store.jobs.answer(owner, task.task_id, {"q0": KIM, "q1": {"text": "x" * 4_000}})
     assert store.get(owner, task.task_id) == waiting
-    assert store.jobs.answer(owner, task.task_id, dict.fromkeys(keys(2), KIM)).status is WORKING
+    assert answered(store, task, dict.fromkeys(keys(2), KIM)).status is WORKING
 
 
 def test_answers_that_dynamodb_finds_too_large_are_refused_and_no_other_is_lost(
@@ -559,7 +569,7 @@ def test_answers_are_decided_on_again_after_a_lost_race(
     requests.take()
     after_read.run = lambda: store.jobs.answer(task.owner, task.task_id, {"q0": KIM})
     decline: JsonObject = {"action": "decline"}
-    after = store.jobs.answer(task.owner, task.task_id, {"q0": decline, "q1": decline})
+    after = answered(store, task, {"q0": decline, "q1": decline})
     assert requests.take() == ["GetItem", "GetItem", "UpdateItem", "UpdateItem", "UpdateItem"]
     assert len(pauses.taken) == 1
     assert pauses.taken[0] <= 0.005

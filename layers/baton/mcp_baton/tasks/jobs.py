@@ -89,13 +89,14 @@ class JobStore(Protocol):
             TooLarge: the questions do not fit.
         """
 
-    def answer(self, owner: str, task_id: str, answers: JsonObject) -> TaskRecord:
+    def answer(self, owner: str, task_id: str, answers: JsonObject) -> TaskRecord | None:
         """Take answers. Those to questions that are not open are ignored. With the last one the task becomes `working`
         and one more dispatch is noted, in the same write. Lost races are tried again until it is known what became of
         each answer.
 
         Returns:
-            The task. Where its status changed to `working`, the caller sends the event of `job.dispatches`.
+            The task as this write has left it: where it is `working`, the caller sends the event of `job.dispatches`.
+            `None` where none of the answers was taken.
 
         Raises:
             TooLarge: the answers do not fit.

@@ -28,7 +28,7 @@ class Work:
         tool: The name of the tool, or of the workflow whose twin was called.
         request_id: The id of the request that created the job, as it stands in the logs.
         scopes: The caller's scopes. Nothing else of what vouched for the caller is kept.
-        capabilities: What the client has declared.
+        capabilities: What the client has declared that it can be asked for; `None` where that is not known.
         revision: The MCP revision that it speaks.
         attempts: How often the job is begun at most: 1 for a tool that must not be repeated.
         key: The call's idempotency key.
@@ -39,7 +39,7 @@ class Work:
     tool: str
     request_id: str
     scopes: tuple[str, ...] = ()
-    capabilities: JsonObject = field(default_factory=dict)
+    capabilities: JsonObject | None = field(default_factory=dict)
     revision: str = ""
     attempts: int = ATTEMPTS
     key: str = ""

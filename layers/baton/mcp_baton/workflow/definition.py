@@ -45,8 +45,10 @@ class Argument:
 class _Kept:
     """Room for what is worked out once; no field, so that copies work it out anew."""
 
-    __slots__ = ("_fingerprint",)
+    __slots__ = ("_by_binding", "_by_name", "_fingerprint")
     _fingerprint: str
+    _by_binding: "Mapping[str, Step]"
+    _by_name: "Mapping[str, Step]"
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -135,16 +137,8 @@ class Step(_Kept):
         return self._fingerprint
 
 
-class _Found:
-    """The same for a workflow's steps, by name and by binding."""
-
-    __slots__ = ("_by_binding", "_by_name")
-    _by_binding: Mapping[str, Step]
-    _by_name: Mapping[str, Step]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workflow(_Found):
+class Workflow(_Kept):
     """An ordered list of steps, published as an MCP prompt of the same name.
 
     Attributes:
@@ -191,7 +185,6 @@ class Workflow(_Found):
     def bound(self, binding: str) -> Step:
         """The step that a binding names; the definition has been checked, so there is one."""
         if not hasattr(self, "_by_binding"):
-            # The first one of a binding, as of a name below: a definition is looked at before it has been checked, too.
             _freeze(self, _by_binding={step.binding: step for step in reversed(self.steps)})
         return self._by_binding[binding]
 

@@ -224,7 +224,7 @@ class Engine:
     def _written(self, run: Run, hold: Hold, written: Written) -> None:
         hold.written(written.task)
         # What has been written once is not written again: somebody else may have changed it by then.
-        run.variables = TaskVariables(written.task.variables)
+        run.draw_on(TaskVariables(written.task.variables))
         run.persisted = run.holds_unsure(written.task)
         run.written = len(run.traces)
         run.oversized.update(written.oversized)

@@ -65,6 +65,9 @@ def new_task(workflow: Workflow, invocation: Invocation, owner: str, claim: Clai
     )
 
 
+NOTHING_KNOWN = Known({}, {}, {}, {}, {})
+
+
 @dataclass(slots=True)
 class Run:
     """A run under way: what is known, and what has not been written yet.
@@ -75,6 +78,7 @@ class Run:
         persisted: Whether the last write succeeded.
         secrets: The secret arguments.
         unsure: Steps that a write may have written whose outcome is not known.
+        known: What arguments are resolved from.
     """
 
     workflow: Workflow
@@ -91,25 +95,23 @@ class Run:
     persisted: Persisted = True
     unsure: set[str] = field(default_factory=set)
     secrets: Secrets = NO_SECRETS
-    _known: Known | None = None
+    known: Known = NOTHING_KNOWN
 
     def __post_init__(self) -> None:
         self.secrets = secrets_of(self.workflow.secrets, self.invocation.texts, self.invocation.arguments)
+        self.draw_on(self.variables)
+
+    def draw_on(self, variables: TaskVariables) -> None:
+        """Go on with these variables."""
+        given, self.variables = self.invocation, variables
+        self.known = Known(
+            given.texts, given.arguments, self.statuses, self.outputs, variables, self.secrets, given.answers
+        )
 
     @property
     def task(self) -> TaskRecord | None:
         """The task as it was last read or written."""
         return self.hold.task if self.hold else None
-
-    @property
-    def known(self) -> Known:
-        """What arguments are resolved from."""
-        if self._known is None or self._known.variables is not self.variables:
-            given = self.invocation
-            self._known = Known(
-                given.texts, given.arguments, self.statuses, self.outputs, self.variables, self.secrets, given.answers
-            )
-        return self._known
 
     def unwritten(self, task: TaskRecord) -> list[StepTrace]:
         """What has still to be written to the task as it stands.
@@ -117,6 +119,8 @@ class Run:
         Where a write's outcome is not known, a step that it may have completed and that is completed is left as it is:
         what stands there is this run's result, or a later call's that must not give way to it.
         """
+        if not self.unsure:
+            return self.traces[self.written :]
         completed = {name for name, status in statuses_of(task).items() if status is StepStatus.COMPLETED}
         written = self.unsure & completed
         return [trace for trace in self.traces[self.written :] if trace.step.name not in written]

@@ -91,7 +91,7 @@ def reporting(claim: Claim, message: str, now_ms: int, token: str) -> Update:
     """A worker says how far it is, and holds on to its job."""
     update = live_update(now_ms, token)
     hold(update, claim, job=True)
-    _say(update, message)
+    say(update, message)
     return update
 
 
@@ -128,7 +128,7 @@ def check_room(item: Item, texts: Mapping[str, Attribute], most: int, what: str)
 def _failing(error: Attribute, message: str, now_ms: int, token: str) -> Update:
     update = finish_update(now_ms, token, TaskStatus.FAILED)
     update.set(update.name("error"), update.value(error))
-    _say(update, message)
+    say(update, message)
     return update
 
 
@@ -155,7 +155,8 @@ def _count_anew(update: Update, attempts: int) -> None:
     update.set(update.name("allowed"), f"{update.path(RUN, 'n')}+{_number(update, attempts)}")
 
 
-def _say(update: Update, message: str) -> None:
+def say(update: Update, message: str) -> None:
+    """Set the status message, as much of it as is kept."""
     update.set(update.name("status_message"), update.value({"S": to_text(shortened(message))}))
 
 

@@ -115,7 +115,7 @@ class DynamoDBJobStore(Heads):
         update = writes.asking(claim, texts, job.work.attempts, self._now_ms(), new_token())
         return self._task_in(task.owner, self._held(task, update, END))
 
-    def answer(self, owner: str, task_id: str, answers: JsonObject) -> TaskRecord:
+    def answer(self, owner: str, task_id: str, answers: JsonObject) -> TaskRecord | None:
         """Take answers: one `GetItem` and one `UpdateItem`, and one more after each race that was lost."""
         key, races = self._key(owner, task_id), 0
         item = self._table.get(key)
@@ -123,7 +123,7 @@ class DynamoDBJobStore(Heads):
             task = self._live(owner, ConditionFailed(item))
             taken = open_answers(task, answers)
             if not taken:
-                return task
+                return None
             update = self._answering(task, taken)
             try:
                 return self._task_in(owner, self._table.update(key, update, WRITE))

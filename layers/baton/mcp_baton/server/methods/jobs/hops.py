@@ -166,7 +166,7 @@ class WorkflowJob:
         return outcome
 
     def _completed(self, store: TaskStore, result: JsonObject, write: Write) -> str:
-        batch = Batch(result=_of_call(result), claim=self._hold.claim(), release=True)
+        batch = Batch(result=_of_call(result), claim=self._hold.claim(), release=True, message=self._watch.unwritten)
         return write("completed", lambda: store.write(self._hold.task, batch))
 
 
