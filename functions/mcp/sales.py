@@ -54,7 +54,7 @@ class Report:
     text: str
 
 
-@server.tool
+@server.tool(task="optional")
 def extract_sales(month: str, ctx: Context) -> list[Row]:
     """Fetch a month's sales from the warehouse."""
     if month not in WAREHOUSE:

@@ -38,6 +38,20 @@ for service in sys.argv[2:]:
         print(service)
 """
 """Calls an operation of each service, from its model to the request that would be sent."""
+INVOKE_THE_WORKER = """\
+import sys
+sys.path.insert(0, sys.argv[1])
+from mcp_baton.clients import lambda_client
+class Sent(Exception): pass
+def send(request, **_): raise Sent(request.url)
+client = lambda_client()
+client.meta.events.register("before-send", send)
+try:
+    client.invoke(FunctionName="baton-worker:live", InvocationType="Event", Payload=b"{}")
+except Sent as sent:
+    print(sent)
+"""
+"""Invokes a worker, up to the request that would be sent."""
 needs_313 = pytest.mark.skipif(sys.version_info[:2] != (3, 13), reason="byte code is compiled by a Python 3.13")
 
 
@@ -193,6 +207,22 @@ def test_every_service_that_is_left_can_be_called(arm64: Path) -> None:
     )
 
     assert (done.returncode, done.stdout.split()) == (0, services), done.stderr
+
+
+@needs_313
+def test_the_worker_is_invoked_with_what_the_layer_has(arm64: Path) -> None:
+    credentials = {"AWS_ACCESS_KEY_ID": "nobody", "AWS_SECRET_ACCESS_KEY": "nobody", "AWS_DEFAULT_REGION": "eu-west-1"}
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", INVOKE_THE_WORKER, arm64 / "python"],
+        env={"PATH": os.defpath, **credentials},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    url = "https://lambda.eu-west-1.amazonaws.com/2015-03-31/functions/baton-worker%3Alive/invocations"
+    assert (done.returncode, done.stdout.split()) == (0, [url]), done.stderr
 
 
 def test_the_layer_stays_small(arm64: Path) -> None:

@@ -19,7 +19,7 @@ from mcp_baton import (
     step_output,
 )
 
-server = Server("clients", version="1.2.3", title="For clients", instructions="Refund orders.")
+server = Server("clients", version="1.2.3", title="For clients", instructions="Refund orders.", poll_interval_s=0.2)
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,42 @@ def interview(ctx: Context) -> str:
         roots("folders"),
     )
     return f"{person.content['name']}: {model.content[0]['text']} in {folders.roots[0].uri}"
+
+
+def text(field: str) -> dict[str, object]:
+    """A form of one text."""
+    return {"type": "object", "properties": {field: {"type": "string"}}, "required": [field]}
+
+
+@server.tool(task="optional")
+def add_up(numbers: list[int], ctx: Context) -> int:
+    """Add numbers up in the background."""
+    ctx.report_progress(1, 1, "adding")
+    return sum(numbers)
+
+
+@server.tool(task="required")
+def lose(_: Context) -> str:
+    """Fail in the background."""
+    raise ToolError("the order is lost")
+
+
+@server.tool(task="optional")
+def book(ctx: Context) -> str:
+    """Ask twice in the background, first for two things at once."""
+    name, city = ctx.ask(
+        elicitation("name", "Who travels?", text("name")), elicitation("city", "Where to?", text("name"))
+    )
+    room = ctx.elicit("Which room?", text("name"), key="room")
+    return f"{name.content['name']}, {city.content['name']}, {room.content['name']}"
+
+
+@server.tool(task="required", task_start="explicit")
+def dispatch_goods(ctx: Context) -> str:
+    """Ask first, then go on in the background."""
+    name = ctx.elicit("Who packs?", text("name"), key="packer").content["name"]
+    ctx.start_task()
+    return f"Packed by {name}"
 
 
 @server.resource("terms://refunds", name="terms", mime_type="text/plain")

@@ -109,7 +109,7 @@ def test_x_mcp_header(region: Annotated[str, Field(json_schema_extra={"x-mcp-hea
     return f"The region is {region}."
 
 
-@server.tool
+@server.tool(task="optional")
 def slow_compute(seconds: float, ctx: Context, label: str = "compute") -> str:
     """Take so many seconds."""
     end = time.monotonic() + seconds
@@ -119,14 +119,14 @@ def slow_compute(seconds: float, ctx: Context, label: str = "compute") -> str:
     return f"{label}: done after {seconds} s"
 
 
-@server.tool
+@server.tool(task="required")
 def failing_job() -> str:
     """Fail with a tool error, after a while."""
     time.sleep(1)
     raise ToolError("The job failed, as it always does")
 
 
-@server.tool
+@server.tool(task="optional")
 def protocol_error_job() -> str:
     """Fail with a protocol error."""
     raise ProtocolError(INTERNAL_ERROR, "The job broke, as it always does")
@@ -320,6 +320,32 @@ def one(field: str, kind: str = "string") -> dict[str, Any]:
 def test_input_required_result_elicitation(ctx: Context) -> str:
     """Ask for a name."""
     return f"Hello, {ctx.elicit('user_name', 'What is your name?', one('name')).content['name']}!"
+
+
+@server.tool(task="optional")
+def confirm_delete(filename: str, ctx: Context) -> str:
+    """Ask for confirmation while the task runs."""
+    answer = ctx.elicit("confirm", f"Delete {filename}?", one("confirm", "boolean"))
+    done = answer.accepted and answer.content.get("confirm") is True
+    return f"Deleted {filename}" if done else f"Kept {filename}"
+
+
+@server.tool(task="optional")
+def multi_input(ctx: Context) -> str:
+    """Ask for two things at once while the task runs."""
+    name, color = ctx.ask(
+        elicitation("name", "What is your name?", one("name")),
+        elicitation("color", "What is your favorite color?", one("color")),
+    )
+    return f"{name.content.get('name')} likes {color.content.get('color')}"
+
+
+@server.tool(task="required", task_start="explicit")
+def test_tool_with_task(ctx: Context) -> str:
+    """Ask for a name, then greet in the background."""
+    name = ctx.elicit("user_name", "What is your name?", one("name")).content["name"]
+    ctx.start_task()
+    return f"Hello, {name}!"
 
 
 @server.tool

@@ -14,6 +14,8 @@ from tests.deployed.machine import architecture, docker_client, emulator
 
 ORIGIN = "https://app.example.com"
 """Whose pages may call the probe."""
+WORKER_S = 10
+"""How long one invocation of the probe's worker may take: too short for a night of six rests."""
 EVIDENCE = pytest.StashKey[Evidence]()
 
 
@@ -85,8 +87,9 @@ def probe(twin: Twin, build: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     changed = tmp_path_factory.mktemp("probe") / "build"
     # What the build compiled would be run in the place of a source that changed since.
     shutil.copytree(build, changed, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(Path(__file__).with_name("probe.py"), changed / "McpFunction" / "app.py")
-    return twin.deploy(changed, "probe", Overflow="on", AllowedOrigins=ORIGIN)
+    for function in ("McpFunction", "WorkerFunction"):
+        shutil.copy(Path(__file__).with_name("probe.py"), changed / function / "app.py")
+    return twin.deploy(changed, "probe", Overflow="on", AllowedOrigins=ORIGIN, WorkerTimeout=str(WORKER_S))
 
 
 @pytest.fixture(scope="session")

@@ -8,9 +8,9 @@ SERVED = b"REPORT RequestId"
 """What the emulator prints at an invocation's end."""
 
 
-def containers_of(stack: Stack) -> list[docker.models.containers.Container]:
-    """Those that run the stack's function now."""
-    variable = f"AWS_LAMBDA_FUNCTION_NAME={stack.outputs['FunctionName']}"
+def containers_of(stack: Stack, *, worker: bool = False) -> list[docker.models.containers.Container]:
+    """Those that run the stack's function now, or its worker."""
+    variable = f"AWS_LAMBDA_FUNCTION_NAME={stack.worker if worker else stack.outputs['FunctionName']}"
     running = docker.from_env().containers.list(filters={"label": "ministack=lambda"})
     return [container for container in running if variable in container.attrs["Config"]["Env"]]
 
@@ -19,3 +19,8 @@ def served_since(stack: Stack, moment: float) -> list[int]:
     """How many requests each container of the stack's function has answered since this moment (epoch seconds)."""
     counts = (container.logs(since=moment).count(SERVED) for container in containers_of(stack))
     return [count for count in counts if count]
+
+
+def said_by_worker(stack: Stack) -> str:
+    """All that the containers of the stack's worker have written."""
+    return "\n".join(container.logs().decode() for container in containers_of(stack, worker=True))

@@ -91,6 +91,11 @@ class Stack:
         return f"{api}.execute-api.localhost:{urlsplit(self.twin.url).port}"
 
     @property
+    def worker(self) -> str:
+        """The name of the function that works on background tasks."""
+        return self.outputs["Worker"].split(":")[6]
+
+    @property
     def api_key(self) -> str:
         """The API key that the stack made."""
         [key] = self.resources("AWS::ApiGateway::ApiKey").values()

@@ -1,7 +1,10 @@
-"""A function that asks its client, names its container, and makes large results. Deployed in the sample's place."""
+"""A function that asks its client, names its container, works in the background, and makes large results. Deployed in
+the sample's place.
+"""
 
 import os
 import random
+import time
 from typing import Any
 
 from mcp_baton import Context, Server, Step, Workflow, constant
@@ -27,6 +30,22 @@ def draw(seed: int) -> str:
     return random.Random(seed).randbytes(LARGE // 2).hex()
 
 
+@server.tool(task="required")
+def linger(seconds: float, ctx: Context) -> str:
+    """Report every tenth of a second that it is here, for so long; where it was."""
+    for _ in range(round(10 * seconds)):
+        time.sleep(0.1)
+        ctx.report_progress(0, 1, f"in {here()}")
+    return here()
+
+
+@server.tool
+def rest(seconds: float, number: int) -> str:
+    """Take so long; where, and which rest it was."""
+    time.sleep(seconds)
+    return f"{number} in {here()}"
+
+
 def here() -> str:
     """This container's own name: each has a log stream of its own."""
     return os.environ["AWS_LAMBDA_LOG_STREAM_NAME"]
@@ -34,5 +53,11 @@ def here() -> str:
 
 drawing = Step("draw", tool="draw", arguments={"seed": constant(7)})
 server.add_workflow(Workflow(name="drawing", description="draw", steps=[drawing]))
+
+resting = [
+    Step(f"rest_{number}", tool=rest, arguments={"seconds": constant(1.0), "number": constant(number)})
+    for number in range(6)
+]
+server.add_workflow(Workflow(name="night", description="rest six times", steps=resting))
 
 lambda_handler = handler(server)

@@ -54,6 +54,8 @@ def test_the_alarms_watch_this_stacks_function_queue_and_metrics(stack: Stack) -
     assert watched == {
         "ErrorsAlarm": ("AWS/Lambda", "Errors", [function]),
         "ThrottlesAlarm": ("AWS/Lambda", "Throttles", [function]),
+        "WorkerErrorsAlarm": ("AWS/Lambda", "Errors", [stack.worker]),
+        "WorkerThrottlesAlarm": ("AWS/Lambda", "Throttles", [stack.worker]),
         "LatencyAlarm": ("AWS/Lambda", "Duration", [function]),
         "DeadLetterAlarm": ("AWS/SQS", "ApproximateNumberOfMessagesVisible", [queue]),
         "InternalErrorsAlarm": ("Baton", "InternalErrors", [stack.name]),
@@ -64,9 +66,9 @@ def test_the_alarms_watch_this_stacks_function_queue_and_metrics(stack: Stack) -
     assert {alarm["TreatMissingData"] for alarm in alarms.values()} == {"notBreaching"}
 
 
-def test_the_functions_asynchronous_work_ends_in_the_dead_letter_queue(stack: Stack) -> None:
+def test_the_workers_events_that_fail_for_good_end_in_the_dead_letter_queue(stack: Stack) -> None:
     aws_lambda = stack.twin.client("lambda")
-    settings = aws_lambda.get_function_event_invoke_config(FunctionName=stack.outputs["FunctionName"], Qualifier="live")
+    settings = aws_lambda.get_function_event_invoke_config(FunctionName=stack.worker, Qualifier="live")
     queue = stack.outputs["DeadLetterQueueUrl"].rsplit("/", 1)[1]
     assert settings["DestinationConfig"]["OnFailure"]["Destination"].endswith(f":{queue}")
     assert (settings["MaximumRetryAttempts"], settings["MaximumEventAgeInSeconds"]) == (2, 3600)
@@ -75,7 +77,8 @@ def test_the_functions_asynchronous_work_ends_in_the_dead_letter_queue(stack: St
 def test_logs_are_kept_for_as_long_as_the_template_says(stack: Stack) -> None:
     logs = stack.twin.client("logs")
     groups = {group["logGroupName"]: group.get("retentionInDays") for group in logs.describe_log_groups()["logGroups"]}
-    assert (groups["/aws/lambda/baton"], groups["/aws/apigateway/baton"]) == (30, 30)
+    names = ("/aws/lambda/baton", "/aws/lambda/baton-worker", "/aws/apigateway/baton")
+    assert [groups[name] for name in names] == [30, 30, 30]
 
 
 def test_a_page_of_an_allowed_origin_may_call_and_another_may_not(probe: Stack) -> None:

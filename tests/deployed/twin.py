@@ -6,6 +6,7 @@
 - Which API key a request came with, which API Gateway tells the function.
 - Gateway responses that stand in an API's definition.
 - A table's expiry, backups and encryption, where CloudFormation makes the table.
+- That an alias has settings of its own for asynchronous invocations: it reads the function's alone.
 - That it stands for AWS, which is called over TLS: bucket and queue refuse whoever comes without.
 
 A process of its own: `python twin.py`, with MiniStack's own variables (`GATEWAY_PORT`, `LAMBDA_EXECUTOR=docker`).
@@ -15,7 +16,7 @@ import json
 import sys
 from typing import Any
 
-from ministack.services import apigateway_v1, dynamodb
+from ministack.services import apigateway_v1, dynamodb, lambda_svc
 from ministack.services.cloudformation import provisioners
 
 from ministack import app
@@ -110,6 +111,18 @@ def teach_tables() -> None:
     handlers["create"] = create_with_settings
 
 
+def teach_asynchronous_invocations() -> None:
+    """Have asynchronous invocations keep to the settings of the one alias that is invoked so."""
+    invoke = lambda_svc.invoke_async_with_retry
+
+    def invoke_alias(function: dict[str, Any], event: dict[str, Any]) -> None:
+        name = function["config"]["FunctionName"]
+        [settings] = lambda_svc._functions[name]["event_invoke_configs"].values()
+        invoke({**function, "event_invoke_config": settings}, event)
+
+    lambda_svc.invoke_async_with_retry = invoke_alias
+
+
 def teach_tls() -> None:
     """Have policies take every request for one over TLS, which a loopback address does without."""
     pin = app.pin_request_origin
@@ -125,5 +138,6 @@ if __name__ == "__main__":
     teach_api_keys()
     teach_gateway_responses()
     teach_tables()
+    teach_asynchronous_invocations()
     teach_tls()
     sys.exit(app.main())

@@ -155,17 +155,6 @@ def test_tasks_cancel_is_one_update_whatever_becomes_of_it(
     assert requests.take() == ["UpdateItem"]
 
 
-def test_tasks_list_is_one_query_a_page(make_client: MakeClient, requests: Requests) -> None:
-    client = make_client(flows_server())
-    for _ in range(51):
-        client.get_prompt("done")
-    requests.take()
-    cursor = client.request("tasks/list").result["nextCursor"]
-    assert requests.take() == ["Query"]
-    client.request("tasks/list", {"cursor": cursor})
-    assert requests.take() == ["Query"]
-
-
 def test_a_limit_of_tasks_costs_a_read_and_a_write_a_creation_and_a_write_an_end(
     make_client: MakeClient, requests: Requests
 ) -> None:

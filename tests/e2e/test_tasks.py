@@ -10,6 +10,7 @@ from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION
 from mcp_baton.tasks.ids import new_task_id
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Answer, Client, Era, Table, related
+from tests.sent import Requests
 
 NOBODYS = new_task_id(0)
 TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
@@ -57,7 +58,7 @@ def test_tasks_get_shows_the_task_in_the_words_of_2025(make_client: MakeClient, 
         "taskId": task,
         "status": status,
         "ttl": 3_600_000,
-        "pollInterval": 5_000,
+        "pollInterval": 1_000,
         "_meta": None,
     }
 
@@ -70,7 +71,7 @@ def test_tasks_get_shows_the_task_in_the_words_of_2026_with_its_result_inlined(
     result = client.task("get", task).result
     assert TIMESTAMP.fullmatch(result.pop("createdAt"))
     assert TIMESTAMP.fullmatch(result.pop("lastUpdatedAt"))
-    expected = {"resultType": "complete", "taskId": task, "status": status, "ttlMs": 3_600_000, "pollIntervalMs": 5_000}
+    expected = {"resultType": "complete", "taskId": task, "status": status, "ttlMs": 3_600_000, "pollIntervalMs": 1_000}
     if workflow == "done":
         expected["result"] = {"completed": True, "steps_completed": 1}
     assert {**result, "_meta": None} == {**expected, "_meta": None}
@@ -190,11 +191,15 @@ def test_tasks_list_is_the_owners_newest_first(make_client: MakeClient) -> None:
     assert [task["_meta"] for task in (result["tasks"][0], result["tasks"][2])] == [{"workflow": "done"}] * 2
 
 
-def test_tasks_list_goes_on_from_its_cursor_and_no_task_is_left_out_or_repeated(make_client: MakeClient) -> None:
+def test_tasks_list_goes_on_from_its_cursor_by_one_query_a_page_and_no_task_is_left_out_or_repeated(
+    make_client: MakeClient, requests: Requests
+) -> None:
     client = make_client(flow_server())
-    made = [client.get_prompt("done").task_id for _ in range(53)]
+    made = [client.get_prompt("done").task_id for _ in range(51)]
+    requests.take()
     first = client.request("tasks/list").result
     second = client.request("tasks/list", {"cursor": first["nextCursor"]}).result
+    assert requests.take() == ["Query", "Query"]
     assert [task["taskId"] for page in (first, second) for task in page["tasks"]] == made[::-1]
     assert len(first["tasks"]) == 50
     assert "nextCursor" not in second

@@ -16,8 +16,13 @@ from tests.runtime.fake_runtime_api import FakeRuntimeApi
 PEER, SAMPLE, MODELS = "baton_peer.handler", "app.lambda_handler", "models_peer.handler"
 APOLOGY = prompts_get("apology", expected="apology", order_id="A-17")
 
-NEVER = {"asyncio", "boto3", "mcp_baton.server.asking.questions", "multiprocessing", "s3transfer"}
-"""What no first request needs; boto3 comes with the first question to a client, for the key that signs its state."""
+NEVER = {
+    *{"asyncio", "boto3", "multiprocessing", "s3transfer"},
+    *{"mcp_baton.dispatching", "mcp_baton.server.asking.questions"},
+}
+"""What no first request needs; boto3 comes with the first question to a client, for the key that signs its state, and
+what invokes a worker with the first background task.
+"""
 CLIENT = {"botocore", "email", "http.client", "ssl", "urllib3"}
 """What comes with a client for DynamoDB, so with the first task."""
 RARE = {"hashlib", "hmac", "importlib.metadata", "ipaddress", "random", "urllib.parse", "uuid"}
@@ -53,9 +58,9 @@ def serve(dynamodb: FakeDynamoDB, start: Start) -> Callable[..., None]:
         }
         where = {"AWS_ENDPOINT_URL_DYNAMODB": dynamodb.url, "PYTHONPATH": path, "SERVED": function}
         secret = {"BATON_STATE_KEY_SECRET": "arn:aws:secretsmanager:eu-west-1:123456789012:secret:StateKey-a1B2c3"}
-        start(
-            "telling.handler", AWS_LAMBDA_FUNCTION_NAME="mcp", **credentials, **where, **secret, **BATON, **environment
-        )
+        worker = {"BATON_WORKER": "arn:aws:lambda:eu-west-1:123456789012:function:baton-worker:live"}
+        given = {**credentials, **where, **secret, **worker, **BATON, **environment}
+        start("telling.handler", AWS_LAMBDA_FUNCTION_NAME="mcp", **given)
 
     return serve
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     type Writer = subprocess.Popen[str]
 
-ROUNDS = 20
+ROUNDS = 8
 WRITERS = 16
 PROCESSES = 4
 PENDING, COMPLETED, FAILED = StepStatus.PENDING, StepStatus.COMPLETED, StepStatus.FAILED

@@ -88,7 +88,7 @@ def test_a_value_comes_back_exactly_from_every_place(
     assert same(read.result, {"result": value})
 
 
-@settings(examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(variable_names.filter(lambda name: not name.startswith("_workflow.")), json_values, max_size=4))
 def test_any_json_comes_back_exactly(store: DynamoDBTaskStore, owner: str, variables: dict[str, Json]) -> None:
     task = store.create(NewTask(owner, variables))
@@ -97,7 +97,7 @@ def test_any_json_comes_back_exactly(store: DynamoDBTaskStore, owner: str, varia
     assert same(sorted(written.variables.items()), sorted(variables.items()))
 
 
-@settings(examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(examples(10), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(texts, json_values, max_size=4))
 def test_any_pause_reason_is_known_again(store: DynamoDBTaskStore, owner: str, reason: dict[str, Json]) -> None:
     task = store.write(store.create(NewTask(owner, {})), Batch(pause=SetPause(reason))).task
@@ -158,10 +158,11 @@ def test_tasks_that_paused_for_one_reason_are_found_by_a_filter(
         store.write(task, Batch(pause=SetPause({"type": "toolError", "failedStep": "s0", "retryable": True})))
     store.write(begin(), Batch(pause=SetPause({"type": "deadlineExceeded", "blockedStep": "s0"})))
     begin()
-    pages = engine.client.get_paginator("scan").paginate(
+    pages = engine.client.get_paginator("query").paginate(
         TableName="tasks",
         ConsistentRead=True,
-        FilterExpression="pk = :owner AND variables.#p.#t = :toolError",
+        KeyConditionExpression="pk = :owner",
+        FilterExpression="variables.#p.#t = :toolError",
         ExpressionAttributeNames={"#p": PAUSE_REASON, "#t": "type"},
         ExpressionAttributeValues={":toolError": {"S": "toolError"}, ":owner": {"S": f"OWNER#{owner}#00"}},
     )

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from graphlib import TopologicalSorter
 from typing import Any
 
@@ -13,6 +14,7 @@ PSEUDO = {
     "AWS::URLSuffix": "amazonaws.com",
 }
 NO_VALUE = {"Ref": "AWS::NoValue"}
+NAMED = re.compile(r"\$\{([A-Za-z0-9.]+)\}")
 
 
 class Stack:
@@ -28,6 +30,7 @@ class Stack:
         if unknown := parameters.keys() - declared.keys():
             raise ValueError(f"the template has no parameters {unknown}")
         self.parameters = {name: parameters.get(name, str(entry.get("Default"))) for name, entry in declared.items()}
+        self._decided = dict[str, bool]()
         self.refused = [text for rule in template.get("Rules", {}).values() for text in self._refusals(rule)]
         self.resources = {name: self._value(body) for name, body in self._existing(template["Resources"])}
         self.outputs = {name: self._value(body["Value"]) for name, body in self._existing(template["Outputs"])}
@@ -47,7 +50,7 @@ class Stack:
 
     def dangling(self) -> set[str]:
         """What is referred to, but is not there."""
-        return set(references([self.resources, self.outputs])) - self.resources.keys()
+        return set[str]().union(references(self.outputs), *self._needed.values()) - self.resources.keys()
 
     def order(self) -> list[str]:
         """The resources in an order in which they can be created.
@@ -55,8 +58,13 @@ class Stack:
         Raises:
             graphlib.CycleError: there is none.
         """
-        graph = {name: set(references(body)) & self.resources.keys() for name, body in self.resources.items()}
+        graph = {name: needed & self.resources.keys() for name, needed in self._needed.items()}
         return list(TopologicalSorter(graph).static_order())
+
+    @cached_property
+    def _needed(self) -> dict[str, set[str]]:
+        """What each resource refers to."""
+        return {name: references(body) for name, body in self.resources.items()}
 
     def _refusals(self, rule: Mapping[str, Any]) -> Iterator[str]:
         if self._holds(rule["RuleCondition"]):
@@ -70,7 +78,9 @@ class Stack:
                 yield name, body
 
     def _condition(self, name: str) -> bool:
-        return self._holds(self._template["Conditions"][name])
+        if name not in self._decided:
+            self._decided[name] = self._holds(self._template["Conditions"][name])
+        return self._decided[name]
 
     def _holds(self, test: Mapping[str, Any]) -> bool:
         match dict(test):
@@ -86,6 +96,8 @@ class Stack:
                 raise ValueError(f"unknown condition {test}")
 
     def _value(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return value
         match value:
             case {"Fn::If": [condition, yes, no]}:
                 return self._value(yes if self._condition(condition) else no)
@@ -142,18 +154,23 @@ class Stack:
         return re.sub(r"\$\{([^!}]+)\}", replacement, text)
 
 
-def references(value: Any) -> Iterator[str]:
+def references(value: Any) -> set[str]:
     """The logical names that a value refers to."""
-    match value:
-        case {"Ref": str(name)} | {"Fn::GetAtt": [str(name), *_]}:
-            yield name
-        case dict():
-            depends = value.get("DependsOn", [])
-            yield from [depends] if isinstance(depends, str) else depends
-            for item in value.values():
-                yield from references(item)
-        case list():
-            for item in value:
-                yield from references(item)
-        case str():
-            yield from (name.split(".")[0] for name in re.findall(r"\$\{([A-Za-z0-9.]+)\}", value))
+    found = set[str]()
+    left = [value]
+    while left:
+        here = left.pop()
+        if isinstance(here, str):
+            if "${" in here:
+                found.update(name.split(".")[0] for name in NAMED.findall(here))
+        elif isinstance(here, list):
+            left += here
+        elif isinstance(here, dict):
+            match here:
+                case {"Ref": str(name)} | {"Fn::GetAtt": [str(name), *_]}:
+                    found.add(name)
+                case _:
+                    depends = here.get("DependsOn", [])
+                    found.update([depends] if isinstance(depends, str) else depends)
+                    left += here.values()
+    return found

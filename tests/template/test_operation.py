@@ -433,7 +433,7 @@ def test_the_alarm_on_dead_letters_says_what_to_do(default: Stack) -> None:
 
     assert "baton redrive" in text
     assert default.outputs["DeadLetterQueueUrl"] == {"Ref": "DeadLetterQueue"}
-    assert default.outputs["WorkerName"] == {"Ref": "WorkerFunction"}
+    assert default.outputs["Worker"] == {"Ref": "WorkerFunctionAliaslive"}
 
 
 def test_a_client_that_listens_as_long_as_it_may_is_no_alarm(default: Stack) -> None:

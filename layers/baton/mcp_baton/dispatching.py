@@ -1,4 +1,4 @@
-"""Starting a worker: an asynchronous invocation of another Lambda function (docs/background.md, Dispatch and failures).
+"""Starting a worker: an asynchronous invocation of another Lambda function (docs/background.md, When something fails).
 
 Lambda API Reference, "Invoke": with `InvocationType=Event` the answer is 202 when the event stands in Lambda's queue.
 """

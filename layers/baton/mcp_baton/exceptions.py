@@ -19,6 +19,7 @@ Exception
         ├── TaskHeld           another run holds the task; carries it, and until when
         ├── NoAttemptLeft          a job's attempts are used up; carries the task
         ├── ClaimLost          the run that writes does not hold the task any more; carries it
+        ├── TooManyTasks       the owner has as many live tasks as it may have
         ├── TooLarge           what should be stored does not fit, and never will
         ├── ValueLost          a stored value whose object is gone; the rest of the task is there
         │   └── ValueTooLarge  one that is there, and larger than is read at once
@@ -177,6 +178,10 @@ class ClaimLost(StoreError):
     def __init__(self, current: "TaskRecord") -> None:
         super().__init__("another run has taken the task over")
         self.current = current
+
+
+class TooManyTasks(StoreError):
+    """The owner has as many live tasks as it may have. Nothing was written."""
 
 
 class TooLarge(StoreError):

@@ -44,7 +44,7 @@ KEY_CHARACTERS = 32
 SHARDS = ("1", "8", "32")
 FIRST, INIT = "first", "init"
 _ARN = r"arn:[^:\s]+:secretsmanager:[^:\s]+:[0-9]+:secret:\S+"
-_WORKER = r"(arn:[^:\s]+:lambda:[^:\s]+:[0-9]+:function:)?[A-Za-z0-9_-]{1,64}:[A-Za-z0-9_-]{1,128}"
+ALIAS = r"(arn:[^:\s]+:lambda:[^:\s]+:[0-9]+:function:)?[A-Za-z0-9_-]{1,64}:[A-Za-z0-9_-]{1,128}"
 _ORIGIN = r"[a-z][a-z0-9+.-]*://[^\s/?#@,]+"
 
 
@@ -157,7 +157,7 @@ def _worker(env: Mapping[str, str], name: str) -> str | None:
     text = _text(env, name)
     if text is None or _text(env, "AWS_SAM_LOCAL") is not None:
         return None
-    if not re.fullmatch(_WORKER, text):
+    if not re.fullmatch(ALIAS, text):
         raise SettingsError(
             f"{name}={text!r} is not a function's alias: set it to arn:aws:lambda:...:function:name:alias or "
             "name:alias. Retries and dead letters are the alias's, so it cannot be left out"

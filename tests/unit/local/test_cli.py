@@ -4,6 +4,8 @@ import pytest
 
 from mcp_baton.local.cli import main
 
+QUEUE = ("--queue", "https://sqs.eu-west-1.amazonaws.com/123456789012/dead-letters")
+
 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
@@ -24,6 +26,10 @@ from mcp_baton.local.cli import main
         (["serve", "app.py", "--timeout", "soon"], "not a time in seconds"),
         (["dynamodb", "--port", "65536"], "'65536' is not a port"),
         (["dynamodb", "--table", "my tasks"], "not a table's name"),
+        (["redrive", "--function", "baton-worker:live"], "--queue"),
+        (["redrive", *QUEUE, "--function", "baton-worker"], "'baton-worker' is not a function's alias"),
+        (["redrive", "--queue", "dead-letters", "--function", "w:live"], "'dead-letters' is not a queue's URL"),
+        (["redrive", *QUEUE, "--function", "w:live", "--max", "0"], "'0' is not a number from 1 on"),
         (["dynamodb", "app.py"], "unrecognized arguments: app.py"),
     ],
 )

@@ -54,3 +54,13 @@ def test_a_line_has_a_level_only_where_it_would_be_kept_back_without(
     EmbeddedMetrics("Baton", "shop", level).report([Measurement(STEPS_RUN, 1, "")], "id-1")
     [line] = printed(capsys)
     assert (line.get("level"), "timestamp" in line) == ((level, True) if needed else (None, False))
+
+
+def test_nothing_is_printed_where_powertools_metrics_are_switched_off(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POWERTOOLS_METRICS_DISABLED", "true")
+    metrics = EmbeddedMetrics("Baton", "shop", None)
+    for _ in range(2):
+        metrics.report([Measurement(STEPS_RUN, 1, "")], "id-1")
+    assert printed(capsys) == []

@@ -10,7 +10,7 @@ from mcp_baton.tasks.store import Batch
 from mcp_baton.tasks.writing import FIRST_BACKOFF_S, LONGEST_BACKOFF_S, write_decided
 from tests.fakes import RecordingStore, ScriptedHost
 
-TASK = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, 1, {})
+TASK = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, {})
 
 
 def contested(lost: int) -> RecordingStore:

@@ -28,7 +28,7 @@ def task(*statuses: StepStatus, pause: PauseReason | None = None) -> TaskRecord:
     variables: dict[str, Json] = {PROGRESS: cast("JsonObject", WORKFLOW.progress(statuses))}
     if pause:
         variables[PAUSE_REASON] = pause.to_json()
-    return TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, 1, variables)
+    return TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, variables)
 
 
 def traces(**outcomes: Outcome) -> list[StepTrace]:
@@ -194,7 +194,7 @@ def test_a_task_that_is_moved_already_is_written_to_as_any_other() -> None:
 
 def test_a_reason_that_names_no_step_is_cleared_by_a_finished_run_alone() -> None:
     odd = task(COMPLETED, COMPLETED, COMPLETED)
-    odd = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, 1, {**odd.variables, PAUSE_REASON: {"type": "?"}})
+    odd = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, {**odd.variables, PAUSE_REASON: {"type": "?"}})
 
     assert run_batch(odd, (), None, nothing(), finished=False).pause is None
     assert run_batch(odd, (), None, nothing(), finished=True).pause == ClearPause({"type": "?"})

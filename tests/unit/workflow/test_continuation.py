@@ -31,7 +31,7 @@ def task(*statuses: StepStatus, pause: PauseReason | None = None) -> TaskRecord:
     variables: dict[str, Json] = {PROGRESS: cast("JsonObject", WORKFLOW.progress(statuses))}
     if pause:
         variables[PAUSE_REASON] = pause.to_json()
-    return TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, 1, variables)
+    return TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, variables)
 
 
 def continued(task: TaskRecord, tool: str, outcome: Outcome, variables: TaskVariables | None = None) -> Batch:
@@ -119,7 +119,7 @@ def test_a_call_that_fits_no_step_is_an_extra_and_changes_nothing_else(
 
 
 def test_a_call_against_a_task_without_progress_is_an_extra() -> None:
-    bare = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, 1, {})
+    bare = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, {})
 
     assert continued(bare, "mail", Succeeded(1)) == Batch(variables={"_workflow.extra.mail": 1}, open_steps=1)
 

@@ -12,7 +12,7 @@ from mcp_baton.workflow.holding import Hold, lease_end
 from mcp_baton.workflow.run import Superseded, TaskOver
 from tests.fakes import RecordingStore
 
-TASK = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, 1, {}, claim=Claim("me", LEASE_MS, 2))
+TASK = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, {}, claim=Claim("me", LEASE_MS, 2))
 
 
 @dataclass

@@ -11,7 +11,7 @@ from mcp_baton.workflow.definition import Argument, Step, Workflow
 from mcp_baton.workflow.kept_calls import kept_call
 from mcp_baton.workflow.matching import Candidate, Rank, candidates, choose, meant
 from mcp_baton.workflow.pause import InvalidField, SchemaMismatch
-from mcp_baton.workflow.plan import Plan
+from mcp_baton.workflow.plan import Plan, TellsApart
 from mcp_baton.workflow.secrets import stored_arguments
 from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output
 from tests.fakes import plan_of
@@ -22,6 +22,7 @@ BOB: JsonObject = {"to": "bob", "text": "hi"}
 TO_ANN = Step("ann", tool="mail", arguments={"to": constant("ann"), "text": constant("hi")})
 TO_BOB = Step("bob", tool="mail", arguments={"to": constant("bob"), "text": constant("hi")})
 TO_CARL = Step("carl", tool="mail", arguments={"to": constant("carl"), "text": constant("hi")})
+TO_CARL_AGAIN = Step("carl again", tool="mail", arguments={"to": constant("carl"), "text": constant("hi")})
 FETCH = Step("fetch", tool="fetch")
 TO_FOUND = Step("found", tool="mail", arguments={"to": step_output("fetch", "email")})
 ANYTHING = Step("anything", tool="mail")
@@ -42,8 +43,17 @@ def plan(
     variables |= {f"_workflow.result.{name}": value for name, value in (results or {}).items()}
     variables |= {f"_workflow.call.{name}": value for name, value in (calls or {}).items()}
     kept: JsonObject = {"arguments": stored_arguments({"whom": "bob", "pin": "4711"}, {"pin"})}
-    task = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, 1, variables, kept=kept)
+    task = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, variables, kept=kept)
     return plan_of(task, workflow, {"whom": "bob"})
+
+
+def with_tools(made: Plan, tells_apart: TellsApart) -> Plan:
+    """The same plan for tools that tell values apart so, and have nothing to convert in what is told apart."""
+
+    def convert(_tool: str, arguments: JsonObject) -> JsonObject:
+        raise AssertionError(f"{arguments} were converted")
+
+    return Plan(made.task, made.workflow, lambda _: ({"whom": "bob"}, {"whom": "bob"}), convert, tells_apart)
 
 
 def ranked(made: Plan, call: JsonObject) -> list[tuple[str, Rank]]:
@@ -212,3 +222,28 @@ def test_of_completed_steps_none_is_drawn() -> None:
 )
 def test_a_call_means_a_step_only_where_it_can_mean_no_other(ranks: list[Rank], step: str | None) -> None:
     assert meant([candidate(index, rank) for index, rank in enumerate(ranks)]) == step
+
+
+DIFFERENT: TellsApart = lambda _tool, _argument, one, other: one != other  # noqa: E731 - one line says it
+
+
+def test_a_step_whose_fixed_argument_is_another_is_ruled_out_without_reading_or_converting_anything() -> None:
+    made = with_tools(plan([(TO_ANN, COMPLETED), (TO_CARL, PENDING), (TO_CARL_AGAIN, FAILED)]), DIFFERENT)
+    assert ranked(made, BOB) == [("carl again", Rank.FAILED), ("carl", Rank.PENDING), ("ann", Rank.LAST)]
+
+
+def test_a_continuations_own_arguments_count_and_not_those_that_its_step_was_defined_with() -> None:
+    made = with_tools(plan([(TO_ANN, COMPLETED), (TO_CARL, PENDING)], calls={"ann": BOB}), DIFFERENT)
+    assert ranked(made, BOB) == [("ann", Rank.REPEAT), ("carl", Rank.PENDING)]
+
+
+def test_a_fixed_argument_that_is_filled_in_rules_nothing_out() -> None:
+    filled = Step("filled", tool="mail", arguments={"to": constant("{whom}"), "text": constant("hi")})
+    made = with_tools(plan([(filled, PENDING), (TO_CARL, PENDING)]), DIFFERENT)
+    assert ranked(made, BOB) == [("filled", Rank.EQUAL), ("carl", Rank.PENDING)]
+
+
+def test_a_fixed_argument_that_the_tool_has_refused_rules_nothing_out() -> None:
+    reason = SchemaMismatch("ann", (), (InvalidField("to", "no address"),), "mail").to_json()
+    made = with_tools(plan([(TO_ANN, PENDING), (TO_CARL, PENDING)], **{PAUSE_REASON: reason}), DIFFERENT)
+    assert ranked(made, BOB) == [("ann", Rank.EQUAL), ("carl", Rank.PENDING)]

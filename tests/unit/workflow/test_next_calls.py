@@ -45,7 +45,7 @@ def plan(*statuses: StepStatus, workflow: Workflow | None = None, status: TaskSt
     variables: Any = {PROGRESS: flow().progress(statuses)}
     if statuses[0] is COMPLETED:
         variables[f"{RESULT_PREFIX}get"] = {"page": "one", "more": LONG}
-    task = TaskRecord("kim", "T-1", status, "", "", 1, 1, 1, variables)
+    task = TaskRecord("kim", "T-1", status, "", "", 1, 1, variables)
     return plan_of(task, workflow or flow(), {"order": "A-17"})
 
 

@@ -43,7 +43,7 @@ VALUES = {
 
 def plan(workflow: Workflow | None = FLOW, **more: Any) -> Plan:
     variables: Any = {PROGRESS: FLOW.progress(STATUSES), **VALUES, **more}
-    task = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, 1, variables)
+    task = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, variables)
     return plan_of(task, workflow, {"order": "A-17"})
 
 
@@ -129,7 +129,7 @@ class Unreadable(dict[str, Any]):
 
 def test_a_value_that_cannot_be_read_now_is_not_known_and_the_log_says_why(caplog: pytest.LogCaptureFixture) -> None:
     variables = Unreadable({PROGRESS: FLOW.progress(STATUSES), **VALUES, f"{CALL_PREFIX}fetch": {"id": "A-17"}})
-    found = plan_of(TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, 1, variables), FLOW)
+    found = plan_of(TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, variables), FLOW)
     with caplog.at_level("WARNING"):
         assert found.known is not None
         assert "again" not in found.known.outputs

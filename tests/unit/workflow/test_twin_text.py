@@ -20,7 +20,7 @@ from mcp_baton.workflow.twin_text import LIMIT, Value, cut, told_of_held, told_o
 from tests.fakes import ScriptedHost
 
 PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
-TASK = TaskRecord("alice", "t-1", TaskStatus.WORKING, "", "", 1, 1, 1, {}, workflow="refund_order")
+TASK = TaskRecord("alice", "t-1", TaskStatus.WORKING, "", "", 1, 1, {}, workflow="refund_order")
 REFUSED = ToolFailed("refund", "no", retryable=True, suggested_tool="refund")
 GO_ON = 'Or call refund_order with {"task_id": "t-1"} to let the server go on.'
 STEPS = [

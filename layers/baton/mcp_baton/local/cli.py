@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from mcp_baton.exceptions import BatonError
+from mcp_baton.settings import ALIAS
 
 DEFAULT_PORT = 8000
 DATABASE_PORT = 8001
@@ -53,6 +54,12 @@ def _dynamodb(parsed: argparse.Namespace) -> int:
     from mcp_baton.local.database import serve_database
 
     return serve_database(parsed.host, parsed.port, parsed.table)
+
+
+def _redrive(parsed: argparse.Namespace) -> int:
+    from mcp_baton.local.redrive import redrive
+
+    return redrive(parsed.queue, parsed.function, parsed.max, parsed.dry_run)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -116,7 +123,23 @@ def _parser() -> argparse.ArgumentParser:
     dynamodb.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     dynamodb.add_argument("--table", type=_table, default="baton", help="the table (default: %(default)s)")
     dynamodb.set_defaults(run=_dynamodb)
+    _add_redrive(commands)
     return parser
+
+
+def _add_redrive(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    redrive = commands.add_parser(
+        "redrive",
+        help="put the events of background tasks that failed for good back",
+        description="Invoke the worker again with each event in the dead-letter queue, and delete what was accepted.",
+    )
+    redrive.add_argument("--queue", type=_queue, required=True, metavar="URL", help="output DeadLetterQueueUrl")
+    redrive.add_argument(
+        "--function", type=_alias, required=True, metavar="NAME", help="output Worker: an alias's ARN, or name:alias"
+    )
+    redrive.add_argument("--max", type=_count, metavar="N", help="look at so many messages at most (default: all)")
+    redrive.add_argument("--dry-run", action="store_true", help="tell what would be sent, and send nothing")
+    redrive.set_defaults(run=_redrive)
 
 
 def _port(text: str) -> int:
@@ -135,6 +158,26 @@ def _table(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_.-]{3,255}", text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a table's name: use 3 to 255 of A-Z a-z 0-9 _ . -")
     return text
+
+
+def _queue(text: str) -> str:
+    if not re.fullmatch(r"https?://[^\s/?#]+/\S+", text):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a queue's URL: https://sqs.<region>.amazonaws.com/<account>/<name>"
+        )
+    return text
+
+
+def _alias(text: str) -> str:
+    if not re.fullmatch(ALIAS, text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a function's alias: use its ARN, or name:alias")
+    return text
+
+
+def _count(text: str) -> int:
+    if not re.fullmatch(r"[1-9][0-9]{0,8}", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
+    return int(text)
 
 
 def _header(text: str) -> str:

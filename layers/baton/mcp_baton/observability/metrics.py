@@ -1,9 +1,11 @@
 """Metrics through Powertools: lines in CloudWatch's embedded metric format on standard output (docs/operating.md)."""
 
+import json
+import sys
 from collections import defaultdict
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mcp_baton.telemetry import Measurement
 
@@ -16,7 +18,7 @@ WITHOUT_INFO = frozenset({"WARN", "WARNING", "ERROR", "FATAL", "CRITICAL"})
 """Log levels that keep back what counts as INFO."""
 
 MAX_VALUES = 99
-"""Values in one line. At the 100 that CloudWatch reads, Powertools prints by itself, and forgets the dimensions."""
+"""Values in one line: CloudWatch reads 100 of a metric."""
 
 
 class EmbeddedMetrics:
@@ -33,6 +35,7 @@ class EmbeddedMetrics:
         self._service = service
         self._log_level = log_level
         self._line: EphemeralMetrics | None = None
+        self._is_off = False
 
     def report(self, measurements: Iterable[Measurement], correlation_id: str) -> None:
         """Print these measurements, with the request's id as a property."""
@@ -44,32 +47,38 @@ class EmbeddedMetrics:
                 self._print(dimension, found[start : start + MAX_VALUES], correlation_id)
 
     def _print(self, dimension: Dimension, measurements: list[Measurement], correlation_id: str) -> None:
-        line = self._empty_line()
-        try:
-            self._fill(line, dimension, measurements, correlation_id)
-            line.flush_metrics()
-        finally:
-            line.clear_metrics()  # printed or not, it is not for the next line
-
-    def _fill(
-        self, line: "EphemeralMetrics", dimension: Dimension, measurements: list[Measurement], correlation_id: str
-    ) -> None:
+        line = self._powertools()
+        if line is None:
+            return
         name, value = dimension
-        if name:
-            line.add_dimension(name, value)
-        line.add_metadata("correlation_id", correlation_id)
-        if self._log_level in WITHOUT_INFO:
-            # A line without a level counts as INFO, and one without a time too: where only warnings are let through,
-            # metrics would stop, and with them the alarms.
-            line.add_metadata("level", self._log_level)
-            line.add_metadata("timestamp", datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"))
-        for measurement in measurements:
-            line.add_metric(measurement.metric.name, measurement.metric.unit, measurement.value)
+        metrics: dict[str, dict[str, Any]] = {}
+        for each in measurements:
+            metric = metrics.setdefault(each.metric.name, {"Unit": each.metric.unit, "Value": []})
+            metric["Value"].append(float(each.value))
+        dimensions = {**({name: value} if name else {}), "service": str(line.service)}
+        text = _text(line.serialize_metric_set(metrics, dimensions, self._metadata(correlation_id)))
+        sys.stdout.write(f"{text}\n")
 
-    def _empty_line(self) -> "EphemeralMetrics":
-        """The same one each time, empty: to make one takes as long as to print it."""
-        if self._line is None:
+    def _metadata(self, correlation_id: str) -> dict[str, str]:
+        if self._log_level not in WITHOUT_INFO:
+            return {"correlation_id": correlation_id}
+        # A line without a level counts as INFO, and one without a time too: where only warnings are let through,
+        # metrics would stop, and with them the alarms.
+        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return {"correlation_id": correlation_id, "level": str(self._log_level), "timestamp": now}
+
+    def _powertools(self) -> "EphemeralMetrics | None":
+        """What knows the format; `None` where Powertools' own variables have its metrics switched off.
+
+        It is given whole lines: to take measurements one by one takes it three times as long.
+        """
+        if self._line is None and not self._is_off:
             from aws_lambda_powertools.metrics import EphemeralMetrics
+            from aws_lambda_powertools.metrics.functions import is_metrics_disabled
 
-            self._line = EphemeralMetrics(namespace=self._namespace, service=self._service)
+            self._is_off = is_metrics_disabled()
+            self._line = None if self._is_off else EphemeralMetrics(namespace=self._namespace, service=self._service)
         return self._line
+
+
+_text = json.JSONEncoder(separators=(",", ":")).encode

@@ -4,27 +4,23 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, overload
 
-from mcp_baton.exceptions import Abandoned
 from mcp_baton.protocol.json import Json, dumps
-from mcp_baton.server.asking.asker import Question, supports
+from mcp_baton.server.asking.asker import Question, TaskBegins, supports
 from mcp_baton.server.content import Contents
-from mcp_baton.server.running.call import Call
-from mcp_baton.server.running.notifications import NOT_GIVEN, Done, level_and_message, send_log, send_progress
+from mcp_baton.server.running.logs import Logs
+from mcp_baton.server.running.notifications import DONE, Done, send_progress
 
 if TYPE_CHECKING:
     from mcp_baton.server.asking.forms import Schema
     from mcp_baton.server.asking.questions import Elicited, Roots, Said, Sampled
 
 
-class Context:
+class Context(Logs):
     """The request that a tool runs in. A parameter annotated with it is filled in, and is not part of the schema.
 
     Its calls are plain ones in `def` and `async def` alike; awaiting them is allowed. In a tool that was abandoned, or
     whose task was cancelled, the next call raises and so ends it.
     """
-
-    def __init__(self, call: Call) -> None:
-        self._call = call
 
     @property
     def request_id(self) -> str:
@@ -82,48 +78,15 @@ class Context:
         self._check()
         return send_progress(self._call, progress, total, message)
 
-    @overload
-    def log(self, level: str, message: Json, /, *, logger: str | None = None) -> Done: ...
-    @overload
-    def log(self, message: Json, /, level: str = "info", *, logger: str | None = None) -> Done: ...
-    @overload
-    def log(self, *positional: Json, level: str = ..., message: Json = ..., logger: str | None = None) -> Done: ...
-    def log(
-        self, *positional: Json, level: str = NOT_GIVEN, message: Json = NOT_GIVEN, logger: str | None = None
-    ) -> Done:
-        """Send the client a log message, if it asked for messages of this level.
-
-        Level and message may stand in either order; of two levels, the first one is meant as the level. Without a level
-        it is `info`.
-
-        Args:
-            positional: The level and the message, or the message alone.
-            level: `debug`, `info`, `notice`, `warning`, `error`, `critical`, `alert` or `emergency`.
-            message: Text, or any JSON value.
-            logger: The name of what is speaking.
-
-        Raises:
-            ValueError, TypeError: an unknown level, or a message that is not JSON.
+    def start_task(self) -> Done:
+        """Begin the background: in a tool with `task_start="explicit"`, whose client can have a task, the request is
+        answered with the task here, and a worker calls the function again, with the answers that it has had so far
+        (docs/background.md). There, and in any other call, it does nothing.
         """
         self._check()
-        level, message = level_and_message(positional, level, message)
-        return send_log(self._call, level, message, logger)
-
-    def debug(self, message: Json) -> Done:
-        """`log("debug", …)`."""
-        return self.log("debug", message)
-
-    def info(self, message: Json) -> Done:
-        """`log("info", …)`."""
-        return self.log("info", message)
-
-    def warning(self, message: Json) -> Done:
-        """`log("warning", …)`."""
-        return self.log("warning", message)
-
-    def error(self, message: Json) -> Done:
-        """`log("error", …)`."""
-        return self.log("error", message)
+        if self._call.starts_task:
+            raise TaskBegins(dict(self._call.answers), self._call.key())
+        return DONE
 
     @overload
     def elicit(
@@ -209,6 +172,7 @@ class Context:
         for question in questions:
             self._note(question)
         answers = self._call.asker.ask(questions)
+        self._call.answers.update({question.key: answer for question, answer in zip(questions, answers, strict=True)})
         return [question.read(answer) for question, answer in zip(questions, answers, strict=True)]
 
     def client_supports(self, capability: str) -> bool:
@@ -244,7 +208,3 @@ class Context:
                 f"question key {question.key!r}: it has asked something else in this call; give each its own"
             )
         self._call.questions += 1
-
-    def _check(self) -> None:
-        if self._call.abandoned:
-            raise Abandoned

@@ -84,7 +84,6 @@ class Endpoint:
         self._made_key = keys is None and settings.state_key is None
         self._origins = Origins(settings.allowed_origins, settings.local_only)
         self._warned = False
-        self._dispatcher = dispatcher
 
     def __call__(self, request: HttpRequest, exchange: Exchange) -> HttpResponse | None:
         """Answer one HTTP request."""
@@ -146,7 +145,7 @@ class Endpoint:
         if isinstance(message, Malformed):
             return whole(HTTP_STATUS[message.error.code], error_message(message.id, message.error))
         if isinstance(message, Response):
-            return take_answer(self._store, request.owner, message)
+            return take_answer(self._store, request.owner, message, self._dispatcher, self._telemetry)
         envelope = classify(message, request.headers)
         if isinstance(envelope, Refusal):
             error = ProtocolError(envelope.code, envelope.message, envelope.data)

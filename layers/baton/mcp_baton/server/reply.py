@@ -91,6 +91,11 @@ class Reply:
         if self._streams or self._sink is not None:
             self._write(b": keep-alive\n\n")
 
+    def keep_open(self) -> None:
+        """The same, and begin the stream for it where the client takes one."""
+        if self._sink is not None or ((self._streams or self._may_stream) and self._exchange.can_stream):
+            self._write(b": keep-alive\n\n")
+
     def result(self, message: Mapping[str, Json]) -> HttpResponse | None:
         """Send the result: on the stream if the client wants one or it is long, else whole."""
         if self._long is not None:

@@ -8,6 +8,7 @@ from mcp_baton.exceptions import RegistrationError
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.published.completion import Completer, completion_of
 from mcp_baton.server.published.labels import AllLabels, Labels, PromptLabels
+from mcp_baton.server.published.options import check_handles, name_of, seconds
 from mcp_baton.server.published.own_uris import SCHEME, is_own
 from mcp_baton.server.published.prompt import Prompt
 from mcp_baton.server.published.registry import Handles, Registry
@@ -44,6 +45,9 @@ class Server(Registry):
             a workflow's prompt takes `task_id`.
         mask_errors: Whether clients read `internal error in NAME (id …)` in the place of what any exception but a
             `ToolError` says. The log has it either way (docs/tools.md, Errors).
+        poll_interval_s: How often clients are asked to look at a task, seconds; by its age unless given: 1 s at first,
+            up to 15 s, and 60 s while it waits for a person (docs/background.md, Status and polling).
+        result_wait_s: Seconds that `tasks/result` waits for a task that a worker works on; 0 for not at all.
     """
 
     def __init__(
@@ -58,12 +62,14 @@ class Server(Registry):
         mask_errors: bool = True,
         reply_budget_s: float = 50,
         handles: Handles = "meta",
+        poll_interval_s: float | None = None,
+        result_wait_s: float = 30,
     ) -> None:
         super().__init__()
-        if handles not in ("meta", "text"):
-            raise RegistrationError(f"handles={handles!r}: it is 'meta' or 'text'")
-        if not reply_budget_s > 0:
-            raise RegistrationError(f"reply_budget_s={reply_budget_s!r}: it is a number of seconds above 0")
+        check_handles(handles)
+        self.reply_budget_s = seconds("reply_budget_s", reply_budget_s, endless=True)
+        self.poll_interval_s = None if poll_interval_s is None else seconds("poll_interval_s", poll_interval_s)
+        self.result_wait_s = seconds("result_wait_s", result_wait_s, zero=True)
         self.name = name
         self.version = version
         self.title = title
@@ -71,7 +77,6 @@ class Server(Registry):
         self.website_url = website_url
         self.icons = tuple(icons)
         self.mask_errors = mask_errors
-        self.reply_budget_s = reply_budget_s
         self.handles = handles
         self.overrides: list[Override] = []
 
@@ -127,7 +132,7 @@ class Server(Registry):
             RegistrationError: the name is taken, it or a parameter's name is not one that every host takes
                 (docs/tools.md, Names), the signature has no schema, or `sets` names what a tool cannot set.
         """
-        name = name or _name_of(function)
+        name = name or name_of(function)
         what, labels = f"tool {name!r}", dict[str, Any](options)
         scopes, variables, tasks = required(requires, what), set_by_tool(sets, what), task_support(labels, what)
         self.publish_tool(Tool(function, name, Labels(**labels), input_schema, scopes, variables, tasks))
@@ -154,7 +159,7 @@ class Server(Registry):
         scopes = required(requires, f"resource {uri!r}")
 
         def register[F: Callable[..., object]](function: F, /) -> F:
-            made = Resource(uri, function, name or _name_of(function), Labels(**labels), mime_type, scopes)
+            made = Resource(uri, function, name or name_of(function), Labels(**labels), mime_type, scopes)
             self.publish_resource(made)
             return function
 
@@ -182,7 +187,7 @@ class Server(Registry):
         """
 
         def register[F: Callable[..., object]](function: F, /) -> F:
-            own = name or _name_of(function)
+            own = name or name_of(function)
             self.publish_prompt(Prompt(function, own, Labels(**labels), required(requires, f"prompt {own!r}")))
             return function
 
@@ -241,10 +246,3 @@ class Server(Registry):
 
         with overriding(self, self.overrides, factory, by):
             yield
-
-
-def _name_of(function: Callable[..., object]) -> str:
-    name = getattr(function, "__name__", None) or getattr(getattr(function, "func", None), "__name__", None)
-    if not isinstance(name, str) or name == "<lambda>":
-        raise RegistrationError(f"{function!r} has no name of its own; give it one with name=...")
-    return name

@@ -10,6 +10,8 @@ LENGTH = TIME_CHARACTERS + SHARD_CHARACTERS + RANDOM_CHARACTERS
 MAX_SHARDS = len(ALPHABET) ** SHARD_CHARACTERS
 QUESTION_PREFIX = "baton-"
 QUESTION_BYTES = 16
+TASK_QUESTION_PREFIX = "baton-task-"
+DIGEST_CHARACTERS = 16
 
 
 def new_task_id(now_ms: int, shards: int = 1) -> str:
@@ -68,3 +70,34 @@ def is_question(text: str) -> bool:
         and len(random) == 2 * QUESTION_BYTES
         and all(character in "0123456789abcdef" for character in random)
     )
+
+
+def new_task_question(task_id: str, key: str) -> str:
+    """An id for a task's question to a client: it says whose it is, so that any invocation can take the answer. It
+    cannot be guessed by anybody who does not know the task, and is another each time that the question is sent."""
+    return f"{TASK_QUESTION_PREFIX}{task_id}-{digest_of(key)}-{new_token()}"
+
+
+def asked_by(text: str) -> tuple[str, str] | None:
+    """The task that has asked the question of this id, and the digest of the question's key; `None` for an id that is
+    not a task question's."""
+    if not text.startswith(TASK_QUESTION_PREFIX):
+        return None
+    task_id, _, rest = text.removeprefix(TASK_QUESTION_PREFIX).partition("-")
+    digest = rest.partition("-")[0]
+    return (task_id, digest) if is_task_id(task_id) and len(digest) == DIGEST_CHARACTERS else None
+
+
+def digest_of(key: str) -> str:
+    """A question's key in an id."""
+    from hashlib import sha256
+
+    return sha256(key.encode()).hexdigest()[:DIGEST_CHARACTERS]
+
+
+def sent_mark(task_id: str, key: str, window: int) -> str:
+    """The id of the item that says that a task's question was sent to the client in this window of time. It has the
+    form of a question's."""
+    from hashlib import sha256
+
+    return QUESTION_PREFIX + sha256(f"{task_id} {window} {key}".encode()).hexdigest()[: 2 * QUESTION_BYTES]

@@ -109,6 +109,14 @@ class JobStore(Protocol):
             ClaimLost: another worker has taken it over.
         """
 
+    def extend(self, task: TaskRecord, ttl_ms: int) -> TaskRecord:
+        """Let a live task, of a job or of the workflow that one runs, live for this long from now on. Nothing is
+        written where it does so for more than half of that, or may not live longer.
+
+        Returns:
+            The task. Its claim is as it was read, whoever may have taken it since.
+        """
+
     def hand_over(self, task: TaskRecord, claim: Claim, ttl_ms: int) -> TaskRecord:
         """Give the claim up to a fresh worker: the attempts are counted anew, one more dispatch is noted, and the task
         lives for at least this long from now on, where that is not beyond the longest lifetime of a task.

@@ -122,10 +122,12 @@ class Standing:
     Attributes:
         status: Its status.
         claim: Who runs it; `None` when nobody ever has.
+        version: As the task's; 0 where that was not read.
     """
 
     status: TaskStatus
     claim: Claim | None = None
+    version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +163,6 @@ class TaskRecord:
         task_id: Opaque; sorts by creation time.
         created_at: ISO-8601, UTC, milliseconds, e.g. `2026-11-21T09:30:00.000Z`. So is `updated_at`.
         ttl_ms: Lifetime from creation, milliseconds.
-        poll_interval_ms: How often the client is asked to poll, milliseconds.
         version: Grows by one with each write but those of a claim alone.
         variables: Task variables by name. May decode or fetch on access, and then raise `ValueLost` or
             `StoreUnavailable`; a value is exactly what was stored.
@@ -178,7 +179,6 @@ class TaskRecord:
     created_at: str
     updated_at: str
     ttl_ms: int
-    poll_interval_ms: int
     version: int
     variables: JsonObject
     status_message: str | None = None

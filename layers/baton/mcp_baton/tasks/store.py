@@ -74,6 +74,7 @@ class Batch:
         claim: The run that writes; the write fails as a whole unless it still holds the task, and renews the claim.
             `None` for a continuation, which needs no claim.
         release: Give the claim up with this write.
+        message: The task's new status message; `None` leaves it alone.
     """
 
     steps: tuple[StepWrite, ...] = ()
@@ -85,6 +86,7 @@ class Batch:
     open_steps: int = 0
     claim: Claim | None = None
     release: bool = False
+    message: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,8 @@ class TaskStore(Protocol):
 
         Raises:
             OutcomeUnknown: carries the task, which may have been created.
-            StoreError: the owner already has as many live tasks as it may have, or the task is too large.
+            TooManyTasks: the owner already has as many live tasks as it may have.
+            StoreError: the task is too large.
         """
 
     def get(self, owner: str, task_id: str) -> TaskRecord:

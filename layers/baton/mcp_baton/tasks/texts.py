@@ -12,6 +12,9 @@ from typing import Final
 
 from mcp_baton.exceptions import ValueLost, ValueTooLarge
 
+MARK: Final = '"'
+"""How a text begins that is stored as its JSON text: `from_text` gives out every other one as it is."""
+
 
 def to_text(text: str) -> str:
     """Any Python string as one that DynamoDB takes as a key, a map's key or a string.
@@ -19,7 +22,7 @@ def to_text(text: str) -> str:
     UTF-8 has no lone surrogates and a map no empty key: such a string is stored as its JSON text, which begins with a
     quotation mark; so is one that itself begins with a quotation mark, and every other string is stored as it is.
     """
-    if text and not text.startswith('"') and (text.isascii() or not _has_surrogates(text)):
+    if text and not text.startswith(MARK) and (text.isascii() or not _has_surrogates(text)):
         return text
     return json.dumps(text)
 
@@ -34,7 +37,7 @@ def _has_surrogates(text: str) -> bool:
 
 def from_text(stored: str) -> str:
     """The string that `to_text` was given."""
-    return str(json.loads(stored)) if stored.startswith('"') else stored
+    return str(json.loads(stored)) if stored.startswith(MARK) else stored
 
 
 VALUE_BYTES: Final = 6_000_000

@@ -16,6 +16,10 @@ ATTEMPTS: Final = 3
 """How often a job is begun at most, until it settles something: it asks the client, or hands over to a fresh worker."""
 
 
+WORKFLOW_TASK: Final = "_workflow.task_id"
+"""The variable of a call's task that names the task of the workflow that it runs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Work:
     """What a worker has to do. Kept with the task as it was created; the call's arguments are the task's.
@@ -24,7 +28,7 @@ class Work:
         tool: The name of the tool, or of the workflow whose twin was called.
         request_id: The id of the request that created the job, as it stands in the logs.
         scopes: The caller's scopes. Nothing else of what vouched for the caller is kept.
-        capabilities: What the client has declared.
+        capabilities: What the client has declared that it can be asked for; `None` where that is not known.
         revision: The MCP revision that it speaks.
         attempts: How often the job is begun at most: 1 for a tool that must not be repeated.
         key: The call's idempotency key.
@@ -35,7 +39,7 @@ class Work:
     tool: str
     request_id: str
     scopes: tuple[str, ...] = ()
-    capabilities: JsonObject = field(default_factory=dict)
+    capabilities: JsonObject | None = field(default_factory=dict)
     revision: str = ""
     attempts: int = ATTEMPTS
     key: str = ""

@@ -15,17 +15,21 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mcp_baton.testing.answers import Unanswered
-    from mcp_baton.testing.async_client import AsyncClient
+    from mcp_baton.testing.async_client import AsyncClient, AsyncStartedTask
     from mcp_baton.testing.client import Client
     from mcp_baton.testing.connecting import aconnect, connect
     from mcp_baton.testing.invocations import Kill, Killed
     from mcp_baton.testing.pause import Pause
     from mcp_baton.testing.plugin import Connect
     from mcp_baton.testing.results import Contents, Message, Result, Run, Task
+    from mcp_baton.testing.started import StartedTask
+    from mcp_baton.testing.task_state import TaskState
     from mcp_baton.testing.wire import Era, JsonRpcError
+    from mcp_baton.testing.workers import WaitingEvent, WorkerRun, Workers
 
 __all__ = [
     "AsyncClient",
+    "AsyncStartedTask",
     "Client",
     "Connect",
     "Contents",
@@ -37,22 +41,30 @@ __all__ = [
     "Pause",
     "Result",
     "Run",
+    "StartedTask",
     "Task",
+    "TaskState",
     "Unanswered",
+    "WaitingEvent",
+    "WorkerRun",
+    "Workers",
     "aconnect",
     "connect",
 ]
 
 _HOMES = {
     "answers": ("Unanswered",),
-    "async_client": ("AsyncClient",),
+    "async_client": ("AsyncClient", "AsyncStartedTask"),
     "client": ("Client",),
     "connecting": ("aconnect", "connect"),
     "invocations": ("Kill", "Killed"),
     "pause": ("Pause",),
     "plugin": ("Connect",),
     "results": ("Contents", "Message", "Result", "Run", "Task"),
+    "started": ("StartedTask",),
+    "task_state": ("TaskState",),
     "wire": ("Era", "JsonRpcError"),
+    "workers": ("WaitingEvent", "WorkerRun", "Workers"),
 }
 
 

@@ -20,6 +20,9 @@ class Unanswered(Exception):
         key: The question's key, where it is known.
         text: What was asked.
         why: What is wrong with the answer; empty where there is none.
+
+    Attributes:
+        wrong: Whether there is an answer, but none of the right kind.
     """
 
     def __init__(self, key: str | None, text: str, why: str = "") -> None:
@@ -28,6 +31,7 @@ class Unanswered(Exception):
         super().__init__(f"the server asks {text[:SHOWN]!r}{named}; {remedy}")
         self.key = key
         self.text = text
+        self.wrong = bool(why)
 
 
 @dataclass(slots=True)
@@ -36,11 +40,12 @@ class Answers:
 
     Attributes:
         able: Whether the client can be asked at all.
+        keys: The keys of the questions that functions have asked.
     """
 
     able: bool = True
+    keys: dict[str, str] = field(default_factory=dict)
     _given: dict[str, Json] = field(default_factory=dict)
-    _keys: dict[str, str] = field(default_factory=dict)
 
     def give(self, answers: Mapping[str, Json] | None) -> None:
         """Add answers; `None` takes back those that there are, and the client's ability to be asked."""
@@ -56,7 +61,7 @@ class Answers:
 
         def ask(*questions: "Question") -> list[Any]:
             for question in questions:
-                self._keys[_identity(question.method, question.params)] = question.key
+                self.keys[_identity(question.method, question.params)] = question.key
             return asked(*questions)
 
         vars(context)["ask"] = ask
@@ -73,7 +78,7 @@ class Answers:
         """
         method, params = str(question["method"]), question.get("params", {})
         params = params if isinstance(params, Mapping) else {}
-        text, key = text_of(method, params), key or self._keys.get(_identity(method, params))
+        text, key = text_of(method, params), key or self.keys.get(_identity(method, params))
         for name in (key, text):
             if name is not None and name in self._given:
                 return self._made(method, params, self._given[name], Unanswered(key, text, WRONG.get(method, "")))
@@ -115,5 +120,6 @@ def text_of(method: str, params: JsonObject) -> str:
 
 
 def _identity(method: str, params: JsonObject) -> str:
-    told = {name: value for name, value in params.items() if name != "elicitationId"}  # made when it is sent
+    # Both are made when it is sent.
+    told = {name: value for name, value in params.items() if name not in {"elicitationId", "_meta"}}
     return f"{method} {dumps(told, sort_keys=True)}"

@@ -5,9 +5,41 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mcp_baton.protocol.json import JsonObject
-from mcp_baton.testing.client import Client, Controls
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.testing.client import Client
+from mcp_baton.testing.controls import Controls
 from mcp_baton.testing.results import Contents, Result, Run, Task
+from mcp_baton.testing.started import StartedTask
+from mcp_baton.testing.task_state import TaskState
+from mcp_baton.testing.workers import WorkerRun
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncStartedTask:
+    """As `StartedTask`, awaited: `(await task.poll()).status`."""
+
+    task: StartedTask
+
+    @property
+    def task_id(self) -> str:
+        """Its id."""
+        return self.task.task_id
+
+    async def poll(self) -> TaskState:
+        """The task as it stands."""
+        return await asyncio.to_thread(self.task.poll)
+
+    async def answer(self, answers: Mapping[str, Json]) -> TaskState:
+        """Answer questions that are open."""
+        return await asyncio.to_thread(self.task.answer, answers)
+
+    async def cancel(self) -> TaskState:
+        """Cancel it; the task as it then is."""
+        return await asyncio.to_thread(self.task.cancel)
+
+    async def wait(self) -> TaskState:
+        """Poll until it is over."""
+        return await asyncio.to_thread(self.task.wait)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +61,14 @@ class AsyncClient(Controls):
     async def call_tool(self, name: str, arguments: JsonObject | None = None, task: str | None = None) -> Result:
         """Call a tool; with a task, as its continuation."""
         return await asyncio.to_thread(self._client.call_tool, name, arguments, task)
+
+    async def start_task(self, name: str, arguments: JsonObject | None = None) -> AsyncStartedTask:
+        """Call a tool that runs in the background; its task, which is not waited for."""
+        return AsyncStartedTask(await asyncio.to_thread(self._client.start_task, name, arguments))
+
+    async def run_worker(self) -> WorkerRun:
+        """Have the worker work on the event that is due first."""
+        return await asyncio.to_thread(self._client.run_worker)
 
     async def task(self, task_id: str) -> Task:
         """A task as it stands, whole."""

@@ -12,13 +12,15 @@ from mcp_baton.exceptions import SettingsError
 from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.settings import Settings
 from mcp_baton.testing.answers import Answers
-from mcp_baton.testing.client import Client, Stage
+from mcp_baton.testing.client import Client
 from mcp_baton.testing.clock import Clock
+from mcp_baton.testing.controls import Stage
 from mcp_baton.testing.function import Function
 from mcp_baton.testing.invocations import Invocations
 from mcp_baton.testing.script import Script, Watch
 from mcp_baton.testing.store import Store
 from mcp_baton.testing.wire import REVISIONS, Era
+from mcp_baton.testing.workers import WORKERS, Events, Worker, Workers
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -31,7 +33,12 @@ TABLE = "tasks"
 
 @contextmanager
 def connect(
-    server: Server, *, owner: str | None = "tester", era: Era = "2026", settings: Settings | None = None
+    server: Server,
+    *,
+    owner: str | None = "tester",
+    era: Era = "2026",
+    settings: Settings | None = None,
+    workers: Workers = "at once",
 ) -> Iterator[Client]:
     """A client of a server: in this process, through the real Lambda handler, over a DynamoDB of its own.
 
@@ -40,27 +47,36 @@ def connect(
         owner: Whose client it is; `None` for a caller without an identity.
         era: `2026` or `2025` (docs/http.md).
         settings: The operator's choices; the defaults unless given. The environment is not read.
+        workers: `at once`: what is to be done in the background is done as soon as a request is answered; `by hand`:
+            when the test says so (`run_worker`), or waits for it.
 
     Raises:
         SettingsError: moto is not installed, or the settings name a bucket.
         WorkflowError: a workflow cannot work. All is checked that can be (docs/workflows.md, "What is checked").
-        ValueError: there is no such era.
+        ValueError: there is no such era, or no such kind of workers.
     """
     if era not in REVISIONS:
         raise ValueError(f"era={era!r}: it is '2026' or '2025'")
+    if workers not in WORKERS:
+        raise ValueError(f"workers={workers!r}: it is 'at once' or 'by hand'")
     chosen = _settings(settings or Settings())
     with closing(_database()) as database:
-        yield Client(_stage(server, chosen, database), owner, era)
+        yield Client(_stage(server, chosen, database, workers), owner, era)
 
 
 @asynccontextmanager
 async def aconnect(
-    server: Server, *, owner: str | None = "tester", era: Era = "2026", settings: Settings | None = None
+    server: Server,
+    *,
+    owner: str | None = "tester",
+    era: Era = "2026",
+    settings: Settings | None = None,
+    workers: Workers = "at once",
 ) -> "AsyncIterator[AsyncClient]":
     """As `connect`, for `async with`: the client's requests are awaited."""
     from mcp_baton.testing.async_client import AsyncClient
 
-    with connect(server, owner=owner, era=era, settings=settings) as client:
+    with connect(server, owner=owner, era=era, settings=settings, workers=workers) as client:
         yield AsyncClient(client.stage, client.owner, client.era)
 
 
@@ -77,9 +93,9 @@ def _database() -> "DynamoDBClient":
     return client
 
 
-def _stage(server: Server, settings: Settings, database: "DynamoDBClient") -> Stage:
+def _stage(server: Server, settings: Settings, database: "DynamoDBClient", workers: Workers) -> Stage:
     clock, answers = Clock(), Answers()
-    invocations = Invocations(clock)
+    invocations, events = Invocations(clock), Events(clock)
     store, started = Store(database, invocations), dict[str, str]()
 
     def deploy(version: Server) -> Stage:
@@ -96,8 +112,16 @@ def _stage(server: Server, settings: Settings, database: "DynamoDBClient") -> St
                 monotonic=clock.monotonic_s,
                 sleep=clock.advance,
             )
-            return handler(watched, settings=settings, store=tasks, clock=clock.monotonic_s, sleep=clock.advance)
+            return handler(
+                watched,
+                settings=settings,
+                store=tasks,
+                clock=clock.monotonic_s,
+                sleep=clock.advance,
+                dispatcher=events,
+            )
 
-        return Stage(watched, Function(make, invocations), invocations, store, clock, script, answers, started, deploy)
+        function, worker = Function(make, invocations), Worker(make, invocations, events, workers)
+        return Stage(watched, function, worker, invocations, store, clock, script, answers, started, deploy)
 
     return deploy(server)

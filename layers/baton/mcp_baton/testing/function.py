@@ -5,7 +5,7 @@ from contextvars import copy_context
 from typing import Any
 
 from mcp_baton.aws import LambdaContext
-from mcp_baton.testing.invocations import Invocation, Invocations, Killed
+from mcp_baton.testing.invocations import TIMEOUT_S, Invocation, Invocations, Killed
 from mcp_baton.transport.stream import StreamOpener, stream_opener
 
 type Handler = Callable[[dict[str, Any], LambdaContext], dict[str, Any]]
@@ -17,10 +17,12 @@ class Function:
     Args:
         make: Makes the handler: once, and again for each process that follows one that was killed.
         invocations: Where each invocation is known.
+        timeout_s: What each is given, unless a test says otherwise.
     """
 
-    def __init__(self, make: Callable[[], Handler], invocations: Invocations) -> None:
+    def __init__(self, make: Callable[[], Handler], invocations: Invocations, timeout_s: float = TIMEOUT_S) -> None:
         self._make = make
+        self._timeout_s = timeout_s
         self._invocations = invocations
         self._handler = make()
 
@@ -44,7 +46,7 @@ class Function:
     ) -> tuple[dict[str, Any], Invocation]:
         stream_opener.set(opener)
         response: dict[str, Any] = {}
-        with self._invocations.begin(again=again) as invocation:
+        with self._invocations.begin(again=again, timeout_s=self._timeout_s) as invocation:
             try:
                 response = self._handler(event, invocation)
             except Killed:

@@ -98,7 +98,8 @@ class Invocations:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lock = Lock()
-        self._given_s, self._given_at_s = TIMEOUT_S, clock.monotonic_s()
+        self._given_s: float | None = None
+        self._given_at_s = clock.monotonic_s()
         self._kill: Kill | None = None
         self._running: list[Invocation] = []
 
@@ -106,14 +107,15 @@ class Invocations:
         """From now on an invocation, one that is under way too, has this much time left."""
         self._given_s, self._given_at_s = seconds, self._clock.monotonic_s()
 
-    def _left_ms(self, begun_s: float) -> int:
-        passed_s = self._clock.monotonic_s() - max(begun_s, self._given_at_s)
-        return max(0, int((self._given_s - passed_s) * 1000))
+    def _left_ms(self, begun_s: float, timeout_s: float) -> int:
+        since_s = begun_s if self._given_s is None else max(begun_s, self._given_at_s)
+        given_s = timeout_s if self._given_s is None else self._given_s
+        return max(0, int((given_s - (self._clock.monotonic_s() - since_s)) * 1000))
 
     @contextmanager
-    def begin(self, *, again: bool) -> Iterator[Invocation]:
-        """An invocation, while it lasts."""
-        invocation = Invocation(self._left_ms, self._clock.monotonic_s(), again)
+    def begin(self, *, again: bool, timeout_s: float = TIMEOUT_S) -> Iterator[Invocation]:
+        """An invocation, while it lasts. It is given this much time unless a test has said otherwise."""
+        invocation = Invocation(lambda begun_s: self._left_ms(begun_s, timeout_s), self._clock.monotonic_s(), again)
         self._running.append(invocation)
         before = _current.set(invocation)
         try:

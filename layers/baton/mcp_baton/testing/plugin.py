@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from mcp_baton.settings import Settings
     from mcp_baton.testing.client import Client
     from mcp_baton.testing.wire import Era
+    from mcp_baton.testing.workers import Workers
 
 
 class Connect(Protocol):
@@ -23,6 +24,7 @@ class Connect(Protocol):
         owner: str | None = "tester",
         era: "Era" = "2026",
         settings: "Settings | None" = None,
+        workers: "Workers" = "at once",
     ) -> "Client":
         """A client of a server: see `mcp_baton.testing.connect`."""
 
@@ -38,10 +40,11 @@ def baton() -> Iterator[Connect]:
             owner: str | None = "tester",
             era: "Era" = "2026",
             settings: "Settings | None" = None,
+            workers: "Workers" = "at once",
         ) -> "Client":
             # Imported here, as pytest loads this module wherever Baton is installed.
             from mcp_baton.testing.connecting import connect
 
-            return stack.enter_context(connect(server, owner=owner, era=era, settings=settings))
+            return stack.enter_context(connect(server, owner=owner, era=era, settings=settings, workers=workers))
 
         yield connected

@@ -3,7 +3,7 @@
 import base64
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Literal, cast
 
@@ -50,7 +50,13 @@ class JsonRpcError(BatonError):
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """One client's way to the function: whose it is, in which era it speaks, and what the authorizer says of it."""
+    """One client's way to the function: whose it is, in which era it speaks, and what the authorizer says of it.
+
+    Attributes:
+        after: What happens after each request.
+        asked: Whether the server may ask on the stream of a request.
+        lenient: Whether what has no answer there stays open, and raises nothing.
+    """
 
     function: Function
     server: Server
@@ -58,6 +64,13 @@ class Wire:
     owner: str | None
     era: Era
     claims: Mapping[str, Json] = field(default_factory=dict)
+    after: Callable[[], None] = lambda: None
+    asked: bool = True
+    lenient: bool = False
+
+    def listening(self, answers: Answers | None = None, *, asked: bool = True, lenient: bool = False) -> "Wire":
+        """The same way, with other answers, or none."""
+        return replace(self, answers=answers or self.answers, asked=asked, lenient=lenient)
 
     def request(self, method: str, params: JsonObject, meta: JsonObject) -> tuple[JsonObject, Invocation]:
         """The result of a request, and the invocation that gave it; questions on the way are answered.
@@ -83,10 +96,11 @@ class Wire:
         sent = {**params, "_meta": {**self._own_meta(), **meta}}
         message: dict[str, Json] = {"jsonrpc": "2.0", "id": next(_ids), "method": method, "params": sent}
         stream = Stream(self._answer)
-        opener = stream.open if self.era == "2025" and self.answers.able else None
+        opener = stream.open if self.era == "2025" and self.asked and self.answers.able else None
         response, invocation = self.function.invoke(
             self._event(message, self._headers(method, sent)), opener, again=again
         )
+        self.after()
         if stream.unanswered:
             raise stream.unanswered
         status = response.get("statusCode", 200)
@@ -99,9 +113,12 @@ class Wire:
         try:
             message["result"] = self.answers.result(question)
         except Unanswered as error:
+            if self.lenient and not error.wrong:
+                return None
             unanswered = error
             message["error"] = {"code": -1, "message": str(error)}
         self.function.invoke(self._event(message, {}), None)
+        self.after()
         return unanswered
 
     def _event(self, message: JsonObject, headers: Mapping[str, str]) -> dict[str, Any]:

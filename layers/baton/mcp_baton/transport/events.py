@@ -142,6 +142,8 @@ def _joined(headers: Mapping[str, object]) -> dict[str, str]:
 
 
 def _header_values(name: str, value: object) -> list[str]:
+    if type(value) is str:
+        return [value]
     values = value if isinstance(value, list) else [value]
     texts = [item for item in values if isinstance(item, str)]
     if len(texts) < len(values):
@@ -160,6 +162,6 @@ def _mapping(members: Mapping[str, object], name: str) -> Mapping[str, object]:
     value = members.get(name)
     if value is None:
         return {}
-    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+    if not isinstance(value, Mapping) or not set(map(type, value)) <= {str}:
         raise EventError(f"`{name}` is not an object: {EXPECTED}")
     return value

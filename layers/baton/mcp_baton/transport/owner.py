@@ -41,7 +41,10 @@ def claims_in(request_context: Mapping[str, object]) -> Mapping[str, object]:
     Args:
         request_context: The event's `requestContext`.
     """
-    *named, flat = _claims(_object(request_context, "authorizer"))
+    authorizer = _object(request_context, "authorizer")
+    if not authorizer:
+        return {}
+    *named, flat = _claims(authorizer)
     found: Mapping[str, object] = next((claims for claims in named if claims), {})
     # On a REST API a Lambda authorizer's context stands beside what API Gateway itself notes there.
     return found or {name: value for name, value in flat.items() if name not in _NOT_CLAIMS}
@@ -54,7 +57,7 @@ def _identities(context: Mapping[str, object], trust_session_names: bool) -> Ite
     authorizer = _object(context, "authorizer")
     identity = _object(context, "identity")
     claims = list(_claims(authorizer))
-    for name in ("sub", "client_id", "principalId"):
+    for name in ("sub", "client_id", "principalId") if authorizer else ():
         for source in claims:
             yield from _text(source, name)
     yield from _cognito_identity(authorizer, identity)

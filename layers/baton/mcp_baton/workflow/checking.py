@@ -4,16 +4,13 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
 from mcp_baton.exceptions import WorkflowError
 from mcp_baton.light_dataclasses import dataclass, replace
-from mcp_baton.protocol.json import dumps
-from mcp_baton.workflow.definition import Argument, Step, ToolFunction, Workflow
-from mcp_baton.workflow.names import NAME, TASK_ID, hosts_take
+from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.faults import faults_of, not_json
 from mcp_baton.workflow.paths import Astray, Schema, astray
 from mcp_baton.workflow.secrets import mentions
 from mcp_baton.workflow.setters import with_setters
 from mcp_baton.workflow.sources import Constant, PromptArg, StepOutput, TaskVariable, placeholders, sources_in
-
-MAX_STEPS = 100
-"""Steps that one workflow may have: what one `UpdateExpression` of 4 KB surely holds."""
+from mcp_baton.workflow.tool_function import ToolFunction
 
 _NULL: Schema = {"type": "null"}
 
@@ -48,7 +45,7 @@ def checked(workflow: Workflow, tools: Mapping[str, Callee], twins: Container[st
     Raises:
         WorkflowError: it cannot work; names workflow, step and cause.
     """
-    for cause in _faults(workflow):
+    for cause in faults_of(workflow):
         raise WorkflowError(workflow.name, cause)
     if workflow.has_twin and workflow.name in tools:
         cause = "a tool has this name, and this workflow is a tool, too; give it another, or tool=False"
@@ -69,36 +66,6 @@ def checked(workflow: Workflow, tools: Mapping[str, Callee], twins: Container[st
                 raise WorkflowError(made.name, cause, step.name)
         before[step.binding] = step
     return made
-
-
-def _faults(workflow: Workflow) -> Iterator[str]:
-    if workflow.has_twin and not hosts_take(workflow.name):
-        yield f"a workflow's name is {NAME}; give it another, or tool=False, which keeps it a prompt"
-    if workflow.ask and not workflow.durable:
-        yield "ask=True needs a task to go on with; leave out durable=False"
-    if not workflow.steps:
-        yield "it has no steps; give it at least one"
-    if len(workflow.steps) > MAX_STEPS:
-        yield f"it has {len(workflow.steps)} steps; at most {MAX_STEPS} are possible"
-    names = [argument.name for argument in workflow.arguments]
-    for argument in workflow.arguments:
-        if names.count(argument.name) > 1:
-            yield f"two arguments are named {argument.name!r}"
-        if not hosts_take(argument.name):
-            yield f"the argument {argument.name!r}: an argument's name is {NAME}"
-        if workflow.durable and argument.name == TASK_ID:
-            yield f"the argument {TASK_ID!r}: this name is taken, by the task to go on with; give it another"
-        yield from _default_faults(argument)
-
-
-def _default_faults(argument: Argument) -> Iterator[str]:
-    if argument.required and argument.default is not None:
-        yield f"the argument {argument.name!r} is required, so its default is never used; leave out one of them"
-    cause = _not_json(argument.default)
-    if argument.secret and argument.default is not None:
-        yield f"the argument {argument.name!r} is secret, so it has no default; leave out one of them"
-    if cause:
-        yield f"the default of the argument {argument.name!r} is not JSON: {cause}"
 
 
 def _check_unique(workflow: Workflow) -> None:
@@ -174,7 +141,7 @@ def _value_faults(name: str, source: object, arguments: list[str]) -> Iterator[s
             if argument not in arguments:
                 yield f"prompt_arg({argument!r}) names no argument of the workflow{_meant(argument, arguments)}"
         case Constant(value):
-            cause = _not_json(value)
+            cause = not_json(value)
             if cause:
                 yield f"the constant for {name!r} is not JSON: {cause}"
         case StepOutput() | TaskVariable():
@@ -240,11 +207,3 @@ def _meant(name: str, known: Iterable[str]) -> str:
     if close:
         return f"; did you mean {close[0]!r}?"
     return f"; known are {', '.join(names)}" if names else ""
-
-
-def _not_json(value: object) -> str | None:
-    try:
-        dumps(value)
-    except (TypeError, ValueError) as error:
-        return str(error)
-    return None

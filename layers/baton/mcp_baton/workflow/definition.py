@@ -10,6 +10,7 @@ from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.tasks.record import SCHEMA_VERSION, Progress, StepProgress, StepStatus
 from mcp_baton.workflow.retry import Retry
 from mcp_baton.workflow.sources import Constant, PromptArg, Source, StepOutput, placeholders
+from mcp_baton.workflow.tool_function import tool_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,25 +42,13 @@ class Argument:
         return " ".join(text for text in (self.description, note) if text)
 
 
-class ToolFunction(str):
-    """The function that a step was given as its tool, and its own name until the server says which tool it is."""
-
-    __slots__ = ("function",)
-    function: Callable[..., object]
-
-    @classmethod
-    def of(cls, function: Callable[..., object]) -> "ToolFunction":
-        """The stand-in for a function."""
-        made = cls(getattr(function, "__name__", None) or repr(function))
-        made.function = function
-        return made
-
-
 class _Kept:
     """Room for what is worked out once; no field, so that copies work it out anew."""
 
-    __slots__ = ("_fingerprint",)
+    __slots__ = ("_by_binding", "_by_name", "_fingerprint")
     _fingerprint: str
+    _by_binding: "Mapping[str, Step]"
+    _by_name: "Mapping[str, Step]"
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -113,7 +102,7 @@ class Step(_Kept):
         _freeze(
             self,
             name=name,
-            tool=_tool_of(name, tool),
+            tool=tool_of(name, tool),
             arguments=MappingProxyType(dict(arguments or {})),
             binding=binding or name,
             guidance=guidance,
@@ -148,28 +137,21 @@ class Step(_Kept):
         return self._fingerprint
 
 
-class _Found:
-    """The same for a workflow's steps, by name and by binding."""
-
-    __slots__ = ("_by_binding", "_by_name")
-    _by_binding: Mapping[str, Step]
-    _by_name: Mapping[str, Step]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workflow(_Found):
+class Workflow(_Kept):
     """An ordered list of steps, published as an MCP prompt of the same name.
 
     Attributes:
         name: The prompt's name.
         description: Continues the sentence "I want to …": `"refund an order"`.
         arguments: The prompt's arguments.
-        steps: At least one, at most `checking.MAX_STEPS`.
+        steps: At least one, at most `faults.MAX_STEPS`.
         title: A name for people.
         durable: Whether invoking it creates a task.
         tool: Whether a durable one is published as a tool, too: its twin (docs/workflows.md, As a tool).
         ask: Whether the client's user is asked for arguments that a step lacks (docs/workflows.md, Asking for what is
             missing).
+        background: Whether workers run it where a client that can have tasks calls it as a tool (docs/background.md).
     """
 
     name: str
@@ -180,6 +162,7 @@ class Workflow(_Found):
     durable: bool = True
     tool: bool = True
     ask: bool = False
+    background: bool = False
 
     def __post_init__(self) -> None:
         _freeze(self, arguments=tuple(self.arguments), steps=tuple(self.steps))
@@ -202,7 +185,6 @@ class Workflow(_Found):
     def bound(self, binding: str) -> Step:
         """The step that a binding names; the definition has been checked, so there is one."""
         if not hasattr(self, "_by_binding"):
-            # The first one of a binding, as of a name below: a definition is looked at before it has been checked, too.
             _freeze(self, _by_binding={step.binding: step for step in reversed(self.steps)})
         return self._by_binding[binding]
 
@@ -219,14 +201,6 @@ class Workflow(_Found):
             "steps": [_step_progress(step, status) for step, status in zip(self.steps, statuses, strict=True)],
             "schemaVersion": SCHEMA_VERSION,
         }
-
-
-def _tool_of(step: str, tool: object) -> str | None:
-    if tool is None or isinstance(tool, str):
-        return tool
-    if callable(tool):
-        return ToolFunction.of(tool)
-    raise TypeError(f"step {step!r}: tool is a tool's name or its function, and not {tool!r}")
 
 
 def _step_progress(step: Step, status: StepStatus) -> StepProgress:

@@ -7,7 +7,6 @@ or take the task, fetch, call, announce, write (docs/workflows.md).
 import logging
 import time
 from collections.abc import Callable
-from typing import cast
 
 from mcp_baton.exceptions import (
     ClaimLost,
@@ -21,7 +20,7 @@ from mcp_baton.exceptions import (
 from mcp_baton.light_dataclasses import replace
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.ids import new_token
-from mcp_baton.tasks.record import PROGRESS, RESULT_PREFIX, Claim, NewTask, StepStatus, TaskRecord, is_oversized
+from mcp_baton.tasks.record import RESULT_PREFIX, Claim, StepStatus, TaskRecord, is_oversized
 from mcp_baton.tasks.store import Batch, TaskStore, Written
 from mcp_baton.tasks.values import read_ahead
 from mcp_baton.tasks.variables import TaskVariables
@@ -33,12 +32,11 @@ from mcp_baton.workflow.fetching import fetch_again
 from mcp_baton.workflow.handoff import preview_arguments
 from mcp_baton.workflow.holding import Hold, lease_end
 from mcp_baton.workflow.host import Host, Succeeded
-from mcp_baton.workflow.invocation import Invocation, Run
+from mcp_baton.workflow.invocation import Invocation, Run, new_task
 from mcp_baton.workflow.kept_calls import shown_call
 from mcp_baton.workflow.pause import PauseReason
 from mcp_baton.workflow.retry import draw
 from mcp_baton.workflow.run import EndedRun, Over, StepTrace, Superseded, TaskOver
-from mcp_baton.workflow.secrets import stored_arguments
 from mcp_baton.workflow.steps import Steps
 
 logger = logging.getLogger(__name__)
@@ -127,16 +125,7 @@ class Engine:
             cause = "there is no task store" if self._store is None else "the caller has no identity"
             logger.warning("workflow %s runs without a task: %s", workflow.name, cause)
             return None
-        progress = workflow.progress([StepStatus.PENDING] * len(workflow.steps))
-        new = NewTask(
-            owner=invocation.owner,
-            variables={PROGRESS: cast("JsonObject", progress)},
-            workflow=workflow.name,
-            definition=workflow.fingerprint,
-            arguments=stored_arguments(invocation.kept, workflow.secrets),
-            ttl_ms=invocation.ttl_ms,
-            claim=self._claim(self._store),
-        )
+        new = new_task(workflow, invocation, invocation.owner, self._claim(self._store))
         try:
             return self._hold(self._store, self._store.create(new))
         except StoreBusy:
@@ -235,7 +224,7 @@ class Engine:
     def _written(self, run: Run, hold: Hold, written: Written) -> None:
         hold.written(written.task)
         # What has been written once is not written again: somebody else may have changed it by then.
-        run.variables = TaskVariables(written.task.variables)
+        run.draw_on(TaskVariables(written.task.variables))
         run.persisted = run.holds_unsure(written.task)
         run.written = len(run.traces)
         run.oversized.update(written.oversized)

@@ -109,11 +109,19 @@ class Hold:
             self._renew_at_ms = now_ms + RENEW_MS
         return gains
 
-    def _renew(self) -> None:
+    def renew_by(self, write: Callable[[TaskRecord, Claim], TaskRecord]) -> bool:
+        """Renew the claim by a write that does more than that.
+
+        Args:
+            write: Is given the task and the claim to renew it with.
+
+        Returns:
+            Whether it was written. Where it was not, the run goes on as after any renewal that failed.
+        """
         # Put off first, so that a store that is down is not asked for each notification of a tool.
         self._renew_at_ms = self._store.now_ms() + TRY_AGAIN_MS
         try:
-            renewed = self._store.renew(self.task, self.claim())
+            renewed = write(self.task, self.claim())
         except ClaimLost as lost:
             self.task, self._over = lost.current, Superseded()
         except TaskFinished as finished:
@@ -124,6 +132,11 @@ class Hold:
             logger.warning("task %s: its claim could not be renewed", self.task.task_id, exc_info=True)
         else:
             self.written(renewed)
+            return True
+        return False
+
+    def _renew(self) -> None:
+        self.renew_by(self._store.renew)
 
     def _glance(self) -> None:
         self._heard_s = self._clock()

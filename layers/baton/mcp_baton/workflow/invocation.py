@@ -1,11 +1,12 @@
 """How a workflow is invoked, and a run of it under way."""
 
 from collections.abc import Mapping
+from typing import cast
 
 from mcp_baton.exceptions import StoreError
 from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord
+from mcp_baton.tasks.record import PROGRESS, RESULT_PREFIX, Claim, NewTask, StepStatus, TaskRecord
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.batch import status_of, stored_result
 from mcp_baton.workflow.definition import Workflow
@@ -14,7 +15,7 @@ from mcp_baton.workflow.holding import Hold
 from mcp_baton.workflow.host import Succeeded
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import Blocked, EndedRun, Persisted, StepTrace, Stop
-from mcp_baton.workflow.secrets import NO_SECRETS, Secrets, secrets_of
+from mcp_baton.workflow.secrets import NO_SECRETS, Secrets, secrets_of, stored_arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,30 @@ class Invocation:
         return {name: None if name in self.nulls else text for name, text in self.texts.items()}
 
 
+def new_task(workflow: Workflow, invocation: Invocation, owner: str, claim: Claim | None) -> NewTask:
+    """The task of a workflow that begins.
+
+    Args:
+        workflow: The workflow.
+        invocation: How it is invoked.
+        owner: Whose task it is.
+        claim: Of the run that begins it; `None` where a worker will take it.
+    """
+    progress = workflow.progress([StepStatus.PENDING] * len(workflow.steps))
+    return NewTask(
+        owner=owner,
+        variables={PROGRESS: cast("JsonObject", progress)},
+        workflow=workflow.name,
+        definition=workflow.fingerprint,
+        arguments=stored_arguments(invocation.kept, workflow.secrets),
+        ttl_ms=invocation.ttl_ms,
+        claim=claim,
+    )
+
+
+NOTHING_KNOWN = Known({}, {}, {}, {}, {})
+
+
 @dataclass(slots=True)
 class Run:
     """A run under way: what is known, and what has not been written yet.
@@ -53,6 +78,7 @@ class Run:
         persisted: Whether the last write succeeded.
         secrets: The secret arguments.
         unsure: Steps that a write may have written whose outcome is not known.
+        known: What arguments are resolved from.
     """
 
     workflow: Workflow
@@ -69,25 +95,23 @@ class Run:
     persisted: Persisted = True
     unsure: set[str] = field(default_factory=set)
     secrets: Secrets = NO_SECRETS
-    _known: Known | None = None
+    known: Known = NOTHING_KNOWN
 
     def __post_init__(self) -> None:
         self.secrets = secrets_of(self.workflow.secrets, self.invocation.texts, self.invocation.arguments)
+        self.draw_on(self.variables)
+
+    def draw_on(self, variables: TaskVariables) -> None:
+        """Go on with these variables."""
+        given, self.variables = self.invocation, variables
+        self.known = Known(
+            given.texts, given.arguments, self.statuses, self.outputs, variables, self.secrets, given.answers
+        )
 
     @property
     def task(self) -> TaskRecord | None:
         """The task as it was last read or written."""
         return self.hold.task if self.hold else None
-
-    @property
-    def known(self) -> Known:
-        """What arguments are resolved from."""
-        if self._known is None or self._known.variables is not self.variables:
-            given = self.invocation
-            self._known = Known(
-                given.texts, given.arguments, self.statuses, self.outputs, self.variables, self.secrets, given.answers
-            )
-        return self._known
 
     def unwritten(self, task: TaskRecord) -> list[StepTrace]:
         """What has still to be written to the task as it stands.
@@ -95,6 +119,8 @@ class Run:
         Where a write's outcome is not known, a step that it may have completed and that is completed is left as it is:
         what stands there is this run's result, or a later call's that must not give way to it.
         """
+        if not self.unsure:
+            return self.traces[self.written :]
         completed = {name for name, status in statuses_of(task).items() if status is StepStatus.COMPLETED}
         written = self.unsure & completed
         return [trace for trace in self.traces[self.written :] if trace.step.name not in written]

@@ -117,18 +117,27 @@ def _of(ranked: Sequence[Candidate], *ranks: Rank) -> list[Candidate]:
 
 def _ranked(plan: Plan, tool: str, call: Comparison, index: int, step: StepProgress) -> Candidate:
     name = step["name"]
+    if plan.rules_out(name, tool, call.arguments):
+        return Candidate(index, step, _other(step))
     if _is_completed(step):
         made_with = plan.made_with(name, call.arguments, tool)
         equal = made_with is not None and call.equals(made_with)
-        return Candidate(index, step, Rank.REPEAT if equal else Rank.LAST)
+        return Candidate(index, step, Rank.REPEAT if equal else _other(step))
     planned = plan.planned(name, tool)
     changed = call.changed_by(planned.known)
     if changed & call.arguments.keys():
-        return Candidate(index, step, Rank.FAILED if step["status"] == StepStatus.FAILED else Rank.PENDING)
+        return Candidate(index, step, _other(step))
     # Of a step of which nothing is known yet, nothing is equal either.
     if changed or not (planned.known or planned.whole):
         return Candidate(index, step, Rank.POSSIBLE)
     return Candidate(index, step, Rank.EQUAL, len(planned.known))
+
+
+def _other(step: StepProgress) -> Rank:
+    """The rank of a step that has other arguments than the call."""
+    if _is_completed(step):
+        return Rank.LAST
+    return Rank.FAILED if step["status"] == StepStatus.FAILED else Rank.PENDING
 
 
 def _is_completed(step: StepProgress) -> bool:

@@ -24,12 +24,16 @@ from mcp_baton.workflow.kept_calls import restored
 from mcp_baton.workflow.pause import SchemaMismatch, step_named_by
 from mcp_baton.workflow.resolve import Known, NotGiven, resolve
 from mcp_baton.workflow.secrets import Secrets, hidden_in, mentions, secrets_in_call, stand_in
-from mcp_baton.workflow.sources import Found
+from mcp_baton.workflow.sources import Constant, Found
 
 logger = logging.getLogger(__name__)
 
 type Canonical = Callable[[str, JsonObject], JsonObject]
 """Of a tool's name and arguments: the arguments as the tool takes them, without those that equal their defaults."""
+
+type TellsApart = Callable[[str, str, Json, Json], bool]
+"""Of a tool, its argument and two values: whether calls with them can never mean the same. Where that takes more than
+a look, it says no."""
 
 type PromptArguments = Callable[[TaskRecord], tuple[Mapping[str, str], Mapping[str, Json]] | None]
 """A task's prompt arguments: as texts, and converted to their types. `None` where they cannot be had."""
@@ -92,15 +96,22 @@ class Plan:
         workflow: Its workflow; `None` where the server has none of that name any more.
         prompt_arguments: Gives the task's prompt arguments.
         canonical: Makes arguments comparable.
+        tells_apart: Tells at once that two values differ, where it can.
     """
 
     def __init__(
-        self, task: TaskRecord, workflow: Workflow | None, prompt_arguments: PromptArguments, canonical: Canonical
+        self,
+        task: TaskRecord,
+        workflow: Workflow | None,
+        prompt_arguments: PromptArguments,
+        canonical: Canonical,
+        tells_apart: TellsApart = lambda *_: False,
     ) -> None:
         self.task = task
         self.workflow = workflow
         self._prompt_arguments = prompt_arguments
         self._canonical = canonical
+        self._tells_apart = tells_apart
 
     @cached_property
     def steps(self) -> list[StepProgress]:
@@ -179,6 +190,24 @@ class Plan:
         planned = self.planned(name, tool)
         secret = {argument: call[argument] for argument in planned.secret if argument in call}
         return {**planned.known, **secret} if planned.whole else None
+
+    def rules_out(self, name: str, tool: str, call: JsonObject) -> bool:
+        """Whether a fixed argument of a step shows that it was not, and is not to be, called with these arguments.
+
+        For a look at each of a hundred steps: nothing of the task is read for it but what is kept of a continuation's
+        call, which can have any arguments.
+        """
+        step = self.workflow.step(name) if self.workflow else None
+        if step is None or step.tool != tool or f"{CALL_PREFIX}{name}" in self.task.variables:
+            return False
+        return any(
+            type(source) is Constant
+            and argument in call
+            and not (isinstance(source.value, str) and "{" in source.value)
+            and self._tells_apart(tool, argument, source.value, call[argument])
+            and argument not in self.refused(step)
+            for argument, source in step.arguments.items()
+        )
 
     def hidden(self, name: str, call: JsonObject) -> frozenset[str]:
         """The arguments of a call of this step that must not be kept."""

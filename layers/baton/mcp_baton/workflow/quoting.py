@@ -8,11 +8,14 @@ import json
 import re
 from collections.abc import Mapping
 
-from mcp_baton.protocol.json import Json, dumps_spaced, is_small
+from mcp_baton.protocol.json import Json, dumps_spaced
 from mcp_baton.workflow.sources import fill
 
 LONGEST = 500
 """Characters of JSON that a value may have in an assistant's message, and characters of an error that are shown."""
+
+SHORT_NUMBER = 10**18
+"""What is less is never too long to be shown."""
 
 # What ends a line somewhere, what is not seen, and what turns the direction of writing; JSON itself escapes U+0000 to
 # U+001F alone.
@@ -34,7 +37,7 @@ def _escaped(text: str) -> str:
 
 def is_long(value: Json, longest: int = LONGEST) -> bool:
     """Whether a value is longer than what is shown of values."""
-    if is_small(value):
+    if value is None or (isinstance(value, int) and abs(value) < SHORT_NUMBER):
         return False
     if isinstance(value, str) and len(value) > longest:
         return True

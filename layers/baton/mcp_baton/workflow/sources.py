@@ -160,6 +160,8 @@ def as_text(value: Json) -> str:
     """A value as it stands in a text or a URI: strings bare, everything else as JSON."""
     if isinstance(value, str):
         return value
+    if type(value) is int:  # the commonest of the others, and the same in JSON
+        return str(value)
     return dumps(value)
 
 

@@ -58,13 +58,13 @@ class Steps:
     def _begin(self, run: Run, number: int, step: Step) -> Stop | None:
         if not self._host.may_start():
             return DeadlineExceeded(step.name, step.tool or "")
-        over = run.hold.look() if run.hold else None
+        hold = run.hold
+        over = hold.look() if hold else None
         if over:
             return over
-        if run.hold and not run.hold.is_sure():
+        if hold and not hold.is_sure():
             return DeadlineExceeded(step.name, step.tool or "")
-        task_id = run.task.task_id if run.task else None
-        self._host.announce(number, len(run.workflow.steps), step.name, task_id)
+        self._host.announce(number, len(run.workflow.steps), step.name, hold.task.task_id if hold else None)
         fetched = fetch_before(step, run.workflow, run.known, self._host)
         if fetched.error is not None:
             return self._failed(run, step, None, fetched.contents, fetched.error, step.tool or "", read=fetched.read)
@@ -96,7 +96,7 @@ class Steps:
 
     def _attempt(self, run: Run, step: Step, call: Prepared) -> Tried:
         """Call the step's tool, again if its `Retry` says so. What tells the calls apart is the `Attempt`."""
-        variables, key = run.variables if run.task else None, self._key(run, step, call)
+        variables, key = run.variables if run.hold else None, self._key(run, step, call)
         return attempt(
             step,
             self._host,
@@ -108,9 +108,9 @@ class Steps:
 
     def _key(self, run: Run, step: Step, call: Prepared) -> Key:
         """The step's idempotency key; a run without a task is all that its calls belong to."""
-        if run.task is None:
+        if run.hold is None:
             return own_key()
-        return step_key(run.task.task_id, step.name, lambda: self._host.canonical(call.name, call.arguments))
+        return step_key(run.hold.task.task_id, step.name, lambda: self._host.canonical(call.name, call.arguments))
 
     def _failed(
         self,

@@ -98,8 +98,9 @@ def _step(trace: StepTrace, run: EndedRun) -> Iterator[Message]:
 def _arguments(trace: StepTrace, run: EndedRun) -> str:
     sources = trace.step.arguments
     arguments = trace.arguments or {}
-    concealed = {name: run.known.shown_value(value, sources.get(name)) for name, value in arguments.items()}
-    return one_line({name: shown(value, sources.get(name), run.workflow) for name, value in concealed.items()})
+    if run.known.secrets.names:
+        arguments = {name: run.known.shown_value(value, sources.get(name)) for name, value in arguments.items()}
+    return one_line({name: shown(value, sources.get(name), run.workflow) for name, value in arguments.items()})
 
 
 def _resource(resource: Content, run: EndedRun) -> Message:

@@ -15,10 +15,10 @@ from mcp_baton.protocol.codes import INVALID_PARAMS
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY, Envelope, Era
 from mcp_baton.protocol.json import Json
 from mcp_baton.protocol.state import Seal
+from mcp_baton.server.methods.calling import outcome_of
 from mcp_baton.server.methods.engine_host import ServerHost
 from mcp_baton.server.methods.prompts import get_prompt
 from mcp_baton.server.methods.resources import find_resource, read
-from mcp_baton.server.methods.tools import outcome_of
 from mcp_baton.server.published.labels import Labels
 from mcp_baton.server.published.prompt import Prompt, messages_of
 from mcp_baton.server.published.resource import Resource

@@ -477,3 +477,30 @@ def test_json_is_itself_and_shares_nothing(value: Any) -> None:
     assert repr(made) == repr(value)
     assert json.dumps(made) == json.dumps(value)
     assert made is not value or not isinstance(value, list | dict)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "one", "other", "told"),
+    [
+        (int, 1, 2, True),
+        (int, 1, 1, False),
+        (int, "5", "05", False),
+        (int, 1, True, False),
+        (int, 1, 1.0, False),
+        (str, "a", "b", True),
+        (bool, True, False, True),
+        (float, 1.0, 2.0, False),
+        (list[int], [1], [2], False),
+        (Annotated[int, AfterValidator(abs)], 1, -1, False),
+    ],
+)
+def test_two_values_are_told_apart_at_once_only_where_nothing_makes_them_one(
+    annotation: Any, one: Any, other: Any, told: bool
+) -> None:
+    def function(n: Any) -> None: ...
+
+    function.__annotations__["n"] = annotation
+    tool = Tool(function, "t", Labels())
+    assert tool.input.tells_apart("n", one, other) is told
+    assert not told or tool.canonical({"n": one}) != tool.canonical({"n": other})
+    assert tool.input.tells_apart("no argument", 1, 2) is False

@@ -12,9 +12,11 @@ from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.attributes import (
     Attribute,
+    at_most,
     decode,
     encode_text,
     encode_variable,
+    excess,
     from_native,
     item_size,
     native,
@@ -54,6 +56,20 @@ any_json = st.recursive(
 @given(any_json)
 def test_native_values_come_back_exactly(value: Json) -> None:
     assert repr(from_native(native({"value": value}))) == repr({"value": value})
+
+
+@given(st.dictionaries(any_text, any_json, max_size=4), st.binary(), st.lists(st.binary(), max_size=3))
+def test_an_item_never_weighs_more_than_is_said_at_once(values: dict[str, Json], data: bytes, tokens: Any) -> None:
+    item: dict[str, Any] = {to_text(name): native(value) for name, value in values.items()}
+    item |= {"data": {"B": data}, "tokens": {"BS": tokens}, "version": {"N": "-1"}, "é": {"S": "中🎉"}}
+    assert item_size(item) <= at_most(item)
+
+
+def test_what_an_item_weighs_too_much_is_told_exactly_and_of_one_that_is_small_only_that_it_is() -> None:
+    item: dict[str, Any] = {"a": {"S": "x" * 100}}
+    assert excess(item, 90) == 11
+    assert excess(item, 101) == 0
+    assert excess(item, 1_000_000) <= 0
 
 
 @pytest.mark.parametrize(

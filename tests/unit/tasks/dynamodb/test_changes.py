@@ -10,7 +10,7 @@ import pytest
 from mcp_baton.exceptions import StoreUnavailable
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.attributes import Item, decode, item_size
-from mcp_baton.tasks.dynamodb.changes import Changes, plan, size_after
+from mcp_baton.tasks.dynamodb.changes import Changes, excess_after, plan, size_after
 from mcp_baton.tasks.dynamodb.fetching import Fetcher
 from mcp_baton.tasks.dynamodb.fitting import fitted, lighter, without_largest
 from mcp_baton.tasks.dynamodb.items import Limits, new_item
@@ -89,6 +89,15 @@ def test_the_size_after_a_batch_counts_what_it_replaces_and_removes() -> None:
     batch = Batch(variables={"replaced": "new"}, removed=frozenset({"removed"}))
     after = size_after(item, plan(item, batch, PLAIN))
     assert after == before - 97 - (len("removed") + 102 + 1) + 64
+
+
+def test_what_a_batch_makes_too_large_is_told_exactly_and_of_a_small_one_only_that_it_is() -> None:
+    item = stored(kept="k" * 100)
+    for batch in (Batch(variables={'"' * 90: "x"}, definition="y" * 90), Batch(result={"z": "z" * 90})):
+        changes = plan(item, batch, PLAIN)
+        after = size_after(item, changes)
+        assert [excess_after(item, changes, after + more) for more in (-1, 0)] == [1, 0]
+        assert excess_after(item, changes, 400_000) <= 0
 
 
 def test_the_size_after_a_batch_counts_a_new_definition() -> None:

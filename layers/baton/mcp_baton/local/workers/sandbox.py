@@ -41,7 +41,7 @@ class Sandbox:
             stdin=subprocess.PIPE,
             start_new_session=True,
         )
-        self._told = False
+        self._killed = False
         Thread(target=self._watch, name=f"worker {self._process.pid}", daemon=True).start()
 
     @property
@@ -51,8 +51,8 @@ class Sandbox:
 
     @property
     def alive(self) -> bool:
-        """Whether the process is there."""
-        return self._process.poll() is None
+        """Whether the process is there, and was not killed."""
+        return not self._killed and self._process.poll() is None
 
     def invoke(self, delivery: Delivery, timeout_s: float) -> Failure | None:
         """Have the process work on an event; `None` where its handler returned.
@@ -67,8 +67,8 @@ class Sandbox:
 
     def kill(self) -> None:
         """End the process, and what its tools have started, at once. Does nothing to one that has ended."""
-        self._told = True
-        if not self.alive:
+        self._killed = True
+        if self._process.poll() is not None:
             return
         if not hasattr(os, "killpg"):
             self._process.kill()
@@ -89,6 +89,6 @@ class Sandbox:
         code = self._process.wait()
         if self._process.stdin is not None:
             self._process.stdin.close()
-        if not self._told:
+        if not self._killed:
             logger.error("worker %d has ended by itself: exit code %d", self.pid, code)
         self._api.process_ended(f"the worker ended with exit code {code}")

@@ -47,6 +47,20 @@ class InputRequired(BaseException):
         self.result = result
 
 
+class TaskBegins(BaseException):
+    """Ends a call in its request where its task begins: a worker makes it again. A `BaseException`, as `InputRequired`.
+
+    Args:
+        answers: What the client has answered so far, by key.
+        key: The call's idempotency key, which it keeps.
+    """
+
+    def __init__(self, answers: JsonObject, key: str) -> None:
+        super().__init__("the call goes on in the background")
+        self.answers = answers
+        self.key = key
+
+
 class Asker(Protocol):
     """Gets answers from the client."""
 

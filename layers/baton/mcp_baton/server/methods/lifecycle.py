@@ -63,7 +63,7 @@ def capabilities(request: Request) -> dict[str, Json]:
             made["extensions"] = {TASKS_EXTENSION: {}}
         else:
             made["tasks"] = {"list": {}, "cancel": {}}
-            if request.has_workers and any(tool.tasks.support != "forbidden" for tool in server.tools.values()):
+            if request.has_workers and server.has_jobs:
                 made["tasks"] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
     return made
 

@@ -9,6 +9,7 @@ from mcp_baton.protocol.codes import INVALID_PARAMS
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.published.labels import Labels
 from mcp_baton.server.published.prompt import definition_of_prompt
+from mcp_baton.server.published.task_support import TaskSupport
 from mcp_baton.server.request import Request
 
 PAGE_SIZE: Final = 200
@@ -25,10 +26,16 @@ def list_tools(request: Request) -> JsonObject:
     shown: list[Json] = []
     for name, tool in server.tools.items():
         definition = tool.definition_with_handle if name in continued else tool.definition
-        says_so = tool.tasks.support != "forbidden" and request.has_workers and not request.stateless
-        shown.append({**definition, "execution": tool.tasks.execution} if says_so else definition)
-    twins = [twin.definition for name in server.twin_names if (twin := server.twin(name))]
+        shown.append(_with_execution(request, definition, tool.tasks))
+    found = [twin for name in server.twin_names if (twin := server.twin(name))]
+    twins = [_with_execution(request, twin.definition, twin.tasks) for twin in found]
     return _page(request, "tools", [*shown, *twins])
+
+
+def _with_execution(request: Request, definition: JsonObject, tasks: TaskSupport) -> JsonObject:
+    """A definition that says how its calls may be tasks; the 2026 era knows no such member."""
+    says_so = tasks.support != "forbidden" and request.has_workers and not request.stateless
+    return {**definition, "execution": tasks.execution} if says_so else definition
 
 
 def list_prompts(request: Request) -> JsonObject:

@@ -66,7 +66,7 @@ def _run_workflow(request: Request, workflow: Workflow) -> JsonObject:
     try:
         run = run_workflow(request, workflow, given, task_id, host, ttl_ms)
     except NOT_RESUMED as error:
-        raise _refusal(error, task_id) from error
+        raise refusal(error, task_id) from error
     return _render(request, run, host)
 
 
@@ -81,7 +81,7 @@ def _named(request: Request, workflow: Workflow) -> tuple[str | None, JsonObject
         raise ProtocolError(INVALID_PARAMS, f"Invalid params: {error}") from error
 
 
-def _refusal(error: NotResumed, task_id: str | None) -> ProtocolError:
+def refusal(error: NotResumed, task_id: str | None) -> ProtocolError:
     """Why nothing was run, as a JSON-RPC error."""
     match error:
         case StoreBusy(retry_after_ms=after_ms):

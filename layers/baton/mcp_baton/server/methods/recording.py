@@ -100,7 +100,10 @@ def plan_of(request: Request, task: TaskRecord) -> Plan:
     def canonical(tool: str, arguments: JsonObject) -> JsonObject:
         return request.server.tools[tool].canonical(arguments)
 
-    return Plan(task, workflow, partial(_prompt_arguments, workflow), canonical)
+    def tells_apart(tool: str, argument: str, one: Json, other: Json) -> bool:
+        return request.server.tools[tool].input.tells_apart(argument, one, other)
+
+    return Plan(task, workflow, partial(_prompt_arguments, workflow), canonical, tells_apart)
 
 
 def remaining(request: Request, plan: Plan) -> list[JsonObject]:

@@ -75,6 +75,7 @@ def run_workflow(
     task_id: str | None,
     host: ServerHost,
     ttl_ms: int | None = None,
+    lives_ms: int | None = None,
 ) -> EndedRun:
     """Run a workflow as far as it can.
 
@@ -85,6 +86,7 @@ def run_workflow(
         task_id: The task to go on with; `None` for a new one.
         host: What it runs in.
         ttl_ms: The lifetime that the client asked for.
+        lives_ms: How long the task to go on with is to live from now on; `None` leaves it as it is.
 
     Raises:
         ArgumentRefused: an argument is missing, unknown or does not convert. Nothing was run.
@@ -97,9 +99,9 @@ def run_workflow(
     def run(task_id: str | None, answers: Mapping[str, JsonObject]) -> EndedRun:
         with request.telemetry.span(f"workflow {workflow.name}"):
             if task_id is None:
-                made = engine.start(workflow, _invocation(request, workflow, given, ttl_ms))
+                made = engine.start(workflow, new_invocation(request, workflow, given, ttl_ms))
             else:
-                made = _resume(request, workflow, engine, given, task_id, answers)
+                made = _resume(request, workflow, engine, given, task_id, answers, lives_ms)
         _note(request, made)
         return made
 
@@ -110,7 +112,12 @@ def run_workflow(
     return run_asking(request, task_id, host, run)
 
 
-def _invocation(request: Request, workflow: Workflow, given: JsonObject, ttl_ms: int | None = None) -> Invocation:
+def new_invocation(request: Request, workflow: Workflow, given: JsonObject, ttl_ms: int | None = None) -> Invocation:
+    """How a workflow is invoked with these arguments.
+
+    Raises:
+        ArgumentRefused: an argument is missing, unknown or does not convert.
+    """
     texts, converted = check_arguments(workflow.arguments, given)
     nulls = frozenset(name for name, value in given.items() if value is None)
     return Invocation(texts, converted, request.owner, ttl_ms, nulls)
@@ -123,26 +130,40 @@ def _resume(
     given: JsonObject,
     task_id: str,
     answers: Mapping[str, JsonObject],
+    lives_ms: int | None,
 ) -> EndedRun:
     """Take the task, and go on with it. A claim under which nothing can be run is given back at once."""
     task = _taken(request, workflow, engine, task_id)
     try:
-        changed = differing(workflow, task)
-        if changed:
-            # A task goes on only where all that it has completed is still there (docs/workflows.md).
-            raise Drifted(changed)
-        arguments = stored_arguments(declared_arguments(workflow, task), given)
-        lost = sorted(given_secrets(workflow, task) - given.keys())
-        if lost:
-            names = ", ".join(map(repr, lost))
-            raise ArgumentRefused(f"secret arguments are not stored; give them again to resume the task: {names}")
-        invocation = replace(_invocation(request, workflow, arguments), answers=answers)
-        return engine.resume(workflow, invocation, task)
+        invocation = resumed_invocation(request, workflow, task, given)
+        if lives_ms is not None and request.store is not None:
+            task = request.store.jobs.extend(task, lives_ms)
+        return engine.resume(workflow, replace(invocation, answers=answers), task)
     except Exception as error:
         engine.give_back(task)
         if isinstance(error, StoreError):
             raise NotRead(error) from error
         raise
+
+
+def resumed_invocation(request: Request, workflow: Workflow, task: TaskRecord, given: JsonObject) -> Invocation:
+    """How a workflow goes on with a task: with the arguments of the first call, and those that are given again.
+
+    Raises:
+        Drifted: the workflow was changed in what the task has completed.
+        ArgumentRefused: an argument is unknown, missing or does not convert.
+        StoreError: the task's arguments cannot be had.
+    """
+    changed = differing(workflow, task)
+    if changed:
+        # A task goes on only where all that it has completed is still there (docs/workflows.md).
+        raise Drifted(changed)
+    arguments = stored_arguments(declared_arguments(workflow, task), given)
+    lost = sorted(given_secrets(workflow, task) - given.keys())
+    if lost:
+        names = ", ".join(map(repr, lost))
+        raise ArgumentRefused(f"secret arguments are not stored; give them again to resume the task: {names}")
+    return new_invocation(request, workflow, arguments)
 
 
 def _taken(request: Request, workflow: Workflow, engine: Engine, task_id: str) -> TaskRecord:

@@ -81,13 +81,14 @@ def task_meta(request: Request, task: TaskRecord, steps: Sequence[StepProgress] 
 
 
 def listed_meta(task: TaskRecord, now_ms: int) -> dict[str, Json]:
-    """Where a listed task stands: `{"_meta": {"workflow", "step", "pause_reason"}}`; nothing for a task of no workflow.
+    """Where a listed task stands: `{"_meta": {"workflow", "step", "pause_reason"}}`; of one that a worker works on,
+    `{"_meta": {"tool"}}`; nothing for any other.
 
     `step` is the first step that is not settled. `pause_reason` is without its `error`, which can be of any length;
     `tasks/get` has it.
     """
     if task.workflow is None:
-        return {}
+        return {} if task.job is None else {"_meta": {"tool": task.job.work.tool}}
     meta: dict[str, Json] = {"workflow": task.workflow}
     step = next((step["name"] for step in steps_of(task) if not StepStatus(step["status"]).settled), None)
     if step is not None:

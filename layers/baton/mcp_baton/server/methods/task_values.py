@@ -65,8 +65,18 @@ def with_values(request: Request, task: TaskRecord, made: dict[str, Json], wante
         omitted[OMITTED_KEY] = {}
     read_ahead(task.variables, [name for name in weights if name not in omitted])
     values = {name: omitted[name] if name in omitted else _value(task, name) for name in weights}
-    shown = {"result": values.pop(FINAL_RESULT)} if FINAL_RESULT in values else {}
+    shown = {"result": _as_returned(task, values.pop(FINAL_RESULT))} if FINAL_RESULT in values else {}
+    if task.job is not None and FINAL_RESULT in omitted:
+        shown = {"result": _as_returned(task, linked(omitted.pop(FINAL_RESULT)))}
     return {**made, **shown, "_meta": {**state, **values, **_naming(omitted)}}
+
+
+def _as_returned(task: TaskRecord, result: Json) -> Json:
+    """A job's result as the call would have returned it: in the 2026 era every result names its type (MCP 2026-07-28,
+    basic/index)."""
+    if task.job is None or not isinstance(result, Mapping):
+        return result
+    return {"resultType": "complete", **result}
 
 
 def _state(request: Request, task: TaskRecord) -> dict[str, Json]:
@@ -90,11 +100,21 @@ def result_of(request: Request, task: TaskRecord, meta: dict[str, Json]) -> dict
         return {"result": None, "_meta": meta}
     omitted = _left_out(task, {FINAL_RESULT: weight}, request.budget.left, everything=True)
     result = omitted[FINAL_RESULT] if omitted else _value(task, FINAL_RESULT)
-    if task.job is not None and isinstance(result, Mapping) and not omitted:
+    if task.job is not None and omitted:
+        return {**linked(omitted[FINAL_RESULT]), "_meta": meta}
+    if task.job is not None and isinstance(result, Mapping):
         # What the call would have returned.
         own = result.get("_meta")
         return {**result, "_meta": {**own, **meta} if isinstance(own, Mapping) else meta}
     return {"result": result, "_meta": {**meta, **_naming(omitted)}}
+
+
+def linked(note: Mapping[str, Json]) -> dict[str, Json]:
+    """A call's result that is longer than an answer, as a result that links to it."""
+    size, uri = note["bytes"], note["uri"]
+    text = f"The result has {size} bytes, which is more than an answer holds. Read the resource {uri}."
+    link: dict[str, Json] = {"type": "resource_link", "uri": uri, "name": "result", "mimeType": "application/json"}
+    return {"content": [{"type": "text", "text": text}, link]}
 
 
 def readable(task: TaskRecord, name: str) -> Json:

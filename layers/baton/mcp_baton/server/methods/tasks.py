@@ -1,4 +1,4 @@
-"""`tasks/*` for workflow tasks, in the words of both eras (docs/http.md).
+"""`tasks/*`, in the words of both eras (docs/http.md).
 
 2025-11-25, basic/utilities/tasks; for the 2026 era the extension `io.modelcontextprotocol/tasks` (SEP-2663).
 """
@@ -14,15 +14,14 @@ from mcp_baton.exceptions import (
     TaskNotFound,
     TooLarge,
 )
-from mcp_baton.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, MISSING_CLIENT_CAPABILITY
-from mcp_baton.protocol.envelope import TASKS_EXTENSION
+from mcp_baton.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.methods.jobs.dispatching import looked_after
-from mcp_baton.server.methods.shown_tasks import details, failure_of, shown
+from mcp_baton.server.methods.jobs.dispatching import dispatch, looked_after
+from mcp_baton.server.methods.shown_tasks import check_extension, details, shown
 from mcp_baton.server.methods.task_meta import listed_meta, related_task
 from mcp_baton.server.methods.task_values import result_of, wanted_values, with_values
 from mcp_baton.server.request import Request
-from mcp_baton.tasks.record import PROGRESS, TaskRecord
+from mcp_baton.tasks.record import PROGRESS, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import TaskStore
 
 logger = logging.getLogger(__name__)
@@ -34,20 +33,25 @@ def get_task(request: Request) -> JsonObject:
 
     def look(store: TaskStore, owner: str) -> JsonObject:
         task = looked_after(request, store.get(owner, request.text("taskId")))
+        if task.status is TaskStatus.INPUT_REQUIRED and not request.stateless:
+            from mcp_baton.server.methods.jobs.questions import send_questions
+
+            send_questions(request, task)
         return with_values(request, task, shown(request, task) | details(request, task), wanted)
 
-    return _from_store(request, look)
+    return from_store(request, look)
 
 
 def list_tasks(request: Request) -> JsonObject:
-    """The owner's tasks, newest first; for a workflow's, `_meta` says where it stands (docs/http.md)."""
+    """The owner's tasks, newest first; `_meta` says where a workflow's stands, and which tool another's calls
+    (docs/http.md)."""
     cursor = request.params.get("cursor")
     if cursor is not None and not isinstance(cursor, str):
         raise ProtocolError(INVALID_PARAMS, "Invalid params: `cursor` must be a string")
     if request.store is None or request.owner is None:
         return {"tasks": []}
     try:
-        page = _from_store(request, lambda store, owner: store.list(owner, cursor))
+        page = from_store(request, lambda store, owner: store.list(owner, cursor))
     except ValueError as error:
         message = "Invalid params: `cursor` is not one that this list gave out"
         raise ProtocolError(INVALID_PARAMS, message) from error
@@ -58,18 +62,21 @@ def list_tasks(request: Request) -> JsonObject:
 
 
 def task_result(request: Request) -> JsonObject:
-    """A finished task's result. A paused workflow waits for this very client, so it is answered at once."""
+    """A finished task's result; one that a worker works on is waited for. A paused workflow waits for this very client,
+    so it is answered at once."""
 
     def look(store: TaskStore, owner: str) -> JsonObject:
-        task = looked_after(request, store.get(owner, request.text("taskId")))
-        if task.error is not None:
-            raise failure_of(task.error)
+        task = store.get(owner, request.text("taskId"))
+        if task.job is not None:
+            from mcp_baton.server.methods.jobs.awaiting import awaited
+
+            task = awaited(request, store, task)
         if not task.status.terminal:
             data: dict[str, Json] = {"status": task.status.value, "progress": task.variables.get(PROGRESS)}
             raise ProtocolError(INVALID_REQUEST, "The task has no result yet: it waits for the client to go on", data)
         return result_of(request, task, related_task(task.task_id))
 
-    return _from_store(request, look)
+    return from_store(request, look)
 
 
 def cancel_task(request: Request) -> JsonObject:
@@ -80,7 +87,7 @@ def cancel_task(request: Request) -> JsonObject:
         return store.cancel(owner, task_id) if result is None else store.complete(owner, task_id, result)
 
     try:
-        task = _from_store(request, finish)
+        task = from_store(request, finish)
     except TaskFinished as error:
         if request.stateless:
             return {}
@@ -89,11 +96,25 @@ def cancel_task(request: Request) -> JsonObject:
 
 
 def update_task(request: Request) -> JsonObject:
-    """Take the client's answers to a task's input requests. A workflow task has asked nothing, so all are ignored."""
+    """Take the client's answers to what a task has asked. With the last one a worker is sent for.
+
+    Answers to questions that are not open are ignored, and so are all of a task that asks nothing, or is over.
+    """
     responses = request.params.get("inputResponses")
     if not isinstance(responses, Mapping):
         raise ProtocolError(INVALID_PARAMS, "Invalid params: `inputResponses` must be an object")
-    _from_store(request, lambda store, owner: store.get(owner, request.text("taskId")))
+    for key, response in responses.items():
+        if not isinstance(response, Mapping):
+            raise ProtocolError(INVALID_PARAMS, f"Invalid params: `inputResponses.{key}` must be an object")
+    task_id = request.text("taskId")
+    try:
+        task = from_store(request, lambda store, owner: store.jobs.answer(owner, task_id, responses))
+    except TaskFinished:
+        return {}
+    if task is None:
+        from_store(request, lambda store, owner: looked_after(request, store.get(owner, task_id)))
+    elif task.status is TaskStatus.WORKING:
+        dispatch(request, task)
     return {}
 
 
@@ -106,11 +127,14 @@ def _completion(request: Request) -> JsonObject | None:
     return result
 
 
-def _from_store[T](request: Request, ask: Callable[[TaskStore, str], T]) -> T:
-    """What the store says. A task that is unknown, expired or foreign gets one and the same answer."""
-    if request.stateless and not request.envelope.speaks_tasks:
-        data: Json = {"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}}
-        raise ProtocolError(MISSING_CLIENT_CAPABILITY, "Missing required client capability", data)
+def from_store[T](request: Request, ask: Callable[[TaskStore, str], T]) -> T:
+    """What the store says. A task that is unknown, expired or foreign gets one and the same answer.
+
+    Raises:
+        ProtocolError: it has no such task, does not answer, or the client has not declared the extension.
+        TaskFinished: as `ask`.
+    """
+    check_extension(request)
     if request.store is None or request.owner is None:
         raise ProtocolError(INVALID_PARAMS, "Unknown task")
     try:

@@ -4,14 +4,12 @@ from collections.abc import Mapping
 
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.codes import HEADER_MISMATCH, INVALID_PARAMS
-from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.protocol.json import JsonObject
+from mcp_baton.server.methods.calling import outcome_of, result_of
 from mcp_baton.server.published.param_headers import header_mismatch
 from mcp_baton.server.published.tool import Tool
-from mcp_baton.server.request import Asking, Request
-from mcp_baton.server.running.runner import ALONE, Surroundings, call
-from mcp_baton.server.running.work import tool_work
-from mcp_baton.server.schema.schema import explain
-from mcp_baton.workflow.host import Failed, Mismatch, Outcome
+from mcp_baton.server.request import Request
+from mcp_baton.workflow.host import Failed, Outcome
 from mcp_baton.workflow.names import TASK_ID
 
 
@@ -31,12 +29,6 @@ def call_tool(request: Request) -> JsonObject:
             return call_twin(request, twin)
         raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {name}")
     _check_headers(request, tool, arguments)
-    if tool.tasks.support != "forbidden" or "task" in request.params:
-        from mcp_baton.server.methods.jobs.creating import as_task
-
-        created = as_task(request, tool, arguments)
-        if created is not None:
-            return created
     if TASK_ID not in arguments or name not in request.server.tools_with_handle:
         return _call(request, tool, arguments, request.bound_task())
     from mcp_baton.server.methods.handles import NamedWrongly, named_task
@@ -51,11 +43,17 @@ def call_tool(request: Request) -> JsonObject:
 def _call(
     request: Request, tool: Tool, arguments: JsonObject, task_id: str | None, *, told: bool = False
 ) -> JsonObject:
-    """Call a tool, alone or as a continuation.
+    """Call a tool, alone, as a task of its own or as a continuation.
 
     Args:
         told: Whether the model must be told what became of the call: it reads no `_meta`.
     """
+    if tool.tasks.support != "forbidden" or "task" in request.params:
+        from mcp_baton.server.methods.jobs.creating import as_task
+
+        answered = as_task(request, tool, arguments, task_id)
+        if answered is not None:
+            return answered
     if task_id is None:
         return result_of(tool, outcome_of(request, tool, arguments))
     return _continue(request, tool, arguments, task_id, told=told)
@@ -67,27 +65,6 @@ def _check_headers(request: Request, tool: Tool, arguments: JsonObject) -> None:
     mismatch = header_mismatch(tool.mirrored, arguments, request.headers)
     if mismatch:
         raise ProtocolError(HEADER_MISMATCH, f"Header mismatch: {mismatch}")
-
-
-def outcome_of(
-    request: Request,
-    tool: Tool,
-    arguments: JsonObject,
-    surroundings: Surroundings = ALONE,
-    asking: Asking | None = None,
-) -> Outcome:
-    """How a call of a tool ends."""
-    ended = call(request, tool_work(tool), arguments, surroundings, asking)
-    if isinstance(ended, Mismatch):
-        return Failed(f"Invalid arguments for tool {tool.name}: {explain(ended)}")
-    return ended
-
-
-def result_of(tool: Tool, outcome: Outcome) -> dict[str, Json]:
-    """An outcome as a `CallToolResult`."""
-    if isinstance(outcome, Failed):
-        return {"content": [{"type": "text", "text": outcome.error}], "isError": True}
-    return tool.result(outcome)
 
 
 def _continue(request: Request, tool: Tool, arguments: JsonObject, task_id: str, *, told: bool) -> JsonObject:

@@ -53,6 +53,15 @@ def error(text: str) -> dict[str, Json]:
     return {"content": [{"type": "text", "text": text}], "isError": True}
 
 
+def text_of(result: JsonObject) -> str:
+    """The text of a result that was made here."""
+    match result.get("content"):
+        case [{"text": str(text)}, *_]:
+            return text
+        case _:
+            return ""
+
+
 def result_of_run(request: Request, run: EndedRun, host: ServerHost) -> dict[str, Json]:
     """What a run did."""
     meta = run_meta(request, run)

@@ -2,12 +2,21 @@
 
 import logging
 
-from mcp_baton.exceptions import StoreBusy, StoreError, TaskFinished, TaskHeld, TaskNotFound, ValueLost
+from mcp_baton.exceptions import (
+    ProtocolError,
+    StoreBusy,
+    StoreError,
+    TaskFinished,
+    TaskHeld,
+    TaskNotFound,
+    ValueLost,
+)
+from mcp_baton.protocol.codes import INVALID_PARAMS
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.methods.engine_host import ServerHost
 from mcp_baton.server.methods.handles import NamedWrongly, named_task
 from mcp_baton.server.methods.runs import NOT_RESUMED, Drifted, NotOfWorkflow, NotRead, NotResumed, run_workflow
-from mcp_baton.server.methods.twin_results import error, result_of_held, result_of_over, result_of_run
+from mcp_baton.server.methods.twin_results import error, result_of_held, result_of_over, result_of_run, text_of
 from mcp_baton.server.published.twin import REQUIRED, Twin
 from mcp_baton.server.request import Request
 from mcp_baton.server.schema.prompt_arguments import ArgumentRefused
@@ -25,23 +34,43 @@ class Unusable(Exception):
 
 
 def call_twin(request: Request, twin: Twin) -> JsonObject:
-    """Run a workflow as far as it can, or go on with the task that the arguments name.
+    """Run a workflow as far as it can, or go on with the task that the arguments name; or have a worker do so.
 
     Raises:
-        ProtocolError: params that are not of the right form.
+        ProtocolError: params that are not of the right form, or a call that asks for a task and cannot be one.
     """
+    if not _becomes_task(request, twin):
+        return _answered(request, twin, as_task=False)
+    answer = _answered(request, twin, as_task=True)
+    if request.stateless or "task" in answer:
+        return answer
+    # Whoever asks for a task takes no other result.
+    raise ProtocolError(INVALID_PARAMS, text_of(answer))
+
+
+def _becomes_task(request: Request, twin: Twin) -> bool:
+    if not twin.workflow.background and "task" not in request.params:
+        return False
+    from mcp_baton.server.methods.jobs.creating import becomes_task
+
+    return becomes_task(request, twin)
+
+
+def _answered(request: Request, twin: Twin, *, as_task: bool) -> JsonObject:
+    task_id = None
     try:
         task_id, given = named_task(request, request.object("arguments"))
         arguments = _arguments(twin, given, task_id)
+        if as_task:
+            from mcp_baton.server.methods.jobs.workflows import begin
+
+            return begin(request, twin, arguments, task_id)
         host = ServerHost(request, reply_budget=True)
         return result_of_run(request, run_workflow(request, twin.workflow, arguments, task_id, host), host)
     except (NamedWrongly, Unusable) as refused:
         return error(cut(f"{_sentence(str(refused))} {NOTHING_RUN}."))
-    except ArgumentRefused as refused:
-        again = f"call {twin.workflow.name} again with arguments that its input schema allows"
-        return error(cut(f"{_sentence(refused.problem)} {NOTHING_RUN}: {again}."))
-    except NOT_RESUMED as refused:
-        return _not_run(request, twin, task_id or "", refused)
+    except (ArgumentRefused, *NOT_RESUMED) as refused:
+        return not_run(request, twin, task_id or "", refused)
 
 
 def _arguments(twin: Twin, given: JsonObject, task_id: str | None) -> dict[str, Json]:
@@ -62,11 +91,14 @@ def _sentence(problem: str) -> str:
     return f"{problem if problem.startswith(TASK_ID) else problem[0].upper() + problem[1:]}."
 
 
-def _not_run(request: Request, twin: Twin, task_id: str, refused: NotResumed) -> JsonObject:
+def not_run(request: Request, twin: Twin, task_id: str, refused: NotResumed | ArgumentRefused) -> JsonObject:
     """Why nothing was run: an error that says what to do, but for a task that is held or over."""
     workflow = twin.workflow
     anew = f"call {workflow.name} without {TASK_ID} to start anew"
     match refused:
+        case ArgumentRefused(problem=problem):
+            again = f"call {workflow.name} again with arguments that its input schema allows"
+            return error(cut(f"{_sentence(problem)} {NOTHING_RUN}: {again}."))
         case TaskHeld(until_ms=until_ms, current=task):
             return result_of_held(request, workflow, task, until_ms, request.now_ms())
         case TaskFinished(current=task) if task.workflow == workflow.name:

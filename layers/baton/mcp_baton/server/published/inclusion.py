@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from mcp_baton.light_dataclasses import replace
 from mcp_baton.server.published.registry import Registry
 from mcp_baton.server.published.tool import Tool
-from mcp_baton.workflow.definition import ToolFunction, Workflow
+from mcp_baton.workflow.definition import Workflow
+from mcp_baton.workflow.tool_function import ToolFunction
 
 
 def include(server: Registry, other: Registry, prefix: str) -> None:

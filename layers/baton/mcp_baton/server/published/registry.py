@@ -136,6 +136,12 @@ class Registry:
             made = self._twins[name] = Twin(workflow, self.tools)
         return made
 
+    @property
+    def has_jobs(self) -> bool:
+        """Whether some call of a tool, or of a workflow as a tool, may become a task of its own."""
+        tools = any(tool.tasks.support != "forbidden" for tool in self.tools.values())
+        return tools or any(workflow.background for workflow in self.workflows.values())
+
     def names_tasks_in_text(self, workflow: Workflow) -> bool:
         """Whether a workflow's prompt names its task in the handoff, and takes its id as an argument."""
         return workflow.durable and self.handles == "text"

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server.published.task_support import NO_TASK, TaskSupport
 from mcp_baton.server.published.tool import Tool
 from mcp_baton.server.schema.argument_schemas import argument_schemas, takes_null
 from mcp_baton.workflow.definition import Argument, Workflow
@@ -68,6 +69,20 @@ class Twin:
     def __init__(self, workflow: Workflow, tools: Mapping[str, Tool]) -> None:
         self.workflow = workflow
         self._tools = tools
+
+    @property
+    def name(self) -> str:
+        """How it is called: as the workflow is."""
+        return self.workflow.name
+
+    @cached_property
+    def tasks(self) -> TaskSupport:
+        """How a call may run as a task of its own. A run that was killed is not repeated where a step's tool must not
+        be (docs/background.md)."""
+        if not self.workflow.background:
+            return NO_TASK
+        idempotent = all(self._tools[step.tool].tasks.idempotent for step in self.workflow.steps if step.tool)
+        return TaskSupport("optional", idempotent)
 
     @cached_property
     def definition(self) -> dict[str, Json]:

@@ -6,7 +6,7 @@ from typing import Any
 from mcp_baton.exceptions import ToolError
 from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.protocol.envelope import Envelope
-from mcp_baton.protocol.json import Json
+from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.asking.asker import Asker
 from mcp_baton.server.content import Contents
 from mcp_baton.tasks.variables import TaskVariables
@@ -46,6 +46,8 @@ class Call:
         read: Reads the server's resources.
         asked: What each key has asked in this call.
         questions: How many questions it has asked.
+        answers: The client's answers in this call, by key.
+        starts_task: Whether its task begins where the function says so.
         reported: The progress that was reported last.
         claims: What the authorizer found out about the caller.
     """
@@ -64,5 +66,7 @@ class Call:
     read: Read = no_resources
     asked: dict[str, str] = field(default_factory=dict)
     questions: int = 0
+    answers: dict[str, JsonObject] = field(default_factory=dict)
+    starts_task: bool = False
     reported: float = field(default=float("-inf"))
     claims: Mapping[str, Any] = field(default_factory=dict)

@@ -12,7 +12,7 @@ from typing import Any
 from mcp_baton.exceptions import ProtocolError, ToolError
 from mcp_baton.light_dataclasses import dataclass, replace
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.server.asking.asker import AskedInWorkflow, InputRequired
+from mcp_baton.server.asking.asker import AskedInWorkflow, InputRequired, TaskBegins
 from mcp_baton.server.asking.identity import carried_to
 from mcp_baton.server.content import Contents
 from mcp_baton.server.context import Context
@@ -43,6 +43,7 @@ class Surroundings:
         stay: Let it finish even when the client has gone.
         attempt: Which call of a workflow's step this is, and its idempotency key.
         pulse: What the request's thread does meanwhile; gives the seconds after which it is to do it again.
+        starts_task: Whether its task begins where the function says so.
     """
 
     variables: TaskVariables | None = None
@@ -50,6 +51,7 @@ class Surroundings:
     stay: bool = False
     attempt: Attempt = FIRST
     pulse: Callable[[], float] = no_pulse
+    starts_task: bool = False
 
 
 ALONE = Surroundings()
@@ -66,7 +68,7 @@ def call[T](
 
     Raises:
         ProtocolError: the request continues earlier rounds in a way that cannot be.
-        CallerGone, InputRequired, ProtocolError: as `run`.
+        CallerGone, InputRequired, TaskBegins, ProtocolError: as `run`.
     """
     if asking is None:
         rounds = request.rounds()
@@ -74,10 +76,15 @@ def call[T](
         if rounds is not None:
             rounds.identity = carried_to(rounds.earlier, None) or rounds.identity
             surroundings = replace(surroundings, attempt=replace(surroundings.attempt, key=rounds.identity.key))
-    prepared = _by_author(request, work, lambda: prepare(work, arguments))
+    prepared = prepared_for(request, work, arguments)
     if isinstance(prepared, Prepared):
         return run(request, work, prepared, asking, surroundings)
     return prepared
+
+
+def prepared_for[T](request: Request, work: Work[T], arguments: JsonObject) -> Prepared | Mismatch | Failed:
+    """As `prepare`; what a validator of the author's raises is an outcome of the call's, too."""
+    return _by_author(request, work, lambda: prepare(work, arguments))
 
 
 def prepare[T](work: Work[T], arguments: JsonObject) -> Prepared | Mismatch:
@@ -107,12 +114,13 @@ def run[T](
     Raises:
         CallerGone: the client went away, and the function does not stay.
         InputRequired: the client must answer first.
+        TaskBegins: the call goes on in the background.
         ProtocolError: the function wants the request answered with it.
     """
     match _ended(request, work, prepared.bound, asking, surroundings):
         case Returned(value):
             return _by_author(request, work, lambda: work.shape(value))
-        case Raised(InputRequired() | ProtocolError() as answer):
+        case Raised(InputRequired() | TaskBegins() | ProtocolError() as answer):
             raise answer
         case Raised(error):
             return _failed(request, work.name, error, Failure.RAISED)
@@ -187,6 +195,7 @@ def _call(request: Request, asking: Asking, mailbox: Mailbox, surroundings: Surr
         key=surroundings.attempt.key or own_key(),
         read=partial(_read, request.server.resources),
         claims=request.claims,
+        starts_task=surroundings.starts_task,
     )
     return own
 
@@ -198,9 +207,10 @@ def _read(resources: Mapping[str, Resource], uri: str, context: object) -> Conte
 
 
 def _has_failed(ended: Ending) -> bool:
-    """Whether operators count it as a failure. A tool that waits for the client's answers has not failed."""
+    """Whether operators count it as a failure. A tool that waits for the client's answers has not failed, nor one that
+    goes on in the background."""
     match ended:
-        case Returned() | Raised(InputRequired()):
+        case Returned() | Raised(InputRequired() | TaskBegins()):
             return False
         case _:
             return True

@@ -115,7 +115,7 @@ def convert(value: Json, target: Any) -> Json:
 
 def _by_hand(text: str, target: Any) -> Json:
     """What pydantic makes of ordinary text for a scalar type, without importing it; `None` where it must be asked."""
-    if typing.get_origin(target) in (typing.Union, types.UnionType):
+    if not isinstance(target, type) and typing.get_origin(target) in (typing.Union, types.UnionType):
         target = next(
             (part for part in (str, int, float, bool) if typing.get_args(target) == (part, types.NoneType)), None
         )

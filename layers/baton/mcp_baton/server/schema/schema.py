@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mcp_baton.protocol.json import Json
 from mcp_baton.server.schema.functions import NO_ANNOTATION
 from mcp_baton.server.schema.plain import plain_arguments, plain_parameters, plain_type, plain_value
-from mcp_baton.server.schema.plain_types import NotPlain, PlainType
+from mcp_baton.server.schema.plain_types import NotPlain, PlainType, Scalar
 from mcp_baton.server.schema.signature import Signature, is_field
 from mcp_baton.server.schema.values import to_json
 from mcp_baton.workflow.host import Mismatch
@@ -54,14 +54,12 @@ class InputSchema:
     @cached_property
     def json_schema(self) -> dict[str, Any]:
         """JSON Schema 2020-12 of the arguments' object."""
-        by_hand = None if self._plain is None else plain_arguments(self._signature.parameters, self._plain)
-        if by_hand is not None:
+        parameters, plain = self._signature.parameters, self._plain
+        if plain is not None and (by_hand := plain_arguments(parameters, plain)) is not None:
             return by_hand
         schema = _untitled(self._adapter.json_schema(schema_generator=schema_generator()))
         properties = schema.get("properties", {})
-        return schema | {
-            "properties": {item.published: properties[item.published] for item in self._signature.parameters}
-        }
+        return schema | {"properties": {item.published: properties[item.published] for item in parameters}}
 
     def bind(self, arguments: Mapping[str, Json]) -> dict[str, Any]:
         """The function's keyword arguments, converted to their types, defaults left to the function where possible.
@@ -71,8 +69,7 @@ class InputSchema:
             Exception: what a validator of the author's raised: pydantic lets through whatever is neither a
                 `ValueError` nor an `AssertionError`.
         """
-        bound_by_hand = self._bound_by_hand(arguments)
-        if bound_by_hand is not None:
+        if (bound_by_hand := self._bound_by_hand(arguments)) is not None:
             return bound_by_hand
         from pydantic import ValidationError
 
@@ -86,6 +83,11 @@ class InputSchema:
     def is_plain(self) -> bool:
         """Whether every parameter is of a plain type, so that calls can be checked without pydantic."""
         return self._plain is not None
+
+    def tells_apart(self, argument: str, one: Json, other: Json) -> bool:
+        """Whether two values of an argument surely differ: `"5"` and `"05"` may be one number."""
+        plain = (self._plain or {}).get(argument)
+        return isinstance(plain, Scalar) and plain.tells_apart(one, other)
 
     def _bound_by_hand(self, arguments: Mapping[str, Json]) -> dict[str, Any] | None:
         plain = self._plain

@@ -7,17 +7,26 @@ and because operators look for the rest; what has no exact native form stands in
 which nothing else is.
 """
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from mcp_baton.exceptions import StoreError
-from mcp_baton.protocol.json import Json, dumps, loads
+from mcp_baton.protocol.json import Json, dumps, encoding, loads
 from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS
-from mcp_baton.tasks.texts import decoded, unzipped, unzipped_pieces, zipped, zipped_length
+from mcp_baton.tasks.texts import (
+    MARK,
+    decoded,
+    from_text,
+    to_text,
+    unzipped,
+    unzipped_pieces,
+    zipped,
+    zipped_length,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
-from mcp_baton.tasks.texts import from_text, to_text
 
 type Attribute = AttributeValueTypeDef
 """One attribute value in DynamoDB's own notation, such as `{"S": "text"}`."""
@@ -123,9 +132,14 @@ def native(value: Json, levels: int = MAX_NATIVE_LEVELS) -> Attribute:
     """
     # Asked of each of hundreds of values in a write: comparing types is several times as fast as matching patterns.
     if type(value) is str:
-        return {"S": to_text(value)}
+        return {"S": value if _is_stored_so(value) else to_text(value)}
     if type(value) is dict and levels:
-        return {"M": {to_text(key): native(element, levels - 1) for key, element in value.items()}}
+        return {
+            "M": {
+                key if _is_stored_so(key) else to_text(key): native(element, levels - 1)
+                for key, element in value.items()
+            }
+        }
     match value:
         case None:
             return {"NULL": True}
@@ -143,6 +157,10 @@ def native(value: Json, levels: int = MAX_NATIVE_LEVELS) -> Attribute:
             return {"SS": [dumps(value, sort_keys=True)]}
 
 
+def _is_stored_so(text: str) -> bool:
+    return text.isascii() and text[:1] > MARK
+
+
 def from_native(attribute: Attribute) -> Json:
     """The value of a native attribute.
 
@@ -154,9 +172,11 @@ def from_native(attribute: Attribute) -> Json:
         # As above: a task's progress has hundreds of values, and is read several times a request.
         [(kind, value)] = cast("Iterable[tuple[str, Any]]", attribute.items())
         if kind == "S":
-            return from_text(value)
+            return from_text(value) if value.startswith(MARK) else value
         if kind == "M":
-            return {from_text(key): from_native(element) for key, element in value.items()}
+            return {
+                from_text(key) if key.startswith(MARK) else key: from_native(element) for key, element in value.items()
+            }
         if kind == "L":
             return [from_native(element) for element in value]
         if kind == "N":
@@ -176,6 +196,21 @@ def item_size(item: Mapping[str, Attribute]) -> int:
     for name, attribute in item.items():
         total += (len(name) if name.isascii() else len(name.encode())) + size(attribute)
     return total
+
+
+def excess(item: Mapping[str, Attribute], limit: int) -> int:
+    """By how many bytes an item is larger than a limit. Of one that clearly is not, some number that is not above 0:
+    weighing a task's values one by one takes longer than anything else in a write."""
+    over = at_most(item) - limit
+    return over if over <= 0 else item_size(item) - limit
+
+
+def at_most(attributes: Mapping[str, Attribute]) -> int:
+    """Bytes that DynamoDB counts for names and values at most: as JSON, which is written at once, they are longer."""
+    return len(_as_json(attributes))
+
+
+_as_json = encoding(json.JSONEncoder(separators=(",", ":"), default=bytes.hex))
 
 
 def size(attribute: Attribute) -> int:

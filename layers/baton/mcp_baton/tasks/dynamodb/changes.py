@@ -5,7 +5,7 @@ from typing import Any
 
 from mcp_baton.exceptions import StoreError
 from mcp_baton.light_dataclasses import dataclass
-from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, Zips, encode_variable, item_size
+from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, Zips, at_most, encode_variable, item_size
 from mcp_baton.tasks.dynamodb.items import encode_object, members
 from mcp_baton.tasks.record import CALL_PREFIX, PAUSE_REASON, PROGRESS, RESULT_PREFIX, StepStatus
 from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite
@@ -105,5 +105,18 @@ def size_after(stored: Item, changes: Changes) -> int:
         item["result"] = changes.result
     if changes.definition is not None:
         item["definition"] = changes.definition
-    longer_statuses = len(changes.steps) * max(map(len, StepStatus))
-    return item_size(item) + longer_statuses + BOOKKEEPING_BYTES
+    return item_size(item) + _besides(changes)
+
+
+def excess_after(stored: Item, changes: Changes, limit: int) -> int:
+    """By how many bytes `size_after` is above a limit; where it clearly is not, some number that is not above 0."""
+    added = {to_text(name): value for name, value in changes.variables.items()}
+    added |= {} if changes.result is None else {"result": changes.result}
+    added |= {} if changes.definition is None else {"definition": changes.definition}
+    over = at_most(stored) + at_most(added) + _besides(changes) - limit
+    return over if over <= 0 else size_after(stored, changes) - limit
+
+
+def _besides(changes: Changes) -> int:
+    """What statuses that grow longer, and what each write notes, add at most, bytes."""
+    return len(changes.steps) * max(map(len, StepStatus)) + BOOKKEEPING_BYTES

@@ -7,7 +7,7 @@ count by themselves. What a creation or an end costs does not depend on how many
 import logging
 from collections.abc import Callable, Mapping
 
-from mcp_baton.exceptions import OutcomeUnknown, StoreError, StoreUnavailable
+from mcp_baton.exceptions import OutcomeUnknown, StoreError, StoreUnavailable, TooManyTasks
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.expressions import Update
 from mcp_baton.tasks.dynamodb.failures import ItemTooLarge
@@ -44,7 +44,7 @@ class LiveTasks:
         """Count a task that is about to be created: one `GetItem` a shard and one `UpdateItem`.
 
         Raises:
-            StoreError: the owner already has as many as may be.
+            TooManyTasks: the owner already has as many as may be.
         """
         allowed = self._limits.max_tasks_per_owner
         if allowed is None:
@@ -56,7 +56,7 @@ class LiveTasks:
             if shard == own:
                 stale = [name for name, (end, _) in spans.items() if end <= now_s]
         if live >= allowed:
-            raise StoreError(f"the owner has {allowed} live tasks, which is as many as are allowed")
+            raise TooManyTasks(f"the owner has {allowed} live tasks, which is as many as are allowed")
         update = Update(new_token(), self._now_ms())
         update.add(update.name(self._span(item)), update.value({"N": "1"}))
         update.set(update.name("expires_at"), update.value({"N": str(now_s + self._limits.max_ttl_ms // 500)}))

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Mapping
 
 from mcp_baton.light_dataclasses import replace
-from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, encode_variable, item_size, size, text_bytes
-from mcp_baton.tasks.dynamodb.changes import Changes, size_after
+from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, encode_variable, excess, size, text_bytes
+from mcp_baton.tasks.dynamodb.changes import Changes, excess_after
 from mcp_baton.tasks.dynamodb.offload import Mover
 from mcp_baton.tasks.dynamodb.placing import POINTER_BYTES, SMALLEST_BYTES, Place, cheapest
 from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, oversized_value
@@ -35,12 +35,12 @@ def fitted(stored: Item, changes: Changes, limit: int, mover: Mover, writes_to_c
     """
     sizes = {name: size(value) for name, value in _movable(changes, mover).items()}
     unreadable = {name for name, value in _values(changes).items() if text_bytes(value) > VALUE_BYTES}
-    over = size_after(stored, changes) - limit
+    over = excess_after(stored, changes, limit)
     fitting = moved(changes, chosen(sizes, over, writes_to_come, unreadable, mover), mover)
     for name in sorted(unreadable & fitting.replaceable):
         fitting = noted(fitting, name)
     # Weighing a large task takes longer than all else here: most writes move nothing, and weigh it once.
-    return with_notes(fitting, over if fitting is changes else size_after(stored, fitting) - limit)
+    return with_notes(fitting, over if fitting is changes else excess_after(stored, fitting, limit))
 
 
 def chosen(
@@ -147,7 +147,7 @@ def fitted_new(item: Item, limit: int, mover: Mover) -> Item:
     variables = item["variables"]["M"]
     values = {FINAL_RESULT: item["arguments"], **variables}
     sizes = {name: size(value) for name, value in values.items() if name not in IN_HEAD and _leaves(value, mover)}
-    names = chosen(sizes, item_size(item) - limit, AFTER_CREATION, (), mover)
+    names = chosen(sizes, excess(item, limit), AFTER_CREATION, (), mover)
     if not names:
         return item
     pointers = mover.move({name: values[name] for name in names})

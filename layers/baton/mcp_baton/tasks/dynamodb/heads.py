@@ -8,7 +8,7 @@ from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.claiming import hold, take
 from mcp_baton.tasks.dynamodb.claims import claim_in
 from mcp_baton.tasks.dynamodb.expressions import Update, guarded_update
-from mcp_baton.tasks.dynamodb.items import GLANCED_AT, expired, key_of, to_record
+from mcp_baton.tasks.dynamodb.items import GLANCED_AT, expired, key_of, number, to_record
 from mcp_baton.tasks.dynamodb.outside import Outside
 from mcp_baton.tasks.dynamodb.patience import CREATE, RENEW, WRITE, Patience
 from mcp_baton.tasks.dynamodb.table import ConditionFailed, TaskTable
@@ -27,7 +27,7 @@ class Heads:
     _now_ms: Callable[[], int]
 
     def look(self, owner: str, task_id: str) -> Standing:
-        """A task's status and claim: one `GetItem` of three attributes, eventually consistent.
+        """A task's status and claim: one `GetItem` of four attributes, eventually consistent.
 
         A task that it does not find may be too new for it, so it is looked for once more, strongly consistent.
         """
@@ -36,7 +36,8 @@ class Heads:
         if item is None:
             raise TaskNotFound
         try:
-            over, standing = expired(item, self._now_ms()), Standing(TaskStatus(item["status"]["S"]), claim_in(item))
+            over = expired(item, self._now_ms())
+            standing = Standing(TaskStatus(item["status"]["S"]), claim_in(item), number(item, "version"))
         except (KeyError, TypeError, ValueError) as error:
             raise StoreError(f"the item of the task {task_id} is damaged: {error}") from error
         if over:

@@ -28,7 +28,6 @@ LISTED = (
     "created_at",
     "updated_at",
     "ttl_ms",
-    "poll_interval_ms",
     "version",
     "workflow",
     "definition",
@@ -41,8 +40,8 @@ LISTED = (
 LISTED_VARIABLES = (PROGRESS, PAUSE_REASON)
 """The variables that it reads, which say where a task stands."""
 
-GLANCED_AT = ("status", "expires_at", RUN)
-"""The attributes that tell whether a task is live, and who runs it."""
+GLANCED_AT = ("status", "expires_at", "version", RUN)
+"""The attributes that tell whether a task is live, whether it has changed, and who runs it."""
 
 HEAD_MS = 2_500
 """What is left of the write reserve to the head and the reply, milliseconds: two attempts of a second, and a pause."""
@@ -62,7 +61,6 @@ class Limits:
         default_ttl_ms: A task's lifetime when the client asks for none, milliseconds.
         max_ttl_ms: The longest lifetime that a client can have, milliseconds.
         max_tasks_per_owner: How many live tasks an owner may have; `None` for any number.
-        poll_interval_ms: How often clients are asked to poll, milliseconds.
         item_bytes: How large an item may grow before values must leave it. DynamoDB's own limit is 409,600: what is
             between the two is left to progress, pause reasons and what stands in the place of those values.
         compress_over_bytes: JSON texts of more bytes than this are compressed.
@@ -76,7 +74,6 @@ class Limits:
     default_ttl_ms: int = 3_600_000
     max_ttl_ms: int = 86_400_000
     max_tasks_per_owner: int | None = None
-    poll_interval_ms: int = 5_000
     item_bytes: int = 400_000
     compress_over_bytes: int = 1_024
     page_size: int = 50
@@ -139,7 +136,6 @@ def new_item(task: NewTask, task_id: str, now_ms: int, limits: Limits) -> Item:
         "created_at": {"S": timestamp(now_ms)},
         "updated_at": {"S": timestamp(now_ms)},
         "ttl_ms": {"N": str(ttl_ms)},
-        "poll_interval_ms": {"N": str(limits.poll_interval_ms)},
         "expires_at": expires_at(now_ms + ttl_ms, task.claim),
         "version": {"N": "1"},
         "arguments": encode_arguments(task.arguments, compress_over),
@@ -214,7 +210,6 @@ def _record(owner: str, item: Item, outside: Outside | None) -> TaskRecord:
         created_at=item["created_at"]["S"],
         updated_at=item["updated_at"]["S"],
         ttl_ms=number(item, "ttl_ms"),
-        poll_interval_ms=number(item, "poll_interval_ms"),
         version=number(item, "version"),
         variables=Variables(members(item, "variables"), fetcher),
         status_message=_text(item, "status_message"),

@@ -91,7 +91,7 @@ def reporting(claim: Claim, message: str, now_ms: int, token: str) -> Update:
     """A worker says how far it is, and holds on to its job."""
     update = live_update(now_ms, token)
     hold(update, claim, job=True)
-    _say(update, message)
+    say(update, message)
     return update
 
 
@@ -101,8 +101,15 @@ def handing_over(claim: Claim, attempts: int, expires_s: int, ttl_ms: int, now_m
     hold(update, claim, release=True, job=True)
     _count_anew(update, attempts)
     _dispatch(update, now_ms + FIRST_DISPATCH_MS)
-    update.set(update.name("expires_at"), _number(update, expires_s))
-    update.set(update.name("ttl_ms"), _number(update, ttl_ms))
+    _live_until(update, expires_s, ttl_ms)
+    return update
+
+
+def extending(expires_s: int, ttl_ms: int, now_ms: int, token: str) -> Update:
+    """A worker lets a task live longer: its own, or that of the workflow which it runs."""
+    update = guarded_update(now_ms, token)
+    update.require(f"{update.name('expires_at')}<{_number(update, expires_s)}")
+    _live_until(update, expires_s, ttl_ms)
     return update
 
 
@@ -121,7 +128,7 @@ def check_room(item: Item, texts: Mapping[str, Attribute], most: int, what: str)
 def _failing(error: Attribute, message: str, now_ms: int, token: str) -> Update:
     update = finish_update(now_ms, token, TaskStatus.FAILED)
     update.set(update.name("error"), update.value(error))
-    _say(update, message)
+    say(update, message)
     return update
 
 
@@ -148,13 +155,19 @@ def _count_anew(update: Update, attempts: int) -> None:
     update.set(update.name("allowed"), f"{update.path(RUN, 'n')}+{_number(update, attempts)}")
 
 
-def _say(update: Update, message: str) -> None:
+def say(update: Update, message: str) -> None:
+    """Set the status message, as much of it as is kept."""
     update.set(update.name("status_message"), update.value({"S": to_text(shortened(message))}))
 
 
 def shortened(message: str) -> str:
     """As much of a message as is kept."""
     return message if len(message) <= MESSAGE_CHARACTERS else message[: MESSAGE_CHARACTERS - 1] + "…"
+
+
+def _live_until(update: Update, expires_s: int, ttl_ms: int) -> None:
+    update.set(update.name("expires_at"), _number(update, expires_s))
+    update.set(update.name("ttl_ms"), _number(update, ttl_ms))
 
 
 def _number(update: Update, number: int) -> str:

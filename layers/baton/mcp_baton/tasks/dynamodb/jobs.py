@@ -4,13 +4,14 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from mcp_baton.exceptions import ClaimLost, Conflict, NoAttemptLeft, StoreBusy, TaskHeld, TooLarge
+from mcp_baton.light_dataclasses import replace
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.tasks.dynamodb import job_writes as writes
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item
 from mcp_baton.tasks.dynamodb.counting import LiveTasks
 from mcp_baton.tasks.dynamodb.expressions import Update
 from mcp_baton.tasks.dynamodb.heads import Heads, stored_item
-from mcp_baton.tasks.dynamodb.items import Limits
+from mcp_baton.tasks.dynamodb.items import Limits, number
 from mcp_baton.tasks.dynamodb.job_items import job_text
 from mcp_baton.tasks.dynamodb.outside import Outside
 from mcp_baton.tasks.dynamodb.patience import CREATE, END, RENEW, WRITE, Patience
@@ -149,15 +150,34 @@ class DynamoDBJobStore(Heads):
     def hand_over(self, task: TaskRecord, claim: Claim, ttl_ms: int) -> TaskRecord:
         """Give the claim up to a fresh worker: one `UpdateItem`."""
         now_ms, before = self._now_ms(), stored_item(task)
-        created_ms = int(datetime.fromisoformat(task.created_at).timestamp() * 1000)
-        # What it keeps outside its head is kept no longer than that.
-        longest_ms = max(task.ttl_ms, self._limits.max_ttl_ms)
-        lives_ms = min(max(task.ttl_ms, now_ms + ttl_ms - created_ms), longest_ms)
-        expires_s = max(int(before["expires_at"]["N"]), -(-(created_ms + lives_ms) // 1000))
+        expires_s, lives_ms = self._life(task, now_ms, ttl_ms)
         update = writes.handing_over(claim, job_of(task).work.attempts, expires_s, lives_ms, now_ms, new_token())
         item = self._held(task, update, END)
         self._live_tasks.move(task.owner, task.task_id, before, item)
         return self._task_in(task.owner, item)
+
+    def extend(self, task: TaskRecord, ttl_ms: int) -> TaskRecord:
+        """Let a task live longer: one `UpdateItem`, or none where that is not worth one, or may not be."""
+        now_ms, before = self._now_ms(), stored_item(task)
+        expires_s, lives_ms = self._life(task, now_ms, ttl_ms)
+        if number(before, "expires_at") * 1000 >= now_ms + ttl_ms // 2 or lives_ms <= task.ttl_ms:
+            return task
+        try:
+            update = writes.extending(expires_s, lives_ms, now_ms, new_token())
+            item = self._table.update(self._key(task.owner, task.task_id), update, WRITE)
+        except ConditionFailed as failure:
+            # Another one has made it live longer still.
+            return replace(self._live(task.owner, failure), claim=task.claim)
+        self._live_tasks.move(task.owner, task.task_id, before, item)
+        return replace(self._task_in(task.owner, item), claim=task.claim)
+
+    def _life(self, task: TaskRecord, now_ms: int, ttl_ms: int) -> tuple[int, int]:
+        """When a task is to expire, epoch seconds, and its lifetime then, milliseconds."""
+        created_ms = int(datetime.fromisoformat(task.created_at).timestamp() * 1000)
+        # What it keeps outside its head is kept no longer than that.
+        longest_ms = max(task.ttl_ms, self._limits.max_ttl_ms)
+        lives_ms = min(max(task.ttl_ms, now_ms + ttl_ms - created_ms), longest_ms)
+        return max(number(stored_item(task), "expires_at"), -(-(created_ms + lives_ms) // 1000)), lives_ms
 
     def _tried(self, task: TaskRecord, update: Update, patience: Patience) -> Item | None:
         """The item after a write that others may come before; `None` where they did."""

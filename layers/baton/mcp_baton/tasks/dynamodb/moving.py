@@ -1,6 +1,5 @@
 """What the writes of one store share on their way out of the head: where values go, and how long that may take."""
 
-import copy
 from collections.abc import Callable
 from typing import Self
 
@@ -32,8 +31,8 @@ class Moving:
 
     def within(self, outside: Outside, left_ms: Callable[[], int | None]) -> Self:
         """The same for one request, of a function that is stopped in so many milliseconds."""
-        made = copy.copy(self)
-        vars(made).update(_outside=outside, _left_ms=left_ms)
+        made: Self = object.__new__(type(self))
+        vars(made).update(vars(self), _outside=outside, _left_ms=left_ms)
         return made
 
     def begin(self, owner: str, task_id: str, ttl_ms: int) -> Mover:

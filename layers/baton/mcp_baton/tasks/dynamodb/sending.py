@@ -3,7 +3,6 @@
 botocore makes one attempt at each. How much time there is, and whether an attempt may have landed, is known here.
 """
 
-import copy
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -72,8 +71,8 @@ class Sender:
 
     def within(self, left_ms: Callable[[], int | None]) -> Self:
         """The same table for a function that is stopped in so many milliseconds; `None` where nothing stops it."""
-        made = copy.copy(self)
-        vars(made).update(_left_ms=left_ms)
+        made: Self = object.__new__(type(self))
+        vars(made).update(vars(self), _left_ms=left_ms)
         return made
 
     def wait_after_race(self, races: int) -> bool:

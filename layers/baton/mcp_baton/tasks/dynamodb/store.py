@@ -1,6 +1,5 @@
 """The task store in DynamoDB: a head for each task, one conditional write a change (docs/storage.md)."""
 
-import copy
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 from mcp_baton.exceptions import OutcomeUnknown, StoreError, StoreUnavailable, TaskFinished, TaskNotFound, TooLarge
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.dynamodb.answers import DynamoDBAnswerStore
-from mcp_baton.tasks.dynamodb.attributes import Item, item_size, size, text_bytes
+from mcp_baton.tasks.dynamodb.attributes import Item, excess, item_size, size, text_bytes
 from mcp_baton.tasks.dynamodb.changes import Changes, plan
 from mcp_baton.tasks.dynamodb.claiming import hold
 from mcp_baton.tasks.dynamodb.counting import LiveTasks
@@ -105,13 +104,15 @@ class DynamoDBTaskStore(Heads):
 
     def within(self, left_ms: Callable[[], int | None]) -> Self:
         """The same store for one request: nothing is tried again when the function would be stopped meanwhile."""
-        made = copy.copy(self)
+        made: Self = object.__new__(type(self))
         table = self._table.within(left_ms)
         outside = Outside(table, self._outside.bucket, self._outside.written)
         moving = self._moving.within(outside, left_ms)
         answers = DynamoDBAnswerStore(table, now_ms=self._now_ms)
         live_tasks = LiveTasks(table, self._limits, self._now_ms)
-        vars(made).update(_table=table, _outside=outside, _moving=moving, _answers=answers, _live_tasks=live_tasks)
+        vars(made).update(
+            vars(self), _table=table, _outside=outside, _moving=moving, _answers=answers, _live_tasks=live_tasks
+        )
         return made
 
     def now_ms(self) -> int:
@@ -126,7 +127,9 @@ class DynamoDBTaskStore(Heads):
         now_ms, token = self._now_ms(), new_token()
         task_id = self._new_id(now_ms, self._limits.shards)
         item = new_item(task, task_id, now_ms, self._limits)
-        kept_ms = self._kept_ms(self._limits.ttl_ms(task.ttl_ms), job=task.work is not None)
+        kept_ms = self._kept_ms(
+            self._limits.ttl_ms(task.ttl_ms), grows=task.work is not None or task.workflow is not None
+        )
         if text_bytes(item["arguments"]) > VALUE_BYTES:
             raise StoreError(f"the task is too large: its arguments have {text_bytes(item['arguments'])} bytes")
         item |= first_token(now_ms, token)
@@ -134,7 +137,7 @@ class DynamoDBTaskStore(Heads):
         self._live_tasks.enter(task.owner, task_id, item)
         try:
             item = fitted_new(item, self._limits.item_bytes, self._moving.begin(task.owner, task_id, kept_ms))
-            if item_size(item) > self._limits.item_bytes:
+            if excess(item, self._limits.item_bytes) > 0:
                 raise StoreError(f"the task is too large: {item_size(item)} bytes")
             self._put(item, token)
         except OutcomeUnknown as error:
@@ -174,7 +177,11 @@ class DynamoDBTaskStore(Heads):
         larger: then DynamoDB refuses, and values of this batch give way.
         """
         stored, limits = stored_item(task), self._limits
-        mover = self._moving.begin(task.owner, task.task_id, self._kept_ms(task.ttl_ms, job=task.job is not None))
+        mover = self._moving.begin(
+            task.owner,
+            task.task_id,
+            self._kept_ms(task.ttl_ms, grows=task.job is not None or task.workflow is not None),
+        )
         planned = plan(stored, batch, limits.compress_over_bytes, self._moving.zips())
         changes: Changes | None = fitted(stored, planned, limits.item_bytes, mover, batch.open_steps)
         while changes is not None:
@@ -220,12 +227,17 @@ class DynamoDBTaskStore(Heads):
         self._live_tasks.leave(owner, task_id, item)
         return self._task_in(owner, item)
 
-    def _kept_ms(self, ttl_ms: int, *, job: bool) -> int:
-        """How long a task's values may be needed, milliseconds. A worker can make its task live longer."""
-        return max(ttl_ms, self._limits.max_ttl_ms) if job else ttl_ms
+    def _kept_ms(self, ttl_ms: int, *, grows: bool) -> int:
+        """How long a task's values may be needed, milliseconds. A worker makes its task, and that of a workflow which
+        it runs, live longer."""
+        return max(ttl_ms, self._limits.max_ttl_ms) if grows else ttl_ms
 
     def _write_batch(self, task: TaskRecord, stored: Item, changes: Changes, batch: Batch) -> Item:
         update = write_update(stored, changes, self._now_ms(), new_token())
+        if batch.message is not None:
+            from mcp_baton.tasks.dynamodb.job_writes import say
+
+            say(update, batch.message)
         if batch.claim is None:
             return self._write(task.owner, task.task_id, update)
         hold(update, batch.claim, release=batch.release, job="tool" in stored)

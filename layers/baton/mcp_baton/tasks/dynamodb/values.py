@@ -1,6 +1,7 @@
 """The values of a task's item: decoded when they are read, and weighed without being read."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import repeat
 
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.attributes import Attribute
@@ -25,7 +26,7 @@ class Variables(StoredValues):
 
     def __init__(self, stored: Mapping[str, Attribute], fetcher: Fetcher | None = None) -> None:
         # Few names are quoted, and a task may have thousands.
-        quoted = any(name.startswith('"') for name in stored)
+        quoted = any(map(str.startswith, stored, repeat('"')))
         self._stored = {from_text(name): each for name, each in stored.items()} if quoted else stored
         self._fetcher = fetcher or Fetcher(None, "", "")
 

@@ -5,12 +5,16 @@ client has answered. The same question then returns its answer.
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 from mcp_baton.exceptions import ToolError
 from mcp_baton.protocol.envelope import Envelope
-from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.server.asking.asker import InputRequired, Question, refuse_undeclared
 from mcp_baton.tasks.work import Job
+
+REFUSED: Final = "mcp-baton/refused"
+"""The member of a stored answer that says why the client refused to answer: in the handshake era it may."""
 
 
 class TaskAsker:
@@ -30,7 +34,7 @@ class TaskAsker:
 
         Raises:
             InputRequired: it has not.
-            ToolError: it has not declared that it can answer, or an answer is no object.
+            ToolError: it has not declared that it can answer, it has refused to, or an answer is no object.
             ValueError: a key has asked something else in this task.
         """
         for question in questions:
@@ -44,7 +48,10 @@ class TaskAsker:
 
     def _check_key(self, question: Question) -> None:
         before = self._job.asked.get(question.key)
-        if before is not None and before != {"method": question.method, "params": question.params}:
+        if before is None:
+            return
+        asks: dict[str, Json] = {"method": question.method, "params": question.params}
+        if dumps(before, sort_keys=True) != dumps(asks, sort_keys=True):
             raise ValueError(
                 f"question key {question.key!r}: it has asked something else in this task; give each its own"
             )
@@ -56,6 +63,8 @@ class TaskAsker:
         answer = self._answer(question.key)
         if not isinstance(answer, Mapping):
             raise ToolError(f"The client's answer to {question.key!r} is no object.", retryable=False)
+        if REFUSED in answer:
+            raise ToolError(f"The client refused {question.method}: {answer[REFUSED]}", retryable=False)
         return answer
 
 

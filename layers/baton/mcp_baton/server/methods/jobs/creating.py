@@ -6,55 +6,107 @@ out (docs/background.md).
 
 import logging
 
-from mcp_baton.exceptions import ProtocolError, StoreBusy, StoreError
+from mcp_baton.exceptions import ProtocolError, StoreBusy, StoreError, TooLarge, TooManyTasks
 from mcp_baton.protocol.codes import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
+    INVALID_REQUEST,
     METHOD_NOT_FOUND,
     MISSING_CLIENT_CAPABILITY,
 )
 from mcp_baton.protocol.envelope import TASKS_EXTENSION
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server.asking.asker import TaskBegins
+from mcp_baton.server.methods.calling import outcome_of, result_of
+from mcp_baton.server.methods.jobs.client import declared
 from mcp_baton.server.methods.jobs.dispatching import dispatch
 from mcp_baton.server.methods.shown_tasks import shown
 from mcp_baton.server.published.scopes import scopes_in
 from mcp_baton.server.published.tool import Tool
+from mcp_baton.server.published.twin import Twin
 from mcp_baton.server.request import Request
-from mcp_baton.server.running.runner import prepare
+from mcp_baton.server.running.runner import Surroundings, prepared_for
 from mcp_baton.server.running.work import tool_work
 from mcp_baton.server.schema.schema import explain
 from mcp_baton.tasks.record import NewTask, TaskRecord
 from mcp_baton.tasks.work import ATTEMPTS, Work
-from mcp_baton.workflow.host import Mismatch
+from mcp_baton.workflow.host import Failed, Prepared
 from mcp_baton.workflow.keys import own_key
 
 logger = logging.getLogger(__name__)
 
 
-def as_task(request: Request, tool: Tool, arguments: JsonObject) -> JsonObject | None:
+def as_task(request: Request, tool: Tool, arguments: JsonObject, task_id: str | None) -> JsonObject | None:
     """Begin a task for a call, where it is to be one.
+
+    Args:
+        request: The request.
+        tool: What is called.
+        arguments: With what.
+        task_id: The task that the call goes on with.
 
     Returns:
         What the request is answered with; `None` where the call is made in its request.
 
     Raises:
         ProtocolError: it must be a task and cannot, or cannot be a task and asks for it.
+        InputRequired: a function that begins in the request asks the client first.
     """
-    if not _becomes_task(request, tool):
+    if not becomes_task(request, tool):
         return None
-    if _names_task(request):
+    if task_id is not None:
         # It is recorded in the task that it goes on with, and a worker's result would come too late for that.
         if request.stateless:
             return None
         message = "Invalid params: a call that goes on with a task cannot be a task of its own; leave out `task`"
         raise ProtocolError(INVALID_PARAMS, message)
     if tool.tasks.explicit:
-        return None
+        return _until_it_begins(request, tool, arguments)
     refused = _refused(request, tool, arguments)
     return begun(request, tool, arguments) if refused is None else refused
 
 
-def begun(request: Request, tool: Tool, arguments: JsonObject, answers: JsonObject | None = None) -> JsonObject:
+def _until_it_begins(request: Request, tool: Tool, arguments: JsonObject) -> JsonObject:
+    """Call a function that begins in its request, and says itself where its task begins. With the answers that the
+    client has given until there the worker calls it again.
+
+    Returns:
+        The task; what the call has come to where the function has ended without one.
+
+    Raises:
+        InputRequired: the client must answer first.
+        CallerGone: the client went away.
+        ProtocolError: the function wants the request answered with it, or the task could not be created.
+    """
+    try:
+        outcome = outcome_of(request, tool, arguments, Surroundings(starts_task=True))
+    except TaskBegins as begins:
+        return begun(request, tool, arguments, answers=begins.answers, key=begins.key)
+    result = result_of(tool, outcome)
+    return result if request.stateless else _over_at_once(request, tool, arguments, result)
+
+
+def _over_at_once(request: Request, tool: Tool, arguments: JsonObject, result: JsonObject) -> JsonObject:
+    """The task of a call that has ended already. Whoever asks for a task in the handshake era takes nothing else
+    (MCP 2025-11-25, basic/utilities/tasks, Creating Tasks).
+
+    Where its result cannot be stored nobody is sent for, and the client never learns of the task: the call was made.
+    """
+    task = created(request, tool, arguments)
+    if request.store is None:
+        return as_created(request, task)
+    try:
+        return as_created(request, request.store.complete(task.owner, task.task_id, result))
+    except StoreError as error:
+        correlation_id = request.exchange.request_id
+        logger.exception("request %s: the result of %s could not be stored", correlation_id, tool.name)
+        message = "The call was made, but its result could not be stored"
+        raise ProtocolError(INTERNAL_ERROR, message, {"correlationId": correlation_id}) from error
+
+
+def begun(
+    request: Request, tool: Tool, arguments: JsonObject, *, answers: JsonObject | None = None, key: str | None = None
+) -> JsonObject:
     """Create the task of a call, durably, and send for a worker.
 
     Args:
@@ -62,27 +114,40 @@ def begun(request: Request, tool: Tool, arguments: JsonObject, answers: JsonObje
         tool: What is called.
         arguments: With what.
         answers: What the client has answered before the task began, by key.
+        key: The call's idempotency key, where it has one already.
 
     Raises:
         ProtocolError: it could not be created.
     """
+    task = created(request, tool, arguments, answers=answers, key=key)
+    dispatch(request, task)
+    return as_created(request, task)
+
+
+def created(
+    request: Request, tool: Tool, arguments: JsonObject, *, answers: JsonObject | None = None, key: str | None = None
+) -> TaskRecord:
+    """Create the task of a call, durably; nobody is sent for. As `begun`."""
     work = Work(
         tool=tool.name,
         request_id=request.exchange.request_id,
         scopes=tuple(sorted(scopes_in(request.claims))),
-        capabilities=request.envelope.capabilities,
+        capabilities=declared(request.envelope),
         revision=request.envelope.revision,
         attempts=ATTEMPTS if tool.tasks.idempotent else 1,
-        key=own_key()(),
+        key=own_key()() if key is None else key,
         answers=answers or {},
     )
-    task = _created(request, NewTask(request.owner or "", {}, arguments=arguments, ttl_ms=_ttl(request), work=work))
-    dispatch(request, task)
+    return stored(request, NewTask(request.owner or "", {}, arguments=arguments, ttl_ms=asked_ttl(request), work=work))
+
+
+def as_created(request: Request, task: TaskRecord) -> JsonObject:
+    """A task as the answer to the call that made it."""
     made = shown(request, task)
     return {"resultType": "task", **made} if request.stateless else {"task": made}
 
 
-def _becomes_task(request: Request, tool: Tool) -> bool:
+def becomes_task(request: Request, tool: Tool | Twin) -> bool:
     """Whether a call becomes a task.
 
     Raises:
@@ -91,7 +156,7 @@ def _becomes_task(request: Request, tool: Tool) -> bool:
     support = tool.tasks.support
     if support == "forbidden":
         # The 2026 era has no such param. A server without any such tool has not declared that it knows it.
-        if not request.stateless and "task" in request.params and _declares_tasks(request):
+        if not request.stateless and "task" in request.params and request.has_workers and request.server.has_jobs:
             raise ProtocolError(METHOD_NOT_FOUND, f"The tool {tool.name} does not run as a task; leave out `task`")
         return False
     if request.may_have_tasks and request.has_workers:
@@ -103,7 +168,7 @@ def _becomes_task(request: Request, tool: Tool) -> bool:
     raise ProtocolError(INTERNAL_ERROR, f"The tool {tool.name} runs in the background, and {_why_not(request)}")
 
 
-def _needs_tasks(request: Request, tool: Tool) -> ProtocolError:
+def _needs_tasks(request: Request, tool: Tool | Twin) -> ProtocolError:
     if request.stateless:
         data: Json = {"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}}
         return ProtocolError(MISSING_CLIENT_CAPABILITY, "Missing required client capability", data)
@@ -118,38 +183,45 @@ def _why_not(request: Request) -> str:
     return "this server has no worker: set BATON_WORKER"
 
 
-def _declares_tasks(request: Request) -> bool:
-    return request.has_workers and any(tool.tasks.support != "forbidden" for tool in request.server.tools.values())
-
-
-def _names_task(request: Request) -> bool:
-    return request.bound_task() is not None
-
-
 def _refused(request: Request, tool: Tool, arguments: JsonObject) -> JsonObject | None:
     """What a call is answered with whose arguments cannot be used; no task is made for it."""
-    prepared = prepare(tool_work(tool), arguments)
-    if not isinstance(prepared, Mismatch):
+    prepared = prepared_for(request, tool_work(tool), arguments)
+    if isinstance(prepared, Prepared):
         return None
-    problem = f"Invalid arguments for tool {tool.name}: {explain(prepared)}"
+    problem = (
+        prepared.error
+        if isinstance(prepared, Failed)
+        else f"Invalid arguments for tool {tool.name}: {explain(prepared)}"
+    )
     if request.stateless:
         return {"content": [{"type": "text", "text": problem}], "isError": True}
     # Whoever asks for a task takes no other result.
     raise ProtocolError(INVALID_PARAMS, problem)
 
 
-def _ttl(request: Request) -> int | None:
+def asked_ttl(request: Request) -> int | None:
     """`task.ttl`, milliseconds; the store cuts it at its maximum."""
     return None if request.stateless else request.requested_ttl()
 
 
-def _created(request: Request, task: NewTask) -> TaskRecord:
+def stored(request: Request, task: NewTask) -> TaskRecord:
+    """Create a task, durably.
+
+    Raises:
+        ProtocolError: it could not be created.
+    """
     if request.store is None:
         raise ProtocolError(INTERNAL_ERROR, "This server has no task store")
     try:
         return request.store.create(task)
     except StoreBusy as busy:
         raise ProtocolError(INTERNAL_ERROR, "busy; nothing was run", {"retryAfterMs": busy.retry_after_ms}) from busy
+    except TooManyTasks as error:
+        # What it says is meant for the owner: which limit it is, and what is to be done.
+        message = f"The task was not created and nothing was run: {error}. Wait for one to end, or cancel one."
+        raise ProtocolError(INVALID_REQUEST, message) from error
+    except TooLarge as error:
+        raise ProtocolError(INVALID_PARAMS, f"Invalid params: {error}") from error
     except StoreError as error:
         logger.exception("request %s: a task could not be created", request.exchange.request_id)
         data: Json = {"correlationId": request.exchange.request_id}

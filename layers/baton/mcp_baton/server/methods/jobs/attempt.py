@@ -1,0 +1,200 @@
+"""One attempt of a worker's at a job: make the call, write what became of it (docs/background.md).
+
+Every write is conditional on the claim, so that an attempt whose claim has run out changes nothing any more.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from mcp_baton.exceptions import (
+    ClaimLost,
+    NotDispatched,
+    ProtocolError,
+    StoreError,
+    StoreUnavailable,
+    TaskFinished,
+    TaskNotFound,
+    TooLarge,
+)
+from mcp_baton.protocol import jsonrpc
+from mcp_baton.protocol.budget import Budget
+from mcp_baton.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
+from mcp_baton.protocol.envelope import Envelope
+from mcp_baton.protocol.http import Exchange
+from mcp_baton.protocol.json import Json, JsonObject, dumps
+from mcp_baton.server.asking.asker import InputRequired
+from mcp_baton.server.methods.calling import outcome_of, result_of
+from mcp_baton.server.methods.jobs.asker import TaskAsker, questions_of
+from mcp_baton.server.methods.jobs.client import envelope_of
+from mcp_baton.server.methods.jobs.watching import Watch
+from mcp_baton.server.reply import Reply
+from mcp_baton.server.request import Request
+from mcp_baton.server.running.runner import Surroundings
+from mcp_baton.server.running.worker import CallerGone
+from mcp_baton.tasks.record import TaskRecord
+from mcp_baton.tasks.store import Batch, TaskStore
+from mcp_baton.tasks.texts import VALUE_BYTES
+from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.tasks.work import Job
+from mcp_baton.telemetry import INTERNAL_ERRORS
+from mcp_baton.workflow import host
+from mcp_baton.workflow.holding import Hold
+
+logger = logging.getLogger(__name__)
+
+TOKEN = "task"  # noqa: S105 - a progress token, by which nobody is let in
+"""The progress token of a worker's request: what a function reports becomes its task's status message."""
+
+
+class Make(Protocol):
+    """Makes a request of what is told of it."""
+
+    def __call__(
+        self,
+        message: jsonrpc.Request,
+        envelope: Envelope,
+        owner: str | None,
+        claims: Mapping[str, object],
+        exchange: Exchange,
+        reply: Reply,
+        headers: Mapping[str, str],
+        budget: Budget,
+    ) -> Request:
+        """The request."""
+
+
+def attempt_of(task: TaskRecord, job: Job) -> int:
+    """Which attempt at its call a claimed job is in, from 1 on. They are counted anew when it has settled something: it
+    has asked, or was handed over."""
+    number = task.claim.number if task.claim else 1
+    return number - (job.allowed - job.work.attempts)
+
+
+class Attempt:
+    """One attempt at a job, by the worker that holds its task."""
+
+    def __init__(self, make: Make, store: TaskStore, task: TaskRecord, job: Job, exchange: Exchange) -> None:
+        self._store, self._job = store, job
+        envelope = envelope_of(job.work, TOKEN)
+        claims: dict[str, object] = {"scope": " ".join(job.work.scopes)} if job.work.scopes else {}
+        message = message_of({"name": job.work.tool, "arguments": task.arguments})
+        self._watch = Watch(exchange)
+        self._request = make(message, envelope, task.owner, claims, exchange, self._watch, {}, Budget())
+        self._hold = Hold(store, task, exchange.remaining_ms, self._request.clock)
+        self._watch.begin(self._hold, store.jobs, self._request.clock)
+        self._variables = TaskVariables(task.variables)
+
+    def run(self) -> str:
+        """Make the call and write what became of it; what that was, for the log.
+
+        Raises:
+            StoreUnavailable: it could not be written; the event is to be delivered again.
+        """
+        try:
+            if self._job.work.workflow_task is not None:
+                return self._workflow()
+            result = self._called()
+        except InputRequired as required:
+            return self._asked(questions_of(required))
+        except CallerGone:
+            return "stopped: it is over, or another worker's"
+        except ProtocolError as error:
+            return self._failed(error)
+        except Exception as error:
+            if self._job.work.workflow_task is not None and isinstance(error, StoreError | NotDispatched):
+                raise
+            logger.exception("task %s: its call failed", self._hold.task.task_id)
+            return self._failed(self._internal_error())
+        return self._completed(result)
+
+    def _workflow(self) -> str:
+        """Go on with a workflow; what became of it, for the log."""
+        from mcp_baton.server.methods.jobs.hops import WorkflowJob
+
+        return WorkflowJob(self._request, self._watch, self._hold, self._job).run(self._written)
+
+    def _called(self) -> JsonObject:
+        """The tool's result."""
+        tool = self._request.server.tools.get(self._job.work.tool)
+        if tool is None:
+            raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {self._job.work.tool}")
+        surroundings = Surroundings(
+            variables=self._variables,
+            attempt=host.Attempt(number=attempt_of(self._hold.task, self._job), key=lambda: self._job.work.key),
+            pulse=self._watch.pulse,
+        )
+        asker = TaskAsker(self._job, self._request.envelope)
+        arguments = self._request.object("arguments")
+        return result_of(tool, outcome_of(self._request, tool, arguments, surroundings, lambda _ask, _waits: asker))
+
+    def _completed(self, result: JsonObject) -> str:
+        size = len(dumps(result).encode())
+        if size > VALUE_BYTES:
+            result = self._too_large(f"result of {size} bytes", f"a task keeps {VALUE_BYTES} at most")
+        try:
+            return self._written("completed", lambda: self._end(result))
+        except TooLarge as error:
+            noted = self._too_large(f"result of {size} bytes", str(error))
+            return self._written("completed", lambda: self._end(noted))
+
+    def _asked(self, questions: Mapping[str, JsonObject]) -> str:
+        self._watch.write_message()
+        jobs = self._store.jobs
+        try:
+            return self._written("asked", lambda: jobs.ask(self._hold.task, self._hold.claim(), questions))
+        except TooLarge as error:
+            noted = self._too_large("questions", str(error))
+            return self._written("completed", lambda: self._end(noted))
+
+    def _failed(self, error: ProtocolError) -> str:
+        made: dict[str, Json] = {"code": error.code, "message": error.message}
+        failure = made if error.data is None else {**made, "data": error.data}
+        jobs = self._store.jobs
+        return self._written("failed", lambda: jobs.fail(self._hold.task, self._hold.claim(), failure))
+
+    def _end(self, result: JsonObject) -> object:
+        batch = Batch(
+            variables=self._variables.changed,
+            removed=self._variables.removed,
+            result=result,
+            claim=self._hold.claim(),
+            release=True,
+            message=self._watch.unwritten,
+        )
+        return self._store.write(self._hold.task, batch)
+
+    def _written(self, outcome: str, write: Callable[[], object]) -> str:
+        """What became of the call, once it is written. What comes too late is dropped.
+
+        Raises:
+            TooLarge: it does not fit.
+            StoreUnavailable: it could not be written; the event is to be delivered again.
+        """
+        try:
+            write()
+        except (ClaimLost, TaskFinished, TaskNotFound) as late:
+            return f"dropped: {late}"
+        except TooLarge:
+            raise
+        except StoreError as error:
+            logger.exception("task %s: what became of it could not be written", self._hold.task.task_id)
+            if isinstance(error, StoreUnavailable) or outcome == "failed":
+                raise
+            return self._failed(self._internal_error())
+        return outcome
+
+    def _too_large(self, what: str, why: str) -> JsonObject:
+        """What stands in the place of a result that cannot be kept. The function has run, so it is not run again."""
+        text = f"{self._job.work.tool} was run, but its {what} cannot be kept: {why}."
+        return {"content": [{"type": "text", "text": text}], "isError": True}
+
+    def _internal_error(self) -> ProtocolError:
+        self._request.telemetry.add(INTERNAL_ERRORS)
+        data: Json = {"correlationId": self._request.exchange.request_id}
+        return ProtocolError(INTERNAL_ERROR, "Internal error", data)
+
+
+def message_of(params: JsonObject) -> jsonrpc.Request:
+    """A call as a worker's request."""
+    return jsonrpc.Request(TOKEN, "tools/call", params)

@@ -1,0 +1,46 @@
+"""What `Server(...)` and its decorators are given: checked, or made of the function where it is not given."""
+
+import math
+from collections.abc import Callable
+
+from mcp_baton.exceptions import RegistrationError
+
+
+def check_handles(handles: str) -> None:
+    """Refuse a `handles` that is none.
+
+    Raises:
+        RegistrationError: it is neither `meta` nor `text`.
+    """
+    if handles not in ("meta", "text"):
+        raise RegistrationError(f"handles={handles!r}: it is 'meta' or 'text'")
+
+
+def seconds(name: str, value: float, *, zero: bool = False, endless: bool = False) -> float:
+    """A number of seconds above 0.
+
+    Args:
+        name: What it is called.
+        value: The number.
+        zero: Whether 0 is one, too.
+        endless: Whether infinity is.
+
+    Raises:
+        RegistrationError: it is none.
+    """
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not (value > 0 or (zero and value == 0)) or (value == math.inf and not endless):
+        raise RegistrationError(f"{name}={value!r}: it is a number of seconds{', 0 or more' if zero else ' above 0'}")
+    return value
+
+
+def name_of(function: Callable[..., object]) -> str:
+    """A function's name.
+
+    Raises:
+        RegistrationError: it has none of its own.
+    """
+    name = getattr(function, "__name__", None) or getattr(getattr(function, "func", None), "__name__", None)
+    if not isinstance(name, str) or name == "<lambda>":
+        raise RegistrationError(f"{function!r} has no name of its own; give it one with name=...")
+    return name

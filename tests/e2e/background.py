@@ -1,0 +1,195 @@
+"""A server's function and its workers: containers over one table, with a queue between them that a test has in hand,
+and a time that stands still until the test moves it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from botocore.exceptions import EndpointConnectionError
+
+from mcp_baton import Server
+from mcp_baton.aws import dynamodb_store, handler
+from mcp_baton.exceptions import NotDispatched
+from mcp_baton.protocol.json import JsonObject
+from mcp_baton.settings import Settings
+from tests.e2e.support import Answer, Client, Era, FunctionContext, Handler, JsonDict, Table
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+EPOCH_S = 1_800_000_000.0
+WORKER_MS = 900_000
+
+
+@dataclass(slots=True)
+class Time:
+    """A time that stands still until it is moved. Whoever sleeps moves it.
+
+    Attributes:
+        s: The time, epoch seconds.
+        slept: How long was slept, each time.
+        meanwhile: What happens in the next sleeps, in order.
+    """
+
+    s: float = EPOCH_S
+    slept: list[float] = field(default_factory=list)
+    meanwhile: list[Callable[[], object]] = field(default_factory=list)
+
+    def now_ms(self) -> int:
+        """Epoch milliseconds."""
+        return round(self.s * 1000)
+
+    def monotonic(self) -> float:
+        """Seconds."""
+        return self.s
+
+    def sleep(self, seconds: float) -> None:
+        """Let so much time pass, and what is to happen meanwhile."""
+        self.slept.append(seconds)
+        self.s += seconds
+        if self.meanwhile:
+            self.meanwhile.pop(0)()
+
+
+@dataclass(slots=True)
+class Queue:
+    """What stands for Lambda's asynchronous invocation (`Dispatcher`).
+
+    Attributes:
+        events: What was taken and not delivered yet.
+        refuses: Whether it takes nothing.
+        taken: How many events it has taken.
+    """
+
+    events: list[JsonObject] = field(default_factory=list)
+    refuses: bool = False
+    taken: int = 0
+
+    def dispatch(self, event: JsonObject) -> None:
+        """Take an event, or refuse it."""
+        if self.refuses:
+            raise NotDispatched("as the test had it")
+        self.taken += 1
+        self.events.append(event)
+
+    def lose(self) -> None:
+        """Lose what was taken."""
+        self.events.clear()
+
+
+class Killed(BaseException):
+    """The end of a worker's process."""
+
+
+@dataclass(slots=True)
+class Background:
+    """A server, its queue, its time and its table."""
+
+    server: Server
+    table: Table
+    settings: dict[str, Any] = field(default_factory=dict)
+    time: Time = field(default_factory=Time)
+    queue: Queue = field(default_factory=Queue)
+
+    def container(self) -> Handler:
+        """The function in a container of its own: a handler and a store that share nothing but the table."""
+        chosen = Settings(table=self.table.name, **self.settings)
+        store = dynamodb_store(
+            self.table.name,
+            chosen,
+            connect=lambda: self.table.client,
+            now_ms=self.time.now_ms,
+            monotonic=self.time.monotonic,
+            sleep=self.time.sleep,
+            random=lambda: 0.99,
+        )
+        return handler(
+            self.server,
+            settings=chosen,
+            store=store,
+            clock=self.time.monotonic,
+            sleep=self.time.sleep,
+            dispatcher=self.queue,
+        )
+
+    def client(
+        self, era: Era = "2026", owner: str = "alice", remaining_ms: Callable[[], int] = lambda: 60_000
+    ) -> Client:
+        """A client, whose requests reach a container of their own."""
+        return Client(self.container(), owner, era, remaining_ms)
+
+    def begin(self, tool: str, arguments: JsonDict | None = None, era: Era = "2026", owner: str = "alice") -> str:
+        """Call a tool as a task; the task's id."""
+        task: str = created(call(self.client(era, owner), tool, arguments))["taskId"]
+        return task
+
+    def work(self, event: JsonObject | None = None, remaining_ms: Callable[[], int] = lambda: WORKER_MS) -> str:
+        """Deliver an event, the oldest unless told otherwise, to a worker in a container of its own; the outcome."""
+        event = self.queue.events.pop(0) if event is None else event
+        worker: Any = self.container()
+        outcome: str = worker(dict(event), FunctionContext(remaining_ms, "worker-1"))["outcome"]
+        return outcome
+
+    def status(self, task: str, era: Era = "2026") -> str:
+        """A task's status, as a poll finds it, which looks after the task, too."""
+        status: str = self.client(era).task("get", task).result["status"]
+        return status
+
+    def head(self, task: str) -> tuple[str, int, int]:
+        """A task's status, the number of its dispatches, and of its claims, past the code under test."""
+        item: Any = self.table.item(task)
+        return item["status"]["S"], int(item["dispatches"]["N"]), int(item["run"]["M"]["n"]["N"])
+
+
+def call(client: Client, tool: str, arguments: JsonDict | None = None) -> Answer:
+    """Call a tool, as a task where that can be."""
+    asked = {"task": {"ttl": 600_000}} if client.era == "2025" else {}
+    return client.request("tools/call", {"name": tool, "arguments": arguments or {}, **asked})
+
+
+def created(answer: Answer) -> JsonDict:
+    """The task that a call has become."""
+    result = answer.result
+    made: JsonDict = result.get("task", result)
+    return made
+
+
+@contextmanager
+def killed_at(client: "DynamoDBClient", number: int, *, landed: bool) -> Iterator[None]:
+    """Kill whoever sends this request to the table, counted from 0: before it lands, or when it has."""
+    sent = iter(range(1_000))
+
+    def strike(**_: object) -> None:
+        if next(sent) == number:
+            raise Killed
+
+    event = "after-call.dynamodb" if landed else "before-call.dynamodb"
+    events: Any = client.meta.events
+    events.register(event, strike)
+    try:
+        yield
+    finally:
+        events.unregister(event, strike)
+
+
+@contextmanager
+def away(client: "DynamoDBClient", operation: str) -> Iterator[None]:
+    """Let no request of this operation reach the table."""
+
+    def refuse(**_: object) -> None:
+        raise EndpointConnectionError(endpoint_url="http://away")
+
+    event, events = f"before-call.dynamodb.{operation}", client.meta.events
+    events.register(event, refuse)
+    try:
+        yield
+    finally:
+        events.unregister(event, refuse)
+
+
+@pytest.fixture
+def background(table: Table) -> Callable[..., Background]:
+    """Puts a server into the background; keyword arguments are settings."""
+    return lambda server, **settings: Background(server, table, settings)

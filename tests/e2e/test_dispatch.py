@@ -1,0 +1,392 @@
+"""A tool in the background: events that are lost, doubled and late, and workers that die (docs/background.md)."""
+
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from threading import Barrier
+from typing import Any
+
+import pytest
+
+from mcp_baton import Context, ProtocolError, Server, ToolError
+from mcp_baton.exceptions import StoreUnavailable
+from mcp_baton.protocol.json import JsonObject
+from mcp_baton.server.methods.jobs.worker import StillHeld
+from mcp_baton.tasks.record import LEASE_MS
+from mcp_baton.tasks.texts import VALUE_BYTES
+from tests.e2e.background import Background, Killed, away, background, call, created, killed_at
+from tests.e2e.support import Era, Script, Table
+
+__all__ = ["background"]
+
+type MakeBackground = Callable[..., Background]
+
+LEASE_S = LEASE_MS / 1000
+REQUESTS_OF_A_WORKER = 2
+"""The claim, and the result."""
+
+
+def job_server(script: Script) -> Server:
+    """Tools that a worker calls."""
+    server = Server("s")
+
+    @server.tool(task="optional")
+    def report(month: int = 1) -> str:
+        return script.play("report", f"report {month}")
+
+    @server.tool(task="required", idempotent=False)
+    def pay() -> str:
+        return script.play("pay", "paid")
+
+    @server.tool(task="optional")
+    def fails() -> None:
+        raise ToolError("no such month")
+
+    @server.tool(task="optional")
+    def breaks() -> None:
+        raise RuntimeError("secret of the house")
+
+    @server.tool(task="optional")
+    def refuses() -> None:
+        raise ProtocolError(-32099, "not today", {"until": "monday"})
+
+    @server.tool(task="optional")
+    def large(size: int) -> str:
+        return "x" * size
+
+    @server.tool(task="optional")
+    def attempts(ctx: Context) -> list[Any]:
+        script.play("attempts", None)
+        return [ctx.attempt, ctx.idempotency_key, ctx.remaining_ms()]
+
+    return server
+
+
+@pytest.fixture
+def script() -> Script:
+    return Script()
+
+
+@pytest.fixture
+def jobs(background: MakeBackground, script: Script) -> Background:
+    return background(job_server(script))
+
+
+def test_a_worker_makes_the_call_and_every_era_gets_what_it_would_have_returned(
+    jobs: Background, era: Era, script: Script
+) -> None:
+    task = jobs.begin("report", {"month": 3}, era)
+    assert (script.take(), jobs.status(task, era)) == ([], "working")
+    assert jobs.work() == "completed"
+    assert script.take() == ["report"]
+    whole = {"content": [{"type": "text", "text": "report 3"}], "structuredContent": {"result": "report 3"}}
+    assert jobs.client("2026").task("get", task).result["result"] == whole
+    result = jobs.client("2025").task("result", task).result
+    assert result.pop("_meta") == {"io.modelcontextprotocol/related-task": {"taskId": task}}
+    assert result == whole
+
+
+def test_an_event_that_was_lost_is_sent_again_by_a_poll_once_it_is_due(jobs: Background, script: Script) -> None:
+    task = jobs.begin("report")
+    jobs.queue.lose()
+    jobs.time.s += 30
+    assert jobs.status(task) == "working"
+    assert jobs.queue.events == []
+    jobs.time.s += 1
+    assert jobs.status(task) == "working"
+    assert (jobs.head(task)[1], len(jobs.queue.events)) == (2, 1)
+    assert jobs.work() == "completed"
+    assert (script.take(), jobs.status(task)) == (["report"], "completed")
+
+
+def test_an_event_that_is_lost_each_time_is_sent_again_after_twice_as_long_up_to_ten_minutes(jobs: Background) -> None:
+    task, client = jobs.begin("report"), jobs.client()
+    for dispatch, after_s in enumerate((30, 60, 120, 240, 480, 600, 600), start=2):
+        jobs.queue.lose()
+        jobs.time.s += after_s
+        client.task("get", task)
+        assert jobs.queue.events == []
+        jobs.time.s += 1
+        client.task("get", task)
+        assert [event["batonTask"] for event in jobs.queue.events] == [
+            {"owner": "alice", "taskId": task, "dispatch": dispatch}
+        ]
+
+
+@pytest.mark.parametrize("method", ["get", "update"])
+def test_every_method_about_a_task_looks_after_it(jobs: Background, method: str) -> None:
+    task = jobs.begin("report")
+    jobs.queue.lose()
+    jobs.time.s += 31
+    jobs.client().task(method, task, **({"inputResponses": {}} if method == "update" else {}))
+    assert len(jobs.queue.events) == 1
+
+
+def test_of_sixteen_polls_at_once_one_sends_for_a_worker(jobs: Background) -> None:
+    task, clients, barrier = jobs.begin("report"), [jobs.client() for _ in range(16)], Barrier(16)
+    jobs.queue.lose()
+    jobs.time.s += 31
+
+    def poll(place: int) -> str:
+        barrier.wait()
+        status: str = clients[place].task("get", task).result["status"]
+        return status
+
+    with ThreadPoolExecutor(16) as pool:
+        assert list(pool.map(poll, range(16))) == ["working"] * 16
+    assert len(jobs.queue.events) == 1
+    assert jobs.head(task)[1] == 2
+
+
+def test_an_event_that_comes_twice_is_worked_on_once(jobs: Background, script: Script) -> None:
+    task = jobs.begin("report")
+    (event,) = jobs.queue.events
+    assert jobs.work(event) == "completed"
+    assert jobs.work(event) == "over: completed"
+    assert script.take() == ["report"]
+    assert jobs.head(task) == ("completed", 1, 1)
+
+
+def test_an_event_that_comes_again_while_it_is_worked_on_is_sent_back_to_come_later(
+    jobs: Background, script: Script
+) -> None:
+    jobs.begin("report")
+    (event,) = jobs.queue.events
+    refused = list[type[BaseException]]()
+
+    def doubled() -> None:
+        with pytest.raises(StillHeld) as caught:
+            jobs.work(event)
+        refused.append(caught.type)
+
+    script.meanwhile["report"] = doubled
+    assert jobs.work(event) == "completed"
+    assert (refused, script.take()) == ([StillHeld], ["report"])
+
+
+def test_a_later_dispatch_leaves_a_task_alone_that_a_worker_holds(jobs: Background, script: Script) -> None:
+    task = jobs.begin("report")
+    jobs.time.s += 31
+    jobs.status(task)
+    first, second = jobs.queue.events
+    outcomes = list[str]()
+    script.meanwhile["report"] = lambda: outcomes.append(jobs.work(second))
+    assert jobs.work(first) == "completed"
+    assert (outcomes, script.take()) == (["held by another worker"], ["report"])
+
+
+@pytest.mark.parametrize("landed", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("request_number", range(REQUESTS_OF_A_WORKER))
+def test_a_worker_that_dies_at_any_request_is_replaced_and_the_task_ends_once(
+    jobs: Background, table: Table, script: Script, request_number: int, landed: bool
+) -> None:
+    task = jobs.begin("report")
+    with killed_at(table.client, request_number, landed=landed), pytest.raises(Killed):
+        jobs.work()
+    ended = landed and request_number == 1
+    assert jobs.status(task) == ("completed" if ended else "working")
+    jobs.time.s += LEASE_S + 1
+    if not ended:
+        assert jobs.status(task) == "working"
+        assert jobs.work() == "completed"
+    assert jobs.status(task) == "completed"
+    assert jobs.queue.events == []
+    assert len(script.take()) == (1 if ended or request_number == 0 else 2)
+
+
+@pytest.mark.parametrize("landed", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("request_number", range(REQUESTS_OF_A_WORKER))
+def test_what_must_not_be_repeated_is_begun_once_wherever_its_worker_dies(
+    jobs: Background, table: Table, script: Script, request_number: int, landed: bool
+) -> None:
+    task = jobs.begin("pay")
+    with killed_at(table.client, request_number, landed=landed), pytest.raises(Killed):
+        jobs.work()
+    jobs.time.s += LEASE_S + 1
+    found = jobs.client().task("get", task).result
+    claimed = landed or request_number > 0
+    if not claimed:
+        assert (found["status"], jobs.work(), script.take()) == ("working", "completed", ["pay"])
+    elif request_number == 1 and landed:
+        assert (found["status"], script.take()) == ("completed", ["pay"])
+    else:
+        assert (found["status"], jobs.queue.events) == ("failed", [])
+        assert found["error"]["code"] == -32603
+        assert "it is not run again" in found["error"]["message"]
+        assert len(script.take()) <= 1
+
+
+def test_lambdas_own_second_delivery_takes_a_task_over_whose_worker_has_died(
+    jobs: Background, table: Table, script: Script
+) -> None:
+    task = jobs.begin("report")
+    (event,) = jobs.queue.events
+    with killed_at(table.client, 1, landed=False), pytest.raises(Killed):
+        jobs.work(event)
+    with pytest.raises(StillHeld):
+        jobs.work(event)
+    jobs.time.s += LEASE_S + 1
+    assert jobs.work(event) == "completed"
+    assert (script.take(), jobs.head(task)) == (["report"] * 2, ("completed", 1, 2))
+
+
+def test_a_task_whose_workers_die_three_times_has_failed(jobs: Background, table: Table, script: Script) -> None:
+    task = jobs.begin("report")
+    for attempt in (1, 2, 3):
+        with killed_at(table.client, 1, landed=False), pytest.raises(Killed):
+            jobs.work()
+        assert jobs.head(task)[2] == attempt
+        jobs.time.s += 700
+        found = jobs.client().task("get", task).result
+    assert (found["status"], found["error"]["code"]) == ("failed", -32603)
+    assert found["statusMessage"] == found["error"]["message"]
+    assert (jobs.queue.events, script.take()) == ([], ["report"] * 3)
+    assert jobs.client("2025").task("result", task).error["code"] == -32603
+
+
+def test_a_worker_finds_out_as_well_that_no_attempt_is_left(jobs: Background, table: Table, script: Script) -> None:
+    task = jobs.begin("pay")
+    (event,) = jobs.queue.events
+    with killed_at(table.client, 1, landed=False), pytest.raises(Killed):
+        jobs.work(event)
+    jobs.time.s += LEASE_S + 1
+    assert jobs.work(event) == "given up: failed"
+    assert (script.take(), jobs.status(task)) == (["pay"], "failed")
+
+
+def test_a_call_whose_event_was_not_taken_is_a_task_all_the_same(jobs: Background, script: Script) -> None:
+    jobs.queue.refuses = True
+    task = jobs.begin("report")
+    jobs.time.s += 31
+    assert jobs.status(task) == "working"
+    jobs.queue.refuses = False
+    jobs.time.s += 61
+    assert (jobs.status(task), jobs.work(), script.take()) == ("working", "completed", ["report"])
+
+
+def test_a_poll_whose_dispatch_cannot_be_noted_shows_the_task_and_the_next_one_tries_again(
+    jobs: Background, table: Table
+) -> None:
+    task = jobs.begin("report")
+    jobs.queue.lose()
+    jobs.time.s += 31
+    with away(table.client, "UpdateItem"):
+        assert jobs.status(task) == "working"
+    assert jobs.queue.events == []
+    jobs.time.s += 31
+    jobs.status(task)
+    assert len(jobs.queue.events) == 1
+
+
+def test_a_worker_that_cannot_write_its_result_fails_so_that_lambda_delivers_again(
+    jobs: Background, table: Table, script: Script
+) -> None:
+    task = jobs.begin("report")
+    (event,) = jobs.queue.events
+    with ExitStack() as meanwhile:
+        script.meanwhile["report"] = lambda: meanwhile.enter_context(away(table.client, "UpdateItem"))
+        with pytest.raises(StoreUnavailable):
+            jobs.work(event)
+    assert jobs.head(task)[0] == "working"
+    jobs.time.s += LEASE_S + 1
+    assert (jobs.work(event), jobs.status(task)) == ("completed", "completed")
+
+
+def test_a_tools_error_completes_the_task_with_it(jobs: Background) -> None:
+    task = jobs.begin("fails")
+    assert jobs.work() == "completed"
+    found = jobs.client().task("get", task).result
+    assert found["status"] == "completed"
+    assert found["result"] == {"content": [{"type": "text", "text": "no such month"}], "isError": True}
+
+
+def test_an_error_of_a_worker_is_masked_as_one_of_a_request_is(jobs: Background) -> None:
+    task = jobs.begin("breaks")
+    jobs.work()
+    (text,) = jobs.client().task("get", task).result["result"]["content"]
+    assert text["text"] == "internal error in breaks (id worker-1)"
+
+
+def test_a_json_rpc_error_that_a_tool_raises_is_the_tasks_error(jobs: Background) -> None:
+    task, error = jobs.begin("refuses"), {"code": -32099, "message": "not today", "data": {"until": "monday"}}
+    assert jobs.work() == "failed"
+    found = jobs.client().task("get", task).result
+    assert (found["status"], found["error"]) == ("failed", error)
+    assert jobs.client("2025").task("result", task).error == error
+
+
+def test_a_tool_that_a_deployment_has_taken_away_fails_its_tasks(jobs: Background, script: Script) -> None:
+    task = jobs.begin("report")
+    del jobs.server.tools["report"]
+    assert jobs.work() == "failed"
+    found = jobs.client().task("get", task).result
+    assert found["error"] == {"code": -32602, "message": "Unknown tool: report"}
+    assert script.take() == []
+
+
+def test_a_result_that_is_longer_than_a_task_keeps_is_an_error_that_says_so(jobs: Background) -> None:
+    task = jobs.begin("large", {"size": VALUE_BYTES})
+    assert jobs.work() == "completed"
+    result = jobs.client().task("get", task).result["result"]
+    assert result["isError"] is True
+    assert str(VALUE_BYTES) in result["content"][0]["text"]
+
+
+def test_a_result_that_is_longer_than_an_answer_is_a_link(jobs: Background, era: Era) -> None:
+    task = jobs.begin("large", {"size": 2_500_000}, era)
+    assert jobs.work() == "completed"
+    client = jobs.client(era)
+    answer = client.task("get" if era == "2026" else "result", task).result
+    result = answer["result"] if era == "2026" else answer
+    assert result["content"][1]["type"] == "resource_link"
+    uri = result["content"][1]["uri"]
+    # It travels as a stream of its own, which this client does not take.
+    assert client.request("resources/read", {"uri": uri}).error["data"] == {"uri": uri, "bytes": 5_000_073}
+
+
+def test_a_worker_with_too_little_time_says_that_nothing_was_run(jobs: Background, script: Script) -> None:
+    task = jobs.begin("report")
+    assert jobs.work(remaining_ms=lambda: 4_000) == "completed"
+    result = jobs.client().task("get", task).result["result"]
+    assert (result["isError"], script.take()) == (True, [])
+    assert result["content"][0]["text"].startswith("not begun")
+
+
+def test_each_attempt_has_its_number_and_all_have_one_idempotency_key(
+    jobs: Background, table: Table, script: Script
+) -> None:
+    task = jobs.begin("attempts")
+    (event,) = jobs.queue.events
+    with killed_at(table.client, 1, landed=False), pytest.raises(Killed):
+        jobs.work(event)
+    jobs.time.s += LEASE_S + 1
+    jobs.work(event)
+    first, key, left_ms = jobs.client().task("get", task).result["result"]["structuredContent"]["result"]
+    assert (first, len(key), left_ms) == (2, 32, 900_000)
+    assert key == json.loads(table.item(task)["work"]["S"])["key"]
+
+
+@pytest.mark.parametrize(
+    "named", [{}, {"owner": "alice", "taskId": "t"}, {"owner": 1, "taskId": "t", "dispatch": 1}], ids=str
+)
+def test_an_event_that_is_not_batons_is_refused(jobs: Background, named: JsonObject) -> None:
+    with pytest.raises(Exception, match="batonTask"):
+        jobs.work({"batonTask": named})
+
+
+def test_an_event_of_an_unknown_task_is_let_go(jobs: Background) -> None:
+    task = jobs.begin("report")
+    assert jobs.work({"batonTask": {"owner": "bob", "taskId": task, "dispatch": 1}}) == "not found"
+
+
+def test_tasks_of_workers_count_among_an_owners_live_tasks(background: MakeBackground, script: Script) -> None:
+    jobs = background(job_server(script), max_tasks_per_owner=1)
+    task = jobs.begin("report")
+    refused = call(jobs.client(), "report")
+    assert refused.refusal == (400, -32600)
+    assert "1 live tasks" in refused.error["message"]
+    assert len(jobs.queue.events) == 1
+    jobs.work()
+    assert jobs.status(task) == "completed"
+    assert created(call(jobs.client(), "report"))["status"] == "working"

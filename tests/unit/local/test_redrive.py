@@ -1,0 +1,191 @@
+"""`baton redrive`: events of the dead-letter queue are sent again, and their messages deleted when that is sure."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+from unittest.mock import patch
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+from moto import mock_aws
+
+from mcp_baton.local.cli import main
+from mcp_baton.local.redrive import AT_ONCE
+
+WORKER = "baton-worker:live"
+
+
+def event(task: str) -> dict[str, Any]:
+    return {"batonTask": {"owner": "kim", "taskId": task, "dispatch": 1}}
+
+
+def record(payload: Any) -> str:
+    """What Lambda sends to a failure destination (AWS Lambda Developer Guide, "Adding a destination")."""
+    arn = f"arn:aws:lambda:eu-west-1:123456789012:function:{WORKER}"
+    return json.dumps(
+        {
+            "version": "1.0",
+            "timestamp": "2026-11-22T11:00:00.000Z",
+            "requestContext": {
+                "requestId": "e4b46cbf-b738-xmpl-8880-a18cdf61200e",
+                "functionArn": arn,
+                "condition": "RetriesExhausted",
+                "approximateInvokeCount": 3,
+            },
+            "requestPayload": payload,
+            "responseContext": {"statusCode": 200, "executedVersion": "7", "functionError": "Unhandled"},
+            "responsePayload": {"errorType": "StoreUnavailable", "errorMessage": "DynamoDB did not answer"},
+        }
+    )
+
+
+class Worker:
+    """Lambda's client: takes events, but not those of the tasks in `refuses`. moto would run them in Docker."""
+
+    def __init__(self) -> None:
+        self.refuses: dict[str, int] = {}
+        self.taken: list[dict[str, Any]] = []
+
+    def invoke(self, *, FunctionName: str, InvocationType: str, Payload: bytes) -> dict[str, Any]:  # noqa: N803
+        assert (FunctionName, InvocationType) == (WORKER, "Event")
+        given = json.loads(Payload)
+        status = self.refuses.get(given["batonTask"]["taskId"], 202)
+        if status >= 400:
+            raise ClientError({"Error": {"Code": "TooManyRequestsException", "Message": "Rate exceeded"}}, "Invoke")
+        self.taken.append(given)
+        return {"StatusCode": status}
+
+
+class Queue:
+    """A dead-letter queue in moto, the worker beside it, and the command."""
+
+    def __init__(self) -> None:
+        self.sqs = boto3.client("sqs", region_name="eu-west-1")
+        self.url = self.sqs.create_queue(QueueName="dead-letters")["QueueUrl"]
+        self.worker = Worker()
+
+    def add(self, *bodies: str) -> None:
+        for body in bodies:
+            self.sqs.send_message(QueueUrl=self.url, MessageBody=body)
+
+    def left(self) -> list[str]:
+        """The tasks, or else the bodies, of the messages that others can receive now."""
+        found: list[str] = []
+        while messages := self.sqs.receive_message(QueueUrl=self.url, MaxNumberOfMessages=10).get("Messages", []):
+            found += [message["Body"] for message in messages]
+        return sorted(json.loads(body)["requestPayload"]["batonTask"]["taskId"] for body in found)
+
+    def redrive(self, *options: str) -> int:
+        clients: dict[str, Any] = {"sqs": self.sqs, "lambda": self.worker}
+        with patch("boto3.client", side_effect=clients.__getitem__), patch("mcp_baton.local.redrive.WAIT_S", 0):
+            return main(["redrive", "--queue", self.url, "--function", WORKER, *options])
+
+
+@pytest.fixture
+def queue(monkeypatch: pytest.MonkeyPatch) -> Iterator[Queue]:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    with mock_aws():
+        yield Queue()
+
+
+def test_every_event_is_sent_again_as_it_was_and_its_message_deleted(
+    queue: Queue, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tasks = [f"t-{number:02}" for number in range(AT_ONCE + 2)]
+    queue.add(*(record(event(task)) for task in tasks))
+
+    assert queue.redrive() == 0
+
+    assert sorted(queue.worker.taken, key=str) == [event(task) for task in tasks]
+    assert queue.left() == []
+    *lines, counts = capsys.readouterr().out.splitlines()
+    assert sorted(lines) == [f"task {task}: sent again" for task in tasks]
+    assert counts == "12 sent again, 0 failed and stayed in the queue"
+
+
+@pytest.mark.parametrize(("status", "cause"), [(429, "Rate exceeded"), (200, "Lambda answered 200 instead of 202")])
+def test_a_message_stays_where_its_event_is_not_taken(
+    queue: Queue, capsys: pytest.CaptureFixture[str], status: int, cause: str
+) -> None:
+    queue.worker.refuses["t-2"] = status
+    queue.add(record(event("t-1")), record(event("t-2")), record(event("t-3")))
+
+    assert queue.redrive() == 1
+
+    # It can be received at once: nobody waits for what was hidden while the command ran.
+    assert queue.left() == ["t-2"]
+    told = capsys.readouterr().out
+    assert "task t-2: failed: " in told
+    assert cause in told
+    assert told.endswith("2 sent again, 1 failed and stayed in the queue\n")
+
+
+def test_a_dry_run_sends_nothing_and_leaves_every_message(queue: Queue, capsys: pytest.CaptureFixture[str]) -> None:
+    queue.add(record(event("t-1")), record(event("t-2")))
+
+    assert queue.redrive("--dry-run") == 0
+
+    assert (queue.worker.taken, queue.left()) == ([], ["t-1", "t-2"])
+    *lines, counts = capsys.readouterr().out.splitlines()
+    assert sorted(lines) == ["task t-1: would be sent again", "task t-2: would be sent again"]
+    assert counts == "2 would be sent again, 0 failed and stayed in the queue"
+
+
+def test_no_more_messages_are_looked_at_than_was_asked_for(queue: Queue) -> None:
+    queue.add(*(record(event(f"t-{number:02}")) for number in range(AT_ONCE + 5)))
+
+    assert queue.redrive("--max", str(AT_ONCE + 2)) == 0
+
+    assert len(queue.worker.taken) == AT_ONCE + 2
+    assert len(queue.left()) == 3
+
+
+@pytest.mark.parametrize(
+    "body", ["no JSON", "[]", record("text"), record({"httpMethod": "POST"}), record({"batonTask": {"taskId": 1}})]
+)
+def test_what_is_no_event_of_a_task_fails_and_stays(
+    queue: Queue, capsys: pytest.CaptureFixture[str], body: str
+) -> None:
+    queue.add(body)
+
+    assert queue.redrive() == 1
+
+    assert queue.worker.taken == []
+    [message] = queue.sqs.receive_message(QueueUrl=queue.url)["Messages"]
+    assert message["Body"] == body
+    assert f"message {message['MessageId']}: failed: it " in capsys.readouterr().out
+
+
+def test_an_event_whose_message_cannot_be_deleted_is_told_of(queue: Queue, capsys: pytest.CaptureFixture[str]) -> None:
+    queue.add(record(event("t-1")))
+    denied = ClientError({"Error": {"Code": "AccessDenied", "Message": "no sqs:DeleteMessage"}}, "DeleteMessage")
+
+    with patch.object(queue.sqs, "delete_message", side_effect=denied):
+        assert queue.redrive() == 1
+
+    assert queue.worker.taken == [event("t-1")]
+    assert "its event was sent again, but the message cannot be deleted" in capsys.readouterr().out
+
+
+def test_an_empty_queue_is_no_failure(queue: Queue, capsys: pytest.CaptureFixture[str]) -> None:
+    assert queue.redrive() == 0
+    assert capsys.readouterr().out == "0 sent again, 0 failed and stayed in the queue\n"
+
+
+def test_a_queue_that_is_not_there_ends_with_code_2(queue: Queue, capsys: pytest.CaptureFixture[str]) -> None:
+    queue.sqs.delete_queue(QueueUrl=queue.url)
+
+    assert queue.redrive() == 2
+
+    assert f"the queue {queue.url} cannot be read: " in capsys.readouterr().err
+
+
+def test_without_a_region_the_command_says_what_to_set(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], queue: Queue
+) -> None:
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
+    with patch("boto3.DEFAULT_SESSION", None):
+        assert main(["redrive", "--queue", queue.url, "--function", WORKER]) == 2
+    assert "Set AWS_REGION" in capsys.readouterr().err
