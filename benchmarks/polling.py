@@ -1,8 +1,8 @@
 """What it costs to hear of the end of a background task: by polling, or by requests that wait.
 
-Run at the root of the repository: `uv run python -m benchmarks.polling`. It prints the table of docs/background.md, which a
-test holds against it. Nothing is measured: prices and memory are those of `benchmarks/prices.py`, logs and data out are left
-out.
+Run at the root of the repository: `uv run python -m benchmarks.polling`. It prints the table of docs/background.md,
+which a test holds against it. Nothing is measured: prices and memory are those of `benchmarks/prices.py`; logs and data
+out are left out.
 """
 
 from math import ceil
