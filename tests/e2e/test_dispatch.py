@@ -231,6 +231,23 @@ def test_lambdas_own_second_delivery_takes_a_task_over_whose_worker_has_died(
     assert (script.take(), jobs.head(task)) == (["report"] * 2, ("completed", 1, 2))
 
 
+def test_a_worker_that_stood_still_changes_nothing_once_another_has_taken_its_task(
+    jobs: Background, table: Table, script: Script
+) -> None:
+    task = jobs.begin("report")
+
+    def taken_over() -> None:
+        jobs.time.s += LEASE_S + 1
+        assert jobs.status(task) == "working"
+        with killed_at(table.client, 1, landed=False), pytest.raises(Killed):
+            jobs.work()
+
+    script.meanwhile["report"] = taken_over
+    assert jobs.work().startswith(("dropped", "stopped"))
+    assert jobs.head(task) == ("working", 2, 2)
+    assert script.take() == ["report"] * 2
+
+
 def test_a_task_whose_workers_die_three_times_has_failed(jobs: Background, table: Table, script: Script) -> None:
     task = jobs.begin("report")
     for attempt in (1, 2, 3):
