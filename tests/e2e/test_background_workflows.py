@@ -78,6 +78,16 @@ def test_forty_steps_take_ten_invocations_of_a_function_that_lives_ten_seconds(c
     assert shop.done == Counter(range(1, STEPS, 2))
 
 
+def test_the_status_of_the_call_says_which_step_runs(cloud: Cloud, shop: Shop) -> None:
+    client, told = cloud.client(), list[str]()
+    call = opened(client, "stock")
+    shop.meanwhile = lambda _number: told.append(state(client, call).get("statusMessage", ""))
+    cloud.work()
+    # A message is written once a second at most, and each invocation lasts 1.2 s here.
+    assert [message for message in told if message][::4] == [f"Step {n}/40: s{n - 1}" for n in range(1, 40, 4)]
+    assert state(client, call)["statusMessage"] == "Step 40/40: s39"
+
+
 def test_a_client_that_can_have_no_tasks_has_it_run_in_its_request(cloud: Cloud, shop: Shop) -> None:
     answer = cloud.client("2025").call_tool("stock")
     assert answer.result["structuredContent"]["task_status"] == "completed"
@@ -286,12 +296,15 @@ def test_a_run_that_could_not_be_written_is_not_handed_over_but_run_again(cloud:
     client = cloud.client()
     call = opened(client, "stock")
     database: Any = cloud.table.client
+    update_item = database.update_item
 
-    def refuse() -> None:
-        if len(shop.sold) == 2 and cloud.outcomes == []:
+    def refuse(**request: Any) -> JsonDict:
+        if "_workflow.progress" in request.get("ExpressionAttributeNames", {}).values() and not cloud.outcomes:
             raise EndpointConnectionError(endpoint_url="")
+        answer: JsonDict = update_item(**request)
+        return answer
 
-    database.point = refuse
+    database.update_item = refuse
     outcome = cloud.deliver()
     assert has_failed(outcome)
     assert len(cloud.sent) == 1
@@ -563,7 +576,7 @@ def test_a_call_whose_task_cannot_be_created_leaves_no_workflow_behind(
     make_cloud: Callable[..., Cloud], shop: Shop, table: Table
 ) -> None:
     cloud = make_cloud(shop.server(lambda _s: None), max_tasks_per_owner=1)
-    assert cloud.client().call_tool("stock").error["code"] == -32603
+    assert cloud.client().call_tool("stock").error["code"] == -32600
     assert (table.statuses, cloud.sent) == (["cancelled"], [])
 
 

@@ -78,6 +78,10 @@ class Watch(Reply):
         if method == "notifications/progress":
             self._message = status_message(params)
 
+    def say(self, message: str) -> None:
+        """Make this the task's status message."""
+        self._message = message
+
     def request(self, identifier: str, method: str, params: JsonObject) -> None:
         """Nobody can be asked this way."""
 
