@@ -60,7 +60,6 @@ class Weather:
         chance: Of a fault, for a request or a tool's call.
         burst: How many further requests of a process fail in the same way, once one has.
         over: Whether faults have stopped.
-        stalls_s: For how long processes stand still, seconds.
     """
 
     rng: Random
@@ -69,7 +68,6 @@ class Weather:
     burst: int
     skewed: bool
     over: bool = False
-    stalls_s: tuple[float, ...] = (1.0, 10.0, 20.0, 44.0, 46.0, 60.0, 120.0)
 
     @classmethod
     def drawn(cls, rng: Random) -> "Weather":
@@ -97,4 +95,4 @@ class Weather:
 
     def stall_s(self) -> float:
         """For how long a process stands still: below, about or far beyond a lease."""
-        return self.rng.choice(self.stalls_s)
+        return self.rng.choice((1.0, 10.0, 20.0, 44.0, 46.0, 60.0, 120.0))

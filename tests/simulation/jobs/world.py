@@ -12,6 +12,7 @@ from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.work import LONGEST_DISPATCH_MS
 from tests.simulation.bucket import PlainBucket
 from tests.simulation.client import PlainClient, Sent
+from tests.simulation.faults import Fault
 from tests.simulation.heads import TERMINAL, status_of
 from tests.simulation.invocations import OWNER, Ask
 from tests.simulation.jobs.heads import head_in
@@ -48,7 +49,7 @@ TTLS_MS = (*(None,) * 9, 60_000, 200_000)
 ANSWERS_AFTER_MS = (0, 0, 10, 1_000, 10_000, 40_000)
 POLLS_AFTER_MS = (-1_000, 1, 1, 5, 100, 500, 1_000, 3_000)
 SLOW_S = (1.1, 3.0, 3.0)
-STALLS_S = (1.0, 20.0, 44.0, 45.0, 45.5, 46.0, 46.0, 47.0, 47.0, 60.0, 120.0)
+FREEZES_S = (45.1, 45.5, 46.0, 46.5, 60.0)
 MOST_ROUNDS = 8
 SKEW_MS = 1_000
 
@@ -67,10 +68,11 @@ class JobWorld(World):
         self.retries = rng.choice((0, 2, 2))
         self.given: dict[str, frozenset[str]] = {}
         self.judge: JobJudge = JobJudge(self, strict=strict)
-        self.busy_s = rng.choice(BUSY_S)
-        self.slow = rng.choice((0.0, 0.6, 0.6))
-        self.freezing = rng.choice((0.0, 0.0, 0.6))
-        self.weather.stalls_s = STALLS_S
+        # Most that can go wrong with claims needs a worker that comes back just after its claim has run out.
+        self.freezing = rng.choice((0.0, 0.0, 0.7))
+        self.slow = 0.7 if self.freezing else rng.choice((0.0, 0.5))
+        self.busy_s = 0.0 if self.freezing else rng.choice(BUSY_S)
+        self.tardy = rng.choice((0.0, 0.4)) if self.busy_s else 0.0
         self._others = rng.randrange(16)
         self._answering = rng.randrange(9)
         self._impatient = rng.choice((0, 2, 4))
@@ -140,6 +142,13 @@ class JobWorld(World):
             self.sleep(self.rng.choice(SLOW_S))
         return super().sending(actor, operation)
 
+    def strikes(self, actor: Actor, operation: str) -> Fault | None:
+        """The fault that befalls a request. A worker's write may come when it believes that it has failed."""
+        is_held = operation == "UpdateItem" and actor.process.name in self.judge.begun
+        if is_held and not self.weather.over and self.rng.random() < self.tardy:
+            return Fault.LATE
+        return super().strikes(actor, operation)
+
     def begun(self, until_ms: int) -> None:
         """A worker has begun: a client may poll just when its claim ends, which is when most can go wrong."""
         if not self.weather.over and self._impatient:
@@ -176,8 +185,8 @@ class JobWorld(World):
         if self.busy_s:
             self.sleep(self.busy_s)
         if not self.weather.over and self.rng.random() < self.freezing:
-            self.note(actor, "stands still")
-            self.stall(actor)
+            self.note(actor, "stands still until its claim has run out")
+            self.stall(actor, self.rng.choice(FREEZES_S))
         super()._takes_time(actor)
 
     def result(self, task_id: str) -> Json:
