@@ -14,8 +14,10 @@ from tests.deployed.machine import architecture, docker_client, emulator
 
 ORIGIN = "https://app.example.com"
 """Whose pages may call the probe."""
-WORKER_S = 10
-"""How long one invocation of the probe's worker may take: too short for a night of six rests."""
+WORKER_S = 20
+"""How long one invocation of the probe's worker may take, its start included: too short for a night's rests, of which
+none begins in the last six seconds.
+"""
 EVIDENCE = pytest.StashKey[Evidence]()
 
 

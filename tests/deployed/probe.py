@@ -4,6 +4,7 @@ the sample's place.
 
 import os
 import random
+import sys
 import time
 from typing import Any
 
@@ -13,6 +14,11 @@ from mcp_baton.aws import handler
 FORM: Any = {"type": "object", "properties": {"name": {"type": "string"}}}
 LARGE = 900_000
 """Characters: more than an item holds, compressed as well; less than the client takes in one event."""
+
+LINGERED = "lingered to the end"
+"""What is written by who was not cancelled."""
+RESTS = 32
+"""Of half a second each: more than one invocation of the worker has time for."""
 
 server = Server("probe")
 
@@ -36,6 +42,8 @@ def linger(seconds: float, ctx: Context) -> str:
     for _ in range(round(10 * seconds)):
         time.sleep(0.1)
         ctx.report_progress(0, 1, f"in {here()}")
+    sys.stdout.write(f"{LINGERED}\n")
+    sys.stdout.flush()
     return here()
 
 
@@ -55,9 +63,9 @@ drawing = Step("draw", tool="draw", arguments={"seed": constant(7)})
 server.add_workflow(Workflow(name="drawing", description="draw", steps=[drawing]))
 
 resting = [
-    Step(f"rest_{number}", tool=rest, arguments={"seconds": constant(1.0), "number": constant(number)})
-    for number in range(6)
+    Step(f"rest_{number}", tool=rest, arguments={"seconds": constant(0.5), "number": constant(number)})
+    for number in range(RESTS)
 ]
-server.add_workflow(Workflow(name="night", description="rest six times", steps=resting))
+server.add_workflow(Workflow(name="night", description="rest often", steps=resting, background=True))
 
 lambda_handler = handler(server)

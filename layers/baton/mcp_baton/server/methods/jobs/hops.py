@@ -35,6 +35,7 @@ from mcp_baton.server.schema.prompt_arguments import ArgumentRefused
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tasks.store import Batch, TaskStore
 from mcp_baton.tasks.work import Job
+from mcp_baton.telemetry import TASKS_HANDED_OVER
 from mcp_baton.workflow.holding import Hold
 from mcp_baton.workflow.host import Succeeded
 from mcp_baton.workflow.pause import DeadlineExceeded
@@ -161,6 +162,7 @@ class WorkflowJob:
 
         outcome = write("handed over", hand_over)
         for task in handed:
+            self._request.telemetry.add(TASKS_HANDED_OVER)
             if not dispatch(self._request, task):
                 raise NotDispatched(f"task {task.task_id}: it was handed over, and no worker could be sent for")
         return outcome
