@@ -7,7 +7,7 @@ import { createTaskSessionFromClient, toolDeclarationFromMcpTool } from "@modelc
 const [url, mode] = process.argv.slice(2);
 const info = { name: "typescript", version: "1.0.0" };
 const capabilities = { elicitation: {}, extensions: { "io.modelcontextprotocol/tasks": {} } };
-const seen = { asked: [], revisions: null };
+const seen = { asked: [] };
 
 const client = new Client(info, { capabilities, versionNegotiation: { mode } });
 

@@ -43,8 +43,8 @@ def assert_runs_without_a_task(client: Client) -> None:
     assert run().messages[-1].text.endswith(f"{NEXT}\n\n1. Call second with {{}}")
 
 
-def test_a_store_that_refuses_another_task_leaves_the_run_without_one(baton: Connect, era: Era) -> None:
-    client = baton(flow_server(), era=era, settings=ONE_TASK)
+def test_a_store_that_refuses_another_task_leaves_the_run_without_one(baton: Connect) -> None:
+    client = baton(flow_server(), settings=ONE_TASK)
     client.tool_raises("second", "no", times=1)
     task_id = client.get_prompt("flow").task_id
     assert_runs_without_a_task(client)

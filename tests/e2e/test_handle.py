@@ -141,8 +141,8 @@ def naming(task: str, **arguments: Any) -> str:
     return json.dumps({**arguments, "task_id": task})
 
 
-def test_a_model_that_sees_text_alone_is_led_to_the_end(make_client: MakeClient, era: Era) -> None:
-    paused = begun(make_client, era)
+def test_a_model_that_sees_text_alone_is_led_to_the_end(make_client: MakeClient) -> None:
+    paused = begun(make_client)
 
     refunded = paused.call("refund", order_id="A-17", amount=30.0)
     mail = naming(paused.task, to="kim@example.com", text="R-A-17")
@@ -166,8 +166,8 @@ def test_without_a_twin_the_client_is_to_complete_the_task(make_client: MakeClie
     assert sent.meta["next"] == []
 
 
-def test_a_failed_call_says_what_happened_and_what_to_do(make_client: MakeClient, era: Era) -> None:
-    paused = begun(make_client, era)
+def test_a_failed_call_says_what_happened_and_what_to_do(make_client: MakeClient) -> None:
+    paused = begun(make_client)
     paused.shop.bank_is_open = False
 
     answer = paused.call("refund", order_id="A-17", amount=30.0)
@@ -195,8 +195,8 @@ def test_a_failed_repeat_is_said_to_be_an_extra(make_client: MakeClient) -> None
 
 
 @pytest.mark.parametrize("absent", [None, ""])
-def test_an_empty_handle_is_none(make_client: MakeClient, era: Era, absent: str | None) -> None:
-    paused = begun(make_client, era)
+def test_an_empty_handle_is_none(make_client: MakeClient, absent: str | None) -> None:
+    paused = begun(make_client)
 
     answer = paused.client.call_tool("send_mail", {"to": "a", "text": "b", "task_id": absent})
     assert (texts(answer), answer.meta) == (["sent to a"], {})
@@ -204,12 +204,11 @@ def test_an_empty_handle_is_none(make_client: MakeClient, era: Era, absent: str 
     assert (texts(named), named.meta["recorded"]) == (["sent to a"], True)
 
 
-@pytest.mark.parametrize("era", ["2025", "2026"])
 @pytest.mark.parametrize(
     "handle", [NOBODYS, 5, ["x"], {}, True], ids=["another", "number", "list", "object", "boolean"]
 )
-def test_two_tasks_or_what_is_no_id_run_nothing(make_client: MakeClient, era: Era, handle: object) -> None:
-    paused = begun(make_client, era)
+def test_two_tasks_or_what_is_no_id_run_nothing(make_client: MakeClient, handle: object) -> None:
+    paused = begun(make_client)
 
     answer = paused.client.call_tool("send_mail", {"to": "a", "text": "b", "task_id": handle}, task=paused.task)
 
@@ -227,9 +226,9 @@ def test_the_same_task_may_be_named_twice(make_client: MakeClient) -> None:
     assert told(answer).startswith("Recorded as step 'notify' (2 of 3 done). Next: call refund with ")
 
 
-def test_an_unknown_task_is_said_to_be_unknown(make_client: MakeClient, era: Era) -> None:
+def test_an_unknown_task_is_said_to_be_unknown(make_client: MakeClient) -> None:
     shop = Shop()
-    client = make_client(shop.server, era=era)
+    client = make_client(shop.server)
     answer = client.call_tool("send_mail", {"to": "a", "text": "b", "task_id": NOBODYS})
     assert texts(answer) == ["sent to a", "Not recorded: unknown task. The call itself was made."]
     assert answer.result["structuredContent"]["baton_next"] == texts(answer)[1]
@@ -260,11 +259,11 @@ def test_a_lost_answer_says_to_look_before_the_call_is_repeated(
     )
 
 
-def test_only_tools_of_durable_workflows_take_it(make_client: MakeClient, era: Era) -> None:
+def test_only_tools_of_durable_workflows_take_it(make_client: MakeClient) -> None:
     server = Shop().server
     server.add_workflow(Workflow(name="plain", description="audit", durable=False, steps=[Step("one", tool="audit")]))
     server.add_workflow(Workflow(name="tracking", description="track", steps=[Step("one", tool="track")]))
-    client = make_client(server, era=era)
+    client = make_client(server)
 
     takes, _ = schemas(client, "refund")
     assert list(takes["properties"]) == ["order_id", "amount", "task_id"]

@@ -77,8 +77,13 @@ def large_server() -> Server:
     return server
 
 
+IN_EACH_ERA = pytest.mark.usefixtures("era")
+
+
 @pytest.fixture
-def client(make_client: MakeClient, bucket: Bucket, era: Era) -> Client:
+def client(request: pytest.FixtureRequest, make_client: MakeClient, bucket: Bucket) -> Client:
+    """A client over a store with a bucket; in each era where the test names the era."""
+    era: Era = request.getfixturevalue("era") if "era" in request.fixturenames else "2025"
     return make_client(large_server(), bucket=bucket, era=era)
 
 
@@ -195,6 +200,7 @@ def test_large_arguments_are_kept_for_the_resume(client: Client, requests: Reque
     assert requests.take() == ["UpdateItem", "GetObject", "UpdateItem"]
 
 
+@IN_EACH_ERA
 def test_a_task_is_completed_with_a_large_result(client: Client, requests: Requests) -> None:
     task, final = paused(client, requests), {"text": noise(700_000, 5)}
     assert client.task("cancel", task, result=final).status == 200
@@ -292,6 +298,7 @@ def test_tasks_get_shows_the_rest_beside_values_that_cannot_be_read_now(
     assert client.variables(task)["_workflow.result.make0"] == BIG
 
 
+@IN_EACH_ERA
 def test_a_final_result_that_is_lost_does_not_hide_that_the_task_is_over(client: Client, bucket: Bucket) -> None:
     task = client.get_prompt("argument", {"text": "short"}).task_id
     client.task("cancel", task, result={"text": BIG})
@@ -301,6 +308,7 @@ def test_a_final_result_that_is_lost_does_not_hide_that_the_task_is_over(client:
     assert final_result(client, task)["error"].endswith("bytes is lost: its object is missing")
 
 
+@IN_EACH_ERA
 def test_a_final_result_that_cannot_be_read_now_is_asked_for_again(client: Client, bucket: Bucket) -> None:
     task = client.get_prompt("argument", {"text": "short"}).task_id
     client.task("cancel", task, result={"text": BIG})

@@ -89,9 +89,9 @@ def test_the_meta_of_a_paused_run_is_exactly_task_status_steps_and_reason(make_c
     }
 
 
-def test_a_tool_error_fails_its_step_pauses_and_is_handed_off_as_documented(baton: Connect, era: Era) -> None:
+def test_a_tool_error_fails_its_step_pauses_and_is_handed_off_as_documented(baton: Connect) -> None:
     guidance = "Refund no more than the order's total for {order_id}."
-    client = baton(refunds_server(refund_fails, retryable=True, guidance=guidance), era=era)
+    client = baton(refunds_server(refund_fails, retryable=True, guidance=guidance))
     paused = run(client)
     reason = {
         "type": "toolError",
@@ -201,8 +201,8 @@ def test_an_output_of_a_skipped_step_is_an_unresolved_dependency(make_client: Ma
     assert answer.handoff.endswith(f'{NEXT}\n\n1. Call send_mail with {{"to": "<output from refund>", "text": "x"}}')
 
 
-def test_too_little_time_to_start_a_step_is_deadline_exceeded(baton: Connect, era: Era) -> None:
-    client = baton(refunds_server(refund_fails), era=era)
+def test_too_little_time_to_start_a_step_is_deadline_exceeded(baton: Connect) -> None:
+    client = baton(refunds_server(refund_fails))
     client.tool_returns("refund", None)
     client.during("refund", lambda: client.remaining_s(5.5))
     paused = run(client)

@@ -58,8 +58,8 @@ def paused(make_client: MakeClient, requests: Requests, era: Era = "2025") -> tu
 
 
 @pytest.mark.parametrize("workflow", ["done", "paused"])
-def test_a_run_is_one_put_and_one_update(make_client: MakeClient, requests: Requests, era: Era, workflow: str) -> None:
-    answer = make_client(flows_server(), era=era).get_prompt(workflow)
+def test_a_run_is_one_put_and_one_update(make_client: MakeClient, requests: Requests, workflow: str) -> None:
+    answer = make_client(flows_server()).get_prompt(workflow)
     assert requests.take() == RUN
     assert "persisted" not in answer.meta
 

@@ -73,8 +73,8 @@ def conversation(run: Run) -> list[tuple[str, str]]:
     return [(message.role, message.text) for message in run.messages]
 
 
-def test_a_failed_step_is_run_again_and_completed_ones_are_not(baton: Connect, era: Era) -> None:
-    client = baton(orders_server(), era=era)
+def test_a_failed_step_is_run_again_and_completed_ones_are_not(baton: Connect) -> None:
+    client = baton(orders_server())
     task_id = paused_at(client, "refund")
     run = client.resume(task_id)
     assert (run.task_id, run.completed, run.paused, run.steps) == (task_id, True, False, DONE)

@@ -128,10 +128,8 @@ def test_a_run_tells_intent_plan_and_each_step_and_its_meta_is_exactly_task_stat
     assert answer.headers["Content-Type"] == "application/json"
 
 
-def test_a_completed_run_leaves_exactly_its_progress_each_value_whole_and_how_many_steps_it_had(
-    baton: Connect, era: Era
-) -> None:
-    client = baton(orders_server(), era=era)
+def test_a_completed_run_leaves_exactly_its_progress_each_value_whole_and_how_many_steps_it_had(baton: Connect) -> None:
+    client = baton(orders_server())
     task = client.task(client.get_prompt("refund_order", {"order_id": "A-17"}).task_id)
     assert task.variables == {
         "_workflow.progress": {"goal": "refund_order: refund an order", "steps": STEPS, "schemaVersion": 1},

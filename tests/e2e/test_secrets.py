@@ -107,9 +107,9 @@ def test_a_secret_reaches_the_tools_and_nothing_else(
     assert 'Call sign with {"pin": "<secret pin>", "code": "<missing: code>"}' in answer.handoff
 
 
-def test_a_resume_must_bring_the_secret_again(make_client: MakeClient, table: Table, era: Era) -> None:
+def test_a_resume_must_bring_the_secret_again(make_client: MakeClient, table: Table) -> None:
     calls: list[JsonDict] = []
-    client = make_client(secret_server(calls), era=era)
+    client = make_client(secret_server(calls))
     task = client.get_prompt("flow", GIVEN).task_id
     calls.clear()
 
@@ -138,9 +138,9 @@ def test_an_optional_secret_that_was_given_must_be_given_again_and_one_that_was_
     assert client.get_prompt("flow", {}, task=left_out).meta["pause_reason"]["missingFields"] == ["pin"]
 
 
-def test_a_continuations_secret_is_not_kept(make_client: MakeClient, table: Table, era: Era) -> None:
+def test_a_continuations_secret_is_not_kept(make_client: MakeClient, table: Table) -> None:
     calls: list[JsonDict] = []
-    client = make_client(secret_server(calls), era=era)
+    client = make_client(secret_server(calls))
     task = client.get_prompt("flow", GIVEN).task_id
 
     call = {"pin": PIN, "code": "9"}
@@ -158,8 +158,8 @@ def test_a_continuations_secret_is_not_kept(make_client: MakeClient, table: Tabl
     nothing_shows(resumed)
 
 
-def test_what_remains_names_the_secret_and_never_says_it(make_client: MakeClient, era: Era) -> None:
-    client = make_client(secret_server([], ["no route"]), era=era)
+def test_what_remains_names_the_secret_and_never_says_it(make_client: MakeClient) -> None:
+    client = make_client(secret_server([], ["no route"]))
     task = client.get_prompt("flow", GIVEN).task_id
 
     answer = client.call_tool("login", GIVEN, task=task)
@@ -173,10 +173,8 @@ def test_what_remains_names_the_secret_and_never_says_it(make_client: MakeClient
     ]
 
 
-def test_errors_that_quote_the_secret_are_stored_and_shown_without_it(
-    make_client: MakeClient, table: Table, era: Era
-) -> None:
-    client = make_client(secret_server([], [f"no such pin: {PIN}"]), era=era)
+def test_errors_that_quote_the_secret_are_stored_and_shown_without_it(make_client: MakeClient, table: Table) -> None:
+    client = make_client(secret_server([], [f"no such pin: {PIN}"]))
 
     answer = client.get_prompt("flow", GIVEN)
     assert answer.meta["pause_reason"]["error"] == "no such pin: <secret pin>"
@@ -235,8 +233,8 @@ def test_a_secret_in_a_uri_and_one_with_a_default_are_refused(step: Step, argume
         server.check()
 
 
-def test_the_twin_says_no_secret_and_wants_it_again(make_client: MakeClient, table: Table, era: Era) -> None:
-    client = make_client(secret_server([]), era=era)
+def test_the_twin_says_no_secret_and_wants_it_again(make_client: MakeClient, table: Table) -> None:
+    client = make_client(secret_server([]))
 
     paused = client.call_tool("flow", GIVEN)
     nothing_shows(paused)

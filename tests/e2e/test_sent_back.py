@@ -96,9 +96,9 @@ def call(request: pytest.FixtureRequest) -> Call:
 
 
 def test_a_large_value_travels_as_its_placeholder_and_reaches_the_tool_whole(
-    make_client: MakeClient, press: Press, call: Call, era: Era
+    make_client: MakeClient, press: Press, call: Call
 ) -> None:
-    client, task = begun(make_client, press, era)
+    client, task = begun(make_client, press)
     shown = call(client, task, "read_page", name="intro").meta["next"][0]["arguments"]
     assert shown == {"text": TEXT, "page": 5}
 
@@ -110,9 +110,9 @@ def test_a_large_value_travels_as_its_placeholder_and_reaches_the_tool_whole(
 
 
 def test_a_placeholder_is_replaced_before_the_schema_is_asked(
-    make_client: MakeClient, press: Press, call: Call, era: Era
+    make_client: MakeClient, press: Press, call: Call
 ) -> None:
-    client, task = begun(make_client, press, era)
+    client, task = begun(make_client, press)
 
     answer = call(client, task, "print_page", text="short", page=NUMBER, more="<prompt arg copies>")
 
@@ -151,9 +151,9 @@ def test_a_call_with_placeholders_is_recorded_in_the_step_that_its_values_fit(
     ],
 )
 def test_one_without_a_value_runs_and_records_nothing(
-    make_client: MakeClient, press: Press, call: Call, table: Table, era: Era, placeholder: str, why: str
+    make_client: MakeClient, press: Press, call: Call, table: Table, placeholder: str, why: str
 ) -> None:
-    client, task = begun(make_client, press, era)
+    client, task = begun(make_client, press)
     before = table.item(task)
 
     answer = call(client, task, "print_page", text=placeholder, page=5)

@@ -6,7 +6,6 @@ import pytest
 
 from mcp_baton import Context, RegistrationError, Server, Step, Workflow, task_variable
 from tests.e2e.conftest import MakeClient
-from tests.e2e.support import Era
 
 
 def server_of_setters() -> Server:
@@ -29,8 +28,8 @@ def server_of_setters() -> Server:
     return server
 
 
-def test_a_handoff_names_the_tool_that_sets_a_missing_variable(make_client: MakeClient, era: Era) -> None:
-    client = make_client(server_of_setters(), era=era)
+def test_a_handoff_names_the_tool_that_sets_a_missing_variable(make_client: MakeClient) -> None:
+    client = make_client(server_of_setters())
 
     paused = client.get_prompt("flow")
     assert (

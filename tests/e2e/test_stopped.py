@@ -16,7 +16,7 @@ from mcp_baton.testing import Client, Connect
 from mcp_baton.transport.adapter import LambdaAdapter
 from tests.e2e import support
 from tests.e2e.conftest import MakeClient, Streaming
-from tests.e2e.support import BOUND_S, Era, Sink, Table
+from tests.e2e.support import BOUND_S, Sink, Table
 from tests.sent import Requests
 
 LISTENING = {"progressToken": "t"}
@@ -60,8 +60,8 @@ EVENTS = {
 
 
 @pytest.mark.parametrize("how", EVENTS)
-def test_a_run_whose_task_is_ended_during_a_step_does_not_run_the_next(baton: Connect, era: Era, how: str) -> None:
-    client = baton(three_steps(), era=era)
+def test_a_run_whose_task_is_ended_during_a_step_does_not_run_the_next(baton: Connect, how: str) -> None:
+    client = baton(three_steps())
     client.during("two", ending(client, how, 2.0))
     run = client.get_prompt("flow")
     assert ran(client) == ["one", "two"]

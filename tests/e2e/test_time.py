@@ -253,7 +253,7 @@ def test_a_tool_that_says_nothing_is_abandoned_too(make_client: MakeClient) -> N
     let_go.set()
 
 
-def test_an_abandoned_coroutine_is_cancelled(make_client: MakeClient, era: Era) -> None:
+def test_an_abandoned_coroutine_is_cancelled(make_client: MakeClient) -> None:
     server, clock, cancelled = Server("s"), Clock(), Event()
 
     @server.tool
@@ -267,7 +267,7 @@ def test_an_abandoned_coroutine_is_cancelled(make_client: MakeClient, era: Era) 
             raise
 
     one_step(server, "work")
-    answer = make_client(server, era=era, remaining_ms=clock).get_prompt("flow", meta=LISTENING)
+    answer = make_client(server, remaining_ms=clock).get_prompt("flow", meta=LISTENING)
     assert answer.meta["pause_reason"] == TIMED_OUT
     assert cancelled.wait(BOUND_S)
 
@@ -276,9 +276,7 @@ NOT_BEGUN = "not begun: the time for this request was over. Nothing was run."
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_tool_that_is_called_when_the_time_is_over_is_not_begun(
-    make_client: MakeClient, era: Era, is_async: bool
-) -> None:
+def test_a_tool_that_is_called_when_the_time_is_over_is_not_begun(make_client: MakeClient, is_async: bool) -> None:
     server, begun = Server("s"), list[str]()
 
     def work() -> None:
@@ -289,7 +287,7 @@ def test_a_tool_that_is_called_when_the_time_is_over_is_not_begun(
 
     server.tool(name="work")(work_async if is_async else work)
     clock = Clock(RESERVE_MS)
-    client = make_client(server, era=era, remaining_ms=clock)
+    client = make_client(server, remaining_ms=clock)
     answer = client.call_tool("work")
     assert answer.result["isError"] is True
     assert answer.result["content"] == [{"type": "text", "text": NOT_BEGUN}]
@@ -298,7 +296,7 @@ def test_a_tool_that_is_called_when_the_time_is_over_is_not_begun(
     assert begun == ["work"]
 
 
-def test_a_step_whose_resources_took_all_the_time_does_not_begin_its_tool(make_client: MakeClient, era: Era) -> None:
+def test_a_step_whose_resources_took_all_the_time_does_not_begin_its_tool(make_client: MakeClient) -> None:
     server, clock = Server("s"), Clock()
 
     @server.resource("docs://slow")
@@ -312,7 +310,7 @@ def test_a_step_whose_resources_took_all_the_time_does_not_begin_its_tool(make_c
 
     steps = [Step("slow", tool="work", resources=["docs://slow"])]
     server.add_workflow(Workflow(name="flow", description="work", steps=steps))
-    answer = make_client(server, era=era, remaining_ms=clock).get_prompt("flow")
+    answer = make_client(server, remaining_ms=clock).get_prompt("flow")
     assert answer.statuses == ["failed"]
 
 

@@ -154,8 +154,8 @@ def test_it_runs_to_its_end_and_says_so(baton: Connect, era: Era) -> None:
     assert (run.completed, client.task(run.task_id).status) == (True, "completed")
 
 
-def test_it_pauses_with_what_remains_and_goes_on_from_there(baton: Connect, era: Era) -> None:
-    client = baton(orders_server(), era=era)
+def test_it_pauses_with_what_remains_and_goes_on_from_there(baton: Connect) -> None:
+    client = baton(orders_server())
     run = paused(client)
     named = json.dumps({"task_id": run.task_id})
     assert run.text == (
@@ -282,9 +282,9 @@ UNKNOWN = "There is no such task"
     ],
 )
 def test_what_cannot_be_run_is_an_error_whose_text_says_what_to_do(
-    baton: Connect, era: Era, arguments: dict[str, Any], says: str
+    baton: Connect, arguments: dict[str, Any], says: str
 ) -> None:
-    client = baton(orders_server(), era=era)
+    client = baton(orders_server())
     run = client.call_workflow("refund_order", arguments)
     assert (run.is_error, run.structured, len(run.messages)) == (True, None, 1)
     assert run.text.startswith(says)
@@ -344,8 +344,8 @@ def test_a_state_that_cannot_be_read_is_an_error_and_nothing_is_run(baton: Conne
     assert client.call_workflow("refund_order", task=run.task_id).completed
 
 
-def test_a_task_that_another_run_holds_is_asked_for_later(baton: Connect, era: Era) -> None:
-    client = baton(orders_server(), era=era)
+def test_a_task_that_another_run_holds_is_asked_for_later(baton: Connect) -> None:
+    client = baton(orders_server())
     run = paused(client)
     held: list[Run] = []
     client.during("refund", lambda: held.append(client.call_workflow("refund_order", task=run.task_id)))
@@ -358,8 +358,8 @@ def test_a_task_that_another_run_holds_is_asked_for_later(baton: Connect, era: E
     assert len(client.calls("refund")) == 2
 
 
-def test_a_task_that_is_over_shows_its_outcome_and_runs_nothing(baton: Connect, era: Era) -> None:
-    client = baton(orders_server(), era=era)
+def test_a_task_that_is_over_shows_its_outcome_and_runs_nothing(baton: Connect) -> None:
+    client = baton(orders_server())
     run = client.call_workflow("refund_order", ORDER)
     told = client.call_workflow("refund_order", task=run.task_id)
     assert told.text == (
@@ -400,8 +400,8 @@ def test_a_run_that_was_killed_is_gone_on_with(baton: Connect) -> None:
     assert client.call_workflow("refund_order", task=task.task_id).completed
 
 
-def test_long_results_are_resources_and_the_structure_stays_small(baton: Connect, era: Era) -> None:
-    client = baton(orders_server(), era=era)
+def test_long_results_are_resources_and_the_structure_stays_small(baton: Connect) -> None:
+    client = baton(orders_server())
     client.tool_returns("fetch_order", {"total": 1.0, "email": "k", "text": "x" * 50_000})
     run = client.call_workflow("refund_order", ORDER)
     note = structure(run)["results"]["fetch"]
@@ -550,9 +550,9 @@ def slow_server(clock: list[float], seconds: float) -> Server:
     return server
 
 
-def test_a_call_pauses_when_the_reply_has_taken_50_s_and_not_within_a_tool(make_client: MakeClient, era: Era) -> None:
+def test_a_call_pauses_when_the_reply_has_taken_50_s_and_not_within_a_tool(make_client: MakeClient) -> None:
     clock = [0.0]
-    client = make_client(slow_server(clock, 30.0), era=era, clock=lambda: clock[0], remaining_ms=lambda: 900_000)
+    client = make_client(slow_server(clock, 30.0), clock=lambda: clock[0], remaining_ms=lambda: 900_000)
     for sent in ({}, {"progressToken": "p"}):
         answer = client.call_tool("flow", meta=sent)
         assert answer.statuses == ["completed", "completed", "pending", "pending"]

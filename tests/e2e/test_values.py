@@ -7,7 +7,7 @@ from typing import Any
 from mcp_baton import Argument, Context, Server, Step, ToolError, Workflow, prompt_arg, step_output
 from mcp_baton.protocol.json import dumps
 from tests.e2e.conftest import MakeClient
-from tests.e2e.support import Clock, Era, Table, begin
+from tests.e2e.support import Clock, Table, begin
 
 
 def nested(levels: int) -> Any:
@@ -81,8 +81,8 @@ def results(variables: dict[str, Any]) -> list[Any]:
     return [variables[f"_workflow.result.s{place}"] for place in range(len(EXACT))]
 
 
-def test_a_value_survives_from_tool_to_task_in_a_run(make_client: MakeClient, era: Era) -> None:
-    client = make_client(returning(*EXACT), era=era)
+def test_a_value_survives_from_tool_to_task_in_a_run(make_client: MakeClient) -> None:
+    client = make_client(returning(*EXACT))
     variables = client.variables(client.get_prompt("flow").task_id)
     for kept, value in zip(results(variables), EXACT, strict=True):
         assert same(kept, value)
@@ -118,8 +118,8 @@ def test_a_value_survives_in_a_variable_that_a_tool_sets(make_client: MakeClient
     assert same(client.variables(task)["kept"], EXACT)
 
 
-def test_a_value_survives_in_the_result_that_a_client_completes_with(make_client: MakeClient, era: Era) -> None:
-    client = make_client(returning(""), era=era, remaining_ms=(clock := Clock()))
+def test_a_value_survives_in_the_result_that_a_client_completes_with(make_client: MakeClient) -> None:
+    client = make_client(returning(""), remaining_ms=(clock := Clock()))
     task = begin(client, clock)
     client.task("cancel", task, result={"values": EXACT})
     assert same(client.in_era("2025").task("result", task).result["result"], {"values": EXACT})
@@ -149,10 +149,10 @@ def test_a_value_that_was_stored_binds_in_a_resume_exactly(make_client: MakeClie
     assert same(client.variables(task)["_workflow.result.two"], EXACT)
 
 
-def test_a_large_text_is_compressed_and_kept_whole(make_client: MakeClient, era: Era, table: Table) -> None:
+def test_a_large_text_is_compressed_and_kept_whole(make_client: MakeClient, table: Table) -> None:
     text = "".join(f"line {number} of a long report\n" for number in range(12_000))
     assert len(text) > 300_000
-    client = make_client(returning(text), era=era)
+    client = make_client(returning(text))
     answer = client.get_prompt("flow")
     assert answer.meta["task_status"] == "completed"
     assert "oversized" not in answer.meta
@@ -160,7 +160,7 @@ def test_a_large_text_is_compressed_and_kept_whole(make_client: MakeClient, era:
     assert "B" in table.item(answer.task_id)["variables"]["M"]["_workflow.result.s0"]
 
 
-def test_a_value_that_does_not_fit_is_named_and_costs_nothing_else(make_client: MakeClient, era: Era) -> None:
+def test_a_value_that_does_not_fit_is_named_and_costs_nothing_else(make_client: MakeClient) -> None:
     server, big = Server("s"), "x" * 6_000_001
 
     @server.tool
@@ -173,7 +173,7 @@ def test_a_value_that_does_not_fit_is_named_and_costs_nothing_else(make_client: 
 
     steps = [Step("before", tool="small"), Step("big", tool="large"), Step("after", tool="small")]
     server.add_workflow(Workflow(name="flow", description="grow", steps=steps))
-    client = make_client(server, era=era)
+    client = make_client(server)
     answer = client.get_prompt("flow")
     assert answer.meta["oversized"] == ["big"]
     assert "persisted" not in answer.meta
@@ -226,9 +226,9 @@ def test_a_step_that_needs_a_value_which_was_not_kept_is_an_unresolved_dependenc
     }
 
 
-def test_a_call_whose_value_does_not_fit_is_recorded_and_the_value_returned(make_client: MakeClient, era: Era) -> None:
+def test_a_call_whose_value_does_not_fit_is_recorded_and_the_value_returned(make_client: MakeClient) -> None:
     big = "x" * 6_000_001
-    client = make_client(returning(big), era=era, remaining_ms=(clock := Clock()))
+    client = make_client(returning(big), remaining_ms=(clock := Clock()))
     task = begin(client, clock)
     answer = client.call_tool("t0", task=task)
     assert answer.result["content"] == [{"type": "text", "text": big}]

@@ -83,8 +83,8 @@ def calls(client: Client, task: str) -> dict[str, Any]:
     return {name.removeprefix(prefix): value for name, value in variables.items() if name.startswith(prefix)}
 
 
-def test_the_mail_to_bob_is_recorded_as_the_mail_to_bob_whenever_it_is_sent(make_client: MakeClient, era: Era) -> None:
-    _, client, task = begun(make_client, "two", era)
+def test_the_mail_to_bob_is_recorded_as_the_mail_to_bob_whenever_it_is_sent(make_client: MakeClient) -> None:
+    _, client, task = begun(make_client, "two")
 
     client.call_tool("mail", {"to": "bob"}, task=task)
     assert results(client, task) == {"bob": "mailed to bob"}
@@ -144,8 +144,8 @@ def test_a_call_is_kept_with_its_result_until_a_run_makes_the_step_itself(make_c
     assert calls(client, task) == {"bob": {"to": "bob", "copies": 3}}
 
 
-def test_a_resume_shows_the_call_that_was_made(make_client: MakeClient, era: Era) -> None:
-    _, client, task = begun(make_client, "missing", era)
+def test_a_resume_shows_the_call_that_was_made(make_client: MakeClient) -> None:
+    _, client, task = begun(make_client, "missing")
     client.call_tool("mail", {"to": "eve", "copies": 2}, task=task)
 
     said = [message["content"]["text"] for message in client.get_prompt("missing", task=task).result["messages"]]
@@ -169,7 +169,7 @@ def test_a_long_call_is_shown_by_its_length_and_known_again(make_client: MakeCli
     assert len(set(post.take()[:2])) == 1
 
 
-def test_meta_lists_what_remains(make_client: MakeClient, era: Era) -> None:
+def test_meta_lists_what_remains(make_client: MakeClient) -> None:
     server = Server("all")
 
     @server.tool
@@ -199,7 +199,7 @@ def test_meta_lists_what_remains(make_client: MakeClient, era: Era) -> None:
         )
     )
     clock = Clock(ms=0)
-    client = make_client(server, remaining_ms=clock, era=era)
+    client = make_client(server, remaining_ms=clock)
     task = client.get_prompt("flow", {"order": "kim"}).task_id
     clock.ms = 30_000
     mail_call: dict[str, Any] = {
@@ -223,9 +223,9 @@ def test_meta_lists_what_remains(make_client: MakeClient, era: Era) -> None:
 
 
 def test_a_write_whose_answer_was_lost_is_neither_recorded_nor_not(
-    make_client: MakeClient, era: Era, monkeypatch: pytest.MonkeyPatch
+    make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, client, task = begun(make_client, "two", era)
+    _, client, task = begun(make_client, "two")
 
     def lost(*_: object) -> None:
         raise OutcomeUnknown("the answer was lost")
@@ -239,10 +239,10 @@ def test_a_write_whose_answer_was_lost_is_neither_recorded_nor_not(
 
 
 def test_a_steps_key_is_the_same_in_each_attempt_each_resume_and_each_call_that_can_only_mean_it(
-    make_client: MakeClient, era: Era
+    make_client: MakeClient,
 ) -> None:
     post, clock = Post(), Clock()
-    client = make_client(post.server, remaining_ms=clock, era=era)
+    client = make_client(post.server, remaining_ms=clock)
     post.failures = 7
     task = client.get_prompt("one").task_id
     assert client.get_prompt("one", task=task).statuses == ["failed"]
@@ -256,8 +256,8 @@ def test_a_steps_key_is_the_same_in_each_attempt_each_resume_and_each_call_that_
     assert re.fullmatch(r"[0-9a-f]{32}", key)
 
 
-def test_no_two_calls_that_differ_have_the_same_key(make_client: MakeClient, era: Era) -> None:
-    post, client, task = begun(make_client, "two", era)
+def test_no_two_calls_that_differ_have_the_same_key(make_client: MakeClient) -> None:
+    post, client, task = begun(make_client, "two")
     for name in ("ann", "bob", "eve"):
         client.call_tool("mail", {"to": name}, task=task)  # two steps, and a call of neither
     client.call_tool("mail", {"to": "ann"})  # no task

@@ -59,9 +59,9 @@ class Outcome:
 _under_way: list[World] = []
 
 
-def simulate(seed: int, *, rewrite: Rewrite | None = None, strict: bool = True) -> Outcome:
-    """Run the simulation of a seed. Only within `simulating`."""
-    world = World(seed, rewrite=rewrite, strict=strict)
+def simulate(seed: int, kind: type[World] = World, *, rewrite: Rewrite | None = None, strict: bool = True) -> Outcome:
+    """Run the simulation of a seed, of workflows or of jobs. Only within `simulating`."""
+    world = kind(seed, rewrite=rewrite, strict=strict)
     _under_way.append(world)
     STAGE.called = world.called
     broken: list[Broken] = world.judge.broken
@@ -197,16 +197,17 @@ def _patch_values(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(f"{STORE}.{module}.BUNDLE_BYTES", PIECE_BYTES)
 
 
-def failures(seeds: Iterable[int], struck: Counter[str] | None = None) -> Iterator[Outcome]:
+def failures(seeds: Iterable[int], struck: Counter[str] | None = None, kind: type[World] = World) -> Iterator[Outcome]:
     """The simulations of these seeds that break an invariant.
 
     Args:
         seeds: The seeds.
         struck: Counts the simulations by the attacks that there were.
+        kind: What is simulated.
     """
     with simulating():
         for seed in seeds:
-            outcome = simulate(seed)
+            outcome = simulate(seed, kind)
             if struck is not None:
                 struck.update(outcome.struck)
             if outcome.broken:

@@ -90,12 +90,17 @@ def invoke(world: "World", process: Process, ask: Ask) -> None:
     )
     body = dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
     response = endpoint(HttpRequest("POST", "/mcp", HEADERS, body, OWNER), SimulatedExchange(world, process))
-    process.answer = _answer(response)
-    world.note(process.actor, f"answers {_in_short(process.answer)}")
+    process.answer = answer_of(response)
+    world.note(process.actor, f"answers {in_short(process.answer)}")
     world.judge.answered(process)
 
 
-def _answer(response: HttpResponse | None) -> JsonObject | ProtocolError:
+def answer_of(response: HttpResponse | None) -> JsonObject | ProtocolError:
+    """What a client reads in a response.
+
+    Raises:
+        Unexpected: it is none that should be.
+    """
     message = None if response is None else loads(response.body.decode())
     match message:
         case {"result": dict() as result}:
@@ -127,7 +132,8 @@ def _message(world: "World", ask: Ask) -> tuple[str, dict[str, Json]]:
             return "tasks/cancel", {"taskId": world.task_id}
 
 
-def _in_short(answer: JsonObject | ProtocolError) -> str:
+def in_short(answer: JsonObject | ProtocolError) -> str:
+    """An answer, for traces."""
     if isinstance(answer, ProtocolError):
         return f"error {answer.code}: {answer.message}"
     meta = answer.get("_meta", {})

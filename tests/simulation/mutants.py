@@ -10,8 +10,9 @@ import pytest
 
 from mcp_baton.tasks.dynamodb import expressions, table, tokens
 from tests.simulation.harness import Outcome, simulate, simulating
+from tests.simulation.jobs.world import JobWorld
 from tests.simulation.rewriting import without_action, without_condition
-from tests.simulation.world import Rewrite
+from tests.simulation.world import Rewrite, World
 
 MOST_SEEDS = 2_000
 
@@ -27,12 +28,14 @@ class Mutant:
         rewrite: What becomes of its requests.
         patch: What is changed in its code.
         is_rare: Whether it takes hundreds of seeds to notice.
+        kind: What is simulated: workflows, or jobs.
     """
 
     name: str
     rewrite: Rewrite | None = None
     patch: Patch | None = None
     is_rare: bool = False
+    kind: type[World] = World
 
 
 def killed_by(mutant: Mutant, seeds: range = range(MOST_SEEDS)) -> Outcome | None:
@@ -41,7 +44,7 @@ def killed_by(mutant: Mutant, seeds: range = range(MOST_SEEDS)) -> Outcome | Non
         if mutant.patch:
             mutant.patch(patch)
         for seed in seeds:
-            outcome = simulate(seed, rewrite=mutant.rewrite)
+            outcome = simulate(seed, mutant.kind, rewrite=mutant.rewrite)
             if outcome.broken:
                 return outcome
     return None
@@ -71,4 +74,23 @@ MUTANTS = (
     Mutant("a live claim can be taken", without_condition(r"\(run\.u<")),
     Mutant("takers are not counted", without_action(r"SET run\.n=")),
     Mutant("a run does not give its claim up", without_action(r"SET run\.u=")),
+    *(
+        Mutant(name, rewrite, kind=JobWorld, is_rare=is_rare)
+        for name, rewrite, is_rare in (
+            ("a job is begun that another worker holds", without_condition(r"\(run\.u<"), False),
+            ("a job is begun that waits for its client", without_condition("status="), False),
+            ("a job is begun any number of times", without_condition(r"run\.n<allowed"), False),
+            ("attempts are not counted", without_action(r"SET run\.n="), False),
+            ("a job is dispatched again before it is due", without_condition("due<"), False),
+            ("a job that is dispatched again stays due", without_action("SET due="), False),
+            ("a job is dispatched again or given up that a worker holds", without_condition(r"run\.u<"), False),
+            ("a job is given up that has attempts left", without_condition(r"run\.n>="), False),
+            ("a worker writes without its claim", without_condition(r"run\.i="), False),
+            ("a worker writes that has given its job up", without_condition(r"run\.u>"), False),
+            ("a job that is over is written to", without_condition("status IN"), False),
+            ("answers are decided on what was long ago", without_condition("version="), False),
+            ("attempts are not counted anew after an answer", without_action("SET allowed="), False),
+            ("writes of jobs are applied however often they are sent", without_condition(r"NOT contains\(w"), False),
+        )
+    ),
 )

@@ -61,8 +61,9 @@ class World:
         self.task_id: str | None = None
         self.calls: list[Called] = []
         self.judging = False
+        self.limits = Limits(max_ttl_ms=3_600_000)
         self.struck: set[str] = set()
-        self.judge = Judge(self, strict=strict)
+        self.judge: Judge = Judge(self, strict=strict)
         self._rewrite = rewrite
         self._writing: tuple[Process, Sent] | None = None
         self._others = rng.randrange(7)
@@ -91,11 +92,19 @@ class World:
         skew_s = 0.0 if ask.last else self.weather.skew_s()
         if skew_s:
             self.struck.add(f"a clock was {abs(skew_s):g} s off")
-        time_s = None if ask.last else self.rng.choice(TIMES_S)
+        time_s = None if ask.last else self._times_s(ask)
         process = Process(ask.kind, actor, skew_s, None if time_s is None else begins_ms + time_s * 1000, begins_ms)
         self.processes[name] = process
-        actor.run = lambda: invoke(self, process, ask)
+        actor.run = lambda: self._answer(process, ask)
         self.scheduler.add(actor)
+
+    def _times_s(self, _ask: Ask) -> float | None:
+        """How much time Lambda gives an invocation, seconds."""
+        return self.rng.choice(TIMES_S)
+
+    def _answer(self, process: Process, ask: Ask) -> None:
+        """What an invocation does."""
+        invoke(self, process, ask)
 
     def stored(self, task_id: str, name: str) -> Json:
         """A variable as it stands, read by a process that nothing can happen to, whose clock stands at 0.
@@ -235,7 +244,7 @@ class World:
     def store(self, process: Process) -> DynamoDBTaskStore:
         """A store as a process has it."""
         own: dict[str, Any] = {
-            "limits": Limits(max_ttl_ms=3_600_000),
+            "limits": self.limits,
             "now_ms": lambda: int(self.scheduler.now_ms + process.skew_s * 1000),
             "objects": SimulatedBucket(self, process.actor) if self.bucket is not None else None,
             "monotonic": lambda: self.scheduler.now_ms / 1000,
@@ -259,8 +268,7 @@ class World:
         process.calls.append(call)
         self.note(actor, f"calls {tool} {arguments} #{call.serial}")
         self.judge.began(call)
-        if self.weather.among(STALLS):
-            self._busy(actor)
+        self._takes_time(actor)
         if ctx.task is not None and self.rng.random() < 0.3:
             ctx.task[f"last_{tool}"] = call.serial
         self._maybe_killed(actor, Fault.KILLED_AFTER, f"killed after {tool}")
@@ -281,6 +289,11 @@ class World:
         if serial is not None:
             call = self.calls[serial - 1]
             call.heard, call.returned = True, isinstance(mail, Returned)
+
+    def _takes_time(self, actor: Actor) -> None:
+        """A tool does what it does."""
+        if self.weather.among(STALLS):
+            self._busy(actor)
 
     def _busy(self, actor: Actor) -> None:
         """The tool takes its time, or its process stands still."""

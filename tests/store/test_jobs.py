@@ -629,6 +629,59 @@ def test_no_job_lives_longer_than_any_task_may(
         store.get(owner, task.task_id)
 
 
+@pytest.mark.parametrize("work", [WORK, None], ids=["a job", "a workflow's task"])
+def test_a_task_is_made_to_live_longer_by_one_request_and_only_where_it_would_soon_expire(
+    stores: Callable[..., DynamoDBTaskStore], owner: str, clock: "Clock", requests: "Requests", work: Work | None
+) -> None:
+    store = stores(limits=Limits(max_ttl_ms=250_000))
+    task = store.create(NewTask(owner, {}, workflow=None if work else "stock", work=work, ttl_ms=100_000))
+    requests.take()
+    assert store.jobs.extend(task, 100_000) is task
+    assert requests.take() == []
+    clock.ms += 51_000
+    longer = store.jobs.extend(task, 100_000)
+    assert requests.take() == ["UpdateItem"]
+    assert longer == store.get(owner, task.task_id)
+    assert (longer.ttl_ms, longer.version, longer.status) == (151_000, task.version, WORKING)
+    # Another worker, who has read it before, gets it as it stands.
+    assert store.jobs.extend(task, 100_000) == longer
+    clock.ms += 99_000
+    assert store.jobs.extend(longer, 900_000).ttl_ms == 250_000
+    clock.ms += 99_000
+    requests.take()
+    last = store.get(owner, task.task_id)
+    assert store.jobs.extend(last, 900_000) is last  # it may not live longer
+    clock.ms += 2_000
+    with pytest.raises(TaskNotFound):
+        store.get(owner, task.task_id)
+
+
+def test_a_task_that_is_over_is_not_made_to_live_longer(
+    stores: Callable[..., DynamoDBTaskStore], owner: str, clock: "Clock"
+) -> None:
+    store = stores(limits=Limits(max_ttl_ms=250_000))
+    task = store.create(NewTask(owner, {}, work=WORK, ttl_ms=100_000))
+    store.cancel(owner, task.task_id)
+    clock.ms += 51_000
+    with pytest.raises(TaskFinished):
+        store.jobs.extend(task, 100_000)
+
+
+def test_whoever_extends_a_task_that_another_has_claimed_meanwhile_does_not_hold_it(
+    stores: Callable[..., DynamoDBTaskStore], owner: str, worker: Callable[[str], Claim], clock: "Clock"
+) -> None:
+    store = stores(limits=Limits(max_ttl_ms=250_000))
+    created = store.create(NewTask(owner, {}, work=WORK, ttl_ms=100_000))
+    mine = store.jobs.claim(owner, created.task_id, worker("a"), 1)
+    clock.ms += 51_000
+    store.jobs.claim(owner, created.task_id, replace(worker("b"), until_ms=clock.ms + 1_000), 2)
+    assert store.jobs.extend(mine, 100_000).claim == mine.claim
+    assert store.jobs.extend(mine, 100_000).claim == mine.claim
+    assert mine.claim
+    with pytest.raises(ClaimLost):
+        store.jobs.fail(mine, mine.claim, ERROR)
+
+
 def test_a_job_that_lives_longer_is_counted_as_live_for_as_long(
     stores: Callable[..., DynamoDBTaskStore], owner: str, worker: Callable[[str], Claim], clock: "Clock"
 ) -> None:

@@ -33,6 +33,9 @@ EXTENSION_RESULTS: Mapping[str, TypeAdapter[Any]] = MappingProxyType(
 )
 
 
+NOTIFICATION_OF_TASKS = "notifications/tasks"
+
+
 def complaints(sent: Sent) -> list[str]:
     """What the models say against a message; nothing when it is right."""
     try:
@@ -52,11 +55,20 @@ def _writable(sent: Sent) -> Sent:
 
 
 def _validate(sent: Sent) -> None:
-    if "method" in sent.message:
+    if sent.stateless and sent.message.get("method") == NOTIFICATION_OF_TASKS:
+        _validate_notification(sent.message["params"])
+    elif "method" in sent.message:
         parse = methods.parse_server_request if "id" in sent.message else methods.parse_server_notification
         parse(sent.message["method"], sent.revision, sent.message.get("params"))
     elif sent.result is not None and sent.method is not None:
         _validate_result(sent, sent.method, sent.result)
+
+
+def _validate_notification(params: dict[str, Any]) -> None:
+    """A task as `tasks/get` tells it, without what makes that a result."""
+    if "resultType" in params:
+        raise KeyError("resultType", NOTIFICATION_OF_TASKS)
+    EXTENSION_RESULTS["tasks/get"].validate_python({**params, "resultType": "complete"})
 
 
 def _validate_result(sent: Sent, method: str, result: dict[str, Any]) -> None:

@@ -21,6 +21,9 @@ BUNDLE = CONFORMANCE / "node_modules/@modelcontextprotocol/conformance/dist/inde
 EXTENSION = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
 """Not in any revision's own schema after 2025-11-25: `models` judges them."""
 
+EXTENSION_NOTIFICATION = "notifications/tasks"
+"""Nor is this: the schema judges its envelope."""
+
 
 class Schema:
     """One revision's schema.
@@ -92,6 +95,8 @@ def _complaints(schema: Schema, sent: Sent) -> list[str]:
     if "method" in message:
         unknown = f"no method {message['method']}"
         name = schema.messages.get(message["method"])
+        if sent.stateless and message["method"] == EXTENSION_NOTIFICATION:
+            name = "JSONRPCNotification"
         return schema.complaints(name, message) if name else [unknown]
     if "error" in message:
         name = schema.errors.get(message["error"].get("code")) or schema.first_of(

@@ -42,6 +42,11 @@ def answer(result: JsonDict, method: str, revision: str = OLD, **params: Any) ->
     return sent({"id": 1, "result": result}, method, revision, **params)
 
 
+def told(task: JsonDict) -> Sent:
+    """A notification of a task."""
+    return sent({"method": "notifications/tasks", "params": task}, "subscriptions/listen", NEW)
+
+
 RIGHT = [
     pytest.param(answer({}, "ping"), id="empty"),
     pytest.param(answer({"tools": []}, "tools/list"), id="a list"),
@@ -57,6 +62,7 @@ RIGHT = [
     pytest.param(answer({**TASK, "resultType": "complete", "ttlMs": 1}, "tasks/get", NEW), id="a task of 2026"),
     pytest.param(answer({**TASK, "resultType": "task", "ttlMs": None}, "tools/call", NEW), id="a new task of 2026"),
     pytest.param(answer({"resultType": "complete"}, "tasks/cancel", NEW), id="an acknowledgement"),
+    pytest.param(told({**TASK, "ttlMs": 1}), id="a notification of a task"),
     pytest.param(sent({"id": 1, "error": {"code": -32601, "message": "m"}}, "tools/list", NEW), id="an error"),
     pytest.param(
         sent({"method": "notifications/progress", "params": {"progressToken": 1, "progress": 1}}, "tools/call"),
@@ -89,6 +95,8 @@ WRONG_FOR_MODELS = [
     ),
     pytest.param(answer({**TASK, "resultType": "complete"}, "tasks/cancel", NEW), id="a task in an acknowledgement"),
     pytest.param(answer({"tasks": []}, "tasks/list", NEW), id="no such method"),
+    pytest.param(told({**TASK, "ttlMs": 1, "resultType": "complete"}), id="a notification that is a result"),
+    pytest.param(told({**TASK, "ttlMs": 1, "status": "completed"}), id="a notification of an end without a result"),
 ]
 
 
@@ -157,7 +165,7 @@ def test_an_answer_that_its_revision_does_not_know_fails_the_test_that_it_was_se
     def unfinished(_: object, result: JsonObject) -> JsonObject:
         return {**result, "tools": [{"name": "nameless"}]}
 
-    monkeypatch.setattr(endpoint, "_finished", unfinished)
+    monkeypatch.setattr(endpoint, "finished", unfinished)
     client.in_era("2026").request("tools/list")
     (told,) = TAP.take()
     assert told.startswith("answer to tools/list:")

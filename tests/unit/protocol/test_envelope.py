@@ -147,6 +147,13 @@ def test_headers_that_do_not_say_what_the_body_says_are_refused(message: Request
     assert refused(message, sent).code == HEADER_MISMATCH
 
 
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
+def test_a_tasks_name_may_be_missing_from_the_headers_but_not_be_another(method: str) -> None:
+    message = request(method, META, taskId="t1")
+    assert accepted(message, headers(method)).era is Era.STATELESS
+    assert refused(message, headers(method, mcp_name="t2")).code == HEADER_MISMATCH
+
+
 @pytest.mark.parametrize(
     ("method", "field"),
     [

@@ -186,6 +186,23 @@ def test_a_name_that_every_host_takes_is_taken(name: str) -> None:
     assert checked(made, TOOLS) is made
 
 
+@pytest.mark.parametrize(
+    ("changes", "remedy"),
+    [
+        ({"durable": False}, "leave out durable=False"),
+        ({"tool": False}, "leave out tool=False"),
+        ({"ask": True}, "leave out one"),
+        ({"arguments": [Argument("card", secret=True)]}, "the argument 'card' is secret"),
+    ],
+    ids=str,
+)
+def test_a_workflow_that_no_worker_could_run_is_not_for_the_background(changes: dict[str, Any], remedy: str) -> None:
+    ping = Step("ping", tool="ping")
+    checked(replace(workflow(ping), background=True), TOOLS)
+    checked(replace(workflow(ping), **changes), TOOLS)
+    assert remedy in refused(replace(workflow(ping), background=True, **changes)).cause
+
+
 @pytest.mark.parametrize("prompt", [{"tool": False}, {"durable": False}], ids=str)
 def test_a_workflow_that_is_only_a_prompt_may_have_any_name(prompt: dict[str, Any]) -> None:
     made = replace(workflow(FETCH), name="Erstattung über 5 €", **prompt)

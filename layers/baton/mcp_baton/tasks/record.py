@@ -58,7 +58,7 @@ class StepStatus(StrEnum):
     @property
     def settled(self) -> bool:
         """Whether the engine has nothing left to do for the step."""
-        return self in {StepStatus.COMPLETED, StepStatus.SKIPPED}
+        return self is StepStatus.COMPLETED or self is StepStatus.SKIPPED
 
 
 @dataclass(frozen=True, slots=True)

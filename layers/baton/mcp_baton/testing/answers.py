@@ -41,10 +41,12 @@ class Answers:
     Attributes:
         able: Whether the client can be asked at all.
         keys: The keys of the questions that functions have asked.
+        open: Requests of the server that were left without an answer, by id: it does not soon send them again.
     """
 
     able: bool = True
     keys: dict[str, str] = field(default_factory=dict)
+    open: dict[str, JsonObject] = field(default_factory=dict)
     _given: dict[str, Json] = field(default_factory=dict)
 
     def give(self, answers: Mapping[str, Json] | None) -> None:

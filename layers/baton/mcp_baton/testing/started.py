@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
+from mcp_baton.protocol.envelope import RELATED_TASK_KEY
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.testing.answers import Answers, Unanswered
 from mcp_baton.testing.params import without
 from mcp_baton.testing.results import Result
 from mcp_baton.testing.task_state import TaskState
-from mcp_baton.testing.wire import ROUNDS, JsonRpcError
+from mcp_baton.testing.wire import ROUNDS, JsonRpcError, Wire
 
 if TYPE_CHECKING:
     from mcp_baton.testing.client import Client
@@ -73,10 +74,10 @@ class StartedTask:
         Raises:
             Unanswered: an answer is not of the right kind.
         """
-        given = Answers(keys=self.client.stage.answers.keys)
+        given = Answers(keys=self.client.stage.answers.keys, open=self.client.stage.answers.open)
         given.give(answers)
         if self.client.era == "2025":
-            self.client.wire.listening(given, lenient=True).request("tasks/get", {"taskId": self.task_id}, {})
+            self._respond(self.client.wire.listening(given, lenient=True))
         else:
             self._update({key: self._given(given, key, asked) for key, asked in self.input_requests.items()})
         return self.poll()
@@ -114,9 +115,17 @@ class StartedTask:
     def _answer_all(self, state: TaskState) -> None:
         answers = self.client.stage.answers
         if self.client.era == "2025":
-            self.client.wire.request("tasks/get", {"taskId": self.task_id}, {})
+            self._respond(self.client.wire)
         else:
             self._update({key: answers.result(asked, key) for key, asked in state.input_requests.items()})
+
+    def _respond(self, wire: Wire) -> None:
+        """Have the server ask on the stream of a request, and answer what it has asked before."""
+        before = [asked for asked in wire.answers.open.values() if _is_of(asked, self.task_id)]
+        wire.request("tasks/get", {"taskId": self.task_id}, {})
+        for unanswered in map(wire.respond, before):
+            if unanswered is not None:
+                raise unanswered
 
     def _given(self, answers: Answers, key: str, asked: JsonObject) -> JsonObject | None:
         try:
@@ -143,6 +152,12 @@ class StartedTask:
         except JsonRpcError as error:
             return error
         raise AssertionError("tasks/result: the task has failed, and has a result")
+
+
+def _is_of(question: JsonObject, task_id: str) -> bool:
+    """Whether a request of the server's is a question of this task."""
+    params = cast("dict[str, Any]", question.get("params", {}))
+    return bool(params.get("_meta", {}).get(RELATED_TASK_KEY, {}).get("taskId") == task_id)
 
 
 def started(client: "Client", result: JsonObject) -> StartedTask | None:

@@ -95,7 +95,7 @@ class Wire:
     ) -> tuple[JsonObject, Invocation]:
         sent = {**params, "_meta": {**self._own_meta(), **meta}}
         message: dict[str, Json] = {"jsonrpc": "2.0", "id": next(_ids), "method": method, "params": sent}
-        stream = Stream(self._answer)
+        stream = Stream(self.respond)
         opener = stream.open if self.era == "2025" and self.asked and self.answers.able else None
         response, invocation = self.function.invoke(
             self._event(message, self._headers(method, sent)), opener, again=again
@@ -106,17 +106,20 @@ class Wire:
         status = response.get("statusCode", 200)
         return result_in(stream.messages or messages_in(response), status), invocation
 
-    def _answer(self, question: JsonObject) -> Unanswered | None:
-        """Answer a question of the handshake era, with a request of its own. One without an answer is refused."""
+    def respond(self, question: JsonObject) -> Unanswered | None:
+        """Answer a question of the handshake era, with a request of its own. One without an answer is refused, or,
+        where this is lenient, left open."""
         message: dict[str, Json] = {"jsonrpc": "2.0", "id": question["id"]}
         unanswered = None
         try:
             message["result"] = self.answers.result(question)
         except Unanswered as error:
             if self.lenient and not error.wrong:
+                self.answers.open[str(question["id"])] = question
                 return None
             unanswered = error
             message["error"] = {"code": -1, "message": str(error)}
+        self.answers.open.pop(str(question["id"]), None)
         self.function.invoke(self._event(message, {}), None)
         self.after()
         return unanswered

@@ -9,7 +9,7 @@ from mcp_baton.light_dataclasses import dataclass, replace
 from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.tasks.record import SCHEMA_VERSION, Progress, StepProgress, StepStatus
 from mcp_baton.workflow.retry import Retry
-from mcp_baton.workflow.sources import Constant, PromptArg, Source, StepOutput, placeholders
+from mcp_baton.workflow.sources import Source, StepOutput, described, placeholders
 from mcp_baton.workflow.tool_function import tool_of
 
 
@@ -129,7 +129,7 @@ class Step(_Kept):
             from hashlib import sha256
 
             sources, bindings = (
-                {name: _describe(source) for name, source in given.items()}
+                {name: described(source) for name, source in given.items()}
                 for given in (self.arguments, self.template_bindings)
             )
             parts = [self.name, self.tool, sources, self.binding, list(self.resources), bindings]
@@ -207,18 +207,6 @@ def _step_progress(step: Step, status: StepStatus) -> StepProgress:
     if step.tool is None:
         return {"name": step.name, "status": status.value}
     return {"name": step.name, "tool": step.tool, "status": status.value}
-
-
-def _describe(source: Source) -> Json:
-    match source:
-        case PromptArg(name):
-            return ["prompt_arg", name]
-        case Constant(value):
-            return ["constant", value]
-        case StepOutput(binding, path):
-            return ["step_output", binding, path]
-        case _:
-            return ["task_variable", source.name, source.path]
 
 
 def _check_retry(step: str, tool: object, retry: object) -> None:

@@ -77,7 +77,8 @@ class Hold:
         one light read. A store that does not answer holds no run up: its last write says what has become of the task.
         """
         if self._over is None:
-            if self._renewal_is_due() or not self.is_sure():
+            now_ms = self._store.now_ms()
+            if self._renewal_is_due(now_ms) or not self._is_sure_at(now_ms):
                 self._renew()
             elif self._clock() - self._heard_s >= LOOK_AFTER_S:
                 self._glance()
@@ -85,8 +86,10 @@ class Hold:
 
     def is_sure(self) -> bool:
         """Whether nobody else can take the task within the next seconds."""
-        left, now_ms = self._left_ms(), self._store.now_ms()
-        until_ms = self._claim.until_ms
+        return self._is_sure_at(self._store.now_ms())
+
+    def _is_sure_at(self, now_ms: int) -> bool:
+        left, until_ms = self._left_ms(), self._claim.until_ms
         ends_with_function = left is not None and until_ms >= now_ms and left - (until_ms - now_ms) < SURE_MS
         return self.unsure or until_ms - now_ms >= SURE_MS or ends_with_function
 
@@ -95,12 +98,13 @@ class Hold:
         answers, while a tool runs or a pause lasts."""
         if self._over is not None:
             return math.inf
-        if self._renewal_is_due():
-            self._renew()
-        return max(self._renew_at_ms - self._store.now_ms(), 1) / 1000
-
-    def _renewal_is_due(self) -> bool:
         now_ms = self._store.now_ms()
+        if self._renewal_is_due(now_ms):
+            self._renew()
+            now_ms = self._store.now_ms()
+        return max(self._renew_at_ms - now_ms, 1) / 1000
+
+    def _renewal_is_due(self, now_ms: int) -> bool:
         if now_ms < self._renew_at_ms:
             return False
         # A claim that ends with the function cannot be had for longer.

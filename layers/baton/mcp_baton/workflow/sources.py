@@ -73,6 +73,19 @@ def task_variable(name: str, path: str | None = None) -> TaskVariable:
     return TaskVariable(name, path)
 
 
+def described(source: Source) -> Json:
+    """A source as JSON, by which its step's fingerprint is made."""
+    match source:
+        case PromptArg(name):
+            return ["prompt_arg", name]
+        case Constant(value):
+            return ["constant", value]
+        case StepOutput(binding, path):
+            return ["step_output", binding, path]
+        case _:
+            return ["task_variable", source.name, source.path]
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """A value that is there; `null` is one."""

@@ -105,7 +105,7 @@ def status_message(params: JsonObject) -> str:
     """Progress in words: `3/10: message`, or as much of it as was reported."""
     progress, total, message = params.get("progress"), params.get("total"), params.get("message")
     counted = _number(progress) if total is None else f"{_number(progress)}/{_number(total)}"
-    return counted if message is None else f"{counted}: {message}"
+    return f"{counted}: {message}" if message else counted
 
 
 def _number(value: Json) -> str:

@@ -1,0 +1,249 @@
+"""A server and its workers over one queue and one clock, both in the test's hands: what Lambda and time do, by steps.
+
+Nothing runs by itself. The queue is as Lambda's: a delivery that fails comes again a minute later, then two minutes
+after that, and no more (https://docs.aws.amazon.com/lambda/latest/dg/invocation-async-error-handling.html).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from mcp_baton import Server
+from mcp_baton.aws import dynamodb_store, handler
+from mcp_baton.exceptions import NotDispatched
+from mcp_baton.protocol.json import JsonObject
+from mcp_baton.settings import Settings
+from tests.e2e.support import Client, Era, FunctionContext, Handler, JsonDict, Table
+from tests.simulation.client import Exceptions, refused
+from tests.simulation.dynamodb.database import Database
+from tests.simulation.dynamodb.refusals import Refusal
+
+RETRIES_AFTER_MS = (60_000, 120_000)
+
+
+class Killed(BaseException):
+    """The process was killed. A `BaseException`, so that nothing takes it for a failure of its own."""
+
+
+@dataclass(slots=True)
+class Time:
+    """One clock for everything; it stands still until it is moved."""
+
+    ms: int = 4_000_000_000_000
+
+    def now_ms(self) -> int:
+        """The time of day, epoch milliseconds."""
+        return self.ms
+
+    def monotonic_s(self) -> float:
+        """The same, seconds."""
+        return self.ms / 1000
+
+    def pass_s(self, seconds: float) -> None:
+        """Let this much time pass."""
+        self.ms += round(seconds * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """An event that is to be delivered.
+
+    Attributes:
+        due_ms: When.
+        event: What the worker is invoked with.
+        attempt: 1 for the first.
+    """
+
+    due_ms: int
+    event: JsonDict
+    attempt: int = 1
+
+
+@dataclass(slots=True)
+class Kills:
+    """Where the process is killed: before or after a request to DynamoDB, before or after what a tool does.
+
+    Attributes:
+        after: At how many such points from now; `None` for never.
+        dead: Whether the process was killed. Whatever still runs in it does nothing any more.
+        count: How often that has happened.
+    """
+
+    after: int | None = None
+    dead: bool = False
+    count: int = 0
+
+    def point(self, **_: object) -> None:
+        """One such point.
+
+        Raises:
+            Killed: the process is killed here, or was before.
+        """
+        if self.after is not None and not self.dead:
+            self.after -= 1
+            if self.after < 0:
+                self.dead, self.after = True, None
+                self.count += 1
+        if self.dead:
+            raise Killed
+
+
+@dataclass(slots=True)
+class Cloud:
+    """A server, its table, its workers and their queue.
+
+    Attributes:
+        table: The table.
+        time: The clock.
+        lives_s: How long a worker's invocation may last, seconds.
+        sent: Each event that was dispatched, in order.
+        queue: What is still to be delivered.
+        outcomes: What became of each invocation: what the handler returned, the exception's name, or `killed`.
+        refuses: How many of the next events are not taken.
+        at_once: Run the worker while its event is handed over.
+    """
+
+    table: Table
+    settings: Settings
+    time: Time = field(default_factory=Time)
+    kills: Kills = field(default_factory=Kills)
+    lives_s: float = 10.0
+    sent: list[JsonDict] = field(default_factory=list)
+    queue: list[Delivery] = field(default_factory=list)
+    outcomes: list[str] = field(default_factory=list)
+    refuses: int = 0
+    at_once: bool = False
+    _handler: Handler | None = None
+
+    def deploy(self, server: Server) -> None:
+        """Serve this version from now on."""
+        store = dynamodb_store(
+            self.table.name,
+            self.settings,
+            connect=lambda: self.table.client,
+            now_ms=self.time.now_ms,
+            monotonic=self.time.monotonic_s,
+            sleep=self.time.pass_s,
+            random=lambda: 0.5,
+        )
+        clock, sleep = self.time.monotonic_s, self.time.pass_s
+        self._handler = handler(server, settings=self.settings, store=store, clock=clock, sleep=sleep, dispatcher=self)
+
+    def client(self, era: Era = "2026", owner: str = "alice") -> Client:
+        """A client of the version that is served when it asks."""
+        return Client(self._handle, owner, era)
+
+    def _handle(self, event: JsonDict, context: Any) -> JsonDict:
+        assert self._handler
+        return self._handler(event, context)
+
+    def dispatch(self, event: JsonObject) -> None:
+        """Take an event, as Lambda's `Invoke` with `InvocationType=Event` does."""
+        self.kills.point()
+        if self.refuses:
+            self.refuses -= 1
+            raise NotDispatched("the queue is full")
+        self.sent.append(dict(event))
+        if self.at_once:
+            self.invoke(dict(event))
+        else:
+            self.queue.append(Delivery(self.time.ms, dict(event)))
+        self.kills.point()
+
+    def invoke(self, event: JsonDict) -> str:
+        """One invocation of the worker; what became of it."""
+        begun_ms = self.time.ms
+        self.kills.dead = False
+
+        def left_ms() -> int:
+            return max(0, begun_ms + round(self.lives_s * 1000) - self.time.ms)
+
+        try:
+            outcome = str(self._handle(event, FunctionContext(left_ms))["outcome"])
+        except Killed:
+            outcome = "killed"
+        except Exception as error:  # noqa: BLE001 - Lambda takes any exception for a failure
+            outcome = type(error).__name__
+        if self.kills.dead:
+            # What ran on in the process may have hidden its end.
+            outcome, self.kills.dead = "killed", False
+        self.kills.after = None
+        self.outcomes.append(outcome)
+        return outcome
+
+    def deliver(self) -> str:
+        """The next delivery, when it is due; what became of it. One that fails is put back, as long as Lambda does."""
+        delivery = min(self.queue, key=lambda item: item.due_ms)
+        self.queue.remove(delivery)
+        self.time.ms = max(self.time.ms, delivery.due_ms)
+        outcome = self.invoke(delivery.event)
+        if has_failed(outcome) and delivery.attempt <= len(RETRIES_AFTER_MS):
+            due_ms = self.time.ms + RETRIES_AFTER_MS[delivery.attempt - 1]
+            self.queue.append(Delivery(due_ms, delivery.event, delivery.attempt + 1))
+        return outcome
+
+    def work(self, most: int = 100) -> list[str]:
+        """Deliver until the queue is empty; what became of each delivery."""
+        outcomes = []
+        while self.queue:
+            outcomes.append(self.deliver())
+            assert len(outcomes) < most, outcomes
+        return outcomes
+
+
+def has_failed(outcome: str) -> bool:
+    """Whether an invocation ended so that Lambda makes it again: by an exception, or with its process."""
+    return outcome == "killed" or outcome[0].isupper()
+
+
+class QuickClient:
+    """A client of the simulation's DynamoDB, which answers hundreds of times as fast as moto.
+
+    Args:
+        point: Is passed before and after each request.
+    """
+
+    exceptions = Exceptions
+
+    def __init__(self, point: Callable[[], None]) -> None:
+        self.database = Database()
+        self.point = point
+
+    def put_item(self, **request: Any) -> JsonDict:
+        """`PutItem`."""
+        return self._send("PutItem", request)
+
+    def update_item(self, **request: Any) -> JsonDict:
+        """`UpdateItem`."""
+        return self._send("UpdateItem", request)
+
+    def get_item(self, **request: Any) -> JsonDict:
+        """`GetItem`."""
+        return self._send("GetItem", request)
+
+    def delete_item(self, **request: Any) -> JsonDict:
+        """`DeleteItem`."""
+        return self._send("DeleteItem", request)
+
+    def query(self, **request: Any) -> JsonDict:
+        """`Query`."""
+        return self._send("Query", request)
+
+    def scan(self, **_request: Any) -> JsonDict:
+        """`Scan`, of everything."""
+        return {"Items": list(self.database.items.values())}
+
+    def _send(self, operation: str, request: JsonDict) -> JsonDict:
+        self.point()
+        try:
+            answer = self.database.request(operation, request)
+        except Refusal as refusal:
+            raise refused(refusal, operation) from refusal
+        self.point()
+        return answer
+
+
+def quick_table(kills: Kills) -> Table:
+    """A table of the simulation's DynamoDB, each request to which is a point where the process may be killed."""
+    client: Any = QuickClient(kills.point)
+    return Table(client, "tasks")

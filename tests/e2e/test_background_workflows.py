@@ -1,0 +1,581 @@
+"""Workflows in the background: workers run them across invocations, whatever happens between two writes."""
+
+from collections import Counter
+from collections.abc import Callable
+from threading import Event
+from typing import Any
+
+import pytest
+from botocore.exceptions import EndpointConnectionError
+
+from mcp_baton import Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
+from mcp_baton.tasks.work import FIRST_DISPATCH_MS
+from mcp_baton.workflow.definition import Argument
+from tests.e2e.cloud import Cloud, Killed, Kills, has_failed, quick_table
+from tests.e2e.stock import STEPS, Shop, cloud_of, opened, own_task, returned, state, steps_of
+from tests.e2e.support import BOUND_S, Answer, Era, JsonDict, Table
+
+
+@pytest.fixture
+def kills() -> Kills:
+    return Kills()
+
+
+@pytest.fixture
+def table(kills: Kills) -> Table:
+    return quick_table(kills)
+
+
+@pytest.fixture
+def make_cloud(table: Table, kills: Kills) -> Callable[..., Cloud]:
+    """Makes clouds over the test's table."""
+
+    def make(server: Server, *, lives_s: float = 10.0, **settings: Any) -> Cloud:
+        return cloud_of(server, table, kills, lives_s=lives_s, **settings)
+
+    return make
+
+
+@pytest.fixture
+def shop() -> Shop:
+    return Shop()
+
+
+@pytest.fixture
+def cloud(make_cloud: Callable[..., Cloud], shop: Shop) -> Cloud:
+    """The long workflow."""
+    made = make_cloud(Server("none"))
+    made.deploy(shop.server(made.time.pass_s))
+    return made
+
+
+# Being called
+
+
+def test_a_client_that_can_have_tasks_gets_one_and_polls_it_to_the_end(cloud: Cloud, shop: Shop, era: Era) -> None:
+    client = cloud.client(era)
+    call = opened(client, "stock")
+    assert state(client, call)["status"] == "working"
+    own = own_task(client, call)
+    assert steps_of(client, own) == ["pending"] * STEPS
+    assert shop.done.total() == 0
+
+    cloud.work()
+
+    result = client.task("result", call).result if era == "2025" else returned(client, call)
+    assert result["structuredContent"]["message"].startswith(f"Done: {STEPS} of {STEPS} steps.")
+    assert (result["_meta"]["task_id"], result["isError"]) == (own, False)
+    related = result["_meta"].get("io.modelcontextprotocol/related-task")
+    assert related == ({"taskId": call} if era == "2025" else None)
+    assert (state(client, own)["status"], steps_of(client, own)) == ("completed", ["completed"] * STEPS)
+
+
+def test_forty_steps_take_ten_invocations_of_a_function_that_lives_ten_seconds(cloud: Cloud, shop: Shop) -> None:
+    opened(cloud.client(), "stock")
+    assert cloud.work() == ["handed over"] * 9 + ["completed"]
+    assert [event["batonTask"]["dispatch"] for event in cloud.sent] == list(range(1, 11))
+    assert sorted(shop.sold.values()) == list(range(0, STEPS, 2))
+    assert shop.done == Counter(range(1, STEPS, 2))
+
+
+def test_a_client_that_can_have_no_tasks_has_it_run_in_its_request(cloud: Cloud, shop: Shop) -> None:
+    answer = cloud.client("2025").call_tool("stock")
+    assert answer.result["structuredContent"]["task_status"] == "completed"
+    assert (cloud.sent, shop.done.total()) == ([], STEPS // 2)
+
+
+def test_its_prompt_runs_in_its_request(cloud: Cloud) -> None:
+    answer = cloud.client().get_prompt("stock")
+    assert answer.meta["task_status"] == "completed"
+    assert cloud.sent == []
+
+
+def test_lists_of_the_2025_era_say_that_it_may_be_a_task(cloud: Cloud) -> None:
+    def executions(era: Era) -> dict[str, Any]:
+        return {tool["name"]: tool.get("execution") for tool in cloud.client(era).request("tools/list").result["tools"]}
+
+    assert executions("2025") == {"sell": None, "note": None, "stock": {"taskSupport": "optional"}}
+    assert executions("2026") == {"sell": None, "note": None, "stock": None}
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+    tasks = cloud.client("2025").request("initialize", params).result["capabilities"]["tasks"]
+    assert tasks["requests"] == {"tools": {"call": {}}}
+
+
+def test_a_workflow_that_is_not_for_the_background_is_no_task(make_cloud: Callable[..., Cloud], shop: Shop) -> None:
+    server = shop.server(lambda _s: None, steps=2)
+    server.add_workflow(
+        Workflow(name="count", description="count", steps=[Step("one", tool="note", arguments={"number": constant(7)})])
+    )
+    client = make_cloud(server).client("2025")
+    refused = client.request("tools/call", {"name": "count", "arguments": {}, "task": {}})
+    assert (refused.error["code"], shop.done.total()) == (-32601, 0)
+
+
+# What is known at once
+
+
+@pytest.fixture
+def order(make_cloud: Callable[..., Cloud]) -> "Order":
+    return Order(make_cloud)
+
+
+class Order:
+    """A workflow of three steps, `fetch`, `pay` and `send`, in the background.
+
+    Attributes:
+        paid: How often `pay` was called.
+        refuse: The error with which it fails; `None` where it does not.
+    """
+
+    def __init__(self, make_cloud: Callable[..., Cloud]) -> None:
+        self.paid: list[int] = []
+        self.sent: list[int] = []
+        self.refuse: str | None = None
+        self.cloud = make_cloud(self.server())
+
+    def server(self, *, fetch: str = "fetch", send: bool = True) -> Server:
+        server = Server("orders")
+
+        @server.tool
+        def fetch_order(order: int) -> dict[str, int]:
+            self.cloud.time.pass_s(2)
+            return {"amount": order * 10}
+
+        @server.tool(task="optional", idempotent=False)
+        def charge(amount: int) -> int:
+            self.paid.append(amount)
+            self.cloud.kills.after = 0
+            self.cloud.kills.point()
+            return amount
+
+        @server.tool
+        def pay(amount: int) -> int:
+            self.cloud.time.pass_s(2)
+            if self.refuse:
+                raise ToolError(self.refuse)
+            self.paid.append(amount)
+            return amount
+
+        @server.tool
+        def send_parcel(order: int) -> int:
+            self.sent.append(order)
+            return order
+
+        amount = step_output(fetch, "amount")
+        steps = [Step(fetch, tool="fetch_order", arguments={"order": prompt_arg("order")})]
+        paying = Step("pay", tool="pay", arguments={"amount": amount})
+        sending = [Step("send", tool="send_parcel", arguments={"order": prompt_arg("order")})] if send else []
+        server.add_workflow(_order("order", [*steps, paying, *sending]))
+        charging = [*steps, Step("charge", tool="charge", arguments={"amount": amount}), *sending]
+        server.add_workflow(_order("charged", charging))
+        return server
+
+
+def _order(name: str, steps: list[Step]) -> Workflow:
+    arguments = [Argument("order", required=True, type=int)]
+    return Workflow(name=name, description="order", arguments=arguments, steps=steps, background=True)
+
+
+def text_of(answer: Answer) -> str:
+    return str(answer.result["content"][0]["text"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({}, "Missing: order"),
+        ({"order": "many"}, "order"),
+        ({"order": 1, "colour": 2}, "colour"),
+        ({"task_id": "2ZZZZZZ0000000000000000000000000000000"}, "There is no such task"),
+    ],
+    ids=["missing", "not a number", "unknown", "no such task"],
+)
+def test_what_cannot_be_run_is_refused_and_makes_no_task(
+    order: Order, table: Table, era: Era, arguments: JsonDict, said: str
+) -> None:
+    client = order.cloud.client(era)
+    if era == "2026":
+        answer = client.call_tool("order", arguments)
+        assert (answer.result["isError"], said in text_of(answer)) == (True, True)
+    else:
+        refused = client.request("tools/call", {"name": "order", "arguments": arguments, "task": {}}).error
+        assert (refused["code"], said in refused["message"]) == (-32602, True)
+    assert (table.statuses, order.cloud.sent) == ([], [])
+
+
+def test_a_task_that_is_over_or_another_workflows_is_told_at_once(order: Order, table: Table) -> None:
+    client = order.cloud.client()
+    call = opened(client, "order", {"order": 1})
+    own = own_task(client, call)
+    order.cloud.work()
+    assert "This task is completed; nothing was run." in text_of(client.call_tool("order", {"task_id": own}))
+    assert "is not one of this workflow" in text_of(client.call_tool("charged", {"task_id": own}))
+    assert "is not one of this workflow" in text_of(client.call_tool("order", {"task_id": call}))
+    assert len(table.statuses) == 2
+
+
+def test_a_task_that_a_run_holds_is_told_at_once(cloud: Cloud, shop: Shop, table: Table) -> None:
+    client, told = cloud.client(), list[str]()
+    own = own_task(client, opened(client, "stock"))
+
+    def meanwhile(number: int) -> None:
+        if number == 1:
+            told.append(text_of(client.call_tool("stock", {"task_id": own})))
+
+    shop.meanwhile = meanwhile
+    cloud.deliver()
+    assert "call stock again" in told[0]
+    assert len(table.statuses) == 2
+
+
+def test_what_is_completed_and_differs_is_told_at_once(order: Order) -> None:
+    client = order.cloud.client()
+    order.refuse = "no funds"
+    own = own_task(client, opened(client, "order", {"order": 1}))
+    order.cloud.work()
+    order.cloud.deploy(order.server(fetch="get"))
+    assert "The workflow has changed since this task was started" in text_of(
+        client.call_tool("order", {"task_id": own})
+    )
+
+
+# Pausing
+
+
+def test_a_pause_for_the_model_ends_the_call_and_the_model_goes_on(order: Order, era: Era) -> None:
+    client, order.refuse = order.cloud.client(era), "no funds"
+    call = opened(client, "order", {"order": 3})
+    own = own_task(client, call)
+    assert order.cloud.work() == ["handed over", "completed"]
+
+    result = client.task("result", call).result if era == "2025" else returned(client, call)
+    assert "Call pay with" in result["structuredContent"]["message"]
+    assert result["structuredContent"]["pause_reason"]["type"] == "toolError"
+    assert (state(client, own)["status"], steps_of(client, own)) == ("working", ["completed", "failed", "pending"])
+
+    order.refuse = None
+    recorded = client.call_tool("pay", {"amount": 30, "task_id": own})
+    assert recorded.meta["recorded"] is True
+    arguments = {"task_id": own}
+    again = opened(client, "order", arguments)
+    assert order.cloud.work() == ["completed"]
+    assert (state(client, own)["status"], order.paid, order.sent) == ("completed", [30], [3])
+    assert state(client, again)["status"] == "completed"
+
+
+def test_a_resume_brings_arguments_of_its_own_to_each_invocation(order: Order) -> None:
+    client, order.refuse = order.cloud.client(), "no funds"
+    own = own_task(client, opened(client, "order", {"order": 3}))
+    order.cloud.work()
+    order.refuse = None
+    opened(client, "order", {"task_id": own, "order": 4})
+    assert order.cloud.work() == ["handed over", "completed"]
+    assert (order.paid, order.sent) == ([30], [4])
+
+
+def test_a_worker_without_time_for_a_single_step_ends_the_call_with_the_pause(cloud: Cloud, shop: Shop) -> None:
+    cloud.lives_s = 2.5
+    client = cloud.client()
+    call = opened(client, "stock")
+    assert cloud.work() == ["completed"]
+    assert returned(client, call)["structuredContent"]["pause_reason"]["type"] == "deadlineExceeded"
+    assert (shop.done.total(), len(cloud.sent)) == (0, 1)
+
+
+def test_a_run_that_could_not_be_written_is_not_handed_over_but_run_again(cloud: Cloud, shop: Shop) -> None:
+    client = cloud.client()
+    call = opened(client, "stock")
+    database: Any = cloud.table.client
+
+    def refuse() -> None:
+        if len(shop.sold) == 2 and cloud.outcomes == []:
+            raise EndpointConnectionError(endpoint_url="")
+
+    database.point = refuse
+    outcome = cloud.deliver()
+    assert has_failed(outcome)
+    assert len(cloud.sent) == 1
+    cloud.work()
+    assert state(client, call)["status"] == "completed"
+    assert sorted(shop.sold.values()) == list(range(0, STEPS, 2))
+
+
+# Handing over
+
+
+def test_each_write_comes_before_the_one_that_relies_on_it(cloud: Cloud, shop: Shop) -> None:
+    """A worker that is invoked while its event is handed over finds all that it needs: nobody polls here."""
+    cloud.at_once = True
+    call = opened(cloud.client(), "stock")
+    assert cloud.outcomes == ["completed"] + ["handed over"] * 9
+    assert state(cloud.client(), call)["status"] == "completed"
+    assert shop.done == Counter(range(1, STEPS, 2))
+
+
+def test_a_hop_that_nobody_could_be_sent_for_is_made_again(cloud: Cloud) -> None:
+    client = cloud.client()
+    call = opened(client, "stock")
+    cloud.refuses = 1
+    assert cloud.work() == ["NotDispatched"] + ["handed over"] * 8 + ["completed"]
+    assert state(client, call)["status"] == "completed"
+
+
+def test_a_hop_whose_event_was_lost_is_found_by_a_poll_when_it_is_due(cloud: Cloud) -> None:
+    client = cloud.client()
+    call = opened(client, "stock")
+    cloud.deliver()
+    cloud.queue.clear()
+    state(client, call)
+    assert cloud.queue == []
+    cloud.time.ms += FIRST_DISPATCH_MS + 1
+    state(client, call)
+    assert [delivery.event["batonTask"]["dispatch"] for delivery in cloud.queue] == [3]
+    cloud.work()
+    assert state(client, call)["status"] == "completed"
+
+
+def test_a_changed_step_that_is_not_done_yet_is_run_as_it_is_deployed(order: Order) -> None:
+    client = order.cloud.client()
+    call = opened(client, "order", {"order": 2})
+    assert order.cloud.deliver() == "handed over"
+    order.cloud.deploy(order.server(send=False))
+    order.cloud.work()
+    assert returned(client, call)["structuredContent"]["task_status"] == "completed"
+    assert (order.paid, order.sent) == ([20], [])
+
+
+def test_a_changed_step_that_is_done_ends_the_call_and_says_so(order: Order) -> None:
+    client = order.cloud.client()
+    call = opened(client, "order", {"order": 2})
+    assert order.cloud.deliver() == "handed over"
+    order.cloud.deploy(order.server(fetch="get"))
+    assert order.cloud.work() == ["completed"]
+    result = returned(client, call)
+    assert (result["isError"], order.paid) == (True, [])
+    assert "The workflow has changed since this task was started" in result["content"][0]["text"]
+
+
+def test_a_workflow_that_is_deployed_no_more_fails_its_call(order: Order) -> None:
+    client = order.cloud.client()
+    call = opened(client, "order", {"order": 2})
+    own = own_task(client, call)
+    order.cloud.deploy(Server("none"))
+    assert order.cloud.work() == ["failed"]
+    assert state(client, call)["error"]["message"] == "Unknown tool: order"
+    assert state(client, own)["status"] == "working"
+
+
+# One at a time
+
+
+def test_a_second_delivery_runs_nothing_while_the_first_is_worked_on(cloud: Cloud, shop: Shop) -> None:
+    client, outcomes = cloud.client(), list[str]()
+    call = opened(client, "stock")
+    event = cloud.sent[0]
+
+    def meanwhile(number: int) -> None:
+        if number == 1:
+            outcomes.append(cloud.invoke(event))
+            outcomes.append(cloud.invoke({"batonTask": {**event["batonTask"], "dispatch": 2}}))
+
+    shop.meanwhile = meanwhile
+    cloud.work()
+    assert outcomes == ["StillHeld", "held by another worker"]
+    assert shop.done == Counter(range(1, STEPS, 2))
+    assert state(client, call)["status"] == "completed"
+
+
+def test_a_worker_waits_for_a_run_that_died_to_lose_the_task(order: Order) -> None:
+    client = order.cloud.client()
+    order.cloud.lives_s = 900
+    call = opened(client, "order", {"order": 2})
+    own = own_task(client, call)
+    hold(order, own, seconds=40)
+    begun_ms = order.cloud.time.ms
+    assert order.cloud.work() == ["completed"]
+    assert order.cloud.time.ms - begun_ms > 40_000
+    assert (state(client, call)["status"], order.paid) == ("completed", [20])
+
+
+def test_a_worker_that_cannot_wait_so_long_leaves_the_call_to_the_next_delivery(order: Order) -> None:
+    client = order.cloud.client()
+    call = opened(client, "order", {"order": 2})
+    own = own_task(client, call)
+    hold(order, own, seconds=30)
+    assert order.cloud.work() == ["TaskHeld", "handed over", "handed over", "completed"]
+    assert (state(client, call)["status"], order.paid) == ("completed", [20])
+
+
+def test_a_workflow_that_another_run_holds_for_long_ends_the_call_and_says_until_when(order: Order) -> None:
+    client = order.cloud.client()
+    call = opened(client, "order", {"order": 2})
+    own = own_task(client, call)
+    hold(order, own, seconds=1_000)
+    assert order.cloud.work() == ["TaskHeld", "TaskHeld", "completed"]
+    assert "running_until" in returned(client, call)["structuredContent"]
+    assert (state(client, own)["status"], order.paid) == ("working", [])
+
+
+def hold(order: Order, own: str, seconds: float) -> None:
+    """Have another run hold a task."""
+    item = order.cloud.table.item(own)
+    until_ms = order.cloud.time.ms + round(seconds * 1000)
+    run = {"i": {"S": "other"}, "n": {"N": "1"}, "u": {"N": str(until_ms)}}
+    order.cloud.table.replace({**item, "run": {"M": run}})
+
+
+# Cancelling
+
+
+def test_cancelling_the_call_stops_the_run_and_leaves_the_workflow_to_be_gone_on_with(cloud: Cloud, shop: Shop) -> None:
+    client = cloud.client()
+    call = opened(client, "stock")
+    own = own_task(client, call)
+
+    def meanwhile(number: int) -> None:
+        if number == 9:
+            client.task("cancel", call)
+            # The worker looks every two seconds.
+            cloud.time.pass_s(2)
+
+    shop.meanwhile = meanwhile
+    outcomes = cloud.work()
+    assert outcomes[-1] == "dropped: the task is cancelled"
+    assert state(client, call)["status"] == "cancelled"
+    assert state(client, own)["status"] == "working"
+    assert steps_of(client, own).count("completed") in (9, 10)
+    assert max(shop.done) == 9
+
+    again = opened(client, "stock", {"task_id": own})
+    cloud.work()
+    assert (state(client, again)["status"], state(client, own)["status"]) == ("completed", "completed")
+    assert sorted(shop.sold.values()) == list(range(0, STEPS, 2))
+
+
+def test_cancelling_the_call_between_two_invocations_runs_nothing_more(cloud: Cloud, shop: Shop) -> None:
+    client = cloud.client()
+    call = opened(client, "stock")
+    cloud.deliver()
+    done = shop.done.total()
+    client.task("cancel", call)
+    assert cloud.work() == ["over: cancelled"]
+    assert shop.done.total() == done
+
+
+def test_cancelling_the_workflow_while_it_runs_ends_the_call(cloud: Cloud, shop: Shop) -> None:
+    client = cloud.client()
+    call = opened(client, "stock")
+    own = own_task(client, call)
+
+    def meanwhile(number: int) -> None:
+        if number == 9:
+            client.task("cancel", own)
+
+    shop.meanwhile = meanwhile
+    assert cloud.work()[-1] == "completed"
+    result = returned(client, call)
+    assert result["structuredContent"]["task_status"] == "cancelled"
+    assert "The task was cancelled" in result["structuredContent"]["message"]
+    assert max(shop.done) <= 11
+
+
+def test_cancelling_the_workflow_between_two_invocations_ends_the_call(cloud: Cloud) -> None:
+    client = cloud.client()
+    call = opened(client, "stock")
+    own = own_task(client, call)
+    cloud.deliver()
+    client.task("cancel", own)
+    assert cloud.work() == ["completed"]
+    assert returned(client, call)["structuredContent"]["message"].startswith("This task is cancelled; 4 of 40 steps")
+
+
+def test_cancelling_the_call_ends_an_asynchronous_tool_at_once(make_cloud: Callable[..., Cloud]) -> None:
+    import asyncio
+
+    server, ended = Server("slow"), Event()
+
+    @server.tool
+    async def stall() -> None:
+        client.task("cancel", call)
+        cloud.time.pass_s(3)
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            ended.set()
+            raise
+
+    server.add_workflow(Workflow(name="wait", description="wait", steps=[Step("stall", tool="stall")], background=True))
+    cloud = make_cloud(server, lives_s=900)
+    client = cloud.client()
+    call = opened(client, "wait")
+    own = own_task(client, call)
+    assert cloud.work() == ["stopped: it is over, or another worker's"]
+    assert ended.wait(BOUND_S)
+    assert "it may still have happened" in state(client, own)["_meta"]["_workflow.pause_reason"]["error"]
+
+
+# Living long enough
+
+
+def test_tasks_live_as_long_as_the_work_lasts(make_cloud: Callable[..., Cloud], shop: Shop) -> None:
+    """Two hours of work, of tasks that live for one unless they are made to live longer."""
+    cloud = make_cloud(Server("none"), lives_s=900)
+    cloud.deploy(shop.server(cloud.time.pass_s, steps=12, step_s=600))
+    client = cloud.client()
+    call = opened(client, "stock")
+    own = own_task(client, call)
+    begun_ms = cloud.time.ms
+    assert cloud.work() == ["handed over"] * 11 + ["completed"]
+    assert cloud.time.ms - begun_ms == 2 * 3_600_000
+    assert (state(client, call)["status"], state(client, own)["status"]) == ("completed", "completed")
+
+
+def test_tasks_outlive_an_invocation_that_is_longer_than_their_lives(
+    make_cloud: Callable[..., Cloud], shop: Shop
+) -> None:
+    cloud = make_cloud(Server("none"), lives_s=900, default_ttl_ms=60_000)
+    cloud.deploy(shop.server(cloud.time.pass_s, steps=2, step_s=600))
+    client = cloud.client()
+    call = opened(client, "stock")
+    cloud.work()
+    assert state(client, call)["status"] == "completed"
+
+
+# What may happen between two writes
+
+
+def test_a_crash_between_the_two_creations_leaves_a_workflow_that_can_be_gone_on_with(
+    cloud: Cloud, shop: Shop, table: Table
+) -> None:
+    client = cloud.client()
+    cloud.kills.after = 2  # before and after the workflow's own task; then before the call's
+    with pytest.raises(Killed):
+        client.call_tool("stock")
+    cloud.kills.dead = False
+    (own,) = [item["sk"]["S"].removeprefix("TASK#") for item in table.items]
+    assert (state(client, own)["status"], steps_of(client, own)) == ("working", ["pending"] * STEPS)
+    opened(client, "stock", {"task_id": own})
+    cloud.work()
+    assert state(client, own)["status"] == "completed"
+
+
+def test_a_call_whose_task_cannot_be_created_leaves_no_workflow_behind(
+    make_cloud: Callable[..., Cloud], shop: Shop, table: Table
+) -> None:
+    cloud = make_cloud(shop.server(lambda _s: None), max_tasks_per_owner=1)
+    assert cloud.client().call_tool("stock").error["code"] == -32603
+    assert (table.statuses, cloud.sent) == (["cancelled"], [])
+
+
+def test_a_step_that_must_not_be_repeated_is_not_repeated_by_itself(order: Order, table: Table) -> None:
+    client = order.cloud.client()
+    order.cloud.lives_s = 900
+    call = opened(client, "charged", {"order": 2})
+    own = own_task(client, call)
+    order.cloud.deliver()
+    assert (order.cloud.outcomes, order.paid) == (["killed"], [20])
+    order.cloud.work()
+    ended = state(client, call)
+    assert (ended["status"], order.paid) == ("failed", [20])
+    assert own in ended["error"]["message"]
+    assert state(client, own)["_meta"]["_workflow.pause_reason"]["type"] == "interrupted"

@@ -1,0 +1,59 @@
+"""What the judge reads of a job's head, straight from the item."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tests.simulation.dynamodb.paths import Attribute, Item
+from tests.simulation.heads import claim_of, status_of
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A job's head.
+
+    Attributes:
+        holder: Who has claimed it last.
+        begun: How often it was begun.
+        until_ms: When the claim ends, epoch milliseconds; 0 once it was given up.
+        allowed: How often it may be begun.
+        dispatches: How often it was dispatched.
+        due_ms: From when on it may be dispatched again, epoch milliseconds.
+        asked: Its questions.
+        answers: Their answers.
+    """
+
+    status: str
+    holder: str
+    begun: int
+    until_ms: int
+    allowed: int
+    dispatches: int
+    due_ms: int
+    asked: Mapping[str, Attribute]
+    answers: Mapping[str, Attribute]
+
+    @property
+    def open(self) -> frozenset[str]:
+        """The questions without an answer."""
+        return frozenset(self.asked.keys() - self.answers.keys())
+
+
+def head_in(item: Item) -> Head:
+    """A job's head as the item has it."""
+    claim = claim_of(item)
+    assert claim is not None
+    return Head(
+        status_of(item),
+        *claim,
+        allowed=int(item["allowed"]["N"]),
+        dispatches=int(item["dispatches"]["N"]),
+        due_ms=int(item["due"]["N"]),
+        asked=asked_in(item),
+        answers=item["answers"]["M"],
+    )
+
+
+def asked_in(item: Item) -> Mapping[str, Attribute]:
+    """A job's questions."""
+    asked: Mapping[str, Attribute] = item["asked"]["M"]
+    return asked

@@ -1,0 +1,201 @@
+"""What must hold of a job after each write, each call and each answer, whatever happens.
+
+2. A task that is over does not change. 3. A worker writes only while it holds the claim, so nothing of an attempt whose
+claim has ended is ever seen; a live claim is not taken, and neither is a job that waits for its client. 4. A result is
+that of a call which its worker has made. 5. What was acknowledged is there. 6. Where a client was told that nothing was
+run, nothing was. 9. A tool is begun as often as it may be, one that is not idempotent once, until its client answers.
+10. Once faults stop, one poll that comes when the job is due and its claim is over ends it, or lets it ask. 12. A job is
+dispatched again only when it is due and nobody holds it, and is given up only when its attempts are used up. 13. A
+question stays as it was asked, and an answer as it was given; a task waits for its client as long as a question is open,
+and no longer.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from mcp_baton.exceptions import ProtocolError, StoreError
+from mcp_baton.protocol.json import dumps
+from mcp_baton.tasks.work import FIRST_DISPATCH_MS
+from tests.simulation.claims import MARGIN_MS
+from tests.simulation.dynamodb.database import Change
+from tests.simulation.dynamodb.paths import Item
+from tests.simulation.heads import TERMINAL, status_of
+from tests.simulation.invariants import TASK, Judge
+from tests.simulation.jobs.heads import Head, head_in
+from tests.simulation.journal import Called, Process
+
+if TYPE_CHECKING:
+    from tests.simulation.jobs.world import JobWorld
+
+TIMED_OUT = "timed out; it may still have happened"
+_SERIAL = re.compile(r'(?:"serial\\*": *|failed #)(\d+)')
+
+
+class JobJudge(Judge):
+    """Looks at everything that happens in the simulation of a job."""
+
+    def __init__(self, world: "JobWorld", *, strict: bool) -> None:
+        super().__init__(world, strict=strict)
+        self.jobs = world
+        self.begun: dict[str, tuple[str, int]] = {}
+        """The claim of each worker that has begun an attempt, and how many questions were answered then."""
+        self.attempts = Counter[int]()
+        self.starts = Counter[int]()
+
+    # Writes.
+
+    def _head_changed(self, number: int, change: Change, process: Process | None, now_ms: float) -> None:
+        assert change.after is not None
+        after = head_in(change.after)
+        if change.before is None:
+            self.world.created(change.key[1].removeprefix(TASK))
+            return
+        before = head_in(change.before)
+        if before.status in TERMINAL:
+            self.wrong(2, f"write #{number} changes a task that is {before.status}")
+        if process is None:
+            return
+        own_ms = now_ms + process.skew_s * 1000
+        if after.begun != before.begun or after.holder != before.holder:
+            self._begins(process, before, after, own_ms)
+        else:
+            self._check_writer(number, process, before, after, own_ms)
+        if after.dispatches != before.dispatches:
+            self._check_dispatch(process, before, after, own_ms)
+        self._check_questions(number, before, after)
+        if after.status in TERMINAL:
+            self._check_end(process, change.after, after)
+        elif after.status != before.status and after.status == "input_required":
+            self.jobs.asked()
+
+    def _begins(self, process: Process, before: Head, after: Head, own_ms: float) -> None:
+        self.begun[process.name] = after.holder, len(before.answers)
+        self.attempts[len(before.answers)] += 1
+        self.jobs.begun(after.until_ms)
+        if before.until_ms:
+            self.world.struck.add("a job whose worker was lost was begun again")
+        if before.status != "working":
+            self.wrong(3, f"{process.name} begins a job that is {before.status}")
+        if before.until_ms >= own_ms:
+            self.wrong(3, f"{process.name} takes a claim that lives for {before.until_ms - own_ms:.0f} ms more")
+        if after.begun != before.begun + 1:
+            self.wrong(3, f"{process.name} counts attempts from {before.begun} to {after.begun}")
+        if before.begun >= before.allowed:
+            self.wrong(9, f"{process.name} begins attempt {after.begun} of {before.allowed}")
+
+    def _check_writer(self, number: int, process: Process, before: Head, after: Head, own_ms: float) -> None:
+        mine = self.begun.get(process.name)
+        if mine is not None:
+            if before.holder != mine[0] or not before.until_ms:
+                self.wrong(3, f"{process.name} makes write #{number} without holding the claim")
+            return
+        if after.status == "failed":
+            self.world.struck.add("a job was given up")
+            if before.until_ms >= own_ms or before.begun < before.allowed or before.status != "working":
+                self.wrong(12, f"{process.name} gives up a job that is {before}")
+            if self.attempts[len(before.answers)] < self.jobs.job.attempts:
+                self.wrong(12, f"{process.name} gives up a job after {self.attempts} attempts with so many answers")
+        elif process.kind == "work":
+            self.wrong(3, f"{process.name} makes write #{number} without having begun")
+
+    def _check_dispatch(self, process: Process, before: Head, after: Head, own_ms: float) -> None:
+        if after.dispatches != before.dispatches + 1:
+            self.wrong(12, f"{process.name} counts dispatches from {before.dispatches} to {after.dispatches}")
+        if before.status == "input_required":
+            return
+        self.world.struck.add("a job was dispatched again")
+        is_free = before.until_ms < own_ms and before.begun < before.allowed
+        if before.due_ms >= own_ms or not is_free or before.status != "working":
+            self.wrong(12, f"{process.name} dispatches a job again that is {before}")
+        if after.due_ms < before.due_ms + 2 * FIRST_DISPATCH_MS:
+            self.wrong(12, f"{process.name} dispatches a job again, due {after.due_ms - before.due_ms} ms later")
+
+    def _check_questions(self, number: int, before: Head, after: Head) -> None:
+        for what, old, new in (("question", before.asked, after.asked), ("answer", before.answers, after.answers)):
+            changed = sorted(key for key in old if new.get(key) != old[key])
+            if changed:
+                self.wrong(13, f"write #{number} changes the {what} of {changed}")
+        given = after.answers.keys() - before.answers.keys()
+        if given - before.open:
+            self.wrong(13, f"write #{number} answers {sorted(given)}, and open is {sorted(before.open)}")
+        if after.status == "input_required" and not after.open:
+            self.wrong(13, f"after write #{number} the task waits, and every question is answered")
+        if after.status == "working" and after.open:
+            self.wrong(13, f"after write #{number} the task goes on, and {sorted(after.open)} have no answer")
+        if after.status == "input_required" and after.until_ms:
+            self.wrong(3, f"after write #{number} the task waits, and is claimed")
+
+    def _check_end(self, process: Process, item: Item, after: Head) -> None:
+        if after.status == "failed" and "error" not in item:
+            self.wrong(4, "the task has failed, and does not say why")
+        if after.status != "completed" or process.kind == "complete":
+            return
+        try:
+            result = dumps(self.jobs.result(item["sk"]["S"].removeprefix(TASK)))
+        except StoreError as error:
+            self.wrong(7, f"the result cannot be read as it is written: {error}")
+            return
+        found = _SERIAL.search(result)
+        made = {str(call.serial) for call in process.calls}
+        # A tool that took too long has no result, and may have done its work.
+        timed_out = found is None and TIMED_OUT in result
+        if not timed_out and (found is None or found[1] not in made):
+            self.wrong(4, f"{process.name} has made the calls {made}, and the result is {result[:120]}")
+
+    # Calls and answers.
+
+    def began(self, call: Called) -> None:
+        """A tool begins."""
+        super().began(call)
+        mine, head = self.begun.get(call.process.name), self.head
+        if mine is None:
+            self.wrong(3, f"{call.process.name} calls {call.tool} without having begun an attempt")
+            return
+        self.starts[mine[1]] += 1
+        if self.starts[mine[1]] > self.jobs.job.attempts:
+            self.wrong(9, f"{call.tool} is begun {self.starts[mine[1]]} times with {mine[1]} answers")
+        if head is None or status_of(head) in TERMINAL:
+            return
+        now = head_in(head)
+        stood_still = call.began_ms - call.process.stalled_ms < MARGIN_MS
+        if now.holder != mine[0] and now.until_ms > call.began_ms and not stood_still and not call.process.skew_s:
+            self.wrong(3, f"{call.process.name} calls {call.tool} while another worker holds the job")
+
+    def stopped(self, process: Process) -> None:
+        """Lambda stopped a process that had no time left. A worker's tool may take longer than there is."""
+        if process.kind != "work":
+            super().stopped(process)
+
+    def answered(self, process: Process) -> None:
+        """A process answered its client."""
+        if not isinstance(process.answer, Mapping):
+            return
+        match process.kind:
+            case "start" if self.world.task_id is None:
+                self.wrong(5, "a task was acknowledged, and there is none")
+            case "cancel" | "complete" if self.head is not None and status_of(self.head) not in TERMINAL:
+                self.wrong(5, f"{process.name} is told that the task is over, and it is {status_of(self.head)}")
+            case "update" if self.head is not None and status_of(self.head) not in TERMINAL:
+                lost = self.jobs.given[process.name] - head_in(self.head).answers.keys()
+                if lost:
+                    self.wrong(5, f"{process.name} is told that its answers are taken, and {sorted(lost)} have none")
+
+    def settled(self) -> None:
+        """Everybody has ended."""
+        for process in self.world.processes.values():
+            answer = process.answer
+            not_run = isinstance(answer, ProtocolError) and "nothing was run" in answer.message
+            if process.kind == "start" and not_run and self.world.calls:
+                self.wrong(6, "the client is told that nothing was run, and a tool was called")
+
+    # For traces.
+
+    def told(self, change: Change) -> str:
+        """A write in short."""
+        if change.after is None or not change.key[1].startswith(TASK):
+            return change.key[1][:40]
+        head = head_in(change.after)
+        claim = f"run {head.holder[:6]} n={head.begun}/{head.allowed} u={head.until_ms % 10**9}"
+        return f"{head.status} {claim} d={head.dispatches} due={head.due_ms % 10**9} open={sorted(head.open)}"

@@ -1,0 +1,75 @@
+"""The tools that workers call in simulations, each a task of its own."""
+
+from dataclasses import dataclass
+from functools import cache
+
+from mcp_baton import Context, Server
+from mcp_baton.protocol.json import Json
+from mcp_baton.server.asking.questions import elicitation
+from tests.simulation.servers import STAGE
+
+FORM: dict[str, Json] = {"type": "object", "properties": {"by": {"type": "string"}}}
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlan:
+    """A call that becomes a task.
+
+    Attributes:
+        tool: The tool's name.
+        attempts: How often it is begun at most, until the client answers it.
+    """
+
+    tool: str
+    attempts: int
+
+
+PLANS = (
+    JobPlan("report", 3),
+    JobPlan("charge", 1),
+    JobPlan("weigh", 3),
+    *(JobPlan("survey", 3),) * 2,
+    *(JobPlan("order", 1),) * 2,
+)
+
+
+def report(of: int, ctx: Context) -> dict[str, Json]:
+    """Do something that may be done again."""
+    return STAGE.call("report", {"of": of}, ctx)
+
+
+def charge(of: int, ctx: Context) -> dict[str, Json]:
+    """Do something that must not be done twice."""
+    return STAGE.call("charge", {"of": of}, ctx)
+
+
+def weigh(of: int, ctx: Context) -> dict[str, Json]:
+    """Give back something large."""
+    return STAGE.call("weigh", {"of": of}, ctx)
+
+
+def survey(of: int, ctx: Context) -> dict[str, Json]:
+    """Ask three things at once, and then another."""
+    made = STAGE.call("survey", {"of": of}, ctx)
+    ctx.ask(*(elicitation(key, f"What is {key}?", FORM) for key in ("a", "b", "c")))
+    ctx.elicit("last", "And what else?", FORM)
+    return made
+
+
+def order(of: int, ctx: Context) -> dict[str, Json]:
+    """Ask whether to do something that must not be done twice."""
+    made = STAGE.call("order", {"of": of}, ctx)
+    ctx.elicit("sure", "Are you sure?", FORM)
+    return made
+
+
+@cache
+def job_server() -> Server:
+    """The server."""
+    made = Server("simulated jobs")
+    for tool in (report, weigh, survey):
+        made.add_tool(tool, task="required")
+    for tool in (charge, order):
+        made.add_tool(tool, task="required", idempotent=False)
+    made.check()
+    return made

@@ -1,0 +1,180 @@
+"""The simulation of one job: a call that becomes a task, events that may never come, workers that die, a client that
+polls, answers and cancels meanwhile."""
+
+from random import Random
+from typing import Any, cast
+
+from mcp_baton.exceptions import StoreError
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server.methods.jobs.worker import StillHeld
+from mcp_baton.tasks.dynamodb.items import Limits
+from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
+from mcp_baton.tasks.work import LONGEST_DISPATCH_MS
+from tests.simulation.bucket import PlainBucket
+from tests.simulation.client import PlainClient
+from tests.simulation.heads import TERMINAL, status_of
+from tests.simulation.invocations import OWNER, Ask
+from tests.simulation.jobs.heads import head_in
+from tests.simulation.jobs.judge import JobJudge
+from tests.simulation.jobs.queue import AGAIN_AFTER_S, LATE_S
+from tests.simulation.jobs.requests import JobAsk, invoke_job
+from tests.simulation.jobs.tools import PLANS, JobPlan
+from tests.simulation.journal import Process
+from tests.simulation.scheduler import Actor, Killed
+from tests.simulation.world import Rewrite, World
+
+DELAYS_MS = (
+    0,
+    500,
+    29_900,
+    30_100,
+    47_000,
+    50_000,
+    61_000,
+    80_000,
+    95_000,
+    110_000,
+    130_000,
+    180_000,
+    250_000,
+    700_000,
+)
+BUSY_S = (0.0, 0.0, 3.0, 16.0, 18.0, 40.0)
+"""How long each call takes: also long enough for the claim to be renewed meanwhile."""
+
+KINDS = ("poll",) * 12 + ("update",) * 2 + ("cancel", "complete")
+TIMES_S = (29.0, 60.0, 900.0)
+TTLS_MS = (*(None,) * 9, 60_000, 200_000)
+ANSWERS_AFTER_MS = (0, 0, 10, 10, 1_000, 40_000)
+POLLS_AFTER_MS = (-1_000, 0, 1, 5, 100, 1_000, 3_000)
+MOST_ROUNDS = 8
+SKEW_MS = 1_000
+
+
+class JobWorld(World):
+    """A simulation of one seed. Arguments as `World`."""
+
+    def __init__(self, seed: int, *, rewrite: Rewrite | None = None, strict: bool = True) -> None:
+        super().__init__(seed, rewrite=rewrite, strict=strict)
+        rng: Random = self.rng
+        self.job: JobPlan = rng.choice(PLANS)
+        ttl_ms = rng.choice(TTLS_MS)
+        self.limits = Limits(max_ttl_ms=3_600_000, default_ttl_ms=ttl_ms or 3_600_000)
+        self.losing = rng.choice((0.0, 0.0, 0.3, 0.7))
+        self.doubling = rng.choice((0.0, 0.0, 0.3, 0.7))
+        self.retries = rng.choice((0, 2, 2))
+        self.given: dict[str, frozenset[str]] = {}
+        self.judge: JobJudge = JobJudge(self, strict=strict)
+        self.busy_s = rng.choice(BUSY_S)
+        self._others = rng.randrange(16)
+        self._answering = rng.randrange(9)
+        self._impatient = rng.choice((0, 1, 2, 4))
+
+    # What simulations do.
+
+    def run(self) -> None:
+        """Run it to its end, and then see that it ends without faults."""
+        self._invoke(JobAsk("start"))
+        self.scheduler.run()
+        self.weather.over = True
+        self.judge.settled()
+        for _ in range(MOST_ROUNDS):
+            item = self.judge.head
+            if item is None or status_of(item) in TERMINAL:
+                return
+            self._look_after(item)
+        self.judge.wrong(10, "the job does not end")
+
+    def _look_after(self, item: dict[str, Any]) -> None:
+        """Do what a client does that wants its result: answer, and poll. A worker that comes then does its work."""
+        head, now_ms = head_in(item), self.scheduler.now_ms
+        if head.status == "input_required":
+            self._invoke(JobAsk("update", last=True, every=True))
+        else:
+            if head.until_ms - now_ms > self.judge.lease_ms + SKEW_MS:
+                self.judge.wrong(10, f"the claim of a worker that has ended lives for {head.until_ms - now_ms:.0f} ms")
+            if head.due_ms - now_ms > LONGEST_DISPATCH_MS + SKEW_MS:
+                self.judge.wrong(10, f"the job is due in {head.due_ms - now_ms:.0f} ms")
+            self.scheduler.now_ms = max(now_ms, head.until_ms + 1, head.due_ms + 1)
+            self._invoke(JobAsk("poll", last=True))
+        self.scheduler.run()
+        after, expires_ms = self.judge.head, int(item["expires_at"]["N"]) * 1000
+        if after is None or expires_ms <= self.scheduler.now_ms:
+            self.judge.head = None
+        elif status_of(after) == "working":
+            self.judge.wrong(10, f"faults have stopped, the client has come, and the job is still {head_in(after)}")
+
+    def _answer(self, process: Process, ask: Ask) -> None:
+        assert isinstance(ask, JobAsk)
+        if ask.event is None:
+            invoke_job(self, process, ask)
+            return
+        try:
+            invoke_job(self, process, ask)
+        except (StoreError, StillHeld):
+            self._deliver_again(ask)
+        except Killed:
+            self._deliver_again(ask)
+            raise
+
+    def _times_s(self, ask: Ask) -> float | None:
+        return self.rng.choice(TIMES_S) if isinstance(ask, JobAsk) and ask.event else super()._times_s(ask)
+
+    def created(self, task_id: str) -> None:
+        """The task was created: clients can name it now."""
+        if self.task_id is None:
+            self.task_id = task_id
+            for _ in range(self._others):
+                self._invoke(JobAsk(self.rng.choice(KINDS)), self.rng.choice(DELAYS_MS))
+
+    def begun(self, until_ms: int) -> None:
+        """A worker has begun: a client may poll just when its claim ends, which is when most can go wrong."""
+        if not self.weather.over and self._impatient:
+            self._impatient -= 1
+            for _ in range(self.rng.randrange(1, 4)):
+                wait_ms = until_ms - self.scheduler.now_ms + self.rng.choice(POLLS_AFTER_MS)
+                self._invoke(JobAsk("poll"), max(wait_ms, 0.0))
+
+    def asked(self) -> None:
+        """The job asks its client, who may answer."""
+        if not self.weather.over:
+            for _ in range(self._answering):
+                self._invoke(JobAsk("update"), self.rng.choice(ANSWERS_AFTER_MS))
+
+    # What Lambda does.
+
+    def deliver(self, event: JsonObject) -> None:
+        """Lambda has taken an event."""
+        if self.weather.over:
+            self._invoke(JobAsk("work", last=True, event=event))
+            return
+        times = 0 if self.rng.random() < self.losing else 1 + (self.rng.random() < self.doubling)
+        self.struck.add(("an event was lost", "an event came", "an event came twice")[times])
+        for _ in range(times):
+            self._invoke(JobAsk("work", event=event), self.rng.choice(LATE_S) * 1000)
+
+    def _deliver_again(self, ask: JobAsk) -> None:
+        if self.scheduler.failure is None and ask.deliveries <= self.retries:
+            self.struck.add("an event was delivered again")
+            wait_s = AGAIN_AFTER_S[ask.deliveries - 1]
+            self._invoke(JobAsk("work", ask.last, ask.event, deliveries=ask.deliveries + 1), wait_s * 1000)
+
+    def _takes_time(self, actor: Actor) -> None:
+        if self.busy_s:
+            self.sleep(self.busy_s)
+        super()._takes_time(actor)
+
+    def result(self, task_id: str) -> Json:
+        """The final result, read by a process that nothing can happen to, whose clock stands at 0.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        client: Any = PlainClient(self.database)
+        objects = None if self.bucket is None else PlainBucket(self.bucket)
+        store = DynamoDBTaskStore("tasks", cast("Any", lambda: client), objects=objects, now_ms=lambda: 0)
+        self.judging = True
+        try:
+            return store.get(OWNER, task_id).result
+        finally:
+            self.judging = False
