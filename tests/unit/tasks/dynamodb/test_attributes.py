@@ -63,6 +63,8 @@ def test_an_item_never_weighs_more_than_is_said_at_once(values: dict[str, Json],
     item: dict[str, Any] = {to_text(name): native(value) for name, value in values.items()}
     item |= {"data": {"B": data}, "tokens": {"BS": tokens}, "version": {"N": "-1"}, "é": {"S": "中🎉"}}
     assert item_size(item) <= at_most(item)
+    large: dict[str, Any] = {"data": {"B": bytes(1_000)}, "tokens": {"BS": [bytes(1_000)]}}
+    assert item_size(large) <= at_most(large)
 
 
 def test_what_an_item_weighs_too_much_is_told_exactly_and_of_one_that_is_small_only_that_it_is() -> None:
