@@ -10,8 +10,9 @@ import pytest
 from mcp_baton import Context, Server
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION
 from tests.e2e.background import Background, background, call
-from tests.e2e.support import BOUND_S, Answer, Client, Era, FunctionContext, JsonDict, proxy_event
+from tests.e2e.support import BOUND_S, Answer, Client, Era, JsonDict, proxy_event
 from tests.e2e.test_task_questions import ALL, FORM, named
+from tests.fakes import FunctionContext
 
 __all__ = ["background"]
 
