@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from mcp_baton import Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
+from mcp_baton import Context, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
+from mcp_baton.tasks.record import LEASE_MS
 from mcp_baton.tasks.work import FIRST_DISPATCH_MS
 from mcp_baton.workflow.definition import Argument
 from tests.e2e.cloud import Cloud, Killed, Kills, has_failed, quick_table
@@ -398,6 +399,27 @@ def test_a_second_delivery_runs_nothing_while_the_first_is_worked_on(cloud: Clou
     assert state(client, call)["status"] == "completed"
 
 
+def test_a_worker_holds_both_tasks_while_a_step_takes_long(make_cloud: Callable[..., Cloud]) -> None:
+    server = Server("slow")
+
+    @server.tool
+    def grind(ctx: Context) -> None:
+        for part in range(3):
+            cloud.time.pass_s(LEASE_MS / 1000 - 5)
+            ctx.report_progress(part + 1)  # has the worker's thread look around
+            for task in (call, own):
+                assert any(cloud.held(task) or Event().wait(0.05) for _ in range(200)), task
+
+    grinding = Workflow(name="mill", description="grind", steps=[Step("grind", tool="grind")], background=True)
+    server.add_workflow(grinding)
+    cloud = make_cloud(server, lives_s=900)
+    client = cloud.client()
+    call = opened(client, "mill")
+    own = own_task(client, call)
+    assert cloud.work() == ["completed"]
+    assert returned(client, call)["structuredContent"]["task_status"] == "completed"
+
+
 def test_a_worker_waits_for_a_run_that_died_to_lose_the_task(order: Order) -> None:
     client = order.cloud.client()
     order.cloud.lives_s = 900
@@ -502,17 +524,19 @@ def test_cancelling_the_workflow_between_two_invocations_ends_the_call(cloud: Cl
     assert returned(client, call)["structuredContent"]["message"].startswith("This task is cancelled; 4 of 40 steps")
 
 
-def test_cancelling_the_call_ends_an_asynchronous_tool_at_once(make_cloud: Callable[..., Cloud]) -> None:
+@pytest.mark.parametrize("cancelled", ["the call", "the workflow"])
+def test_cancelling_ends_an_asynchronous_tool_at_once(make_cloud: Callable[..., Cloud], cancelled: str) -> None:
     import asyncio
 
     server, ended = Server("slow"), Event()
 
     @server.tool
     async def stall() -> None:
-        client.task("cancel", call)
-        cloud.time.pass_s(3)
+        client.task("cancel", call if cancelled == "the call" else own)
+        # The worker looks at the call's task every 2 s, and renews its claim on the other one every 15 s.
+        cloud.time.pass_s(16)
         try:
-            await asyncio.sleep(30)
+            await asyncio.sleep(BOUND_S)
         except asyncio.CancelledError:
             ended.set()
             raise
@@ -522,9 +546,14 @@ def test_cancelling_the_call_ends_an_asynchronous_tool_at_once(make_cloud: Calla
     client = cloud.client()
     call = opened(client, "wait")
     own = own_task(client, call)
-    assert cloud.work() == ["stopped: it is over, or another worker's"]
+    outcomes = cloud.work()
     assert ended.wait(BOUND_S)
-    assert "it may still have happened" in state(client, own)["_meta"]["_workflow.pause_reason"]["error"]
+    if cancelled == "the call":
+        assert outcomes == ["stopped: it is over, or another worker's"]
+        assert "it may still have happened" in state(client, own)["_meta"]["_workflow.pause_reason"]["error"]
+    else:
+        assert outcomes == ["completed"]
+        assert "The task was cancelled" in returned(client, call)["structuredContent"]["message"]
 
 
 # Living long enough
