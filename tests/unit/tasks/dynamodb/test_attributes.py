@@ -5,7 +5,7 @@ import zlib
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mcp_baton.exceptions import StoreError
@@ -54,6 +54,7 @@ any_json = st.recursive(
 
 
 @given(any_json)
+@example({'"': '"', '"text"': '"text"', "": "", "é": "é", "\ud800": "\ud800", "!": " "})
 def test_native_values_come_back_exactly(value: Json) -> None:
     assert repr(from_native(native({"value": value}))) == repr({"value": value})
 
