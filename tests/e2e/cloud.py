@@ -13,7 +13,8 @@ from mcp_baton.aws import dynamodb_store, handler
 from mcp_baton.exceptions import NotDispatched
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.settings import Settings
-from tests.e2e.support import Client, Era, FunctionContext, Handler, JsonDict, Table
+from tests.e2e.support import Client, Era, Handler, JsonDict, Table
+from tests.fakes import FunctionContext
 from tests.simulation.client import Exceptions, refused
 from tests.simulation.dynamodb.database import Database
 from tests.simulation.dynamodb.refusals import Refusal

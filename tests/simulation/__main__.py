@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import batched
 
-from tests.simulation.harness import Failed, Outcome, digest, failing_of
+from tests.simulation.harness import KINDS, Failed, Outcome, digest, failing_of
 
 CHUNK = 250
 
@@ -20,6 +20,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seeds", type=int, default=5_000, help="how many (5000)")
     parser.add_argument("--first", type=int, default=0, help="the first one (0)")
+    parser.add_argument("--of", choices=sorted(KINDS), help="what is simulated (each in turn, 7 and 3 of 10 seeds)")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--traces", type=int, default=TRACES, help="how many failures are shown whole (3)")
     parser.add_argument("--digest", action="store_true", help="print one digest of all that happened, and no more")
@@ -30,7 +31,7 @@ def main() -> int:
     began = time.monotonic()
     found: list[Outcome] = []
     struck = Counter[str]()
-    for failed, attacks in _simulated(range(given.first, given.first + given.seeds), given.processes):
+    for failed, attacks in _simulated(_chunks(given.first, given.seeds, given.of), given.processes):
         struck.update(attacks)
         for outcome in failed:
             found.append(outcome)
@@ -47,13 +48,26 @@ def main() -> int:
     return 1 if found else 0
 
 
-def _simulated(seeds: range, processes: int) -> Iterator[Failed]:
-    chunks = list(batched(seeds, CHUNK))
+type Chunk = tuple[tuple[int, ...], str]
+"""Seeds, and what is simulated."""
+
+
+def _chunks(first: int, seeds: int, kind: str | None) -> list[Chunk]:
+    jobs = {None: seeds * 3 // 10, "jobs": seeds}.get(kind, 0)
+    ranges = {"workflows": range(first, first + seeds - jobs), "jobs": range(first, first + jobs)}
+    return [(chunk, name) for name, wanted in ranges.items() for chunk in batched(wanted, CHUNK)]
+
+
+def _failing(chunk: Chunk) -> Failed:
+    return failing_of(*chunk)
+
+
+def _simulated(chunks: list[Chunk], processes: int) -> Iterator[Failed]:
     if processes == 1:
-        yield from map(failing_of, chunks)
+        yield from map(_failing, chunks)
         return
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        yield from pool.imap_unordered(failing_of, chunks)
+        yield from pool.imap_unordered(_failing, chunks)
 
 
 def _say(text: str) -> None:

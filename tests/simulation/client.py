@@ -111,7 +111,7 @@ class SimulatedClient:
 
     def _attempt(self, operation: str, request: Mapping[str, Any], sent: Sent) -> dict[str, Any]:
         world, actor = self._world, current() or self._process
-        fault = self._strikes()
+        fault = self._strikes(operation)
         if fault is not None:
             world.struck.add(fault.told)
         if fault is Fault.STALLED_BEFORE:
@@ -169,11 +169,11 @@ class SimulatedClient:
     def _late(self, operation: str, request: Mapping[str, Any], sent: Sent) -> None:
         self._make(operation, request, sent)
 
-    def _strikes(self) -> Fault | None:
+    def _strikes(self, operation: str) -> Fault | None:
         if self._left and self._again is not None and not self._world.weather.over:
             self._left -= 1
             return self._again
-        fault = self._world.weather.strikes()
+        fault = self._world.strikes(self._process, operation)
         repeats = fault in {Fault.LOST_REQUEST, Fault.LOST_REPLY, Fault.THROTTLED, Fault.BROKEN}
         self._again, self._left = (fault, self._world.weather.burst) if repeats else (None, 0)
         return fault

@@ -7,7 +7,7 @@ import os
 import random
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -25,6 +25,7 @@ from mcp_baton.server.running import runner, worker
 from mcp_baton.server.running.mailbox import Mail, Mailbox
 from mcp_baton.tasks.writing import write_decided
 from tests.simulation.invariants import Violation
+from tests.simulation.jobs.world import JobWorld
 from tests.simulation.journal import Broken
 from tests.simulation.scheduler import Actor, Killed, current
 from tests.simulation.servers import STAGE
@@ -218,16 +219,20 @@ type Failed = tuple[list[Outcome], Counter[str]]
 """The simulations that broke an invariant, and how many there were of each attack."""
 
 
-def failing_of(seeds: tuple[int, ...]) -> Failed:
+KINDS: Mapping[str, type[World]] = {"workflows": World, "jobs": JobWorld}
+
+
+def failing_of(seeds: tuple[int, ...], kind: str = "workflows") -> Failed:
     """What `failures` finds, as one process tells it to another."""
     struck = Counter[str]()
-    return list(failures(seeds, struck)), struck
+    return list(failures(seeds, struck, KINDS[kind])), struck
 
 
-def digest(seeds: Iterable[int]) -> str:
-    """A digest of all that happens in the simulations of these seeds."""
+def digest(seeds: Sequence[int]) -> str:
+    """A digest of all that happens in the simulations of these seeds, of each kind."""
     made = hashlib.sha256()
     with simulating():
-        for seed in seeds:
-            made.update(repr(simulate(seed, strict=False).trace).encode())
+        for kind in KINDS.values():
+            for seed in seeds:
+                made.update(repr(simulate(seed, kind, strict=False).trace).encode())
     return made.hexdigest()

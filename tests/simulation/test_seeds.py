@@ -12,20 +12,28 @@ import pytest
 
 from tests.simulation.corpus import ONCE_FAILED
 from tests.simulation.harness import failures
+from tests.simulation.jobs.world import JobWorld
+from tests.simulation.world import World
 
 ROOT = Path(__file__).parents[2]
-SEEDS = 5_000
+WORKFLOWS, JOBS = 3_500, 1_500
 CHUNK = 250
 
 
-def found(seeds: range | tuple[int, ...]) -> str:
+def found(seeds: range | tuple[int, ...], kind: type[World] = World) -> str:
     """The first seed of these that breaks an invariant, with its trace; nothing where none does."""
-    return next((str(outcome) for outcome in failures(seeds)), "")
+    return next((str(outcome) for outcome in failures(seeds, kind=kind)), "")
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+@pytest.mark.parametrize("first", range(0, WORKFLOWS, CHUNK))
 def test_no_invariant_is_broken(first: int) -> None:
     broken = found(range(first, first + CHUNK))
+    assert not broken, broken
+
+
+@pytest.mark.parametrize("first", range(0, JOBS, CHUNK))
+def test_no_invariant_of_jobs_is_broken(first: int) -> None:
+    broken = found(range(first, first + CHUNK), JobWorld)
     assert not broken, broken
 
 

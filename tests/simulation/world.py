@@ -152,6 +152,10 @@ class World:
         self.processes[actor.process.name].requests.append(sent)
         return sent
 
+    def strikes(self, _actor: Actor, _operation: str) -> Fault | None:
+        """The fault that befalls a process' next request, if one does."""
+        return self.weather.strikes()
+
     def make(self, actor: Actor, operation: str, request: Mapping[str, Any], sent: Sent) -> dict[str, Any]:
         """Make a request, now.
 
@@ -206,10 +210,10 @@ class World:
         self.scheduler.sleep(actor, seconds)
         self._came_back(actor, due_ms)
 
-    def stall(self, actor: Actor) -> None:
-        """Let the actor's whole process stand still."""
+    def stall(self, actor: Actor, seconds: float | None = None) -> None:
+        """Let the actor's whole process stand still, for so long or as long as the weather says."""
         self.struck.add("a process stood still")
-        seconds = self.weather.stall_s()
+        seconds = self.weather.stall_s() if seconds is None else seconds
         process = actor.process
         for one in (process, *process.children):
             one.wake_ms = max(one.wake_ms, self.scheduler.now_ms + seconds * 1000)

@@ -222,7 +222,7 @@ def test_a_light_look_tells_who_runs_the_task(
     store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], run: Callable[[str], Claim]
 ) -> None:
     task = begin(claim=run("a"), workflow="flow")
-    assert store.look(task.owner, task.task_id) == Standing(TaskStatus.WORKING, task.claim)
+    assert store.look(task.owner, task.task_id) == Standing(TaskStatus.WORKING, task.claim, task.version)
 
 
 def test_of_many_that_take_a_task_at_once_one_gets_it(

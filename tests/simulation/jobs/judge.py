@@ -4,10 +4,10 @@
 claim has ended is ever seen; a live claim is not taken, and neither is a job that waits for its client. 4. A result is
 that of a call which its worker has made. 5. What was acknowledged is there. 6. Where a client was told that nothing was
 run, nothing was. 9. A tool is begun as often as it may be, one that is not idempotent once, until its client answers.
-10. Once faults stop, one poll that comes when the job is due and its claim is over ends it, or lets it ask. 12. A job is
-dispatched again only when it is due and nobody holds it, and is given up only when its attempts are used up. 13. A
-question stays as it was asked, and an answer as it was given; a task waits for its client as long as a question is open,
-and no longer.
+10. Once faults stop, one poll that comes when the job is due and its claim is over ends it, or lets it ask. 12. A job
+is dispatched again only when it is due and nobody holds it, and is given up only when its attempts are used up. 13. A
+question stays as it was asked, and an answer as it was given; a task waits for its client while a question is open, and
+no longer.
 """
 
 import re

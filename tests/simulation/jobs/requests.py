@@ -1,4 +1,4 @@
-"""What clients ask about a job, in the words of MCP 2026-07-28 and its extension for tasks, and what workers are sent."""
+"""What clients ask about a job, in the words of MCP 2026-07-28 and its extension for tasks; what workers are sent."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING

@@ -29,7 +29,7 @@ PLANS = (
     JobPlan("charge", 1),
     JobPlan("weigh", 3),
     *(JobPlan("survey", 3),) * 2,
-    *(JobPlan("order", 1),) * 2,
+    *(JobPlan("order", 1),) * 3,
 )
 
 

@@ -11,7 +11,8 @@ from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.work import LONGEST_DISPATCH_MS
 from tests.simulation.bucket import PlainBucket
-from tests.simulation.client import PlainClient
+from tests.simulation.client import PlainClient, Sent
+from tests.simulation.faults import Fault
 from tests.simulation.heads import TERMINAL, status_of
 from tests.simulation.invocations import OWNER, Ask
 from tests.simulation.jobs.heads import head_in
@@ -39,14 +40,16 @@ DELAYS_MS = (
     250_000,
     700_000,
 )
-BUSY_S = (0.0, 0.0, 3.0, 16.0, 18.0, 40.0)
+BUSY_S = (0.0, 0.0, 0.0, 16.0, 16.0, 40.0)
 """How long each call takes: also long enough for the claim to be renewed meanwhile."""
 
 KINDS = ("poll",) * 12 + ("update",) * 2 + ("cancel", "complete")
 TIMES_S = (29.0, 60.0, 900.0)
 TTLS_MS = (*(None,) * 9, 60_000, 200_000)
-ANSWERS_AFTER_MS = (0, 0, 10, 10, 1_000, 40_000)
-POLLS_AFTER_MS = (-1_000, 0, 1, 5, 100, 1_000, 3_000)
+ANSWERS_AFTER_MS = (0, 0, 10, 1_000, 10_000, 40_000)
+POLLS_AFTER_MS = (-1_000, 1, 1, 5, 100, 500, 1_000, 3_000)
+SLOW_S = (1.1, 3.0, 3.0)
+FREEZES_S = (45.1, 45.5, 46.0, 46.5, 60.0)
 MOST_ROUNDS = 8
 SKEW_MS = 1_000
 
@@ -65,10 +68,14 @@ class JobWorld(World):
         self.retries = rng.choice((0, 2, 2))
         self.given: dict[str, frozenset[str]] = {}
         self.judge: JobJudge = JobJudge(self, strict=strict)
-        self.busy_s = rng.choice(BUSY_S)
+        # Most that can go wrong with claims needs a worker that comes back just after its claim has run out.
+        self.freezing = rng.choice((0.0, 0.0, 0.7))
+        self.slow = 0.7 if self.freezing else rng.choice((0.0, 0.5))
+        self.busy_s = 0.0 if self.freezing else rng.choice(BUSY_S)
+        self.tardy = rng.choice((0.0, 0.4)) if self.busy_s else 0.0
         self._others = rng.randrange(16)
         self._answering = rng.randrange(9)
-        self._impatient = rng.choice((0, 1, 2, 4))
+        self._impatient = rng.choice((0, 2, 4))
 
     # What simulations do.
 
@@ -127,11 +134,26 @@ class JobWorld(World):
             for _ in range(self._others):
                 self._invoke(JobAsk(self.rng.choice(KINDS)), self.rng.choice(DELAYS_MS))
 
+    def sending(self, actor: Actor, operation: str) -> Sent:
+        """A request begins. A poll may be slow, and what it has read is then old."""
+        polls = operation == "UpdateItem" and self.processes[actor.process.name].kind == "poll"
+        if polls and not self.weather.over and self.rng.random() < self.slow:
+            self.struck.add("a poll was slow")
+            self.sleep(self.rng.choice(SLOW_S))
+        return super().sending(actor, operation)
+
+    def strikes(self, actor: Actor, operation: str) -> Fault | None:
+        """The fault that befalls a request. A worker's write may come when it believes that it has failed."""
+        is_held = operation == "UpdateItem" and actor.process.name in self.judge.begun
+        if is_held and not self.weather.over and self.rng.random() < self.tardy:
+            return Fault.LATE
+        return super().strikes(actor, operation)
+
     def begun(self, until_ms: int) -> None:
         """A worker has begun: a client may poll just when its claim ends, which is when most can go wrong."""
         if not self.weather.over and self._impatient:
             self._impatient -= 1
-            for _ in range(self.rng.randrange(1, 4)):
+            for _ in range(self.rng.randrange(1, 5)):
                 wait_ms = until_ms - self.scheduler.now_ms + self.rng.choice(POLLS_AFTER_MS)
                 self._invoke(JobAsk("poll"), max(wait_ms, 0.0))
 
@@ -162,6 +184,9 @@ class JobWorld(World):
     def _takes_time(self, actor: Actor) -> None:
         if self.busy_s:
             self.sleep(self.busy_s)
+        if not self.weather.over and self.rng.random() < self.freezing:
+            self.note(actor, "stands still until its claim has run out")
+            self.stall(actor, self.rng.choice(FREEZES_S))
         super()._takes_time(actor)
 
     def result(self, task_id: str) -> Json:

@@ -182,6 +182,16 @@ def test_a_dispatch_that_fails_costs_a_poll_and_no_task(baton: Connect, server: 
 
 
 @pytest.mark.parametrize("era", ERAS)
+def test_of_a_task_that_may_have_been_created_it_is_not_said_that_nothing_was_run(
+    by_hand: Connect, server: Server, era: Era
+) -> None:
+    client = by_hand(server, era=era)
+    client.store.fails("PutItem", times=None)
+    with pytest.raises(JsonRpcError, match="not known whether the task was created; the call may still be made"):
+        client.start_task("archive", {"year": 2026})
+
+
+@pytest.mark.parametrize("era", ERAS)
 def test_a_worker_whose_store_fails_is_invoked_again(by_hand: Connect, server: Server, era: Era) -> None:
     client = by_hand(server, era=era)
     task = client.start_task("report", {"year": 2025})

@@ -6,7 +6,7 @@ out (docs/background.md).
 
 import logging
 
-from mcp_baton.exceptions import ProtocolError, StoreBusy, StoreError, TooLarge, TooManyTasks
+from mcp_baton.exceptions import OutcomeUnknown, ProtocolError, StoreBusy, StoreError, TooLarge, TooManyTasks
 from mcp_baton.protocol.codes import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -222,6 +222,11 @@ def stored(request: Request, task: NewTask) -> TaskRecord:
         raise ProtocolError(INVALID_REQUEST, message) from error
     except TooLarge as error:
         raise ProtocolError(INVALID_PARAMS, f"Invalid params: {error}") from error
+    except OutcomeUnknown as unknown:
+        logger.exception("request %s: whether a task was created is not known", request.exchange.request_id)
+        # Where it was, whoever finds it in a list and polls sends for its worker.
+        message = "It is not known whether the task was created; the call may still be made"
+        raise ProtocolError(INTERNAL_ERROR, message, {"correlationId": request.exchange.request_id}) from unknown
     except StoreError as error:
         logger.exception("request %s: a task could not be created", request.exchange.request_id)
         data: Json = {"correlationId": request.exchange.request_id}
