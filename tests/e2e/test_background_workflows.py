@@ -68,6 +68,9 @@ def test_a_client_that_can_have_tasks_gets_one_and_polls_it_to_the_end(cloud: Cl
     assert (result["_meta"]["task_id"], result["isError"]) == (own, False)
     related = result["_meta"].get("io.modelcontextprotocol/related-task")
     assert related == ({"taskId": call} if era == "2025" else None)
+    # One that is inlined relates to no task (SEP-2663), whatever era it began in.
+    inlined = returned(cloud.client("2026"), call)["_meta"]
+    assert "io.modelcontextprotocol/related-task" not in inlined
     assert (state(client, own)["status"], steps_of(client, own)) == ("completed", ["completed"] * STEPS)
 
 
