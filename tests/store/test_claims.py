@@ -16,7 +16,7 @@ from mcp_baton.tasks.store import Batch, StepWrite
 
 if TYPE_CHECKING:
     from tests.sent import Requests
-    from tests.store.conftest import Clock
+    from tests.store.conftest import Clock, LostReplies
 
 PENDING, COMPLETED = StepStatus.PENDING, StepStatus.COMPLETED
 DONE = Batch(steps=(StepWrite(0, "s0", PENDING, COMPLETED, "value"),))
@@ -251,3 +251,42 @@ def test_a_task_that_is_listed_says_who_runs_it(
 ) -> None:
     task = begin(claim=run("a"), workflow="flow")
     assert [listed.claim for listed in store.list(task.owner).tasks] == [task.claim]
+
+
+def test_a_run_that_was_taken_over_before_it_heard_of_its_claim_holds_nothing(
+    store: DynamoDBTaskStore,
+    begin: Callable[..., TaskRecord],
+    run: Callable[[str], Claim],
+    clock: "Clock",
+    lost: "LostReplies",
+) -> None:
+    """Its function stood still between the first attempt at the request and the second."""
+    task, first = begin(workflow="flow"), run("a")
+
+    def stand_still() -> None:
+        clock.ms += LEASE_MS + 1
+        store.take(task.owner, task.task_id, "flow", run("b"))
+
+    lost.times, lost.meanwhile = 1, stand_still
+    with pytest.raises(TaskHeld) as held:
+        store.take(task.owner, task.task_id, "flow", first)
+    assert held.value.current == store.get(task.owner, task.task_id)
+
+
+def test_a_run_that_was_taken_over_by_one_that_has_ended_takes_the_task_again(
+    store: DynamoDBTaskStore,
+    begin: Callable[..., TaskRecord],
+    run: Callable[[str], Claim],
+    clock: "Clock",
+    lost: "LostReplies",
+) -> None:
+    task, first = begin(workflow="flow"), run("a")
+
+    def stand_still() -> None:
+        clock.ms += LEASE_MS + 1
+        taken = store.take(task.owner, task.task_id, "flow", run("b"))
+        store.write(taken, batch(run("b"), release=True))
+
+    lost.times, lost.meanwhile = 1, stand_still
+    taken = store.take(task.owner, task.task_id, "flow", first)
+    assert taken.claim == Claim("a", first.until_ms, 3)

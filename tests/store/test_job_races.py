@@ -223,6 +223,39 @@ def test_a_claim_whose_answer_is_lost_is_counted_once(
     assert taken.claim == replace(worker("a"), number=1, dispatch=1)
 
 
+def test_a_worker_whose_claim_was_taken_over_before_it_heard_of_it_has_begun_nothing(
+    store: DynamoDBTaskStore,
+    create_job: Callable[..., TaskRecord],
+    worker: Callable[[str], Claim],
+    clock: "Clock",
+    lost: "LostReplies",
+) -> None:
+    """Its function stood still between the first attempt at the request and the second."""
+    task, first = create_job(), worker("a")
+
+    def stand_still() -> None:
+        clock.ms += LEASE_MS + 1
+        store.jobs.claim(task.owner, task.task_id, worker("b"), 2)
+
+    lost.times, lost.meanwhile = 1, stand_still
+    with pytest.raises(TaskHeld) as held:
+        store.jobs.claim(task.owner, task.task_id, first, 1)
+    assert held.value.current == store.get(task.owner, task.task_id)
+    assert held.value.until_ms == worker("b").until_ms
+
+
+def test_a_worker_whose_job_was_cancelled_before_it_heard_of_its_claim_has_begun_nothing(
+    store: DynamoDBTaskStore,
+    create_job: Callable[..., TaskRecord],
+    worker: Callable[[str], Claim],
+    lost: "LostReplies",
+) -> None:
+    task = create_job()
+    lost.times, lost.meanwhile = 1, lambda: store.cancel(task.owner, task.task_id)
+    with pytest.raises(TaskFinished):
+        store.jobs.claim(task.owner, task.task_id, worker("a"), 1)
+
+
 def test_a_dispatch_whose_answer_is_lost_is_noted_once(
     store: DynamoDBTaskStore, create_job: Callable[..., TaskRecord], clock: "Clock", lost: "LostReplies"
 ) -> None:

@@ -50,13 +50,34 @@ class Heads:
         update = guarded_update(now_ms, new_token())
         take(update, to_text(workflow), claim, now_ms)
         try:
-            return self._task_in(owner, self._table.update(self._key(owner, task_id), update, CREATE))
+            taken = self._claimed(owner, self._table.update(self._key(owner, task_id), update, CREATE), claim)
+            return taken or self.take(owner, task_id, workflow, claim)
         except ConditionFailed as failure:
             current = self._live(owner, failure, workflow)
             if current.claim is not None and current.claim.id != claim.id and current.claim.holds_at(now_ms):
                 raise TaskHeld(current.claim.until_ms, current) from failure
             self._telemetry.add(STORE_CONFLICTS)
             raise Conflict(current) from failure
+
+    def _claimed(self, owner: str, item: Item, claim: Claim) -> TaskRecord | None:
+        """The task that was claimed. Where the answer to that was lost, and was asked for again by a function that had
+        stood still, another one may have taken it over since.
+
+        Returns:
+            The task; `None` where it was taken over, and nobody holds it any more.
+
+        Raises:
+            TaskHeld: another one holds it.
+            TaskFinished: it is over.
+        """
+        task = self._task_in(owner, item)
+        if task.status.terminal:
+            raise TaskFinished(task)
+        if task.claim is None or task.claim.id == claim.id:
+            return task
+        if task.claim.holds_at(self._now_ms()):
+            raise TaskHeld(task.claim.until_ms, task)
+        return None
 
     def renew(self, task: TaskRecord, claim: Claim) -> TaskRecord:
         """Hold on to a task until the claim's new end, or give it up: one `UpdateItem`, sent once."""

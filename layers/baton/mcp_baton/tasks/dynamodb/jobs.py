@@ -60,7 +60,8 @@ class DynamoDBJobStore(Heads):
         now_ms = self._now_ms()
         update = writes.claiming(claim, dispatch, now_ms, new_token())
         try:
-            return self._task_in(owner, self._table.update(self._key(owner, task_id), update, CREATE))
+            taken = self._claimed(owner, self._table.update(self._key(owner, task_id), update, CREATE), claim)
+            return taken or self.claim(owner, task_id, claim, dispatch)
         except ConditionFailed as failure:
             current = self._live(owner, failure)
             if current.job is not None and current.status is TaskStatus.WORKING:
