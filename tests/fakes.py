@@ -1,7 +1,8 @@
 """What stands in for a client, a server, a store and the time where a part is tested by itself: one of each."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -12,6 +13,7 @@ from mcp_baton.tasks.jobs import JobStore
 from mcp_baton.tasks.record import Claim, NewTask, Standing, TaskPage, TaskRecord
 from mcp_baton.tasks.store import Batch, TaskStore, Written
 from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.transport.stream import stream_opener
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.host import (
     FIRST,
@@ -26,6 +28,63 @@ from mcp_baton.workflow.host import (
 from mcp_baton.workflow.plan import Plan
 
 type Behaviour = Callable[[JsonObject, TaskVariables | None], Outcome]
+
+
+@dataclass
+class FunctionContext:
+    """What Lambda hands to a handler beside the event.
+
+    Attributes:
+        remaining_ms: Milliseconds until the function is stopped.
+    """
+
+    remaining_ms: Callable[[], int] = lambda: 30_000
+    aws_request_id: str = "request-1"
+
+    def get_remaining_time_in_millis(self) -> int:
+        """As `remaining_ms` says."""
+        return self.remaining_ms()
+
+
+@dataclass
+class Wire:
+    """A stream that somebody can take.
+
+    Attributes:
+        gone: Makes every write fail.
+        heads: Status and headers of each answer that was begun.
+        pieces: What was written, in order.
+    """
+
+    gone: bool = False
+    heads: list[tuple[int, Mapping[str, str]]] = field(default_factory=list)
+    pieces: list[bytes] = field(default_factory=list)
+
+    def open(self, status: int, headers: Mapping[str, str]) -> "Wire":
+        """Begin the answer."""
+        self.heads.append((status, headers))
+        return self
+
+    def write(self, data: bytes) -> None:
+        """Take a piece."""
+        if self.gone:
+            raise ClientGone
+        self.pieces.append(data)
+
+    @property
+    def data(self) -> bytes:
+        """All that was written."""
+        return b"".join(self.pieces)
+
+
+@contextmanager
+def listening(wire: Wire) -> Iterator[Wire]:
+    """Take the streams of invocations on this wire."""
+    token = stream_opener.set(wire.open)
+    try:
+        yield wire
+    finally:
+        stream_opener.reset(token)
 
 
 @dataclass

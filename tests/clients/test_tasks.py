@@ -82,7 +82,7 @@ def test_a_tool_that_asks_in_its_task_gets_every_answer_and_asks_each_person_onc
 
 
 def test_questions_travel_as_their_era_has_them(driven: Driven) -> None:
-    """By requests of the server in the 2025 era; in the 2026 era by a retry before the task, by `tasks/update` in it."""
+    """By requests of the server in the 2025 era; in the 2026 era by a retry, and by `tasks/update` in the task."""
     if driven.client != "fastmcp":
         expected = {"legacy": ["peer-request"] * 4, "auto": ["request-retry", *["task-update"] * 3]}
         assert [delivery for *_, delivery in driven.seen["asked"]] == expected[driven.client]

@@ -14,7 +14,7 @@ from tests.deployed.machine import architecture, docker_client, emulator
 
 ORIGIN = "https://app.example.com"
 """Whose pages may call the probe."""
-WORKER_S = 20
+WORKER_S = 30
 """How long one invocation of the probe's worker may take, its start included: too short for a night's rests, of which
 none begins in the last six seconds.
 """

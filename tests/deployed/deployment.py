@@ -19,7 +19,7 @@ from tests.deployed.machine import CREDENTIALS, REGION, ROOT, SAM_ENVIRONMENT, a
 SAM = SAM_ENVIRONMENT / "bin" / "sam"
 SAM_LOG = ROOT / ".aws-sam" / "tests.log"
 """What every `sam` command of the tests said."""
-READY_WITHIN_S = 60.0
+READY_WITHIN_S = 180.0
 SAM_WITHIN_S = 300
 
 

@@ -18,7 +18,7 @@ LARGE = 900_000
 LINGERED = "lingered to the end"
 """What is written by who was not cancelled."""
 RESTS = 32
-"""Of half a second each: more than one invocation of the worker has time for."""
+"""Of eight tenths of a second each: more than one invocation of the worker has time for."""
 
 server = Server("probe")
 
@@ -63,7 +63,7 @@ drawing = Step("draw", tool="draw", arguments={"seed": constant(7)})
 server.add_workflow(Workflow(name="drawing", description="draw", steps=[drawing]))
 
 resting = [
-    Step(f"rest_{number}", tool=rest, arguments={"seconds": constant(0.5), "number": constant(number)})
+    Step(f"rest_{number}", tool=rest, arguments={"seconds": constant(0.8), "number": constant(number)})
     for number in range(RESTS)
 ]
 server.add_workflow(Workflow(name="night", description="rest often", steps=resting, background=True))

@@ -92,7 +92,7 @@ def test_a_task_is_cancelled_from_another_container_and_stays_so(probe: Stack) -
     served = said_by_worker(probe).count(REPORT)
 
     async def cancelled(talk: Talk) -> tuple[dict[str, Any], dict[str, Any]]:
-        task_id = begun(probe, "linger", seconds=5)
+        task_id = begun(probe, "linger", seconds=20)
         running = await until(talk, task_id, lambda task: "in " in task.get("statusMessage", "") or over(task))
         await talk.task("cancel", task_id)
         return running, await until(talk, task_id, lambda _: said_by_worker(probe).count(REPORT) > served)

@@ -14,7 +14,8 @@ from mcp_baton.aws import dynamodb_store, handler
 from mcp_baton.exceptions import NotDispatched
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.settings import Settings
-from tests.e2e.support import Answer, Client, Era, FunctionContext, Handler, JsonDict, Table
+from tests.e2e.support import Answer, Client, Era, Handler, JsonDict, Table
+from tests.fakes import FunctionContext
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

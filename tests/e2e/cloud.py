@@ -13,7 +13,8 @@ from mcp_baton.aws import dynamodb_store, handler
 from mcp_baton.exceptions import NotDispatched
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.settings import Settings
-from tests.e2e.support import Client, Era, FunctionContext, Handler, JsonDict, Table
+from tests.e2e.support import Client, Era, Handler, JsonDict, Table
+from tests.fakes import FunctionContext
 from tests.simulation.client import Exceptions, refused
 from tests.simulation.dynamodb.database import Database
 from tests.simulation.dynamodb.refusals import Refusal
@@ -181,6 +182,10 @@ class Cloud:
             due_ms = self.time.ms + RETRIES_AFTER_MS[delivery.attempt - 1]
             self.queue.append(Delivery(due_ms, delivery.event, delivery.attempt + 1))
         return outcome
+
+    def held(self, task_id: str) -> bool:
+        """Whether somebody's claim on a task of alice's holds for 10 s more at least."""
+        return int(self.table.item(task_id)["run"]["M"]["u"]["N"]) >= self.time.ms + 10_000
 
     def work(self, most: int = 100) -> list[str]:
         """Deliver until the queue is empty; what became of each delivery."""

@@ -19,6 +19,7 @@ from mcp_baton.protocol.envelope import (
 from mcp_baton.server.methods.task_values import VARIABLES_KEY
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.items import key_of
+from tests.fakes import FunctionContext
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -31,18 +32,6 @@ NAMED_IN_HEADER = {"tools/call": "name", "prompts/get": "name", "resources/read"
 type JsonDict = dict[str, Any]
 type Era = Literal["2025", "2026"]
 type Handler = Callable[[dict[str, Any], LambdaContext], dict[str, Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionContext:
-    """What Lambda hands to a handler beside the event."""
-
-    remaining_ms: Callable[[], int]
-    aws_request_id: str = "request-1"
-
-    def get_remaining_time_in_millis(self) -> int:
-        """Milliseconds until the function is stopped."""
-        return self.remaining_ms()
 
 
 @dataclass(frozen=True, slots=True)

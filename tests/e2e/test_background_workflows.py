@@ -8,12 +8,16 @@ from typing import Any
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from mcp_baton import Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
+from mcp_baton import Context, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
+from mcp_baton.tasks.record import LEASE_MS
 from mcp_baton.tasks.work import FIRST_DISPATCH_MS
 from mcp_baton.workflow.definition import Argument
 from tests.e2e.cloud import Cloud, Killed, Kills, has_failed, quick_table
 from tests.e2e.stock import STEPS, Shop, cloud_of, opened, own_task, returned, state, steps_of
 from tests.e2e.support import BOUND_S, Answer, Era, JsonDict, Table
+
+LOOKS = 400
+"""How often a test looks whether a worker's thread has renewed its claims."""
 
 
 @pytest.fixture
@@ -67,6 +71,9 @@ def test_a_client_that_can_have_tasks_gets_one_and_polls_it_to_the_end(cloud: Cl
     assert (result["_meta"]["task_id"], result["isError"]) == (own, False)
     related = result["_meta"].get("io.modelcontextprotocol/related-task")
     assert related == ({"taskId": call} if era == "2025" else None)
+    # One that is inlined relates to no task (SEP-2663), whatever era it began in.
+    inlined = returned(cloud.client("2026"), call)["_meta"]
+    assert "io.modelcontextprotocol/related-task" not in inlined
     assert (state(client, own)["status"], steps_of(client, own)) == ("completed", ["completed"] * STEPS)
 
 
@@ -76,6 +83,24 @@ def test_forty_steps_take_ten_invocations_of_a_function_that_lives_ten_seconds(c
     assert [event["batonTask"]["dispatch"] for event in cloud.sent] == list(range(1, 11))
     assert sorted(shop.sold.values()) == list(range(0, STEPS, 2))
     assert shop.done == Counter(range(1, STEPS, 2))
+
+
+def test_the_status_of_the_call_says_which_step_runs(cloud: Cloud, shop: Shop) -> None:
+    client, seen = cloud.client(), list[int]()
+    call = opened(client, "stock")
+
+    def says(text: str) -> bool:
+        return state(client, call).get("statusMessage") == text or Event().wait(0.02)
+
+    def meanwhile(number: int) -> None:
+        # A message is written once a second at most: here for the first step of each invocation.
+        if number % 4 == 0 and any(says(f"Step {number + 1}/40: s{number}") for _ in range(LOOKS)):
+            seen.append(number)
+
+    shop.meanwhile = meanwhile
+    cloud.work()
+    assert seen == list(range(0, STEPS, 4))
+    assert state(client, call)["statusMessage"] == "Step 40/40: s39"
 
 
 def test_a_client_that_can_have_no_tasks_has_it_run_in_its_request(cloud: Cloud, shop: Shop) -> None:
@@ -286,12 +311,15 @@ def test_a_run_that_could_not_be_written_is_not_handed_over_but_run_again(cloud:
     client = cloud.client()
     call = opened(client, "stock")
     database: Any = cloud.table.client
+    update_item = database.update_item
 
-    def refuse() -> None:
-        if len(shop.sold) == 2 and cloud.outcomes == []:
+    def refuse(**request: Any) -> JsonDict:
+        if "_workflow.progress" in request.get("ExpressionAttributeNames", {}).values() and not cloud.outcomes:
             raise EndpointConnectionError(endpoint_url="")
+        answer: JsonDict = update_item(**request)
+        return answer
 
-    database.point = refuse
+    database.update_item = refuse
     outcome = cloud.deliver()
     assert has_failed(outcome)
     assert len(cloud.sent) == 1
@@ -385,6 +413,31 @@ def test_a_second_delivery_runs_nothing_while_the_first_is_worked_on(cloud: Clou
     assert state(client, call)["status"] == "completed"
 
 
+def test_a_worker_holds_both_tasks_while_a_step_takes_long(make_cloud: Callable[..., Cloud]) -> None:
+    server = Server("slow")
+
+    @server.tool
+    def grind(ctx: Context) -> None:
+        for part in range(3):
+            cloud.time.pass_s(LEASE_MS / 1000 - 5)
+            assert any(looked_around(ctx, part + look / LOOKS) for look in range(LOOKS))
+
+    def looked_around(ctx: Context, progress: float) -> bool:
+        ctx.report_progress(progress)  # wakes the worker's thread
+        Event().wait(0.02)
+        cloud.time.pass_s(0.1)
+        return cloud.held(call) and cloud.held(own)
+
+    grinding = Workflow(name="mill", description="grind", steps=[Step("grind", tool="grind")], background=True)
+    server.add_workflow(grinding)
+    cloud = make_cloud(server, lives_s=900)
+    client = cloud.client()
+    call = opened(client, "mill")
+    own = own_task(client, call)
+    assert cloud.work() == ["completed"]
+    assert returned(client, call)["structuredContent"]["task_status"] == "completed"
+
+
 def test_a_worker_waits_for_a_run_that_died_to_lose_the_task(order: Order) -> None:
     client = order.cloud.client()
     order.cloud.lives_s = 900
@@ -402,7 +455,9 @@ def test_a_worker_that_cannot_wait_so_long_leaves_the_call_to_the_next_delivery(
     call = opened(client, "order", {"order": 2})
     own = own_task(client, call)
     hold(order, own, seconds=30)
-    assert order.cloud.work() == ["TaskHeld", "handed over", "handed over", "completed"]
+    assert order.cloud.deliver() == "TaskHeld"
+    assert order.cloud.table.item(call)["run"]["M"]["u"] == {"N": "0"}
+    assert order.cloud.work() == ["handed over", "handed over", "completed"]
     assert (state(client, call)["status"], order.paid) == ("completed", [20])
 
 
@@ -489,17 +544,19 @@ def test_cancelling_the_workflow_between_two_invocations_ends_the_call(cloud: Cl
     assert returned(client, call)["structuredContent"]["message"].startswith("This task is cancelled; 4 of 40 steps")
 
 
-def test_cancelling_the_call_ends_an_asynchronous_tool_at_once(make_cloud: Callable[..., Cloud]) -> None:
+@pytest.mark.parametrize("cancelled", ["the call", "the workflow"])
+def test_cancelling_ends_an_asynchronous_tool_at_once(make_cloud: Callable[..., Cloud], cancelled: str) -> None:
     import asyncio
 
     server, ended = Server("slow"), Event()
 
     @server.tool
     async def stall() -> None:
-        client.task("cancel", call)
-        cloud.time.pass_s(3)
+        client.task("cancel", call if cancelled == "the call" else own)
+        # The worker looks at the call's task every 2 s, and renews its claim on the other one every 15 s.
+        cloud.time.pass_s(16)
         try:
-            await asyncio.sleep(30)
+            await asyncio.sleep(BOUND_S)
         except asyncio.CancelledError:
             ended.set()
             raise
@@ -509,9 +566,14 @@ def test_cancelling_the_call_ends_an_asynchronous_tool_at_once(make_cloud: Calla
     client = cloud.client()
     call = opened(client, "wait")
     own = own_task(client, call)
-    assert cloud.work() == ["stopped: it is over, or another worker's"]
+    outcomes = cloud.work()
     assert ended.wait(BOUND_S)
-    assert "it may still have happened" in state(client, own)["_meta"]["_workflow.pause_reason"]["error"]
+    if cancelled == "the call":
+        assert outcomes == ["stopped: it is over, or another worker's"]
+        assert "it may still have happened" in state(client, own)["_meta"]["_workflow.pause_reason"]["error"]
+    else:
+        assert outcomes == ["completed"]
+        assert "The task was cancelled" in returned(client, call)["structuredContent"]["message"]
 
 
 # Living long enough
@@ -563,7 +625,7 @@ def test_a_call_whose_task_cannot_be_created_leaves_no_workflow_behind(
     make_cloud: Callable[..., Cloud], shop: Shop, table: Table
 ) -> None:
     cloud = make_cloud(shop.server(lambda _s: None), max_tasks_per_owner=1)
-    assert cloud.client().call_tool("stock").error["code"] == -32603
+    assert cloud.client().call_tool("stock").error["code"] == -32600
     assert (table.statuses, cloud.sent) == (["cancelled"], [])
 
 

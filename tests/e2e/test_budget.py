@@ -12,10 +12,10 @@ from mcp_baton.protocol.budget import ANSWER_BYTES
 from mcp_baton.protocol.json import dumps, loads
 from mcp_baton.server.published.own_uris import value_uri
 from mcp_baton.tasks.ids import new_task_id
-from mcp_baton.transport.stream import stream_opener
 from tests.buckets import Bucket
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Answer, Client, Era, JsonDict, Table, events_in
+from tests.fakes import Wire, listening
 from tests.sent import Requests
 
 ODD = 'a/b %2F?#é "q"'
@@ -73,23 +73,11 @@ def text_at(client: Client, uri: str) -> str:
 
 def streamed(client: Client, uri: str) -> tuple[JsonDict, int]:
     """The answer to a read by a client that takes a stream, and the size of its largest piece."""
-    pieces: list[bytes] = []
-
-    class Wire:
-        def write(self, data: bytes) -> None:
-            pieces.append(data)
-
-    def open_wire(status: int, headers: Mapping[str, str]) -> Wire:
-        assert (status, headers["Content-Type"]) == (200, "text/event-stream")
-        return Wire()
-
-    token = stream_opener.set(open_wire)
-    try:
+    with listening(Wire()) as wire:
         answer = read(client, uri)
-    finally:
-        stream_opener.reset(token)
-    [message] = events_in(b"".join(pieces).decode()) if pieces else answer.messages
-    return message, max(map(len, pieces), default=0)
+    assert all((status, headers["Content-Type"]) == (200, "text/event-stream") for status, headers in wire.heads)
+    [message] = events_in(wire.data.decode()) if wire.pieces else answer.messages
+    return message, max(map(len, wire.pieces), default=0)
 
 
 def unknown(era: Era) -> tuple[int, int]:

@@ -1,7 +1,6 @@
 """`tasks/cancel` of a task that a worker works on, in another container (docs/background.md, Cancelling)."""
 
 import asyncio
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
@@ -25,11 +24,12 @@ class Work:
     Attributes:
         begun: One of them has begun.
         ended: It was ended from outside.
+        released: It is to end by itself: the test is over.
         meanwhile: What happens in the tool that does not look at its context.
     """
 
     def __init__(self) -> None:
-        self.begun, self.ended = Event(), Event()
+        self.begun, self.ended, self.released = Event(), Event(), Event()
         self.meanwhile: Callable[[], object] = lambda: None
 
 
@@ -49,8 +49,7 @@ def jobs(background: MakeBackground, work: Work, monkeypatch: pytest.MonkeyPatch
     def steps(ctx: Context) -> None:
         work.begun.set()
         try:
-            while True:
-                time.sleep(0.001)
+            while not work.released.wait(0.001):
                 ctx.remaining_ms()
         except BaseException:
             work.ended.set()
@@ -60,7 +59,7 @@ def jobs(background: MakeBackground, work: Work, monkeypatch: pytest.MonkeyPatch
     async def waits() -> None:
         work.begun.set()
         try:
-            await asyncio.sleep(3_600)
+            await asyncio.sleep(2 * BOUND_S)
         except asyncio.CancelledError:
             work.ended.set()
             raise
@@ -82,10 +81,13 @@ def test_a_cancellation_reaches_a_tool_that_another_container_runs(
     task = jobs.begin(tool, era=era)
     with ThreadPoolExecutor(1) as worker:
         outcome = worker.submit(jobs.work)
-        assert work.begun.wait(BOUND_S)
-        jobs.client(era).task("cancel", task)
-        assert outcome.result(BOUND_S) == "stopped: it is over, or another worker's"
-    assert work.ended.wait(BOUND_S)
+        try:
+            assert work.begun.wait(BOUND_S)
+            jobs.client(era).task("cancel", task)
+            assert outcome.result(BOUND_S) == "stopped: it is over, or another worker's"
+            assert work.ended.wait(BOUND_S)
+        finally:
+            work.released.set()
     assert jobs.status(task, era) == "cancelled"
 
 

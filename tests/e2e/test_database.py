@@ -22,7 +22,8 @@ from mcp_baton.local.dynamodb import create_table
 from mcp_baton.local.loader import load
 from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
-from tests.e2e.support import FunctionContext, proxy_event
+from tests.e2e.support import proxy_event
+from tests.fakes import FunctionContext
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -12,6 +12,7 @@ import pytest
 from mcp_baton import Context, ProtocolError, Server, ToolError
 from mcp_baton.exceptions import StoreUnavailable
 from mcp_baton.protocol.json import JsonObject
+from mcp_baton.server.methods.jobs import watching
 from mcp_baton.server.methods.jobs.worker import StillHeld
 from mcp_baton.tasks.record import LEASE_MS
 from mcp_baton.tasks.texts import VALUE_BYTES
@@ -231,6 +232,25 @@ def test_lambdas_own_second_delivery_takes_a_task_over_whose_worker_has_died(
     assert (script.take(), jobs.head(task)) == (["report"] * 2, ("completed", 1, 2))
 
 
+def test_a_worker_that_stood_still_changes_nothing_once_another_has_taken_its_task(
+    jobs: Background, table: Table, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Its thread that watches over the claim stands still, too.
+    monkeypatch.setattr(watching, "LOOK_AFTER_S", 60.0)
+    task = jobs.begin("report")
+
+    def taken_over() -> None:
+        jobs.time.s += LEASE_S + 1
+        assert jobs.status(task) == "working"
+        with killed_at(table.client, 1, landed=False), pytest.raises(Killed):
+            jobs.work()
+
+    script.meanwhile["report"] = taken_over
+    assert jobs.work().startswith(("dropped", "stopped"))
+    assert jobs.head(task) == ("working", 2, 2)
+    assert script.take() == ["report"] * 2
+
+
 def test_a_task_whose_workers_die_three_times_has_failed(jobs: Background, table: Table, script: Script) -> None:
     task = jobs.begin("report")
     for attempt in (1, 2, 3):
@@ -374,6 +394,18 @@ def test_each_attempt_has_its_number_and_all_have_one_idempotency_key(
 def test_an_event_that_is_not_batons_is_refused(jobs: Background, named: JsonObject) -> None:
     with pytest.raises(Exception, match="batonTask"):
         jobs.work({"batonTask": named})
+
+
+def test_a_task_does_not_expire_while_it_is_worked_on(jobs: Background, script: Script) -> None:
+    made = jobs.client("2025").request("tools/call", {"name": "report", "arguments": {}, "task": {"ttl": 20_000}})
+    task = created(made)["taskId"]
+
+    def take_long() -> None:
+        jobs.time.s += 60
+
+    script.meanwhile["report"] = take_long
+    assert jobs.work() == "completed"
+    assert jobs.status(task) == "completed"
 
 
 def test_an_event_of_an_unknown_task_is_let_go(jobs: Background) -> None:

@@ -5,14 +5,13 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mcp_baton.local.dynamodb import create_table, embedded_client
-from mcp_baton.transport.stream import stream_opener
+from tests.fakes import FunctionContext, Wire, listening
 
 ROOT = Path(__file__).parents[2]
 EVENTS = ROOT / "events"
@@ -173,16 +172,6 @@ OUTCOMES: Mapping[str, Mapping[str, object]] = {
 stands for a slash in a name. The status is 200 where nothing else is said."""
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
-    """One invocation with half a minute left."""
-
-    aws_request_id: str = "5f1c3a2e-7f10-4a57-9d5b-0f6a3e3d2c11"
-
-    def get_remaining_time_in_millis(self) -> int:
-        return 30_000
-
-
 @pytest.fixture
 def lambda_handler(monkeypatch: pytest.MonkeyPatch) -> Iterator[Handler]:
     """The sample's handler as Lambda makes it: `app.py` imported with the function's folder on the path."""
@@ -205,7 +194,7 @@ def forget_sample() -> None:
 def run(handler: Handler, name: str, task_id: str = "") -> dict[str, Any]:
     """Run one event; its answer: status, headers, body, and the final message's members."""
     event = json.loads((EVENTS / f"{name}.json").read_text().replace("TASK_ID", task_id))
-    answer = handler(event, Context())
+    answer = handler(event, FunctionContext())
     assert not answer["isBase64Encoded"]
     messages = messages_in(answer["headers"].get("Content-Type"), answer["body"])
     final = messages[-1] if messages else {}
@@ -270,7 +259,7 @@ def test_an_event_gives_its_documented_outcome(name: str, lambda_handler: Handle
 
 @pytest.mark.parametrize("name", FILES)
 def test_an_event_gives_the_same_answer_streamed_and_whole(name: str, lambda_handler: Handler) -> None:
-    whole = lambda_handler(event_with_task(lambda_handler, name), Context())
+    whole = lambda_handler(event_with_task(lambda_handler, name), FunctionContext())
 
     streamed = run_streamed(lambda_handler, event_with_task(lambda_handler, name))
 
@@ -286,33 +275,13 @@ def event_with_task(handler: Handler, name: str) -> dict[str, Any]:
 
 def run_streamed(handler: Handler, event: dict[str, Any]) -> dict[str, Any]:
     """Run an event where a stream is taken; a streamed answer as if it had come whole."""
-    heads: list[tuple[int, Mapping[str, str]]] = []
-    sink = Collected()
-
-    def open_stream(status: int, headers: Mapping[str, str]) -> Collected:
-        heads.append((status, headers))
-        return sink
-
-    token = stream_opener.set(open_stream)
-    try:
-        answer = handler(event, Context())
-    finally:
-        stream_opener.reset(token)
-    if not heads:
+    with listening(Wire()) as wire:
+        answer = handler(event, FunctionContext())
+    if not wire.heads:
         return answer
     assert answer == {}
-    status, headers = heads[0]
-    return {"statusCode": status, "headers": dict(headers), "body": sink.data.decode(), "isBase64Encoded": False}
-
-
-class Collected:
-    """What was written to a stream."""
-
-    def __init__(self) -> None:
-        self.data = b""
-
-    def write(self, data: bytes) -> None:
-        self.data += data
+    status, headers = wire.heads[0]
+    return {"statusCode": status, "headers": dict(headers), "body": wire.data.decode(), "isBase64Encoded": False}
 
 
 def steady(answer: Mapping[str, Any]) -> Mapping[str, Any]:

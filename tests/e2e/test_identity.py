@@ -12,7 +12,8 @@ from mcp_baton.server.access import MAX_OWNER_BYTES
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.ids import new_question
 from tests.e2e.conftest import MakeClient
-from tests.e2e.support import Answer, Client, Era, FunctionContext, Script, Table, proxy_event
+from tests.e2e.support import Answer, Client, Era, Script, Table, proxy_event
+from tests.fakes import FunctionContext
 
 INVALID_REQUEST = -32600
 PAGE = "https://app.example.com"

@@ -1,45 +1,19 @@
 """Web pages through the real handler: what an allowed one can read, and that no other can read anything."""
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from mcp_baton import Context, Server
-from mcp_baton.transport.stream import stream_opener
 from tests.e2e.conftest import MakeClient
-from tests.e2e.support import Answer, Client, Era, Sink
+from tests.e2e.support import Answer, Client, Era, events_in
+from tests.fakes import Wire, listening
 
 PAGE = "https://app.example.com"
 FOREIGN = ["https://evil.example", "null", "", f"{PAGE}.evil.example", f"{PAGE}, {PAGE}"]
 READABLE = {"Access-Control-Allow-Origin": PAGE, "Vary": "Origin"}
-
-
-class Heard(Sink):
-    """A client's end of a stream that keeps the stream's headers."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.headers: dict[str, str] = {}
-
-    def open(self, status: int, headers: Mapping[str, str]) -> "Heard":
-        """Begin the answer."""
-        super().open(status, headers)
-        self.headers.update(headers)
-        return self
-
-
-@contextmanager
-def listening() -> Iterator[Heard]:
-    """Where a stream is taken."""
-    heard = Heard()
-    token = stream_opener.set(heard.open)
-    try:
-        yield heard
-    finally:
-        stream_opener.reset(token)
 
 
 @pytest.fixture
@@ -125,14 +99,14 @@ def test_a_page_can_read_a_whole_answer(client: Client) -> None:
 def test_a_page_can_read_a_streamed_answer_streamed_or_collected(client: Client) -> None:
     call = {"name": "echo", "arguments": {"text": "here"}}
     collected = client.request("tools/call", call, {"progressToken": "p"}, {"Origin": PAGE})
-    with listening() as heard:
+    with listening(Wire()) as wire:
         client.request("tools/call", call, {"progressToken": "p"}, {"Origin": PAGE})
 
     assert [list(message)[1] for message in collected.messages] == ["method", "id"]
     assert readable(collected.headers)
-    assert readable(heard.headers)
-    assert heard.next()["method"] == "notifications/progress"
-    assert "result" in heard.next()
+    [(status, headers)] = wire.heads
+    assert (status, readable(headers)) == (200, True)
+    assert [list(message)[1] for message in events_in(wire.data.decode())] == ["method", "id"]
 
 
 def test_a_page_can_read_that_a_notification_was_taken(client: Client) -> None:

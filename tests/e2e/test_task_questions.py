@@ -350,12 +350,12 @@ def respond(client: Client, question: JsonDict, **message: Any) -> Answer:
     return client.post(json.dumps({"jsonrpc": "2.0", "id": question["id"], **message}), HEADERS)
 
 
-def streamed(client: Client, method: str, task: str) -> list[JsonDict]:
+def streamed(client: Client, method: str, task: str, **headers: str) -> list[JsonDict]:
     """The messages of a request's stream."""
     sink = Sink()
     token = stream_opener.set(sink.open)
     try:
-        answer = client.task(method, task)
+        answer = client.request(f"tasks/{method}", {"taskId": task}, headers=headers)
     finally:
         stream_opener.reset(token)
     if answer.body:
@@ -389,15 +389,24 @@ def test_tasks_get_sends_the_questions_of_the_handshake_era_on_its_stream_once(j
 
 
 def test_a_question_is_sent_again_to_a_client_that_has_lost_it_but_not_at_once(jobs: Background) -> None:
-    task = asked(jobs, "one", "2025")
+    task, window_s = asked(jobs, "one", "2025"), 300
+    # Towards the end of a window: it counts from when the question was sent.
+    jobs.time.s += window_s - 50
     assert len(streamed(jobs.client("2025"), "get", task)) == 2
 
-    window_s = 300
     jobs.time.s += window_s - 1
     assert len(streamed(jobs.client("2025"), "get", task)) == 1
     jobs.time.s += window_s + 1
     again, _ = streamed(jobs.client("2025"), "get", task)
     assert respond(jobs.client("2025"), again, result=named("Kim")).status == 202
+
+
+def test_another_session_is_sent_the_question_at_once(jobs: Background) -> None:
+    task = asked(jobs, "one", "2025")
+    sessions = [{SESSION_HEADER: session_id(["elicitation"], bytes([number]) * RANDOM_BYTES)} for number in (1, 2)]
+
+    sent = [len(streamed(jobs.client("2025"), "get", task, **session)) for session in (*sessions, *sessions)]
+    assert sent == [2, 2, 1, 1]
 
 
 def test_a_client_that_takes_no_stream_is_told_the_status_alone(jobs: Background) -> None:

@@ -25,8 +25,9 @@ from mcp_baton.local.workers.pool import Policy, Pool
 from mcp_baton.local.workers.queue import Retries
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION, VERSION_KEY
 from mcp_baton.protocol.json import JsonObject
-from tests.e2e.support import FunctionContext, proxy_event
+from tests.e2e.support import proxy_event
 from tests.e2e.worker_functions import killed
+from tests.fakes import FunctionContext
 
 pytestmark = pytest.mark.first
 

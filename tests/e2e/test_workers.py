@@ -229,8 +229,8 @@ def test_an_invocation_that_takes_too_long_is_killed_with_what_it_has_started(
 def test_a_worker_that_cannot_be_started_fails_the_attempt(pool: MakePool, caplog: pytest.LogCaptureFixture) -> None:
     workers = pool(target="missing.handler", retries=Retries(()), timeout_s=BOUND_S)
     workers.dispatch({})
-    wait_for(lambda: "given up" in caplog.text)
-    assert "it could not be started: ModuleNotFoundError: No module named 'missing'" in caplog.text
+    why = "it could not be started: ModuleNotFoundError: No module named 'missing'"
+    wait_for(lambda: f"given up after 1 attempts ({why})" in caplog.text)
 
 
 def test_a_worker_sends_events_to_the_queue_that_it_works_for(pool: MakePool, probe: Probe) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import Server
+from mcp_baton import Server, Step, Workflow, constant
 from mcp_baton.aws import dynamodb_store
 from mcp_baton.exceptions import EventError
 from mcp_baton.local.dynamodb import create_table, embedded_client
@@ -17,7 +17,6 @@ from mcp_baton.telemetry import Collector
 from tests.fakes import Line
 
 SETTINGS = Settings(table="tasks", worker="baton-worker:live")
-CALL = {"name": "count", "arguments": {}, "task": {"ttl": 60_000}}
 
 
 class Queue:
@@ -41,6 +40,15 @@ class Shop:
             """Count."""
             return 1
 
+        @server.tool
+        def step(number: int) -> int:
+            """Take eight seconds of the function's time."""
+            self.left_ms -= 8_000
+            return number
+
+        steps = [Step(f"step_{number}", tool=step, arguments={"number": constant(number)}) for number in range(4)]
+        server.add_workflow(Workflow(name="long", description="take four steps", steps=steps, background=True))
+        self.left_ms = 0
         client = embedded_client()
         create_table(client, "tasks")
         self.telemetry = Collector()
@@ -55,8 +63,9 @@ class Shop:
             dispatcher=self.queue,
         )
 
-    def call(self, request_id: str) -> None:
-        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": CALL})
+    def call(self, request_id: str, tool: str = "count") -> None:
+        params = {"name": tool, "arguments": {}, "task": {"ttl": 60_000}}
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
         headers = {"content-type": "application/json", "mcp-protocol-version": "2025-11-25"}
         request = HttpRequest("POST", "/mcp", headers, body.encode(), "kim")
         response = self.endpoint(request, Line(request_id=request_id, can_stream=False))
@@ -64,7 +73,16 @@ class Shop:
         assert "taskId" in response.body.decode()
 
     def work(self, event: Any) -> JsonObject:
-        return self.endpoint.work(event["batonTask"], Line(request_id="invocation-1"))
+        self.left_ms = 20_000
+        line = Line(request_id="invocation-1", can_stream=False, left_ms=lambda: self.left_ms)
+        return self.endpoint.work(event["batonTask"], line)
+
+    def counted(self) -> dict[str, float]:
+        """How often each thing was counted since the last time."""
+        counts: dict[str, float] = {}
+        for measurement in self.telemetry.take().measurements:
+            counts[measurement.metric.name] = counts.get(measurement.metric.name, 0) + measurement.value
+        return counts
 
 
 @pytest.fixture
@@ -93,3 +111,19 @@ def test_a_worker_without_a_task_belongs_to_nobodys_request(shop: Shop) -> None:
         shop.work({"batonTask": {"owner": "kim", "taskId": named["taskId"]}})
 
     assert shop.heard == []
+
+
+def test_a_workflow_that_goes_on_in_a_fresh_invocation_is_counted_and_belongs_to_one_request(shop: Shop) -> None:
+    shop.call("gateway-7", "long")
+    shop.counted()
+
+    outcomes = []
+    while shop.queue.events:
+        outcomes.append(shop.work(shop.queue.events.pop())["outcome"])
+
+    hops = outcomes.count("handed over")
+    assert outcomes == ["handed over"] * hops + ["completed"]
+    assert hops >= 1
+    counts = shop.counted()
+    assert (counts["TasksHandedOver"], counts["TasksDispatched"]) == (hops, hops)
+    assert shop.heard == ["gateway-7"] * (hops + 1)

@@ -94,7 +94,7 @@ def test_a_status_is_read_of_as_little_as_can_be_and_need_not_be_the_newest(
     events.unregister(event, note)
     [read] = sent
     assert read["ConsistentRead"] is False
-    assert read["ExpressionAttributeNames"] == {"#0": "status", "#1": "expires_at", "#2": "run"}
+    assert read["ExpressionAttributeNames"] == {"#0": "status", "#1": "expires_at", "#2": "version", "#3": "run"}
 
 
 def test_a_task_that_a_replica_does_not_know_yet_is_not_taken_for_gone(

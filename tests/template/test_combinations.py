@@ -65,8 +65,9 @@ def undated(template: Any) -> Any:
     return json.loads(re.sub(r"RestApi deployment id: \w+", "", re.sub(r"ApiDeployment\w{10}", "ApiDeployment", text)))
 
 
-def test_a_reference_to_what_a_choice_leaves_out_is_noticed(source: str, translate: Translate) -> None:
-    template = translate(text=source.replace('!If [UseOverflow, !Ref OverflowBucket, ""]', "!Ref OverflowBucket"))
+@pytest.mark.parametrize("reference", ["!Ref OverflowBucket", "!GetAtt OverflowBucket.Arn", '!Sub "${OverflowBucket}"'])
+def test_a_reference_to_what_a_choice_leaves_out_is_noticed(source: str, translate: Translate, reference: str) -> None:
+    template = translate(text=source.replace('!If [UseOverflow, !Ref OverflowBucket, ""]', reference))
 
     assert Stack(template, {}).dangling() == {"OverflowBucket"}
 

@@ -7,7 +7,7 @@ import os
 from base64 import b64decode
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 from unittest.mock import Mock, patch
@@ -40,16 +40,9 @@ from mcp_baton.tasks.dynamodb.patience import ATTEMPT_S, END
 from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
 from mcp_baton.tasks.record import NewTask
 from tests.buckets import embedded_s3, new_bucket
+from tests.fakes import FunctionContext
 
 MAX_BACKOFF_S = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class LambdaContext:
-    aws_request_id: str = "id-1"
-
-    def get_remaining_time_in_millis(self) -> int:
-        return 60_000
 
 
 @pytest.fixture
@@ -86,7 +79,7 @@ def test_without_a_table_workflows_run_without_tasks_and_the_first_request_says_
     lambda_handler = handler(server, settings=Settings())
     assert warnings(caplog) == []
     for _ in range(2):
-        answer = lambda_handler(post("prompts/get", name="counting"), LambdaContext())
+        answer = lambda_handler(post("prompts/get", name="counting"), FunctionContext())
         assert "_meta" not in json.loads(answer["body"])["result"]
     [warning] = [text for text in warnings(caplog) if "BATON_TABLE" in text]
     assert "Set it" in warning
@@ -99,7 +92,7 @@ def test_with_a_store_workflows_have_tasks_and_nothing_is_warned_of(
     create_table(client, "tasks")
     settings = Settings(table="tasks")
     lambda_handler = handler(server, settings=settings, store=dynamodb_store("tasks", settings, lambda: client))
-    answer = lambda_handler(post("prompts/get", name="counting"), LambdaContext())
+    answer = lambda_handler(post("prompts/get", name="counting"), FunctionContext())
     assert json.loads(answer["body"])["result"]["_meta"]["task_status"] == "completed"
     assert warnings(caplog) == []
 
@@ -111,14 +104,14 @@ def test_that_anybody_may_call_is_warned_of_where_somebody_else_can(
     # Powertools would take the process's log over.
     monkeypatch.setattr("mcp_baton.aws._observed", lambda adapter, *_: adapter)
     settings = Settings(allow_anonymous=True, observed=True, sam_local=sam_local)
-    handler(server, settings=settings)(post("ping"), LambdaContext())
+    handler(server, settings=settings)(post("ping"), FunctionContext())
     assert any("BATON_ALLOW_ANONYMOUS is on" in text for text in warnings(caplog)) == (not sam_local)
 
 
 def test_the_settings_come_from_the_environment(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BATON_MAX_BODY_BYTES", "10")
     monkeypatch.delenv("BATON_TABLE", raising=False)
-    assert handler(server)(post("ping"), LambdaContext())["statusCode"] == 413
+    assert handler(server)(post("ping"), FunctionContext())["statusCode"] == 413
 
 
 def test_a_bad_environment_is_told_when_the_handler_is_made(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,9 +127,9 @@ def test_a_table_makes_a_store_whose_client_waits_for_the_first_request(
     create_table(client, "tasks")
     with patch("mcp_baton.aws.dynamodb_client", return_value=client) as connect:
         lambda_handler = handler(server, settings=Settings(table="tasks"))
-        lambda_handler(post("tools/list"), LambdaContext())
+        lambda_handler(post("tools/list"), FunctionContext())
         assert connect.call_count == 0
-        answer = lambda_handler(post("prompts/get", name="counting"), LambdaContext())
+        answer = lambda_handler(post("prompts/get", name="counting"), FunctionContext())
         assert connect.call_count == 1
     assert json.loads(answer["body"])["result"]["_meta"]["task_status"] == "completed"
 
@@ -147,7 +140,7 @@ def test_a_client_is_made_with_the_handler_where_the_settings_say_so(server: Ser
     with patch("mcp_baton.aws.dynamodb_client", return_value=client) as connect:
         lambda_handler = handler(server, settings=Settings(table="tasks", connect="init"))
         assert connect.call_count == 1
-        answer = lambda_handler(post("prompts/get", name="counting"), LambdaContext())
+        answer = lambda_handler(post("prompts/get", name="counting"), FunctionContext())
         assert connect.call_count == 1
         handler(server, settings=Settings(connect="init"))
         assert connect.call_count == 1, "without a table there is nothing to connect to"
@@ -162,7 +155,7 @@ def test_a_boto3_client_that_is_given_keeps_the_tasks_and_no_other_is_made(
     create_table(client, "tasks")
     monkeypatch.setenv("BATON_TABLE", "tasks")
     with patch("mcp_baton.aws.dynamodb_client") as connect:
-        answer = handler(server, dynamodb=client)(post("prompts/get", name="counting"), LambdaContext())
+        answer = handler(server, dynamodb=client)(post("prompts/get", name="counting"), FunctionContext())
     assert connect.call_count == 0
     meta = json.loads(answer["body"])["result"]["_meta"]
     [item] = client.scan(TableName="tasks")["Items"]
@@ -186,7 +179,7 @@ def test_a_boto3_client_for_s3_that_is_given_takes_what_the_table_cannot() -> No
     settings = Settings(table="tasks", overflow_bucket=bucket.name)
     with patch("mcp_baton.aws.s3_client") as connect:
         lambda_handler = handler(made, settings=settings, dynamodb=client, s3=bucket.client)
-        answer = lambda_handler(post("prompts/get", name="shooting"), LambdaContext())
+        answer = lambda_handler(post("prompts/get", name="shooting"), FunctionContext())
     assert connect.call_count == 0
     assert "oversized" not in json.loads(answer["body"])["result"]["_meta"]
     assert len(bucket.keys) == 1
@@ -197,7 +190,7 @@ def test_a_client_without_a_table_keeps_no_tasks_and_the_first_request_says_what
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     lambda_handler = handler(server, settings=Settings(), dynamodb=boto3.client("dynamodb", "eu-west-1"))
-    answer = lambda_handler(post("prompts/get", name="counting"), LambdaContext())
+    answer = lambda_handler(post("prompts/get", name="counting"), FunctionContext())
     assert "_meta" not in json.loads(answer["body"])["result"]
     assert any("BATON_TABLE is not set" in text for text in warnings(caplog))
 

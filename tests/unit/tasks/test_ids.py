@@ -7,11 +7,15 @@ from mcp_baton.tasks.ids import (
     ALPHABET,
     LENGTH,
     RANDOM_CHARACTERS,
+    asked_by,
+    digest_of,
     is_question,
     is_task_id,
     new_question,
     new_task_id,
+    new_task_question,
     new_token,
+    sent_mark,
     shard_name,
     shard_of,
 )
@@ -72,3 +76,37 @@ def test_a_questions_id_is_told_from_what_is_none() -> None:
         good[:-1] + "\n",
     ):
         assert not is_question(bad)
+
+
+@given(times, st.text())
+def test_a_tasks_question_says_whose_it_is_and_is_another_each_time(now_ms: int, key: str) -> None:
+    task_id = new_task_id(now_ms)
+    question = new_task_question(task_id, key)
+    assert asked_by(question) == (task_id, digest_of(key))
+    assert not is_question(question)
+    assert question != new_task_question(task_id, key)
+
+
+@given(st.text())
+def test_nothing_else_is_a_tasks_question(text: str) -> None:
+    task_id = new_task_id(0)
+    for other in (
+        text,
+        new_question(),
+        f"baton-task-{text}",
+        f"baton-task-{task_id}",
+        f"baton-task-{task_id}-{text[:15]}",
+    ):
+        assert asked_by(other) is None
+
+
+def test_a_mark_has_the_form_of_a_question_and_is_one_of_its_own() -> None:
+    marks = [
+        sent_mark(task, key, session, window)
+        for task in ("t1", "t2")
+        for key in ("a", "b 1")
+        for session in ("", "s")
+        for window in (1, 2)
+    ]
+    assert len(set(marks)) == len(marks)
+    assert all(map(is_question, marks))

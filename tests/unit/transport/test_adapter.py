@@ -2,17 +2,15 @@
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
 from mcp_baton.exceptions import EventError
-from mcp_baton.protocol.http import Application, ClientGone, Exchange, HttpRequest, HttpResponse, StreamSink
+from mcp_baton.protocol.http import Application, Exchange, HttpRequest, HttpResponse
 from mcp_baton.transport.adapter import LambdaAdapter
-from mcp_baton.transport.stream import stream_opener
+from tests.fakes import FunctionContext, Wire, listening
 
 REST: dict[str, Any] = {
     "resource": "/mcp",
@@ -33,40 +31,7 @@ HTTP_API: dict[str, Any] = {
 }
 
 
-@dataclass
-class LambdaContext:
-    aws_request_id: str = "lambda-id"
-    remaining: int = 1234
-
-    def get_remaining_time_in_millis(self) -> int:
-        return self.remaining
-
-
-@dataclass
-class Wire:
-    """A stream that somebody can take; `gone` makes every write fail."""
-
-    gone: bool = False
-    heads: list[tuple[int, Mapping[str, str]]] = field(default_factory=list)
-    data: bytes = b""
-
-    def open(self, status: int, headers: Mapping[str, str]) -> StreamSink:
-        self.heads.append((status, headers))
-        return self
-
-    def write(self, data: bytes) -> None:
-        if self.gone:
-            raise ClientGone
-        self.data += data
-
-
-@contextmanager
-def listening(wire: Wire) -> Iterator[Wire]:
-    token = stream_opener.set(wire.open)
-    try:
-        yield wire
-    finally:
-        stream_opener.reset(token)
+CONTEXT = FunctionContext(lambda: 1234, "lambda-id")
 
 
 def adapt(app: Application, *, allow_anonymous: bool = False, streaming: bool = True) -> LambdaAdapter:
@@ -98,7 +63,7 @@ def answering(record: Callable[[HttpRequest, Exchange], object]) -> Application:
 
 def test_the_application_gets_the_request_and_its_owner() -> None:
     seen: list[HttpRequest] = []
-    adapt(answering(lambda request, _: seen.append(request)))(REST, LambdaContext())
+    adapt(answering(lambda request, _: seen.append(request)))(REST, CONTEXT)
     headers = {"content-type": "application/json", "x-user": "mallory"}
     assert seen == [HttpRequest("POST", "/mcp", headers, b"{}", "kim", {"sub": "kim"})]
 
@@ -112,39 +77,39 @@ def test_a_caller_without_identity_is_anonymous_only_where_allowed(allowed: bool
 
 @pytest.mark.parametrize("event", [REST, HTTP_API])
 def test_a_whole_answer_is_a_proxy_response(event: dict[str, Any]) -> None:
-    answer = adapt(lambda _request, _exchange: HttpResponse(202, {"X": "y"}, b"done"))(event, LambdaContext())
+    answer = adapt(lambda _request, _exchange: HttpResponse(202, {"X": "y"}, b"done"))(event, CONTEXT)
     assert answer == {"statusCode": 202, "headers": {"X": "y"}, "body": "done", "isBase64Encoded": False}
 
 
 def test_a_stream_goes_to_whoever_takes_it_and_the_return_value_is_empty() -> None:
     with listening(Wire()) as wire:
-        assert adapt(streams)(REST, LambdaContext()) == {}
+        assert adapt(streams)(REST, CONTEXT) == {}
     assert wire.heads == [(200, {"Content-Type": "text/event-stream"})]
     assert wire.data == b"data: 1\n\ndata: 2\n\n"
 
 
 def test_a_stream_that_nobody_takes_is_the_same_body_whole() -> None:
-    answer = adapt(streams)(REST, LambdaContext())
+    answer = adapt(streams)(REST, CONTEXT)
     assert (answer["statusCode"], answer["body"]) == (200, "data: 1\n\ndata: 2\n\n")
     assert answer["headers"] == {"Content-Type": "text/event-stream"}
 
 
 def test_with_streaming_off_a_stream_is_whole_even_where_one_is_open() -> None:
     with listening(Wire()) as wire:
-        answer = adapt(streams, streaming=False)(REST, LambdaContext())
+        answer = adapt(streams, streaming=False)(REST, CONTEXT)
     assert answer["body"] == "data: 1\n\ndata: 2\n\n"
     assert wire.heads == []
 
 
 def test_a_whole_answer_leaves_the_stream_alone() -> None:
     with listening(Wire()) as wire:
-        answer = adapt(lambda _request, _exchange: HttpResponse(200, {}, b"whole"))(REST, LambdaContext())
+        answer = adapt(lambda _request, _exchange: HttpResponse(200, {}, b"whole"))(REST, CONTEXT)
     assert (answer["body"], wire.heads) == ("whole", [])
 
 
 @pytest.mark.parametrize(
     ("context", "request_id", "remaining"),
-    [(LambdaContext(), "gateway-id", 1234), (None, "gateway-id", None)],
+    [(CONTEXT, "gateway-id", 1234), (None, "gateway-id", None)],
 )
 def test_the_exchange_tells_the_invocations_id_and_time(
     context: object, request_id: str, remaining: int | None
@@ -157,17 +122,18 @@ def test_the_exchange_tells_the_invocations_id_and_time(
 def test_an_id_that_whoever_called_the_handler_has_found_already_is_the_requests() -> None:
     seen: list[str] = []
     handler = adapt(answering(lambda _, exchange: seen.append(exchange.request_id)))
-    handler(REST, LambdaContext(), "known-id")
+    handler(REST, CONTEXT, "known-id")
     assert seen == ["known-id"]
 
 
 def test_the_remaining_time_is_asked_for_anew_each_time() -> None:
-    context = LambdaContext()
+    left = [1234]
+    context = FunctionContext(lambda: left[0])
     seen: list[int | None] = []
 
     def app(request: HttpRequest, exchange: Exchange) -> HttpResponse:
         seen.append(exchange.remaining_ms())
-        context.remaining = 5
+        left[0] = 5
         seen.append(exchange.remaining_ms())
         return HttpResponse(204)
 
@@ -187,18 +153,18 @@ def test_without_any_id_each_request_gets_one_of_its_own() -> None:
 
 @pytest.mark.parametrize("event", [REST, HTTP_API])
 def test_a_broken_body_is_a_bad_request_that_never_reaches_the_application(event: dict[str, Any]) -> None:
-    answer = adapt(fails)(event | {"body": "%%%", "isBase64Encoded": True}, LambdaContext())
+    answer = adapt(fails)(event | {"body": "%%%", "isBase64Encoded": True}, CONTEXT)
     assert answer["statusCode"] == 400
     assert json.loads(answer["body"])["requestId"] == "gateway-id"
 
 
 def test_an_event_that_is_not_http_is_raised() -> None:
     with pytest.raises(EventError):
-        adapt(fails)({"Records": []}, LambdaContext())
+        adapt(fails)({"Records": []}, CONTEXT)
 
 
 def test_an_unexpected_exception_is_logged_and_answered_without_internals(caplog: pytest.LogCaptureFixture) -> None:
-    answer = adapt(fails)(REST, LambdaContext())
+    answer = adapt(fails)(REST, CONTEXT)
     assert answer["statusCode"] == 500
     assert answer["headers"]["Content-Type"] == "application/json"
     assert json.loads(answer["body"]) == {"error": "internal error", "requestId": "gateway-id"}
@@ -213,13 +179,13 @@ def test_after_a_stream_has_begun_an_exception_is_left_to_whoever_took_the_strea
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with listening(Wire()) as wire, pytest.raises(LookupError, match="the secret cause"):
-        adapt(fails_in_its_stream)(REST, LambdaContext())
+        adapt(fails_in_its_stream)(REST, CONTEXT)
     assert wire.data == b"begun"
     assert caplog.records == []
 
 
 def test_a_stream_that_nobody_took_can_still_become_an_error(caplog: pytest.LogCaptureFixture) -> None:
-    answer = adapt(fails_in_its_stream)(REST, LambdaContext())
+    answer = adapt(fails_in_its_stream)(REST, CONTEXT)
     assert answer["statusCode"] == 500
     assert "begun" not in answer["body"]
 
@@ -227,7 +193,7 @@ def test_a_stream_that_nobody_took_can_still_become_an_error(caplog: pytest.LogC
 def test_a_client_that_went_away_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     with listening(Wire(gone=True)):
-        assert adapt(streams)(REST, LambdaContext()) == {}
+        assert adapt(streams)(REST, CONTEXT) == {}
     assert [record.levelno for record in caplog.records] == [logging.INFO]
 
 
@@ -250,14 +216,14 @@ def opens_twice(request: HttpRequest, exchange: Exchange) -> HttpResponse | None
 def test_an_application_that_answers_never_or_twice_has_failed(
     app: Application, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert adapt(app)(REST, LambdaContext())["statusCode"] == 500
+    assert adapt(app)(REST, CONTEXT)["statusCode"] == 500
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
 
 
 @pytest.mark.parametrize("app", [answers_twice, opens_twice])
 def test_an_application_that_answers_twice_has_its_one_stream_broken_off(app: Application) -> None:
     with listening(Wire()) as wire, pytest.raises(RuntimeError):
-        adapt(app)(REST, LambdaContext())
+        adapt(app)(REST, CONTEXT)
     assert len(wire.heads) == 1
 
 
@@ -265,7 +231,7 @@ def test_an_application_that_never_answers_has_failed_even_where_it_could_stream
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with listening(Wire()) as wire:
-        assert adapt(never_answers)(REST, LambdaContext())["statusCode"] == 500
+        assert adapt(never_answers)(REST, CONTEXT)["statusCode"] == 500
     assert wire.heads == []
 
 
@@ -276,7 +242,7 @@ def test_the_owner_resolver_can_be_replaced() -> None:
         return f"{request_context['requestId']}/{allow_anonymous}"
 
     app = answering(lambda request, _: seen.append(request.owner))
-    LambdaAdapter(app, allow_anonymous=False, streaming=True, owner=owner)(REST, LambdaContext())
+    LambdaAdapter(app, allow_anonymous=False, streaming=True, owner=owner)(REST, CONTEXT)
     assert seen == ["gateway-id/False"]
 
 
@@ -294,20 +260,20 @@ def adding(app: Application) -> Application:
 
 def test_headers_that_were_added_are_on_a_whole_answer_which_keeps_its_own() -> None:
     own = {"Vary": "Accept", "X": "y"}
-    answer = adapt(adding(lambda _request, _exchange: HttpResponse(200, own)))(REST, LambdaContext())
+    answer = adapt(adding(lambda _request, _exchange: HttpResponse(200, own)))(REST, CONTEXT)
     assert answer["headers"] == {**ADDED, **own}
 
 
 def test_headers_that_were_added_are_on_a_stream_on_the_wire_and_in_memory() -> None:
     with listening(Wire()) as wire:
-        adapt(adding(streams))(REST, LambdaContext())
+        adapt(adding(streams))(REST, CONTEXT)
     assert wire.heads == [(200, {**ADDED, "Content-Type": "text/event-stream"})]
-    answer = adapt(adding(streams))(REST, LambdaContext())
+    answer = adapt(adding(streams))(REST, CONTEXT)
     assert answer["headers"] == {**ADDED, "Content-Type": "text/event-stream"}
 
 
 def test_headers_that_were_added_are_on_the_answer_for_an_application_that_failed() -> None:
-    answer = adapt(adding(fails))(REST, LambdaContext())
+    answer = adapt(adding(fails))(REST, CONTEXT)
     assert (answer["statusCode"], answer["headers"]) == (500, {**ADDED, "Content-Type": "application/json"})
 
 
@@ -318,5 +284,5 @@ def test_headers_that_were_added_to_one_answer_are_on_no_other() -> None:
         return HttpResponse(200)
 
     adapter = adapt(app)
-    answers = [adapter({**REST, "resource": path}, LambdaContext()) for path in ("/mcp", "/other")]
+    answers = [adapter({**REST, "resource": path}, CONTEXT) for path in ("/mcp", "/other")]
     assert [answer["headers"] for answer in answers] == [ADDED, {}]

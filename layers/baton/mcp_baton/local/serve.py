@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from mcp_baton.aws import dynamodb_store, handler
 from mcp_baton.exceptions import BatonError, RegistrationError, SettingsError
+from mcp_baton.local.background import Background
 from mcp_baton.local.httpd import Function, LocalServer
 from mcp_baton.local.loader import load
 from mcp_baton.local.run import GRACE_S, run
@@ -89,18 +90,18 @@ def serve(options: Options) -> int:
     server = load(options.target, Server)
     _check(server, options.target)
     database = _database(options.dynamodb, options.table)
-    pool = _pool(options, database)
+    background = Background(lambda: _pool(options, database))
     lambda_handler = handler(
         server,
         settings=settings,
         store=dynamodb_store(options.table, settings, connect=lambda: database.client),
-        dispatcher=pool,
+        dispatcher=background,
     )
     local = bind(options.host, options.port, Function(lambda_handler, options.timeout_s, options.owner_header))
     if not is_private(local):
         logger.warning("listening on %s: whoever reaches it may call every tool, as any owner", local.server_name)
     # While the last requests are answered, workers get through as well.
-    stopping = threading.Thread(target=pool.stop, args=(GRACE_S,), name="stop workers")
+    stopping = threading.Thread(target=background.stop, args=(GRACE_S,), name="stop workers")
     code = run(local, lambda: _announce(options.host, local.server_port), stopping.start)
     stopping.join()
     return code

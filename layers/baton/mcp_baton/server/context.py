@@ -102,7 +102,8 @@ class Context(Logs):
     def elicit(self, key: str, message: str, schema: "Schema", *, timeout_s: float | None = None) -> "Elicited": ...
     def elicit(self, *positional: Any, **named: Any) -> "Elicited":
         """Ask the person at the client to fill in a form: `elicit(message, schema, *, key=None, timeout_s=None)`. In
-        the 2026 era the function runs again from its start once there is an answer, and this call then returns it.
+        the 2026 era, and in the background, the function runs again from its start once there is an answer, and this
+        call then returns it.
 
         Args:
             positional: `message`, what to tell the person; and `schema`, a JSON Schema of flat primitive fields, or a
@@ -111,11 +112,13 @@ class Context(Logs):
             named: The same by their names; `response_type` is another name for `schema`. `key` names the question
                 within this call, and stays the same from run to run. Without one it is made of the question's number
                 in the call and its text: a call that does not ask in the same order each time names its keys.
-                `timeout_s` is how long the answer is waited for (docs/tools.md, Asking the client).
+                `timeout_s` is how long the answer is waited for (docs/tools.md, Asking the client); in the background
+                a task waits until it expires.
 
         Raises:
             ToolError: the client cannot be asked, or the answer does not fit.
-            ValueError: the schema has fields within fields, or the key has asked something else in this call.
+            ValueError: the schema has fields within fields, or the key has asked something else in this call, or
+                in this task.
         """
         return self._elicit("elicit", positional, named)
 

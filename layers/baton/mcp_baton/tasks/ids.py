@@ -95,9 +95,9 @@ def digest_of(key: str) -> str:
     return sha256(key.encode()).hexdigest()[:DIGEST_CHARACTERS]
 
 
-def sent_mark(task_id: str, key: str, window: int) -> str:
-    """The id of the item that says that a task's question was sent to the client in this window of time. It has the
-    form of a question's."""
+def sent_mark(task_id: str, key: str, session: str, window: int) -> str:
+    """The id of the item that says that a task's question was sent to this session of a client in this window of time.
+    It has the form of a question's."""
     from hashlib import sha256
 
-    return QUESTION_PREFIX + sha256(f"{task_id} {window} {key}".encode()).hexdigest()[: 2 * QUESTION_BYTES]
+    return QUESTION_PREFIX + sha256(f"{task_id} {window} {session} {key}".encode()).hexdigest()[: 2 * QUESTION_BYTES]

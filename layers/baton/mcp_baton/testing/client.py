@@ -10,7 +10,6 @@ from mcp_baton.testing.controls import Controls
 from mcp_baton.testing.params import naming, pages, without
 from mcp_baton.testing.results import Contents, Result, Run, Task, own_meta
 from mcp_baton.testing.started import StartedTask, params_of, started
-from mcp_baton.testing.wire import Wire
 from mcp_baton.testing.workers import WorkerRun
 from mcp_baton.workflow.names import TASK_ID
 
@@ -125,11 +124,3 @@ class Client(Controls):
             meta: What `_meta` holds beside what the era wants there.
         """
         return self.wire.request(method, params or {}, meta or {})[0]
-
-    @property
-    def wire(self) -> Wire:
-        """This client's way to the function."""
-        stage = self.stage
-        return Wire(
-            stage.function, stage.server, stage.answers, self.owner, self.era, self.claims, after=stage.worker.look
-        )

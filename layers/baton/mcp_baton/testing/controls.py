@@ -12,7 +12,7 @@ from mcp_baton.testing.function import Function
 from mcp_baton.testing.invocations import Invocations, Kill
 from mcp_baton.testing.script import Script
 from mcp_baton.testing.store import Store
-from mcp_baton.testing.wire import Era
+from mcp_baton.testing.wire import Era, Wire
 from mcp_baton.testing.workers import WaitingEvent, Worker, WorkerRun
 
 
@@ -65,6 +65,14 @@ class Controls:
             WorkflowError: a workflow cannot work.
         """
         return replace(self, stage=self.stage.deploy(server))
+
+    @property
+    def wire(self) -> Wire:
+        """This client's way to the function."""
+        stage = self.stage
+        return Wire(
+            stage.function, stage.server, stage.answers, self.owner, self.era, self.claims, after=stage.worker.look
+        )
 
     @property
     def clock(self) -> Clock:

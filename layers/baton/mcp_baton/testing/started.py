@@ -2,18 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.testing.answers import Answers, Unanswered
+from mcp_baton.testing.controls import Controls
 from mcp_baton.testing.params import without
 from mcp_baton.testing.results import Result
 from mcp_baton.testing.task_state import TaskState
 from mcp_baton.testing.wire import ROUNDS, JsonRpcError, Wire
-
-if TYPE_CHECKING:
-    from mcp_baton.testing.client import Client
 
 POLLS = 1000
 """So many polls a task may take; one that takes more never ends."""
@@ -27,7 +25,7 @@ class StartedTask:
         task_id: Its id.
     """
 
-    client: "Client" = field(repr=False)
+    client: Controls = field(repr=False)
     task_id: str
 
     @property
@@ -84,7 +82,7 @@ class StartedTask:
 
     def cancel(self) -> TaskState:
         """Cancel it; the task as it then is."""
-        self.client.request("tasks/cancel", {"taskId": self.task_id})
+        self.client.wire.request("tasks/cancel", {"taskId": self.task_id}, {})
         return self.poll()
 
     def wait(self) -> TaskState:
@@ -137,18 +135,18 @@ class StartedTask:
 
     def _update(self, responses: Mapping[str, JsonObject | None]) -> None:
         given: dict[str, Json] = {key: response for key, response in responses.items() if response is not None}
-        self.client.request("tasks/update", {"taskId": self.task_id, "inputResponses": given})
+        self.client.wire.request("tasks/update", {"taskId": self.task_id, "inputResponses": given}, {})
 
     def _result(self, told: JsonObject) -> JsonObject:
         if self.client.era == "2026":
             return cast("JsonObject", told["result"])
-        return self.client.request("tasks/result", {"taskId": self.task_id})
+        return self.client.wire.request("tasks/result", {"taskId": self.task_id}, {})[0]
 
     def _error(self, told: JsonObject) -> JsonRpcError:
         if self.client.era == "2026":
             return JsonRpcError(cast("dict[str, Any]", told["error"]), 200)
         try:
-            self.client.request("tasks/result", {"taskId": self.task_id})
+            self.client.wire.request("tasks/result", {"taskId": self.task_id}, {})
         except JsonRpcError as error:
             return error
         raise AssertionError("tasks/result: the task has failed, and has a result")
@@ -160,7 +158,7 @@ def _is_of(question: JsonObject, task_id: str) -> bool:
     return bool(params.get("_meta", {}).get(RELATED_TASK_KEY, {}).get("taskId") == task_id)
 
 
-def started(client: "Client", result: JsonObject) -> StartedTask | None:
+def started(client: Controls, result: JsonObject) -> StartedTask | None:
     """The task that a call has begun; `None` for one that was made in its request."""
     if result.get("resultType") == "task":
         return StartedTask(client, str(result["taskId"]))
@@ -170,7 +168,7 @@ def started(client: "Client", result: JsonObject) -> StartedTask | None:
     return None
 
 
-def params_of(client: "Client", name: str, arguments: JsonObject | None, *, as_task: bool) -> JsonObject:
+def params_of(client: Controls, name: str, arguments: JsonObject | None, *, as_task: bool) -> JsonObject:
     """A call's params. Up to 2025-11-25 it is the client that asks for a task, and some tools want it to."""
     params: JsonObject = {"name": name, "arguments": dict(arguments or {})}
     tool = client.stage.server.tools.get(name)

@@ -109,7 +109,7 @@ def _principal(unique_id: str, trust_session_names: bool) -> str:
 
 def _object(members: Mapping[str, object], name: str) -> Mapping[str, object]:
     value = members.get(name)
-    return value if isinstance(value, Mapping) else {}
+    return value if type(value) is dict or isinstance(value, Mapping) else {}
 
 
 def _text(members: Mapping[str, object], name: str) -> Iterator[str]:

@@ -5,7 +5,7 @@ import zlib
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mcp_baton.exceptions import StoreError
@@ -54,6 +54,7 @@ any_json = st.recursive(
 
 
 @given(any_json)
+@example({'"': '"', '"text"': '"text"', "": "", "é": "é", "\ud800": "\ud800", "!": " "})
 def test_native_values_come_back_exactly(value: Json) -> None:
     assert repr(from_native(native({"value": value}))) == repr({"value": value})
 
@@ -63,6 +64,8 @@ def test_an_item_never_weighs_more_than_is_said_at_once(values: dict[str, Json],
     item: dict[str, Any] = {to_text(name): native(value) for name, value in values.items()}
     item |= {"data": {"B": data}, "tokens": {"BS": tokens}, "version": {"N": "-1"}, "é": {"S": "中🎉"}}
     assert item_size(item) <= at_most(item)
+    large: dict[str, Any] = {"data": {"B": bytes(1_000)}, "tokens": {"BS": [bytes(1_000)]}}
+    assert item_size(large) <= at_most(large)
 
 
 def test_what_an_item_weighs_too_much_is_told_exactly_and_of_one_that_is_small_only_that_it_is() -> None:

@@ -110,7 +110,8 @@ def size_after(stored: Item, changes: Changes) -> int:
 
 def excess_after(stored: Item, changes: Changes, limit: int) -> int:
     """By how many bytes `size_after` is above a limit; where it clearly is not, some number that is not above 0."""
-    added = {to_text(name): value for name, value in changes.variables.items()}
+    # As JSON, a name is as long as the quoted form in which some are stored.
+    added = dict(changes.variables)
     added |= {} if changes.result is None else {"result": changes.result}
     added |= {} if changes.definition is None else {"definition": changes.definition}
     over = at_most(stored) + at_most(added) + _besides(changes) - limit

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from mcp_baton.exceptions import StoreError, StoreUnavailable
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.protocol.sessions import SESSION_HEADER
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.worker import KEEP_ALIVE_S
 from mcp_baton.tasks.answers import FIRST_WAIT_S, LONGEST_WAIT_S
@@ -59,10 +60,12 @@ def send_questions(request: Request, task: TaskRecord) -> bool:
 
 def _is_due(request: Request, store: TaskStore, task: TaskRecord, key: str) -> bool:
     """Whether a question is to be sent now. It is marked as sent for this window of time and the next, so that it is
-    sent again after one window at the earliest, to a client that has lost it, and after two at the latest."""
+    sent again after one window at the earliest, to a client that has lost it, and after two at the latest; to another
+    session at once."""
     window_s = max(request.settings.question_ms // 1000, 1)
     window = request.now_ms() // 1000 // window_s
-    marks = [sent_mark(task.task_id, key, number) for number in (window, window + 1)]
+    session = request.headers.get(SESSION_HEADER.lower(), "")
+    marks = [sent_mark(task.task_id, key, session, number) for number in (window, window + 1)]
     if not _marked(store, task.owner, marks[0], 2 * window_s):
         return False
     _marked(store, task.owner, marks[1], 3 * window_s)

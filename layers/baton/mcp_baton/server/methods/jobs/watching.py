@@ -1,16 +1,21 @@
 """What a worker's thread does while the function runs: renew the claim, look whether the task is still to be worked on,
 write down how far it has come (docs/background.md, Cancelling; Status and polling)."""
 
+import logging
 import math
 import time
 from collections.abc import Callable
 from typing import Final
 
+from mcp_baton.exceptions import StoreError, TaskFinished, TaskNotFound
 from mcp_baton.protocol.http import Exchange
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.reply import Reply
 from mcp_baton.tasks.jobs import JobStore
+from mcp_baton.tasks.record import LEASE_MS
 from mcp_baton.workflow.holding import LOOK_AFTER_S, TRY_AGAIN_MS, Hold
+
+logger = logging.getLogger(__name__)
 
 MESSAGE_S: Final = 1.0
 """A task's status message is written no more often than this, seconds."""
@@ -64,7 +69,7 @@ class Watch(Reply):
         if self._hold is None:
             return LOOK_AFTER_S
         message_s = self._write_message(self._hold)
-        self._ended = self._ended or self._hold.look() is not None
+        self._ended = self._ended or self._hold.look() is not None or not self._lives_on(self._hold)
         return 0 if self._ended else min(self._hold.pulse(), LOOK_AFTER_S, message_s)
 
     def write_message(self) -> None:
@@ -78,11 +83,27 @@ class Watch(Reply):
         if method == "notifications/progress":
             self._message = status_message(params)
 
+    def say(self, message: str) -> None:
+        """Make this the task's status message."""
+        self._message = message
+
     def request(self, identifier: str, method: str, params: JsonObject) -> None:
         """Nobody can be asked this way."""
 
     def keep_alive(self) -> None:
         """Nothing is kept open."""
+
+    def _lives_on(self, hold: Hold) -> bool:
+        """Let the task live on while it is worked on, however short its lifetime is; whether it does."""
+        if self._jobs is None:
+            return True
+        try:
+            hold.task = self._jobs.extend(hold.task, 2 * LEASE_MS)
+        except (TaskFinished, TaskNotFound):
+            return False
+        except StoreError:
+            logger.warning("task %s: it could not be made to live longer", hold.task.task_id, exc_info=True)
+        return True
 
     def _write_message(self, hold: Hold) -> float:
         """Write the status message if it is time to; the seconds until it will be."""

@@ -84,6 +84,11 @@ class WorkerHost(ServerHost):
         except CallerGone as gone:
             raise ResourceUnavailable(STOPPED) from gone
 
+    def announce(self, begun: int, total: int, step: str, task_id: str | None) -> None:
+        """Say in the status of the call's task which step is about to run."""
+        super().announce(begun, total, step, task_id)
+        self._watch.say(f"Step {begun}/{total}: {step}")
+
     def may_start(self, after_s: float = 0.0) -> bool:
         """Whether a step may begin, or a failed one be tried again. A step that follows another begins in a fresh
         invocation, unless this one still is nearly that."""

@@ -9,6 +9,7 @@ import logging
 
 from mcp_baton.exceptions import ProtocolError, StoreBusy, StoreError, TaskFinished, TaskHeld, TaskNotFound
 from mcp_baton.protocol.json import JsonObject
+from mcp_baton.server.methods.jobs.client import declared
 from mcp_baton.server.methods.jobs.creating import as_created, asked_ttl, stored
 from mcp_baton.server.methods.jobs.dispatching import dispatch
 from mcp_baton.server.methods.runs import NotOfWorkflow, NotRead, new_invocation, resumed_invocation
@@ -58,7 +59,7 @@ def _begun(request: Request, twin: Twin, workflow_task: str, arguments: JsonObje
         tool=twin.name,
         request_id=request.exchange.request_id,
         scopes=tuple(sorted(scopes_in(request.claims))),
-        capabilities=request.envelope.capabilities,
+        capabilities=declared(request.envelope),
         revision=request.envelope.revision,
         attempts=ATTEMPTS if twin.tasks.idempotent else 1,
         workflow_task=workflow_task,

@@ -1,0 +1,61 @@
+"""What it costs to hear of the end of a background task: by polling, or by requests that wait.
+
+Run at the root of the repository: `uv run python -m benchmarks.polling`. It prints the table of docs/background.md,
+which a test holds against it. Nothing is measured: prices and memory are those of `benchmarks/prices.py`; logs and data
+out are left out.
+"""
+
+from math import ceil
+
+from benchmarks.prices import API_REQUEST, GB_SECOND, LAMBDA_REQUEST, MEMORY_GB, READ_UNIT
+from mcp_baton.server.methods.jobs.awaiting import LOOK_S
+from mcp_baton.server.methods.shown_tasks import INTERVALS_MS
+
+POLL_S = 0.010
+"""How long a poll runs."""
+POLL_UNITS, LOOK_UNITS = 1, 0.5
+"""A strongly consistent read of a task of up to 4 KB, and an eventually consistent one."""
+WAIT_S = 30
+"""How long a `tasks/result` waits at most, and then is sent again."""
+
+DURATIONS_S = (10, 30, 60, 600, 3_600)
+NAMES = ("10 s", "30 s", "1 minute", "10 minutes", "1 hour")
+
+
+def main() -> None:
+    """Print the table."""
+    print("\n".join(table()))
+
+
+def table() -> list[str]:
+    """The table's lines."""
+    lines = ["| a task of | polls | $ a million, polled | waited for | times as much |", "|---|---:|---:|---:|---:|"]
+    for name, seconds in zip(NAMES, DURATIONS_S, strict=True):
+        cheap, dear = polled(seconds), waited(seconds)
+        lines.append(f"| {name} | {polls(seconds)} | {cheap:.0f} | {dear:,.0f} | {dear / cheap:.1f} |")
+    return lines
+
+
+def polls(seconds: float) -> int:
+    """How many polls it takes a client that keeps to the interval to hear of the end of a task that takes so long."""
+    count, age_ms = 1, 0
+    while age_ms < seconds * 1_000:
+        age_ms += next(interval for until, interval in INTERVALS_MS if age_ms < until)
+        count += 1
+    return count
+
+
+def polled(seconds: float) -> float:
+    """Dollars for a million such tasks, by polling."""
+    poll = API_REQUEST + LAMBDA_REQUEST + POLL_S * MEMORY_GB * GB_SECOND + POLL_UNITS * READ_UNIT
+    return polls(seconds) * poll
+
+
+def waited(seconds: float) -> float:
+    """The same by `tasks/result`, sent again whenever it has waited for as long as it does."""
+    requests = ceil(seconds / WAIT_S) * (API_REQUEST + LAMBDA_REQUEST)
+    return requests + seconds * (MEMORY_GB * GB_SECOND + LOOK_UNITS / LOOK_S * READ_UNIT)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""`baton serve` and tools that run in the background: in worker processes, over the table that requests use."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION, VERSION_KEY
+from tests.e2e.test_workers import is_running, wait_for
+
+BOUND_S = 60
+SERVED = Path(__file__).with_name("served_background.py")
+COMMAND = [sys.executable, "-c", "import sys; from mcp_baton.local.cli import main; sys.exit(main())"]
+
+
+@dataclass
+class Served:
+    """A running `baton serve`, and two named pipes that its tool is held by."""
+
+    process: subprocess.Popen[str]
+    client: httpx.Client
+    began: Path
+    gate: Path
+    log: Path
+
+    def start(self) -> str:
+        """Call the tool; its task's id."""
+        arguments = {"began": str(self.began), "gate": str(self.gate)}
+        return str(self.request("tools/call", "wait", name="wait", arguments=arguments)["taskId"])
+
+    def worker(self) -> int:
+        """Wait until the tool has begun; the id of the process that it runs in."""
+        return int(self.began.read_text())
+
+    def task(self, task_id: str) -> Any:
+        return self.request("tasks/get", task_id, taskId=task_id)
+
+    def request(self, method: str, named: str, **params: Any) -> Any:
+        meta = {VERSION_KEY: "2026-07-28", CAPABILITIES_KEY: {"extensions": {TASKS_EXTENSION: {}}}}
+        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
+        headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method, "Mcp-Name": named}
+        return self.client.post("/mcp", json=message, headers={**headers, "X-User": "kim"}).json()["result"]
+
+
+@pytest.fixture(params=["embedded", "URL"])
+def served(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]:
+    """A running `baton serve`; no process outlives the test."""
+    began, gate, log = tmp_path / "began", tmp_path / "gate", tmp_path / "log"
+    os.mkfifo(began)
+    os.mkfifo(gate)
+    with ExitStack() as stack:
+        errors = stack.enter_context(log.open("w"))
+
+        def run(*arguments: str) -> subprocess.Popen[str]:
+            process = subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=errors, text=True)
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            return process
+
+        def url(process: subprocess.Popen[str], word: int) -> str:
+            assert process.stdout is not None
+            return process.stdout.readline().split()[word]
+
+        where = "embedded" if request.param == "embedded" else url(run("dynamodb", "--port", "0"), 4)
+        options = ("--port", "0", "--dynamodb", where, "--worker-retries", "0.1,0.1", "--owner-header", "X-User")
+        process = run("serve", str(SERVED), *options)
+        client = httpx.Client(base_url=url(process, -1).removesuffix("/mcp"), timeout=BOUND_S)
+        stack.callback(client.close)
+        yield Served(process, client, began, gate, log)
+
+
+def test_a_worker_process_makes_the_call_and_its_result_is_there(served: Served) -> None:
+    task_id = served.start()
+    worker = served.worker()
+    assert worker != served.process.pid
+    assert served.task(task_id)["status"] == "working"
+    served.gate.write_text("done")
+    wait_for(lambda: served.task(task_id)["status"] == "completed")
+    result = served.task(task_id)["result"]["structuredContent"]
+    assert result == {"said": "done", "owner": "kim", "pid": worker, "attempt": 1}
+    served.process.send_signal(signal.SIGTERM)
+    assert served.process.wait(BOUND_S) == 0
+    wait_for(lambda: not is_running(worker))
+
+
+@pytest.mark.parametrize("served", ["embedded"], indirect=True)
+def test_a_worker_that_is_killed_is_told_of_and_its_event_delivered_again(served: Served) -> None:
+    served.start()
+    worker = served.worker()
+    os.kill(worker, signal.SIGKILL)
+    # Its claim lasts for 45 s; until then each delivery finds the task held, and a poll sends the next event.
+    wait_for(lambda: "an event was given up after 3 attempts" in served.log.read_text())
+    log = served.log.read_text()
+    assert f"worker {worker} has ended by itself: exit code -9" in log
+    assert "attempt 1 at an event failed (the worker ended with exit code -9)" in log
+    assert "another delivery of this event holds it" in log
+
+
+@pytest.mark.parametrize("served", ["embedded"], indirect=True)
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_no_worker_outlives_its_server(served: Served, number: signal.Signals) -> None:
+    served.start()
+    worker = served.worker()
+    served.process.send_signal(number)
+    assert served.process.wait(BOUND_S) == {signal.SIGKILL: -9, signal.SIGTERM: 0, signal.SIGINT: 130}[number]
+    wait_for(lambda: not is_running(worker))
+
+
+@pytest.mark.parametrize("option", ["--worker-timeout=5", "--worker-retries=soon", "--worker-timeout=0"])
+def test_options_of_workers_that_cannot_be_are_refused(option: str) -> None:
+    refused = subprocess.run([*COMMAND, "serve", str(SERVED), option], capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert option.partition("=")[0] in refused.stderr
