@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import batched
 
-from tests.simulation.harness import KINDS, Failed, Outcome, digest, failing_of
+from tests.simulation.harness import KINDS, Chunk, Failed, Outcome, digest, failing_of
 
 CHUNK = 250
 
@@ -48,26 +48,18 @@ def main() -> int:
     return 1 if found else 0
 
 
-type Chunk = tuple[tuple[int, ...], str]
-"""Seeds, and what is simulated."""
-
-
 def _chunks(first: int, seeds: int, kind: str | None) -> list[Chunk]:
     jobs = {None: seeds * 3 // 10, "jobs": seeds}.get(kind, 0)
     ranges = {"workflows": range(first, first + seeds - jobs), "jobs": range(first, first + jobs)}
     return [(chunk, name) for name, wanted in ranges.items() for chunk in batched(wanted, CHUNK)]
 
 
-def _failing(chunk: Chunk) -> Failed:
-    return failing_of(*chunk)
-
-
 def _simulated(chunks: list[Chunk], processes: int) -> Iterator[Failed]:
     if processes == 1:
-        yield from map(_failing, chunks)
+        yield from map(failing_of, chunks)
         return
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        yield from pool.imap_unordered(_failing, chunks)
+        yield from pool.imap_unordered(failing_of, chunks)
 
 
 def _say(text: str) -> None:

@@ -222,8 +222,13 @@ type Failed = tuple[list[Outcome], Counter[str]]
 KINDS: Mapping[str, type[World]] = {"workflows": World, "jobs": JobWorld}
 
 
-def failing_of(seeds: tuple[int, ...], kind: str = "workflows") -> Failed:
+type Chunk = tuple[tuple[int, ...], str]
+"""Seeds, and what is simulated: a name in `KINDS`."""
+
+
+def failing_of(chunk: Chunk) -> Failed:
     """What `failures` finds, as one process tells it to another."""
+    seeds, kind = chunk
     struck = Counter[str]()
     return list(failures(seeds, struck, KINDS[kind])), struck
 

@@ -25,7 +25,7 @@ from mcp_baton.exceptions import (
 from mcp_baton.local.dynamodb import http_client
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.dynamodb.tokens import SETS
-from mcp_baton.tasks.ids import new_task_id
+from mcp_baton.tasks.ids import new_task_id, new_token
 from mcp_baton.tasks.record import PROGRESS, Claim, NewTask, StepStatus, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import Batch, StepWrite, TaskStore
 from mcp_baton.testing.store import refusal
@@ -416,3 +416,16 @@ def test_a_damaged_item_is_an_error_that_names_it(store: DynamoDBTaskStore, engi
     engine.client.put_item(TableName="tasks", Item={**task.source, "variables": {"M": {"a": {"B": b"not zlib"}}}})
     with pytest.raises(StoreError, match="damaged"):
         _ = store.get(owner, task.task_id).variables["a"]
+
+
+def test_a_write_that_arrives_when_it_was_decided_on_again_is_not_applied_beside_that(
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], clock: "Clock"
+) -> None:
+    """Writes of one token are applied once, also where the later one is of another minute."""
+    task = begin(2)
+    token = (new_token(), clock.ms)
+    clock.ms += 60_000
+    after = store.write(task, Batch(steps=(done(1),), token=token)).task
+    late = store.write(task, Batch(steps=(done(0),), token=token)).task
+    assert late == after == store.get(task.owner, task.task_id)
+    assert statuses(after) == ["pending", "completed"]

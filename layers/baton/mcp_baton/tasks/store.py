@@ -75,6 +75,9 @@ class Batch:
             `None` for a continuation, which needs no claim.
         release: Give the claim up with this write.
         message: The task's new status message; `None` leaves it alone.
+        token: Names the write, with when it was named, epoch milliseconds. Writes of one name are applied once, all of
+            them together: one that was decided on again is not applied beside an earlier one that arrives late. `None`
+            is a name of its own.
     """
 
     steps: tuple[StepWrite, ...] = ()
@@ -87,6 +90,7 @@ class Batch:
     claim: Claim | None = None
     release: bool = False
     message: str | None = None
+    token: tuple[str, int] | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

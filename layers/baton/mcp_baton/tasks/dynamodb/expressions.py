@@ -24,7 +24,7 @@ class Update:
 
     Attributes:
         token: Names this write, here and in the item: see `TaskTable.update`.
-        now_ms: When it was made, epoch milliseconds: it says in which of the item's sets the token stands.
+        now_ms: When the token was made, epoch milliseconds: it says in which of the item's sets the token stands.
     """
 
     token: str

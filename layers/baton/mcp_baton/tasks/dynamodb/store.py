@@ -233,7 +233,9 @@ class DynamoDBTaskStore(Heads):
         return max(ttl_ms, self._limits.max_ttl_ms) if grows else ttl_ms
 
     def _write_batch(self, task: TaskRecord, stored: Item, changes: Changes, batch: Batch) -> Item:
-        update = write_update(stored, changes, self._now_ms(), new_token())
+        token, named_ms = batch.token or (new_token(), self._now_ms())
+        update = write_update(stored, changes, self._now_ms(), token)
+        update.now_ms = named_ms
         if batch.message is not None:
             from mcp_baton.tasks.dynamodb.job_writes import say
 
