@@ -175,7 +175,10 @@ def from_native(attribute: Attribute) -> Json:
             return from_text(value) if value.startswith(MARK) else value
         if kind == "M":
             return {
-                from_text(key) if key.startswith(MARK) else key: from_native(element) for key, element in value.items()
+                from_text(key) if key.startswith(MARK) else key: text
+                if len(element) == 1 and (text := element.get("S")) is not None and not text.startswith(MARK)
+                else from_native(element)
+                for key, element in value.items()
             }
         if kind == "L":
             return [from_native(element) for element in value]
