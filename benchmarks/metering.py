@@ -120,9 +120,8 @@ class Meter:
         self._aside, self._looking = aside, looking
         self._lock = Lock()
         self._usage = Usage()
-        # botocore sends what this handler returns; its stubs say that handlers return nothing.
-        before: Any = self._before
-        dynamodb.meta.events.register("provide-client-params.dynamodb", before)
+        # First: what Baton's own client sends is written down by a handler of the same event.
+        dynamodb.meta.events.register_first("provide-client-params.dynamodb", self._before)
         dynamodb.meta.events.register("after-call.dynamodb", self._after)
         s3.meta.events.register("after-call.s3", self._after_s3)
 
@@ -143,14 +142,15 @@ class Meter:
         with self._lock:
             self._usage += usage
 
-    def _before(self, params: dict[str, Any], model: Any, context: dict[str, Any], **_: object) -> dict[str, Any]:
+    def _before(self, params: dict[str, Any], model: Any, context: dict[str, Any], **_: object) -> None:
         with self._aside():
             operation = model.name
             if operation not in (*WRITES, *READS):
                 raise Unmetered(operation)
             context["asked"] = params
             context["before"] = self._bytes(params) if operation in WRITES else 0
-            return {**params, "ReturnConsumedCapacity": "TOTAL"}
+            # In place: of what several handlers of this event return, botocore takes the first.
+            params["ReturnConsumedCapacity"] = "TOTAL"
 
     def _after(self, parsed: dict[str, Any], model: Any, context: dict[str, Any], **_: object) -> None:
         with self._aside():

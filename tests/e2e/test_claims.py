@@ -213,7 +213,7 @@ def test_a_run_that_cannot_renew_its_claim_begins_no_further_step(
 
     def cut() -> None:
         wall.advance(LEASE_MS / 1000 - 4)
-        events.register_first("before-call.dynamodb.UpdateItem", fail)
+        events.register_last("before-call.dynamodb.UpdateItem", fail)
 
     from botocore.exceptions import EndpointConnectionError
 

@@ -107,10 +107,12 @@ def update_task(request: Request) -> JsonObject:
         if not isinstance(response, Mapping):
             raise ProtocolError(INVALID_PARAMS, f"Invalid params: `inputResponses.{key}` must be an object")
     task_id = request.text("taskId")
-    try:
-        task = from_store(request, lambda store, owner: store.jobs.answer(owner, task_id, responses))
-    except TaskFinished:
-        return {}
+    task = None
+    if responses:
+        try:
+            task = from_store(request, lambda store, owner: store.jobs.answer(owner, task_id, responses))
+        except TaskFinished:
+            return {}
     if task is None:
         from_store(request, lambda store, owner: looked_after(request, store.get(owner, task_id)))
     elif task.status is TaskStatus.WORKING:

@@ -37,6 +37,9 @@ class Kept(RecordingStore):
         self.asked.append("renew")
         return replace(task, claim=claim)
 
+    def extend(self, task: TaskRecord, _ttl_ms: int) -> TaskRecord:
+        return task
+
     def look(self, _owner: str, _task_id: str) -> Standing:
         self.asked.append("look")
         return Standing(TaskStatus.WORKING, TASK.claim)
