@@ -209,7 +209,14 @@ def test_an_event_gives_the_same_answer_whole_as_streamed_by_the_deployed_functi
     # A session's id is random.
     whole, streamed = ({**each, "headers": without_session(each["headers"])} for each in (whole, streamed))
     assert streamed == {"statusCode": whole["statusCode"], "headers": whole["headers"], "body": streamed["body"]}
-    assert steady(streamed["body"]) == steady(whole["body"])
+    assert without_workers(steady(streamed["body"])) == steady(whole["body"])
+
+
+def without_workers(body: str) -> str:
+    """An answer as a function without a worker gives it: `sam local` has none."""
+    for declared in (',"requests":{"tools":{"call":{}}}', ',"execution":{"taskSupport":"optional"}'):
+        body = body.replace(declared, "")
+    return body
 
 
 @dataclass(frozen=True, slots=True)
