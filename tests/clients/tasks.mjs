@@ -3,28 +3,15 @@
 //     node tasks.mjs URL legacy|auto
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { createTaskSessionFromClient, toolDeclarationFromMcpTool } from "@modelcontextprotocol/ext-tasks/client";
+import { rawDispatchTo } from "./raw.mjs";
 
 const [url, mode] = process.argv.slice(2);
+const rawDispatch = rawDispatchTo(url);
 const info = { name: "typescript", version: "1.0.0" };
 const capabilities = { elicitation: {}, extensions: { "io.modelcontextprotocol/tasks": {} } };
 const seen = { asked: [] };
 
 const client = new Client(info, { capabilities, versionNegotiation: { mode } });
-
-/** Sends what the client's own codecs would refuse: the 2026 era's task shapes (ext-tasks wants that from its host). */
-async function rawDispatch({ method, params }) {
-  const name = params.taskId ?? params.name;
-  const headers = {
-    "Content-Type": "application/json",
-    Accept: "application/json, text/event-stream",
-    "MCP-Protocol-Version": "2026-07-28",
-    "Mcp-Method": method,
-    ...(name === undefined ? {} : { "Mcp-Name": name }),
-  };
-  const body = JSON.stringify({ jsonrpc: "2.0", id: 1, method, params });
-  const answer = await (await fetch(url, { method: "POST", headers, body })).json();
-  return answer.error ? { kind: "error", error: answer.error } : { kind: "result", result: answer.result };
-}
 
 /** Fills in every form, and notes where it came from. */
 async function onInputRequest(request, context) {

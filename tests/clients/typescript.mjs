@@ -3,8 +3,10 @@
 //     node typescript.mjs URL legacy|auto
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { createTaskSessionFromClient } from "@modelcontextprotocol/ext-tasks/client";
+import { rawDispatchTo } from "./raw.mjs";
 
 const [url, mode] = process.argv.slice(2);
+const rawDispatch = rawDispatchTo(url);
 const info = { name: "typescript", version: "1.0.0" };
 const capabilities = { elicitation: {}, sampling: {}, roots: {}, extensions: { "io.modelcontextprotocol/tasks": {} } };
 const anything = { "~standard": { version: 1, vendor: "baton", validate: (value) => ({ value }) } };
@@ -46,21 +48,6 @@ async function use() {
   const call = { name: "count", arguments: { to: 3 }, ...(mode === "legacy" ? {} : { _meta }) };
   await client.callTool(call, { onprogress });
   seen.interview = (await client.callTool({ name: "interview", arguments: {} })).content[0].text;
-}
-
-/** Sends what the client's own codecs would refuse: the 2026 era's task shapes (ext-tasks wants that from its host). */
-async function rawDispatch({ method, params }) {
-  const name = params.taskId ?? params.name;
-  const headers = {
-    "Content-Type": "application/json",
-    Accept: "application/json, text/event-stream",
-    "MCP-Protocol-Version": "2026-07-28",
-    "Mcp-Method": method,
-    ...(name === undefined ? {} : { "Mcp-Name": name }),
-  };
-  const body = JSON.stringify({ jsonrpc: "2.0", id: 1, method, params });
-  const answer = await (await fetch(url, { method: "POST", headers, body })).json();
-  return answer.error ? { kind: "error", error: answer.error } : { kind: "result", result: answer.result };
 }
 
 async function tour(paused, other) {

@@ -116,8 +116,8 @@ class Cloud:
     at_once: bool = False
     _handler: Handler | None = None
 
-    def deploy(self, server: Server) -> None:
-        """Serve this version from now on."""
+    def deploy(self, server: Server, *, dispatches: bool = True) -> None:
+        """Serve this version from now on, which knows of a worker or does not."""
         store = dynamodb_store(
             self.table.name,
             self.settings,
@@ -128,7 +128,10 @@ class Cloud:
             random=lambda: 0.5,
         )
         clock, sleep = self.time.monotonic_s, self.time.pass_s
-        self._handler = handler(server, settings=self.settings, store=store, clock=clock, sleep=sleep, dispatcher=self)
+        worker = self if dispatches else None
+        self._handler = handler(
+            server, settings=self.settings, store=store, clock=clock, sleep=sleep, dispatcher=worker
+        )
 
     def client(self, era: Era = "2026", owner: str = "alice") -> Client:
         """A client of the version that is served when it asks."""

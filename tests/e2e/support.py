@@ -115,6 +115,13 @@ def events_in(stream: str) -> list[JsonDict]:
     ]
 
 
+def about_task(method: str, named: str, params: JsonDict) -> tuple[JsonDict, dict[str, str]]:
+    """A request of the 2026 era by a client that can have tasks: the message, and its headers."""
+    meta = {VERSION_KEY: "2026-07-28", CAPABILITIES_KEY: {"extensions": {TASKS_EXTENSION: {}}}}
+    message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
+    return message, {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method, "Mcp-Name": named}
+
+
 def proxy_event(body: str | None, owner: str | None, headers: Mapping[str, str], **changes: Any) -> JsonDict:
     """A request as a REST API with a Cognito authorizer passes it on; `changes` replaces members of the event."""
     return {

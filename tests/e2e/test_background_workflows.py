@@ -9,6 +9,7 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 
 from mcp_baton import Context, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
+from mcp_baton.server.methods.jobs import hops
 from mcp_baton.tasks.record import LEASE_MS
 from mcp_baton.tasks.work import FIRST_DISPATCH_MS
 from mcp_baton.workflow.definition import Argument
@@ -83,6 +84,24 @@ def test_forty_steps_take_ten_invocations_of_a_function_that_lives_ten_seconds(c
     assert [event["batonTask"]["dispatch"] for event in cloud.sent] == list(range(1, 11))
     assert sorted(shop.sold.values()) == list(range(0, STEPS, 2))
     assert shop.done == Counter(range(1, STEPS, 2))
+
+
+def test_a_call_that_was_dispatched_as_often_as_may_be_ends_with_the_pause(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hops, "MOST_DISPATCHES", 2)
+    call = opened(cloud.client(), "stock")
+    assert cloud.work() == ["handed over", "completed"]
+    paused = returned(cloud.client(), call)["structuredContent"]
+    assert (paused["pause_reason"]["type"], paused["task_status"]) == ("deadlineExceeded", "working")
+
+
+def test_a_worker_that_can_send_for_no_other_ends_the_call_with_the_pause(cloud: Cloud, shop: Shop) -> None:
+    call = opened(cloud.client(), "stock")
+    cloud.deploy(shop.server(cloud.time.pass_s), dispatches=False)
+    assert cloud.work() == ["completed"]
+    paused = returned(cloud.client(), call)["structuredContent"]
+    assert (paused["pause_reason"]["type"], paused["task_status"]) == ("deadlineExceeded", "working")
 
 
 def test_the_status_of_the_call_says_which_step_runs(cloud: Cloud, shop: Shop) -> None:

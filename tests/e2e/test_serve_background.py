@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION, VERSION_KEY
+from tests.e2e.support import about_task
 from tests.e2e.test_workers import is_running, wait_for
 
 BOUND_S = 60
@@ -44,9 +44,7 @@ class Served:
         return self.request("tasks/get", task_id, taskId=task_id)
 
     def request(self, method: str, named: str, **params: Any) -> Any:
-        meta = {VERSION_KEY: "2026-07-28", CAPABILITIES_KEY: {"extensions": {TASKS_EXTENSION: {}}}}
-        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
-        headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method, "Mcp-Name": named}
+        message, headers = about_task(method, named, params)
         return self.client.post("/mcp", json=message, headers={**headers, "X-User": "kim"}).json()["result"]
 
 

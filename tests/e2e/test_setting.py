@@ -1,4 +1,4 @@
-"""Tools that say which task variables they set (docs/tools.md, Task variables)."""
+"""Tools that say which task variables they set (docs/workflows.md, Task variables)."""
 
 from typing import Any
 

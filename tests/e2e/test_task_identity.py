@@ -1,4 +1,4 @@
-"""On whose behalf a worker makes a call, and what it tells and keeps of that (docs/background.md, Security)."""
+"""On whose behalf a worker makes a call, and what it tells and keeps of that (docs/background.md, On whose behalf)."""
 
 import json
 from collections.abc import Callable

@@ -23,9 +23,8 @@ from mcp_baton.local.dynamodb import http_client
 from mcp_baton.local.workers.launch import Launch
 from mcp_baton.local.workers.pool import Policy, Pool
 from mcp_baton.local.workers.queue import Retries
-from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION, VERSION_KEY
 from mcp_baton.protocol.json import JsonObject
-from tests.e2e.support import proxy_event
+from tests.e2e.support import about_task, proxy_event
 from tests.e2e.worker_functions import killed
 from tests.fakes import FunctionContext
 
@@ -86,9 +85,7 @@ class Tasks:
         return self.request("tasks/get", task_id, taskId=task_id)
 
     def request(self, method: str, named: str, **params: Any) -> Any:
-        meta = {VERSION_KEY: "2026-07-28", CAPABILITIES_KEY: {"extensions": {TASKS_EXTENSION: {}}}}
-        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
-        headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method, "Mcp-Name": named}
+        message, headers = about_task(method, named, params)
         event = proxy_event(json.dumps(message), "kim", headers)
         return json.loads(self.handler(event, FunctionContext(lambda: 30_000))["body"])["result"]
 

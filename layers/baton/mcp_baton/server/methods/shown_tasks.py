@@ -44,7 +44,7 @@ def poll_interval_ms(request: Request, task: TaskRecord) -> int:
 
 
 def interval_ms(task: TaskRecord, now_ms: int) -> int:
-    """The same by the task's age: what takes long is looked at seldom (docs/background.md, Cost)."""
+    """The same by the task's age: what takes long is looked at seldom (docs/background.md, Status and polling)."""
     if task.status is TaskStatus.INPUT_REQUIRED:
         return PERSON_MS
     age_ms = now_ms - datetime.fromisoformat(task.created_at).timestamp() * 1000

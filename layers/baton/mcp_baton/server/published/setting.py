@@ -1,4 +1,4 @@
-"""Which task variables a tool sets: what `sets=` says (docs/tools.md, Task variables)."""
+"""Which task variables a tool sets: what `sets=` says (docs/workflows.md, Task variables)."""
 
 from collections.abc import Sequence
 from typing import Final

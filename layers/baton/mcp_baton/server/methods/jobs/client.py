@@ -1,5 +1,5 @@
 """What a worker knows of the client whose call it makes: its era, and what it can be asked for. Nothing else of what
-came with the request is kept (docs/background.md, What is stored)."""
+came with the request is kept (docs/background.md, On whose behalf)."""
 
 from typing import Final
 

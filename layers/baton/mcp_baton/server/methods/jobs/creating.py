@@ -7,6 +7,7 @@ out (docs/background.md).
 import logging
 
 from mcp_baton.exceptions import OutcomeUnknown, ProtocolError, StoreBusy, StoreError, TooLarge, TooManyTasks
+from mcp_baton.light_dataclasses import replace
 from mcp_baton.protocol.codes import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -128,17 +129,20 @@ def created(
     request: Request, tool: Tool, arguments: JsonObject, *, answers: JsonObject | None = None, key: str | None = None
 ) -> TaskRecord:
     """Create the task of a call, durably; nobody is sent for. As `begun`."""
-    work = Work(
-        tool=tool.name,
+    work = replace(work_of(request, tool), key=own_key()() if key is None else key, answers=answers or {})
+    return stored(request, NewTask(request.owner or "", {}, arguments=arguments, ttl_ms=asked_ttl(request), work=work))
+
+
+def work_of(request: Request, called: Tool | Twin) -> Work:
+    """What a worker has to do that makes this request's call, and on whose behalf."""
+    return Work(
+        tool=called.name,
         request_id=request.exchange.request_id,
         scopes=tuple(sorted(scopes_in(request.claims))),
         capabilities=declared(request.envelope),
         revision=request.envelope.revision,
-        attempts=ATTEMPTS if tool.tasks.idempotent else 1,
-        key=own_key()() if key is None else key,
-        answers=answers or {},
+        attempts=ATTEMPTS if called.tasks.idempotent else 1,
     )
-    return stored(request, NewTask(request.owner or "", {}, arguments=arguments, ttl_ms=asked_ttl(request), work=work))
 
 
 def as_created(request: Request, task: TaskRecord) -> JsonObject:

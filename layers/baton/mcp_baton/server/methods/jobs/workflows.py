@@ -8,16 +8,15 @@ waits for: it ends when the workflow completes, and when it pauses for the model
 import logging
 
 from mcp_baton.exceptions import ProtocolError, StoreBusy, StoreError, TaskFinished, TaskHeld, TaskNotFound
+from mcp_baton.light_dataclasses import replace
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.server.methods.jobs.client import declared
-from mcp_baton.server.methods.jobs.creating import as_created, asked_ttl, stored
+from mcp_baton.server.methods.jobs.creating import as_created, asked_ttl, stored, work_of
 from mcp_baton.server.methods.jobs.dispatching import dispatch
 from mcp_baton.server.methods.runs import NotOfWorkflow, NotRead, new_invocation, resumed_invocation
-from mcp_baton.server.published.scopes import scopes_in
 from mcp_baton.server.published.twin import Twin
 from mcp_baton.server.request import Request
 from mcp_baton.tasks.record import NewTask, TaskRecord
-from mcp_baton.tasks.work import ATTEMPTS, WORKFLOW_TASK, Work
+from mcp_baton.tasks.work import WORKFLOW_TASK
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.invocation import new_task
 
@@ -55,15 +54,7 @@ def begin(request: Request, twin: Twin, arguments: JsonObject, task_id: str | No
 
 def _begun(request: Request, twin: Twin, workflow_task: str, arguments: JsonObject) -> JsonObject:
     """Create the call's task, and send for a worker."""
-    work = Work(
-        tool=twin.name,
-        request_id=request.exchange.request_id,
-        scopes=tuple(sorted(scopes_in(request.claims))),
-        capabilities=declared(request.envelope),
-        revision=request.envelope.revision,
-        attempts=ATTEMPTS if twin.tasks.idempotent else 1,
-        workflow_task=workflow_task,
-    )
+    work = replace(work_of(request, twin), workflow_task=workflow_task)
     names: JsonObject = {WORKFLOW_TASK: workflow_task}
     new = NewTask(request.owner or "", names, arguments=arguments, ttl_ms=asked_ttl(request), work=work)
     task = stored(request, new)
