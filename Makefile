@@ -129,7 +129,8 @@ audit: setup-tests ## Audit the code, the template and the locked packages for w
 
 # What goes to AWS is what the lock says, hashes included.
 EXPORT := $(UV) export --frozen --quiet --no-emit-project --no-annotate --no-header --format requirements-txt
-EXPORT_LAYER := $(EXPORT) --no-dev --extra aws
+# The command line stays out: nothing that is deployed imports it.
+EXPORT_LAYER := $(EXPORT) --no-dev --extra aws --prune typer
 EXPORT_AUTHORIZER := $(EXPORT) --only-group authorizer
 
 .PHONY: lock

@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from mcp_baton.aws import handler
-from mcp_baton.local.cli import DATABASE_PORT
+from mcp_baton.cli.dynamodb import DATABASE_PORT
 from mcp_baton.local.dynamodb import create_table
 from mcp_baton.local.loader import load
 from mcp_baton.server.server import Server
@@ -39,7 +39,7 @@ import app
 context = SimpleNamespace(aws_request_id="1", get_remaining_time_in_millis=lambda: 30_000)
 print(json.dumps(app.lambda_handler(json.loads(sys.argv[1]), context)))
 """
-COMMAND = [sys.executable, "-c", "import sys; from mcp_baton.local.cli import main; sys.exit(main())", "dynamodb"]
+COMMAND = [sys.executable, "-c", "import sys; from mcp_baton.cli.app import main; sys.exit(main())", "dynamodb"]
 SERVED = f"{Path(__file__).with_name('served.py')}:server"
 
 

@@ -26,7 +26,7 @@ from tests.wire.tap import TAP, paired
 
 BOUND_S = 60
 SERVED = f"{Path(__file__).with_name('served.py')}:server"
-COMMAND = [sys.executable, "-c", "import sys; from mcp_baton.local.cli import main; sys.exit(main())", "serve"]
+COMMAND = [sys.executable, "-c", "import sys; from mcp_baton.cli.app import main; sys.exit(main())", "serve"]
 
 
 class Baton:

@@ -18,7 +18,7 @@ from tests.e2e.test_workers import is_running, wait_for
 
 BOUND_S = 60
 SERVED = Path(__file__).with_name("served_background.py")
-COMMAND = [sys.executable, "-c", "import sys; from mcp_baton.local.cli import main; sys.exit(main())"]
+COMMAND = [sys.executable, "-c", "import sys; from mcp_baton.cli.app import main; sys.exit(main())"]
 
 
 @dataclass

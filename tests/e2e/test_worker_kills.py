@@ -32,7 +32,7 @@ pytestmark = pytest.mark.first
 
 BOUND_S = 60
 WORKER = (sys.executable, killed.__file__)
-DATABASE = [sys.executable, "-c", "import sys; from mcp_baton.local.cli import main; sys.exit(main())", "dynamodb"]
+DATABASE = [sys.executable, "-c", "import sys; from mcp_baton.cli.app import main; sys.exit(main())", "dynamodb"]
 KILLS = 200
 MOST_CALLS = 6
 """More store calls than an invocation makes."""

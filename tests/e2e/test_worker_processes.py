@@ -13,7 +13,7 @@ from tests.e2e.support import JsonDict
 from tests.serving import served
 
 SERVED = f"{Path(__file__).with_name('served_stock.py')}:server"
-BATON = [sys.executable, "-c", "import sys; from mcp_baton.local.cli import main; sys.exit(main())", "serve"]
+BATON = [sys.executable, "-c", "import sys; from mcp_baton.cli.app import main; sys.exit(main())", "serve"]
 OPTIONS = ["--port", "0", "--worker-timeout", "8", "--worker-retries", "3,3,3,3,3"]
 STEPS, FATAL = 12, 4
 META = {VERSION_KEY: "2026-07-28", CAPABILITIES_KEY: {"extensions": {TASKS_EXTENSION: {}}}}

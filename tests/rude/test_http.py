@@ -19,7 +19,7 @@ from tests.examples import examples
 
 BOUND_S = 60
 SERVED = f"{Path(__file__).with_name('served.py')}:server"
-COMMAND = [sys.executable, "-c", "import sys; from mcp_baton.local.cli import main; sys.exit(main())", "serve"]
+COMMAND = [sys.executable, "-c", "import sys; from mcp_baton.cli.app import main; sys.exit(main())", "serve"]
 ECHO = json.dumps(
     {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "echo", "arguments": {"text": "here"}}}
 ).encode()

@@ -9,8 +9,8 @@ from unittest.mock import patch
 import pytest
 
 from benchmarks.contenders import BATON, DEPLOYED
+from mcp_baton.cli.dynamodb import DATABASE_PORT
 from mcp_baton.clients import dynamodb_client
-from mcp_baton.local.cli import DATABASE_PORT
 from mcp_baton.server.methods.engine_host import START_MARGIN_MS
 from mcp_baton.settings import KEY_CHARACTERS, Settings
 from mcp_baton.tasks.dynamodb.overflow import DAY_MS, LONGEST_TTL_MS, RETENTION_DAYS, retention_days

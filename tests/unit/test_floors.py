@@ -28,11 +28,11 @@ FLOORS = {
 """What a floor may import of the package, besides what all share."""
 
 SHARED = ("exceptions", "light_dataclasses", "settings", "standard_twin", "telemetry")
-ROOTS = ("__init__.py", "aws.py", "clients.py", "local/*", "testing/*")
+ROOTS = ("__init__.py", "aws.py", "cli/*", "clients.py", "local/*", "testing/*")
 """Where the floors are put together. They may import any of them."""
 
 FOR_TESTS = "mcp_baton.testing"
-NOT_DEPLOYED = ("local/*", "testing/*")
+NOT_DEPLOYED = ("cli/*", "local/*", "testing/*")
 """What the layer leaves out: a cold start does not pay for it."""
 
 AWS_SDK = frozenset({"boto3", "botocore", "moto"})
@@ -41,6 +41,7 @@ AWS_SDK_USERS = (
     "state_keys.py",
     "dispatching.py",
     "aws.py",
+    "cli/*",
     "clients.py",
     "local/*",
     "testing/*",
@@ -58,7 +59,7 @@ MAX_LINES = 250
 STANDARD_DATACLASSES = ("light_dataclasses.py", "standard_twin.py", "server/schema/plain_dataclasses.py")
 """Modules that know the standard library's: those that stand in for it, and the one that reads users'."""
 
-ENVIRONMENT_READERS = ("settings.py", "aws.py", "local/*", "transport/runtime/__main__.py")
+ENVIRONMENT_READERS = ("settings.py", "aws.py", "cli/*", "local/*", "transport/runtime/__main__.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +163,8 @@ def network(module: str, found: list[Import]) -> Iterator[str]:
 
 
 def for_tests(module: str, found: list[Import]) -> Iterator[str]:
-    """What is for tests is imported by tests: nothing that is deployed has it."""
-    if not module.startswith("testing/"):
+    """What is for tests is imported by tests and commands: nothing that is deployed has it."""
+    if not module.startswith(("cli/", "testing/")):
         for item in found:
             if within(item.name, (FOR_TESTS,)):
                 yield f"imports what is for tests: {item.name}"
@@ -239,7 +240,7 @@ def test_a_module_knows_only_the_floors_under_it() -> None:
         ("observability/logs.py", "from aws_lambda_powertools import Logger"),
         ("observability/traces.py", "from mcp_baton.tasks.record import TaskRecord"),
         ("server/app.py", "from mcp_baton.observability.logs import PowertoolsHandler"),
-        ("local/cli.py", "def f():\n    from mcp_baton.testing import connect"),
+        ("local/serve.py", "def f():\n    from mcp_baton.testing import connect"),
         ("__init__.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import mcp_baton.testing.wire"),
         ("misc.py", "pass"),
     ],
@@ -257,7 +258,7 @@ def test_a_broken_rule_is_noticed(module: str, source: str) -> None:
         ("workflow/engine.py", "from mcp_baton.protocol import json\nfrom mcp_baton.tasks import record"),
         ("server/app.py", "from mcp_baton.protocol.http import HttpRequest"),
         ("transport/proxy.py", "from mcp_baton.protocol.http import HttpRequest\nfrom mcp_baton import exceptions"),
-        ("local/cli.py", "import asyncio, os\nprint(os.environ)"),
+        ("cli/app.py", "import asyncio, os\nprint(os.environ)"),
         ("testing/wire.py", "from mcp_baton.testing.results import Run"),
         ("aws.py", "import mcp_baton.tasks.dynamodb.store, mcp_baton.transport.proxy, mcp_baton.server.app"),
         ("settings.py", "import os\nprint(os.environ)"),

@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import ClientError
 from moto import mock_aws
 
-from mcp_baton.local.cli import main
+from mcp_baton.cli.app import main
 from mcp_baton.local.redrive import AT_ONCE
 
 WORKER = "baton-worker:live"

@@ -1,0 +1,73 @@
+"""The command `baton` (docs/commands.md): what it consists of, and how it ends.
+
+A command is a function in a module of its own here, registered below. Its module imports little, so that `baton --help`
+answers at once: what the command needs is imported when it runs.
+"""
+
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Annotated, Final
+
+import typer
+
+from mcp_baton.cli.dynamodb import dynamodb
+from mcp_baton.cli.redrive import redrive
+from mcp_baton.cli.serve import serve
+from mcp_baton.exceptions import BatonError
+
+WRONG_USAGE: Final = 2
+"""The exit code of a command that cannot begin."""
+INTERRUPTED: Final = 130
+
+app = typer.Typer(
+    name="baton",
+    help="MCP servers with durable workflow prompts.",
+    add_completion=False,
+    no_args_is_help=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (serve, dynamodb, redrive):
+    app.command()(command)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"baton {version('mcp-baton')}")
+        raise typer.Exit
+
+
+@app.callback()
+def baton(
+    show_version: Annotated[
+        bool,
+        typer.Option("--version", is_eager=True, callback=_show_version, help="Print the version."),
+    ] = False,
+) -> None:
+    """MCP servers with durable workflow prompts."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command with these arguments, the process's own by default; the exit code."""
+    try:
+        code = app(None if arguments is None else list(arguments), prog_name="baton", standalone_mode=False)
+    except typer.TyperException as error:
+        return _refused(error)
+    except BatonError as error:
+        sys.stderr.write(f"baton: {error}\n")
+        return WRONG_USAGE
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    return code if isinstance(code, int) else 0
+
+
+def _refused(error: typer.TyperException) -> int:
+    """Say what is wrong with the arguments; the exit code."""
+    show = getattr(error, "show", None)
+    if show:
+        show()
+    else:
+        typer.echo(f"Error: {error}", err=True)
+    return error.exit_code

@@ -1,0 +1,29 @@
+"""`baton redrive`: put the events of background tasks that failed for good back (docs/operating.md, Dead letters)."""
+
+from typing import Annotated
+
+import typer
+
+from mcp_baton.cli import values
+
+
+def redrive(
+    queue: Annotated[
+        str, typer.Option(parser=values.queue, metavar="URL", help="The stack's output DeadLetterQueueUrl.")
+    ],
+    function: Annotated[
+        str,
+        typer.Option(parser=values.alias, metavar="NAME", help="The output Worker: an alias's ARN, or name:alias."),
+    ],
+    most: Annotated[
+        int | None,
+        typer.Option("--max", parser=values.count, metavar="N", help="Look at so many messages at most, not at all."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would be sent, and send nothing.")] = False,
+) -> int:
+    """Invoke the worker again with each event in the dead-letter queue, and delete what was accepted."""
+    from mcp_baton.local.logs import log_to_stderr
+    from mcp_baton.local.redrive import redrive as put_back
+
+    log_to_stderr()
+    return put_back(queue, function, most, dry_run)
