@@ -1,4 +1,4 @@
-"""An MCP server: two tools, and a workflow that uses both. Put your own in its place; this folder is what is deployed."""
+"""An MCP server: two tools, and a workflow that uses both. Put your own in its place: this folder is deployed."""
 
 from dataclasses import dataclass
 

@@ -23,8 +23,8 @@ def upgrade(
 ) -> int:
     """Bring a project the files of this version's template, and keep what you changed.
 
-    Files that you have not changed are replaced. Changes of yours and of the template go together as git merges them; where they
-    do not, your file stays, and FILE.new beside it has both. The exit code is 1 then.
+    Files that you have not changed are replaced. Changes of yours and of the template go together as git merges them;
+    where they do not, your file stays, and FILE.new beside it has both. The exit code is 1 then.
     """
     import shutil
     from importlib.metadata import version

@@ -61,7 +61,7 @@ def read(project: Path) -> Record:
 
 
 def write(project: Path, record: Record) -> None:
-    """Put the record into the project, in the place of the one that is there. What says of which version it is, last."""
+    """Put the record into the project, in the place of the one that is there. The version is written last."""
     folder = project / FOLDER
     about = {"version": record.version, **asdict(record.answers)}
     shutil.rmtree(folder / BASE, ignore_errors=True)

@@ -48,7 +48,7 @@ SOURCES: Final = {
 """Where each file of a project comes from: its path in Baton's repository, by its path in the project."""
 
 WHEEL_SOURCE: Final = """
-# Baton comes from a file: `baton upgrade --wheel FILE` brings another one, `--wheel none` takes it from the package index.
+# Baton comes from a file. `baton upgrade --wheel FILE` brings another, `--wheel none` takes it from the package index.
 [tool.uv.sources]
 mcp-baton = {{ path = "layers/baton/{wheel}" }}
 """
@@ -95,7 +95,7 @@ def _replacements(answers: Answers, version: str) -> dict[str, list[Replacement]
     production = "IAM" if answers.auth == "NONE" else answers.auth
     return {
         "functions/mcp/app.py": [Replacement('Server("library"', f'Server("{answers.name}"')],
-        "pyproject.toml": [Replacement("@NAME@", answers.name), Replacement("@VERSION@", version)],
+        "pyproject.toml": [Replacement("project-name", answers.name), Replacement(">=0.0.0", f">={version}")],
         "README.md": [
             Replacement("@NAME@", answers.name),
             Replacement("@VERSION@", version),

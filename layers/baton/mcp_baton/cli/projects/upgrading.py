@@ -102,7 +102,7 @@ def merged(base: bytes, mine: bytes, theirs: bytes) -> tuple[bytes, bool]:
             (folder / label).write_bytes(content)
         command = ["git", "merge-file", "--stdout", "--diff3", "yours", "generated", "template"]
         try:
-            done = subprocess.run(command, cwd=folder, capture_output=True, check=False)
+            done = subprocess.run(command, cwd=folder, capture_output=True, check=False)  # noqa: S603 - fixed words
         except FileNotFoundError:
             return theirs, False
     # git exits with the number of conflicts, and above 127 with an error of its own, as with files that are no text.
