@@ -60,11 +60,17 @@ class ChangedSource(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """A text that stands in a file so many times, and what a project has in its place."""
+    """A text that stands in a file once, and what a project has in its place.
+
+    Attributes:
+        old: The text.
+        new: What takes its place.
+        always: Whether it has to stand there. A fork's server may have another name than the one that Baton has.
+    """
 
     old: str
     new: str
-    times: int = 1
+    always: bool = True
 
 
 def generated(answers: Answers, version: str) -> dict[str, bytes]:
@@ -94,7 +100,7 @@ def _replacements(answers: Answers, version: str) -> dict[str, list[Replacement]
     # A stage for production lets not everybody in because a first try did.
     production = "IAM" if answers.auth == "NONE" else answers.auth
     return {
-        "functions/mcp/app.py": [Replacement('Server("library"', f'Server("{answers.name}"')],
+        "functions/mcp/app.py": [Replacement('Server("library"', f'Server("{answers.name}"', always=False)],
         "pyproject.toml": [Replacement("project-name", answers.name), Replacement(">=0.0.0", f">={version}")],
         "README.md": [
             Replacement("@NAME@", answers.name),
@@ -105,8 +111,8 @@ def _replacements(answers: Answers, version: str) -> dict[str, list[Replacement]
             Replacement(" `baton new` writes the\n# stacks' names, their region and Auth here.\n", "\n"),
             Replacement('stack_name = "baton"\n', f'stack_name = "{answers.name}"\n{region}'),
             Replacement('stack_name = "baton-production"\n', f'stack_name = "{answers.name}-production"\n{region}'),
-            Replacement("Auth=API_KEY", f"Auth={answers.auth}"),
-            Replacement('"Auth=IAM"', f'"Auth={production}"'),
+            Replacement('["Auth=API_KEY"]', f'["Auth={answers.auth}"]'),
+            Replacement('  "Auth=IAM",', f'  "Auth={production}",'),
         ],
     }
 
@@ -114,7 +120,7 @@ def _replacements(answers: Answers, version: str) -> dict[str, list[Replacement]
 def _replaced(path: str, content: bytes, replacements: list[Replacement]) -> bytes:
     text = content.decode()
     for each in replacements:
-        if text.count(each.old) != each.times:
-            raise ChangedSource(f"{path} has {each.old!r} {text.count(each.old)} times, not {each.times}")
+        if each.always and text.count(each.old) != 1:
+            raise ChangedSource(f"{path} has {each.old!r} {text.count(each.old)} times")
         text = text.replace(each.old, each.new)
     return text.encode()
