@@ -33,8 +33,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("project")
     run("uv", "build", "--quiet", "--wheel", "--out-dir", folder)
     [wheel] = folder.glob("*.whl")
-    command = ["uv", "tool", "run", "--python", "3.13", "--from", wheel, "baton", "new", folder / "bookshop"]
-    run(*command, "--yes", "--region", REGION, "--wheel", wheel)
+    begin = ("uv", "tool", "run", "--python", "3.13", "--from", str(wheel), "baton", "new")
+    run(*begin, folder / "bookshop", "--yes", "--region", REGION, "--wheel", wheel)
     return folder / "bookshop"
 
 

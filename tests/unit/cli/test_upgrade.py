@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mcp_baton.cli.app import main
-from mcp_baton.cli.projects import upgrading
+from mcp_baton.cli.projects import record
 from mcp_baton.cli.projects.upgrading import Fate, decide, merged
 
 OLD, NEW, MINE = b"old", b"new", b"mine"
@@ -194,7 +194,7 @@ def test_an_upgrade_that_was_broken_off_is_made_again(project: Path, monkeypatch
         raise KilledError
 
     with monkeypatch.context() as broken:
-        broken.setattr(upgrading.record, "write", killed)
+        broken.setattr(record, "write", killed)
         with pytest.raises(KilledError):
             upgraded(project)
     assert upgraded(project) == 0
