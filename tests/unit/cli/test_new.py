@@ -36,9 +36,10 @@ def test_a_project_has_every_file_of_the_template_and_remembers_each_as_it_was_m
     assert main(["new", "shop", "--yes", "--no-lock"]) == 0
 
     made, remembered = Path("shop"), Path("shop/.baton/generated")
-    assert files(remembered) == set(SOURCES)
-    assert files(made) == {*SOURCES, ".baton/project.json", *(f".baton/generated/{path}" for path in SOURCES)}
-    assert [path for path in SOURCES if (made / path).read_bytes() != (remembered / path).read_bytes()] == []
+    assert files(remembered) == {f"{path}.base" for path in SOURCES}
+    assert files(made) == {*SOURCES, ".baton/project.json", *(f".baton/generated/{path}.base" for path in SOURCES)}
+    for path in SOURCES:
+        assert (made / path).read_bytes() == (remembered / f"{path}.base").read_bytes()
 
 
 def test_what_is_not_a_projects_own_is_the_file_of_this_repository() -> None:

@@ -31,7 +31,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def generated_once(project: Path, path: str, content: bytes) -> None:
     """Have a file be generated with this content by the older version, and unchanged since."""
     (project / path).write_bytes(content)
-    (project / ".baton" / "generated" / path).write_bytes(content)
+    (project / ".baton" / "generated" / f"{path}.base").write_bytes(content)
 
 
 def upgraded(project: Path) -> int:
@@ -104,7 +104,7 @@ def test_files_that_are_not_changed_are_replaced_added_and_removed(
     generated_once(project, "template.yaml", b"an old template\n")
     generated_once(project, "old.txt", b"no longer\n")
     (project / "sam-local.json").unlink()
-    (project / ".baton/generated/sam-local.json").unlink()
+    (project / ".baton/generated/sam-local.json.base").unlink()
 
     assert upgraded(project) == 0
 
@@ -155,7 +155,7 @@ def test_where_changes_conflict_the_users_file_stays_and_the_next_upgrade_waits_
 
 
 def test_a_file_that_the_user_wrote_where_the_template_now_has_one_stays(project: Path) -> None:
-    (project / ".baton/generated/sam-local.json").unlink()
+    (project / ".baton/generated/sam-local.json.base").unlink()
     (project / "sam-local.json").write_text("mine")
 
     assert upgraded(project) == 1
