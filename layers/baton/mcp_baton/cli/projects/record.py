@@ -28,7 +28,7 @@ class Record:
     Attributes:
         version: The version of Baton whose template it has.
         answers: What its maker chose.
-        base: The files as they were generated, by path with `/` between its parts.
+        base: The files that upgrades bring up to date, as they were generated, by path with `/` between its parts.
     """
 
     version: str
