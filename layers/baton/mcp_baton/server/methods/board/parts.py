@@ -24,8 +24,7 @@ class Inside(Mapping[str, Json]):
 
     def __init__(self, task: TaskRecord) -> None:
         self._variables = task.variables
-        outside = {name: weight_of(task, name) for name in task.variables}
-        self._names = {name: None for name, weight in outside.items() if weight is not None and not weight.outside}
+        self._names = {name: None for name in task.variables if not is_outside(task, name)}
 
     def __getitem__(self, name: str) -> Json:
         if name not in self._names:
@@ -42,6 +41,12 @@ class Inside(Mapping[str, Json]):
 def inside(task: TaskRecord) -> TaskRecord:
     """A task with those of its variables alone that are kept in its item."""
     return replace(task, variables=Inside(task))
+
+
+def is_outside(task: TaskRecord, name: str) -> bool:
+    """Whether a variable is there, and kept outside the task's item."""
+    weight = weight_of(task, name)
+    return weight is not None and weight.outside
 
 
 def described(plan: Plan, names: Mapping[str, Json]) -> list[dict[str, Json]]:
