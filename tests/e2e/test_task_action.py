@@ -52,7 +52,9 @@ def test_a_paused_task_is_shown_with_all_that_a_person_needs_to_go_on(baton: Con
     assert board["task"]["created_at"] <= board["task"]["updated_at"] < board["task"]["expires_at"]
     order = {"total": 30.0, "email": "kim@example.com"}
     refund, mail = {"order_id": "A-17", "amount": 30.0}, {"to": "kim@example.com", "text": "Refunded A-17"}
-    assert board["steps"] == [
+    ran = [step["name"] for step in board["steps"] if {"at", "ms"} <= step.keys()]
+    assert ran == ["fetch", "policy", "refund"]
+    assert [{name: value for name, value in step.items() if name not in {"at", "ms"}} for step in board["steps"]] == [
         {
             "name": "fetch",
             "tool": "fetch_order",
@@ -78,6 +80,18 @@ def test_a_paused_task_is_shown_with_all_that_a_person_needs_to_go_on(baton: Con
     ]
     assert structure["results"] == {"fetch": order}
     assert is_of_schema(structure)
+
+
+def test_a_step_says_when_it_ran_as_the_task_has_it(baton: Connect) -> None:
+    client = baton(orders_server())
+    run = paused(client)
+    told: Any = client.request("tasks/get", {"taskId": run.task_id})["_meta"]
+
+    steps = {step["name"]: step for step in shown(client, run.task_id)["board"]["steps"]}
+    assert {name: {"at": steps[name]["at"], "ms": steps[name]["ms"]} for name in ("fetch", "policy", "refund")} == told[
+        "mcp-baton/timings"
+    ]
+    assert "at" not in steps["notify"]
 
 
 def test_the_text_stands_without_the_page(baton: Connect) -> None:

@@ -54,7 +54,7 @@ def with_values(request: Request, task: TaskRecord, made: dict[str, Json], wante
     Raises:
         StoreUnavailable: its result cannot be read now.
     """
-    state = _state(request, task) | _timings(task)
+    state = _state(request, task) | timings_shown(task)
     names = [] if wanted == NONE else [name for name in task.variables if name not in ALWAYS]
     if request.stateless and weight_of(task, FINAL_RESULT):
         names.insert(0, FINAL_RESULT)
@@ -92,7 +92,7 @@ def _state(request: Request, task: TaskRecord) -> dict[str, Json]:
     return state if pause is None else {**state, PAUSE_REASON: pause}
 
 
-def _timings(task: TaskRecord) -> dict[str, Json]:
+def timings_shown(task: TaskRecord) -> dict[str, Json]:
     """When the task's steps ran: `{"mcp-baton/timings": {step: {"at": epoch ms, "ms": milliseconds}}}`; nothing of a
     task of which that is not known."""
     if "timings" not in task.kept:

@@ -13,6 +13,7 @@ from mcp_baton.server.methods.engine_host import ServerHost
 from mcp_baton.server.methods.handles import handle_of
 from mcp_baton.server.methods.recording import plan_of
 from mcp_baton.server.methods.task_meta import task_meta
+from mcp_baton.server.methods.task_values import TIMINGS_KEY, timings_shown
 from mcp_baton.server.published.twin import Twin
 from mcp_baton.server.request import Request
 from mcp_baton.tasks.pauses import shown_pause
@@ -28,8 +29,6 @@ from mcp_baton.workflow.sources import Found
 from mcp_baton.workflow.stored_pause import pause_in
 
 logger = logging.getLogger(__name__)
-
-type Told = Mapping[str, Json]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,8 @@ def structure_of(request: Request, twin: Twin, state: State, message: str) -> di
     """The structured content: that of the workflow's tool, and `board`. At most 40 KB of JSON, beside the steps' names
     and statuses (docs/console.md, How much is shown)."""
     task, meta = state.task, task_meta(request, state.task)
-    steps = described(state.plan, {})
+    timings = timings_shown(task).get(TIMINGS_KEY)
+    steps = described(state.plan, timings if isinstance(timings, Mapping) else {})
     parts = parts_of(task, state.plan, ServerHost(request))
     made: dict[str, Json] = {"message": message}
     made |= {name: meta[name] for name in ("task_id", "task_status", "steps", "pause_reason") if name in meta}

@@ -49,12 +49,12 @@ def is_outside(task: TaskRecord, name: str) -> bool:
     return weight is not None and weight.outside
 
 
-def described(plan: Plan, names: Mapping[str, Json]) -> list[dict[str, Json]]:
+def described(plan: Plan, timings: Mapping[str, Json]) -> list[dict[str, Json]]:
     """Each step without its values: name, tool or resource, status, and why it failed.
 
     Args:
         plan: The plan, against the task as it stands.
-        names: When each step ran, `{"at", "ms"}` by its name, as far as that is known.
+        timings: When each step ran, `{"at", "ms"}` by its name, as far as that is known.
     """
     made = []
     for step in plan.steps:
@@ -66,7 +66,7 @@ def described(plan: Plan, names: Mapping[str, Json]) -> list[dict[str, Json]]:
         entry["status"] = step["status"]
         if step["status"] == StepStatus.FAILED:
             entry |= _error(plan.task, step["name"])
-        timing = names.get(step["name"])
+        timing = timings.get(step["name"])
         made.append({**entry, **(timing if isinstance(timing, Mapping) else {})})
     return made
 
