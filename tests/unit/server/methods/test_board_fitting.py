@@ -54,7 +54,7 @@ def test_the_first_call_is_there_however_long_it_is_and_the_others_as_they_fit()
 
 def test_the_first_calls_schema_comes_before_values_and_the_others_after_them() -> None:
     parts = [part(1_900, step) for step in range(5)]
-    calls = [call(10, 9_000), call(10, 900)]
+    calls = [call(10, 9_000), call(10, 2_000)]
 
     tight, roomier = fitted(ALL - 12_000, parts, calls), fitted(ALL - 14_000, parts, calls)
     assert (len(tight.whole), tight.with_schema == {0, 1}) == (0, True)
