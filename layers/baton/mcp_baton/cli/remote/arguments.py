@@ -137,7 +137,8 @@ def from_text(name: str, text: str, schema: Mapping[str, Any], root: Mapping[str
     except ValueError:
         value = _Not
     if value is _Not or not any(_is(kind, value) for kind in kinds):
-        raise ArgumentError(f"{name}={text!r} is not of the type that the tool takes ({', '.join(sorted(kinds))})")
+        wanted = " or ".join(sorted(kinds - {"null"}) + ["null"] * ("null" in kinds))
+        raise ArgumentError(f"{name}={text}: {text!r} is no {wanted}")
     return value
 
 

@@ -54,9 +54,11 @@ class HttpTransport:
     def _messages(self, response: httpx.Response) -> Iterator[dict[str, Any]]:
         if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
             raise Denied(
-                f"{self._url} answered {response.status_code}{_reason(response)}: the credentials are missing, wrong, or "
-                "do not allow this (--api-key, --token, --aws, or a profile)"
+                f"{self._url} answered {response.status_code}{_reason(response)}: the credentials are missing, wrong, "
+                "or do not allow this (--api-key, --token, --aws, or a profile)"
             )
+        if response.status_code == httpx.codes.NOT_FOUND:
+            raise Unreachable(f"there is no MCP endpoint at {self._url}{_reason(response)}")
         if response.headers.get("content-type", "").startswith("text/event-stream"):
             yield from events(response.iter_lines())
             return

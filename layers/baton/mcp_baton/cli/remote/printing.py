@@ -113,7 +113,7 @@ def heading(task: TaskState) -> Iterator[Text]:
     line = status_text(task.status)
     if task.pause and not task.over:
         step = task.pause.get("failedStep") or task.pause.get("blockedStep") or task.step
-        line.append(f", paused at {plain(step)}" if step else ", paused", style=STYLES["paused"])
+        line = Text(f"paused at {plain(step)}" if step else "paused", style=STYLES["paused"])
     if task.message:
         line.append(f": {short(task.message)}")
     yield line
