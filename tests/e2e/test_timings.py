@@ -89,3 +89,15 @@ def test_a_task_of_which_nothing_has_run_says_nothing_of_timings(make_client: Ma
     server.add_workflow(Workflow(name="flow", description="work", steps=[Step("refund", tool="refund")]))
     client = make_client(server, era=era)
     assert TIMINGS not in client.variables(client.get_prompt("flow").task_id)
+
+
+def test_what_remains_to_be_done_is_told_where_it_is_asked_for(client: Client, time: Time) -> None:
+    task = client.get_prompt("flow").task_id
+    assert "mcp-baton/next" not in client.variables(task)
+    told = client.request("tasks/get", {"taskId": task}, {"mcp-baton/next": True}).meta["mcp-baton/next"]
+    assert told == [{"tool": "refund", "arguments": {}}, {"tool": "notify", "arguments": {}}]
+    continued = client.call_tool("refund", {"approved_by": "kim"}, task=task)
+    told = client.request("tasks/get", {"taskId": task}, {"mcp-baton/next": True}).meta["mcp-baton/next"]
+    assert told == continued.meta["next"]
+    client.task("cancel", task)
+    assert client.request("tasks/get", {"taskId": task}, {"mcp-baton/next": True}).meta["mcp-baton/next"] == []

@@ -17,6 +17,7 @@ logger = logging.getLogger(__name__)
 
 VARIABLES_KEY: Final = "mcp-baton/variables"
 TIMINGS_KEY: Final = "mcp-baton/timings"
+NEXT_KEY: Final = "mcp-baton/next"
 OMITTED_KEY: Final = "omitted"
 ALL, NONE = "all", "none"
 UNREADABLE = "this value cannot be read now; ask again"
@@ -54,7 +55,7 @@ def with_values(request: Request, task: TaskRecord, made: dict[str, Json], wante
     Raises:
         StoreUnavailable: its result cannot be read now.
     """
-    state = _state(request, task) | timings_shown(task)
+    state = _state(request, task) | timings_shown(task) | _next(request, task)
     names = [] if wanted == NONE else [name for name in task.variables if name not in ALWAYS]
     if request.stateless and weight_of(task, FINAL_RESULT):
         names.insert(0, FINAL_RESULT)
@@ -64,8 +65,7 @@ def with_values(request: Request, task: TaskRecord, made: dict[str, Json], wante
     if omitted and OMITTED_KEY in weights:
         # The list stands where a variable of this name would. It can be read by its URI.
         omitted[OMITTED_KEY] = {}
-    if TIMINGS_KEY in state and TIMINGS_KEY in weights:
-        omitted[TIMINGS_KEY] = {}
+    omitted |= {key: {} for key in (TIMINGS_KEY, NEXT_KEY) if key in state and key in weights}
     read_ahead(task.variables, [name for name in weights if name not in omitted])
     values = {name: omitted[name] if name in omitted else _value(task, name) for name in weights}
     shown = {"result": _as_returned(task, values.pop(FINAL_RESULT))} if FINAL_RESULT in values else {}
@@ -106,6 +106,15 @@ def timings_shown(task: TaskRecord) -> dict[str, Json]:
         return {}
     shown: JsonObject = {name: {"at": timing.at_ms, "ms": timing.ms} for name, timing in timings.items()}
     return {TIMINGS_KEY: shown} if shown else {}
+
+
+def _next(request: Request, task: TaskRecord) -> dict[str, Json]:
+    """What remains to be done of a workflow's task, where the request asks for it: as a continuation's `next`."""
+    if task.workflow is None or request.envelope.meta.get(NEXT_KEY) is not True:
+        return {}
+    from mcp_baton.server.methods.recording import plan_of, remaining
+
+    return {NEXT_KEY: remaining(request, plan_of(request, task))}
 
 
 def result_of(request: Request, task: TaskRecord, meta: dict[str, Json]) -> dict[str, Json]:
