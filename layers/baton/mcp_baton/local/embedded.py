@@ -8,7 +8,7 @@ import copy
 import json
 import logging
 import sys
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import Lock
@@ -126,6 +126,21 @@ class QuickHandler(DynamoHandler):
         return 200, headers, json.dumps(result, default=_base64)
 
 
+def _with_bytes(value: Any) -> Any:
+    """An attribute value in DynamoDB's JSON as moto holds it: with bytes in the place of base64."""
+    match value:
+        case {"B": str(text)}:
+            return {"B": b64decode(text)}
+        case {"BS": list(texts)}:
+            return {"BS": [b64decode(text) for text in texts]}
+        case {"L": list(values)}:
+            return {"L": [_with_bytes(item) for item in values]}
+        case {"M": dict(members)}:
+            return {"M": {name: _with_bytes(member) for name, member in members.items()}}
+        case _:
+            return value
+
+
 def _base64(value: bytes) -> str:
     return b64encode(value).decode()
 
@@ -159,7 +174,7 @@ class AtomicBackend(DynamoDBBackend):
         table = self.get_table(table_name)
         keys = {name: attributes[name] for name in (table.hash_key_attr, table.range_key_attr) if name}
         item = super().put_item(table_name, keys)
-        item.attrs = Unlimited({name: DynamoType(value) for name, value in attributes.items()})
+        item.attrs = Unlimited({name: DynamoType(_with_bytes(value)) for name, value in attributes.items()})
 
     def item_at(self, key: "Key") -> dict[str, Any] | None:
         """An item in DynamoDB's JSON; `None` where there is none."""
