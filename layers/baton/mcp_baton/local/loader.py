@@ -121,9 +121,9 @@ def _meant(path: Path) -> str:
     folder = path.parent
     if path.with_name(f"{path.name}.py").is_file():
         return f"; did you mean {path}.py?"
-    found = sorted(file.name for file in folder.glob("*.py")) if folder.is_dir() else []
-    near = get_close_matches(path.name, found, 1)
-    return f"; did you mean {path.with_name(near[0])}?" if near else ""
+    found = sorted(file.stem for file in folder.glob("*.py")) if folder.is_dir() else []
+    near = get_close_matches(path.stem, found, 1)
+    return f"; did you mean {path.with_name(near[0])}.py?" if near else ""
 
 
 def _import(place: Place) -> ModuleType:

@@ -9,12 +9,14 @@ from mcp_baton.protocol.json import Json, JsonObject
 type Outcome = tuple[Status, str]
 
 LISTS: Final = {
-    "tools/list": "tools",
-    "prompts/list": "prompts",
-    "resources/list": "resources",
-    "resources/templates/list": "resourceTemplates",
-    "tasks/list": "tasks",
+    "tools/list": ("tools", "tool"),
+    "prompts/list": ("prompts", "prompt"),
+    "resources/list": ("resources", "resource"),
+    "resources/templates/list": ("resourceTemplates", "template"),
+    "tasks/list": ("tasks", "task"),
 }
+"""Of the methods that list: the result's member, and the word for one of what it holds."""
+
 WAITING_STATUSES: Final = ("input_required", "working")
 
 
@@ -39,8 +41,10 @@ def outcome_of(method: str, result: JsonObject, recorded_as: str | None, time_ov
     if "task_status" in meta or "pause_reason" in meta:
         return _of_run(meta, time_over)
     if method in LISTS:
-        found = result.get(LISTS[method])
-        return Status.DONE, f"{len(found)} {LISTS[method]}" if isinstance(found, Sequence) else "done"
+        member, noun = LISTS[method]
+        found = result.get(member)
+        count = len(found) if isinstance(found, Sequence) else 0
+        return Status.DONE, f"1 {noun}" if count == 1 else f"{count} {noun}s"
     return Status.DONE, "done"
 
 
@@ -68,7 +72,7 @@ def _of_recording(result: JsonObject, meta: JsonObject, step: str | None) -> Out
     failed = result.get("isError") is True
     if meta["recorded"] is True:
         where = f"recorded as step {step!r}" if step else "recorded as an extra call"
-        told = f"{where}: {_text(result)}" if failed else f"{where}{_all_done(meta)}"
+        told = f"{where}, failed: {_text(result)}" if failed else f"{where}{_all_done(meta)}"
         return (Status.FAILED if failed else Status.DONE), told
     whether = "may not be recorded" if meta["recorded"] == "unknown" else "not recorded"
     error = f"; {_text(result)}" if failed else ""
