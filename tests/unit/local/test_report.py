@@ -111,7 +111,7 @@ def test_a_continuation_says_as_which_step_it_was_recorded(served: Served) -> No
 
 def test_other_requests_say_what_they_gave(served: Served) -> None:
     served.call("tools/list")
-    assert served.told() == ("tools/list", "", Status.DONE, "3 tools")
+    assert served.told() == ("tools/list", "", Status.DONE, "4 tools")
     served.call("prompts/list")
     assert served.last.words == "1 prompt"
     served.call("tools/call", name="fetch", arguments={"order": "B"})
