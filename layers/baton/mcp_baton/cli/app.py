@@ -12,6 +12,7 @@ from typing import Annotated, Final
 import typer
 
 from mcp_baton.cli.dynamodb import dynamodb
+from mcp_baton.cli.graph import graph
 from mcp_baton.cli.redrive import redrive
 from mcp_baton.cli.serve import serve
 from mcp_baton.exceptions import BatonError
@@ -29,7 +30,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (serve, dynamodb, redrive):
+for command in (serve, graph, dynamodb, redrive):
     app.command()(command)
 
 
