@@ -52,7 +52,7 @@ def test_the_only_workflow_is_drawn_as_mermaid_and_its_tool_says_what_is_lacking
 
     printed = capsys.readouterr().out
     assert printed.startswith("flowchart TB\n")
-    assert "1. greet<br/>calls greet<br/>⏸ pauses for tone" in printed
+    assert "1. greet<br/>calls greet<br/>pauses for tone" in printed
 
 
 def test_svg_is_printed_or_written(served: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

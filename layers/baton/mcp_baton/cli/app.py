@@ -13,6 +13,7 @@ import typer
 
 from mcp_baton.cli.dynamodb import dynamodb
 from mcp_baton.cli.graph import graph
+from mcp_baton.cli.install import install
 from mcp_baton.cli.redrive import redrive
 from mcp_baton.cli.serve import serve
 from mcp_baton.exceptions import BatonError
@@ -30,7 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (serve, graph, dynamodb, redrive):
+for command in (serve, graph, install, dynamodb, redrive):
     app.command()(command)
 
 

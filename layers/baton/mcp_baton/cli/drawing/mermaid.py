@@ -13,7 +13,7 @@ _STYLES: Final = (
     "classDef step fill:#ffffff,stroke:#4b5563,color:#111827",
     "classDef pauses fill:#fef3c7,stroke:#b45309,color:#111827",
 )
-_PLAIN: Final = frozenset(" .,:!?=*+/-_'@$()[]{}|…←→⏸")
+_PLAIN: Final = frozenset(" .,:!?=*+/-_'@$()[]{}|…←→")
 """What stands for itself between quotes, beside letters and digits."""
 
 
@@ -55,7 +55,7 @@ def _lines(node: Node) -> Iterator[str]:
     yield from (f"reads {uri}" for uri in node.resources)
     yield from (f"{item.name} = {item.text}" for item in node.inputs if item.constant)
     yield from node.notes
-    yield from (f"⏸ {pause.text}" for pause in node.pauses)
+    yield from (pause.text for pause in node.pauses)
 
 
 def _bundled(edges: tuple[Edge, ...]) -> Iterator[tuple[str, str, list[Edge]]]:
