@@ -1,6 +1,7 @@
 """`baton graph`: which workflow is drawn, as what, and where to."""
 
 import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from mcp_baton.cli.app import main
 
+ROOT = Path(__file__).parents[3]
 ONE = """\
 from mcp_baton import Argument, Server, Step, Workflow, prompt_arg
 
@@ -102,3 +104,20 @@ def test_what_cannot_be_drawn_is_said(
     captured = capsys.readouterr()
     assert said in captured.err
     assert captured.out == ""
+
+
+def drawn_in_a_process(*options: str) -> str:
+    """The sample's report, in a process of its own: other tests have its modules loaded."""
+    command = [sys.executable, "-c", "import sys; from mcp_baton.cli.app import main; sys.exit(main())"]
+    target = ["graph", "functions/mcp/app.py:server", "monthly_report"]
+    done = subprocess.run(
+        [*command, *target, *options], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    )
+    return done.stdout
+
+
+def test_the_documentation_shows_what_is_drawn_of_the_sample() -> None:
+    page = (ROOT / "docs" / "commands.md").read_text()
+
+    assert f"```mermaid\n{drawn_in_a_process()}```" in page
+    assert (ROOT / "docs" / "images" / "monthly_report.svg").read_text() == drawn_in_a_process("--format", "svg")

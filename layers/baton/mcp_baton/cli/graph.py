@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def graph(
     target: Annotated[str, typer.Argument(metavar="TARGET", help="The server: app.py, or app.py:server.")],
     workflow: Annotated[
-        str | None, typer.Argument(metavar="[WORKFLOW]", help="Its name; may be left out where there is one.")
+        str | None, typer.Argument(metavar="WORKFLOW", help="Its name; may be left out where there is one.")
     ] = None,
     format_: Annotated[
         Literal["mermaid", "svg"], typer.Option("--format", help="What is printed.", show_default=True)

@@ -10,7 +10,7 @@ from mcp_baton.cli import values
 def install(
     host: Annotated[
         Literal["claude-code", "claude-desktop", "cursor", "vscode"],
-        typer.Argument(metavar="HOST", help="claude-code, claude-desktop, cursor or vscode."),
+        typer.Argument(metavar="HOST", help="What is to be configured."),
     ],
     url: Annotated[str, typer.Argument(parser=values.endpoint, metavar="URL", help="The server: https://…/mcp.")],
     name: Annotated[
