@@ -303,3 +303,14 @@ def test_steps_without_data_between_them_share_a_row_while_there_is_room() -> No
     rows = [sum(box.y == y for box in boxes.values()) for y in sorted({box.y for box in boxes.values()})]
     assert rows == [4, 3]
     assert max(box.x + box.width for box in boxes.values()) <= ROW_WIDTH
+
+
+def test_a_line_that_passes_a_row_goes_by_on_its_own_side() -> None:
+    steps = {name: Size(200 if name != "between" else 1000, 50) for name in ("left", "right", "between", "end")}
+    edges = [("left", "between"), ("left", "end"), ("right", "between"), ("right", "end")]
+
+    placing = placed({}, steps, edges)
+
+    passing = {line.source: line.points[2][0] for line in placing.lines if line.target == "end"}
+    between = placing.boxes["between"]
+    assert passing["left"] < between.x < between.x + between.width < passing["right"]

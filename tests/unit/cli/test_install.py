@@ -238,3 +238,13 @@ def test_each_platform_has_the_file_elsewhere(
     host: Host, platform: str, environment: dict[str, str], expected: str
 ) -> None:
     assert user_file(host, platform, Path("h"), environment) == PurePath(expected)
+
+
+def test_an_entry_that_says_the_same_stays_as_somebody_wrote_it(home: Path) -> None:
+    written = f'{{"mcpServers": {{"shop": {{"url": "{URL}" /* the shop */}}}}}}'
+    (home / ".cursor").mkdir()
+    (home / ".cursor" / "mcp.json").write_text(written)
+
+    assert main(["install", "cursor", URL, "--name", "shop"]) == 0
+
+    assert (home / ".cursor" / "mcp.json").read_text() == written
