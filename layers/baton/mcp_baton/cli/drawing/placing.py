@@ -18,7 +18,7 @@ GAP: Final = 36.0
 LANE: Final = 14.0
 """Units that a passing line takes in a row."""
 BETWEEN_ROWS: Final = 64.0
-SWEEPS: Final = 6
+SWEEPS: Final = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +147,9 @@ def _middles(
             joined = above if down else below
             boxes = [item for item in rows[number] if isinstance(item, str)]
             passing = [lane for lane in lanes if lane[1] == number]
-            items: list[Item] = [*boxes, *passing]
-            wish = {item: _mean(joined.get(item, []), middles, middles[item]) for item in items}
-            rows[number][:] = _ordered(boxes, passing, wish, middles)
+            wish: dict[Item, float] = {box: _mean(joined.get(box, []), middles, middles[box]) for box in boxes}
+            wish |= {lane: _mean([*above[lane], *below[lane]], middles, 0.0) for lane in passing}
+            rows[number][:] = _ordered(boxes, passing, wish, _spread(boxes, wish, sizes))
             middles |= _spread(rows[number], wish, sizes)
     return middles
 
@@ -159,12 +159,12 @@ def _mean(joined: Sequence[Item], middles: Mapping[Item, float], otherwise: floa
 
 
 def _ordered(
-    boxes: Sequence[str], passing: Sequence[Lane], wish: Mapping[Item, float], middles: Mapping[Item, float]
+    boxes: Sequence[str], passing: Sequence[Lane], wish: Mapping[Item, float], alone: Mapping[Item, float]
 ) -> list[Item]:
     """A row from left to right: boxes keep their order, and a line passes between those that it comes nearest to."""
     ordered: list[Item] = list(boxes)
     for lane in sorted(passing, key=lambda lane: wish[lane]):
-        at = sum(1 for box in boxes if middles[box] < wish[lane])
+        at = sum(1 for box in boxes if alone[box] < wish[lane])
         place = ordered.index(boxes[at]) if at < len(boxes) else len(ordered)
         ordered.insert(place, lane)
     return ordered
