@@ -26,6 +26,7 @@ setup: $(filter .tools/%,$(UV)) ## Install what the project itself needs, here i
 setup-tests: setup setup-sam tests/conformance/node_modules/.package-lock.json tests/clients/node_modules/.package-lock.json ## Install what only its tests need: engines, SAM, the conformance suite, clients
 	$(UV) sync --frozen --project tests/ministack
 	$(UV) sync --frozen --project tests/audit
+	$(UV) sync --frozen --project tests/release
 	$(RUN) python -m tests.dynamodb_local.install .tools/left-out
 
 # All that a build needs.
@@ -143,6 +144,7 @@ lock: $(filter .tools/%,$(UV)) ## Lock newer versions of what the project depend
 	$(UV) lock --upgrade --project tests/ministack
 	$(UV) lock --upgrade --project tests/sam
 	$(UV) lock --upgrade --project tests/audit
+	$(UV) lock --upgrade --project tests/release
 	$(UV) lock --upgrade --project tests/deployed
 	$(UV) lock --upgrade --project tests/deployed/first_sdk
 	$(EXPORT_LAYER) >layers/baton/requirements.txt
@@ -155,6 +157,33 @@ build: setup-sam ## Build what is deployed, into .aws-sam (ARCHITECTURE=x86_64, 
 .PHONY: deploy
 deploy: build ## Deploy it: needs AWS credentials (ARCHITECTURE=x86_64, ARGS="--guided")
 	$(SAM) deploy $(ARGS)
+
+# What is published, see docs/releasing.md. Hatchling is the locked one, and it writes the same bytes each time.
+DIST ?= dist
+RELEASE_TOOLS := tests/release/.venv/bin
+VERSION_HERE = $(shell $(UV) version --short --frozen)
+
+.PHONY: dist
+dist: setup ## Build the wheel and the source archive into dist, and check them
+	@$(UV) sync --frozen --quiet --project tests/release
+	rm -f "$(DIST)"/*.whl "$(DIST)"/*.tar.gz
+	$(UV) build --no-build-isolation --python $(RELEASE_TOOLS)/python --out-dir "$(DIST)"
+	$(RELEASE_TOOLS)/twine check --strict "$(DIST)"/*.whl "$(DIST)"/*.tar.gz
+	$(RELEASE_TOOLS)/check-wheel-contents "$(DIST)"/*.whl
+
+.PHONY: layer
+layer: setup ## Build the Lambda layer into dist, as a zip (ARCHITECTURE=x86_64)
+	rm -rf "$(DIST)/layer-$(ARCHITECTURE)"
+	PATH="$(CURDIR)/.tools/uv/bin:$$PATH" PYTHON313="$(CURDIR)/.venv/bin/python" \
+	  $(MAKE) --no-print-directory --silent -C layers/baton build-BatonLayer \
+	  ARCHITECTURE=$(ARCHITECTURE) ARTIFACTS_DIR="$(abspath $(DIST))/layer-$(ARCHITECTURE)"
+	$(RUN) python -m tests.release.zipped "$(DIST)/layer-$(ARCHITECTURE)" "$(DIST)/baton-layer-$(VERSION_HERE)-$(ARCHITECTURE).zip"
+	rm -rf "$(DIST)/layer-$(ARCHITECTURE)"
+
+.PHONY: release
+release: setup ## Turn what is unreleased into a version (VERSION=0.2.0): see docs/releasing.md
+	@$(RUN) python -m tests.release.changelog release "$(VERSION)"
+	@$(UV) version --no-sync --quiet "$(VERSION)"
 
 .PHONY: format
 format: setup ## Put the code into the house's format, and mend what lint can

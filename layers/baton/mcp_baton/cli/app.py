@@ -13,6 +13,8 @@ import typer
 
 from mcp_baton.cli.call import call
 from mcp_baton.cli.dynamodb import dynamodb
+from mcp_baton.cli.graph import graph
+from mcp_baton.cli.install import install
 from mcp_baton.cli.new import new
 from mcp_baton.cli.redrive import redrive
 from mcp_baton.cli.run import resume, run
@@ -35,7 +37,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (new, upgrade, serve, run, call, tasks, show, resume, complete, cancel, dynamodb, redrive):
+
+COMMANDS = (new, upgrade, serve, graph, run, call, tasks, show, resume, complete, cancel, install, dynamodb, redrive)
+for command in COMMANDS:
     app.command()(command)
 
 

@@ -56,6 +56,22 @@ def alias(text: str) -> str:
     return text
 
 
+def endpoint(text: str) -> str:
+    """The URL of an MCP server; secrets have no place in it."""
+    if not re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#]*)?", text):
+        raise typer.BadParameter(f"{text!r} is not a server's URL such as https://example.com/mcp")
+    if not re.fullmatch(r"https?://[^/]+/.+", text):
+        raise typer.BadParameter(f"{text!r} has no path: a server of Baton's answers at {text.rstrip('/')}/mcp")
+    return text
+
+
+def server_name(text: str) -> str:
+    """How a host calls a server: what each of them takes."""
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,32}", text):
+        raise typer.BadParameter(f"{text!r} is not a server's name: use 1 to 32 of A-Z a-z 0-9 _ -")
+    return text
+
+
 def count(value: object) -> int:
     """A number of things, at least one."""
     text = str(value)

@@ -1,0 +1,1 @@
+"""Pictures of workflows, for `baton graph` (docs/commands.md, Draw a workflow)."""

@@ -1,0 +1,1 @@
+"""The configuration files of hosts, for `baton install` (docs/commands.md, Configure a host)."""

@@ -1,0 +1,156 @@
+"""The changelog of a release.
+
+    python -m tests.release.changelog release 0.2.0   what is unreleased becomes version 0.2.0, of today
+    python -m tests.release.changelog notes v0.2.0    what the tag v0.2.0 publishes, for the page of the release
+
+The form is that of Keep a Changelog 1.1.0 (https://keepachangelog.com/en/1.1.0/); docs/releasing.md says when to run
+each.
+"""
+
+import re
+import sys
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[2]
+CHANGELOG: Final = ROOT / "CHANGELOG.md"
+UNRELEASED: Final = "## [Unreleased]"
+VERSION: Final = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:(a|b|rc)([1-9]\d*))?")
+HEADING: Final = re.compile(r"^## .*$", re.MULTILINE)
+RELEASED: Final = re.compile(rf"## \[(?P<version>{VERSION.pattern})\] - (?P<date>\d{{4}}-\d{{2}}-\d{{2}})")
+
+
+class NotReady(Exception):
+    """What keeps a version from being released; its text says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A version's part of the changelog.
+
+    Attributes:
+        heading: Its first line.
+        text: What stands under it.
+    """
+
+    heading: str
+    text: str
+
+    @property
+    def version(self) -> str | None:
+        """The version; `None` of what is unreleased, and of a heading in another form."""
+        found = RELEASED.fullmatch(self.heading)
+        return found["version"] if found else None
+
+
+def sections(changelog: str) -> list[Section]:
+    """The parts of a changelog, in their order."""
+    texts = HEADING.split(changelog)[1:]
+    return [Section(heading, text.strip()) for heading, text in zip(HEADING.findall(changelog), texts, strict=True)]
+
+
+def order(version: str) -> tuple[int, ...]:
+    """What versions are compared by: `0.2.0rc1` comes before `0.2.0`.
+
+    Raises:
+        NotReady: it is no version of the form that releases have.
+    """
+    found = VERSION.fullmatch(version)
+    if found is None:
+        raise NotReady(f"{version!r} is not a version: write 0.2.0, or 0.2.0rc1 for one that is tried first")
+    stage = ("a", "b", "rc", None).index(found[4])
+    return (int(found[1]), int(found[2]), int(found[3]), stage, int(found[5] or 0))
+
+
+def faults(changelog: str, version: str) -> list[str]:
+    """What is wrong with a changelog, where the project has this version."""
+    parts = sections(changelog)
+    if not parts or parts[0].heading != UNRELEASED:
+        return [f"the first section is {UNRELEASED}"]
+    found = [f"{part.heading!r}: write ## [0.2.0] - 2026-12-31" for part in parts[1:] if part.version is None]
+    found += [f"{part.heading!r}: there is no such day" for part in parts[1:] if not _is_dated(part)]
+    versions = [part.version for part in parts if part.version]
+    if sorted(versions, key=order, reverse=True) != versions or len(set(versions)) != len(versions):
+        found.append("the newest version comes first, and each once")
+    if versions and order(versions[0]) > order(version):
+        found.append(f"pyproject.toml has {version}, which is older than {versions[0]}")
+    return found
+
+
+def _is_dated(part: Section) -> bool:
+    match = RELEASED.fullmatch(part.heading)
+    try:
+        return match is None or bool(date.fromisoformat(match["date"]))
+    except ValueError:
+        return False
+
+
+def released(changelog: str, version: str, day: date) -> str:
+    """The changelog in which what is unreleased is this version's, of this day.
+
+    Raises:
+        NotReady: nothing is unreleased, or the version is not newer than those released.
+    """
+    new = order(version)
+    unreleased, *older = sections(changelog)
+    for part in older:
+        if part.version and order(part.version) >= new:
+            raise NotReady(f"CHANGELOG.md has {part.version} already: choose a newer version than that")
+    if not unreleased.text:
+        raise NotReady("nothing stands under Unreleased in CHANGELOG.md, so there is nothing to release")
+    return changelog.replace(UNRELEASED, f"{UNRELEASED}\n\n## [{version}] - {day.isoformat()}", 1)
+
+
+def notes(changelog: str, tag: str, version: str) -> str:
+    """What the changelog says of the version that a tag publishes.
+
+    Args:
+        changelog: The whole of it.
+        tag: `v` and the version.
+        version: That of the project at this tag.
+
+    Raises:
+        NotReady: they do not fit together.
+    """
+    if tag != f"v{version}":
+        raise NotReady(f"the tag is {tag} and pyproject.toml has {version}: the tag of this version is v{version}")
+    if wrong := faults(changelog, version):
+        raise NotReady(f"CHANGELOG.md: {'; '.join(wrong)}")
+    found = next((part for part in sections(changelog) if part.version == version), None)
+    if found is None or not found.text:
+        raise NotReady(f"CHANGELOG.md says nothing of {version}: run make release VERSION={version}")
+    if sections(changelog)[0].text:
+        raise NotReady(f"CHANGELOG.md has changes under Unreleased that are in {version}: move them to its section")
+    return found.text
+
+
+def project_version() -> str:
+    """The version in pyproject.toml, the only place that it is written by hand."""
+    version: str = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    return version
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Do what the arguments say; the exit code."""
+    changelog = CHANGELOG.read_text()
+    try:
+        match arguments:
+            case ["release", version]:
+                CHANGELOG.write_text(released(changelog, version, datetime.now(UTC).date()))
+            case ["notes", tag]:
+                sys.stdout.write(f"{notes(changelog, tag, project_version())}\n")
+            case _:
+                sys.stderr.write(f"{__doc__}")
+                return 2
+    except NotReady as error:
+        sys.stderr.write(f"not released: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,98 @@
+"""The wheel and the source archive as `make dist` makes them, and an environment that has the wheel alone."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BUILT_WITHIN_S = 300
+TOOLS = ROOT / "tests" / "release" / ".venv" / "bin"
+
+
+@dataclass(frozen=True, slots=True)
+class Distributions:
+    """What is published on PyPI."""
+
+    wheel: Path
+    archive: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """A virtual environment somewhere else than in this repository, and without anything of it on the path."""
+
+    folder: Path
+
+    @property
+    def programs(self) -> Path:
+        """Where its commands are."""
+        return self.folder / "bin"
+
+    def run(self, program: str, *arguments: str | Path, **environment: str) -> str:
+        """What one of its commands prints."""
+        return run([self.programs / program, *arguments], environment, cwd=self.folder)
+
+
+def run(command: Sequence[str | Path], environment: Mapping[str, str] | None = None, cwd: Path = ROOT) -> str:
+    """Run a command to its end; what it printed, or its failure with everything that it said.
+
+    Nothing of the environment of these tests' Python reaches it.
+    """
+    left_out = {"PYTHONPATH", "VIRTUAL_ENV", "MAKEFLAGS", "SOURCE_DATE_EPOCH"}
+    inherited = {name: value for name, value in os.environ.items() if name not in left_out}
+    inherited["PATH"] = f"{inherited['PATH']}:{ROOT / '.tools' / 'uv' / 'bin'}"
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        env={**inherited, **(environment or {})},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=BUILT_WITHIN_S,
+    )
+    if done.returncode:
+        pytest.fail(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def build(source: Path, target: Path, *what: str, **environment: str) -> Distributions:
+    """Build a folder with the locked Hatchling."""
+    command: list[str | Path] = ["uv", "build", "--quiet", "--no-build-isolation", "--python", TOOLS / "python"]
+    run([*command, "--out-dir", target, *what, source], environment)
+    return found(target)
+
+
+def found(folder: Path) -> Distributions:
+    """The wheel and the source archive in a folder."""
+    wheels, archives = list(folder.glob("*.whl")), list(folder.glob("*.tar.gz"))
+    return Distributions(wheels[0] if wheels else folder, archives[0] if archives else folder)
+
+
+@pytest.fixture(scope="session")
+def distributions(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
+    folder = tmp_path_factory.mktemp("dist")
+    run(["make", "--no-print-directory", "dist", f"DIST={folder}"])
+    return found(folder)
+
+
+@pytest.fixture(scope="session")
+def installed(distributions: Distributions, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """The wheel with what it depends on: no extra, nothing that is for development."""
+    return make_environment(tmp_path_factory.mktemp("installed"), distributions.wheel)
+
+
+def make_environment(folder: Path, requirement: str | Path) -> Environment:
+    """An environment with this alone, from PyPI or from uv's cache of it, in the versions of the lock."""
+    environment = Environment(folder / "environment")
+    constraints = folder / "constraints.txt"
+    words = ["export", "--frozen", "--quiet", "--no-emit-project", "--all-extras", "--no-hashes", "--no-header"]
+    run(["uv", *words, "--output-file", constraints])
+    run(["uv", "venv", "--quiet", "--python", sys.executable, environment.folder])
+    install: list[str | Path] = ["uv", "pip", "install", "--quiet", "--python", environment.programs / "python"]
+    run([*install, "--constraints", constraints, requirement])
+    return environment

@@ -1,0 +1,77 @@
+"""The wheel and the source archive: what is in them, and that they are the same bytes whoever builds them."""
+
+import os
+import tarfile
+import tomllib
+import zipfile
+from email import message_from_string
+from pathlib import Path
+
+import pytest
+
+from tests.release.changelog import project_version
+from tests.release.conftest import ROOT, Distributions, build
+
+PACKAGE = ROOT / "layers" / "baton"
+
+
+@pytest.fixture(scope="session")
+def again(distributions: Distributions, tmp_path_factory: pytest.TempPathFactory) -> Distributions:
+    """Built once more from the source archive alone, with other times and permissions of its files."""
+    folder = tmp_path_factory.mktemp("again")
+    with tarfile.open(distributions.archive) as archive:
+        archive.extractall(folder, filter="data")
+    [source] = folder.iterdir()
+    for path in source.rglob("*"):
+        path.chmod(0o777 if path.is_dir() else 0o600)
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+    return build(source, folder / "dist")
+
+
+def test_another_machine_builds_the_same_bytes(distributions: Distributions, again: Distributions) -> None:
+    assert again.archive.name == distributions.archive.name
+    assert again.archive.read_bytes() == distributions.archive.read_bytes()
+    assert again.wheel.read_bytes() == distributions.wheel.read_bytes()
+
+
+def test_the_tree_gives_the_wheel_that_its_source_archive_gives(distributions: Distributions, tmp_path: Path) -> None:
+    assert build(ROOT, tmp_path, "--wheel").wheel.read_bytes() == distributions.wheel.read_bytes()
+
+
+def test_the_files_of_a_wheel_have_the_time_that_its_builder_names(
+    distributions: Distributions, tmp_path: Path
+) -> None:
+    dated = build(ROOT, tmp_path, "--wheel", SOURCE_DATE_EPOCH="1798675200").wheel
+
+    assert {entry.date_time[:3] for entry in zipfile.ZipFile(dated).infolist()} == {(2026, 12, 31)}
+    assert len({entry.date_time for entry in zipfile.ZipFile(distributions.wheel).infolist()}) == 1
+
+
+def test_the_wheel_has_the_whole_package_and_its_note_on_types(distributions: Distributions) -> None:
+    names = set(zipfile.ZipFile(distributions.wheel).namelist())
+    package = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in (PACKAGE / "mcp_baton").rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    }
+
+    assert "mcp_baton/py.typed" in package
+    assert package <= names
+    assert [name for name in names if name.endswith(".pyc") or "/." in name] == []
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    new_projects = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    described = {".gitignore", "CHANGELOG.md", "LICENSE", "PKG-INFO", "README.md", "pyproject.toml"}
+    assert {name for name in names if not name.startswith("layers/baton/mcp_baton/")} == described | set(new_projects)
+
+
+def test_the_package_index_is_told_what_the_package_is(distributions: Distributions) -> None:
+    wheel = zipfile.ZipFile(distributions.wheel)
+    metadata = message_from_string(wheel.read(f"mcp_baton-{project_version()}.dist-info/METADATA").decode())
+
+    assert (metadata["Name"], metadata["Version"]) == ("mcp-baton", project_version())
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert metadata["Requires-Python"] == "<3.15,>=3.12"
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    assert metadata.get_payload() == (ROOT / "README.md").read_text()
+    assert {"Typing :: Typed", "Programming Language :: Python :: 3.14"} <= set(metadata.get_all("Classifier") or ())
+    assert set(metadata.get_all("Provides-Extra") or ()) == {"aws", "local"}

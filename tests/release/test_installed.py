@@ -1,0 +1,102 @@
+"""The wheel in an environment of its own, used as somebody uses it who has nothing of this repository."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.release.changelog import project_version
+from tests.release.conftest import ROOT, Distributions, Environment, make_environment
+from tests.serving import served
+
+SHOP = """\
+from mcp_baton import Server
+
+server = Server("shop", version="1.0.0")
+
+
+@server.tool
+def price(article: str) -> int:
+    \"\"\"What an article costs, in cents.\"\"\"
+    return len(article) * 100
+"""
+ASK_THE_HANDLER = """\
+import json, sys
+from mcp_baton.aws import handler
+from shop import server
+
+class Context:
+    aws_request_id = "1"
+    function_name = "shop"
+    memory_limit_in_mb = 128
+    invoked_function_arn = "arn:aws:lambda:eu-west-1:123456789012:function:shop"
+    def get_remaining_time_in_millis(self): return 30_000
+
+call = {"name": "price", "arguments": {"article": "pen"}}
+body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+event = json.load(open(sys.argv[1])) | {"body": json.dumps(body), "isBase64Encoded": False}
+answer = handler(server)(event, Context())
+print(json.loads(answer["body"])["result"]["structuredContent"])
+"""
+TYPED = """\
+from mcp_baton import Server
+from mcp_baton.testing import connect
+
+reveal_type(Server("shop", version="1.0.0").name)
+with connect(Server("shop", version="1.0.0")) as client:
+    reveal_type(client.call_tool("price", {}).is_error)
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder with a server of one's own."""
+    (tmp_path / "shop.py").write_text(SHOP)
+    return tmp_path
+
+
+def test_the_command_tells_the_version_and_needs_no_extra_for_that(installed: Environment) -> None:
+    assert installed.run("baton", "--version") == f"baton {project_version()}\n"
+    assert "Usage: baton" in installed.run("baton", "--help")
+
+
+def test_a_handler_answers_with_what_the_package_itself_depends_on(installed: Environment, project: Path) -> None:
+    event = ROOT / "events" / "tools-call.json"
+
+    printed = installed.run("python", "-c", ASK_THE_HANDLER, event, PYTHONPATH=str(project))
+
+    assert printed == "{'result': 300}\n"
+
+
+def test_a_type_checker_finds_the_types(installed: Environment, project: Path) -> None:
+    (project / "typed.py").write_text(TYPED)
+    mypy: list[str | Path] = [
+        ROOT / ".venv" / "bin" / "mypy",
+        "--strict",
+        "--python-executable",
+        installed.programs / "python",
+    ]
+
+    done = subprocess.run(
+        [*mypy, "--config-file", "", "--cache-dir", project / "cache", "typed.py"],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+    assert re.findall(r'Revealed type is "(.+)"', done.stdout) == ["str", "bool"], done.stdout
+    assert done.returncode == 0
+
+
+def test_with_the_extra_for_this_machine_it_serves_a_file(distributions: Distributions, project: Path) -> None:
+    environment = make_environment(project, f"mcp-baton[local] @ {distributions.wheel.as_uri()}")
+    command: list[str | Path] = [environment.programs / "baton", "serve", project / "shop.py", "--port", "0"]
+
+    with served(command, project / "log") as url:
+        answer = httpx.post(url, json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, timeout=60).json()
+
+    assert [tool["name"] for tool in answer["result"]["tools"]] == ["price"]

@@ -1,0 +1,50 @@
+"""The workflows of GitHub Actions: what they run is pinned, and only one job of them may publish."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.release.conftest import ROOT
+
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+PINNED = re.compile(r"[\w.-]+/[\w.-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
+
+
+def jobs(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(path.read_text())["jobs"]
+    return found
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_every_action_is_pinned_to_a_commit_whose_version_is_said(path: Path) -> None:
+    used = re.findall(r"uses: (.*)", path.read_text())
+
+    assert used
+    assert [action for action in used if not PINNED.fullmatch(action)] == []
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_nobody_has_rights_that_no_job_names(path: Path) -> None:
+    assert yaml.safe_load(path.read_text())["permissions"] == {}
+    assert all("permissions" in job for job in jobs(path).values())
+
+
+def test_the_job_that_publishes_runs_nothing_of_the_repository() -> None:
+    publishing = {name: job for name, job in jobs(WORKFLOWS[-1]).items() if "id-token" in job["permissions"]}
+
+    assert list(publishing) == ["publish"]
+    [download, publish] = publishing["publish"]["steps"]
+    assert download["uses"].startswith("actions/download-artifact@")
+    assert publish["uses"].startswith("pypa/gh-action-pypi-publish@")
+    assert publishing["publish"]["environment"]["name"] == "pypi"
+
+
+def test_a_release_is_built_after_everything_has_passed_on_the_tags_own_version() -> None:
+    steps = [step["run"] for step in jobs(WORKFLOWS[-1])["build"]["steps"] if "run" in step]
+
+    assert [re.search(r"changelog notes|\.ci/run|make dist", step) is not None for step in steps] == [True] * 3
+    assert 'notes "$GITHUB_REF_NAME"' in steps[0]
+    assert "bash .ci/run" in steps[1]

@@ -1,0 +1,63 @@
+"""A built layer as a zip for Lambda: python -m tests.release.zipped FOLDER ZIP
+
+The bytes depend on the folder's contents alone: files come in the order of their names, without times, and with their
+permissions, of which Lambda needs those to read and to execute.
+"""
+
+import sys
+from pathlib import Path
+from typing import Final
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+
+MOST_ZIPPED: Final = 50 * 1024 * 1024
+"""Bytes of a zip in the request that publishes it (https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html)."""
+MOST_UNZIPPED: Final = 250 * 1024 * 1024
+"""Bytes of a function with all its layers; same page."""
+
+
+class TooLarge(Exception):
+    """A layer that Lambda would refuse; its text says by how much."""
+
+
+def write(folder: Path, target: Path) -> None:
+    """Write everything in a folder into a zip.
+
+    Raises:
+        TooLarge: Lambda would refuse it. There is no zip then.
+    """
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    _hold("unzipped", sum(path.stat().st_size for path in files), MOST_UNZIPPED)
+    part = target.with_name(f"{target.name}.part")
+    try:
+        with ZipFile(part, "w", ZIP_DEFLATED, compresslevel=9) as archive:
+            for path in files:
+                archive.writestr(_entry(path, folder), path.read_bytes())
+        _hold("zipped", part.stat().st_size, MOST_ZIPPED)
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _entry(path: Path, folder: Path) -> ZipInfo:
+    entry = ZipInfo(path.relative_to(folder).as_posix())
+    entry.compress_type = ZIP_DEFLATED
+    entry.create_system = 3  # Unix: what Lambda reads the permissions of
+    executable = path.stat().st_mode & 0o100
+    entry.external_attr = (0o100755 if executable else 0o100644) << 16
+    return entry
+
+
+def _hold(kind: str, size: int, most: int) -> None:
+    if size > most:
+        raise TooLarge(f"the layer has {size:,} bytes {kind}, and Lambda takes {most:,} at most")
+
+
+def main(folder: Path, target: Path) -> int:
+    """Write the zip, and say how large it is; the exit code."""
+    write(folder, target)
+    sys.stdout.write(f"{target}: {target.stat().st_size / 1e6:.1f} MB\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2])))

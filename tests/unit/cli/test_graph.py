@@ -1,0 +1,123 @@
+"""`baton graph`: which workflow is drawn, as what, and where to."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mcp_baton.cli.app import main
+
+ROOT = Path(__file__).parents[3]
+ONE = """\
+from mcp_baton import Argument, Server, Step, Workflow, prompt_arg
+
+server = Server("greeter", version="1.0.0")
+
+
+@server.tool
+def greet(name: str, tone: str) -> str:
+    "Greet somebody."
+    return name
+
+
+server.add_workflow(
+    Workflow(
+        name="welcome",
+        description="welcome somebody",
+        arguments=[Argument("name", required=True)],
+        steps=[Step("greet", tool=greet, arguments={"name": prompt_arg("name")})],
+    )
+)
+"""
+ANOTHER = """
+server.add_workflow(Workflow(name="farewell", description="say goodbye", steps=[Step("greet", tool="greet")]))
+"""
+
+
+@pytest.fixture
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A file with a server in it, whose module nobody has imported."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    file = tmp_path / "greeter_to_draw.py"
+    file.write_text(ONE)
+    yield file
+    sys.modules.pop(file.stem, None)
+
+
+def test_the_only_workflow_is_drawn_as_mermaid_and_its_tool_says_what_is_lacking(
+    served: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["graph", str(served)]) == 0
+
+    printed = capsys.readouterr().out
+    assert printed.startswith("flowchart TB\n")
+    assert "1. greet<br/>calls greet<br/>pauses for tone" in printed
+
+
+def test_svg_is_printed_or_written(served: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "welcome.svg"
+
+    assert main(["graph", f"{served}:server", "welcome", "--format", "svg"]) == 0
+    printed = capsys.readouterr().out
+    sys.modules.pop(served.stem)
+    assert main(["graph", str(served), "welcome", "--svg", str(file)]) == 0
+
+    assert printed.startswith("<svg ")
+    assert file.read_text() == printed
+    assert capsys.readouterr().out == f"{file}: welcome\n"
+
+
+def test_json_is_one_document_and_nothing_else_is_printed(
+    served: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["graph", str(served), "--json", "--svg", str(tmp_path / "w.svg")]) == 0
+
+    made = json.loads(capsys.readouterr().out)
+    assert [node["id"] for node in made["nodes"]] == ["argument:name", "step:greet"]
+    assert made["edges"] == [
+        {"from": "argument:name", "to": "step:greet", "flow": "value", "argument": "name", "path": None}
+    ]
+    assert (tmp_path / "w.svg").exists()
+
+
+@pytest.mark.parametrize(
+    ("added", "arguments", "said"),
+    [
+        (ANOTHER, [], "several workflows, name one of welcome, farewell"),
+        (ANOTHER, ["welcom"], "did you mean 'welcome'?"),
+        (ANOTHER, ["refund"], "it has welcome, farewell"),
+        ("server.workflows.clear()", [], "has no workflow: add one"),
+        ("", ["welcome", "--svg", "nowhere/w.svg"], "nowhere/w.svg cannot be written: No such file or directory"),
+        (ANOTHER.replace('"greet")', '"greeet")'), ["farewell"], "did you mean 'greet'?"),
+    ],
+)
+def test_what_cannot_be_drawn_is_said(
+    served: Path, added: str, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    served.write_text(ONE + added)
+
+    assert main(["graph", str(served), *arguments]) == 2
+
+    captured = capsys.readouterr()
+    assert said in captured.err
+    assert captured.out == ""
+
+
+def drawn_in_a_process(*options: str) -> str:
+    """The sample's report, in a process of its own: other tests have its modules loaded."""
+    command = [sys.executable, "-c", "import sys; from mcp_baton.cli.app import main; sys.exit(main())"]
+    target = ["graph", "functions/mcp/app.py:server", "monthly_report"]
+    done = subprocess.run(
+        [*command, *target, *options], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    )
+    return done.stdout
+
+
+def test_the_documentation_shows_what_is_drawn_of_the_sample() -> None:
+    page = (ROOT / "docs" / "commands.md").read_text()
+
+    assert f"```mermaid\n{drawn_in_a_process()}```" in page
+    assert (ROOT / "docs" / "images" / "monthly_report.svg").read_text() == drawn_in_a_process("--format", "svg")

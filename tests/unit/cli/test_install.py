@@ -1,0 +1,250 @@
+"""`baton install`: the configuration of each host, written where the host looks, with all else in it left alone."""
+
+import json
+import sys
+from pathlib import Path, PurePath
+from typing import Any
+
+import pytest
+
+from mcp_baton.cli.app import main
+from mcp_baton.cli.hosts.places import Host, user_file
+
+URL = "https://example.com/mcp"
+KEY = "x-api-key: not-to-be-written"
+FILES = {
+    "claude-code": ".mcp.json",
+    "claude-desktop": ".config/Claude/claude_desktop_config.json",
+    "cursor": ".cursor/mcp.json",
+    "vscode": ".config/Code/User/mcp.json",
+}
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user on Linux who has none of the hosts, in their own folder."""
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def installed(home: Path, host: str, *options: str) -> Any:
+    """What a host's configuration then has."""
+    assert main(["install", host, URL, "--name", "shop", *options]) == 0
+    return json.loads((home / FILES[host]).read_text())
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("claude-code", {"mcpServers": {"shop": {"type": "http", "url": URL}}}),
+        ("claude-desktop", {"mcpServers": {"shop": {"command": "npx", "args": ["-y", "mcp-remote", URL]}}}),
+        ("cursor", {"mcpServers": {"shop": {"url": URL}}}),
+        ("vscode", {"servers": {"shop": {"type": "http", "url": URL}}}),
+    ],
+)
+def test_each_host_is_told_in_its_own_way(home: Path, host: str, expected: Any) -> None:
+    assert installed(home, host) == expected
+
+
+@pytest.mark.parametrize(
+    ("host", "headers"),
+    [
+        ("claude-code", {"x-api-key": "${SHOP_X_API_KEY}"}),
+        ("cursor", {"x-api-key": "${env:SHOP_X_API_KEY}"}),
+        ("vscode", {"x-api-key": "${input:shop-x-api-key}"}),
+    ],
+)
+def test_a_secret_is_left_to_the_host_and_not_written(
+    home: Path, host: str, headers: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = installed(home, host, "--header", KEY)
+
+    [servers] = [made[name] for name in ("mcpServers", "servers") if name in made]
+    assert servers["shop"]["headers"] == headers
+    assert "not-to-be-written" not in (home / FILES[host]).read_text()
+    assert "x-api-key" in capsys.readouterr().out
+
+
+def test_vs_code_asks_for_the_secret_once(home: Path) -> None:
+    made = installed(home, "vscode", "--header", KEY, "--header", "Authorization: Bearer $TOKEN")
+
+    assert [asked["id"] for asked in made["inputs"]] == ["shop-x-api-key", "shop-authorization"]
+    assert all(asked["type"] == "promptString" and asked["password"] for asked in made["inputs"])
+    assert made["servers"]["shop"]["headers"]["Authorization"] == "Bearer ${input:shop-authorization}"
+
+
+@pytest.mark.parametrize(
+    ("header", "written"),
+    [
+        ("Authorization: Bearer $TOKEN", "Bearer ${env:TOKEN}"),
+        ("Authorization: Bearer abc", "Bearer ${env:SHOP_AUTHORIZATION}"),
+        ("x-api-key: ${KEY}", "${env:KEY}"),
+        ("x-api-key", "${env:SHOP_X_API_KEY}"),
+        ("x-team: blue", "blue"),
+    ],
+)
+def test_a_header_names_a_variable_or_is_no_secret(home: Path, header: str, written: str) -> None:
+    made = installed(home, "cursor", "--header", header)
+
+    assert made["mcpServers"]["shop"]["headers"] == {header.split(":", maxsplit=1)[0]: written}
+
+
+def test_claude_desktop_is_given_the_secret_in_a_file_that_only_its_user_reads(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOKEN", "t-1")
+    made = installed(home, "claude-desktop", "--header", "Authorization: Bearer $TOKEN", "--header", "x-team: blue")
+
+    shop = made["mcpServers"]["shop"]
+    assert shop["args"] == ["-y", "mcp-remote", URL, "--header", "Authorization:${TOKEN}", "--header", "x-team:blue"]
+    assert shop["env"] == {"TOKEN": "Bearer t-1"}
+    assert (home / FILES["claude-desktop"]).stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("host", list(FILES))
+def test_the_second_time_changes_nothing(home: Path, host: str, capsys: pytest.CaptureFixture[str]) -> None:
+    installed(home, host, "--header", KEY)
+    file = home / FILES[host]
+    before = (file.read_bytes(), file.stat().st_ino)
+
+    installed(home, host, "--header", KEY)
+
+    assert (file.read_bytes(), file.stat().st_ino) == before
+    assert "nothing changed" in capsys.readouterr().out
+
+
+def test_other_servers_comments_and_permissions_stay(home: Path) -> None:
+    file = home / ".vscode" / "mcp.json"
+    file.parent.mkdir()
+    file.write_text('{\n  // ours\n  "servers": {\n    "other": {"command": "x"} // keep\n  }\n}\n')
+    file.chmod(0o640)
+
+    assert main(["install", "vscode", URL, "--name", "shop", "--project"]) == 0
+
+    assert file.read_text() == (
+        '{\n  // ours\n  "servers": {\n    "other": {"command": "x"}, // keep\n'
+        f'    "shop": {{\n      "type": "http",\n      "url": "{URL}"\n    }}\n  }}\n}}\n'
+    )
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert [path.name for path in file.parent.iterdir()] == ["mcp.json"]
+
+
+def test_what_somebody_has_set_for_the_server_stays(home: Path) -> None:
+    (home / ".mcp.json").write_text(json.dumps({"mcpServers": {"shop": {"url": URL, "timeout": 5}}, "other": 1}))
+
+    made = installed(home, "claude-code", "--header", "x-team: blue")
+
+    assert made == {
+        "mcpServers": {"shop": {"url": URL, "timeout": 5, "type": "http", "headers": {"x-team": "blue"}}},
+        "other": 1,
+    }
+
+
+def test_another_server_of_the_name_is_replaced_only_if_that_is_said(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / ".mcp.json").write_text('{"mcpServers": {"shop": {"command": "other"}}}')
+
+    assert main(["install", "claude-code", URL, "--name", "shop"]) == 2
+    assert "take another --name, or --replace it" in capsys.readouterr().err
+    assert installed(home, "claude-code", "--replace")["mcpServers"] == {"shop": {"type": "http", "url": URL}}
+
+
+def test_a_file_that_cannot_be_merged_is_left_and_what_to_add_is_printed(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / ".mcp.json").write_text('{"mcpServers": oops}')
+
+    assert main(["install", "claude-code", URL, "--name", "shop"]) == 2
+
+    captured = capsys.readouterr()
+    assert json.loads(captured.out) == {"mcpServers": {"shop": {"type": "http", "url": URL}}}
+    assert "was left as it is: line 1: no JSON" in captured.err
+    assert (home / ".mcp.json").read_text() == '{"mcpServers": oops}'
+
+
+def test_printed_nothing_is_written(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["install", "cursor", URL, "--print"]) == 0
+
+    captured = capsys.readouterr()
+    assert json.loads(captured.out) == {"mcpServers": {"baton": {"url": URL}}}
+    assert f"It belongs into {home}/.cursor/mcp.json." in captured.err
+    assert list(home.iterdir()) == []
+
+
+def test_a_linked_file_stays_a_link(home: Path) -> None:
+    (home / "dotfiles.json").write_text("{}\n")
+    (home / ".cursor").mkdir()
+    (home / ".cursor" / "mcp.json").symlink_to(home / "dotfiles.json")
+
+    installed(home, "cursor")
+
+    assert (home / ".cursor" / "mcp.json").is_symlink()
+    assert "shop" in (home / "dotfiles.json").read_text()
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / ".mcp.json").write_text("{}")
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+
+    assert main(["install", "claude-code", URL]) == 2
+    assert "No space left on device" in capsys.readouterr().err
+    assert [(path.name, path.read_text()) for path in home.iterdir()] == [(".mcp.json", "{}")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["emacs", URL], "'emacs'"),
+        (["cursor", "example.com/mcp"], "is not a server's URL"),
+        (["cursor", "https://user:secret@example.com/mcp"], "is not a server's URL"),
+        (["cursor", "https://example.com"], "answers at https://example.com/mcp"),
+        (["cursor", URL, "--name", "my shop"], "is not a server's name"),
+        (["cursor", URL, "--header", "a b: c"], "write 'x-api-key: VALUE'"),
+        (["claude-desktop", URL, "--project"], "leave out --project"),
+        (["claude-desktop", URL, "--header", "x-api-key"], "set BATON_X_API_KEY to it"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_and_nothing_is_written(
+    home: Path, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["install", *arguments]) == 2
+
+    assert said in " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert list(home.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("host", "platform", "environment", "expected"),
+    [
+        ("vscode", "darwin", {}, "h/Library/Application Support/Code/User/mcp.json"),
+        ("vscode", "win32", {"APPDATA": "r"}, "r/Code/User/mcp.json"),
+        ("vscode", "linux", {"XDG_CONFIG_HOME": "c"}, "c/Code/User/mcp.json"),
+        ("claude-desktop", "darwin", {}, "h/Library/Application Support/Claude/claude_desktop_config.json"),
+        ("claude-desktop", "win32", {}, "h/AppData/Roaming/Claude/claude_desktop_config.json"),
+        ("cursor", "win32", {}, "h/.cursor/mcp.json"),
+    ],
+)
+def test_each_platform_has_the_file_elsewhere(
+    host: Host, platform: str, environment: dict[str, str], expected: str
+) -> None:
+    assert user_file(host, platform, Path("h"), environment) == PurePath(expected)
+
+
+def test_an_entry_that_says_the_same_stays_as_somebody_wrote_it(home: Path) -> None:
+    written = f'{{"mcpServers": {{"shop": {{"url": "{URL}" /* the shop */}}}}}}'
+    (home / ".cursor").mkdir()
+    (home / ".cursor" / "mcp.json").write_text(written)
+
+    assert main(["install", "cursor", URL, "--name", "shop"]) == 0
+
+    assert (home / ".cursor" / "mcp.json").read_text() == written
