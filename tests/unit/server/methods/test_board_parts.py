@@ -38,14 +38,14 @@ class Kept(StoredValues):
     def text(self, name: str) -> Iterator[str]:
         yield dumps(self[name])
 
-    def read_ahead(self, names: Iterable[str]) -> None:
+    def read_ahead(self, _names: Iterable[str]) -> None:
         raise AssertionError("values were fetched")
 
 
 class NoTools:
     """Implements `handoff.Requirements`."""
 
-    def required(self, tool: str) -> frozenset[str]:
+    def required(self, _tool: str) -> frozenset[str]:
         return frozenset()
 
 
