@@ -64,8 +64,8 @@ def test_a_project_depends_on_this_version_and_is_deployed_as_was_chosen() -> No
     sam = tomllib.loads(Path("shop/samconfig.toml").read_text())
     assert project["project"]["name"] == "shop"
     assert project["project"]["dependencies"] == ["mcp-baton[aws]"]
-    assert project["tool"]["uv"]["constraint-dependencies"] == [f"mcp-baton>={own}"]
-    assert project["dependency-groups"]["dev"] == ["mcp-baton[local]", "pytest>=9"]
+    assert project["dependency-groups"]["baton"] == [f"mcp-baton[local]>={own}"]
+    assert project["dependency-groups"]["dev"] == [{"include-group": "baton"}, "pytest>=9"]
     assert sam["default"]["global"]["parameters"] == {"stack_name": "shop", "region": "eu-central-1"}
     assert sam["production"]["global"]["parameters"] == {"stack_name": "shop-production", "region": "eu-central-1"}
     assert sam["default"]["deploy"]["parameters"]["parameter_overrides"] == ["Auth=IAM"]

@@ -262,13 +262,19 @@ def test_a_project_with_a_wheel_needs_to_be_told_where_the_new_version_is(
 def test_a_package_that_was_added_and_a_newer_version_of_baton_go_together(project: Path) -> None:
     file = project / "pyproject.toml"
     newest = file.read_text()
-    generated_once(project, "pyproject.toml", newest.replace("mcp-baton>=", "mcp-baton>=0.0.1,!=").encode())
-    added = '  "mcp-baton[aws]",\n  "httpx>=0.28",\n'
-    file.write_text(file.read_text().replace('  "mcp-baton[aws]",\n', added))
+    generated_once(project, "pyproject.toml", newest.replace("[local]>=", "[local]>=0.0.1,!=").encode())
+
+    def with_packages(text: str) -> str:
+        """What `uv add httpx` and `uv add --dev ruff` make of it."""
+        text = text.replace('  "mcp-baton[aws]",\n', '  "httpx>=0.28",\n  "mcp-baton[aws]",\n')
+        return text.replace('  "pytest>=9",\n', '  "pytest>=9",\n  "ruff>=0.14",\n')
+
+    file.write_text(with_packages(file.read_text()))
 
     assert upgraded(project) == 0
 
-    assert file.read_text() == newest.replace('  "mcp-baton[aws]",\n', added)
+    assert file.read_text() == with_packages(newest)
+    assert file.read_text() != newest
 
 
 def test_the_wheel_stays_while_a_conflict_keeps_it_in_use(project: Path, tmp_path: Path) -> None:
