@@ -78,7 +78,7 @@ def test_a_line_tells_of_each_request_and_changed_files_are_served_without_losin
         rates.write_text("def rate():\n    return open('/absent/rates')\n")
         assert "rates.py has changed: reloaded" in said(log, "reloaded")
         assert baton.call("tools/call", name="quote", arguments={})["isError"]
-        trace = []
+        trace: list[str] = []
         while "left out" not in (trace[-1] if trace else ""):
             trace.append(log.readline())
         text = "".join(trace)
