@@ -11,7 +11,7 @@ QUEUE = ("--queue", "https://sqs.eu-west-1.amazonaws.com/123456789012/dead-lette
     ("arguments", "complaint"),
     [
         ([], "Missing command"),
-        (["serve"], "PATH[:ATTR]"),
+        (["serve"], "TARGET"),
         (["fly", "app.py"], "fly"),
         (["serve", "app.py", "--port", "65536"], "'65536' is not a port"),
         (["serve", "app.py", "--port", "-1"], "'-1' is not a port"),

@@ -83,14 +83,14 @@ class EmbeddedEngine:
 
     def _kept(self) -> bool:
         """Tell `keep` of what was written; whether it could. What it could not keep it is told of the next time."""
-        if self._keep is None or not self._backend.touched:
-            return True
+        touched = self._backend.touched
         try:
-            self._keep({key: self._backend.item_at(key) for key in self._backend.touched})
+            if self._keep is not None and touched:
+                self._keep({key: self._backend.item_at(key) for key in touched})
         except Exception:
             logger.exception("the embedded DynamoDB cannot keep what is written")
             return False
-        self._backend.touched.clear()
+        touched.clear()
         return True
 
 
