@@ -119,7 +119,7 @@ TYPES = (
     ),
     Mistake(
         "a type that only pydantic knows to have no schema",
-        'from collections.abc import Callable\n\n\n@server.tool  # here\ndef stock(key: Callable[[int], str]) -> int:\n'
+        "from collections.abc import Callable\n\n\n@server.tool  # here\ndef stock(key: Callable[[int], str]) -> int:\n"
         '    """Count."""\n    return 1\n',
         ("tool 'stock'", "'key'", "Callable"),
         "Depends",

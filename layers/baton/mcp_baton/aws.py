@@ -20,7 +20,7 @@ from mcp_baton.exceptions import SettingsError
 from mcp_baton.protocol.http import Application, Exchange, HttpRequest, HttpResponse
 from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.server.server import Server
-from mcp_baton.settings import INIT, Settings
+from mcp_baton.settings import INIT, Settings, unknown_settings
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import SILENT, Collector, Telemetry
 from mcp_baton.transport.adapter import LambdaAdapter
@@ -92,8 +92,10 @@ def handler(
     connect, connect_s3 = given_client("dynamodb", dynamodb), given_client("s3", s3)
     if store is not None and (connect or connect_s3):
         raise TypeError("a store has clients of its own: pass either `store`, or `dynamodb` and `s3`")
+    unknown: list[str] = []
     if settings is None:
         settings = Settings.from_environment(os.environ)
+        unknown = unknown_settings(os.environ)
     collector = Collector() if settings.observed else None
     telemetry = collector or SILENT
     if store is None and settings.table is not None:
@@ -113,6 +115,8 @@ def handler(
         dispatcher=dispatcher,
     )
     app: Application = _Warning(endpoint, NO_TABLE) if store is None else endpoint
+    for text in unknown:
+        app = _Warning(app, text)
     if settings.allow_anonymous and settings.observed and not settings.sam_local:
         app = _Warning(app, ANYBODY)
     owner = partial(resolve_owner, trust_session_names=settings.trust_session_names)

@@ -26,3 +26,16 @@ def closest(name: object, known: Iterable[str]) -> str | None:
     names = {each.lower(): each for each in known}
     found = get_close_matches(name.lower(), names, n=1)
     return names[found[0]] if found else None
+
+
+def place_of(function: object) -> str | None:
+    """Where a function begins, as `FILE:LINE`; `None` of what has no lines."""
+    code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else None
+
+
+def allowed_name(name: str) -> str:
+    """A name like this one that every host takes."""
+    import re
+
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name if re.match("[A-Za-z_]", name) else f"_{name}")[:64]
