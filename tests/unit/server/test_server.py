@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypedDict, cast
 
 import pytest
-from pydantic import BaseModel, Field, SkipValidation
+from pydantic import BaseModel, Field
 
 from mcp_baton import Argument, Context, RegistrationError, Server, Step, Workflow, WorkflowError, step_output
 from mcp_baton.aws import handler
@@ -291,9 +291,9 @@ def test_a_return_type_of_which_pydantic_makes_no_schema_is_named_by_its_tool(se
     steps = [Step("a", tool=fetch), Step("b", resources=["a://{t}"], template_bindings={"t": step_output("a", "x")})]
     server.add_workflow(Workflow(name="w", description="d", steps=steps))
 
-    with pytest.raises(RegistrationError, match="tool 'fetch': its return type .*Callable.* has no schema"):
+    with pytest.raises(RegistrationError, match=r"tool 'fetch': its return type .*Callable.* has no schema"):
         server.check()
-    with pytest.raises(RegistrationError, match="tool 'fetch': its return type .*Callable.* has no schema"):
+    with pytest.raises(RegistrationError, match=r"tool 'fetch': its return type .*Callable.* has no schema"):
         _ = server.tools["fetch"].definition
 
 
@@ -312,7 +312,7 @@ def test_a_class_that_pydantic_cannot_know_is_found_in_a_type(holding: Any) -> N
 
 
 def test_what_is_said_of_a_type_to_pydantic_may_make_it_known() -> None:
-    assert undescribable(Annotated[Opaque, SkipValidation()]) is None
+    assert undescribable(Annotated[Opaque, Marked()]) is None
 
 
 @pytest.mark.parametrize("name", ["", "a.b", "1st", "n" * 65, "größe"])
