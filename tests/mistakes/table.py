@@ -14,7 +14,6 @@ from mcp_baton import Argument, Context, Depends, Retry, Server, Step, Workflow,
 from mcp_baton.aws import handler
 
 server = Server("shop")
-lambda_handler = lambda event, context: handler(server)(event, context)
 
 
 @dataclass
@@ -38,14 +37,11 @@ ORDER_ID = Argument("order_id", "Which order", required=True)
 FETCH = Step("fetch", tool=fetch_order, arguments={"order_id": prompt_arg("order_id")}, binding="order")
 
 
-def workflow(*steps, name="refund_order", arguments=(ORDER_ID,), **options):
-    server.add_workflow(
-        Workflow(name=name, description="refund an order", arguments=arguments, steps=steps, **options)
-    )
-
-
 '''
 """What stands before each mistake: a server with two tools that is right. The mistake's own lines begin after it."""
+
+EPILOGUE = "\n\nlambda_handler = handler(server)\n"
+"""What stands after it: the handler, at which the first mistake would end the import."""
 
 HERE = "# here"
 """Marks the line that is to be named."""
@@ -78,7 +74,7 @@ class Mistake:
     @property
     def text(self) -> str:
         """The file."""
-        return self.source if self.whole else PRELUDE + self.source
+        return self.source if self.whole else PRELUDE + self.source + EPILOGUE
 
     @property
     def line(self) -> int | None:
@@ -91,9 +87,22 @@ CONNECTION = "class Connection:\n    pass\n\n\n"
 PATH_STEP = 'Step("pay", tool=refund, arguments={"order_id": prompt_arg("order_id"), "amount": %s})'
 
 
+def added(*steps: str, arguments: str = "[ORDER_ID]", name: str = "refund_order", more: str = "") -> str:
+    """The lines that add a workflow of these steps, each on a line of its own; its mark is on the first step's line
+    that has one, else on the line of the workflow."""
+    mark = "" if any(step.endswith(HERE) for step in steps) else f"  {HERE}"
+    lines = "".join(
+        f"            {step.removesuffix(HERE).rstrip()},{f'  {HERE}' * step.endswith(HERE)}\n" for step in steps
+    )
+    return (
+        f"server.add_workflow(\n    Workflow({mark}\n        name={name!r},\n        description='refund an order',\n"
+        f"        arguments={arguments},\n        steps=[\n{lines}        ],\n{more})\n)\n"
+    )
+
+
 def pays(source: str) -> str:
     """A workflow whose second step has this source."""
-    return f"workflow(\n    FETCH,\n    {PATH_STEP % source},  # here\n)\n"
+    return added("FETCH", f"{PATH_STEP % source}  {HERE}")
 
 
 TYPES = (
@@ -138,7 +147,7 @@ TYPES = (
     ),
     Mistake(
         "a workflow's argument of a type that cannot be described",
-        f'{CONNECTION}workflow(  # here\n    FETCH, arguments=[ORDER_ID, Argument("db", "It", type=Connection)]\n)\n',
+        CONNECTION + added("FETCH", arguments='[ORDER_ID, Argument("db", "It", type=Connection)]'),
         ("workflow 'refund_order'", "'db'", "Connection"),
         "type=",
     ),
@@ -214,7 +223,7 @@ FUNCTIONS = (
         "a name that hosts cut off",
         '@server.tool(name="count_what_is_left_in_the_stock_of_all_our_warehouses")  # here\n'
         'def stock() -> int:\n    """Count."""\n    return 1\n',
-        ("'count_what_is_left_in_the_stock_of_all_our_warehouses'", "52 characters"),
+        ("'count_what_is_left_in_the_stock_of_all_our_warehouses'", "53 characters"),
         "shorter",
         warning=True,
     ),
@@ -285,14 +294,16 @@ DECORATORS = (
     ),
     Mistake(
         "a completion of an argument that is not there",
-        'workflow(FETCH)\n\n\n@server.completion("refund_order", "order")  # here\ndef ids(text: str) -> list[str]:\n'
+        added("FETCH").replace(HERE, "")
+        + '\n\n@server.completion("refund_order", "order")  # here\ndef ids(text: str) -> list[str]:\n'
         "    return []\n",
         ("'refund_order'", "'order'"),
         "did you mean 'order_id'?",
     ),
     Mistake(
         "a completion of something that is not there",
-        'workflow(FETCH)\n\n\n@server.completion("refund_ordr", "order_id")  # here\ndef ids(text: str) -> list[str]:\n'
+        added("FETCH").replace(HERE, "")
+        + '\n\n@server.completion("refund_ordr", "order_id")  # here\ndef ids(text: str) -> list[str]:\n'
         "    return []\n",
         ("'refund_ordr'",),
         "did you mean 'refund_order'?",
@@ -308,7 +319,7 @@ DECORATORS = (
 STEPS = (
     Mistake(
         "a misspelt tool",
-        'workflow(Step("fetch", tool="fetch_ordr", arguments={"order_id": prompt_arg("order_id")}))  # here\n',
+        added('Step("fetch", tool="fetch_ordr", arguments={"order_id": prompt_arg("order_id")})  # here'),
         ("step 'fetch'", "'fetch_ordr'"),
         "did you mean 'fetch_order'?",
     ),
@@ -326,7 +337,7 @@ STEPS = (
     ),
     Mistake(
         "a misspelt prompt argument",
-        'workflow(Step("fetch", tool=fetch_order, arguments={"order_id": prompt_arg("oder_id")}))  # here\n',
+        added('Step("fetch", tool=fetch_order, arguments={"order_id": prompt_arg("oder_id")})  # here'),
         ("step 'fetch'", "'oder_id'"),
         "did you mean 'order_id'?",
     ),
@@ -339,8 +350,8 @@ STEPS = (
     Mistake(
         "a field that the output does not have",
         pays('step_output("order", "currency")'),
-        ("step 'pay'", "'currency'", "total, email"),
-        "total, email",
+        ("step 'pay'", "'currency'"),
+        "it has total, email",
     ),
     Mistake(
         "a path within the binding",
@@ -356,13 +367,13 @@ STEPS = (
     ),
     Mistake(
         "an argument that no parameter takes",
-        'workflow(Step("fetch", tool=fetch_order, arguments={"ordr_id": prompt_arg("order_id")}))  # here\n',
+        added('Step("fetch", tool=fetch_order, arguments={"ordr_id": prompt_arg("order_id")})  # here'),
         ("step 'fetch'", "'ordr_id'"),
         "did you mean 'order_id'?",
     ),
     Mistake(
         "an argument's name as a text in the place of a source",
-        'workflow(Step("fetch", tool=fetch_order, arguments={"order_id": "order_id"}))  # here\n',
+        added('Step("fetch", tool=fetch_order, arguments={"order_id": "order_id"})  # here'),
         ("step 'fetch'", "'order_id'", "no data source"),
         "prompt_arg('order_id')",
     ),
@@ -380,25 +391,25 @@ STEPS = (
     ),
     Mistake(
         "a list in the place of a step's arguments",
-        'workflow(Step("fetch", tool=fetch_order, arguments=["order_id"]))  # here\n',
+        added('Step("fetch", tool=fetch_order, arguments=["order_id"])  # here'),
         ("step 'fetch'", "arguments"),
         "arguments={'order_id': prompt_arg('order_id')}",
     ),
     Mistake(
         "a text in the place of a step",
-        'workflow(FETCH, "refund")  # here\n',
+        added("FETCH", '"refund"'),
         ("workflow 'refund_order'", "'refund'", "no step"),
         "Step('refund', tool='refund'",
     ),
     Mistake(
         "a function in the place of a step",
-        "workflow(FETCH, refund)  # here\n",
+        added("FETCH", "refund"),
         ("workflow 'refund_order'", "refund", "no step"),
         "Step('refund', tool=refund",
     ),
     Mistake(
         "a text in the place of an argument",
-        'workflow(FETCH, arguments=["order_id"])  # here\n',
+        added("FETCH", arguments='["order_id"]'),
         ("workflow 'refund_order'", "'order_id'", "no argument"),
         "Argument('order_id')",
     ),
@@ -410,66 +421,70 @@ STEPS = (
     ),
     Mistake(
         "a tool that is called rather than named",
-        'workflow(Step("fetch", tool=fetch_order("A-17"), arguments={"order_id": prompt_arg("order_id")}))  # here\n',
+        added('Step("fetch", tool=fetch_order("A-17"), arguments={"order_id": prompt_arg("order_id")})  # here'),
         ("step 'fetch'", "tool"),
         "without calling it",
     ),
     Mistake(
         "a function that is no tool",
-        "def send_mail(to: str) -> None:\n    ...\n\n\n"
-        'workflow(FETCH, Step("mail", tool=send_mail, arguments={"to": step_output("order", "email")}))  # here\n',
+        "def send_mail(to: str) -> None: ...\n\n\n"
+        + added("FETCH", 'Step("mail", tool=send_mail, arguments={"to": step_output("order", "email")})  # here'),
         ("step 'mail'", "'send_mail'"),
         "@server.tool",
     ),
     Mistake(
         "an unknown keyword of a step",
-        'workflow(Step("fetch", tol=fetch_order))  # here\n',
+        added('Step("fetch", tol=fetch_order)  # here'),
         ("Step", "'tol'"),
         "did you mean 'tool'?",
     ),
     Mistake(
         "a step without a name",
-        "workflow(Step(tool=fetch_order))  # here\n",
+        added("Step(tool=fetch_order)  # here"),
         ("Step", "'name'"),
         "Step('",
     ),
     Mistake(
         "an output before its step",
-        f"workflow(\n    {PATH_STEP % 'step_output("order", "total")'},  # here\n    FETCH,\n)\n",
+        added(f"""{PATH_STEP % 'step_output("order", "total")'}  {HERE}""", "FETCH"),
         ("step 'pay'", "'order'", "earlier"),
         "'fetch' before",
     ),
     Mistake(
         "a step of its own output",
-        'workflow(Step("fetch", tool=fetch_order, arguments={"order_id": step_output("fetch", "id")}))  # here\n',
+        added('Step("fetch", tool=fetch_order, arguments={"order_id": step_output("fetch", "id")})  # here'),
         ("step 'fetch'", "'fetch'", "itself"),
         "earlier step",
     ),
     Mistake(
         "two steps of each other's outputs",
-        "workflow(\n"
-        '    Step("a", tool=fetch_order, arguments={"order_id": step_output("b", "email")}),  # here\n'
-        '    Step("b", tool=fetch_order, arguments={"order_id": step_output("a", "email")}),\n)\n',
+        added(
+            'Step("a", tool=fetch_order, arguments={"order_id": step_output("b", "email")})  # here',
+            'Step("b", tool=fetch_order, arguments={"order_id": step_output("a", "email")})',
+        ),
         ("step 'a'", "'b'", "each other"),
         "one of them",
     ),
     Mistake(
         "a step's name twice",
-        'workflow(FETCH, Step("fetch", tool=refund, binding="paid"))  # here\n',
+        added("FETCH", 'Step("fetch", tool=refund, binding="paid")  # here'),
         ("step 'fetch'", "two steps"),
         "unique",
     ),
     Mistake(
         "a resource's placeholder without a source",
-        'workflow(FETCH, Step("policy", resources=["policy://{oder_id}"]))  # here\n',
+        added("FETCH", 'Step("policy", resources=["policy://{oder_id}"])  # here'),
         ("step 'policy'", "{oder_id}"),
         "did you mean 'order_id'?",
     ),
     Mistake(
         "a path into an output of which nothing is known",
         '@server.tool\ndef look() -> Any:\n    """Look."""\n\n\n'
-        'workflow(Step("look", tool=look), Step("f", tool=fetch_order, '
-        'arguments={"order_id": step_output("look", "id")}), arguments=())  # here\n',
+        + added(
+            'Step("look", tool=look)',
+            'Step("f", tool=fetch_order, arguments={"order_id": step_output("look", "id")})  # here',
+            arguments="()",
+        ),
         ("step 'f'", "'look'", "not known"),
         "return type",
         warning=True,
@@ -479,7 +494,7 @@ STEPS = (
 WORKFLOWS = (
     Mistake(
         "a workflow with the name of a tool",
-        'workflow(FETCH, name="refund")  # here\n',
+        added("FETCH", name="refund"),
         ("workflow 'refund'", "a tool has this name"),
         "tool=False",
     ),
@@ -491,7 +506,7 @@ WORKFLOWS = (
     ),
     Mistake(
         "an unknown keyword of a workflow",
-        "workflow(FETCH, durabel=False)  # here\n",
+        added("FETCH", more="        durabel=False,\n"),
         ("Workflow", "'durabel'"),
         "did you mean 'durable'?",
     ),
@@ -503,20 +518,24 @@ WORKFLOWS = (
     ),
     Mistake(
         "a secret argument of a background workflow",
-        'workflow(FETCH, background=True, arguments=[ORDER_ID, Argument("pin", "The PIN", secret=True)])  # here\n',
+        added(
+            "FETCH",
+            arguments='[ORDER_ID, Argument("pin", "The PIN", secret=True)]',
+            more="        background=True,\n",
+        ),
         ("'pin'", "secret"),
         "background=True",
     ),
     Mistake(
         "a prompt argument that nothing uses",
-        'workflow(FETCH, arguments=[ORDER_ID, Argument("reason", "Why")])  # here\n',
+        added("FETCH", arguments='[ORDER_ID, Argument("reason", "Why")]'),
         ("workflow 'refund_order'", "'reason'", "nothing uses"),
         "prompt_arg('reason')",
         warning=True,
     ),
     Mistake(
         "a prompt argument without a description",
-        'workflow(FETCH, arguments=[Argument("order_id", required=True)])  # here\n',
+        added("FETCH", arguments='[Argument("order_id", required=True)]'),
         ("workflow 'refund_order'", "'order_id'", "description"),
         "Argument('order_id', '",
         warning=True,
@@ -568,7 +587,7 @@ FILES = (
         "no server in a file",
         "from mcp_baton import Server\n\n\ndef server() -> Server:\n    return Server('shop')\n",
         ("no Server",),
-        "server = Server(",
+        "server = server()",
         whole=True,
     ),
     Mistake(

@@ -11,7 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from mcp_baton.tasks.jobs import Dispatcher
 
 logger = logging.getLogger(__name__)
-
 NO_TABLE = "BATON_TABLE is not set: workflows run without tasks. Set it to the DynamoDB table's name."
 ANYBODY = (
     "BATON_ALLOW_ANONYMOUS is on: whoever has no identity may call, and all of them see and change each other's tasks. "
@@ -95,10 +94,9 @@ def handler(
     connect, connect_s3 = given_client("dynamodb", dynamodb), given_client("s3", s3)
     if store is not None and (connect or connect_s3):
         raise TypeError("a store has clients of its own: pass either `store`, or `dynamodb` and `s3`")
-    unknown: list[str] = []
+    warnings = unknown_settings(os.environ) if settings is None else []
     if settings is None:
         settings = Settings.from_environment(os.environ)
-        unknown = unknown_settings(os.environ)
     collector = Collector() if settings.observed else None
     telemetry = collector or SILENT
     if store is None and settings.table is not None:
@@ -119,10 +117,9 @@ def handler(
         call_method=call_method,
     )
     app: Application = _Warning(endpoint, NO_TABLE) if store is None else endpoint
-    for text in unknown:
-        app = _Warning(app, text)
     if settings.allow_anonymous and settings.observed and not settings.sam_local:
-        app = _Warning(app, ANYBODY)
+        warnings.append(ANYBODY)
+    app = reduce(_Warning, warnings, app)
     owner = partial(resolve_owner, trust_session_names=settings.trust_session_names)
     adapter = LambdaAdapter(
         app, allow_anonymous=settings.allow_anonymous, streaming=settings.streaming, owner=owner, work=endpoint.work

@@ -11,6 +11,7 @@ from typing import Annotated, Final
 
 import typer
 
+from mcp_baton.cli.check import check
 from mcp_baton.cli.dynamodb import dynamodb
 from mcp_baton.cli.redrive import redrive
 from mcp_baton.cli.serve import serve
@@ -29,7 +30,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (serve, dynamodb, redrive):
+for command in (serve, check, dynamodb, redrive):
     app.command()(command)
 
 

@@ -154,7 +154,7 @@ class Server(Registry):
             RegistrationError: the URI is taken or Baton's own, or its `{name}`s are not the function's parameters.
         """
         if not isinstance(uri, str):
-            raise RegistrationError("resource: needs its URI, as in @server.resource('docs://{topic}')")
+            raise RegistrationError("resource: its URI is missing; write @server.resource('docs://{topic}')")
         if is_own(uri):
             raise RegistrationError(f"resource {uri!r}: {SCHEME} is Baton's own, for stored values; choose another")
         scopes = required(requires, f"resource {uri!r}")

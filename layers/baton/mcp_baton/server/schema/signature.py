@@ -50,6 +50,26 @@ class Parameter:
         return next((text for text in texts if isinstance(text, str)), "")
 
     @property
+    def text(self) -> str | None:
+        """The plain text in `Annotated[str, "Which order"]`, where nothing else stands with the type."""
+        notes = getattr(self.annotation, "__metadata__", ())
+        return notes[0] if notes and all(type(note) is str for note in notes) else None
+
+    @property
+    def bare(self) -> typing.Any:
+        """Its type, without such a text."""
+        return self.annotation if self.text is None else self.annotation.__origin__
+
+    @property
+    def described(self) -> typing.Any:
+        """Its type, with such a text as pydantic's description."""
+        if self.text is None:
+            return self.annotation
+        from pydantic import Field
+
+        return typing.Annotated[self.bare, Field(description=self.text)]
+
+    @property
     def _notes(self) -> tuple[typing.Any, ...]:
         """A `Field` as its default, and what stands in its `Annotated` type."""
         annotated = getattr(self.annotation, "__metadata__", ())
