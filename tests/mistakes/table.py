@@ -83,6 +83,7 @@ class Mistake:
         return next((number for number, line in enumerate(lines, 1) if line.endswith(HERE)), None)
 
 
+COUNT = '    """Count."""\n    return 1\n'
 CONNECTION = "class Connection:\n    pass\n\n\n"
 PATH_STEP = 'Step("pay", tool=refund, arguments={"order_id": prompt_arg("order_id"), "amount": %s})'
 
@@ -108,34 +109,33 @@ def pays(source: str) -> str:
 TYPES = (
     Mistake(
         "a parameter of a type that cannot be described",
-        f'{CONNECTION}@server.tool  # here\ndef stock(db: Connection, sku: str) -> int:\n    """Count."""\n    return 1\n',
+        f"{CONNECTION}@server.tool  # here\ndef stock(db: Connection, sku: str) -> int:\n" + COUNT,
         ("tool 'stock'", "'db'", "Connection"),
         "Depends",
     ),
     Mistake(
         "a type within another one that cannot be described",
-        f'{CONNECTION}@server.tool  # here\ndef stock(links: list[Connection] | None = None) -> int:\n    """Count."""\n'
-        "    return 1\n",
+        f"{CONNECTION}@server.tool  # here\ndef stock(links: list[Connection] | None = None) -> int:\n" + COUNT,
         ("tool 'stock'", "'links'", "Connection"),
         "Depends",
     ),
     Mistake(
         "a field of a dataclass that cannot be described",
         f"{CONNECTION}@dataclass\nclass Shelf:\n    db: Connection\n\n\n"
-        '@server.tool  # here\ndef stock(shelf: Shelf) -> int:\n    """Count."""\n    return 1\n',
+        "@server.tool  # here\ndef stock(shelf: Shelf) -> int:\n" + COUNT,
         ("tool 'stock'", "'shelf'", "Connection"),
         "Depends",
     ),
     Mistake(
         "a type that only pydantic knows to have no schema",
         "from collections.abc import Callable\n\n\n@server.tool  # here\ndef stock(key: Callable[[int], str]) -> int:\n"
-        '    """Count."""\n    return 1\n',
+        "" + COUNT,
         ("tool 'stock'", "'key'", "Callable"),
         "Depends",
     ),
     Mistake(
         "a return type that cannot be described",
-        f'{CONNECTION}@server.tool  # here\ndef connect() -> Connection:\n    """Connect."""\n    return Connection()\n',
+        f'{CONNECTION}@server.tool  # here\ndef connect() -> Connection:\n    """It."""\n    return Connection()\n',
         ("tool 'connect'", "Connection"),
         "return",
     ),
@@ -153,7 +153,7 @@ TYPES = (
     ),
     Mistake(
         "an annotation that names nothing",
-        '@server.tool  # here\ndef stock(sku: "Sku") -> int:\n    """Count."""\n    return 1\n',
+        '@server.tool  # here\ndef stock(sku: "Sku") -> int:\n' + COUNT,
         ("tool 'stock'", "'Sku'"),
         "import",
     ),
@@ -162,33 +162,32 @@ TYPES = (
 FUNCTIONS = (
     Mistake(
         "a Context without its annotation",
-        '@server.tool  # here\ndef stock(sku: str, ctx) -> int:\n    """Count."""\n    return 1\n',
+        "@server.tool  # here\ndef stock(sku: str, ctx) -> int:\n" + COUNT,
         ("tool 'stock'", "'ctx'", "no annotation"),
         "ctx: Context",
     ),
     Mistake(
         "*args",
-        '@server.tool  # here\ndef stock(*skus: str) -> int:\n    """Count."""\n    return 1\n',
+        "@server.tool  # here\ndef stock(*skus: str) -> int:\n" + COUNT,
         ("tool 'stock'", "*skus"),
         "skus: list[str]",
     ),
     Mistake(
         "**kwargs",
-        '@server.tool  # here\ndef stock(**filters: str) -> int:\n    """Count."""\n    return 1\n',
+        "@server.tool  # here\ndef stock(**filters: str) -> int:\n" + COUNT,
         ("tool 'stock'", "**filters"),
         "filters: dict[str, str]",
     ),
     Mistake(
         "a default that all calls share",
-        '@server.tool  # here\ndef stock(skus: Annotated[list[str], "Which"] = []) -> int:\n    """Count."""\n'
-        "    return 1\n",
+        '@server.tool  # here\ndef stock(skus: Annotated[list[str], "Which"] = []) -> int:\n' + COUNT,
         ("tool 'stock'", "'skus'", "share"),
         "None",
         warning=True,
     ),
     Mistake(
         "an asynchronous generator as a tool",
-        '@server.tool  # here\nasync def lines(order_id: str) -> AsyncIterator[str]:\n    """List."""\n    yield "one"\n',
+        '@server.tool  # here\nasync def lines(order_id: str) -> AsyncIterator[str]:\n    yield "one"\n',
         ("tool 'lines'", "asynchronous generator"),
         "list",
     ),
@@ -208,21 +207,21 @@ FUNCTIONS = (
     ),
     Mistake(
         "a parameter without a description",
-        '@server.tool  # here\ndef stock(sku: str) -> int:\n    """Count."""\n    return 1\n',
+        "@server.tool  # here\ndef stock(sku: str) -> int:\n" + COUNT,
         ("tool 'stock'", "'sku'", "description"),
         "Annotated[str,",
         warning=True,
     ),
     Mistake(
         "a name that hosts refuse",
-        '@server.tool(name="stock.count")  # here\ndef stock() -> int:\n    """Count."""\n    return 1\n',
+        '@server.tool(name="stock.count")  # here\ndef stock() -> int:\n' + COUNT,
         ("'stock.count'", "1 to 64"),
         "stock_count",
     ),
     Mistake(
         "a name that hosts cut off",
         '@server.tool(name="count_what_is_left_in_the_stock_of_all_our_warehouses")  # here\n'
-        'def stock() -> int:\n    """Count."""\n    return 1\n',
+        "def stock() -> int:\n" + COUNT,
         ("'count_what_is_left_in_the_stock_of_all_our_warehouses'", "53 characters"),
         "shorter",
         warning=True,
@@ -236,20 +235,20 @@ FUNCTIONS = (
     Mistake(
         "a generator's value where a factory is meant",
         "def database() -> Iterator[int]:\n    yield 1\n\n\n@server.tool\n"
-        'def stock(db: Annotated[int, Depends(database())]) -> int:  # here\n    """Count."""\n    return 1\n',
+        "def stock(db: Annotated[int, Depends(database())]) -> int:  # here\n" + COUNT,
         ("Depends", "generator"),
         "Depends(database)",
     ),
     Mistake(
         "Depends without its factory",
-        '@server.tool  # here\ndef stock(db: Annotated[int, Depends]) -> int:\n    """Count."""\n    return 1\n',
+        "@server.tool  # here\ndef stock(db: Annotated[int, Depends]) -> int:\n" + COUNT,
         ("tool 'stock'", "'db'", "Depends"),
         "Depends(",
     ),
     Mistake(
         "a factory as a default without Depends",
         f"{CONNECTION}def connect() -> Connection:\n    return Connection()\n\n\n"
-        '@server.tool  # here\ndef stock(db: Connection = connect) -> int:\n    """Count."""\n    return 1\n',
+        "@server.tool  # here\ndef stock(db: Connection = connect) -> int:\n" + COUNT,
         ("tool 'stock'", "'db'", "connect"),
         "Depends(connect)",
     ),
@@ -258,7 +257,7 @@ FUNCTIONS = (
 DECORATORS = (
     Mistake(
         "a tool's name as the decorator's first argument",
-        '@server.tool("stock")  # here\ndef count() -> int:\n    """Count."""\n    return 1\n',
+        '@server.tool("stock")  # here\ndef count() -> int:\n' + COUNT,
         ("'stock'", "function"),
         "name='stock'",
     ),
@@ -282,13 +281,13 @@ DECORATORS = (
     ),
     Mistake(
         "an unknown option of a tool",
-        '@server.tool(titel="Stock")  # here\ndef stock() -> int:\n    """Count."""\n    return 1\n',
+        '@server.tool(titel="Stock")  # here\ndef stock() -> int:\n' + COUNT,
         ("tool 'stock'", "'titel'"),
         "did you mean 'title'?",
     ),
     Mistake(
         "an unknown value of an option",
-        '@server.tool(task="optionl")  # here\ndef stock() -> int:\n    """Count."""\n    return 1\n',
+        '@server.tool(task="optionl")  # here\ndef stock() -> int:\n' + COUNT,
         ("tool 'stock'", "'optionl'"),
         "did you mean 'optional'?",
     ),

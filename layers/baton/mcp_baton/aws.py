@@ -95,8 +95,7 @@ def handler(
     if store is not None and (connect or connect_s3):
         raise TypeError("a store has clients of its own: pass either `store`, or `dynamodb` and `s3`")
     warnings = unknown_settings(os.environ) if settings is None else []
-    if settings is None:
-        settings = Settings.from_environment(os.environ)
+    settings = Settings.from_environment(os.environ) if settings is None else settings
     collector = Collector() if settings.observed else None
     telemetry = collector or SILENT
     if store is None and settings.table is not None:

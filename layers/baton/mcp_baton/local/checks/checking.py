@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from mcp_baton import Server, Settings
 from mcp_baton.exceptions import SettingsError, WorkflowError
@@ -14,6 +15,8 @@ from mcp_baton.local.checks.faults import Fault, fault_of
 from mcp_baton.local.loader import LoadError, find, load
 from mcp_baton.server.published.descriptions import undescribed
 from mcp_baton.server.published.workflow_checks import all_workflow_errors
+
+NOTHING: Final = Collected()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ def check_target(target: str, environment: Mapping[str, str]) -> Checked:
         more, whole = _load_fault(error), error.__cause__ is None
         return Checked((*faults, *collected.faults, more), (), {}, whole)
     module = sys.modules[place.name]
-    errors = (*faults, *collected.faults, *_server_faults(server, collected, place.folder))
+    errors = (*faults, *collected.faults, *server_faults(server, place.folder, collected))
     warnings = tuple(advice(server, module, place.folder, environment))
     counts = {
         "tools": len(server.tools),
@@ -80,7 +83,14 @@ def _settings_faults(environment: Mapping[str, str]) -> Iterator[Fault]:
         yield Fault.of(str(error))
 
 
-def _server_faults(server: Server, collected: Collected, folder: Path) -> Iterator[Fault]:
+def server_faults(server: Server, folder: Path, collected: Collected = NOTHING) -> Iterator[Fault]:
+    """All that is wrong with a server, but what comes of an earlier mistake.
+
+    Args:
+        server: The server.
+        folder: Where its files are.
+        collected: What was wrong while they were loaded.
+    """
     for published, error in undescribed(server.tools, server.resources, server.prompts):
         yield Fault.of(str(error), function_site(published.function))
     for refused in all_workflow_errors(server.workflows, server.tools, server.twin_names):

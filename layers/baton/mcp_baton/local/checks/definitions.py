@@ -4,11 +4,17 @@ name. Files are read when something is wrong, and not before."""
 import ast
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+import sysconfig
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 from mcp_baton.local.checks.faults import Site
+from mcp_baton.local.report.frames import PACKAGE
+
+OTHERS: Final = tuple({str(PACKAGE), *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))})
+"""Where files are that are surely not the author's."""
 
 
 def function_site(function: object) -> Site | None:
@@ -55,12 +61,14 @@ def _is(call: ast.Call, kind: str, name: str) -> bool:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    seen = set[Path]()
+    seen = set[str]()
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
-        path = Path(file).resolve() if isinstance(file, str) else None
-        if path is not None and path.suffix == ".py" and path.is_relative_to(folder) and path not in seen:
-            seen.add(path)
+        if not isinstance(file, str) or file in seen or file.startswith(OTHERS) or not file.endswith(".py"):
+            continue
+        seen.add(file)
+        path = Path(file).resolve()
+        if path.is_relative_to(folder):
             yield path
 
 
@@ -72,7 +80,3 @@ def _calls(file: Path) -> list[ast.Call]:
 def _read(file: Path, _changed_ns: int) -> list[ast.Call]:
     tree = ast.parse(file.read_bytes())
     return [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-
-
-type Find = Callable[[str, str | None], Site | None]
-"""`find(workflow, step)`: where it is made."""
