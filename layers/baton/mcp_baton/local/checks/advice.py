@@ -1,6 +1,6 @@
 """What works, and is worth a second look before it is deployed (docs/commands.md, Check a server)."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -19,12 +19,23 @@ LONGEST_NAME: Final = 45
 """Characters of a tool's name that fit beside what hosts put before it (docs/tools.md, Names)."""
 
 
-def advice(server: Server, module: ModuleType, folder: Path, environment: Mapping[str, str]) -> Iterator[Fault]:
-    """What is worth knowing of a server that was loaded."""
+def advice(
+    server: Server, module: ModuleType, folder: Path, environment: Mapping[str, str], wrong: Container[str] = ()
+) -> Iterator[Fault]:
+    """What is worth knowing of a server that was loaded.
+
+    Args:
+        server: The server.
+        module: The module that it was taken from.
+        folder: Where its files are.
+        environment: The process's variables.
+        wrong: The names of workflows that are refused, of which no more is said.
+    """
     for tool in server.tools.values():
         yield from _of_tool(tool)
-    for workflow in server.workflows.values():
-        yield from _of_workflow(server, workflow, folder)
+    for name, workflow in server.workflows.items():
+        if name not in wrong:
+            yield from _of_workflow(server, workflow, folder)
     yield from _left_out(server, module, folder)
     if not hasattr(module, "lambda_handler"):
         file = Path(module.__file__ or module.__name__).name

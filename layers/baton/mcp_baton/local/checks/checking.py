@@ -58,7 +58,8 @@ def check_target(target: str, environment: Mapping[str, str]) -> Checked:
         return Checked((*faults, *collected.faults, more), (), {}, whole)
     module = sys.modules[place.name]
     errors = (*faults, *collected.faults, *server_faults(server, place.folder, collected))
-    warnings = tuple(advice(server, module, place.folder, environment))
+    wrong = {name for name in server.workflows if any(f"workflow {name!r}" in fault.problem for fault in errors)}
+    warnings = tuple(advice(server, module, place.folder, environment, wrong))
     counts = {
         "tools": len(server.tools),
         "resources": len(server.resources),
