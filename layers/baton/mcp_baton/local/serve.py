@@ -93,6 +93,7 @@ def _settings(options: Options, environment: Settings, database: Database) -> Se
         allow_anonymous=options.owner_header is None,
         local_only=True,
         observed=False,
+        console=True,
     )
     if made.state_key is not None or made.state_key_secret is not None:
         return made
