@@ -127,4 +127,4 @@ def test_every_variable_that_is_read_is_known_by_its_name() -> None:
     ],
 )
 def test_a_variable_that_begins_like_baton_s_and_is_none_is_named(name: str, said: str) -> None:
-    assert unknown_settings({name: "on", "BATON_TABLE": "tasks", "PATH": "/bin"}) == [said]
+    assert unknown_settings({name: "on", "BATON_TABLE": "tasks", "BATON_PROFILES": "p", "PATH": "/bin"}) == [said]

@@ -50,19 +50,13 @@ NAMES = frozenset(
     for name in (
         *("TABLE", "OVERFLOW_BUCKET", "ALLOW_ANONYMOUS", "TRUST_SESSION_NAMES", "STREAMING", "DEFAULT_TTL_MS"),
         *("MAX_TTL_MS", "MAX_TASKS_PER_OWNER", "SHARDS", "WRITE_RESERVE_MS", "ALLOWED_ORIGINS", "MAX_BODY_BYTES"),
-        *(
-            "LISTEN_MS",
-            "QUESTION_MS",
-            "CONNECT",
-            "CONSOLE",
-            "WORKER",
-            "STATE_KEY_SECRET",
-            "STATE_KEY",
-            "STATE_KEY_PREVIOUS",
-        ),
+        *("LISTEN_MS", "QUESTION_MS", "CONNECT", "CONSOLE", "WORKER", "STATE_KEY_SECRET", "STATE_KEY"),
+        "STATE_KEY_PREVIOUS",
     )
 )
-"""The variables that are Baton's own."""
+"""The variables that are settings."""
+NOT_SETTINGS = ("BATON_PROFILES", "BATON_LOCAL_WORKER")
+"""Those of the commands."""
 _ARN = r"arn:[^:\s]+:secretsmanager:[^:\s]+:[0-9]+:secret:\S+"
 ALIAS = r"(arn:[^:\s]+:lambda:[^:\s]+:[0-9]+:function:)?[A-Za-z0-9_-]{1,64}:[A-Za-z0-9_-]{1,128}"
 _ORIGIN = r"[a-z][a-z0-9+.-]*://[^\s/?#@,]+"
@@ -156,7 +150,7 @@ def unknown_settings(env: Mapping[str, str]) -> list[str]:
 
     They have no effect. That is no error: another program's may begin so.
     """
-    unknown = [name for name in env if name.startswith(PREFIX) and name not in NAMES]
+    unknown = [name for name in env if name.startswith(PREFIX) and name not in (*NAMES, *NOT_SETTINGS)]
     if not unknown:
         return []
     from mcp_baton.hints import closest
