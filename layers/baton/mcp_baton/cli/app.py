@@ -12,6 +12,7 @@ from typing import Annotated, Final
 import typer
 
 from mcp_baton.cli.call import call
+from mcp_baton.cli.check import check
 from mcp_baton.cli.dynamodb import dynamodb
 from mcp_baton.cli.graph import graph
 from mcp_baton.cli.install import install
@@ -38,7 +39,23 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-COMMANDS = (new, upgrade, serve, graph, run, call, tasks, show, resume, complete, cancel, install, dynamodb, redrive)
+COMMANDS = (
+    new,
+    upgrade,
+    serve,
+    check,
+    graph,
+    run,
+    call,
+    tasks,
+    show,
+    resume,
+    complete,
+    cancel,
+    install,
+    dynamodb,
+    redrive,
+)
 for command in COMMANDS:
     app.command()(command)
 
