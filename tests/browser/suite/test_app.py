@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.browser.suite.apps import ALL, App, bundled, not_as_the_schema_says, shown
+from tests.browser.suite.apps import ALL, App, bundled, not_as_the_schema_says, schemas, shown
 from tests.browser.suite.conftest import HERE, PHONE
 from tests.browser.suite.wire import Wire
 from tests.processes import missing
@@ -125,7 +125,9 @@ def test_links_go_through_the_host_and_only_where_it_opens_them(show: Show) -> N
 
 
 def test_the_hosts_theme_and_colours_are_taken_and_followed(show: Show) -> None:
-    app = show(context={"theme": "dark", "styles": {"variables": {"--color-background-primary": "rgb(1, 2, 3)"}}})
+    names = schemas()["McpUiHostStyles"]["properties"]["variables"]["required"]
+    colours = dict.fromkeys(names, "") | {"--color-background-primary": "rgb(1, 2, 3)"}
+    app = show(context={"theme": "dark", "styles": {"variables": colours}})
     body = app.frame.locator("body")
     expect(body).to_have_css("background-color", "rgb(1, 2, 3)")
     expect(app.frame.locator("html")).to_have_css("color-scheme", "dark")
