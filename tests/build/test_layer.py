@@ -119,6 +119,8 @@ def test_what_lambda_never_runs_is_left_out(arm64: Path) -> None:
     packages = arm64 / "python"
 
     assert (packages / "mcp_baton" / "aws.py").exists()
+    page = Path("mcp_baton", "console", "page.html")
+    assert (packages / page).read_bytes() == (ROOT / "layers" / "baton" / page).read_bytes()
     assert not (packages / "mcp_baton" / "local").exists()
     assert not (packages / "mcp_baton" / "testing").exists()
     assert {path.name for path in (packages / "botocore" / "data").iterdir() if path.is_dir()} >= {

@@ -8,28 +8,27 @@ from mcp_baton.exceptions import BatonError, ProtocolError
 from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.methods.board.fitting import Call, Fitted, fitted, of_board, shown, size_of
-from mcp_baton.server.methods.board.parts import described, inside, parts_of
+from mcp_baton.server.methods.board.parts import described, inside, is_outside, parts_of
 from mcp_baton.server.methods.engine_host import ServerHost
 from mcp_baton.server.methods.handles import handle_of
 from mcp_baton.server.methods.recording import plan_of
 from mcp_baton.server.methods.task_meta import task_meta
+from mcp_baton.server.methods.task_values import TIMINGS_KEY, timings_shown
 from mcp_baton.server.published.twin import Twin
 from mcp_baton.server.request import Request
 from mcp_baton.tasks.pauses import shown_pause
-from mcp_baton.tasks.record import StepStatus, TaskRecord, timestamp
+from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord, timestamp
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.drift import differing
 from mcp_baton.workflow.handoff import Requirements, remaining_steps, what_happened
 from mcp_baton.workflow.next_calls import entries_of
 from mcp_baton.workflow.pause import step_named_by
 from mcp_baton.workflow.plan import Plan
-from mcp_baton.workflow.resolve import Known, NoOutput, NotGiven, resolve
+from mcp_baton.workflow.resolve import Known, NoOutput, NotGiven, NoVariable, resolve
 from mcp_baton.workflow.sources import Found
 from mcp_baton.workflow.stored_pause import pause_in
 
 logger = logging.getLogger(__name__)
-
-type Told = Mapping[str, Json]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +69,7 @@ def state_of(request: Request, twin: Twin, task: TaskRecord) -> State:
     held = task.claim is not None and not task.status.terminal and task.claim.holds_at(now_ms)
     until = timestamp(task.claim.until_ms) if held and task.claim is not None else None
     can_go_on = not task.status.terminal and not held and not differing(twin.workflow, task)
-    calls = _calls(request, plan, can_go_on=can_go_on)
+    calls = _calls(request, task, plan, can_go_on=can_go_on)
     return State(task, plan, pause, what_happened(reason) if reason else "", until, calls, can_go_on)
 
 
@@ -78,7 +77,8 @@ def structure_of(request: Request, twin: Twin, state: State, message: str) -> di
     """The structured content: that of the workflow's tool, and `board`. At most 40 KB of JSON, beside the steps' names
     and statuses (docs/console.md, How much is shown)."""
     task, meta = state.task, task_meta(request, state.task)
-    steps = described(state.plan, {})
+    timings = timings_shown(task).get(TIMINGS_KEY)
+    steps = described(state.plan, timings if isinstance(timings, Mapping) else {})
     parts = parts_of(task, state.plan, ServerHost(request))
     made: dict[str, Json] = {"message": message}
     made |= {name: meta[name] for name in ("task_id", "task_status", "steps", "pause_reason") if name in meta}
@@ -139,7 +139,7 @@ def _secrets(state: State) -> list[str]:
     return sorted(known.secrets.names) if known and state.live else []
 
 
-def _calls(request: Request, plan: Plan, *, can_go_on: bool) -> list[Call]:
+def _calls(request: Request, task: TaskRecord, plan: Plan, *, can_go_on: bool) -> list[Call]:
     """What remains; with every step settled, the workflow's own tool with the task's id."""
     workflow, known = plan.workflow, plan.known
     if workflow is None or known is None or plan.task.status.terminal:
@@ -149,15 +149,16 @@ def _calls(request: Request, plan: Plan, *, can_go_on: bool) -> list[Call]:
     for step in remaining_steps(workflow, known):
         refused = plan.refused(step)
         for entry in entries_of(step, workflow, known, tools, refused, handle):
-            missing = _missing(step, workflow, known, tools) | refused if "tool" in entry else frozenset()
+            missing = _missing(task, step, workflow, known, tools) | refused if "tool" in entry else frozenset()
             made.append(Call(entry, sorted(missing), _schema(request, step.tool) if "tool" in entry else None))
     if made or not can_go_on:
         return made
     return [Call(entry, (), None) for entry in handle.going_on()]
 
 
-def _missing(step: Step, workflow: Workflow, known: Known, tools: Requirements) -> frozenset[str]:
-    """The arguments that no step to come provides: somebody has to give them."""
+def _missing(task: TaskRecord, step: Step, workflow: Workflow, known: Known, tools: Requirements) -> frozenset[str]:
+    """The arguments that neither a step to come nor a value outside the task's item provides: somebody has to give
+    them."""
     required = tools.required(step.tool or "")
     missing = {name for name in required if name not in step.arguments}
     for name, source in step.arguments.items():
@@ -166,11 +167,17 @@ def _missing(step: Step, workflow: Workflow, known: Known, tools: Requirements) 
                 continue
             case NotGiven():
                 missing |= {name} & required
-            case NoOutput(step=producer) if not known.statuses[producer.name].settled:
+            case NoOutput(step=producer) if _is_to_come(task, producer, known):
+                continue
+            case NoVariable(name=variable) if is_outside(task, variable):
                 continue
             case _:
                 missing.add(name)
     return frozenset(missing - known.answers.get(step.name, {}).keys())
+
+
+def _is_to_come(task: TaskRecord, producer: Step, known: Known) -> bool:
+    return not known.statuses[producer.name].settled or is_outside(task, f"{RESULT_PREFIX}{producer.name}")
 
 
 def _schema(request: Request, tool: str | None) -> JsonObject | None:

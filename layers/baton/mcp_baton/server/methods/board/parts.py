@@ -24,8 +24,7 @@ class Inside(Mapping[str, Json]):
 
     def __init__(self, task: TaskRecord) -> None:
         self._variables = task.variables
-        outside = {name: weight_of(task, name) for name in task.variables}
-        self._names = {name: None for name, weight in outside.items() if weight is not None and not weight.outside}
+        self._names = {name: None for name in task.variables if not is_outside(task, name)}
 
     def __getitem__(self, name: str) -> Json:
         if name not in self._names:
@@ -44,12 +43,18 @@ def inside(task: TaskRecord) -> TaskRecord:
     return replace(task, variables=Inside(task))
 
 
-def described(plan: Plan, names: Mapping[str, Json]) -> list[dict[str, Json]]:
+def is_outside(task: TaskRecord, name: str) -> bool:
+    """Whether a variable is there, and kept outside the task's item."""
+    weight = weight_of(task, name)
+    return weight is not None and weight.outside
+
+
+def described(plan: Plan, timings: Mapping[str, Json]) -> list[dict[str, Json]]:
     """Each step without its values: name, tool or resource, status, and why it failed.
 
     Args:
         plan: The plan, against the task as it stands.
-        names: When each step ran, `{"at", "ms"}` by its name, as far as that is known.
+        timings: When each step ran, `{"at", "ms"}` by its name, as far as that is known.
     """
     made = []
     for step in plan.steps:
@@ -61,7 +66,7 @@ def described(plan: Plan, names: Mapping[str, Json]) -> list[dict[str, Json]]:
         entry["status"] = step["status"]
         if step["status"] == StepStatus.FAILED:
             entry |= _error(plan.task, step["name"])
-        timing = names.get(step["name"])
+        timing = timings.get(step["name"])
         made.append({**entry, **(timing if isinstance(timing, Mapping) else {})})
     return made
 
