@@ -1,4 +1,4 @@
-"""The sample application, with a workflow whose pause wants every kind of field, and one whose values try to be markup."""
+"""The sample application, a workflow whose pause wants every kind of field, one whose values try to be markup."""
 
 from dataclasses import dataclass
 from datetime import date

@@ -1,4 +1,4 @@
-"""The page as an App: framed by a host that the extension's own `AppBridge` drives, its calls made to the real server."""
+"""The page as an App, framed by a host that the extension's own `AppBridge` drives. Its calls reach the real server."""
 
 import json
 import subprocess
@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema_rs
 from playwright.sync_api import Browser
 
-from tests.browser.suite.conftest import DESK, HERE, WATCH, watched
+from tests.browser.suite.conftest import HERE, WATCH, new_page, watched
 from tests.browser.suite.wire import JsonDict, Wire
 
 HOST = "https://host.example"
@@ -67,18 +67,19 @@ class App:
 
 
 def shown(browser: Browser, wire: Wire, script: str, **options: Any) -> App:
-    """The App in a new host. Options: `capabilities`, `tool`, `context`, and those of a browser's context."""
+    """The App in a new host. Options: `capabilities`, `tool`, `context`, and those of a page."""
     capabilities = options.pop("capabilities", ALL)
     tool = options.pop("tool", "refund_order")
     context = {"theme": "light", "locale": "en", "timeZone": "UTC", "platform": "web", **options.pop("context", {})}
     if tool:
         context["toolInfo"] = {"tool": {"name": tool, "inputSchema": {"type": "object"}}}
-    page = browser.new_context(**{"viewport": DESK, "reduced_motion": "reduce", **options}).new_page()
+    page = new_page(browser, **options)
     app = App(page, None, wire, [])
     watched(page, app.wrong, origin=HOST)
 
     def serve(route: Any) -> None:
-        body = "<!doctype html><html lang='en'><title>Host</title><style>body{margin:0}iframe{border:0;width:100%;display:block}</style><body></body>"
+        style = "body{margin:0}iframe{border:0;width:100%;display:block}"
+        body = f"<!doctype html><html lang='en'><title>Host</title><style>{style}</style><body></body>"
         route.fulfill(content_type="text/html", body=body)
 
     def call(method: str, params: JsonDict) -> JsonDict:
@@ -91,7 +92,9 @@ def shown(browser: Browser, wire: Wire, script: str, **options: Any) -> App:
     page.goto(f"{HOST}/")
     page.evaluate(script)
     html = wire.request("resources/read", {"uri": RESOURCE})["contents"][0]["text"]
-    page.evaluate("(how) => window.show(how)", {"html": html, "capabilities": capabilities, "context": context, "watch": WATCH})
+    page.evaluate(
+        "(how) => window.show(how)", {"html": html, "capabilities": capabilities, "context": context, "watch": WATCH}
+    )
     app.frame = page.frame_locator("iframe")
     return app
 

@@ -17,10 +17,15 @@ from tests.serving import served
 ROOT = Path(__file__).parents[3]
 HERE = Path(__file__).parents[1]
 BATON = Path(os.environ.get("BATON_COMMAND", ROOT / ".venv/bin/baton"))
-FLAGS = (
-    "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-).split()
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 OWNER_HEADER = "X-Owner"
 WITHIN_MS = 15_000
 PHONE = {"width": 360, "height": 740}
@@ -54,13 +59,19 @@ class Console:
         return text
 
 
+def chromium_path() -> Path | None:
+    """The machine's Chromium, or the one that CHROMIUM names; `None` where there is none."""
+    found = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    return Path(found) if found else None
+
+
 @pytest.fixture(scope="session")
 def chromium() -> Path:
     """The machine's Chromium."""
-    found = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-    if not found:
+    found = chromium_path()
+    if found is None:
         missing("there is no Chromium; on Debian: apt-get install chromium")
-    return Path(found)
+    return found
 
 
 @pytest.fixture(scope="session")
@@ -97,16 +108,26 @@ def watched(page: Page, wrong: list[str], *, origin: str) -> None:
     page.add_init_script(WATCH)
     page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
     page.on("console", lambda message: wrong.append(message.text) if message.type in {"error", "warning"} else None)
-    page.on("request", lambda sent: None if sent.url.startswith((origin, "about:", "data:")) else wrong.append(sent.url))
+    page.on(
+        "request", lambda sent: None if sent.url.startswith((origin, "about:", "data:")) else wrong.append(sent.url)
+    )
 
 
 def opened(browser: Browser, wire: Wire, **options: Any) -> Console:
     """A console in a context of its own."""
     origin = wire.url.removesuffix("/mcp")
-    page = browser.new_context(**{"viewport": DESK, "reduced_motion": "reduce", **options}).new_page()
+    page = new_page(browser, **options)
     console = Console(page, wire, f"{origin}/console")
     watched(page, console.wrong, origin=origin)
     return console
+
+
+def new_page(browser: Browser, *, viewport: dict[str, int] | None = None) -> Page:
+    """A page of its own; all of them share one context, which costs less than one each."""
+    context = browser.contexts[0] if browser.contexts else browser.new_context(reduced_motion="reduce")
+    page = context.new_page()
+    page.set_viewport_size(viewport or DESK)
+    return page
 
 
 @pytest.fixture
@@ -114,5 +135,5 @@ def console(browser: Browser, wire: Wire) -> Iterator[Console]:
     """The console, on a desk's screen, in light. Nothing may have gone wrong in it when the test ends."""
     console = opened(browser, wire)
     yield console
-    console.page.context.close()
+    console.page.close()
     assert console.wrong == []

@@ -92,7 +92,7 @@ def test_axe_finds_nothing_in_the_form_that_asks_who_one_is(browser: Browser, wi
         console.page.emulate_media(color_scheme=scheme)
         assert findings(console.page, axe) == []
     assert console.page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
-    console.page.context.close()
+    console.page.close()
 
 
 def test_a_pause_is_resolved_by_the_keyboard_alone(console: Console) -> None:

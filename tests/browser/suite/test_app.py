@@ -1,7 +1,6 @@
 """The page as an App, driven by the official host half; all it can do is to call tools."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,7 +37,7 @@ def show(browser: Browser, wire: Wire, script: str) -> Iterator[Show]:
     yield made
     for app in apps:
         messages = app.messages()
-        app.page.context.close()
+        app.page.close()
         assert app.wrong == []
         assert not_as_the_schema_says(messages) == []
 
@@ -61,7 +60,9 @@ def test_a_pause_is_filled_in_goes_on_and_the_model_hears_of_it(show: Show) -> N
     app.frame.locator("form").get_by_label("approved_by").fill("Ada")
     app.frame.get_by_role("button", name="Call issue_refund").click()
     expect(app.frame.locator(".state").first).to_have_text("Completed")
-    assert [(call["name"], call["arguments"].get("task_action")) for call in app.calls if call["method"] == "tools/call"] == [
+    assert [
+        (call["name"], call["arguments"].get("task_action")) for call in app.calls if call["method"] == "tools/call"
+    ] == [
         ("refund_order", "show"),
         ("issue_refund", None),
         ("refund_order", "show"),
@@ -88,7 +89,10 @@ def test_the_list_leads_to_a_task_which_can_be_completed_and_cancelled(show: Sho
     app.frame.get_by_role("button", name="Cancel…").click()
     app.frame.get_by_role("button", name="Cancel the task").click()
     expect(app.frame.locator(".state").first).to_have_text("Cancelled")
-    assert [wire.board("refund_order", task)["task"]["status"] for task in (completed, cancelled)] == ["completed", "cancelled"]
+    assert [wire.board("refund_order", task)["task"]["status"] for task in (completed, cancelled)] == [
+        "completed",
+        "cancelled",
+    ]
 
 
 def test_a_tools_own_task_is_never_run_by_looking_at_it(show: Show, wire: Wire) -> None:

@@ -254,4 +254,4 @@ def test_a_server_that_wants_to_know_who_asks_is_told_and_forgets_on_request(
     expect(page.get_by_role("heading", level=1)).to_have_text("Connect")
     assert page.evaluate("sessionStorage.length") == 0
     assert [wrong for wrong in console.wrong if "403" not in wrong] == []
-    page.context.close()
+    page.close()

@@ -61,7 +61,7 @@ class Wire:
 
     def in_background(self, tool: str, **arguments: Any) -> str:
         """Have a worker make a call; its task's id."""
-        declared = {"io.modelcontextprotocol/tasks": {}}
+        declared: JsonDict = {"io.modelcontextprotocol/tasks": {}}
         task = self.request("tools/call", {"name": tool, "arguments": arguments}, extensions=declared)
         task_id: str = task["taskId"]
         return task_id
