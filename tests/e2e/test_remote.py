@@ -104,6 +104,8 @@ def test_what_people_read_fits_80_columns_and_says_what_the_server_said_as_text(
     listed = baton("tasks", json_=False)[1]
     assert "refund (toolError)" in listed
     shown = baton("show", listed.splitlines()[1].split()[0], json_=False)[1]
+    assert "\x1b" not in shown
+    assert "�[31m" in shown
     assert "1. refund order=A-1" in shown
     assert "Ask a supervisor." in shown
     assert '2. notify email=A-1@example.com text:="<missing: text>"' in shown
