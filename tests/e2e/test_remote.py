@@ -14,6 +14,7 @@ from mcp_baton.cli.app import main
 from tests.serving import served
 
 APP = Path(__file__).parent / "remote_app.py"
+KIM = ("--header", "X-Owner: kim")
 BATON = Path(sys.executable).parent / "baton"
 
 
@@ -103,6 +104,8 @@ def test_what_people_read_fits_80_columns_and_says_what_the_server_said_as_text(
     listed = baton("tasks", json_=False)[1]
     assert "refund (toolError)" in listed
     shown = baton("show", listed.splitlines()[1].split()[0], json_=False)[1]
+    assert "\x1b" not in shown
+    assert "�[31m" in shown
     assert "1. refund order=A-1" in shown
     assert "Ask a supervisor." in shown
     assert '2. notify email=A-1@example.com text:="<missing: text>"' in shown
@@ -110,7 +113,7 @@ def test_what_people_read_fits_80_columns_and_says_what_the_server_said_as_text(
 
 
 def test_steps_are_told_while_they_run(baton: Run, url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", url, "paused", "order=A-1"]) == 3
+    assert main(["run", url, "paused", "order=A-1", *KIM]) == 3
     assert capsys.readouterr().err.splitlines() == ["Step 1/3: fetch", "Step 2/3: refund"]
 
 
@@ -180,7 +183,7 @@ def test_continue_makes_the_clients_calls_until_the_workflow_is_done(
 ) -> None:
     # The refund as it stands, which fails; then with a name; then the missing text, with a number that is none first.
     typed("y", "e", "", "kim", "y", "Hello", "e", "", "", "two", "2", "y")
-    assert main(["run", url, "paused", "order=A-2", "--continue"]) == 0
+    assert main(["run", url, "paused", "order=A-2", "--continue", *KIM]) == 0
     captured = capsys.readouterr()
     assert "A-2@example.com: Hello (2)" in captured.out
     assert "'two' is no integer" in captured.err
@@ -191,7 +194,7 @@ def test_continue_stops_when_it_is_told_to(
     url: str, typed: Callable[..., None], capsys: pytest.CaptureFixture[str], lines: tuple[str, ...]
 ) -> None:
     typed(*lines)
-    assert main(["run", url, "paused", "order=A-2", "--continue"]) == 3
+    assert main(["run", url, "paused", "order=A-2", "--continue", *KIM]) == 3
     assert capsys.readouterr().out.count("paused at refund") == 1
 
 
@@ -208,7 +211,7 @@ def test_a_servers_question_is_asked_at_the_terminal(
     url: str, typed: Callable[..., None], capsys: pytest.CaptureFixture[str], lines: tuple[str, ...], answer: str
 ) -> None:
     typed(*lines)
-    assert main(["call", url, "approve"]) == 0
+    assert main(["call", url, "approve", *KIM]) == 0
     assert capsys.readouterr().out.strip() == answer
 
 

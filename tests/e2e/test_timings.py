@@ -94,6 +94,7 @@ def test_a_task_of_which_nothing_has_run_says_nothing_of_timings(make_client: Ma
 def test_what_remains_to_be_done_is_told_where_it_is_asked_for(client: Client, time: Time) -> None:
     task = client.get_prompt("flow").task_id
     assert "mcp-baton/next" not in client.variables(task)
+    assert "mcp-baton/next" not in client.request("tasks/get", {"taskId": task}, {"mcp-baton/next": "no"}).meta
     told = client.request("tasks/get", {"taskId": task}, {"mcp-baton/next": True}).meta["mcp-baton/next"]
     assert told == [{"tool": "refund", "arguments": {}}, {"tool": "notify", "arguments": {}}]
     continued = client.call_tool("refund", {"approved_by": "kim"}, task=task)

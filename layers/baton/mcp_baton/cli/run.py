@@ -27,7 +27,7 @@ def run(
 ) -> int:
     """Run a workflow: its steps as they begin, the trace, and where it pauses what comes next.
 
-    Exit code 0: completed; 1: failed; 3: paused; 4: the server is not reachable, or lets you not in.
+    Exit code 0: completed; 1: failed; 3: paused; 4: the server is not reachable, or does not let you in.
     """
     from mcp_baton.cli.remote.arguments import for_prompt, given
     from mcp_baton.cli.remote.running import run as run_workflow
@@ -102,6 +102,7 @@ def _ended(reached: "Connection", ran: "Ran", *, go_on: bool, as_json: bool) -> 
         from mcp_baton.cli.remote.walking import walk
 
         ran = walk(reached, ran)
+        reached.progress.stop()
         if ran.paused:
             return ran.code
     if as_json:

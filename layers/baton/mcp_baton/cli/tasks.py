@@ -43,8 +43,6 @@ def tasks(
     from mcp_baton.cli.remote.printing import print_json
     from mcp_baton.cli.remote.where import Way, WhereError
 
-    if (where is None) == (table is None):
-        raise WhereError("name either WHERE or --table")
     if watch and (as_json or not sys.stdout.isatty()):
         raise WhereError("--watch draws on a terminal, and goes without --json")
     most = None if everything else PAGE
@@ -63,17 +61,18 @@ def tasks(
 def _listing(
     way: "Way | None", table: str | None, owner: str | None, dynamodb: str | None, most: int | None
 ) -> Iterator[Listing]:
-    if table is not None:
+    from mcp_baton.cli.remote.where import WhereError, connection
+
+    if (way is None) == (table is None):
+        raise WhereError("name either WHERE or --table")
+    if way is None and table is not None:
         from mcp_baton.cli.remote.table import asked, open_table
 
         opened = open_table(table, owner, dynamodb)
         yield lambda: asked(lambda: opened.tasks(most))
-        return
-    from mcp_baton.cli.remote.where import connection
-
-    assert way is not None  # noqa: S101 - one of both is there
-    with connection(way, as_json=True) as reached:
-        yield lambda: reached.remote.pages("tasks/list", "tasks", era="2025", most=most)
+    elif way is not None:
+        with connection(way, as_json=True) as reached:
+            yield lambda: reached.remote.pages("tasks/list", "tasks", era="2025", most=most)
 
 
 def _print(listed: Sequence[Mapping[str, Any]]) -> None:

@@ -48,6 +48,8 @@ def code_of(error: BatonError) -> int:
             return UNREACHABLE
         case Rejected(code=code):
             return WRONG_USAGE if code in (INVALID_PARAMS, METHOD_NOT_FOUND) else FAILED
+        case TaskNotFound():
+            return WRONG_USAGE  # as -32602, which a server answers
         case Failure() | StoreError():
             return FAILED
         case _:

@@ -21,7 +21,7 @@ Task = Annotated[
 ]
 Arguments = Annotated[
     list[str] | None,
-    typer.Argument(metavar="KEY=VALUE…", help="key=text, key:=JSON, or key=@FILE for the file's text."),
+    typer.Argument(metavar="KEY=VALUE", help="key=text, key:=JSON, or key=@FILE for the file's text."),
 ]
 ApiKey = Annotated[
     str | None, typer.Option("--api-key", metavar="KEY", help="Sent as x-api-key; env:NAME takes a variable's value.")

@@ -109,7 +109,7 @@ def clock(at_ms: int | None) -> str:
 
 def heading(task: TaskState) -> Iterator[Text]:
     """Two lines: of what it is, and how it stands."""
-    yield Text(plain(task.workflow or "a tool's task"), style="bold").append(f"  {task.task_id}", style="dim")
+    yield Text().append(plain(task.workflow or "a tool's task"), style="bold").append(f"  {task.task_id}", style="dim")
     line = status_text(task.status)
     if task.pause and not task.over:
         step = task.pause.get("failedStep") or task.pause.get("blockedStep") or task.step

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.text import Text
 
 from mcp_baton.cli.remote.printing import (
@@ -32,7 +31,7 @@ def print_ran(ran: Ran, to: Console) -> None:
     if ran.task is None:
         for message in ran.messages:
             to.print(Text(f"{plain(message.get('role', ''))}:", style="bold"))
-            to.print(_indented(Text(plain(text_of(message)))))
+            _print_indented(to, Text(plain(text_of(message))))
         return
     _print_lines(ran.task, to)
     if ran.persisted is not True:
@@ -55,9 +54,9 @@ def print_task(task: TaskState, to: Console, now_ms: int) -> None:
     if task.following and not task.over:
         to.print(Text("Next", style="bold"))
         for number, entry in enumerate(task.following, 1):
-            to.print(_indented(Text(f"{number}. {plain(call_line(entry))}")))
+            _print_indented(to, Text(f"{number}. {plain(call_line(entry))}"))
             if entry.get("guidance"):
-                to.print(_indented(Text(plain(entry["guidance"]), style="dim"), 5))
+                _print_indented(to, Text(plain(entry["guidance"]), style="dim"), 5)
     if task.error:
         to.print(Text("Failed  ", style="bold red").append(short(task.error.get("message", "")), style="not bold red"))
     if task.over:
@@ -79,10 +78,10 @@ def _print_results(task: TaskState, to: Console) -> None:
     results = [(step.name, task.results[step.name]) for step in task.steps if step.name in task.results and step.tool]
     for name, value in results[-1:]:
         to.print(Text(f"Result of {plain(name)}", style="bold"))
-        to.print(_indented(Text(_pretty(value))))
+        _print_indented(to, Text(_pretty(value)))
     if task.result is not None and not (results and _is_engines(task.result)):
         to.print(Text("Result", style="bold"))
-        to.print(_indented(Text(_pretty(task.result))))
+        _print_indented(to, Text(_pretty(task.result)))
 
 
 def _is_engines(result: Any) -> bool:
@@ -100,8 +99,9 @@ def _asked(question: Any) -> str:
     return short(params.get("message", question))
 
 
-def _indented(text: Text, by: int = 2) -> Padding:
-    return Padding(text, (0, 0, 0, by), expand=False)
+def _print_indented(to: Console, text: Text, by: int = 2) -> None:
+    for line in text.wrap(to, max(20, to.width - by)):
+        to.print(Text(" " * by).append_text(line))
 
 
 def _times(task: TaskState, now_ms: int) -> str:

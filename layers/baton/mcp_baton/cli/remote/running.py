@@ -10,8 +10,7 @@ from mcp_baton.cli.remote.state import StepState, TaskState, state_of
 from mcp_baton.protocol.envelope import TASK_ID_KEY
 from mcp_baton.server.methods.task_values import NEXT_KEY
 
-TOKEN: Final = "baton"  # noqa: S105 - under which progress is told
-LISTENING: Final = {"progressToken": TOKEN}
+LISTENING: Final = {"progressToken": "baton"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from mcp_baton.server.methods.task_values import NEXT_KEY, OMITTED_KEY, TIMINGS_KEY
-from mcp_baton.tasks.record import CALL_PREFIX, ENGINE_PREFIX, EXTRA_PREFIX, PAUSE_REASON, PROGRESS, RESULT_PREFIX
+from mcp_baton.tasks.record import ENGINE_PREFIX, EXTRA_PREFIX, PAUSE_REASON, PROGRESS, RESULT_PREFIX
 
 OVER: Final = frozenset({"completed", "failed", "cancelled"})
 
@@ -134,7 +134,7 @@ def state_of(told: Mapping[str, Any]) -> TaskState:
 def _is_other(name: str) -> bool:
     """Whether it is a variable that no line of the steps tells of."""
     if name.startswith(ENGINE_PREFIX):
-        return name.startswith((EXTRA_PREFIX, CALL_PREFIX))
+        return name.startswith(EXTRA_PREFIX)
     return name != OMITTED_KEY and not name.startswith(("io.modelcontextprotocol/", "mcp-baton/"))
 
 

@@ -23,6 +23,7 @@ def walk(connection: Connection, ran: Ran) -> Ran:
     tools = connection.remote.pages("tools/list", "tools")
     try:
         while ran.paused and ran.task is not None:
+            connection.progress.stop()
             print_ran(ran, console())
             if not _go_on(connection, ran, tools):
                 break

@@ -1,0 +1,101 @@
+"""The commands that operators run against the table itself (docs/commands.md, Where: URLs, files and profiles)."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from mcp_baton.aws import dynamodb_store
+from mcp_baton.cli.app import main
+from mcp_baton.local.dynamodb import create_table, embedded_client, embedded_engine
+from mcp_baton.local.engine_http import loopback_answer
+from mcp_baton.local.loopback import LoopbackServer
+from mcp_baton.protocol.json import Json
+from mcp_baton.settings import Settings
+from mcp_baton.tasks.record import PROGRESS, NewTask, StepStatus
+from mcp_baton.tasks.store import Batch, SetPause, StepWrite, TaskStore, Timing
+
+TABLE, OWNER = "tasks", "alice"
+PAUSE: dict[str, Json] = {"type": "toolError", "failedStep": "refund", "error": "no", "retryable": False}
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[tuple[TaskStore, str]]:
+    """A store over a DynamoDB, and the DynamoDB's URL."""
+    engine = embedded_engine()
+    client = embedded_client(engine)
+    create_table(client, TABLE)
+    yield (
+        dynamodb_store(TABLE, Settings(), connect=lambda: client),
+        f"http://{LoopbackServer(loopback_answer(engine)).address}",
+    )
+    client.close()
+
+
+@pytest.fixture
+def task(database: tuple[TaskStore, str]) -> str:
+    """A paused task, of which one step has run."""
+    store = database[0]
+    names = ("fetch", "refund")
+    steps: list[Json] = [{"name": name, "tool": name, "status": "pending"} for name in names]
+    progress: Json = {"goal": "flow: work", "steps": steps, "schemaVersion": 1}
+    made = store.create(NewTask(OWNER, {PROGRESS: progress, "note": "x" * 40}, workflow="flow"))
+    write = StepWrite(
+        0, "fetch", StepStatus.PENDING, StepStatus.COMPLETED, {"total": 1.5}, timing=Timing(store.now_ms(), 7)
+    )
+    store.write(made, Batch(steps=(write,), pause=SetPause(PAUSE), open_steps=1))
+    return made.task_id
+
+
+@pytest.fixture
+def baton(
+    database: tuple[TaskStore, str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[int, Any]]:
+    """Runs a command against the table; its code and its JSON."""
+    monkeypatch.delenv("BATON_OVERFLOW_BUCKET", raising=False)
+
+    def run(*words: str, owner: str = OWNER) -> tuple[int, Any]:
+        code = main([*words, "--table", TABLE, "--owner", owner, "--dynamodb", database[1], "--json"])
+        return code, json.loads(capsys.readouterr().out)
+
+    return run
+
+
+def test_a_task_is_shown_from_its_item(baton: Callable[..., tuple[int, Any]], task: str) -> None:
+    code, told = baton("show", task)
+    assert (code, told["workflow"], told["status"], told["pause"]) == (0, "flow", "working", PAUSE)
+    fetch, refund = told["steps"]
+    assert (fetch["status"], fetch["ms"], fetch["bytes"]) == ("completed", 7, len('{"total":1.5}'))
+    assert refund == {"name": "refund", "tool": "refund", "status": "pending"}
+
+
+def test_an_owners_tasks_are_listed_and_found_by_their_beginnings(
+    baton: Callable[..., tuple[int, Any]], task: str
+) -> None:
+    code, told = baton("tasks")
+    [listed] = [each for each in told["tasks"] if each["taskId"] == task]
+    assert (code, listed["_meta"]["step"]) == (0, "refund")
+    assert baton("show", task[:30])[1]["taskId"] == task
+    assert baton("tasks", owner="bob") == (0, {"tasks": []})
+    assert baton("show", task, owner="bob")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "status"), [(("cancel",), "cancelled"), (("complete", "--result", '{"by": "hand"}'), "completed")]
+)
+def test_a_task_is_ended_once(
+    baton: Callable[..., tuple[int, Any]], task: str, words: tuple[str, ...], status: str
+) -> None:
+    code, told = baton(words[0], task, *words[1:])
+    assert (code, told["status"]) == (0, status)
+    assert told.get("result") == ({"by": "hand"} if status == "completed" else None)
+    code, told = baton(words[0], task, *words[1:])
+    assert (code, told) == (1, {"error": {"message": f"the task is {status}: nothing changes it"}})
+
+
+def test_a_table_needs_an_owner_and_a_dynamodb_that_answers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tasks", "--table", TABLE]) == 2
+    assert "--table needs --owner" in capsys.readouterr().err
+    assert main(["tasks"]) == 2
+    assert "name either WHERE or --table" in capsys.readouterr().err
