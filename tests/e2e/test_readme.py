@@ -62,7 +62,7 @@ def test_the_client_on_the_page_about_storage_has_the_patience_of_batons_own(
 ) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
     file = tmp_path / "clients.py"
-    file.write_text(block("py", (ROOT / "docs" / "storage.md").read_text()))
+    file.write_text(block("python", (ROOT / "docs" / "storage.md").read_text()))
     given: list[Any] = []
 
     run_path(str(file), {"server": None, "handler": lambda _server, dynamodb: given.append(dynamodb)})
