@@ -131,6 +131,10 @@ docs: setup-tests ## Build the documentation into dist/docs; a dead link, anchor
 docs-serve: setup-tests ## Show the documentation at http://127.0.0.1:8001, and again after each change (ARGS="-a localhost:9000")
 	@$(MKDOCS) serve --dev-addr 127.0.0.1:8001 $(ARGS)
 
+.PHONY: record
+record: setup ## Record the demo again, into docs/images/demo.svg
+	@$(RUN) python -m tests.site.record
+
 # What is found and stays has its reason in tests/audit/accepted.toml. Advisories that no source tells are no failure, unless
 # ADVISORIES=required: `.ci/run` ends by saying so.
 .PHONY: audit
