@@ -121,7 +121,7 @@ check: setup-tests audit docs ## Check format, lint, types, the locks, the templ
 	$(SAM) validate --lint --region us-east-1
 
 # Without the notice that MkDocs's makers print; what it says of Material is in CONTRIBUTING.md.
-MKDOCS := NO_MKDOCS_2_WARNING=1 tests/site/.venv/bin/mkdocs
+MKDOCS := NO_MKDOCS_2_WARNING=1 tests/site/.venv/bin/python -m mkdocs
 
 .PHONY: docs
 docs: setup-tests ## Build the documentation into dist/docs; a dead link, anchor or reference fails
@@ -130,6 +130,10 @@ docs: setup-tests ## Build the documentation into dist/docs; a dead link, anchor
 .PHONY: docs-serve
 docs-serve: setup-tests ## Show the documentation at http://127.0.0.1:8001, and again after each change (ARGS="-a localhost:9000")
 	@$(MKDOCS) serve --dev-addr 127.0.0.1:8001 $(ARGS)
+
+.PHONY: settings-page
+settings-page: setup ## Make docs/settings.md anew, from the template and the settings' docstring
+	@$(RUN) python -m tests.site.settings_page
 
 .PHONY: record
 record: setup ## Record the demo again, into docs/images/demo.svg

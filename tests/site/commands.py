@@ -1,7 +1,7 @@
 """Whether a line of a shell names commands, options and targets that there are.
 
-`baton …` is parsed by the real command line, `make …` is held against the Makefile, `aws …` against botocore's models of
-AWS's APIs. Of programs that are not installed here, the options that the pages use are listed below, with where they
+`baton …` is parsed by the real command line, `make …` is held against the Makefile, `aws …` against botocore's models
+of AWS's APIs. Of programs that are not installed here, the options that the pages use are listed below, with where they
 are documented.
 """
 
@@ -112,7 +112,9 @@ def _faults(command: list[str]) -> Iterator[str]:
 
 def _baton(words: list[str]) -> Iterator[str]:
     group = typer.main.get_command(app)
-    words = [re.sub(r"\$\{?(\w+)\}?", lambda name: VALUES.get(name[1], "https://example.com/mcp"), word) for word in words]
+    words = [
+        re.sub(r"\$\{?(\w+)\}?", lambda name: VALUES.get(name[1], "https://example.com/mcp"), word) for word in words
+    ]
     try:
         context = group.make_context("baton", list(words))
         name, found, rest = group.resolve_command(context, [*context._protected_args, *context.args])  # type: ignore[attr-defined]  # noqa: SLF001
@@ -149,7 +151,9 @@ def _aws(service: str, operation: str, words: list[str]) -> Iterator[str]:
         yield f"aws {service} {operation}: there is no such operation"
         return
     for word in words:
-        if word.startswith("--") and word[2:] not in known | _AWS_GLOBAL | _AWS_RENAMED.get(f"{service} {operation}", set()):
+        if word.startswith("--") and word[2:] not in known | _AWS_GLOBAL | _AWS_RENAMED.get(
+            f"{service} {operation}", set()
+        ):
             yield f"aws {service} {operation}: there is no option {word}"
 
 

@@ -24,6 +24,8 @@ _WIDE, _HIGH, _EDGE = 7.2, 17, 14
 _LINE_S, _CHAPTER_S, _FIRST_S, _LAST_S = 0.25, 2.5, 5.0, 8.0
 _COLOURS = {1: "#ff7b72", 2: "#7ee787", 3: "#e3b341", 4: "#79c0ff", 5: "#d2a8ff", 6: "#56d4dd"}
 _PLAIN, _DIM, _BACKGROUND = "#e6edf3", "#8b949e", "#0d1117"
+_FONT = 'ui-monospace, SFMono-Regular, Menlo, Consolas, "Liberation Mono", monospace'
+_TITLE = "The demo: a refund runs until it needs an approval, pauses, is continued by tool calls, and completes"
 _CONSOLE = Console(width=COLUMNS, force_terminal=True)
 _FROM_TO = " 1 · ", " 5 · "
 _CHANGING = [(r"127\.0\.0\.1:\d+", "127.0.0.1:PORT"), (r"\b01[a-z0-9]{35}\b", "TASK"), (r"\d+\.\d\d s\b", "N s")]
@@ -56,7 +58,7 @@ def words(text: str) -> list[str]:
 
 def shown(svg: str) -> list[str]:
     """The words of a picture, as `words` gives those of a run."""
-    root = ElementTree.fromstring(svg)
+    root = ElementTree.fromstring(svg)  # noqa: S314 - our own picture
     rows = root.findall(".//{http://www.w3.org/2000/svg}text")
     return words("\n".join("".join(row.itertext()) for row in rows))
 
@@ -64,13 +66,15 @@ def shown(svg: str) -> list[str]:
 def picture(lines: list[Text]) -> str:
     """The SVG: a window of `ROWS` lines, which moves down to the last one and begins again."""
     wide, high = COLUMNS * _WIDE + 2 * _EDGE, ROWS * _HIGH + 2 * _EDGE
-    rows = "\n".join(f'<text y="{(number + 0.75) * _HIGH:g}">{"".join(_runs(line))}</text>' for number, line in enumerate(lines))
-    return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide:g} {high:g}" role="img" aria-labelledby="title">
-<title id="title">The demo: a refund runs until it needs an approval, pauses, is continued by tool calls, and completes</title>
+    rows = "\n".join(
+        f'<text y="{(number + 0.75) * _HIGH:g}">{"".join(_runs(line))}</text>' for number, line in enumerate(lines)
+    )
+    colours = " ".join(f".c{number} {{ fill: {colour} }}" for number, colour in _COLOURS.items())
+    return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide:g} {high:g}" role="img"
+ aria-labelledby="title"><title id="title">{_TITLE}</title>
 <style>
-text {{ font: 12px ui-monospace, SFMono-Regular, Menlo, Consolas, "Liberation Mono", monospace; fill: {_PLAIN}; white-space: pre }}
-.b {{ font-weight: 600 }} .d {{ fill: {_DIM} }}
-{" ".join(f".c{number} {{ fill: {colour} }}" for number, colour in _COLOURS.items())}
+text {{ font: 12px {_FONT}; fill: {_PLAIN}; white-space: pre }}
+.b {{ font-weight: 600 }} .d {{ fill: {_DIM} }} {colours}
 @media (prefers-reduced-motion: no-preference) {{ .all {{ {_animation(lines)} }}
 @keyframes follow {{ {" ".join(_keyframes(lines))} }} }}
 </style>

@@ -20,7 +20,10 @@ from tests.site.commands import commands, wrong
 ALL = [block for page in PAGES for block in blocks(page)]
 LANGUAGES = {"python", "sh", "json", "toml", "yaml", "text"}
 # These pages' Python is run by a test of its own, in a pytest or with a project around it.
-RUN_BY = {"docs/testing.md": "tests/unit/testing/test_plugin.py"}
+RUN_BY = {
+    "docs/testing.md": "tests/unit/testing/test_plugin.py",
+    "docs/tutorial.md": "tests/site/test_tutorial.py",
+}
 NOT_RUN = {"README.md": 1}
 
 
@@ -47,7 +50,11 @@ def test_blocks_that_are_not_run_say_why_and_are_counted() -> None:
 def test_the_python_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    for name, value in {"AWS_DEFAULT_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "s"}.items():
+    for name, value in {
+        "AWS_DEFAULT_REGION": "eu-west-1",
+        "AWS_ACCESS_KEY_ID": "a",
+        "AWS_SECRET_ACCESS_KEY": "s",
+    }.items():
         monkeypatch.setenv(name, value)
     module = ModuleType("page")
     monkeypatch.setitem(sys.modules, "page", module)
@@ -73,7 +80,10 @@ def test_the_commands_of_a_block_are_there(block: Block) -> None:
 @pytest.mark.parametrize("block", of("sh"), ids=place)
 def test_what_curl_sends_is_json(block: Block) -> None:
     sent = [
-        command[at + 1] for command in commands(block.code) if command[0] == "curl" for at, word in enumerate(command)
+        command[at + 1]
+        for command in commands(block.code)
+        if command[0] == "curl"
+        for at, word in enumerate(command)
         if word == "-d"
     ]
     assert [json.loads(body)["jsonrpc"] for body in sent] == ["2.0"] * len(sent)
