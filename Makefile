@@ -23,12 +23,16 @@ setup: $(filter .tools/%,$(UV)) ## Install what the project itself needs, here i
 	@$(UV) sync --frozen --quiet
 
 .PHONY: setup-tests
-setup-tests: setup tests/conformance/node_modules/.package-lock.json tests/clients/node_modules/.package-lock.json ## Install what only its tests need: engines, SAM, the conformance suite, clients
+setup-tests: setup setup-sam tests/conformance/node_modules/.package-lock.json tests/clients/node_modules/.package-lock.json ## Install what only its tests need: engines, SAM, the conformance suite, clients
 	$(UV) sync --frozen --project tests/ministack
-	$(UV) sync --frozen --project tests/sam
 	$(UV) sync --frozen --project tests/audit
 	$(UV) sync --frozen --project tests/site
 	$(RUN) python -m tests.dynamodb_local.install .tools/left-out
+
+# All that a build needs.
+.PHONY: setup-sam
+setup-sam: $(filter .tools/%,$(UV))
+	@$(UV) sync --frozen --quiet --project tests/sam
 
 # npm writes this file last. It comes with its Node from the environment beside the suite, so that no machine has to have them.
 tests/conformance/node_modules/.package-lock.json: tests/conformance/package-lock.json tests/conformance/uv.lock | $(filter .tools/%,$(UV))
@@ -50,7 +54,7 @@ demo: setup ## Watch a workflow pause, hand off, be continued and complete
 	@$(RUN) python examples/demo.py
 
 .PHONY: serve
-serve: setup ## Serve the sample application on this machine (ARGS="--port 8080")
+serve: setup ## Serve functions/mcp/app.py on this machine (ARGS="--port 8080")
 	$(RUN) baton serve functions/mcp/app.py $(ARGS)
 
 .PHONY: local-dynamodb
@@ -166,7 +170,7 @@ lock: $(filter .tools/%,$(UV)) ## Lock newer versions of what the project depend
 	$(EXPORT_AUTHORIZER) >functions/authorizer/requirements.txt
 
 .PHONY: build
-build: setup-tests ## Build what is deployed, into .aws-sam (ARCHITECTURE=x86_64)
+build: setup-sam ## Build what is deployed, into .aws-sam (ARCHITECTURE=x86_64, BATON_APP=$PWD/examples/sample)
 	$(SAM) build --parameter-overrides Architecture=$(ARCHITECTURE)
 
 .PHONY: deploy

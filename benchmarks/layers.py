@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PEERS = ROOT / "benchmarks" / "peers"
 LAYERS = ROOT / "benchmarks" / ".layers"
-CODE = {"functions": ROOT / "benchmarks" / "functions", "sample": ROOT / "functions" / "mcp"}
+CODE = {"functions": ROOT / "benchmarks" / "functions", "sample": ROOT / "examples" / "sample"}
 """The functions' own code."""
 SOURCES = ROOT / "layers" / "baton"
 BATON = "baton"
@@ -35,7 +35,8 @@ def build(groups: Collection[str] = GROUPS) -> None:
             _install(group, packages)
     shutil.rmtree(LAYERS / BATON / "python" / "mcp_baton", ignore_errors=True)
     _copy(SOURCES / "mcp_baton", LAYERS / BATON / "python" / "mcp_baton")
-    shutil.copy2(SOURCES / "baton-runtime", LAYERS / BATON / "baton-runtime")
+    wrapper = LAYERS / BATON / "python" / "mcp_baton" / "transport" / "runtime" / "baton-runtime"
+    shutil.copy2(wrapper, LAYERS / BATON / "baton-runtime")
     for name, source in CODE.items():
         shutil.rmtree(LAYERS / name, ignore_errors=True)
         _copy(source, LAYERS / name)

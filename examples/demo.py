@@ -1,6 +1,6 @@
 """What `make demo` runs: two workflows over real HTTP, each of which pauses, is continued, and completes.
 
-It starts `baton serve functions/mcp/app.py`: the Lambda handler behind HTTP, its tasks in an embedded DynamoDB. This
+It starts `baton serve examples/sample/app.py`: the Lambda handler behind HTTP, its tasks in an embedded DynamoDB. This
 script plays the client and the client's model, and checks what it is told. Exit code 1: something was not as expected.
 """
 
@@ -16,7 +16,7 @@ from local_server import NotServing, serving
 from mcp_client import REVISION, McpClient, McpError
 from screen import Screen
 
-SAMPLE = Path(__file__).parents[1] / "functions" / "mcp" / "app.py"
+SAMPLE = Path(__file__).parent / "sample" / "app.py"
 OWNER_HEADER = "X-Demo-User"
 USER, STRANGER = "kim@example.com", "mallory@example.com"
 INVALID_PARAMS = -32602
@@ -174,7 +174,7 @@ def main(target: Path) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
-    screen.say("\nBoth workflows are complete. Read functions/mcp/ to see how little they are.", "bold green")
+    screen.say("\nBoth workflows are complete. Read examples/sample/ to see how little they are.", "bold green")
     return 0
 
 

@@ -14,6 +14,7 @@ from tests.runtime.conftest import api, start
 __all__ = ["api", "start"]
 
 ROOT = Path(__file__).parents[2]
+SAMPLE = ROOT / "examples" / "sample"
 HERE = {"x86_64": "x86_64", "aarch64": "arm64"}.get(platform.machine(), "x86_64")
 BUILD_WITHIN_S = 300
 
@@ -23,10 +24,13 @@ type BuildLayer = Callable[..., Path]
 
 @pytest.fixture(scope="session")
 def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Everything that is deployed, as SAM built it."""
+    """Everything that is deployed, as SAM built it, with the sample as the server."""
     folder = tmp_path_factory.mktemp("all artifacts")
     sam = ROOT / "tests" / "sam" / ".venv" / "bin" / "sam"
-    run([sam, "build", "--build-dir", folder], {"ARCHITECTURE": HERE, "SAM_CLI_TELEMETRY": "0"})
+    run(
+        [sam, "build", "--build-dir", folder],
+        {"ARCHITECTURE": HERE, "BATON_APP": str(SAMPLE), "SAM_CLI_TELEMETRY": "0"},
+    )
     return folder
 
 

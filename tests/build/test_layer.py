@@ -106,7 +106,7 @@ def test_the_builds_of_a_checkout_with_a_blank_in_its_path_find_the_uv_that_was_
     checkout.mkdir()
     shutil.copy(ROOT / "Makefile", checkout)
 
-    command = ["make", "--dry-run", "--no-print-directory", "--old-file=setup-tests", "build", "UV=.tools/uv/bin/uv"]
+    command = ["make", "--dry-run", "--no-print-directory", "--old-file=setup-sam", "build", "UV=.tools/uv/bin/uv"]
     done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=True, timeout=60)
 
     *_, built = done.stdout.splitlines()

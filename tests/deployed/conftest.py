@@ -10,7 +10,7 @@ from tests.deployed.deployment import SAM_LOG, Stack, Twin, running_twin, sam
 from tests.deployed.evidence import Evidence, tail
 from tests.deployed.image import ensure_runtime_image
 from tests.deployed.issuer import Issuer, running_issuer
-from tests.deployed.machine import architecture, docker_client, emulator
+from tests.deployed.machine import SAMPLE, architecture, docker_client, emulator
 
 ORIGIN = "https://app.example.com"
 """Whose pages may call the probe."""
@@ -57,9 +57,12 @@ def image() -> str:
 
 @pytest.fixture(scope="session")
 def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Everything that is deployed, as SAM built it."""
+    """Everything that is deployed, as SAM built it, with the sample as the server."""
     folder = tmp_path_factory.mktemp("build")
-    sam(["build", "--build-dir", str(folder), "--parameter-overrides", f"Architecture={architecture()}"])
+    sam(
+        ["build", "--build-dir", str(folder), "--parameter-overrides", f"Architecture={architecture()}"],
+        BATON_APP=str(SAMPLE),
+    )
     return folder
 
 

@@ -64,7 +64,11 @@ class Twin:
         command = ["deploy", "--stack-name", stack, "--template-file", str(build / "template.yaml"), "--resolve-s3"]
         command += ["--capabilities", "CAPABILITY_IAM", "--no-confirm-changeset", "--no-fail-on-empty-changeset"]
         sam([*command, "--no-progressbar", "--parameter-overrides", *overrides], AWS_ENDPOINT_URL=self.url)
-        return Stack(self, stack, self._outputs(stack))
+        return self.stack(stack)
+
+    def stack(self, name: str) -> "Stack":
+        """A stack that is deployed."""
+        return Stack(self, name, self._outputs(name))
 
     def _outputs(self, stack: str) -> dict[str, str]:
         [described] = self.client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
@@ -145,15 +149,15 @@ def running_twin(log: Path, docker_flags: str = "") -> Iterator[Twin]:
         process.wait(60)
 
 
-def sam(arguments: list[str], **more: str) -> str:
-    """Run the SAM CLI to its end; what it printed.
+def sam(arguments: list[str], folder: Path = ROOT, **more: str) -> str:
+    """Run the SAM CLI in a folder to its end; what it printed.
 
     Raises:
         SamFailed: it failed.
     """
     done = subprocess.run(
         [SAM, *arguments],
-        cwd=ROOT,
+        cwd=folder,
         env=environment(**more),
         capture_output=True,
         text=True,

@@ -10,6 +10,7 @@ import docker
 from docker.errors import DockerException
 
 ROOT = Path(__file__).parents[2]
+SAMPLE = ROOT / "examples" / "sample"
 REGION = "eu-central-1"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": REGION}
 ARCHITECTURES = {"x86_64": "x86_64", "AMD64": "x86_64", "aarch64": "arm64", "arm64": "arm64"}

@@ -122,7 +122,7 @@ def test_under_sam_local_an_anonymous_call_of_the_sample_keeps_its_task_there_wi
     called = subprocess.run(
         [sys.executable, "-c", ANSWER, json.dumps(event)],
         env={**environment, **here},
-        cwd=ROOT / "functions" / "mcp",
+        cwd=ROOT / "examples" / "sample",
         capture_output=True,
         text=True,
         check=False,

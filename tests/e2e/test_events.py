@@ -15,7 +15,7 @@ from tests.fakes import FunctionContext, Wire, listening
 
 ROOT = Path(__file__).parents[2]
 EVENTS = ROOT / "events"
-FUNCTION = ROOT / "functions" / "mcp"
+FUNCTION = ROOT / "examples" / "sample"
 MODULES = ("app", "shop", "orders", "sales")
 FILES = sorted(path.stem for path in EVENTS.glob("*.json"))
 TOOLS = ["send_message", "fetch_order", "issue_refund", "extract_sales", "validate_sales", "publish_report"]

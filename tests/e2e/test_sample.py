@@ -22,7 +22,7 @@ from mcp_baton.testing import Connect, JsonRpcError
 
 UNUSED: Any = None
 """The context of a call that is refused before it comes to a payment."""
-FUNCTION = Path(__file__).parents[2] / "functions" / "mcp"
+FUNCTION = Path(__file__).parents[2] / "examples" / "sample"
 SLOW = ("asyncio", "boto3", "botocore", "http.client", "pydantic")
 IMPORT_AND_REPORT = """
 import os, sys

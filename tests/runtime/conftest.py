@@ -74,7 +74,7 @@ def wrapper(tmp_path: Path) -> Path:
     (layer / "python").mkdir(parents=True)
     (layer / "python" / "mcp_baton").symlink_to(LAYER / "mcp_baton")
     wrapper = layer / "baton-runtime"
-    wrapper.symlink_to(LAYER / "baton-runtime")
+    wrapper.symlink_to(LAYER / "mcp_baton" / "transport" / "runtime" / "baton-runtime")
     return wrapper
 
 

@@ -87,4 +87,4 @@ def test_the_wrapper_and_the_settings_read_the_switch_alike(start: Start, wrappe
 
 
 def test_the_wrapper_may_be_run() -> None:
-    assert os.access(LAYER / "baton-runtime", os.X_OK)
+    assert os.access(LAYER / "mcp_baton" / "transport" / "runtime" / "baton-runtime", os.X_OK)

@@ -40,6 +40,7 @@ OPTIONS = {
     "curl": {"-N", "-H", "-d", "-s", "-i", "-X"},
     "claude mcp add": {"--transport", "--header"},
     "uv add": {"--dev"},
+    "uv build": {"--wheel", "--out-dir"},
     "uv sync": set(),
     "uv lock": {"--upgrade-package"},
     "uv tool install": set(),
@@ -101,7 +102,7 @@ def _faults(command: list[str]) -> Iterator[str]:
             yield from _aws(service, operation, rest)
         case ["uv", "run", *rest] if rest:
             yield from _faults(rest)
-        case ["uvx", "--from", "mcp-baton" | "mcp-baton[local]", *rest]:
+        case ["uvx", "--from", package, *rest] if "baton" in package:
             yield from _faults(rest)
         case ["python", "-m", module, *_]:
             if importlib.util.find_spec(module) is None:

@@ -18,6 +18,11 @@ GENERATED, TOOL, STEP, TESTS = (block.code for block in PYTHON)
 LAST_STEP = '            Step("lend", tool=lend_book, arguments={"shelf": step_output("book", "shelf")}),\n'
 
 
+def test_the_server_that_is_shown_is_the_generated_one() -> None:
+    # `baton new` takes it from there.
+    assert (ROOT / "functions" / "mcp" / "app.py").read_text() == GENERATED
+
+
 def changed() -> str:
     """The server with the tutorial's tool and step."""
     assert GENERATED.count(LAST_STEP) == 1

@@ -12,8 +12,10 @@ from typing import Annotated, Final
 import typer
 
 from mcp_baton.cli.dynamodb import dynamodb
+from mcp_baton.cli.new import new
 from mcp_baton.cli.redrive import redrive
 from mcp_baton.cli.serve import serve
+from mcp_baton.cli.upgrade import upgrade
 from mcp_baton.exceptions import BatonError
 
 WRONG_USAGE: Final = 2
@@ -29,7 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (serve, dynamodb, redrive):
+for command in (new, upgrade, serve, dynamodb, redrive):
     app.command()(command)
 
 

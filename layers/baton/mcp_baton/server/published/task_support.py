@@ -24,7 +24,7 @@ class ToolOptions(AllLabels, total=False):
     """`False` for a function that must not be begun again when it is not known what became of it: where its worker dies
     the task fails. Otherwise it is begun up to three times; `ctx.idempotency_key` stays."""
     task_start: Start
-    """`explicit` for a function that begins in the request, and calls `ctx.start_task()` where the background begins."""
+    """`explicit` for a function that begins in the request and calls `ctx.start_task()` where the background begins."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,80 @@
+"""`baton upgrade`: the files of a newer template for a project that `baton new` made (docs/projects.md)."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+if TYPE_CHECKING:
+    from mcp_baton.cli.projects.answers import Answers
+    from mcp_baton.cli.projects.upgrading import Change
+
+FROM_INDEX: Final = "none"
+CONFLICTS: Final = 1
+
+
+def upgrade(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The project's folder.")] = Path(),
+    wheel: Annotated[
+        str | None,
+        typer.Option(metavar="FILE|none", help="The wheel to take Baton from; 'none' for the package index."),
+    ] = None,
+    lock: Annotated[bool, typer.Option("--lock/--no-lock", help="Lock this version with uv.")] = True,
+) -> int:
+    """Bring a project the files of this version's template, and keep what you changed.
+
+    Files that you have not changed are replaced. Changes of yours and of the template go together as git merges them;
+    where they do not, your file stays, and FILE.new beside it has both. The exit code is 1 then.
+    """
+    import shutil
+    from importlib.metadata import version
+
+    from mcp_baton.cli.projects import answers, locking, making, record, upgrading
+
+    own = version("mcp-baton")
+    was = record.read(folder)
+    package = answers.checked_wheel(Path(wheel), own) if wheel not in {None, FROM_INDEX} else None
+    now = _answers(was.answers, was.version, own, wheel, package)
+    if lock:
+        locking.check_tools()
+    changes = upgrading.upgrade(folder, was, now, own)
+    if package:
+        shutil.copyfile(package, folder / making.WHEELS / package.name)
+    if was.answers.wheel and was.answers.wheel != now.wheel:
+        (folder / making.WHEELS / was.answers.wheel).unlink(missing_ok=True)
+    _tell(changes, was.version, own)
+    conflicts = any(change.fate is upgrading.Fate.CONFLICT for change in changes)
+    if lock and not conflicts:
+        locking.lock(folder, "--upgrade-package", "mcp-baton")
+    return CONFLICTS if conflicts else 0
+
+
+def _answers(was: "Answers", before: str, own: str, wheel: str | None, package: Path | None) -> "Answers":
+    """What the project is made of from now on."""
+    from dataclasses import replace
+
+    from mcp_baton.exceptions import BatonError
+
+    if was.wheel and wheel is None and own != before:
+        raise BatonError(
+            f"the project has Baton from a wheel, {was.wheel}: name the one of {own} with --wheel FILE, "
+            f"or take it from the package index with --wheel {FROM_INDEX}"
+        )
+    return was if wheel is None else replace(was, wheel=package.name if package else None)
+
+
+def _tell(changes: "list[Change]", before: str, own: str) -> None:
+    """Say what became of the files, and what is left to do."""
+    from mcp_baton.cli.projects.upgrading import BESIDE, Fate, summary
+
+    found = summary(changes)
+    typer.echo(f"from {before} to {own}" + ("" if found else ": no file changed"))
+    for fate, paths in found.items():
+        typer.echo(f"\n{fate.value}:")
+        for path in paths:
+            typer.echo(f"  {path}" + (f"  (see {path}{BESIDE})" if fate is Fate.CONFLICT else ""))
+    if Fate.CONFLICT in found:
+        typer.echo(
+            f"\nTake what you need from each {BESIDE} file into the file beside it, delete it, and run `make lock "
+            'ARGS="--upgrade-package mcp-baton"`.'
+        )

@@ -1,0 +1,79 @@
+"""A project as `baton new` makes it out of the wheel alone, built and deployed by `sam build` and `sam deploy`."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import anyio
+import pytest
+
+from tests.deployed.conversation import ask, talking
+from tests.deployed.deployment import Stack, Twin, sam
+from tests.deployed.machine import REGION, ROOT, architecture, environment
+from tests.starter import needs_the_starter
+
+WITHIN_S = 300
+PRELUDE_END = bytes(8)
+PATH = os.pathsep.join([str(ROOT / ".tools" / "uv" / "bin"), os.environ["PATH"]])
+
+
+def run(*command: str | Path) -> str:
+    """Run a command to its end; what it printed."""
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment(PATH=PATH), capture_output=True, text=True, check=False, timeout=WITHIN_S
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new project, made by the command that a wheel of this checkout brings."""
+    folder = tmp_path_factory.mktemp("project")
+    run("uv", "build", "--quiet", "--wheel", "--out-dir", folder)
+    [wheel] = folder.glob("*.whl")
+    begin = ("uv", "tool", "run", "--python", "3.13", "--from", str(wheel), "baton", "new")
+    run(*begin, folder / "bookshop", "--yes", "--region", REGION, "--wheel", wheel)
+    return folder / "bookshop"
+
+
+@pytest.fixture(scope="module")
+def bookshop(project: Path, twin: Twin) -> Stack:
+    """The project's stack."""
+    sam(["build"], project, PATH=PATH)
+    chosen = ["--no-confirm-changeset", "--no-progressbar", "--parameter-overrides"]
+    sam(["deploy", *chosen, f"Architecture={architecture()}"], project, AWS_ENDPOINT_URL=twin.url)
+    return twin.stack("bookshop")
+
+
+@needs_the_starter
+@pytest.mark.parametrize("era", ["2025", "2026"])
+def test_the_workflow_of_a_new_project_pauses_goes_on_and_is_finished_where_it_is_deployed(
+    bookshop: Stack, era: str
+) -> None:
+    async def borrowed() -> tuple[list[str], str]:
+        caller = bookshop.caller(x_api_key=bookshop.api_key)
+        async with talking(bookshop.endpoint, caller, "2025" if era == "2025" else "2026") as talk:
+            handoff, meta = await talk.prompt("borrow", {"title": "Walden"})
+            assert 'Call lend_book with {"shelf": "PS-3048", "reader": "<missing: reader>"}' in handoff
+            task_id = meta["task_id"]
+            loan, _ = await talk.call("lend_book", {"shelf": "PS-3048", "reader": "Kim"}, task_id)
+            assert loan == {"shelf": "PS-3048", "reader": "Kim", "weeks": 2}
+            _, meta = await talk.prompt("borrow", _task_id=task_id)
+            return [step["status"] for step in meta["steps"]], meta["task_status"]
+
+    assert anyio.run(borrowed) == (["completed", "completed"], "completed")
+
+
+def test_nobody_calls_a_new_project_without_its_key(bookshop: Stack) -> None:
+    assert ask(bookshop.endpoint, bookshop.caller()).status == 403
+
+
+def test_a_new_project_runs_on_the_streaming_runtime_that_its_layer_brings(bookshop: Stack) -> None:
+    event, name = (ROOT / "events" / "tools-list.json").read_text(), bookshop.outputs["FunctionName"]
+
+    answer = bookshop.twin.client("lambda").invoke(FunctionName=name, Qualifier="live", Payload=event)
+
+    prelude, streamed, _ = answer["Payload"].read().partition(PRELUDE_END)
+    assert (json.loads(prelude)["statusCode"], streamed) == (200, PRELUDE_END)

@@ -1,0 +1,244 @@
+"""`baton upgrade`: a newer template comes, and nothing of the user's is lost."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mcp_baton.cli.app import main
+from mcp_baton.cli.projects import record
+from mcp_baton.cli.projects.upgrading import Fate, decide, merged
+
+OLD, NEW, MINE = b"old", b"new", b"mine"
+LINES = [f"line {number}" for number in range(20)]
+
+
+def text(**changed: str) -> bytes:
+    """Twenty lines, some of them changed: `text(line_3="…")`."""
+    return "".join(f"{changed.get(line.replace(' ', '_'), line)}\n" for line in LINES).encode()
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project of the version 0.0.1, whose template was another."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", "shop", "--yes", "--no-lock", "--region", "eu-west-1"]) == 0
+    about = tmp_path / "shop" / ".baton" / "project.json"
+    about.write_text(json.dumps({**json.loads(about.read_bytes()), "version": "0.0.1"}))
+    return tmp_path / "shop"
+
+
+def generated_once(project: Path, path: str, content: bytes) -> None:
+    """Have a file be generated with this content by the older version, and unchanged since."""
+    (project / path).write_bytes(content)
+    (project / ".baton" / "generated" / path).write_bytes(content)
+
+
+def upgraded(project: Path) -> int:
+    return main(["upgrade", str(project), "--no-lock"])
+
+
+@pytest.mark.parametrize(
+    ("base", "mine", "theirs", "fate"),
+    [
+        (OLD, OLD, OLD, Fate.KEPT),
+        (OLD, MINE, OLD, Fate.KEPT),
+        (OLD, None, OLD, Fate.KEPT),
+        (OLD, NEW, NEW, Fate.KEPT),
+        (None, NEW, NEW, Fate.KEPT),
+        (OLD, None, None, Fate.KEPT),
+        (None, None, NEW, Fate.ADDED),
+        (OLD, OLD, NEW, Fate.REPLACED),
+        (OLD, OLD, None, Fate.REMOVED),
+        (OLD, None, NEW, Fate.LEFT_OUT),
+        (OLD, MINE, None, Fate.ORPHANED),
+        (OLD, MINE, NEW, Fate.CONFLICT),
+        (None, MINE, NEW, Fate.CONFLICT),
+    ],
+)
+def test_what_becomes_of_a_file(base: bytes | None, mine: bytes | None, theirs: bytes | None, fate: Fate) -> None:
+    assert decide(base, mine, theirs) is fate
+
+
+def test_changes_of_different_lines_go_together() -> None:
+    content, together = merged(text(), text(line_2="mine"), text(line_15="theirs"))
+
+    assert (content, together) == (text(line_2="mine", line_15="theirs"), True)
+
+
+def test_changes_of_one_line_are_both_in_what_is_put_beside_the_file() -> None:
+    content, together = merged(text(), text(line_2="mine"), text(line_2="theirs"))
+
+    assert not together
+    assert b"<<<<<<< yours\nmine\n" in content
+    assert b"=======\ntheirs\n>>>>>>> template\n" in content
+
+
+@pytest.mark.parametrize(("mine", "theirs"), [(b"\x00mine\xff", b"\x00theirs\xff"), (b"\x00a" * 9, b"b")])
+def test_what_is_not_text_is_not_merged(mine: bytes, theirs: bytes) -> None:
+    assert merged(b"\x00old\xff", mine, theirs) == (theirs, False)
+
+
+def test_without_git_nothing_is_merged_and_the_templates_file_is_put_beside(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    assert merged(text(), text(line_2="mine"), text(line_15="theirs")) == (text(line_15="theirs"), False)
+
+
+def test_a_project_of_this_version_is_left_as_it_is(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = {path: path.read_bytes() for path in project.rglob("*") if path.is_file() and path.name != "project.json"}
+
+    assert upgraded(project) == 0
+
+    assert "from 0.0.1 to" in capsys.readouterr().out
+    assert {path: path.read_bytes() for path in before} == before
+    assert json.loads((project / ".baton/project.json").read_bytes())["region"] == "eu-west-1"
+
+
+def test_files_that_are_not_changed_are_replaced_added_and_removed(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    newest = (project / "template.yaml").read_bytes()
+    generated_once(project, "template.yaml", b"an old template\n")
+    generated_once(project, "old.txt", b"no longer\n")
+    (project / "sam-local.json").unlink()
+    (project / ".baton/generated/sam-local.json").unlink()
+
+    assert upgraded(project) == 0
+
+    assert (project / "template.yaml").read_bytes() == newest
+    assert (project / "sam-local.json").exists()
+    assert not (project / "old.txt").exists()
+    out = capsys.readouterr().out
+    for line in ("added:\n  sam-local.json", "replaced:\n  template.yaml", "removed:\n  old.txt"):
+        assert line in out
+
+
+def test_changes_of_the_user_and_of_the_template_are_both_there_afterwards(project: Path) -> None:
+    newest = (project / "template.yaml").read_text()
+    generated_once(project, "template.yaml", newest.replace("Default: 512", "Default: 256").encode())
+    changed = (project / "template.yaml").read_text().replace("Description: The MCP endpoint", "Description: Mine")
+    (project / "template.yaml").write_text(changed)
+
+    assert upgraded(project) == 0
+
+    assert (project / "template.yaml").read_text() == newest.replace(
+        "Description: The MCP endpoint", "Description: Mine"
+    )
+    assert list(project.rglob("*.new")) == []
+
+
+def test_where_changes_conflict_the_users_file_stays_and_the_next_upgrade_waits_until_that_is_settled(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    newest = (project / "template.yaml").read_text()
+    generated_once(project, "template.yaml", newest.replace("Default: 512", "Default: 256").encode())
+    mine = newest.replace("Default: 512", "Default: 1024")
+    (project / "template.yaml").write_text(mine)
+
+    assert upgraded(project) == 1
+
+    assert "template.yaml  (see template.yaml.new)" in capsys.readouterr().out
+    assert (project / "template.yaml").read_text() == mine
+    both = (project / "template.yaml.new").read_text()
+    assert "Default: 1024" in both
+    assert "Default: 512" in both
+
+    assert upgraded(project) == 2
+    assert "an earlier upgrade is not settled: take what you need from template.yaml.new" in capsys.readouterr().err
+
+    (project / "template.yaml.new").unlink()
+    assert upgraded(project) == 0
+    assert (project / "template.yaml").read_text() == mine
+
+
+def test_a_file_that_the_user_wrote_where_the_template_now_has_one_stays(project: Path) -> None:
+    (project / ".baton/generated/sam-local.json").unlink()
+    (project / "sam-local.json").write_text("mine")
+
+    assert upgraded(project) == 1
+
+    assert (project / "sam-local.json").read_text() == "mine"
+    assert "McpFunction" in (project / "sam-local.json.new").read_text()
+
+
+def test_what_the_user_deleted_does_not_come_back_and_what_was_changed_does_not_go(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    generated_once(project, "sam-local.json", b"old\n")
+    (project / "sam-local.json").unlink()
+    generated_once(project, "old.txt", b"no longer\n")
+    (project / "old.txt").write_bytes(b"mine\n")
+
+    assert upgraded(project) == 0
+
+    assert not (project / "sam-local.json").exists()
+    assert (project / "old.txt").read_bytes() == b"mine\n"
+    out = capsys.readouterr().out
+    assert "not brought back: you deleted it:\n  sam-local.json" in out
+    assert "the template no longer has it:\n  old.txt" in out
+
+
+def test_an_upgrade_that_was_broken_off_is_made_again(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    newest = (project / "template.yaml").read_text()
+    generated_once(project, "template.yaml", newest.replace("Default: 512", "Default: 256").encode())
+    changed = (project / "template.yaml").read_text().replace("Description: The MCP endpoint", "Description: Mine")
+    (project / "template.yaml").write_text(changed)
+
+    class KilledError(Exception):
+        pass
+
+    def killed(*_: object) -> None:
+        raise KilledError
+
+    with monkeypatch.context() as broken:
+        broken.setattr(record, "write", killed)
+        with pytest.raises(KilledError):
+            upgraded(project)
+    assert upgraded(project) == 0
+
+    assert (project / "template.yaml").read_text() == newest.replace(
+        "Description: The MCP endpoint", "Description: Mine"
+    )
+
+
+def test_a_folder_that_is_no_project_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert upgraded(tmp_path) == 2
+
+    assert "is not a project that `baton new` made" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("about", ["{", "{}", '{"version": "x"}', "[]"])
+def test_a_record_that_cannot_be_read_is_refused(project: Path, about: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / ".baton/project.json").write_text(about)
+
+    assert upgraded(project) == 2
+
+    assert "project.json cannot be read" in capsys.readouterr().err
+
+
+def test_a_project_of_a_newer_version_is_refused(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    about = project / ".baton" / "project.json"
+    about.write_text(json.dumps({**json.loads(about.read_bytes()), "version": "99.1"}))
+
+    assert upgraded(project) == 2
+
+    assert "the project is of Baton 99.1" in capsys.readouterr().err
+
+
+def test_a_project_with_a_wheel_needs_to_be_told_where_the_new_version_is(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    about = project / ".baton" / "project.json"
+    wheel = "mcp_baton-0.0.1-py3-none-any.whl"
+    about.write_text(json.dumps({**json.loads(about.read_bytes()), "wheel": wheel}))
+    (project / "layers/baton" / wheel).touch()
+
+    assert upgraded(project) == 2
+    assert f"the project has Baton from a wheel, {wheel}" in capsys.readouterr().err
+
+    assert main(["upgrade", str(project), "--no-lock", "--wheel", "none"]) == 0
+    assert json.loads(about.read_bytes())["wheel"] is None
+    assert list((project / "layers/baton").glob("*.whl")) == []
