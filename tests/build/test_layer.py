@@ -115,10 +115,23 @@ def test_the_builds_of_a_checkout_with_a_blank_in_its_path_find_the_uv_that_was_
     assert words[words.index("build") - 1].endswith("/sam")
 
 
+def test_a_build_installs_sam_and_nothing_else_of_what_the_tests_need(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "Makefile", tmp_path)
+
+    command = ["make", "--dry-run", "--no-print-directory", "build", "UV=uv"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
+
+    installed, built = done.stdout.splitlines()
+    assert installed == "uv sync --frozen --quiet --project tests/sam"
+    assert "tests/sam/.venv/bin/sam build" in built
+
+
 def test_what_lambda_never_runs_is_left_out(arm64: Path) -> None:
     packages = arm64 / "python"
 
     assert (packages / "mcp_baton" / "aws.py").exists()
+    page = Path("mcp_baton", "console", "page.html")
+    assert (packages / page).read_bytes() == (ROOT / "layers" / "baton" / page).read_bytes()
     assert not (packages / "mcp_baton" / "local").exists()
     assert not (packages / "mcp_baton" / "testing").exists()
     assert {path.name for path in (packages / "botocore" / "data").iterdir() if path.is_dir()} >= {

@@ -101,7 +101,8 @@ def test_values_in_the_item_are_shown_and_one_outside_is_named(client: Client, r
 def test_none_leaves_progress_and_pause_reason(client: Client, requests: Requests) -> None:
     task = begin(client, {"small": 3})
     requests.take()
-    assert set(client.task_with("none", task).meta) == {"_workflow.progress", "_workflow.pause_reason"}
+    state = {"_workflow.progress", "_workflow.pause_reason", "mcp-baton/timings"}
+    assert set(client.task_with("none", task).meta) == state
     assert requests.take() == ["GetItem"]
 
 

@@ -141,6 +141,25 @@ def test_tasks_get_result_and_update_are_one_get(make_client: MakeClient, reques
     assert requests.take() == ["GetItem"] * 4
 
 
+def test_what_the_page_asks_of_a_workflows_tool_is_one_request_each(
+    make_client: MakeClient, requests: Requests, era: Era
+) -> None:
+    client, task = paused(make_client, requests, era)
+
+    def act(action: str, **named: str) -> list[str]:
+        client.call_tool("paused", {"task_action": action, **named})
+        return requests.take()
+
+    assert act("show", task_id=task) == ["GetItem"]
+    assert act("list") == ["Query"]
+    assert act("cancel", task_id=task) == ["UpdateItem"]
+    assert act("complete", task_id=task) == ["UpdateItem"]
+    assert act("show", task_id=task) == ["GetItem"]
+    assert act("show", task_id="no id at all") == []
+    client.request("resources/read", {"uri": "ui://baton/tasks"})
+    assert requests.take() == []
+
+
 def test_tasks_cancel_is_one_update_whatever_becomes_of_it(
     make_client: MakeClient, requests: Requests, era: Era
 ) -> None:

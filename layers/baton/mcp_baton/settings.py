@@ -13,6 +13,7 @@
 | `BATON_SHARDS` | partitions that an owner's tasks are spread over: 1, 8 or 32; may grow, not shrink | 1 |
 | `BATON_WRITE_RESERVE_MS` | the function's time that is kept back for writing a run's batch | 5000 |
 | `BATON_ALLOWED_ORIGINS` | origins whose pages may call, comma-separated: `https://app.example.com` | none |
+| `BATON_CONSOLE` | `on`: `GET /console` shows a page of the caller's tasks (docs/console.md) | `off` |
 | `BATON_MAX_BODY_BYTES` | the largest request body | 6000000 |
 | `BATON_LISTEN_MS` | how long a `subscriptions/listen` stream is kept open | 60000 |
 | `BATON_QUESTION_MS` | how long a tool waits for the client's answer (revisions up to 2025-11-25) | 300000 (5 min) |
@@ -63,6 +64,7 @@ class Settings:
     shards: int = 1
     write_reserve_ms: int = 5_000
     allowed_origins: frozenset[str] = frozenset()
+    console: bool = False
     # Lambda takes events of 6 MB (6,291,556 bytes): this much body, and room for headers and request context. A body
     # that grows in the event (base64, escaped quotes) is refused by API Gateway before it gets here.
     max_body_bytes: int = 6_000_000
@@ -106,6 +108,7 @@ class Settings:
             shards=int(_choice(env, "BATON_SHARDS", SHARDS)),
             write_reserve_ms=_number(env, "BATON_WRITE_RESERVE_MS", default.write_reserve_ms),
             allowed_origins=_origins(env, "BATON_ALLOWED_ORIGINS"),
+            console=_switch(env, "BATON_CONSOLE", default.console),
             max_body_bytes=_number(env, "BATON_MAX_BODY_BYTES", default.max_body_bytes),
             listen_ms=_number(env, "BATON_LISTEN_MS", default.listen_ms),
             question_ms=_number(env, "BATON_QUESTION_MS", default.question_ms),

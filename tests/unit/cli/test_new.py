@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mcp_baton.cli.app import main
-from mcp_baton.cli.projects.template import SOURCES
+from mcp_baton.cli.projects.template import GIVEN_ONCE, SOURCES
 from tests.starter import needs_the_starter
 
 ROOT = Path(__file__).parents[3]
@@ -32,13 +32,15 @@ def files(project: Path) -> set[str]:
     return {path.relative_to(project).as_posix() for path in project.rglob("*") if path.is_file()}
 
 
-def test_a_project_has_every_file_of_the_template_and_remembers_each_as_it_was_made() -> None:
+def test_a_project_has_every_file_of_the_template_and_remembers_what_an_upgrade_compares() -> None:
     assert main(["new", "shop", "--yes", "--no-lock"]) == 0
 
     made, remembered = Path("shop"), Path("shop/.baton/generated")
-    assert files(remembered) == set(SOURCES)
-    assert files(made) == {*SOURCES, ".baton/project.json", *(f".baton/generated/{path}" for path in SOURCES)}
-    assert [path for path in SOURCES if (made / path).read_bytes() != (remembered / path).read_bytes()] == []
+    compared = set(SOURCES) - GIVEN_ONCE
+    assert files(remembered) == {f"{path}.base" for path in compared}
+    assert files(made) == {*SOURCES, ".baton/project.json", *(f".baton/generated/{path}.base" for path in compared)}
+    for path in compared:
+        assert (made / path).read_bytes() == (remembered / f"{path}.base").read_bytes()
 
 
 def test_what_is_not_a_projects_own_is_the_file_of_this_repository() -> None:
@@ -60,7 +62,8 @@ def test_a_project_depends_on_this_version_and_is_deployed_as_was_chosen() -> No
     project = tomllib.loads(Path("shop/pyproject.toml").read_text())
     sam = tomllib.loads(Path("shop/samconfig.toml").read_text())
     assert project["project"]["name"] == "shop"
-    assert project["project"]["dependencies"] == [f"mcp-baton[aws]>={own}"]
+    assert project["project"]["dependencies"] == ["mcp-baton[aws]"]
+    assert project["tool"]["uv"]["constraint-dependencies"] == [f"mcp-baton>={own}"]
     assert project["dependency-groups"]["dev"] == ["mcp-baton[local]", "pytest>=9"]
     assert sam["default"]["global"]["parameters"] == {"stack_name": "shop", "region": "eu-central-1"}
     assert sam["production"]["global"]["parameters"] == {"stack_name": "shop-production", "region": "eu-central-1"}

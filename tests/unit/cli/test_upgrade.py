@@ -1,6 +1,7 @@
 """`baton upgrade`: a newer template comes, and nothing of the user's is lost."""
 
 import json
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def generated_once(project: Path, path: str, content: bytes) -> None:
     """Have a file be generated with this content by the older version, and unchanged since."""
     (project / path).write_bytes(content)
-    (project / ".baton" / "generated" / path).write_bytes(content)
+    (project / ".baton" / "generated" / f"{path}.base").write_bytes(content)
 
 
 def upgraded(project: Path) -> int:
@@ -104,7 +105,7 @@ def test_files_that_are_not_changed_are_replaced_added_and_removed(
     generated_once(project, "template.yaml", b"an old template\n")
     generated_once(project, "old.txt", b"no longer\n")
     (project / "sam-local.json").unlink()
-    (project / ".baton/generated/sam-local.json").unlink()
+    (project / ".baton/generated/sam-local.json.base").unlink()
 
     assert upgraded(project) == 0
 
@@ -128,6 +129,20 @@ def test_changes_of_the_user_and_of_the_template_are_both_there_afterwards(proje
         "Description: The MCP endpoint", "Description: Mine"
     )
     assert list(project.rglob("*.new")) == []
+
+
+def test_the_server_its_tests_and_the_readme_are_the_users_own(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "functions/mcp/app.py").write_text("mine")
+    (project / "tests/test_app.py").unlink()
+    (project / "README.md").write_text("mine")
+
+    assert upgraded(project) == 0
+
+    assert "no file changed" in capsys.readouterr().out
+    assert (project / "functions/mcp/app.py").read_text() == (project / "README.md").read_text() == "mine"
+    assert not (project / "tests/test_app.py").exists()
 
 
 def test_where_changes_conflict_the_users_file_stays_and_the_next_upgrade_waits_until_that_is_settled(
@@ -155,7 +170,7 @@ def test_where_changes_conflict_the_users_file_stays_and_the_next_upgrade_waits_
 
 
 def test_a_file_that_the_user_wrote_where_the_template_now_has_one_stays(project: Path) -> None:
-    (project / ".baton/generated/sam-local.json").unlink()
+    (project / ".baton/generated/sam-local.json.base").unlink()
     (project / "sam-local.json").write_text("mine")
 
     assert upgraded(project) == 1
@@ -242,3 +257,32 @@ def test_a_project_with_a_wheel_needs_to_be_told_where_the_new_version_is(
     assert main(["upgrade", str(project), "--no-lock", "--wheel", "none"]) == 0
     assert json.loads(about.read_bytes())["wheel"] is None
     assert list((project / "layers/baton").glob("*.whl")) == []
+
+
+def test_a_package_that_was_added_and_a_newer_version_of_baton_go_together(project: Path) -> None:
+    file = project / "pyproject.toml"
+    newest = file.read_text()
+    generated_once(project, "pyproject.toml", newest.replace("mcp-baton>=", "mcp-baton>=0.0.1,!=").encode())
+    added = '  "mcp-baton[aws]",\n  "httpx>=0.28",\n'
+    file.write_text(file.read_text().replace('  "mcp-baton[aws]",\n', added))
+
+    assert upgraded(project) == 0
+
+    assert file.read_text() == newest.replace('  "mcp-baton[aws]",\n', added)
+
+
+def test_the_wheel_stays_while_a_conflict_keeps_it_in_use(project: Path, tmp_path: Path) -> None:
+    about = project / ".baton" / "project.json"
+    old = project / "layers" / "baton" / "mcp_baton-0.0.1-py3-none-any.whl"
+    new = tmp_path / f"mcp_baton-{version('mcp-baton')}-py3-none-any.whl"
+    old.touch()
+    new.touch()
+    about.write_text(json.dumps({**json.loads(about.read_bytes()), "wheel": old.name}))
+    file = project / "pyproject.toml"
+    generated_once(project, "pyproject.toml", f"{file.read_text()}# from {old.name}\n".encode())
+    file.write_text(f"{file.read_text()}# mine\n")
+
+    assert main(["upgrade", str(project), "--no-lock", "--wheel", str(new)]) == 1
+
+    assert (old.exists(), (old.parent / new.name).exists()) == (True, True)
+    assert new.name in (project / "pyproject.toml.new").read_text()

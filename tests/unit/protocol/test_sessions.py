@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_baton.protocol.envelope import Envelope, classify
-from mcp_baton.protocol.json import Json
+from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import Request
-from mcp_baton.protocol.sessions import CAPABILITIES, RANDOM_BYTES, capabilities_in, session_id
+from mcp_baton.protocol.sessions import APPS, CAPABILITIES, RANDOM_BYTES, capabilities_in, session_id, shows_apps
 from mcp_baton.server.asking.asker import declares
 
 RANDOM = bytes(range(RANDOM_BYTES))
@@ -18,12 +18,16 @@ ALL_SETS = [set(some) for count in range(len(CAPABILITIES) + 1) for some in comb
 REACHABLE = [some for some in ALL_SETS if "sampling" in some or "sampling.tools" not in some]
 
 
+def says(capabilities: JsonObject, capability: str) -> bool:
+    return shows_apps(capabilities) if capability == APPS else declares(capabilities, capability)
+
+
 @pytest.mark.parametrize("declared", REACHABLE, ids=lambda declared: "+".join(sorted(declared)))
 def test_an_id_says_what_was_declared(declared: set[str]) -> None:
     read = capabilities_in(session_id(declared, RANDOM))
 
     assert read is not None
-    assert {capability for capability in CAPABILITIES if declares(read, capability)} == declared
+    assert {capability for capability in CAPABILITIES if says(read, capability)} == declared
 
 
 def test_an_id_is_short_is_one_of_many_and_can_be_a_header() -> None:
@@ -55,7 +59,7 @@ def test_what_is_no_such_id_says_nothing(unreadable: str) -> None:
 def test_every_text_says_something_or_nothing(text: str) -> None:
     found = capabilities_in(text)
 
-    declared = [capability for capability in CAPABILITIES if found is not None and declares(found, capability)]
+    declared = [capability for capability in CAPABILITIES if found is not None and says(found, capability)]
     assert found is None or capabilities_in(session_id(declared, RANDOM)) == found
 
 

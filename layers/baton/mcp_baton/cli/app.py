@@ -11,10 +11,14 @@ from typing import Annotated, Final
 
 import typer
 
+from mcp_baton.cli.call import call
 from mcp_baton.cli.dynamodb import dynamodb
 from mcp_baton.cli.new import new
 from mcp_baton.cli.redrive import redrive
+from mcp_baton.cli.run import resume, run
 from mcp_baton.cli.serve import serve
+from mcp_baton.cli.show import cancel, complete, show
+from mcp_baton.cli.tasks import tasks
 from mcp_baton.cli.upgrade import upgrade
 from mcp_baton.exceptions import BatonError
 
@@ -31,7 +35,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (new, upgrade, serve, dynamodb, redrive):
+for command in (new, upgrade, serve, run, call, tasks, show, resume, complete, cancel, dynamodb, redrive):
     app.command()(command)
 
 

@@ -40,7 +40,8 @@ def upgrade(
     changes = upgrading.upgrade(folder, was, now, own)
     if package:
         shutil.copyfile(package, folder / making.WHEELS / package.name)
-    if was.answers.wheel and was.answers.wheel != now.wheel:
+    # Where pyproject.toml is in conflict, it may still name the wheel.
+    if was.answers.wheel and was.answers.wheel not in (folder / "pyproject.toml").read_text():
         (folder / making.WHEELS / was.answers.wheel).unlink(missing_ok=True)
     _tell(changes, was.version, own)
     conflicts = any(change.fate is upgrading.Fate.CONFLICT for change in changes)

@@ -85,6 +85,7 @@ def serve(options: Options) -> int:
     """
     environment = Settings.from_environment(os.environ)
     settings = replace(environment, table=options.table, allow_anonymous=options.owner_header is None, local_only=True)
+    settings = replace(settings, console=True)
     _check_time(settings, "--timeout", options.timeout_s)
     _check_time(settings, "--worker-timeout", options.worker_timeout_s)
     server = load(options.target, Server)

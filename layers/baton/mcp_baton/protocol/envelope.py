@@ -14,7 +14,7 @@ from mcp_baton.light_dataclasses import dataclass, replace
 from mcp_baton.protocol.codes import HEADER_MISMATCH, INVALID_PARAMS, UNSUPPORTED_PROTOCOL_VERSION
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import Notification, Request
-from mcp_baton.protocol.sessions import SESSION_HEADER, capabilities_in
+from mcp_baton.protocol.sessions import SESSION_HEADER, capabilities_in, shows_apps
 
 VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
 CLIENT_INFO_KEY: Final = "io.modelcontextprotocol/clientInfo"
@@ -84,6 +84,11 @@ class Envelope:
         """Whether the client has declared the tasks extension (2026 era)."""
         extensions = self.capabilities.get("extensions")
         return isinstance(extensions, Mapping) and TASKS_EXTENSION in extensions
+
+    @property
+    def shows_apps(self) -> bool:
+        """Whether the client has declared that it shows pages beside results: MCP Apps."""
+        return shows_apps(self.capabilities)
 
 
 @dataclass(frozen=True, slots=True)

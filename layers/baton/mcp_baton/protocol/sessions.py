@@ -5,7 +5,7 @@ asked what it cannot answer. It is not signed: it speaks of its sender alone, an
 MCP 2025-11-25, basic/transports, Session Management.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -14,6 +14,14 @@ from mcp_baton.protocol.state import from_base64url, to_base64url
 
 SESSION_HEADER: Final = "Mcp-Session-Id"
 
+APPS_EXTENSION: Final = "io.modelcontextprotocol/ui"
+"""MCP Apps, SEP-1865: pages that a client shows beside a tool's results."""
+
+APP_TYPE: Final = "text/html;profile=mcp-app"
+"""The MIME type of such a page."""
+
+APPS: Final = "apps"
+
 CAPABILITIES: Final = MappingProxyType(
     {
         "elicitation": ("elicitation", "form"),
@@ -21,6 +29,7 @@ CAPABILITIES: Final = MappingProxyType(
         "sampling": ("sampling",),
         "sampling.tools": ("sampling", "tools"),
         "roots": ("roots",),
+        APPS: ("extensions", APPS_EXTENSION),
     }
 )
 """The capabilities that the id speaks of, and where a client declares them. Each has its bit: their order is part of
@@ -56,3 +65,13 @@ def capabilities_in(identifier: str) -> JsonObject | None:
         for part in path if data[1] >> place & 1 else ():
             here = here.setdefault(part, {})
     return made
+
+
+def shows_apps(capabilities: JsonObject) -> bool:
+    """Whether a client has declared that it shows the pages of MCP Apps, HTML among them."""
+    extensions = capabilities.get("extensions")
+    declared = extensions.get(APPS_EXTENSION) if isinstance(extensions, Mapping) else None
+    if not isinstance(declared, Mapping):
+        return False
+    types = declared.get("mimeTypes", (APP_TYPE,))
+    return isinstance(types, list | tuple) and APP_TYPE in types

@@ -14,6 +14,7 @@ from mcp_baton.server.reply import whole
 from mcp_baton.settings import Settings
 
 PATH: Final = "/mcp"
+CONSOLE: Final = "/console"
 LOCAL_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
 METHODS: Final = "POST"
 """What a page may send. `GET` needs no permission, so a page that tries it reads the 405."""
@@ -78,10 +79,12 @@ class Origins:
     Attributes:
         allowed: Their origins, in lower case as browsers send them.
         local_only: Whether pages of this machine may, too, and the server answers to this machine's names alone.
+        own: Whether the server has a page of its own that may: its origin is the host that the browser called.
     """
 
     allowed: frozenset[str]
     local_only: bool = False
+    own: bool = False
 
     def caller(self, headers: Mapping[str, str]) -> Page | ForeignPage | None:
         """The page that sends a request with these headers; `None` when it is no page: then there is no `Origin`."""
@@ -90,7 +93,12 @@ class Origins:
         origin = headers.get("origin")
         if origin is None:
             return None
-        return Page(origin) if origin in self.allowed or (self.local_only and is_local(origin)) else ForeignPage()
+        allowed = origin in self.allowed or (self.local_only and is_local(origin)) or self._is_own(origin, headers)
+        return Page(origin) if allowed else ForeignPage()
+
+    def _is_own(self, origin: str, headers: Mapping[str, str]) -> bool:
+        # A name that reaches API Gateway is one that it was given: it has no certificate for others.
+        return self.own and origin == f"https://{headers.get('host', '')}"
 
 
 def is_local(origin: str) -> bool:
@@ -146,6 +154,10 @@ def _stored_size(owner: str) -> int:
 
 def early_answer(request: HttpRequest, page: Page | None, settings: Settings) -> HttpResponse | None:
     """The answer to a preflight, or what is wrong with a request before its body is read."""
+    if request.path == CONSOLE and settings.console:
+        from mcp_baton.console.page import answer
+
+        return answer(request.method, request.headers)
     if request.path.rstrip("/") != PATH:
         return refusal(404, f"Not found: the MCP endpoint is {PATH}")
     if page is not None and is_preflight(request):

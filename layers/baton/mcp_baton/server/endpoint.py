@@ -82,7 +82,7 @@ class Endpoint:
         self._dispatcher = dispatcher
         self._seal = seal_of(settings, keys)
         self._made_key = keys is None and settings.state_key is None
-        self._origins = Origins(settings.allowed_origins, settings.local_only)
+        self._origins = Origins(settings.allowed_origins, settings.local_only, settings.console)
         self._warned = False
 
     def __call__(self, request: HttpRequest, exchange: Exchange) -> HttpResponse | None:

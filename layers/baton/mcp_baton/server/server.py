@@ -9,7 +9,7 @@ from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.published.completion import Completer, completion_of
 from mcp_baton.server.published.labels import AllLabels, Labels, PromptLabels
 from mcp_baton.server.published.options import check_handles, name_of, seconds
-from mcp_baton.server.published.own_uris import SCHEME, is_own
+from mcp_baton.server.published.own_uris import APP_URI, SCHEME, is_own
 from mcp_baton.server.published.prompt import Prompt
 from mcp_baton.server.published.registry import Handles, Registry
 from mcp_baton.server.published.resource import Resource
@@ -154,8 +154,8 @@ class Server(Registry):
         """
         if not isinstance(uri, str):
             raise RegistrationError("resource: needs its URI, as in @server.resource('docs://{topic}')")
-        if is_own(uri):
-            raise RegistrationError(f"resource {uri!r}: {SCHEME} is Baton's own, for stored values; choose another")
+        if is_own(uri) or uri.lower() == APP_URI:
+            raise RegistrationError(f"resource {uri!r}: {SCHEME} and {APP_URI} are Baton's own; choose another")
         scopes = required(requires, f"resource {uri!r}")
 
         def register[F: Callable[..., object]](function: F, /) -> F:

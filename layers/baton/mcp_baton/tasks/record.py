@@ -166,7 +166,7 @@ class TaskRecord:
         version: Grows by one with each write but those of a claim alone.
         variables: Task variables by name. May decode or fetch on access, and then raise `ValueLost` or
             `StoreUnavailable`; a value is exactly what was stored.
-        kept: What else may be large, in the same way: `arguments` and, once there is one, `result`.
+        kept: What else may be large, in the same way: `arguments`, `timings` and, once there is one, `result`.
         claim: Who runs it, or ran it last; `None` when nobody ever has.
         job: What a worker does for it; `None` for a task that the client drives.
         error: Why it failed: the JSON-RPC error, `{"code", "message"}`.

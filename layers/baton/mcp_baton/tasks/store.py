@@ -18,6 +18,19 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Timing:
+    """When a step began, and how long it took.
+
+    Attributes:
+        at_ms: Its beginning, epoch milliseconds.
+        ms: From then to its end, milliseconds.
+    """
+
+    at_ms: int
+    ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class StepWrite:
     """One step's new status and result.
 
@@ -29,6 +42,7 @@ class StepWrite:
         result: The new value of `_workflow.result.<name>`.
         call: The new value of `_workflow.call.<name>`: the arguments of the continuation that made the result; `None`
             leaves it alone.
+        timing: When it ran; `None` leaves what is kept of an earlier time alone.
     """
 
     index: int
@@ -37,6 +51,7 @@ class StepWrite:
     status: StepStatus
     result: Json
     call: JsonObject | None = None
+    timing: Timing | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from mcp_baton import BatonError, Server
 from mcp_baton.local.gateway import WireRequest, proxy_event
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION, VERSION_KEY
 from mcp_baton.protocol.json import Json, JsonObject, dumps
-from mcp_baton.protocol.sessions import CAPABILITIES, RANDOM_BYTES, SESSION_HEADER, session_id
+from mcp_baton.protocol.sessions import APPS, CAPABILITIES, RANDOM_BYTES, SESSION_HEADER, session_id
 from mcp_baton.testing.answers import Answers, Unanswered
 from mcp_baton.testing.function import Function
 from mcp_baton.testing.invocations import Invocation
@@ -26,6 +26,7 @@ OWNER_HEADER = "Baton-Testing-Owner"
 ROUNDS = 50
 """So many times a call may ask; one that asks more often never ends."""
 
+_ASKED = [capability for capability in CAPABILITIES if capability != APPS]
 _ASKABLE: dict[str, Json] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
 _NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 _ids = count(1)
@@ -152,7 +153,7 @@ class Wire:
         """What the 2026 era repeats in headers (MCP basic/transports/streamable-http, Standard Request Headers); in the
         2025 era the session id, as a handshake gives it out."""
         if self.era == "2025":
-            return {SESSION_HEADER: session_id(CAPABILITIES if self.answers.able else (), bytes(RANDOM_BYTES))}
+            return {SESSION_HEADER: session_id(_ASKED if self.answers.able else (), bytes(RANDOM_BYTES))}
         named = params.get(_NAMED_BY.get(method, "taskId"))
         name = {} if named is None else {"Mcp-Name": header_value(named)}
         return {"Mcp-Method": method, **name, **self._mirrored(method, params)}

@@ -85,7 +85,8 @@ def _writes(traces: Sequence[StepTrace], statuses: Mapping[str, StepStatus]) -> 
         name, stored, status = trace.step.name, statuses.get(trace.step.name), status_of(trace.outcome)
         if stored is None or (isinstance(trace.outcome, Failed) and stored is StepStatus.COMPLETED):
             continue
-        writes.append(StepWrite(places[name], name, stored, status, stored_result(trace.outcome), trace.kept))
+        result = stored_result(trace.outcome)
+        writes.append(StepWrite(places[name], name, stored, status, result, trace.kept, trace.timing))
     return writes
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from mcp_baton.light_dataclasses import dataclass, replace
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import EXTRA_PREFIX, StepProgress, StepStatus, pause_of
-from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepWrite
+from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepWrite, Timing
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.batch import status_of, stored_result, writes_to_come
 from mcp_baton.workflow.host import Failed, Outcome, Succeeded
@@ -46,6 +46,7 @@ def continuation_batch(
     variables: TaskVariables,
     drawn: Callable[[], float] | None = None,
     ranked: Sequence[Candidate] | None = None,
+    timing: Timing | None = None,
 ) -> Batch:
     """Where a call's outcome goes, decided against the task as it stands.
 
@@ -59,10 +60,11 @@ def continuation_batch(
         variables: What the tool changed.
         drawn: Gives a number from 0 up to 1: after a lost race, see `choose`.
         ranked: The steps that the call may be, where that has been found out.
+        timing: When the call was made, and how long it took.
     """
     place = _place(plan, call, drawn, ranked)
     outcome = _without_secrets(plan, place, call, outcome)
-    write = _step_write(plan, place, call, outcome) if place else None
+    write = _step_write(plan, place, call, outcome, timing) if place else None
     after = {step["name"]: StepStatus(step["status"]) for step in plan.steps}
     if write:
         after[write.name] = write.status
@@ -93,13 +95,15 @@ def _without_secrets(plan: Plan, place: tuple[int, StepProgress] | None, call: C
     return replace(outcome, error=plan.without_secrets(place[1]["name"], call.arguments, outcome.error))
 
 
-def _step_write(plan: Plan, place: tuple[int, StepProgress], call: Call, outcome: Outcome) -> StepWrite | None:
+def _step_write(
+    plan: Plan, place: tuple[int, StepProgress], call: Call, outcome: Outcome, timing: Timing | None
+) -> StepWrite | None:
     index, step = place
     before = StepStatus(step["status"])
     if before is StepStatus.SKIPPED or (before is StepStatus.COMPLETED and isinstance(outcome, Failed)):
         return None
     kept = kept_call(call.arguments, plan.hidden(step["name"], call.arguments))
-    return StepWrite(index, step["name"], before, status_of(outcome), stored_result(outcome), kept)
+    return StepWrite(index, step["name"], before, status_of(outcome), stored_result(outcome), kept, timing)
 
 
 def _pause_write(plan: Plan, write: StepWrite | None, tool: str, outcome: Outcome) -> PauseWrite:

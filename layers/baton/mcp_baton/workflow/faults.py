@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from mcp_baton.protocol.json import dumps
 from mcp_baton.workflow.definition import Argument, Workflow
-from mcp_baton.workflow.names import NAME, TASK_ID, hosts_take
+from mcp_baton.workflow.names import NAME, TASK_ACTION, TASK_ID, TASK_RESULT, hosts_take
 
 MAX_STEPS = 100
 """Steps that one workflow may have: what one `UpdateExpression` of 4 KB surely holds."""
@@ -28,9 +28,18 @@ def faults_of(workflow: Workflow) -> Iterator[str]:
             yield f"two arguments are named {argument.name!r}"
         if not hosts_take(argument.name):
             yield f"the argument {argument.name!r}: an argument's name is {NAME}"
-        if workflow.durable and argument.name == TASK_ID:
-            yield f"the argument {TASK_ID!r}: this name is taken, by the task to go on with; give it another"
+        owner = _taken(workflow).get(argument.name)
+        if owner:
+            yield f"the argument {argument.name!r}: this name is taken, {owner}; give it another"
         yield from _default_faults(argument)
+
+
+def _taken(workflow: Workflow) -> dict[str, str]:
+    """The names that no argument of a workflow may have, and what has them."""
+    if not workflow.durable:
+        return {}
+    of_tool = dict.fromkeys((TASK_ACTION, TASK_RESULT), "by the workflow's tool") if workflow.tool else {}
+    return {TASK_ID: "by the task to go on with", **of_tool}
 
 
 def _background_faults(workflow: Workflow) -> Iterator[str]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from mcp_baton.exceptions import ClaimLost, StoreError, TaskFinished, TaskNotFound
 from mcp_baton.light_dataclasses import replace
 from mcp_baton.tasks.record import LEASE_MS, RENEW_MS, Claim, TaskRecord
-from mcp_baton.tasks.store import TaskStore
+from mcp_baton.tasks.store import TaskStore, Timing
 from mcp_baton.workflow.run import Over, Superseded, TaskOver
 
 logger = logging.getLogger(__name__)
@@ -66,6 +66,11 @@ class Hold:
     def claim(self) -> Claim:
         """The claim as a write renews it now."""
         return replace(self._claim, until_ms=lease_end(self._store, self._left_ms))
+
+    def begin(self) -> Callable[[], Timing]:
+        """A step begins now: gives what tells its timing once it has ended."""
+        at_ms, began_s = self._store.now_ms(), self._clock()
+        return lambda: Timing(at_ms, round((self._clock() - began_s) * 1000))
 
     def written(self, task: TaskRecord) -> None:
         """The run has written to the task, and its claim was renewed with that."""

@@ -1,12 +1,13 @@
 """How a workflow is invoked, and a run of it under way."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import cast
 
 from mcp_baton.exceptions import StoreError
 from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import PROGRESS, RESULT_PREFIX, Claim, NewTask, StepStatus, TaskRecord
+from mcp_baton.tasks.store import Timing
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.batch import status_of, stored_result
 from mcp_baton.workflow.definition import Workflow
@@ -79,6 +80,7 @@ class Run:
         secrets: The secret arguments.
         unsure: Steps that a write may have written whose outcome is not known.
         known: What arguments are resolved from.
+        timing: Of the step that has begun, once that has ended; `None` where no task notes it.
     """
 
     workflow: Workflow
@@ -96,6 +98,7 @@ class Run:
     unsure: set[str] = field(default_factory=set)
     secrets: Secrets = NO_SECRETS
     known: Known = NOTHING_KNOWN
+    timing: Callable[[], Timing] | None = None
 
     def __post_init__(self) -> None:
         self.secrets = secrets_of(self.workflow.secrets, self.invocation.texts, self.invocation.arguments)

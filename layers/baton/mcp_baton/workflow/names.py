@@ -12,6 +12,12 @@ NAME: Final = "1 to 64 of A-Z a-z 0-9 _ -, a letter or _ first"
 TASK_ID: Final = "task_id"
 """The argument of a tool, or of a prompt, that names a task (docs/workflows.md, As a tool)."""
 
+TASK_ACTION: Final = "task_action"
+"""The argument of a workflow's tool that says what else is to be done than to run it (docs/console.md)."""
+
+TASK_RESULT: Final = "task_result"
+"""The argument beside it that holds the result with which a task is completed."""
+
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
 

@@ -51,11 +51,11 @@ def entries(
     return [
         entry
         for step in remaining_steps(workflow, known)
-        for entry in _entries(step, workflow, known, tools, refused(step), handle)
+        for entry in entries_of(step, workflow, known, tools, refused(step), handle)
     ]
 
 
-def _entries(
+def entries_of(
     step: Step,
     workflow: Workflow,
     known: Known,
@@ -63,6 +63,7 @@ def _entries(
     refused: frozenset[str],
     handle: Handle | None,
 ) -> Iterator[JsonObject]:
+    """What is to be done of one step, as in `next_calls`."""
     uris = preview_uris(step, workflow, known)
     yield from ({"resource": uri} for it, uri in uris.items() if not step.read_after(it))
     if step.tool is not None:

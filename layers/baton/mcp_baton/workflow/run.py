@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Literal
 
-from mcp_baton.light_dataclasses import dataclass
+from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.record import StepStatus, TaskRecord, TaskStatus
+from mcp_baton.tasks.store import Timing
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.host import Failed, FetchedResource, Outcome
 from mcp_baton.workflow.pause import PauseReason
@@ -36,6 +37,7 @@ class StepTrace:
         after: What was fetched after its tool.
         attempts: How often its tool was called in this run.
         kept: The arguments that are kept with its result, since a person has given some of them.
+        timing: When it ran, with all that was fetched for it; `None` where no task notes it.
     """
 
     step: Step
@@ -47,6 +49,7 @@ class StepTrace:
     after: tuple[Content, ...] = ()
     attempts: int = 0
     kept: JsonObject | None = None
+    timing: Timing | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,10 @@ class Steps:
         for number, step in enumerate(run.workflow.steps, 1):
             if run.statuses[step.name].settled:
                 continue
+            before = len(run.traces)
             stop = self._begin_safely(run, number, step)
+            if run.timing and len(run.traces) > before:
+                run.traces[-1] = replace(run.traces[-1], timing=run.timing())
             if stop is None and step.checkpoint:
                 stop = self._checkpoint(run)
             if stop:
@@ -56,6 +59,7 @@ class Steps:
             return self._failed(run, step, None, (), words, step.tool or "")
 
     def _begin(self, run: Run, number: int, step: Step) -> Stop | None:
+        run.timing = None
         if not self._host.may_start():
             return DeadlineExceeded(step.name, step.tool or "")
         hold = run.hold
@@ -64,6 +68,7 @@ class Steps:
             return over
         if hold and not hold.is_sure():
             return DeadlineExceeded(step.name, step.tool or "")
+        run.timing = hold.begin() if hold else None
         self._host.announce(number, len(run.workflow.steps), step.name, hold.task.task_id if hold else None)
         fetched = fetch_before(step, run.workflow, run.known, self._host)
         if fetched.error is not None:

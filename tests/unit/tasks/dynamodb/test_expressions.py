@@ -11,7 +11,7 @@ from mcp_baton.tasks.dynamodb.changes import plan
 from mcp_baton.tasks.dynamodb.expressions import EXPRESSION_BYTES, Update, base36, write_update
 from mcp_baton.tasks.dynamodb.items import Limits, new_item
 from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, NewTask, StepStatus
-from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite
+from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite, Timing
 
 PENDING, COMPLETED, FAILED = StepStatus.PENDING, StepStatus.COMPLETED, StepStatus.FAILED
 TOKEN = "0123456789abcdef"
@@ -107,16 +107,19 @@ def test_what_a_batch_sets_and_removes_never_meets_in_one_path() -> None:
     assert [spelled(path, made) for path in made.removals] == ["variables.w"]
 
 
-@pytest.mark.parametrize("steps", [60, 100, 101, 200])
+@pytest.mark.parametrize("steps", [60, 75, 76, 100, 200])
 def test_both_expressions_fit_dynamodb_whatever_the_names(steps: int) -> None:
     batch = Batch(
-        steps=tuple(StepWrite(i, f"{i:0200}", PENDING, [COMPLETED, FAILED][i % 2], {}) for i in range(steps)),
+        steps=tuple(
+            StepWrite(i, f"{i:0200}", PENDING, [COMPLETED, FAILED][i % 2], {}, timing=Timing(i, i))
+            for i in range(steps)
+        ),
         variables={f"{'v' * 200}{index}": index for index in range(50)},
         removed=frozenset({"gone"}),
         pause=SetPause({"type": "x"}),
         result={"completed": True},
     )
-    item = stored(steps)
+    item: Item = {**stored(steps), "timings": {"M": {}}}
     made = write_update(item, plan(item, batch, 8192), 5_000, TOKEN)
     assert len(made.expression()) <= EXPRESSION_BYTES
     assert len(made.condition()) <= EXPRESSION_BYTES

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from mcp_baton.cli.projects import locking, record
 from mcp_baton.cli.projects.answers import Answers
-from mcp_baton.cli.projects.template import generated
+from mcp_baton.cli.projects.template import generated, kept_up
 from mcp_baton.exceptions import BatonError
 
 WHEELS = Path("layers", "baton")
@@ -42,7 +42,7 @@ def make(project: Path, answers: Answers, version: str, wheel: Path | None = Non
     try:
         for path, content in files.items():
             record.write_file(project, path, content)
-        record.write(project, record.Record(version, answers, files))
+        record.write(project, record.Record(version, answers, kept_up(files)))
         if wheel:
             shutil.copyfile(wheel, project / WHEELS / wheel.name)
     except OSError as error:

@@ -17,6 +17,8 @@ from mcp_baton.exceptions import BatonError
 FOLDER: Final = ".baton"
 ABOUT: Final = "project.json"
 BASE: Final = "generated"
+ENDING: Final = ".base"
+"""What is appended to the names of the files in there, so that no tool takes them for the project's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,7 @@ class Record:
     Attributes:
         version: The version of Baton whose template it has.
         answers: What its maker chose.
-        base: The files as they were generated, by path with `/` between its parts.
+        base: The files that upgrades bring up to date, as they were generated, by path with `/` between its parts.
     """
 
     version: str
@@ -56,8 +58,8 @@ def read(project: Path) -> Record:
     except (ValueError, KeyError, TypeError) as error:
         raise BatonError(f"{about} cannot be read ({error}): take it from version control") from error
     folder = project / FOLDER / BASE
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return Record(version, answers, {path.relative_to(folder).as_posix(): path.read_bytes() for path in files})
+    files = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob(f"*{ENDING}"))}
+    return Record(version, answers, {path.removesuffix(ENDING): file.read_bytes() for path, file in files.items()})
 
 
 def write(project: Path, record: Record) -> None:
@@ -66,7 +68,7 @@ def write(project: Path, record: Record) -> None:
     about = {"version": record.version, **asdict(record.answers)}
     shutil.rmtree(folder / BASE, ignore_errors=True)
     for path, content in record.base.items():
-        write_file(folder / BASE, path, content)
+        write_file(folder / BASE, path + ENDING, content)
     write_file(folder, ABOUT, (json.dumps(about, indent=2) + "\n").encode())
 
 

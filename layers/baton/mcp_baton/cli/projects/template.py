@@ -5,6 +5,7 @@ checkout they are read where they are; a wheel holds them in `files/` beside thi
 `force-include`), under the same paths.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -47,6 +48,9 @@ SOURCES: Final = {
 }
 """Where each file of a project comes from: its path in Baton's repository, by its path in the project."""
 
+GIVEN_ONCE: Final = frozenset({"README.md", "functions/mcp/app.py", "tests/test_app.py"})
+"""Files to begin with, the user's own from then on: no upgrade looks at them."""
+
 WHEEL_SOURCE: Final = """
 # Baton comes from a file. `baton upgrade --wheel FILE` brings another, `--wheel none` takes it from the package index.
 [tool.uv.sources]
@@ -86,6 +90,11 @@ def generated(answers: Answers, version: str) -> dict[str, bytes]:
     if answers.wheel:
         files["pyproject.toml"] += WHEEL_SOURCE.format(wheel=answers.wheel).encode()
     return files
+
+
+def kept_up(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Those of a project's files that upgrades bring up to date."""
+    return {path: content for path, content in files.items() if path not in GIVEN_ONCE}
 
 
 def source(origin: str) -> bytes:

@@ -11,7 +11,7 @@ from typing import Final
 
 from mcp_baton.cli.projects import record
 from mcp_baton.cli.projects.answers import Answers
-from mcp_baton.cli.projects.template import generated
+from mcp_baton.cli.projects.template import generated, kept_up
 from mcp_baton.exceptions import BatonError
 
 BESIDE: Final = ".new"
@@ -63,7 +63,7 @@ def upgrade(project: Path, was: record.Record, answers: Answers, version: str) -
     """
     if _release(was.version) > _release(version):
         raise BatonError(f"the project is of Baton {was.version}, and this is {version}: use a newer one to upgrade it")
-    files = generated(answers, version)
+    files = kept_up(generated(answers, version))
     paths = sorted({*files, *was.base})
     _check_settled(project, paths)
     changes = [_change(path, was.base.get(path), _content(project, path), files.get(path)) for path in paths]

@@ -22,7 +22,7 @@ from mcp_baton.server.published.tool import Tool
 from mcp_baton.server.request import Asking, Request
 from mcp_baton.server.running.runner import Surroundings
 from mcp_baton.tasks.record import TaskRecord
-from mcp_baton.tasks.store import Batch
+from mcp_baton.tasks.store import Batch, Timing
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tasks.writing import write_decided
 from mcp_baton.workflow.continuation import Call, attempts_for, continuation_batch
@@ -56,6 +56,8 @@ class Continuation:
         variables: The task's variables, for the tool.
         asking: Makes what its questions to the client go through.
         ranked: The steps that it may be, against the task as it was read.
+        at_ms: When it begins, epoch milliseconds.
+        began_s: The same by the request's clock, seconds.
         drawn: Gives a number from 0 up to 1, for the choice of a step after a lost race.
     """
 
@@ -66,6 +68,8 @@ class Continuation:
     variables: TaskVariables
     asking: Asking
     ranked: Sequence[Candidate]
+    at_ms: int
+    began_s: float
     drawn: Callable[[], float] = draw
 
     @property
@@ -79,9 +83,10 @@ class Continuation:
         if not isinstance(self.task, Plan):
             return unrecorded(self.task)
         request, plan, batches = self.request, self.task, list[Batch]()
+        timing = Timing(self.at_ms, round((request.clock() - self.began_s) * 1000))
 
         def decided(current: TaskRecord) -> Batch:
-            batches.append(self._batch(plan, current, outcome))
+            batches.append(self._batch(plan, current, outcome, timing))
             return batches[-1]
 
         attempts = attempts_for(plan.steps, self.call.tool)
@@ -93,10 +98,11 @@ class Continuation:
             return unrecorded(refused(request, plan.task.task_id, error))
         return written(request, plan_of(request, recorded.task), batches[-1], recorded.oversized)
 
-    def _batch(self, plan: Plan, current: TaskRecord, outcome: Outcome) -> Batch:
+    def _batch(self, plan: Plan, current: TaskRecord, outcome: Outcome, timing: Timing) -> Batch:
+        call, variables = self.call, self.variables
         if current is plan.task:
-            return continuation_batch(plan, self.call, outcome, self.variables, ranked=self.ranked)
-        return continuation_batch(plan_of(self.request, current), self.call, outcome, self.variables, self.drawn)
+            return continuation_batch(plan, call, outcome, variables, ranked=self.ranked, timing=timing)
+        return continuation_batch(plan_of(self.request, current), call, outcome, variables, self.drawn, timing=timing)
 
 
 def begin(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -> Continuation | NotMade:
@@ -121,7 +127,9 @@ def begin(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -> 
         rounds.identity = identity
     variables = TaskVariables(found.task.variables if isinstance(found, Plan) else {})
     call = Call(tool.name, sent.arguments, identity.step)
-    return Continuation(request, found, call, identity, variables, request.asking(rounds), ranked)
+    return Continuation(
+        request, found, call, identity, variables, request.asking(rounds), ranked, request.now_ms(), request.clock()
+    )
 
 
 def _identity(ranked: Sequence[Candidate], tool: Tool, sent: Replaced, task_id: str) -> Identity:

@@ -10,7 +10,16 @@ from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.codes import INVALID_PARAMS
 from mcp_baton.protocol.envelope import HANDSHAKE_REVISIONS, LOG_LEVELS, REVISIONS, SERVER_INFO_KEY, TASKS_EXTENSION
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.protocol.sessions import CAPABILITIES, RANDOM_BYTES, SESSION_HEADER, session_id
+from mcp_baton.protocol.sessions import (
+    APP_TYPE,
+    APPS,
+    APPS_EXTENSION,
+    CAPABILITIES,
+    RANDOM_BYTES,
+    SESSION_HEADER,
+    session_id,
+    shows_apps,
+)
 from mcp_baton.server.asking.asker import declares
 from mcp_baton.server.methods.lists import cacheable
 from mcp_baton.server.request import Request
@@ -20,13 +29,14 @@ def initialize(request: Request) -> JsonObject:
     """The handshake. Nothing is kept of it: what a later request needs, it carries, in its session id."""
     requested = request.text("protocolVersion")
     revision = requested if requested in HANDSHAKE_REVISIONS else HANDSHAKE_REVISIONS[0]
+    able = request.object("capabilities")
     made: dict[str, Json] = {
         "protocolVersion": revision,
-        "capabilities": capabilities(request),
+        "capabilities": capabilities(request, able),
         "serverInfo": server_info(request),
     }
-    able = request.object("capabilities")
-    declared = [capability for capability in CAPABILITIES if declares(able, capability)]
+    declared = [capability for capability in CAPABILITIES if capability != APPS and declares(able, capability)]
+    declared += [APPS] if shows_apps(able) else []
     request.exchange.add_headers({SESSION_HEADER: session_id(declared, os.urandom(RANDOM_BYTES))})
     return _with_instructions(request, made)
 
@@ -35,7 +45,7 @@ def discover(request: Request) -> JsonObject:
     """The stateless counterpart of the handshake."""
     made: dict[str, Json] = {
         "supportedVersions": list(REVISIONS),
-        "capabilities": capabilities(request),
+        "capabilities": capabilities(request, request.envelope.capabilities),
     }
     return cacheable(request, _with_instructions(request, made))
 
@@ -45,8 +55,13 @@ def ping(_request: Request) -> JsonObject:
     return {}
 
 
-def capabilities(request: Request) -> dict[str, Json]:
-    """What this server can do, in the words of the request's era."""
+def capabilities(request: Request, able: JsonObject) -> dict[str, Json]:
+    """What this server can do, in the words of the request's era.
+
+    Args:
+        request: The request.
+        able: What the client has declared that it can do.
+    """
     server = request.server
     made: dict[str, Json] = {"logging": {}}
     if server.tools or server.twin_names:
@@ -58,14 +73,17 @@ def capabilities(request: Request) -> dict[str, Json]:
         made["resources"] = {}
     if server.completions:
         made["completions"] = {}
+    extensions: dict[str, Json] = {}
+    if server.twin_names and shows_apps(able):
+        extensions[APPS_EXTENSION] = {"mimeTypes": [APP_TYPE]}
     if request.store is not None:
         if request.stateless:
-            made["extensions"] = {TASKS_EXTENSION: {}}
+            extensions[TASKS_EXTENSION] = {}
         else:
             made["tasks"] = {"list": {}, "cancel": {}}
             if request.has_workers and server.has_jobs:
                 made["tasks"] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
-    return made
+    return made | {"extensions": extensions} if extensions else made
 
 
 def finished(request: Request, result: JsonObject) -> JsonObject:

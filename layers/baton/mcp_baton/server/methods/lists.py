@@ -28,8 +28,12 @@ def list_tools(request: Request) -> JsonObject:
         definition = tool.definition_with_handle if name in continued else tool.definition
         shown.append(_with_execution(request, definition, tool.tasks))
     found = [twin for name in server.twin_names if (twin := server.twin(name))]
-    twins = [_with_execution(request, twin.definition, twin.tasks) for twin in found]
-    return _page(request, "tools", [*shown, *twins])
+    for_apps = bool(found) and request.envelope.shows_apps
+    twins = [
+        _with_execution(request, twin.definition_for_apps if for_apps else twin.definition, twin.tasks)
+        for twin in found
+    ]
+    return _page(request, "tools", [*shown, *twins], private=for_apps)
 
 
 def _with_execution(request: Request, definition: JsonObject, tasks: TaskSupport) -> JsonObject:
@@ -60,18 +64,19 @@ def list_resource_templates(request: Request) -> JsonObject:
     return _page(request, "resourceTemplates", shown)
 
 
-def cacheable(request: Request, result: dict[str, Json]) -> dict[str, Json]:
+def cacheable(request: Request, result: dict[str, Json], *, private: bool = False) -> dict[str, Json]:
     """A result that is the same until the next deployment (MCP server/utilities/caching): for everyone, or, where
-    something requires scopes, for this caller."""
-    return result | {"ttlMs": LIST_TTL_MS, "cacheScope": "private" if request.server.is_view else "public"}
+    something requires scopes or depends on what the client can do, for this caller."""
+    private = private or request.server.is_view
+    return result | {"ttlMs": LIST_TTL_MS, "cacheScope": "private" if private else "public"}
 
 
-def _page(request: Request, key: str, entries: Sequence[Json]) -> JsonObject:
+def _page(request: Request, key: str, entries: Sequence[Json], *, private: bool = False) -> JsonObject:
     start = _position(request.params.get("cursor"), len(entries))
     made: dict[str, Json] = {key: list(entries[start : start + PAGE_SIZE])}
     if start + PAGE_SIZE < len(entries):
         made["nextCursor"] = binascii.b2a_base64(str(start + PAGE_SIZE).encode(), newline=False).decode()
-    return cacheable(request, made) if request.stateless else made
+    return cacheable(request, made, private=private) if request.stateless else made
 
 
 def _position(cursor: Json, length: int) -> int:

@@ -3,9 +3,10 @@
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.protocol.sessions import APP_TYPE
 from mcp_baton.server.methods.stored_values import stored_text
 from mcp_baton.server.published.finding import MAX_URI, find_in
-from mcp_baton.server.published.own_uris import is_own
+from mcp_baton.server.published.own_uris import APP_URI, is_own
 from mcp_baton.server.published.resource import Resource
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.runner import Surroundings, call
@@ -22,12 +23,29 @@ def read_resource(request: Request) -> JsonObject:
         ProtocolError: there is none at this URI, or reading it failed.
     """
     uri = request.text("uri")
+    if uri == APP_URI and request.server.twin_names:
+        return _app(request)
     contents = _stored(request, uri) if is_own(uri) else _published(request, uri)
     if contents is None:
         code = INVALID_PARAMS if request.stateless else RESOURCE_NOT_FOUND
         raise ProtocolError(code, f"Unknown resource: {uri}", {"uri": uri})
     made: dict[str, Json] = {"contents": [shown(contents)]}
     return made | {"ttlMs": 0, "cacheScope": "private"} if request.stateless else made
+
+
+def _app(request: Request) -> JsonObject:
+    """The page of the tasks, as MCP Apps has it (SEP-1865): it names no address, so a host lets it reach none."""
+    from mcp_baton.console.page import text
+    from mcp_baton.server.methods.lists import cacheable
+
+    page: JsonObject = {
+        "uri": APP_URI,
+        "mimeType": APP_TYPE,
+        "text": text(),
+        "_meta": {"ui": {"prefersBorder": True}},
+    }
+    made: dict[str, Json] = {"contents": [page]}
+    return cacheable(request, made) if request.stateless else made
 
 
 def _stored(request: Request, uri: str) -> FetchedResource | None:

@@ -6,7 +6,7 @@ from typing import Final
 
 from mcp_baton.exceptions import ProtocolError, StoreError, StoreUnavailable, ValueLost
 from mcp_baton.protocol.codes import INVALID_PARAMS
-from mcp_baton.protocol.json import Json, dumps
+from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.server.published.own_uris import value_uri
 from mcp_baton.server.request import Request
 from mcp_baton.tasks.pauses import shown_pause
@@ -16,6 +16,8 @@ from mcp_baton.tasks.values import FINAL_RESULT, read_ahead, weight_of
 logger = logging.getLogger(__name__)
 
 VARIABLES_KEY: Final = "mcp-baton/variables"
+TIMINGS_KEY: Final = "mcp-baton/timings"
+NEXT_KEY: Final = "mcp-baton/next"
 OMITTED_KEY: Final = "omitted"
 ALL, NONE = "all", "none"
 UNREADABLE = "this value cannot be read now; ask again"
@@ -53,7 +55,7 @@ def with_values(request: Request, task: TaskRecord, made: dict[str, Json], wante
     Raises:
         StoreUnavailable: its result cannot be read now.
     """
-    state = _state(request, task)
+    state = _state(request, task) | timings_shown(task) | _next(request, task)
     names = [] if wanted == NONE else [name for name in task.variables if name not in ALWAYS]
     if request.stateless and weight_of(task, FINAL_RESULT):
         names.insert(0, FINAL_RESULT)
@@ -63,6 +65,7 @@ def with_values(request: Request, task: TaskRecord, made: dict[str, Json], wante
     if omitted and OMITTED_KEY in weights:
         # The list stands where a variable of this name would. It can be read by its URI.
         omitted[OMITTED_KEY] = {}
+    omitted |= {key: {} for key in (TIMINGS_KEY, NEXT_KEY) if key in state and key in weights}
     read_ahead(task.variables, [name for name in weights if name not in omitted])
     values = {name: omitted[name] if name in omitted else _value(task, name) for name in weights}
     shown = {"result": _as_returned(task, values.pop(FINAL_RESULT))} if FINAL_RESULT in values else {}
@@ -87,6 +90,31 @@ def _state(request: Request, task: TaskRecord) -> dict[str, Json]:
     state.pop(PAUSE_REASON, None)
     pause = shown_pause(task, request.now_ms())
     return state if pause is None else {**state, PAUSE_REASON: pause}
+
+
+def timings_shown(task: TaskRecord) -> dict[str, Json]:
+    """When the task's steps ran: `{"mcp-baton/timings": {step: {"at": epoch ms, "ms": milliseconds}}}`; nothing of a
+    task of which that is not known."""
+    if "timings" not in task.kept:
+        return {}
+    from mcp_baton.tasks.timings import timings_of
+
+    try:
+        timings = timings_of(task)
+    except StoreError:
+        logger.exception("task %s: its timings cannot be read", task.task_id)
+        return {}
+    shown: JsonObject = {name: {"at": timing.at_ms, "ms": timing.ms} for name, timing in timings.items()}
+    return {TIMINGS_KEY: shown} if shown else {}
+
+
+def _next(request: Request, task: TaskRecord) -> dict[str, Json]:
+    """What remains to be done of a workflow's task, where the request asks for it: as a continuation's `next`."""
+    if task.workflow is None or request.envelope.meta.get(NEXT_KEY) is not True:
+        return {}
+    from mcp_baton.server.methods.recording import plan_of, remaining
+
+    return {NEXT_KEY: remaining(request, plan_of(request, task))}
 
 
 def result_of(request: Request, task: TaskRecord, meta: dict[str, Json]) -> dict[str, Json]:

@@ -10,7 +10,7 @@ from mcp_baton.server.published.param_headers import header_mismatch
 from mcp_baton.server.published.tool import Tool
 from mcp_baton.server.request import Request
 from mcp_baton.workflow.host import Failed, Outcome
-from mcp_baton.workflow.names import TASK_ID
+from mcp_baton.workflow.names import TASK_ACTION, TASK_ID
 
 
 def call_tool(request: Request) -> JsonObject:
@@ -23,6 +23,10 @@ def call_tool(request: Request) -> JsonObject:
     tool = request.server.tools.get(name)
     if tool is None:
         twin = request.server.twin(name)
+        if twin is not None and arguments.get(TASK_ACTION):
+            from mcp_baton.server.methods.board.acting import act
+
+            return act(request, twin)
         if twin is not None:
             from mcp_baton.server.methods.twins import call_twin
 

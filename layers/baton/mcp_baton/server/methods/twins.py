@@ -20,7 +20,7 @@ from mcp_baton.server.methods.twin_results import error, result_of_held, result_
 from mcp_baton.server.published.twin import REQUIRED, Twin
 from mcp_baton.server.request import Request
 from mcp_baton.server.schema.prompt_arguments import ArgumentRefused
-from mcp_baton.workflow.names import TASK_ID
+from mcp_baton.workflow.names import TASK_ACTION, TASK_ID, TASK_RESULT
 from mcp_baton.workflow.quoting import quoted_error
 from mcp_baton.workflow.twin_text import cut
 
@@ -68,7 +68,7 @@ def _answered(request: Request, twin: Twin, *, as_task: bool) -> JsonObject:
         host = ServerHost(request, reply_budget=True)
         return result_of_run(request, run_workflow(request, twin.workflow, arguments, task_id, host), host)
     except (NamedWrongly, Unusable) as refused:
-        return error(cut(f"{_sentence(str(refused))} {NOTHING_RUN}."))
+        return error(cut(f"{sentence(str(refused))} {NOTHING_RUN}."))
     except (ArgumentRefused, *NOT_RESUMED) as refused:
         return not_run(request, twin, task_id or "", refused)
 
@@ -76,6 +76,8 @@ def _answered(request: Request, twin: Twin, *, as_task: bool) -> JsonObject:
 def _arguments(twin: Twin, given: JsonObject, task_id: str | None) -> dict[str, Json]:
     """The workflow's arguments, without those that count as absent."""
     declared = {argument.name: argument for argument in twin.workflow.arguments}
+    # What else the tool takes, left empty, is what some hosts send where their model has left it out.
+    given = {name: value for name, value in given.items() if value or name not in (TASK_ACTION, TASK_RESULT)}
     unknown = sorted(given.keys() - declared.keys())
     if unknown:
         takes = ", ".join([*declared, TASK_ID])
@@ -87,8 +89,9 @@ def _arguments(twin: Twin, given: JsonObject, task_id: str | None) -> dict[str, 
     return present
 
 
-def _sentence(problem: str) -> str:
-    return f"{problem if problem.startswith(TASK_ID) else problem[0].upper() + problem[1:]}."
+def sentence(problem: str) -> str:
+    """A problem as a sentence of its own."""
+    return f"{problem if problem.startswith('task_') else problem[0].upper() + problem[1:]}."
 
 
 def not_run(request: Request, twin: Twin, task_id: str, refused: NotResumed | ArgumentRefused) -> JsonObject:
@@ -98,7 +101,7 @@ def not_run(request: Request, twin: Twin, task_id: str, refused: NotResumed | Ar
     match refused:
         case ArgumentRefused(problem=problem):
             again = f"call {workflow.name} again with arguments that its input schema allows"
-            return error(cut(f"{_sentence(problem)} {NOTHING_RUN}: {again}."))
+            return error(cut(f"{sentence(problem)} {NOTHING_RUN}: {again}."))
         case TaskHeld(until_ms=until_ms, current=task):
             return result_of_held(request, workflow, task, until_ms, request.now_ms())
         case TaskFinished(current=task) if task.workflow == workflow.name:

@@ -5,6 +5,9 @@ from typing import Final
 SCHEME: Final = "baton://"
 _TASKS: Final = f"{SCHEME}tasks/"
 
+APP_URI: Final = "ui://baton/tasks"
+"""The page of a workflow's tasks, which hosts show beside the results of its tool (docs/console.md)."""
+
 
 def is_own(uri: str) -> bool:
     """Whether a URI is Baton's, so that no resource of a server's can be there. Schemes have no case (RFC 3986)."""

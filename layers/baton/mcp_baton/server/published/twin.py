@@ -8,11 +8,12 @@ from functools import cached_property
 from typing import Any, Final
 
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server.published.own_uris import APP_URI
 from mcp_baton.server.published.task_support import NO_TASK, TaskSupport
 from mcp_baton.server.published.tool import Tool
 from mcp_baton.server.schema.argument_schemas import argument_schemas, takes_null
 from mcp_baton.workflow.definition import Argument, Workflow
-from mcp_baton.workflow.names import TASK_ID
+from mcp_baton.workflow.names import TASK_ACTION, TASK_ID, TASK_RESULT
 from mcp_baton.workflow.purpose import described, title_of
 
 REQUIRED: Final = "required unless task_id is given"
@@ -35,27 +36,38 @@ _NEXT: Final[JsonObject] = {
         "resource": {"type": "string"},
     },
 }
+OUTPUT_PROPERTIES: Final[JsonObject] = {
+    "message": {"type": "string", "description": "What happened, and what to do next: the content's text."},
+    "task_id": {"type": "string"},
+    "task_status": {
+        "type": "string",
+        "enum": ["working", "input_required", "completed", "failed", "cancelled"],
+    },
+    "steps": {"type": "array", "items": _STEP},
+    "pause_reason": {"type": "object", "properties": {"type": {"type": "string"}}, "required": ["type"]},
+    "results": {
+        "type": "object",
+        "description": "The value of each completed step; {bytes, uri} for one that is long.",
+    },
+    "next": {"type": "array", "items": _NEXT, "description": "What remains, in order."},
+    "running_until": {"type": "string", "description": "Until when another run holds the task."},
+}
 OUTPUT_SCHEMA: Final[JsonObject] = {
     "type": "object",
-    "properties": {
-        "message": {"type": "string", "description": "What happened, and what to do next: the content's text."},
-        "task_id": {"type": "string"},
-        "task_status": {
-            "type": "string",
-            "enum": ["working", "input_required", "completed", "failed", "cancelled"],
-        },
-        "steps": {"type": "array", "items": _STEP},
-        "pause_reason": {"type": "object", "properties": {"type": {"type": "string"}}, "required": ["type"]},
-        "results": {
-            "type": "object",
-            "description": "The value of each completed step; {bytes, uri} for one that is long.",
-        },
-        "next": {"type": "array", "items": _NEXT, "description": "What remains, in order."},
-        "running_until": {"type": "string", "description": "Until when another run holds the task."},
-    },
+    "properties": OUTPUT_PROPERTIES,
     "required": ["message", "steps", "results", "next"],
 }
 """Of a twin's structured content; a run without a task has neither `task_id` nor `task_status`."""
+
+ACTIONS: Final = ("show", "list", "cancel", "complete")
+_ACTION: Final[JsonObject] = {
+    "type": "string",
+    "enum": list(ACTIONS),
+    "description": "What to do instead of running: show the task, list all tasks, cancel the task, or complete it.",
+}
+_RESULT: Final[JsonObject] = {"type": "object", "description": "The result of a task that is completed so."}
+_BOARD: Final[JsonObject] = {"type": "object", "description": "The task as its page shows it."}
+_TASKS: Final[JsonObject] = {"type": "array", "items": {"type": "object"}, "description": "The newest tasks."}
 
 
 class Twin:
@@ -94,6 +106,21 @@ class Twin:
             "annotations": self._annotations,
             "inputSchema": self.input_schema,
             "outputSchema": OUTPUT_SCHEMA,
+            "_meta": {"ui": {"resourceUri": APP_URI}},
+        }
+
+    @cached_property
+    def definition_for_apps(self) -> JsonObject:
+        """The same for a client that shows pages: with what else the page of the tasks calls it for
+        (docs/console.md)."""
+        schema = self.input_schema
+        properties = schema["properties"]
+        more = dict(properties) if isinstance(properties, Mapping) else {}
+        returned: JsonObject = {**OUTPUT_PROPERTIES, "board": _BOARD, "tasks": _TASKS}
+        return {
+            **self.definition,
+            "inputSchema": {**schema, "properties": {**more, TASK_ACTION: _ACTION, TASK_RESULT: _RESULT}},
+            "outputSchema": {**OUTPUT_SCHEMA, "properties": returned},
         }
 
     @property

@@ -1,17 +1,26 @@
 """What a batch changes in a stored item (docs/storage.md, Writers at the same time)."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from mcp_baton.exceptions import StoreError
-from mcp_baton.light_dataclasses import dataclass
-from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, Zips, at_most, encode_variable, item_size
-from mcp_baton.tasks.dynamodb.items import encode_object, members
+from mcp_baton.light_dataclasses import dataclass, field
+from mcp_baton.tasks.dynamodb.attributes import (
+    ELEMENT_BYTES,
+    Attribute,
+    Item,
+    Zips,
+    at_most,
+    encode_variable,
+    item_size,
+)
+from mcp_baton.tasks.dynamodb.items import TIMINGS, encode_object, members
 from mcp_baton.tasks.record import CALL_PREFIX, PAUSE_REASON, PROGRESS, RESULT_PREFIX, StepStatus
-from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite
+from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite, Timing
 from mcp_baton.tasks.texts import to_text, zipped
 
-STEPWISE_LIMIT = 100
+STEPWISE_LIMIT = 75
 BOOKKEEPING_BYTES = 64
 NO_PROGRESS: Attribute = {"M": {"steps": {"L": []}}}
 
@@ -30,6 +39,8 @@ class Changes:
             and the item too large, be replaced by a note.
         oversized: Names of those that were replaced by a note.
         definition: The task's new definition, where it gets one.
+        timings: When steps ran, by stored name.
+        all_timings: Whether these are all that there are to be; otherwise those of other steps are left alone.
     """
 
     steps: tuple[StepWrite, ...]
@@ -40,6 +51,8 @@ class Changes:
     replaceable: frozenset[str]
     oversized: tuple[str, ...] = ()
     definition: Attribute | None = None
+    timings: Mapping[str, Attribute] = field(default_factory=dict)
+    all_timings: bool = False
 
 
 def plan(stored: Item, batch: Batch, compress_over: int, zips: Zips = zipped) -> Changes:
@@ -71,13 +84,34 @@ def plan(stored: Item, batch: Batch, compress_over: int, zips: Zips = zipped) ->
     steps = batch.steps
     before = members(stored, "variables").get(PROGRESS, NO_PROGRESS)
     after = with_statuses(variables.get(PROGRESS, before), steps)
-    if PROGRESS in variables or len(steps) > STEPWISE_LIMIT:
+    in_one_piece = PROGRESS in variables or len(steps) > STEPWISE_LIMIT
+    if in_one_piece:
         required[PROGRESS] = before
         variables[PROGRESS] = after
         steps = ()
+    timings = {to_text(write.name): _timing(write.timing, stored) for write in batch.steps if write.timing}
+    all_timings = in_one_piece or TIMINGS not in stored
+    if in_one_piece:
+        named = {step["M"]["name"]["S"] for step in after["M"]["steps"]["L"]}
+        timings = {name: timing for name, timing in {**members(stored, TIMINGS), **timings}.items() if name in named}
     result = None if batch.result is None else encode_object("result", batch.result, compress_over, zips)
     definition: Attribute | None = None if batch.definition is None else {"S": batch.definition}
-    return Changes(steps, variables, removed, required, result, replaceable, definition=definition)
+    return Changes(
+        steps,
+        variables,
+        removed,
+        required,
+        result,
+        replaceable,
+        definition=definition,
+        timings=timings,
+        all_timings=all_timings,
+    )
+
+
+def _timing(timing: Timing, stored: Item) -> Attribute:
+    created_ms = round(datetime.fromisoformat(stored["created_at"]["S"]).timestamp() * 1000)
+    return {"S": f"{timing.at_ms - created_ms}+{timing.ms}"}
 
 
 def with_statuses(progress: Attribute, writes: tuple[StepWrite, ...]) -> Attribute:
@@ -120,4 +154,5 @@ def excess_after(stored: Item, changes: Changes, limit: int) -> int:
 
 def _besides(changes: Changes) -> int:
     """What statuses that grow longer, and what each write notes, add at most, bytes."""
-    return len(changes.steps) * max(map(len, StepStatus)) + BOOKKEEPING_BYTES
+    timings = item_size(changes.timings) + len(changes.timings) * ELEMENT_BYTES
+    return len(changes.steps) * max(map(len, StepStatus)) + timings + BOOKKEEPING_BYTES

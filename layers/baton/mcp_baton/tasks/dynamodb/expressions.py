@@ -9,7 +9,7 @@ from mcp_baton.exceptions import StoreError
 from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item
 from mcp_baton.tasks.dynamodb.changes import NO_PROGRESS, Changes
-from mcp_baton.tasks.dynamodb.items import members
+from mcp_baton.tasks.dynamodb.items import TIMINGS, members
 from mcp_baton.tasks.dynamodb.tokens import old_set_at, set_at, stored_token
 from mcp_baton.tasks.record import LIVE, PAUSE_REASON, PROGRESS, TaskStatus, timestamp
 from mcp_baton.tasks.texts import to_text
@@ -172,6 +172,7 @@ def write_update(stored: Item, changes: Changes, now_ms: int, token: str) -> Upd
     variables = update.name("variables") if changes.variables else ""
     for name, attribute in changes.variables.items():
         update.set(f"{variables}.{update.name(to_text(name))}", update.value(attribute))
+    _note_timings(update, changes)
     for name in sorted(changes.removed):
         update.remove(update.path("variables", to_text(name)))
     if PAUSE_REASON in changes.variables and PROGRESS not in changes.variables:
@@ -179,6 +180,17 @@ def write_update(stored: Item, changes: Changes, now_ms: int, token: str) -> Upd
     elif changes.steps and PAUSE_REASON not in {*changes.required, *changes.removed}:
         _require_same_pause(update, stored)
     return update
+
+
+def _note_timings(update: Update, changes: Changes) -> None:
+    if not changes.timings:
+        return
+    timings = update.name(TIMINGS)
+    if changes.all_timings:
+        update.set(timings, update.value({"M": dict(changes.timings)}))
+        return
+    for name, attribute in changes.timings.items():
+        update.set(f"{timings}.{update.name(name)}", update.value(attribute))
 
 
 def _require_paused_step(update: Update, stored: Item, changes: Changes) -> None:

@@ -49,7 +49,10 @@ HEAD_MS = 2_500
 VALUES_MS = 500
 """What values outside the head have at least, milliseconds, however short the write reserve is."""
 
-KEPT = ("arguments", "result")
+TIMINGS = "timings"
+"""The attribute that says when each step began, and how long it took (docs/storage.md)."""
+
+KEPT = ("arguments", "result", TIMINGS)
 """The attributes besides the variables that can be large."""
 
 
@@ -144,6 +147,7 @@ def new_item(task: NewTask, task_id: str, now_ms: int, limits: Limits) -> Item:
     }
     if task.workflow is not None:
         item["workflow"] = {"S": to_text(task.workflow)}
+        item[TIMINGS] = {"M": {}}
     if task.definition is not None:
         item["definition"] = {"S": task.definition}
     if task.work is not None:

@@ -1,0 +1,66 @@
+"""`baton call`: one call of a tool (docs/commands.md)."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from mcp_baton.cli.remote import options
+from mcp_baton.cli.remote.ending import DONE, FAILED, ends
+
+
+@ends
+def call(
+    where: options.Where,
+    tool: Annotated[str, typer.Argument(metavar="TOOL", help="The tool's name.")],
+    arguments: options.Arguments = None,
+    task: Annotated[
+        str | None, typer.Option("--task", metavar="ID", help="The workflow's task that the call belongs to.")
+    ] = None,
+    api_key: options.ApiKey = None,
+    token: options.Token = None,
+    aws: options.Aws = False,
+    header: options.Header = None,
+    as_json: options.AsJson = False,
+) -> int:
+    """Call a tool and print its result. A call that becomes a task is waited for.
+
+    Exit code 0: done; 1: the tool failed, or a call with --task was not recorded; 4: not reachable or not allowed.
+    """
+    from mcp_baton.cli.remote.arguments import for_tool, given
+    from mcp_baton.cli.remote.ids import find
+    from mcp_baton.cli.remote.printing import print_json
+    from mcp_baton.cli.remote.tools import call as call_tool
+    from mcp_baton.cli.remote.tools import tool_of
+    from mcp_baton.cli.remote.where import Way, connection
+
+    words = given(arguments or ())
+    with connection(Way(where, api_key, token, aws, header), as_json=as_json) as reached:
+        listed = tool_of(reached, tool)
+        task_id = None if task is None else find(reached.remote, task)
+        values = for_tool(words, listed.get("inputSchema", {}))
+        result = call_tool(reached, listed, values, task_id)
+    if as_json:
+        print_json({name: value for name, value in result.items() if name != "resultType"})
+    else:
+        _print(result)
+    recorded = task_id is None or result.get("_meta", {}).get("recorded") is True
+    return FAILED if result.get("isError") or not recorded else DONE
+
+
+def _print(result: Mapping[str, Any]) -> None:
+    from rich.text import Text
+
+    from mcp_baton.cli.remote.printing import call_line, console, plain
+    from mcp_baton.cli.remote.reports import content_lines
+
+    failed, meta, out = bool(result.get("isError")), result.get("_meta", {}), console()
+    for line in content_lines(result.get("content", ())):
+        out.print(Text(line, style="red" if failed else ""), soft_wrap=True)
+    if "recorded" not in meta:
+        return
+    errors = console(errors=True)
+    if meta["recorded"] is not True:
+        errors.print(Text(f"Not recorded: {plain(meta.get('record_error', ''))}", style="yellow"))
+    for place, entry in enumerate(meta.get("next", ())):
+        errors.print(Text(f"{'Next: ' if place == 0 else '      '}{plain(call_line(entry))}", style="dim"))

@@ -1,0 +1,187 @@
+"""`key=value…` on the command line as arguments: by a tool's schema, or as the texts of a prompt."""
+
+import difflib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from mcp_baton.exceptions import BatonError
+
+_GIVEN: Final = re.compile(r"(?P<name>[^=]+?)(?P<kind>:=|=@|=)(?P<text>.*)", re.DOTALL)
+
+
+class ArgumentError(BatonError):
+    """An argument that cannot be used; names it and the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """One argument as it was written.
+
+    Attributes:
+        name: Its name.
+        text: What was written for it, or stands in the file that was.
+        literal: Whether the text is JSON (`key:=JSON`).
+    """
+
+    name: str
+    text: str
+    literal: bool = False
+
+
+def given(words: Iterable[str]) -> list[Given]:
+    """The arguments in words such as `a=text`, `b:=[1]` and `c=@notes.txt`.
+
+    Raises:
+        ArgumentError: a word is none of these, comes twice, or names a file that cannot be read.
+    """
+    found: dict[str, Given] = {}
+    for word in words:
+        parts = _GIVEN.fullmatch(word)
+        if parts is None:
+            raise ArgumentError(f"{word!r} is no argument: write key=value, key:=JSON or key=@FILE")
+        name, text = parts["name"], parts["text"]
+        if name in found:
+            raise ArgumentError(f"the argument {name!r} is given twice")
+        if parts["kind"] == "=@":
+            text = _text_of(name, Path(text))
+        found[name] = Given(name, text, literal=parts["kind"] == ":=")
+    return list(found.values())
+
+
+def _text_of(name: str, file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ArgumentError(f"{name}=@{file}: the file cannot be read: {reason}") from error
+
+
+def for_tool(arguments: Sequence[Given], schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of a call, converted by the tool's input schema.
+
+    Raises:
+        ArgumentError: the tool has no such argument, or the text is none of its type.
+    """
+    properties = schema.get("properties", {})
+    if properties and not schema.get("additionalProperties"):
+        _check_names(arguments, properties, "argument")
+    return {each.name: _converted(each, properties.get(each.name, {}), schema) for each in arguments}
+
+
+def for_prompt(arguments: Sequence[Given], declared: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Arguments of a prompt, all of which are texts.
+
+    Args:
+        arguments: What was written.
+        declared: The prompt's arguments, as `prompts/list` says them.
+
+    Raises:
+        ArgumentError: the prompt has no such argument, or the text is not the JSON that it should be.
+    """
+    _check_names(arguments, [str(each["name"]) for each in declared], "argument")
+    made: dict[str, str] = {}
+    for each in arguments:
+        value = _literal(each) if each.literal else each.text
+        made[each.name] = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return made
+
+
+def _check_names(arguments: Sequence[Given], known: Iterable[str], what: str) -> None:
+    names = list(known)
+    for each in arguments:
+        if each.name not in names:
+            near = difflib.get_close_matches(each.name, names, 1)
+            told = f"there are {', '.join(names)}" if names else "it takes none"
+            raise ArgumentError(
+                f"there is no {what} {each.name!r}: " + (f"did you mean {near[0]!r}?" if near else told)
+            )
+
+
+def _literal(each: Given) -> Any:
+    try:
+        return json.loads(each.text)
+    except ValueError as error:
+        raise ArgumentError(f"{each.name}:={each.text} is not JSON: {error}") from error
+
+
+def _converted(each: Given, schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
+    return _literal(each) if each.literal else from_text(each.name, each.text, schema, root)
+
+
+def from_text(name: str, text: str, schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
+    """A text as a value of this schema: itself, where a string will do.
+
+    Args:
+        name: The argument's name, for the error.
+        text: What was written.
+        schema: The argument's JSON schema.
+        root: The schema whose `$defs` it refers to.
+
+    Raises:
+        ArgumentError: it is no value of the schema's type.
+    """
+    forms = list(_forms(schema, root))
+    choices = [value for form in forms for value in form.get("enum", [form["const"]] if "const" in form else [])]
+    for choice in choices:
+        if text == (choice if isinstance(choice, str) else json.dumps(choice)):
+            return choice
+    kinds = {kind for form in forms for kind in _kinds(form)}
+    if not kinds or "string" in kinds:
+        return text
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = _Not
+    if value is _Not or not any(_is(kind, value) for kind in kinds):
+        wanted = " or ".join(sorted(kinds - {"null"}) + ["null"] * ("null" in kinds))
+        raise ArgumentError(f"{name}={text}: {text!r} is no {wanted}")
+    return value
+
+
+class _Not:
+    """Stands for no value."""
+
+
+def kinds_of(schema: Mapping[str, Any], root: Mapping[str, Any]) -> list[str]:
+    """The JSON types that a schema allows, but null."""
+    return sorted({kind for form in _forms(schema, root) for kind in _kinds(form)} - {"null"})
+
+
+def _forms(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+    """The schema, or what it is any of."""
+    if "$ref" in schema:
+        path = str(schema["$ref"]).removeprefix("#/").split("/")
+        found: Any = root
+        for part in path:
+            found = found.get(part, {}) if isinstance(found, Mapping) else {}
+        yield from _forms({name: it for name, it in found.items() if it is not schema}, root)
+    elif "anyOf" in schema or "oneOf" in schema:
+        for form in schema.get("anyOf", schema.get("oneOf")):
+            yield from _forms(form, root)
+    else:
+        yield schema
+
+
+def _kinds(form: Mapping[str, Any]) -> list[str]:
+    kind = form.get("type", [])
+    return [kind] if isinstance(kind, str) else list(kind)
+
+
+def _is(kind: str, value: Any) -> bool:
+    match kind:
+        case "integer":
+            return isinstance(value, int) and not isinstance(value, bool)
+        case "number":
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        case "boolean":
+            return isinstance(value, bool)
+        case "array":
+            return isinstance(value, list)
+        case "object":
+            return isinstance(value, dict)
+        case _:
+            return value is None

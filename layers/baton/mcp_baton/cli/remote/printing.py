@@ -1,0 +1,173 @@
+"""What the commands print. What servers say is never read as markup, and its control characters are not passed on."""
+
+import json
+import sys
+import unicodedata
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from mcp_baton.cli.remote.state import StepState, TaskState
+
+STYLES: Final = {
+    "completed": "green",
+    "failed": "red",
+    "cancelled": "red",
+    "working": "cyan",
+    "input_required": "yellow",
+    "paused": "yellow",
+    "pending": "dim",
+    "skipped": "dim",
+}
+SHOWN: Final = 300
+"""Characters of a value in a line."""
+
+PREFIX: Final = 16
+"""Characters of a task's id in a list."""
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on the standard output."""
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=not _utf8()) + "\n")
+
+
+def _utf8() -> bool:
+    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+
+
+def console(*, errors: bool = False) -> Console:
+    """Where people read: the standard output, or the standard error."""
+    return Console(stderr=errors, highlight=False, markup=False, emoji=False)
+
+
+def plain(value: object) -> str:
+    """A text without control characters but line breaks and tabs: an escape sequence could change the terminal."""
+    return "".join(each if each in "\n\t" or unicodedata.category(each) != "Cc" else "�" for each in str(value))
+
+
+def short(value: Any, most: int = SHOWN) -> str:
+    """A value in one line."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = " ".join(plain(text).split())
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def status_text(status: str) -> Text:
+    """A status in its colour."""
+    return Text(plain(status), style=STYLES.get(status, ""))
+
+
+def lasted(ms: int | None) -> str:
+    """A time: `12 ms`, `1.2 s`, `2 min 5 s`, `3 h 4 min`."""
+    if ms is None:
+        return ""
+    if ms < 1_000:
+        return f"{ms} ms"
+    if ms < 60_000:
+        return f"{ms / 1000:.1f} s"
+    if ms < 3_600_000:
+        return f"{ms // 60_000} min {ms % 60_000 // 1000} s"
+    return f"{ms // 3_600_000} h {ms % 3_600_000 // 60_000} min"
+
+
+def sized(count: int | None) -> str:
+    """A length: `120 B`, `2.0 KB`, `1.2 MB`."""
+    if count is None:
+        return ""
+    if count < 1_000:
+        return f"{count} B"
+    return f"{count / 1000:.1f} KB" if count < 1_000_000 else f"{count / 1_000_000:.1f} MB"
+
+
+def epoch_ms(timestamp: str) -> int | None:
+    """A timestamp such as `2026-11-22T15:04:33.000Z`, as epoch milliseconds; `None` for another text."""
+    try:
+        return round(datetime.fromisoformat(timestamp).timestamp() * 1000)
+    except ValueError:
+        return None
+
+
+def since(timestamp: str, now_ms: int) -> str:
+    """How long ago that was: `12 s`, `3 min`, `2 h`, `5 d`."""
+    at = epoch_ms(timestamp)
+    seconds = 0 if at is None else max(0, now_ms - at) // 1000
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds // length} {unit}"
+    return f"{seconds} s"
+
+
+def clock(at_ms: int | None) -> str:
+    """The time of day, UTC."""
+    return "" if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%H:%M:%S")
+
+
+def heading(task: TaskState) -> Iterator[Text]:
+    """Two lines: of what it is, and how it stands."""
+    yield Text(plain(task.workflow or "a tool's task"), style="bold").append(f"  {task.task_id}", style="dim")
+    line = status_text(task.status)
+    if task.pause and not task.over:
+        step = task.pause.get("failedStep") or task.pause.get("blockedStep") or task.step
+        line = Text(f"paused at {plain(step)}" if step else "paused", style=STYLES["paused"])
+    if task.message:
+        line.append(f": {short(task.message)}")
+    yield line
+
+
+def steps_table(steps: tuple[StepState, ...]) -> Padding:
+    """The steps: status, when they began (UTC), how long they took, and how long their results are."""
+    table = Table(box=None, pad_edge=False, show_edge=False, header_style="dim")
+    for name, justify in (
+        ("step", "left"),
+        ("status", "left"),
+        ("began", "left"),
+        ("took", "right"),
+        ("result", "right"),
+    ):
+        table.add_column(name, justify="right" if justify == "right" else "left", no_wrap=name != "step")
+    for step in steps:
+        cells = (clock(step.at_ms), lasted(step.ms), sized(step.bytes))
+        table.add_row(Text(plain(step.name)), status_text(step.status), *cells)
+    return Padding(table, (0, 0, 0, 2), expand=False)
+
+
+def why(pause: Mapping[str, Any]) -> str:
+    """A pause reason in words (docs/workflows.md, Pause reasons)."""
+    step = pause.get("failedStep") or pause.get("blockedStep") or ""
+    said = {
+        "error": "{}",
+        "missingParam": "the argument {} has no value",
+        "missingFields": "missing: {}",
+        "invalidFields": "invalid: {}",
+        "missingOutput": "there is no output {}",
+        "producingStep": "which step {} makes",
+    }
+    parts = [words.format(_listed(pause[name])) for name, words in said.items() if pause.get(name)]
+    kind = str(pause.get("type", "paused"))
+    line = f"{kind} at {step}" if step else kind
+    line += f": {'; '.join(parts)}" if parts else ""
+    return line if "retryable" not in pause else f"{line} ({'' if pause['retryable'] else 'not '}retryable)"
+
+
+def _listed(value: Any) -> str:
+    if not isinstance(value, list):
+        return str(value)
+    return ", ".join(f"{it.get('field')} ({it.get('problem')})" if isinstance(it, dict) else str(it) for it in value)
+
+
+def call_line(entry: Mapping[str, Any]) -> str:
+    """One entry of `next` in a line: `issue_refund order_id=A-17`, or the resource to read."""
+    if "resource" in entry:
+        return f"read {entry['resource']}"
+    given = " ".join(
+        f"{name}={value}"
+        if isinstance(value, str) and " " not in value
+        else f"{name}:={json.dumps(value, ensure_ascii=False)}"
+        for name, value in entry.get("arguments", {}).items()
+    )
+    return f"{entry.get('tool')} {given}".rstrip()

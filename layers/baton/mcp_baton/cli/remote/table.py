@@ -1,0 +1,178 @@
+"""The task table itself, for operators: what the store tells of tasks, and does to them (docs/storage.md)."""
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from mcp_baton.cli.remote.ending import Denied, Unreachable
+from mcp_baton.cli.remote.ids import chosen, is_whole
+from mcp_baton.cli.remote.state import TaskState, state_of
+from mcp_baton.cli.remote.where import WhereError
+from mcp_baton.exceptions import StoreError, StoreUnavailable
+from mcp_baton.tasks.record import TaskRecord
+from mcp_baton.tasks.store import TaskStore
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+PAGES = 20
+"""So many pages of a list are looked through for a beginning of an id."""
+
+
+class Table:
+    """One owner's tasks in a table.
+
+    Args:
+        store: The table.
+        owner: Whose tasks.
+    """
+
+    def __init__(self, store: TaskStore, owner: str) -> None:
+        self._store = store
+        self._owner = owner
+
+    def find(self, beginning: str) -> str:
+        """The id of the one task that begins so.
+
+        Raises:
+            TaskIdError: there is none, or more than one.
+        """
+        return beginning if is_whole(beginning) else chosen(beginning, [task["taskId"] for task in self.tasks()])
+
+    def tasks(self, most: int | None = None) -> list[dict[str, Any]]:
+        """The tasks, newest first, as `tasks/list` shows them."""
+        found: list[dict[str, Any]] = []
+        cursor: str | None = None
+        for _ in range(PAGES):
+            page = self._store.list(self._owner, cursor)
+            found += [_listed(task, self._store.now_ms()) for task in page.tasks]
+            cursor = page.cursor
+            if cursor is None or (most is not None and len(found) >= most):
+                break
+        return found
+
+    def state(self, task_id: str) -> TaskState:
+        """A task as it stands."""
+        return _state(self._store.get(self._owner, task_id), self._store.now_ms())
+
+    def cancel(self, task_id: str) -> TaskState:
+        """Cancel a task.
+
+        Raises:
+            TaskFinished: it is over.
+        """
+        return _state(self._store.cancel(self._owner, task_id), self._store.now_ms())
+
+    def complete(self, task_id: str, result: dict[str, Any]) -> TaskState:
+        """Complete a task with a result.
+
+        Raises:
+            TaskFinished: it is over.
+        """
+        return _state(self._store.complete(self._owner, task_id, result), self._store.now_ms())
+
+
+def open_table(name: str, owner: str | None, url: str | None) -> Table:
+    """The tasks of an owner in a table.
+
+    Args:
+        name: The table.
+        owner: Whose tasks.
+        url: A DynamoDB that is not AWS's.
+
+    Raises:
+        WhereError: nobody is named, or the DynamoDB cannot be used.
+    """
+    if not owner:
+        raise WhereError("--table needs --owner: tasks are kept by owner (docs/storage.md)")
+    from mcp_baton.aws import dynamodb_store
+    from mcp_baton.settings import Settings
+
+    # Shards and the bucket are the deployment's: they are read where its function reads them.
+    settings = replace(Settings.from_environment(os.environ), table=name)
+    return Table(dynamodb_store(name, settings, connect=_client(url)), owner)
+
+
+def _client(url: str | None) -> "Callable[[], DynamoDBClient]":
+    def connect() -> "DynamoDBClient":
+        from botocore.exceptions import BotoCoreError
+
+        from mcp_baton.clients import dynamodb_client
+        from mcp_baton.local.dynamodb import http_client
+
+        try:
+            return dynamodb_client() if url is None or url == "embedded" else http_client(url)
+        except (BotoCoreError, ValueError) as error:
+            raise Unreachable(f"DynamoDB cannot be reached: {error}") from error
+
+    return connect
+
+
+def asked[Told](ask: Callable[[], Told]) -> Told:
+    """What the table says.
+
+    Raises:
+        Denied: there are no credentials, or they do not allow it.
+        StoreError: as `ask`.
+    """
+    from botocore.exceptions import ClientError, NoCredentialsError
+
+    try:
+        return ask()
+    except StoreUnavailable as error:
+        cause = error.__cause__
+        if isinstance(cause, NoCredentialsError) or (isinstance(cause, ClientError) and _is_denial(cause)):
+            raise Denied(f"DynamoDB does not let you in: {cause}") from error
+        raise
+
+
+def _is_denial(error: Any) -> bool:
+    return str(error.response.get("Error", {}).get("Code", "")).startswith(("AccessDenied", "UnrecognizedClient"))
+
+
+def _listed(task: TaskRecord, now_ms: int) -> dict[str, Any]:
+    from mcp_baton.server.methods.task_meta import listed_meta
+
+    return {**_head(task), **listed_meta(task, now_ms)}
+
+
+def _head(task: TaskRecord) -> dict[str, Any]:
+    made: dict[str, Any] = {"taskId": task.task_id, "status": task.status.value, "createdAt": task.created_at}
+    made |= {"lastUpdatedAt": task.updated_at, "ttlMs": task.ttl_ms}
+    return made | ({"statusMessage": task.status_message} if task.status_message else {})
+
+
+def _state(task: TaskRecord, now_ms: int) -> TaskState:
+    from mcp_baton.server.methods.task_values import OMITTED_KEY, TIMINGS_KEY
+    from mcp_baton.tasks.pauses import shown_pause
+    from mcp_baton.tasks.record import PAUSE_REASON
+    from mcp_baton.tasks.timings import timings_of
+    from mcp_baton.tasks.values import weight_of
+
+    meta: dict[str, Any] = {}
+    omitted: list[str] = []
+    for name in task.variables:
+        weight = weight_of(task, name)
+        if weight and weight.outside:
+            meta[name], omitted = {"bytes": weight.text_bytes}, [*omitted, name]
+        else:
+            meta[name] = _value(lambda name=name: task.variables[name])  # type: ignore[misc]
+    meta.pop(PAUSE_REASON, None)
+    pause = shown_pause(task, now_ms)
+    told = {**_head(task), "_meta": {**meta, OMITTED_KEY: omitted, **({PAUSE_REASON: pause} if pause else {})}}
+    timings = timings_of(task)
+    told["_meta"][TIMINGS_KEY] = {name: {"at": timing.at_ms, "ms": timing.ms} for name, timing in timings.items()}
+    result = _value(lambda: task.result)
+    told |= {"result": result} if result is not None else {}
+    told |= {"error": task.error} if task.error else {}
+    told |= {"inputRequests": task.job.open} if task.job else {}
+    return replace(state_of(told), workflow=task.workflow)
+
+
+def _value(read: Callable[[], Any]) -> Any:
+    """A value, or, where it cannot be had, why."""
+    try:
+        return read()
+    except StoreError as error:
+        return {"error": str(error)}

@@ -1,0 +1,116 @@
+"""WHERE: a URL, a file or module that is served in this process, or a profile's name."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from mcp_baton.cli import values
+from mcp_baton.cli.remote.client import Remote, Transport
+from mcp_baton.cli.remote.profiles import Access, profile, profiles_file, secret
+from mcp_baton.cli.remote.progress import Progress
+from mcp_baton.cli.remote.questions import Terminal, at_terminal
+from mcp_baton.exceptions import BatonError
+
+
+class WhereError(BatonError):
+    """What was said of the server cannot be used; says why, and what to do about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How the command line says to reach a server: what stands for WHERE, and the options beside it."""
+
+    where: str
+    api_key: str | None = None
+    token: str | None = None
+    aws: bool = False
+    header: Sequence[str] | None = None
+
+    @property
+    def is_target(self) -> bool:
+        """Whether it is a file or module."""
+        return "://" not in self.where and (".py" in self.where or ":" in self.where)
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A server that is reached, and who sits before it."""
+
+    remote: Remote
+    terminal: Terminal
+    progress: Progress
+
+
+@contextmanager
+def connection(way: Way, *, as_json: bool) -> Iterator[Connection]:
+    """The server at WHERE.
+
+    Raises:
+        WhereError, ProfileError, LoadError: it cannot be told what that is.
+        Unreachable, Denied: with its first request: it is not there, or lets nobody in.
+    """
+    progress = Progress(shown=not as_json)
+    terminal = Terminal(interactive=not as_json and at_terminal(), quiet=progress.stop)
+
+    def made(transport: Transport, sleep: Callable[[float], None]) -> Connection:
+        return Connection(Remote(transport, terminal.answer, progress.told, sleep), terminal, progress)
+
+    with progress:
+        if way.is_target:
+            if way.api_key or way.token or way.aws or way.header:
+                raise WhereError(
+                    f"{way.where} is served in this process: --api-key, --token, --aws and --header are for URLs"
+                )
+            from mcp_baton.cli.remote.inprocess import connected
+
+            with connected(way.where) as transport:
+                yield made(transport, transport.sleep)
+            return
+        access = access_of(way)
+        try:
+            from mcp_baton.cli.remote.http import HttpTransport
+        except ModuleNotFoundError as error:
+            raise WhereError(
+                f"speaking to a server needs the package {error.name!r}: install mcp-baton[local]"
+            ) from error
+        import time
+
+        server = HttpTransport(access)
+        try:
+            yield made(server, time.sleep)
+        finally:
+            server.close()
+
+
+def access_of(way: Way) -> Access:
+    """How a URL, or the server of a profile, is reached; options come before what the profile says.
+
+    Raises:
+        WhereError: the URL or an option cannot be used.
+        ProfileError: the profile cannot.
+    """
+    if "://" in way.where:
+        if not way.where.startswith(("http://", "https://")):
+            raise WhereError(f"{way.where} is no HTTP URL: it begins with http:// or https://")
+        access = Access(way.where)
+    else:
+        access = profile(way.where, profiles_file())
+    if way.api_key is not None:
+        access = replace(access, api_key=secret(way.api_key, "--api-key"))
+    if way.token is not None:
+        access = replace(access, token=secret(way.token, "--token"))
+    access = replace(access, aws=access.aws or way.aws, headers={**access.headers, **_headers(way.header or ())})
+    if access.aws and access.token:
+        raise WhereError("a request is either signed or carries a bearer token: leave --token or --aws (auth) out")
+    return access
+
+
+def _headers(told: Sequence[str]) -> dict[str, str]:
+    made: dict[str, str] = {}
+    for each in told:
+        name, colon, value = each.partition(":")
+        if not colon:
+            # What was written may be a secret: it is not repeated.
+            raise WhereError("--header is NAME:VALUE, and one has no colon")
+        made[values.header(name.strip())] = value.strip()
+    return made

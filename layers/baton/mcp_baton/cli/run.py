@@ -1,0 +1,111 @@
+"""`baton run` and `baton resume`: workflows from a terminal (docs/commands.md)."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mcp_baton.cli.remote import options
+from mcp_baton.cli.remote.ending import ends
+
+if TYPE_CHECKING:
+    from mcp_baton.cli.remote.running import Ran
+    from mcp_baton.cli.remote.where import Connection, Way
+
+
+@ends
+def run(
+    where: options.Where,
+    workflow: Annotated[str, typer.Argument(metavar="WORKFLOW", help="The workflow's name, or another prompt's.")],
+    arguments: options.Arguments = None,
+    go_on: options.GoOn = False,
+    api_key: options.ApiKey = None,
+    token: options.Token = None,
+    aws: options.Aws = False,
+    header: options.Header = None,
+    as_json: options.AsJson = False,
+) -> int:
+    """Run a workflow: its steps as they begin, the trace, and where it pauses what comes next.
+
+    Exit code 0: completed; 1: failed; 3: paused; 4: the server is not reachable, or lets you not in.
+    """
+    from mcp_baton.cli.remote.arguments import for_prompt, given
+    from mcp_baton.cli.remote.running import run as run_workflow
+    from mcp_baton.cli.remote.tools import named
+    from mcp_baton.cli.remote.where import Way, connection
+
+    way, words = Way(where, api_key, token, aws, header), given(arguments or ())
+    with connection(way, as_json=as_json) as reached:
+        _check_terminal(reached, go_on)
+        prompt = named(workflow, reached.remote.pages("prompts/list", "prompts"), "prompt")
+        ran = run_workflow(reached.remote, workflow, for_prompt(words, prompt.get("arguments", ())))
+        return _ended(reached, ran, go_on=go_on, as_json=as_json)
+
+
+@ends
+def resume(
+    where: options.Where,
+    task: options.Task,
+    arguments: options.Arguments = None,
+    go_on: options.GoOn = False,
+    api_key: options.ApiKey = None,
+    token: options.Token = None,
+    aws: options.Aws = False,
+    header: options.Header = None,
+    as_json: options.AsJson = False,
+) -> int:
+    """Go on with a paused task: the server runs the steps that are left. Secret arguments have to be given again.
+
+    Exit code 0: completed; 1: failed, or over already; 3: paused; 4: not reachable or not allowed.
+    """
+    from mcp_baton.cli.remote.where import Way
+
+    return _resume(Way(where, api_key, token, aws, header), task or "", arguments or (), go_on=go_on, as_json=as_json)
+
+
+def _resume(way: "Way", task: str, words: Sequence[str], *, go_on: bool, as_json: bool) -> int:
+    from mcp_baton.cli.remote.arguments import for_prompt, given
+    from mcp_baton.cli.remote.ending import Failure
+    from mcp_baton.cli.remote.ids import find
+    from mcp_baton.cli.remote.running import look
+    from mcp_baton.cli.remote.running import run as run_workflow
+    from mcp_baton.cli.remote.tools import named
+    from mcp_baton.cli.remote.where import connection
+
+    arguments = given(words)
+    with connection(way, as_json=as_json) as reached:
+        _check_terminal(reached, go_on)
+        state = look(reached.remote, find(reached.remote, task))
+        if state.over:
+            raise Failure(f"the task {state.task_id} is {state.status}: nothing changes it")
+        if state.workflow is None:
+            raise Failure(f"the task {state.task_id} is a tool's: it goes on by itself")
+        prompt = named(state.workflow, reached.remote.pages("prompts/list", "prompts"), "prompt")
+        given_again = for_prompt(arguments, prompt.get("arguments", ()))
+        ran = run_workflow(reached.remote, state.workflow, given_again, state.task_id)
+        return _ended(reached, ran, go_on=go_on, as_json=as_json)
+
+
+def _check_terminal(reached: "Connection", go_on: bool) -> None:
+    from mcp_baton.cli.remote.where import WhereError
+
+    if go_on and not reached.terminal.interactive:
+        raise WhereError("--continue asks, so it needs a terminal, and goes without --json")
+
+
+def _ended(reached: "Connection", ran: "Ran", *, go_on: bool, as_json: bool) -> int:
+    from mcp_baton.cli.remote.printing import console, print_json
+    from mcp_baton.cli.remote.reports import print_ran
+
+    reached.progress.stop()
+    if go_on and ran.paused:
+        from mcp_baton.cli.remote.walking import walk
+
+        ran = walk(reached, ran)
+        if ran.paused:
+            return ran.code
+    if as_json:
+        print_json(ran.to_json())
+    else:
+        print_ran(ran, console())
+    return ran.code

@@ -1,0 +1,91 @@
+"""The page of the tasks: one file, served at `GET /console` and read as an MCP App (docs/console.md).
+
+It holds no data: what it shows it asks the MCP endpoint for, with its user's own credentials.
+"""
+
+import re
+from binascii import b2a_base64
+from collections.abc import Iterator, Mapping
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from mcp_baton.protocol.http import HttpResponse
+
+METHODS: Final = ("GET", "HEAD")
+FILE: Final = Path(__file__).with_name("page.html")
+_NONE: Final = "'none'"
+_ELEMENT = re.compile(r"<(script|style)\b[^>]*>(.*?)</\1\s*>", re.DOTALL | re.IGNORECASE)
+
+
+def answer(method: str, headers: Mapping[str, str]) -> HttpResponse:
+    """The answer to a request for the page: 200, 304 where the browser has it already, 405 for other methods.
+
+    Args:
+        method: The request's.
+        headers: The request's, names in lower case.
+    """
+    if method not in METHODS:
+        allowed = ", ".join(METHODS)
+        told = {"Allow": allowed, "Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"}
+        return HttpResponse(405, told, f"Method not allowed: use {allowed}\n".encode())
+    known = [tag.strip().removeprefix("W/") for tag in headers.get("if-none-match", "").split(",")]
+    if etag() in known or "*" in known:
+        return HttpResponse(304, page_headers())
+    return HttpResponse(200, page_headers(), text().encode() if method == "GET" else b"")
+
+
+@cache
+def text() -> str:
+    """The page, read once in a process."""
+    return FILE.read_bytes().decode()
+
+
+@cache
+def etag() -> str:
+    """The page's entity tag (RFC 9110, section 8.8.3)."""
+    return f'"{sha256(text().encode()).hexdigest()[:32]}"'
+
+
+@cache
+def page_headers() -> Mapping[str, str]:
+    """What every answer with the page carries: nobody else may frame it, and it reaches its own host alone."""
+    return {
+        "Content-Type": "text/html; charset=utf-8",
+        "Content-Security-Policy": policy(text()),
+        "Cache-Control": "no-cache",
+        "ETag": etag(),
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "Referrer-Policy": "no-referrer",
+        "X-Content-Type-Options": "nosniff",
+        "X-Frame-Options": "DENY",
+    }
+
+
+def policy(html: str) -> str:
+    """The content security policy of a page: its own scripts and styles as they stand in it, and requests to its own
+    host (Content Security Policy Level 3)."""
+    return "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src {' '.join(_hashes(html, 'script')) or _NONE}",
+            f"style-src {' '.join(_hashes(html, 'style')) or _NONE}",
+            "connect-src 'self'",
+            "img-src data:",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "frame-ancestors 'none'",
+            # No text is ever read as HTML (Trusted Types).
+            "require-trusted-types-for 'script'",
+            "trusted-types 'none'",
+        )
+    )
+
+
+def _hashes(html: str, element: str) -> Iterator[str]:
+    """The hash of each element of this name, as a source that a policy names."""
+    for name, content in _ELEMENT.findall(html):
+        if name.lower() == element:
+            yield f"'sha256-{b2a_base64(sha256(content.encode()).digest(), newline=False).decode()}'"

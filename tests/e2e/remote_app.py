@@ -1,0 +1,81 @@
+"""What the commands are tried on that speak to servers."""
+
+from typing import Annotated
+
+from pydantic import BaseModel
+
+from mcp_baton import Argument, Context, Header, Server, Step, ToolError, Workflow, prompt_arg, step_output
+from mcp_baton.aws import handler
+
+server = Server("s")
+
+
+class Approval(BaseModel):
+    approved_by: str
+    amount: float = 10.0
+
+
+@server.tool
+def fetch(order: str) -> dict[str, str]:
+    """Fetch an order."""
+    return {"order": order, "email": f"{order}@example.com"}
+
+
+@server.tool
+def refund(order: str, approved_by: str | None = None) -> str:
+    """Refund an order."""
+    if approved_by is None:
+        raise ToolError("not [bold]approved[/bold]\x1b[31m")
+    return f"R-{order}-{approved_by}"
+
+
+@server.tool
+def notify(email: str, text: str, copies: int = 0) -> str:
+    """Send a mail."""
+    return f"{email}: {text} ({copies})"
+
+
+@server.tool
+def approve(ctx: Context) -> str:
+    """Ask for an approval."""
+    answer = ctx.elicit("Who approves?", Approval)
+    return f"{answer.action} {answer.data.approved_by} {answer.data.amount}" if answer.data else answer.action
+
+
+@server.tool(task="required")
+def count(ctx: Context, to: int = 3) -> str:
+    """Count in the background."""
+    for number in range(to):
+        ctx.report_progress(number, to, "counting")
+    if to > 5:
+        raise ToolError("too many")
+    return f"counted to {to}"
+
+
+@server.tool
+def region(where: Annotated[str, Header("Region")]) -> str:
+    """Say a region."""
+    return where
+
+
+@server.prompt
+def greeting(name: str) -> str:
+    """Greet."""
+    return f"Greet {name}."
+
+
+fetching = Step("fetch", tool=fetch, arguments={"order": prompt_arg("order")})
+refunding = Step("refund", tool=refund, arguments={"order": prompt_arg("order")}, guidance="Ask a supervisor.")
+email = {"email": step_output("fetch", "email")}
+order = Argument("order", "The order", required=True)
+server.add_workflow(Workflow(name="done", description="do it", arguments=[order], steps=[fetching]))
+server.add_workflow(
+    Workflow(
+        name="paused",
+        description="refund it",
+        arguments=[order],
+        steps=[fetching, refunding, Step("notify", tool=notify, arguments=email)],
+    )
+)
+
+lambda_handler = handler(server)

@@ -1,0 +1,117 @@
+"""`GET /console` through the real handler: where it is, who gets it, and what it lets a page do (docs/console.md)."""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from mcp_baton import Server
+from mcp_baton.console.page import text
+from tests.e2e.conftest import MakeClient
+from tests.e2e.support import Answer, Client
+
+HOST = "abc.execute-api.eu-central-1.amazonaws.com"
+PING = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"})
+
+
+def client_of(make_client: MakeClient, **settings: Any) -> Client:
+    return make_client(Server("s"), **settings)
+
+
+def page(client: Client, method: str = "GET", path: str = "/console", headers: dict[str, str] | None = None) -> Answer:
+    """Open the page as a browser does: without a credential."""
+    sent = {"Content-Type": "", "Accept": "text/html", "Host": HOST, **(headers or {})}
+    return client.as_owner(None).post(None, sent, httpMethod=method, resource=path, path=path)
+
+
+def test_it_is_off_unless_it_is_switched_on(make_client: MakeClient) -> None:
+    assert page(client_of(make_client)).status == 404
+
+
+def test_whoever_opens_it_gets_the_page_and_nothing_of_anybodys(make_client: MakeClient) -> None:
+    answer = page(client_of(make_client, console=True))
+
+    assert (answer.status, answer.body) == (200, text())
+    assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'; script-src 'sha256-")
+
+
+@pytest.mark.parametrize(
+    ("method", "status"), [("HEAD", 200), ("POST", 405), ("PUT", 405), ("DELETE", 405), ("OPTIONS", 405)]
+)
+def test_it_can_be_looked_at_and_nothing_else(make_client: MakeClient, method: str, status: int) -> None:
+    answer = page(client_of(make_client, console=True), method)
+
+    assert (answer.status, "html>" in answer.body) == (status, False)
+
+
+@pytest.mark.parametrize("path", ["/console/", "/console/page.html", "/", "/Console"])
+def test_nothing_else_is_there(make_client: MakeClient, path: str) -> None:
+    assert page(client_of(make_client, console=True), path=path).status == 404
+
+
+def test_other_pages_cannot_read_it(make_client: MakeClient) -> None:
+    answer = page(client_of(make_client, console=True), headers={"Origin": "https://evil.example"})
+
+    assert (answer.status, "html>" in answer.body) == (403, False)
+
+
+def test_under_another_name_than_this_machines_a_local_server_does_not_show_it(make_client: MakeClient) -> None:
+    client = client_of(make_client, console=True, local_only=True)
+
+    assert page(client, headers={"Host": "rebound.example:8000"}).status == 403
+    assert page(client, headers={"Host": "localhost:8000"}).status == 200
+
+
+@pytest.mark.parametrize(
+    ("settings", "origin", "status"),
+    [
+        ({"console": True}, f"https://{HOST}", 200),
+        ({}, f"https://{HOST}", 403),
+        ({"console": True}, f"http://{HOST}", 403),
+        ({"console": True}, f"https://{HOST}:8443", 403),
+        ({"console": True}, f"https://{HOST}.evil.example", 403),
+        ({"console": True}, "https://evil.example", 403),
+        ({"console": True}, "null", 403),
+    ],
+)
+def test_the_page_may_call_its_own_host_and_others_still_may_not(
+    make_client: MakeClient, settings: dict[str, Any], origin: str, status: int
+) -> None:
+    client = client_of(make_client, **settings)
+
+    assert client.post(PING, {"Host": HOST, "Origin": origin}).status == status
+
+
+def test_who_calls_from_the_page_still_needs_an_identity(make_client: MakeClient) -> None:
+    client = client_of(make_client, console=True).as_owner(None)
+
+    assert client.post(PING, {"Host": HOST, "Origin": f"https://{HOST}"}).status == 403
+
+
+REQUESTS_AND_REPORT = """
+import json, sys
+from mcp_baton import Server
+from mcp_baton.aws import handler
+from mcp_baton.settings import Settings
+answer = handler(Server("s"), settings=Settings(console=True, allow_anonymous=True))
+class Context:
+    aws_request_id = "1"
+    def get_remaining_time_in_millis(self): return 30_000
+def send(method, path, body):
+    event = {"resource": path, "path": path, "httpMethod": method, "body": body, "requestContext": {},
+             "headers": {"Content-Type": "application/json"}, "isBase64Encoded": False}
+    return answer(event, Context())["statusCode"]
+ping = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"})
+print(send("POST", "/mcp", ping), "mcp_baton.console" in sys.modules)
+print(send("GET", "/console", None), "mcp_baton.console" in sys.modules)
+"""
+
+
+def test_nothing_of_it_is_loaded_until_somebody_opens_it() -> None:
+    command = [sys.executable, "-c", REQUESTS_AND_REPORT]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+
+    assert done.stdout.split() == ["200", "False", "200", "True"]

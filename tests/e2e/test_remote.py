@@ -1,0 +1,224 @@
+"""The commands that speak to servers, against `baton serve` in a process of its own, and against a file
+(docs/commands.md)."""
+
+import io
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_baton.cli.app import main
+from tests.serving import served
+
+APP = Path(__file__).parent / "remote_app.py"
+BATON = Path(sys.executable).parent / "baton"
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server, for all tests of this module. Owners are told apart by a header."""
+    log = tmp_path_factory.mktemp("served") / "log"
+    with served([BATON, "serve", APP, "--port", "0", "--owner-header", "X-Owner"], log) as address:
+        yield address
+
+
+type Run = Callable[..., tuple[int, Any]]
+
+
+@pytest.fixture
+def baton(
+    url: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Run:
+    """Runs a command against the server, as an owner of the test's own; its code, and what it prints as JSON."""
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def run(command: str, *words: str, json_: bool = True) -> tuple[int, Any]:
+        options = ["--header", f"X-Owner: {request.node.name}", *(["--json"] if json_ else [])]
+        code = main([command, url, *words, *options])
+        out = capsys.readouterr().out
+        return code, json.loads(out) if json_ else out
+
+    return run
+
+
+def test_a_workflow_that_completes_is_shown_step_by_step(baton: Run) -> None:
+    code, told = baton("run", "done", "order=A-1")
+    [step] = told["steps"]
+    assert (code, told["status"], told["results"]) == (
+        0,
+        "completed",
+        {"fetch": {"order": "A-1", "email": "A-1@example.com"}},
+    )
+    assert (step["name"], step["tool"], step["status"]) == ("fetch", "fetch", "completed")
+    assert step["bytes"] == len('{"order":"A-1","email":"A-1@example.com"}')
+    assert {"at", "ms"} <= step.keys()
+
+
+def test_a_workflow_goes_on_by_a_call_and_a_resume(baton: Run) -> None:
+    code, run = baton("run", "paused", "order=A-1")
+    assert (code, run["pause"]["failedStep"]) == (3, "refund")
+    assert [entry["tool"] for entry in run["next"]] == ["refund", "notify"]
+    assert "make these tool calls" in run["handoff"]
+    beginning = run["taskId"][:20]
+    code, called = baton("call", "refund", "order=A-1", "approved_by=kim", "--task", beginning)
+    assert (code, called["_meta"]["recorded"]) == (0, True)
+    code, resumed = baton("resume", beginning)
+    assert (code, resumed["pause"]["missingFields"]) == (3, ["text"])
+    code, called = baton("call", "notify", "email=a@example.com", "text=30", "copies=2", "--task", beginning)
+    assert (code, called["content"][0]["text"]) == (0, "a@example.com: 30 (2)")
+    assert baton("resume", beginning)[0] == 0
+    code, shown = baton("show", beginning)
+    assert [step["status"] for step in shown["steps"]] == ["completed"] * 3
+    assert baton("resume", beginning) == (
+        1,
+        {"error": {"message": f"the task {run['taskId']} is completed: nothing changes it"}},
+    )
+
+
+def test_tasks_are_listed_newest_first_and_ended_once(baton: Run) -> None:
+    first, second = (baton("run", "paused", "order=A-1")[1]["taskId"] for _ in range(2))
+    code, listed = baton("tasks")
+    assert (code, [task["taskId"] for task in listed["tasks"]]) == (0, [second, first])
+    assert baton("cancel", first)[1]["status"] == "cancelled"
+    code, told = baton("complete", second, "--result", '{"refunded": true}')
+    assert (code, told["status"], told["result"]) == (0, "completed", {"refunded": True})
+    for command in (("cancel", second), ("complete", second, "--result", "{}")):
+        assert baton(*command) == (1, {"error": {"message": f"the task {second} is completed: nothing changes it"}})
+    code, told = baton("show", "0")
+    assert (code, told["error"]["message"].split(":")[0]) == (2, "2 tasks begin with '0'")
+    code, told = baton("show", "zz")
+    assert (code, told["error"]["message"].split(":")[0]) == (2, "no task begins with 'zz'")
+
+
+def test_what_people_read_fits_80_columns_and_says_what_the_server_said_as_text(baton: Run) -> None:
+    code, out = baton("run", "paused", "order=A-1", json_=False)
+    assert code == 3
+    assert max(map(len, out.splitlines())) <= 80
+    assert "paused at refund" in out
+    assert '"not [bold]approved[/bold]' in out
+    assert "\x1b" not in out
+    listed = baton("tasks", json_=False)[1]
+    assert "refund (toolError)" in listed
+    shown = baton("show", listed.splitlines()[1].split()[0], json_=False)[1]
+    assert "1. refund order=A-1" in shown
+    assert "Ask a supervisor." in shown
+    assert '2. notify email=A-1@example.com text:="<missing: text>"' in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_steps_are_told_while_they_run(baton: Run, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", url, "paused", "order=A-1"]) == 3
+    assert capsys.readouterr().err.splitlines() == ["Step 1/3: fetch", "Step 2/3: refund"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "complaint"),
+    [
+        (("run", "dnoe"), 2, "there is no prompt 'dnoe': did you mean 'done'?"),
+        (("run", "done"), 2, "the server refused the request"),
+        (("call", "fetsh"), 2, "there is no tool 'fetsh': did you mean 'fetch'?"),
+        (("call", "notify", "copies=two"), 2, "copies=two: 'two' is no integer"),
+        (("complete", "0", "--result", "[1]"), 2, "--result"),
+        (("complete", "0"), 2, "--result is missing"),
+        (("show",), 2, "the task is missing"),
+        (("run", "paused", "order=A", "--continue"), 2, "--continue asks, so it needs a terminal"),
+        (("tasks", "--watch"), 2, "--watch draws on a terminal"),
+        (("show", "0", "--table", "tasks"), 2, "with --table there is no WHERE"),
+    ],
+)
+def test_what_cannot_be_done_is_said_with_the_remedy(
+    words: tuple[str, ...], code: int, complaint: str, baton: Run
+) -> None:
+    ended, told = baton(*words)
+    assert ended == code
+    assert complaint in told["error"]["message"]
+
+
+def test_a_tool_that_fails_ends_with_code_1(baton: Run) -> None:
+    code, told = baton("call", "refund", "order=A-1")
+    assert (code, told["isError"]) == (1, True)
+
+
+def test_a_call_that_was_not_recorded_ends_with_code_1(baton: Run) -> None:
+    task = baton("run", "done", "order=A-1")[1]["taskId"]
+    code, told = baton("call", "fetch", "order=A-1", "--task", task)
+    assert (code, told["_meta"]["recorded"]) == (1, False)
+
+
+def test_a_prompt_that_is_no_workflow_is_shown(baton: Run) -> None:
+    code, told = baton("run", "greeting", "name=Kim")
+    assert (code, told["messages"][0]["content"]["text"]) == (0, "Greet Kim.")
+
+
+def test_parameters_that_travel_in_headers_do(baton: Run) -> None:
+    assert baton("call", "region", "where=nördlich")[1]["content"][0]["text"] == "nördlich"
+
+
+def test_a_server_that_is_not_there_ends_with_code_4(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tasks", "http://127.0.0.1:9/mcp"]) == 4
+    assert "cannot be reached" in capsys.readouterr().err
+    assert main(["tasks", url.replace("/mcp", "/other")]) == 4
+    assert "no MCP endpoint" in capsys.readouterr().err
+
+
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Sits at the terminal, and types these lines."""
+
+    def type_(*lines: str) -> None:
+        monkeypatch.setattr("mcp_baton.cli.remote.where.at_terminal", lambda: True)
+        monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
+
+    return type_
+
+
+def test_continue_makes_the_clients_calls_until_the_workflow_is_done(
+    url: str, typed: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    # The refund as it stands, which fails; then with a name; then the missing text, with a number that is none first.
+    typed("y", "e", "", "kim", "y", "Hello", "e", "", "", "two", "2", "y")
+    assert main(["run", url, "paused", "order=A-2", "--continue"]) == 0
+    captured = capsys.readouterr()
+    assert "A-2@example.com: Hello (2)" in captured.out
+    assert "'two' is no integer" in captured.err
+
+
+@pytest.mark.parametrize("lines", [("s",), ()])
+def test_continue_stops_when_it_is_told_to(
+    url: str, typed: Callable[..., None], capsys: pytest.CaptureFixture[str], lines: tuple[str, ...]
+) -> None:
+    typed(*lines)
+    assert main(["run", url, "paused", "order=A-2", "--continue"]) == 3
+    assert capsys.readouterr().out.count("paused at refund") == 1
+
+
+@pytest.mark.parametrize(
+    ("lines", "answer"),
+    [
+        (("y", "", "kim", ""), "accept kim 10.0"),
+        (("", "kim", "a lot", "2.5"), "accept kim 2.5"),
+        (("n",), "decline"),
+        ((), "cancel"),
+    ],
+)
+def test_a_servers_question_is_asked_at_the_terminal(
+    url: str, typed: Callable[..., None], capsys: pytest.CaptureFixture[str], lines: tuple[str, ...], answer: str
+) -> None:
+    typed(*lines)
+    assert main(["call", url, "approve"]) == 0
+    assert capsys.readouterr().out.strip() == answer
+
+
+def test_without_a_terminal_a_question_is_declined(baton: Run) -> None:
+    code, told = baton("call", "approve")
+    assert (code, told["content"][0]["text"]) == (0, "decline")
+
+
+def test_a_file_is_served_in_this_process_and_its_background_tasks_are_waited_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["call", str(APP), "count", "to=4"]) == 0
+    assert capsys.readouterr().out.strip() == "counted to 4"

@@ -1,0 +1,99 @@
+"""When a task's steps ran, as it is kept with it (docs/storage.md)."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mcp_baton.exceptions import StoreError
+from mcp_baton.light_dataclasses import replace
+from mcp_baton.protocol.json import Json
+from mcp_baton.tasks.dynamodb.changes import STEPWISE_LIMIT
+from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
+from mcp_baton.tasks.record import PROGRESS, StepStatus, TaskRecord
+from mcp_baton.tasks.store import Batch, StepWrite, Timing
+from mcp_baton.tasks.timings import timings_of
+
+if TYPE_CHECKING:
+    from tests.sent import Requests
+    from tests.store.conftest import Clock, Engine
+
+PENDING, COMPLETED = StepStatus.PENDING, StepStatus.COMPLETED
+
+type Begin = Callable[..., TaskRecord]
+
+
+def ran(index: int, timing: Timing, before: StepStatus = PENDING) -> StepWrite:
+    return StepWrite(index, f"s{index}", before, COMPLETED, index, timing=timing)
+
+
+def test_timings_come_with_the_write_of_the_steps_and_leave_those_of_other_steps_alone(
+    store: DynamoDBTaskStore, begin: Begin, clock: "Clock", requests: "Requests"
+) -> None:
+    task = begin(3, workflow="flow")
+    first, second, again = Timing(clock.ms + 5, 120), Timing(clock.ms + 130, 0), Timing(clock.ms + 86_400_000, 9)
+    requests.take()
+    store.write(task, Batch(steps=(ran(0, first),)))
+    # Decided on the task as it was created, as a writer does that comes at the same time.
+    store.write(task, Batch(steps=(ran(1, second),)))
+    assert requests.take() == ["UpdateItem", "UpdateItem"]
+    task = store.get(task.owner, task.task_id)
+    assert timings_of(task) == {"s0": first, "s1": second}
+    task = store.write(task, Batch(steps=(ran(0, again, COMPLETED), replace(ran(2, first), timing=None)))).task
+    assert timings_of(task) == {"s0": again, "s1": second}
+
+
+def test_a_task_that_was_created_without_timings_gets_them_with_its_next_steps(
+    store: DynamoDBTaskStore, begin: Begin, clock: "Clock"
+) -> None:
+    task = begin(2)
+    assert "timings" not in task.kept
+    task = store.write(task, Batch(steps=(ran(0, Timing(clock.ms, 1)),))).task
+    task = store.write(task, Batch(steps=(ran(1, Timing(clock.ms + 1, 2)),))).task
+    assert timings_of(task) == {"s0": Timing(clock.ms, 1), "s1": Timing(clock.ms + 1, 2)}
+
+
+def test_steps_that_are_replaced_keep_the_timings_of_those_that_stay(
+    store: DynamoDBTaskStore, begin: Begin, clock: "Clock"
+) -> None:
+    task = begin(3, workflow="flow", definition="old")
+    one, two = Timing(clock.ms, 1), Timing(clock.ms + 1, 2)
+    task = store.write(task, Batch(steps=(ran(0, one), ran(1, one)))).task
+    listed: list[Json] = [{"name": name, "status": "pending"} for name in ("new", "s1", "s2")]
+    progress: Json = {"goal": "flow", "steps": listed, "schemaVersion": 1}
+    task = store.write(task, Batch(steps=(ran(2, two),), variables={PROGRESS: progress}, definition="new")).task
+    assert timings_of(task) == {"s1": one, "s2": two}
+
+
+def test_so_many_steps_that_they_are_written_in_one_piece_have_their_timings_too(
+    store: DynamoDBTaskStore, begin: Begin, clock: "Clock"
+) -> None:
+    task = begin(STEPWISE_LIMIT + 2, workflow="flow")
+    task = store.write(task, Batch(steps=(ran(STEPWISE_LIMIT + 1, Timing(clock.ms, 7)),))).task
+    task = store.write(
+        task, Batch(steps=tuple(ran(index, Timing(clock.ms + index, 1)) for index in range(STEPWISE_LIMIT + 1)))
+    ).task
+    timings = timings_of(task)
+    assert len(timings) == STEPWISE_LIMIT + 2
+    assert timings["s3"] == Timing(clock.ms + 3, 1)
+    assert timings[f"s{STEPWISE_LIMIT + 1}"] == Timing(clock.ms, 7)
+
+
+def test_a_name_that_dynamodb_does_not_take_and_a_clock_that_is_behind_are_kept(
+    store: DynamoDBTaskStore, begin: Begin, clock: "Clock"
+) -> None:
+    task, early = begin(1, workflow="flow"), Timing(clock.ms - 40, 3)
+    for name in ('"s0"', "\ud800"):
+        task = store.write(task, Batch(steps=(replace(ran(0, early, PENDING), name=name, status=PENDING),))).task
+    assert timings_of(task) == {'"s0"': early, "\ud800": early}
+
+
+@pytest.mark.parametrize("damaged", [{"M": {"s0": {"S": "soon"}}}, {"S": '"soon"'}], ids=["timing", "all"])
+def test_damaged_timings_are_the_stores_failure(
+    store: DynamoDBTaskStore, begin: Begin, engine: "Engine", damaged: dict[str, object]
+) -> None:
+    task = begin(1, workflow="flow")
+    assert isinstance(task.source, dict)
+    engine.client.put_item(TableName="tasks", Item={**task.source, "timings": damaged})
+    with pytest.raises(StoreError, match=r"the task \S+ is damaged"):
+        timings_of(store.get(task.owner, task.task_id))

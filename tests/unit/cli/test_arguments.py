@@ -1,0 +1,92 @@
+"""`key=value` on the command line as arguments (docs/commands.md, Run workflows and call tools)."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_baton.cli.remote.arguments import ArgumentError, Given, for_prompt, for_tool, given
+
+SCHEMA: dict[str, Any] = {
+    "$defs": {"Size": {"type": "string", "enum": ["S", "M"]}, "Place": {"type": "object"}},
+    "type": "object",
+    "properties": {
+        "text": {"type": "string"},
+        "maybe": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        "amount": {"anyOf": [{"type": "number"}, {"type": "null"}]},
+        "count": {"type": "integer"},
+        "urgent": {"type": "boolean"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "place": {"$ref": "#/$defs/Place"},
+        "size": {"$ref": "#/$defs/Size"},
+        "level": {"enum": [1, 2]},
+        "any": {},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        ("text=30", "30"),
+        ("text=", ""),
+        ("text=a=b", "a=b"),
+        ('text:="quoted"', "quoted"),
+        ("maybe=null", "null"),
+        ("maybe:=null", None),
+        ("amount=30", 30),
+        ("amount=30.0", 30.0),
+        ("amount=null", None),
+        ("count=7", 7),
+        ("urgent=true", True),
+        ('tags=["a", "b"]', ["a", "b"]),
+        ('place={"x": 1}', {"x": 1}),
+        ("size=M", "M"),
+        ("level=2", 2),
+        ("any=1", "1"),
+        ("count:=7.5", 7.5),
+    ],
+)
+def test_a_text_becomes_what_the_tools_schema_says(word: str, value: object) -> None:
+    [converted] = for_tool(given([word]), SCHEMA).values()
+    assert (converted, type(converted)) == (value, type(value))
+
+
+def test_a_files_text_is_converted_as_if_it_had_been_written_there(tmp_path: Path) -> None:
+    (tmp_path / "place.json").write_text('{"x": "é"}', encoding="utf-8")
+    assert for_tool(given([f"place=@{tmp_path / 'place.json'}"]), SCHEMA) == {"place": {"x": "é"}}
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["text"], "'text' is no argument: write key=value, key:=JSON or key=@FILE"),
+        (["=1"], "'=1' is no argument"),
+        (["text=1", "text:=2"], "the argument 'text' is given twice"),
+        (["text=@no/such/file"], "text=@no/such/file: the file cannot be read: No such file or directory"),
+        (["amount=ten"], "amount=ten: 'ten' is no number or null"),
+        (["count=7.5"], "count=7.5: '7.5' is no integer"),
+        (["count=true"], "'true' is no integer"),
+        (["urgent=yes"], "'yes' is no boolean"),
+        (["tags=a"], "'a' is no array"),
+        (["count:=seven"], "count:=seven is not JSON"),
+        (["amuont=1"], "there is no argument 'amuont': did you mean 'amount'?"),
+        (["zzz=1"], "there is no argument 'zzz': there are text, maybe, amount"),
+    ],
+)
+def test_what_cannot_be_an_argument_is_named_with_the_remedy(words: list[str], complaint: str) -> None:
+    with pytest.raises(ArgumentError) as raised:
+        for_tool(given(words), SCHEMA)
+    assert complaint in str(raised.value)
+
+
+def test_a_tool_that_takes_anything_takes_any_name() -> None:
+    assert for_tool([Given("new", "1")], {"properties": {"a": {}}, "additionalProperties": True}) == {"new": "1"}
+    assert for_tool([Given("new", "1")], {"type": "object"}) == {"new": "1"}
+
+
+def test_a_prompts_arguments_are_texts() -> None:
+    declared = [{"name": "a"}, {"name": "b"}, {"name": "c"}]
+    assert for_prompt(given(["a=1", "b:=[1, 2]", 'c:="x"']), declared) == {"a": "1", "b": "[1, 2]", "c": "x"}
+    with pytest.raises(ArgumentError, match="there is no argument 'd'"):
+        for_prompt(given(["d=1"]), declared)

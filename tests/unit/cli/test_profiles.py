@@ -1,0 +1,124 @@
+"""Profiles: servers by name, and how to be let in (docs/commands.md, Where: URLs, files and profiles)."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from mcp_baton.cli.remote.profiles import Access, ProfileError, profile, profiles_file, secret
+from mcp_baton.cli.remote.where import Way, WhereError, access_of
+
+URL = "https://api.example.com/mcp"
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of the profiles, empty."""
+    path = tmp_path / "profiles.toml"
+    path.write_text("")
+    monkeypatch.setenv("BATON_PROFILES", str(path))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("environment", "place"),
+    [
+        ({"BATON_PROFILES": "/etc/p.toml", "XDG_CONFIG_HOME": "/x"}, "/etc/p.toml"),
+        ({"XDG_CONFIG_HOME": "/x"}, "/x/baton/profiles.toml"),
+        ({"XDG_CONFIG_HOME": "relative"}, str(Path.home() / ".config/baton/profiles.toml")),
+        ({}, str(Path.home() / ".config/baton/profiles.toml")),
+    ],
+)
+def test_the_file_is_where_the_environment_says(environment: dict[str, str], place: str) -> None:
+    assert profiles_file(environment) == Path(place)
+
+
+def test_a_profile_says_where_and_with_what(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOP_KEY", "k-1")
+    print_token = f"{sys.executable} -c \\\"print('t-1')\\\""
+    file.write_text(
+        f'[shop]\nurl = "{URL}"\napi_key = "env:SHOP_KEY"\nheaders = {{X-Tenant = "blue"}}\n'
+        f'[books]\nurl = "{URL}"\ntoken = {{command = "{print_token}"}}\n'
+        f'[list]\nurl = "{URL}"\ntoken = {{command = ["{sys.executable}", "-c", "print(1)"]}}\n'
+        f'[inside]\nurl = "{URL}"\nauth = "aws"\nregion = "eu-west-1"\naws_profile = "work"\n'
+    )
+    assert profile("shop", file) == Access(URL, api_key="k-1", headers={"X-Tenant": "blue"})
+    assert profile("books", file) == Access(URL, token="t-1")
+    assert profile("list", file) == Access(URL, token="1")
+    assert profile("inside", file) == Access(URL, aws=True, region="eu-west-1", aws_profile="work")
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "'shop' is no profile in"),
+        ('[shopp]\nurl = "https://a/"', "did you mean 'shopp'?"),
+        ("shop = 1", "profile 'shop' is not a table"),
+        ("[shop]", "'url' must be the server's URL"),
+        ('[shop]\nurl = "api.example.com"', "'url' must be the server's URL"),
+        (f'[shop]\nurl = "{URL}"\napikey = "s3cret"', "unknown field 'apikey': did you mean 'api_key'?"),
+        (f'[shop]\nurl = "{URL}"\nauth = "iam"', "'auth' is \"aws\" or left out"),
+        (f'[shop]\nurl = "{URL}"\nregion = 1', "'region' must be a text"),
+        (f'[shop]\nurl = "{URL}"\nheaders = {{a = 1}}', "'headers' must be a table of texts"),
+        (f'[shop]\nurl = "{URL}"\napi_key = "env:NO_SUCH"', "the variable NO_SUCH, which is not set"),
+        (f'[shop]\nurl = "{URL}"\ntoken = {{file = "s3cret"}}', "'token' must be a text"),
+        (
+            f'[shop]\nurl = "{URL}"\ntoken = {{command = "no-such-command s3cret"}}',
+            "the command 'no-such-command' failed",
+        ),
+        (f'[shop]\nurl = "{URL}"\ntoken = {{command = "true s3cret"}}', "the command 'true' printed nothing"),
+        ('[shop]\nurl = "s3cret', "cannot be read"),
+    ],
+)
+def test_a_profile_that_cannot_be_used_is_named_with_the_remedy_and_without_its_secrets(
+    file: Path, text: str, complaint: str
+) -> None:
+    file.write_text(text)
+    with pytest.raises(ProfileError) as raised:
+        profile("shop", file)
+    assert complaint in str(raised.value)
+    assert "s3cret" not in str(raised.value)
+
+
+def test_what_a_failing_command_prints_is_not_repeated() -> None:
+    command = {"command": [sys.executable, "-c", "print('s3cret'); raise SystemExit(1)"]}
+    with pytest.raises(ProfileError) as raised:
+        secret(command, "token")
+    assert "s3cret" not in str(raised.value)
+    assert raised.value.__suppress_context__
+
+
+def test_secrets_do_not_stand_in_the_text_of_what_holds_them() -> None:
+    shown = repr(Access(URL, api_key="s3cret", token="s3cret", headers={"X-Key": "s3cret"}))
+    assert "s3cret" not in shown
+
+
+def test_options_come_before_what_a_profile_says(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEY", "k-2")
+    file.write_text(f'[shop]\nurl = "{URL}"\napi_key = "k-1"\nheaders = {{A = "1", B = "1"}}\n')
+    way = Way("shop", api_key="env:KEY", header=["B: 2", "C:3"])
+    assert access_of(way) == Access(URL, api_key="k-2", headers={"A": "1", "B": "2", "C": "3"})
+
+
+@pytest.mark.parametrize(
+    ("way", "complaint"),
+    [
+        (Way("ftp://a/"), "no HTTP URL"),
+        (Way(URL, header=["s3cret"]), "--header is NAME:VALUE"),
+        (Way(URL, token="t", aws=True), "either signed or carries a bearer token"),
+        (Way(URL, api_key="env:NO_SUCH"), "--api-key is taken from the variable NO_SUCH"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(way: Way, complaint: str) -> None:
+    with pytest.raises((WhereError, ProfileError)) as raised:
+        access_of(way)
+    assert complaint in str(raised.value)
+    assert "s3cret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("where", "is_target"),
+    [("app.py", True), ("app.py:server", True), ("shop.app:server", True), ("shop", False), (URL, False)],
+)
+def test_what_has_a_colon_or_is_a_python_file_is_served_here(where: str, is_target: bool) -> None:
+    assert Way(where).is_target is is_target

@@ -1,0 +1,113 @@
+"""Requests signed with AWS credentials, against botocore's own verdict."""
+
+from collections.abc import Mapping
+
+import httpx
+import pytest
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+
+from mcp_baton.cli.remote.ending import Denied
+from mcp_baton.cli.remote.http import HttpTransport
+from mcp_baton.cli.remote.profiles import Access, ProfileError
+from mcp_baton.cli.remote.signing import SigV4, signer
+
+KEY, SECRET, TOKEN = "AKIDEXAMPLE", "wJalrXUtnFEMI", "session-token"
+API = "https://a1b2.execute-api.eu-central-1.amazonaws.com/prod/mcp"
+MESSAGE = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"name": "é"}}
+
+
+@pytest.fixture
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Credentials in the environment, and nothing else of AWS's configuration."""
+    for name in ("AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, "/dev/null")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    monkeypatch.setenv("AWS_SESSION_TOKEN", TOKEN)
+
+
+def sent(access: Access, monkeypatch: pytest.MonkeyPatch) -> httpx.Request:
+    """The request that reaches the network."""
+    found: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        found.append(request)
+        return httpx.Response(200, json={"jsonrpc": "2.0", "id": 1, "result": {}})
+
+    made = httpx.Client
+    monkeypatch.setattr(httpx, "Client", lambda **options: made(**options, transport=httpx.MockTransport(answer)))
+    transport = HttpTransport(access)
+    assert list(transport.send(MESSAGE, {"Mcp-Method": "tools/list"})) == [{"jsonrpc": "2.0", "id": 1, "result": {}}]
+    return found[0]
+
+
+def signature(request: httpx.Request, service: str, region: str) -> str:
+    """What botocore computes for the request as it was received: of the headers that it says are signed."""
+    named = request.headers["authorization"].partition("SignedHeaders=")[2].partition(",")[0].split(";")
+    assert {"host", "x-amz-date", "x-amz-security-token"} <= set(named)
+    headers: Mapping[str, str] = {name: request.headers[name] for name in named}
+    received = AWSRequest(request.method, str(request.url), headers=dict(headers), data=request.content)
+    received.context["timestamp"] = request.headers["x-amz-date"]
+    auth = SigV4Auth(Credentials(KEY, SECRET, TOKEN), service, region)
+    return str(auth.signature(auth.string_to_sign(received, auth.canonical_request(received)), received))
+
+
+@pytest.mark.usefixtures("credentials")
+@pytest.mark.parametrize(
+    ("access", "service", "region"),
+    [
+        (Access(API, aws=True), "execute-api", "eu-central-1"),
+        (Access("https://x.lambda-url.us-west-2.on.aws/mcp", aws=True), "lambda", "us-west-2"),
+        (Access("https://mcp.example.com/mcp?a=b c", aws=True, region="eu-west-1"), "execute-api", "eu-west-1"),
+        (Access("https://mcp.example.com/mcp", aws=True, region="eu-west-1", service="x"), "x", "eu-west-1"),
+    ],
+)
+def test_the_signature_is_the_one_that_botocore_computes_for_what_is_received(
+    access: Access, service: str, region: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = sent(access, monkeypatch)
+    said = request.headers["authorization"]
+    assert said.startswith(f"AWS4-HMAC-SHA256 Credential={KEY}/")
+    assert f"/{region}/{service}/aws4_request" in said
+    assert said.rpartition("Signature=")[2] == signature(request, service, region)
+    assert request.headers["mcp-method"] == "tools/list"
+
+
+@pytest.mark.usefixtures("credentials")
+def test_a_key_or_token_is_sent_as_its_header(monkeypatch: pytest.MonkeyPatch) -> None:
+    request = sent(Access(API, api_key="k", token="t", headers={"X-Tenant": "blue"}), monkeypatch)
+    told = [request.headers[name] for name in ("x-api-key", "authorization", "x-tenant")]
+    assert told == ["k", "Bearer t", "blue"]
+
+
+@pytest.mark.usefixtures("credentials")
+def test_a_region_that_nothing_says_is_asked_for() -> None:
+    with pytest.raises(ProfileError, match="the region to sign requests for is not known"):
+        signer(Access("https://mcp.example.com/mcp", aws=True))
+
+
+@pytest.mark.usefixtures("credentials")
+def test_a_profile_that_aws_does_not_know_is_named() -> None:
+    with pytest.raises(ProfileError, match="no-such"):
+        signer(Access(API, aws=True, aws_profile="no-such"))
+
+
+@pytest.mark.usefixtures("credentials")
+def test_without_credentials_nobody_is_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with pytest.raises(Denied, match="there are no AWS credentials"):
+        signer(Access(API, aws=True))
+
+
+def test_credentials_are_frozen_for_each_request() -> None:
+    credentials = Credentials("old", SECRET)
+    auth = SigV4(credentials, "execute-api", "eu-west-1")
+    credentials.access_key = "new"
+    request = next(auth.auth_flow(httpx.Request("POST", API, content=b"{}")))
+    assert "Credential=new/" in request.headers["authorization"]

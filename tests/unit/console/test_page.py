@@ -1,0 +1,110 @@
+"""The page of the tasks as it is served: what its policy allows, and when it is sent again."""
+
+import base64
+import hashlib
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from mcp_baton.console import page
+
+
+def source_of(content: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
+
+
+def directives(policy: str) -> dict[str, list[str]]:
+    """A policy's sources, by directive."""
+    return {name: sources for name, *sources in (part.split() for part in policy.split(";"))}
+
+
+class Elements(HTMLParser):
+    """What a browser would run, look up or follow in a page."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.contents: dict[str, list[str]] = {"script": [], "style": []}
+        self.attributes: set[str] = set()
+        self.addresses: list[str | None] = []
+        self._in: str | None = None
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._in = tag if tag in self.contents else None
+        self.attributes |= {name for name, _ in attrs}
+        self.addresses += [value for name, value in attrs if name in {"src", "href", "action", "srcset", "poster"}]
+        if self._in:
+            self.contents[tag].append("")
+
+    def handle_endtag(self, _tag: str) -> None:
+        self._in = None
+
+    def handle_data(self, data: str) -> None:
+        if self._in:
+            self.contents[self._in][-1] += data
+
+
+def test_the_policy_names_each_script_and_style_of_the_file_and_nothing_else_that_runs() -> None:
+    found, allowed = Elements(page.text()), directives(page.page_headers()["Content-Security-Policy"])
+
+    assert found.contents["script"]
+    assert found.contents["style"]
+    assert allowed["script-src"] == [source_of(content) for content in found.contents["script"]]
+    assert allowed["style-src"] == [source_of(content) for content in found.contents["style"]]
+    assert allowed["default-src"] == allowed["frame-ancestors"] == allowed["form-action"] == ["'none'"]
+    assert allowed["connect-src"] == ["'self'"]
+    assert "unsafe" not in page.page_headers()["Content-Security-Policy"]
+
+
+def test_a_changed_script_has_another_hash_and_several_have_one_each() -> None:
+    html = "<script>one()</script><SCRIPT type=module>\ntwo()\n</SCRIPT ><style>p {}</style>"
+
+    allowed = directives(page.policy(html))
+
+    assert allowed["script-src"] == [source_of("one()"), source_of("\ntwo()\n")]
+    assert allowed["style-src"] == [source_of("p {}")]
+    assert directives(page.policy("<p>nothing"))["script-src"] == ["'none'"]
+
+
+def test_the_page_has_nothing_that_its_policy_forbids() -> None:
+    found = Elements(page.text())
+
+    assert [name for name in found.attributes if name == "style" or name.startswith("on")] == []
+    assert [one for one in found.addresses if one and not one.startswith(("#", "data:"))] == []
+    assert "\r" not in page.text()  # browsers hash what they parse, in which each line ends with \n
+
+
+def test_the_page_is_sent_with_what_protects_it() -> None:
+    answer = page.answer("GET", {})
+
+    assert (answer.status, answer.body) == (200, page.text().encode())
+    assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.headers["Referrer-Policy"] == "no-referrer"
+    assert answer.headers["X-Frame-Options"] == "DENY"
+    assert re.fullmatch(r'"[0-9a-f]{32}"', answer.headers["ETag"])
+
+
+def test_a_browser_that_has_the_page_is_told_so_and_asks_each_time() -> None:
+    tag = page.answer("GET", {}).headers["ETag"]
+
+    for known in (tag, f"W/{tag}", f'"other", {tag}', "*"):
+        again = page.answer("GET", {"if-none-match": known})
+        assert (again.status, again.body) == (304, b"")
+        assert again.headers["ETag"] == tag
+    assert page.answer("GET", {"if-none-match": '"other"'}).status == 200
+    assert page.answer("GET", {}).headers["Cache-Control"] == "no-cache"
+
+
+def test_a_head_is_the_same_without_the_page() -> None:
+    head = page.answer("HEAD", {})
+
+    assert (head.status, head.body, head.headers) == (200, b"", page.answer("GET", {}).headers)
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "PATCH"])
+def test_nothing_can_be_sent_to_it(method: str) -> None:
+    answer = page.answer(method, {})
+
+    assert (answer.status, answer.headers["Allow"]) == (405, "GET, HEAD")
