@@ -51,11 +51,14 @@ _IN_A_STACK = {
 }
 
 
-class _Loader(yaml.SafeLoader):
-    """Reads CloudFormation's short forms (`!Ref`) as nothing: the parameters have none."""
+# Reads CloudFormation's short forms (`!Ref`) and other tags as nothing: what is looked at has none.
+_Loader: Any = type("_Loader", (yaml.SafeLoader,), {})
+_Loader.add_multi_constructor("", lambda *_: None)
 
 
-_Loader.add_multi_constructor("!", lambda *_: None)
+def read(text: str) -> Any:
+    """A YAML document, without what its tags stand for."""
+    return yaml.load(text, _Loader)  # noqa: S506 - a safe loader with one more constructor
 
 
 def page() -> str:
@@ -70,7 +73,7 @@ def documented() -> list[tuple[str, str, str]]:
 
 def template() -> dict[str, Any]:
     """The template, without its references."""
-    loaded: dict[str, Any] = yaml.load(TEMPLATE, _Loader)  # noqa: S506 - a safe loader with one more constructor
+    loaded: dict[str, Any] = read(TEMPLATE)
     return loaded
 
 
