@@ -9,6 +9,7 @@ import pytest
 
 from mcp_baton import Context, Server, Step, Workflow, elicitation, sampling
 from mcp_baton.exceptions import Abandoned
+from mcp_baton.server.running.runner import TIMED_OUT
 from tests.e2e.conftest import MakeClient, Streaming
 from tests.e2e.support import BOUND_S, Answer, Client, Clock, JsonDict, Sink, Table
 
@@ -181,7 +182,7 @@ def test_a_tool_that_still_waits_at_the_deadline_is_abandoned(make_client: MakeC
 
     assert (message["result"]["isError"], text_of(message)) == (
         True,
-        "timed out; it may still have happened",
+        TIMED_OUT,
     )
     assert over.wait(BOUND_S)
     assert raised == [Abandoned]

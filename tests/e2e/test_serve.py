@@ -38,7 +38,9 @@ class Baton:
             raise AssertionError("the process has no pipes")
         self.stdout = process.stdout
         self.line = self.stdout.readline()
-        self.client = httpx.Client(base_url=self.line.split()[-1].removesuffix("/mcp"), timeout=BOUND_S)
+        # With --json the line is an object.
+        url = json.loads(self.line)["url"] if self.line.startswith("{") else self.line.split()[-1]
+        self.client = httpx.Client(base_url=url.removesuffix("/mcp"), timeout=BOUND_S)
 
     def call(self, method: str, headers: dict[str, str] | None = None, **params: Any) -> Any:
         """A request's result."""
@@ -294,5 +296,5 @@ def test_what_cannot_be_served_is_one_line_and_exit_code_2(start: Start, tmp_pat
     assert failed(str(tmp_path / "absent.py")) == f"baton: no such file: {tmp_path / 'absent.py'}\n"
     assert "holds server, other: choose one" in failed(several)
     assert "No module named 'no_such_module_anywhere'" in failed(str(broken))
-    assert failed(SERVED, "--port", port).endswith("Address already in use: --port 0 takes a free one\n")
+    assert failed(SERVED, "--port", port).endswith("is another, --port 0 takes a free one\n")
     assert failed(SERVED, "--port", "0", "--dynamodb", "http://127.0.0.1:1").count("\n") == 1

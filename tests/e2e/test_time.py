@@ -156,7 +156,10 @@ def stuck_client(
     return make_client(server, era=era, remaining_ms=clock), clock, stuck
 
 
-LATE = "timed out; it may still have happened"
+LATE = (
+    "timed out: the function's time was over (more: FunctionTimeout, in the background WorkerTimeout; with baton serve "
+    "--timeout, --worker-timeout); it may still have happened"
+)
 TIMED_OUT = {
     "type": "toolError",
     "failedStep": "slow",

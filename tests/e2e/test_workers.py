@@ -116,9 +116,14 @@ def pool() -> Iterator[MakePool]:
     with ExitStack() as stack:
 
         def make(
-            *, retries: Retries | None = None, timeout_s: float = BOUND_S, target: str = "probe.handler", **options: Any
+            *,
+            retries: Retries | None = None,
+            timeout_s: float = BOUND_S,
+            at_once: int = 2,
+            target: str = "probe.handler",
+            **options: Any,
         ) -> Pool:
-            policy = Policy(timeout_s, retries or Retries((0.01, 0.01)))
+            policy = Policy(timeout_s, retries or Retries((0.01, 0.01)), at_once)
             made = Pool(lambda: Probed(target, "t", "http://127.0.0.1:1", allow_anonymous=True), policy, **options)
             stack.callback(made.stop, 0)
             return made
@@ -165,6 +170,23 @@ def test_a_process_is_kept_for_the_next_event(pool: MakePool, probe: Probe) -> N
         assert held.ended()
     # A process that is not yet back when the next event comes is not waited for.
     assert len(pids) <= 2
+
+
+def test_after_a_renewal_the_next_event_goes_to_a_process_that_loads_the_files_anew(
+    pool: MakePool, probe: Probe
+) -> None:
+    workers, pids = pool(at_once=1), list[int]()
+    for renew_while_at_work in (True, False, None):
+        workers.dispatch(probe.event)
+        held = probe.next()
+        pids.append(held.told["pid"])
+        if renew_while_at_work:
+            workers.renew()
+        held.tell("return")
+        assert held.ended()
+        if renew_while_at_work is False:
+            workers.renew()
+    assert len(set(pids)) == 3
 
 
 def test_two_work_at_a_time_and_the_third_event_waits(pool: MakePool, probe: Probe) -> None:

@@ -19,6 +19,7 @@ from mcp_baton.clients import WorkerDispatcher, dynamodb_client, given_client, s
 from mcp_baton.exceptions import SettingsError
 from mcp_baton.protocol.http import Application, Exchange, HttpRequest, HttpResponse
 from mcp_baton.server.endpoint import Endpoint
+from mcp_baton.server.methods import Method, call_method
 from mcp_baton.server.server import Server
 from mcp_baton.settings import INIT, Settings
 from mcp_baton.tasks.store import TaskStore
@@ -66,6 +67,7 @@ def handler(
     dynamodb: "DynamoDBClient | None" = None,
     s3: "S3Client | None" = None,
     dispatcher: "Dispatcher | None" = None,
+    call_method: Method = call_method,
 ) -> Callable[[dict[str, Any], LambdaContext], dict[str, Any]]:
     """Make the Lambda handler of a server.
 
@@ -82,6 +84,7 @@ def handler(
         s3: The same for S3, used for the bucket that the settings name, if they name one.
         dispatcher: Invokes the worker for background work. When not given: one for the Lambda function that the
             settings name. Without either, tools that may run in the background run in the request.
+        call_method: Gives a request's result; see `Endpoint`.
 
     Raises:
         WorkflowError: a workflow of the server's cannot work; names workflow, step and cause.
@@ -111,17 +114,14 @@ def handler(
         sleep=sleep,
         keys=_state_keys(settings, telemetry),
         dispatcher=dispatcher,
+        call_method=call_method,
     )
     app: Application = _Warning(endpoint, NO_TABLE) if store is None else endpoint
     if settings.allow_anonymous and settings.observed and not settings.sam_local:
         app = _Warning(app, ANYBODY)
     owner = partial(resolve_owner, trust_session_names=settings.trust_session_names)
     adapter = LambdaAdapter(
-        app,
-        allow_anonymous=settings.allow_anonymous,
-        streaming=settings.streaming,
-        owner=owner,
-        work=endpoint.work,
+        app, allow_anonymous=settings.allow_anonymous, streaming=settings.streaming, owner=owner, work=endpoint.work
     )
     return adapter if collector is None else _observed(adapter, collector, settings)
 

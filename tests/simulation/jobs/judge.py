@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from mcp_baton.exceptions import ProtocolError, StoreError
 from mcp_baton.protocol.json import dumps
+from mcp_baton.server.running.runner import TIMED_OUT
 from mcp_baton.tasks.work import FIRST_DISPATCH_MS
 from tests.simulation.claims import MARGIN_MS
 from tests.simulation.dynamodb.database import Change
@@ -29,7 +30,6 @@ from tests.simulation.journal import Called, Process
 if TYPE_CHECKING:
     from tests.simulation.jobs.world import JobWorld
 
-TIMED_OUT = "timed out; it may still have happened"
 _SERIAL = re.compile(r'(?:"serial\\*": *|failed #)(\d+)')
 
 

@@ -142,3 +142,57 @@ def test_a_colon_may_belong_to_the_path(target: str, path: str, attribute: str |
 def test_a_file_whose_name_ends_like_an_attribute_is_a_file(tmp_path: Path) -> None:
     path = write(tmp_path, "", "app:server")
     assert split_target(str(path)) == (path, None)
+
+
+def test_a_module_is_found_by_its_name_from_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "orders_package"
+    package.mkdir()
+    write(package, "server = Fraction(1)\nother = Fraction(2)", "main.py")
+    monkeypatch.chdir(tmp_path)
+    assert load("orders_package.main:other", Fraction) == 2
+    assert "orders_package.main holds server, other: choose one" in refusal("orders_package.main")
+    assert "there is no module 'orders_package.absent'" in refusal("orders_package.absent:server")
+    assert "there is no module 'absent_package'" in refusal("absent_package.main")
+
+
+def test_a_file_of_a_package_may_import_from_its_package(tmp_path: Path) -> None:
+    package = tmp_path / "orders_pack" / "inner"
+    package.mkdir(parents=True)
+    for folder in (package.parent, package):
+        (folder / "__init__.py").touch()
+    write(package.parent, "half = Fraction(1, 2)", "numbers_of.py")
+    path = write(package, "from ..numbers_of import half as server", "main.py")
+    assert load(str(path), Fraction) == Fraction(1, 2)
+    assert sys.modules["orders_pack.inner.main"].__file__ == str(path)
+
+
+def test_a_module_that_a_module_needs_is_named_as_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "import no_such_thing", "orders_needing.py")
+    monkeypatch.chdir(tmp_path)
+    said = refusal("orders_needing:server")
+    assert "orders_needing cannot be imported" in said
+    assert "No module named 'no_such_thing'" in said
+
+
+def test_a_typo_is_answered_with_what_is_there(tmp_path: Path) -> None:
+    path = write(tmp_path, "server = Fraction(1)")
+    assert f"did you mean {path}?" in refusal(tmp_path / "order_app.py")
+    assert f"did you mean {path}?" in refusal(str(path).removesuffix(".py"))
+    assert "has no 'sever'; did you mean 'server'?" in refusal(f"{path}:sever")
+
+
+def test_a_function_that_makes_one_is_told_apart(tmp_path: Path) -> None:
+    path = write(tmp_path, "def make() -> Fraction:\n    return Fraction(1)")
+    assert "but a function that makes one: add server = make() at its end" in refusal(path)
+    del sys.modules["orders_app"]
+    assert "'make' in orders_app.py is a function: call it at the top level (server = make())" in refusal(
+        f"{path}:make"
+    )
+
+
+def test_a_lambda_handler_is_told_apart(tmp_path: Path) -> None:
+    text = "from mcp_baton import Server\nfrom mcp_baton.aws import handler\nlambda_handler = handler(Server('shop'))"
+    said = refusal(f"{write(tmp_path, text)}:lambda_handler")
+    assert "'lambda_handler' in orders_app.py is the Lambda handler" in said

@@ -1,5 +1,6 @@
-"""`baton serve`: an MCP server on this machine (README.md, Test locally)."""
+"""`baton serve`: an MCP server on this machine (docs/commands.md, Serve)."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,10 +10,30 @@ from mcp_baton.cli import values
 
 def serve(
     target: Annotated[
-        str, typer.Argument(metavar="PATH[:ATTR]", help="The Python file, and the object's name if it holds several.")
+        str,
+        typer.Argument(
+            metavar="TARGET",
+            help="The Server: app.py, app.py:server if the file holds several, or package.module:server.",
+        ),
     ],
     port: Annotated[int, typer.Option(parser=values.port, metavar="PORT", help="0 for a free one.")] = 8000,
     host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
+    reload: Annotated[
+        bool, typer.Option("--reload", help="Load the files anew when a Python file of theirs changes.")
+    ] = False,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Keep the tasks in this file, for the next start; it is made if missing."),
+    ] = None,
+    log_level: Annotated[
+        str,
+        typer.Option(
+            parser=values.log_level,
+            metavar="debug|info|warning|error",
+            help="What to log: 'warning' leaves out requests that went well, 'debug' shows whole tracebacks.",
+        ),
+    ] = "info",
+    as_json: Annotated[bool, typer.Option("--json", help="Log a JSON object a line.")] = False,
     dynamodb: Annotated[
         str,
         typer.Option(
@@ -50,8 +71,8 @@ def serve(
         ),
     ] = "60,120",
 ) -> int:
-    """Serve the Server object in a Python file through its Lambda handler, over HTTP at /mcp."""
-    from mcp_baton.local.logs import log_to_stderr
+    """Serve a Server object through its Lambda handler, over HTTP at /mcp: a line a request in the terminal."""
+    from mcp_baton.local.logs import LogStyle, log_to_stderr
     from mcp_baton.local.run import end_by_force
     from mcp_baton.local.serve import Options
     from mcp_baton.local.serve import serve as serve_here
@@ -66,8 +87,11 @@ def serve(
         timeout_s=timeout,
         worker_timeout_s=worker_timeout,
         retry_after_s=values.delays(worker_retries),
+        data=data,
+        reload=reload,
+        log=LogStyle(log_level, as_json),
     )
-    log_to_stderr()
+    log_to_stderr(options.log)
     code = serve_here(options)
     end_by_force(code)
     return code

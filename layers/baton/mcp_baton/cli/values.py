@@ -10,6 +10,8 @@ import typer
 
 from mcp_baton.settings import ALIAS
 
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
 
 def port(value: object) -> int:
     """A TCP port; 0 asks for a free one."""
@@ -23,6 +25,13 @@ def database(text: str) -> str:
     """`embedded`, or the URL of a DynamoDB."""
     if text != "embedded" and not re.fullmatch(r"https?://[^\s/?#]+/?", text):
         raise typer.BadParameter(f"{text!r} is neither 'embedded' nor a URL such as http://127.0.0.1:8001")
+    return text
+
+
+def log_level(text: str) -> str:
+    """From which level on is logged."""
+    if text not in LOG_LEVELS:
+        raise typer.BadParameter(f"{text!r} is not a level: use one of {', '.join(LOG_LEVELS)}")
     return text
 
 

@@ -37,6 +37,11 @@ class Background:
                 self._pool = self._make()
         self._pool.dispatch(event)
 
+    def renew(self) -> None:
+        """Have workers load the files that they serve anew, as they begin their next event."""
+        if self._pool is not None:
+            self._pool.renew()
+
     def stop(self, grace_s: float) -> None:
         """End the workers, if there are any: see `Pool.stop`."""
         with self._lock:

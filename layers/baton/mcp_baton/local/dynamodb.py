@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from botocore.session import Session
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from mcp_baton.local.embedded import EmbeddedEngine
+    from mcp_baton.local.embedded import EmbeddedEngine, Keep
 
 REGION = "us-east-1"
 CREDENTIAL = "local"
 CONNECTIONS = 64
 
 
-def embedded_engine() -> "EmbeddedEngine":
-    """A DynamoDB inside this process. What it holds is gone with it.
+def embedded_engine(keep: "Keep | None" = None) -> "EmbeddedEngine":
+    """A DynamoDB inside this process. What it holds is gone with it, unless somebody keeps what is written.
 
     Raises:
         SettingsError: moto, of which it is made, is not installed.
@@ -30,7 +30,7 @@ def embedded_engine() -> "EmbeddedEngine":
     except ModuleNotFoundError as error:
         remedy = "install mcp-baton[local], or name an endpoint with --dynamodb URL"
         raise SettingsError(f"the embedded DynamoDB needs the package {error.name!r}: {remedy}") from error
-    return EmbeddedEngine(REGION)
+    return EmbeddedEngine(REGION, keep)
 
 
 def embedded_client(engine: "EmbeddedEngine | None" = None) -> "DynamoDBClient":

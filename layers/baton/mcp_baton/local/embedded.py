@@ -6,24 +6,30 @@ requests go to one backend that nobody else knows.
 
 import copy
 import json
+import logging
 import sys
-from base64 import b64encode
-from collections.abc import Callable, Iterator
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from moto.core.botocore_stubber import MockRawResponse
 from moto.core.request import normalize_request
 from moto.dynamodb.exceptions import ItemSizeToUpdateTooLarge
 from moto.dynamodb.models import DynamoDBBackend
-from moto.dynamodb.models.dynamo_type import Item, LimitedSizeDict
+from moto.dynamodb.models.dynamo_type import DynamoType, Item, LimitedSizeDict
 from moto.dynamodb.parsing.validators import ActionCountValidator, OverlappingPathsValidator
 from moto.dynamodb.responses import DynamoHandler, DynamoResult
 from werkzeug.exceptions import HTTPException
 
 from mcp_baton.tasks.dynamodb.attributes import item_size
+
+if TYPE_CHECKING:
+    from mcp_baton.local.data_file import Key
+
+logger = logging.getLogger(__name__)
 
 ACCOUNT = "123456789012"
 ITEM_BYTES = 409_600
@@ -31,6 +37,13 @@ AS_IT_IS = {"Item", "Items", "Attributes", "Count", "ScannedCount", "LastEvaluat
 FRAMES = 10_000
 DISPATCH = Lock()
 """Held by whichever engine answers: moto is not atomic, and the recursion limit is the whole process's."""
+
+
+NOT_KEPT = json.dumps({"__type": "InternalServerError", "message": "the data file cannot be written"})
+
+type Keep = Callable[[Mapping[Key, dict[str, Any] | None]], object]
+"""Takes the items that a request has written, in DynamoDB's JSON; `None` for one that it has deleted. Where it raises
+the request fails, and the next one brings the items again."""
 
 
 class EmbeddedEngine:
@@ -41,11 +54,14 @@ class EmbeddedEngine:
 
     Args:
         region: The region that its clients name.
+        keep: Told of the items that a request has written before it is answered; see `Keep`.
     """
 
-    def __init__(self, region: str) -> None:
+    def __init__(self, region: str, keep: Keep | None = None) -> None:
+        self._backend = AtomicBackend(region, ACCOUNT)
+        self._keep = keep
         self._handler: type[DynamoHandler] = type(
-            "EmbeddedHandler", (QuickHandler,), {"dynamodb_backend": AtomicBackend(region, ACCOUNT)}
+            "EmbeddedHandler", (QuickHandler,), {"dynamodb_backend": self._backend}
         )
 
     def answer(self, request: AWSPreparedRequest, **_: object) -> AWSResponse:
@@ -56,7 +72,26 @@ class EmbeddedEngine:
                 status, headers, body = self._handler.dispatch(normalized, normalized.raw_url, normalized.headers)
             except HTTPException as error:
                 status, headers, body = error.code or 500, dict(error.get_headers()), error.get_body()
+            if not self._kept():
+                status, headers, body = 500, {"Content-Type": "application/x-amz-json-1.0"}, NOT_KEPT
         return AWSResponse(request.url, status, headers, MockRawResponse(body))
+
+    def put(self, table: str, item: dict[str, Any]) -> None:
+        """Put an item into a table that is there, and tell nobody."""
+        with DISPATCH:
+            self._backend.put_whole(table, item)
+
+    def _kept(self) -> bool:
+        """Tell `keep` of what was written; whether it could. What it could not keep it is told of the next time."""
+        if self._keep is None or not self._backend.touched:
+            return True
+        try:
+            self._keep({key: self._backend.item_at(key) for key in self._backend.touched})
+        except Exception:
+            logger.exception("the embedded DynamoDB cannot keep what is written")
+            return False
+        self._backend.touched.clear()
+        return True
 
 
 def _once(check: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -91,6 +126,21 @@ class QuickHandler(DynamoHandler):
         return 200, headers, json.dumps(result, default=_base64)
 
 
+def _with_bytes(value: Any) -> Any:
+    """An attribute value in DynamoDB's JSON as moto holds it: with bytes in the place of base64."""
+    match value:
+        case {"B": str(text)}:
+            return {"B": b64decode(text)}
+        case {"BS": list(texts)}:
+            return {"BS": [b64decode(text) for text in texts]}
+        case {"L": list(values)}:
+            return {"L": [_with_bytes(item) for item in values]}
+        case {"M": dict(members)}:
+            return {"M": {name: _with_bytes(member) for name, member in members.items()}}
+        case _:
+            return value
+
+
 def _base64(value: bytes) -> str:
     return b64encode(value).decode()
 
@@ -101,18 +151,51 @@ class AtomicBackend(DynamoDBBackend):
     moto counts compressed values in base64, stops at 405,000 bytes, and leaves an update that it refuses half done.
     """
 
-    def put_item(self, *args: Any, **kwargs: Any) -> Item:
+    def __init__(self, region: str, account: str) -> None:
+        super().__init__(region, account)
+        self.touched: set[Key] = set()
+
+    def put_item(self, table_name: str, *args: Any, **kwargs: Any) -> Item:
         """Write an item as moto does, and take its own limit off it."""
-        item = super().put_item(*args, **kwargs)
+        item = super().put_item(table_name, *args, **kwargs)
         item.attrs = Unlimited(item.attrs)
+        self.touched.add(_key(table_name, item))
         return item
+
+    def delete_item(self, table_name: str, *args: Any, **kwargs: Any) -> Item | None:
+        """Delete an item."""
+        item = super().delete_item(table_name, *args, **kwargs)
+        if item is not None:
+            self.touched.add(_key(table_name, item))
+        return item
+
+    def put_whole(self, table_name: str, attributes: dict[str, Any]) -> None:
+        """Put an item that was in a table before, of whatever size."""
+        table = self.get_table(table_name)
+        keys = {name: attributes[name] for name in (table.hash_key_attr, table.range_key_attr) if name}
+        item = super().put_item(table_name, keys)
+        item.attrs = Unlimited({name: DynamoType(_with_bytes(value)) for name, value in attributes.items()})
+
+    def item_at(self, key: "Key") -> dict[str, Any] | None:
+        """An item in DynamoDB's JSON; `None` where there is none."""
+        table_name, pk, sk = key
+        table = self.tables.get(table_name)
+        found = table.get_item(DynamoType({"S": pk}), DynamoType({"S": sk})) if table else None
+        if found is None:
+            return None
+        plain: dict[str, Any] = json.loads(
+            json.dumps({name: value.to_regular_json() for name, value in found.attrs.items()}, default=_base64)
+        )
+        return plain
 
     def update_item(self, table_name: str, key: dict[str, dict[str, Any]], *args: Any, **kwargs: Any) -> Item:
         """Update an item, or leave it as it was."""
         item = self.get_item(table_name, key)
         before = None if item is None else copy.deepcopy(item).attrs
         try:
-            return self._limited(super().update_item(table_name, key, *args, **kwargs))
+            item_now = self._limited(super().update_item(table_name, key, *args, **kwargs))
+            self.touched.add(_key(table_name, item_now))
+            return item_now
         except Exception:
             if item is not None and before is not None:
                 item.attrs = Unlimited(before)
@@ -129,6 +212,11 @@ class Unlimited(LimitedSizeDict):
 
     def __setitem__(self, key: str, value: Any) -> None:
         dict.__setitem__(self, key, value)
+
+
+def _key(table_name: str, item: Item) -> "Key":
+    """The key of an item whose key is two strings, as the task table's are."""
+    return table_name, item.hash_key.value, item.range_key.value if item.range_key else ""
 
 
 @contextmanager

@@ -131,7 +131,7 @@ class LocalServer(ThreadedWSGIServer):
         """Log what a connection's thread died of. A client that went away is no error."""
         error = sys.exception()
         if isinstance(error, OSError):
-            logger.info("%s went away: %s", client_address, error)
+            logger.debug("%s went away: %s", client_address, error)
         else:
             logger.error("the connection of %s failed", client_address, exc_info=error)
 
@@ -164,7 +164,7 @@ class Connection(WSGIRequestHandler):
     @override
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
         """Log a request with the status of its answer. The line is the client's: control characters are escaped."""
-        logger.info("%r %s", self.requestline, code)
+        logger.debug("%r %s", self.requestline, code)
 
     @override
     def log_error(self, format: str, *args: Any) -> None:

@@ -1,18 +1,67 @@
-"""Finding the object to serve in any Python file (README.md, Test locally)."""
+"""Finding the object to serve: in a Python file, or in a module by its name (docs/commands.md, Serve)."""
 
+import importlib
 import importlib.util
+import re
 import sys
 import traceback
+from dataclasses import dataclass
+from difflib import get_close_matches
+from inspect import isfunction
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import FunctionType, ModuleType
+from typing import Final
 
 from mcp_baton.exceptions import BatonError, RegistrationError
+from mcp_baton.local.report.frames import is_own, own_frames
+from mcp_baton.transport.adapter import LambdaAdapter
 
-PACKAGE = Path(__file__).parents[1]
+_MODULE: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
 class LoadError(BatonError):
-    """A file that cannot be served; says why, and what to do about it."""
+    """A file that cannot be served; says why, and what to do about it.
+
+    Args:
+        text: The whole of it.
+        in_brief: The same in one line, where the text has several.
+    """
+
+    def __init__(self, text: str, in_brief: str = "") -> None:
+        super().__init__(text)
+        self.in_brief = in_brief
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a target lies.
+
+    Attributes:
+        name: The module's name, whole: of a file in a package with the package's.
+        root: The folder that the name counts from: the first one on `sys.path`.
+        path: The file; `None` for a module that is found by its name alone.
+        attribute: The object's name in it; `None` for the only one.
+    """
+
+    name: str
+    root: Path
+    path: Path | None
+    attribute: str | None
+
+    @property
+    def file(self) -> Path | None:
+        """The file that is imported as it is; `None` for a module that Python finds by its name."""
+        return self.path if self.path is not None and self.root == self.path.resolve().parent else None
+
+    @property
+    def folder(self) -> Path:
+        """The project's folder: the file's, or the one that the module's name counts from."""
+        return self.root if self.path is None else self.path.resolve().parent
+
+    @property
+    def shown(self) -> str:
+        """What messages call it."""
+        return self.name if self.path is None else self.path.name
 
 
 def split_target(target: str) -> tuple[Path, str | None]:
@@ -24,86 +73,164 @@ def split_target(target: str) -> tuple[Path, str | None]:
     return Path(target), None
 
 
+def find(target: str) -> Place:
+    """Where a target lies: `PATH[:ATTR]`, or `package.module[:ATTR]`, which counts from the working directory.
+
+    Raises:
+        LoadError: there is no such file.
+    """
+    path, attribute = split_target(target)
+    if path.is_file():
+        root, name = _in_package(path.resolve())
+        return Place(name, root, path, attribute)
+    written = str(path)
+    if path.is_dir():
+        raise LoadError(f"{path} is a directory: name a Python file")
+    if written.endswith(".py") or not _MODULE.fullmatch(written):
+        raise LoadError(f"no such file: {path}{_meant(path)}")
+    return Place(written, Path.cwd(), None, attribute)
+
+
 def load[Kind](target: str, kind: type[Kind]) -> Kind:
-    """Import the file and take the object of this kind out of it.
+    """Import the file or module and take the object of this kind out of it.
 
     Args:
-        target: `PATH` for the only such object among the module's names, `PATH:ATTR` for the one of that name.
+        target: `PATH` for the only such object among the module's names, `PATH:ATTR` for the one of that name; in the
+            place of a path a module's name, `package.module`.
         kind: What the object must be an instance of.
 
     Raises:
         LoadError: there is no such file, it cannot be imported, or it does not hold one object to take.
     """
-    path, attribute = split_target(target)
-    if not path.is_file():
-        raise LoadError(f"{path} is a directory: name a Python file" if path.is_dir() else f"no such file: {path}")
-    module = _import(path.resolve())
-    return _only(module, path, kind) if attribute is None else _named(module, path, attribute, kind)
+    place = find(target)
+    module = _import(place)
+    return _only(module, place, kind) if place.attribute is None else _named(module, place, place.attribute, kind)
 
 
-def _import(path: Path) -> ModuleType:
-    name = path.stem
+def _in_package(path: Path) -> tuple[Path, str]:
+    """The folder that a file's module counts from, and the module's name: a file among packages is one of theirs, so
+    that its relative imports work."""
+    names, folder = [path.stem], path.parent
+    while path.stem.isidentifier() and folder.name.isidentifier() and (folder / "__init__.py").is_file():
+        names.insert(0, folder.name)
+        folder = folder.parent
+    return folder, ".".join(names)
+
+
+def _meant(path: Path) -> str:
+    folder = path.parent
+    if path.with_name(f"{path.name}.py").is_file():
+        return f"; did you mean {path}.py?"
+    found = sorted(file.stem for file in folder.glob("*.py")) if folder.is_dir() else []
+    near = get_close_matches(path.stem, found, 1)
+    return f"; did you mean {path.with_name(near[0])}.py?" if near else ""
+
+
+def _import(place: Place) -> ModuleType:
+    importlib.invalidate_caches()
+    if place.path is not None:
+        # The file's own folder as well: Python puts a script's there, so that it finds its neighbours by their names.
+        _put_first(str(place.path.resolve().parent))
+    _put_first(str(place.root))
+    try:
+        return _by_name(place) if place.file is None else _from_file(place.name, place.file)
+    except LoadError:
+        raise
+    except RegistrationError as error:
+        sys.modules.pop(place.name, None)
+        raise LoadError(f"{_place(error, place)} cannot be served:\n{error}") from error
+    except (Exception, SystemExit) as error:
+        sys.modules.pop(place.name, None)
+        told = f"{type(error).__name__}: {error}"
+        brief = told if isinstance(error, SyntaxError) else f"{_place(error, place)} {told}"
+        raise LoadError(f"{place.shown} cannot be imported:\n{own_frames(error)}", " ".join(brief.split())) from error
+
+
+def _put_first(folder: str) -> None:
+    if folder in sys.path:
+        sys.path.remove(folder)
+    sys.path.insert(0, folder)
+
+
+def _from_file(name: str, path: Path) -> ModuleType:
+    """The module in a file whose name need not be a module's."""
     if name in sys.modules:
         raise LoadError(f"{path.name} has the name of the module {name!r}, which is loaded already: rename the file")
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path.resolve())
     if spec is None or spec.loader is None:
         raise LoadError(f"{path.name} is not a Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(path.parent))
     sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except RegistrationError as error:
-        del sys.modules[name]
-        raise LoadError(f"{_place(error, path)} cannot be served:\n{error}") from error
-    except (Exception, SystemExit) as error:
-        del sys.modules[name]
-        raise LoadError(f"{path.name} cannot be imported:\n{_report(error, path)}") from error
+    spec.loader.exec_module(module)
     return module
 
 
-def _place(error: BaseException, path: Path) -> str:
+def _by_name(place: Place) -> ModuleType:
+    try:
+        module = importlib.import_module(place.name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{place.name}.".startswith(f"{error.name}."):
+            raise  # a module that it imports itself is missing
+        raise LoadError(f"there is no module {error.name!r} in {place.root}: name a file, or a module there") from error
+    file = getattr(module, "__file__", None)
+    if place.path is not None and (file is None or Path(file).resolve() != place.path.resolve()):
+        raise LoadError(f"{place.path} is the module {place.name!r}, and {file} has that name, too: rename one of them")
+    return module
+
+
+def _place(error: BaseException, place: Place) -> str:
     """The author's own line that ran last, as `FILE, line N,`: what comes after it is Baton's."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_batons(frame.filename)]
-    return f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}," if frames else path.name
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if is_own(frame.filename)]
+    return f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}," if frames else place.shown
 
 
-def _is_batons(file: str) -> bool:
-    return file.startswith("<frozen") or Path(file).is_relative_to(PACKAGE)
-
-
-def _report(error: BaseException, path: Path) -> str:
-    """The traceback from the file's own first line on."""
-    frames: TracebackType | None = error.__traceback__
-    while frames is not None and frames.tb_frame.f_code.co_filename != str(path):
-        frames = frames.tb_next
-    return "".join(traceback.format_exception(type(error), error, frames)).rstrip()
-
-
-def _named[Kind](module: ModuleType, path: Path, attribute: str, kind: type[Kind]) -> Kind:
+def _named[Kind](module: ModuleType, place: Place, attribute: str, kind: type[Kind]) -> Kind:
     if not hasattr(module, attribute):
-        raise LoadError(f"{path.name} has no {attribute!r}. {_offer(module, path, kind)}")
+        near = get_close_matches(attribute, _candidates(module, kind), 1)
+        meant = f"; did you mean {near[0]!r}?" if near else "."
+        raise LoadError(f"{place.shown} has no {attribute!r}{meant} {_offer(module, place, kind)}")
     found = getattr(module, attribute)
     if not isinstance(found, kind):
-        raise LoadError(
-            f"{attribute!r} in {path.name} is of type {type(found).__name__}, not {kind.__name__}. "
-            f"{_offer(module, path, kind)}"
-        )
+        raise LoadError(f"{_unfit(attribute, found, place, kind)} {_offer(module, place, kind)}")
     return found
 
 
-def _only[Kind](module: ModuleType, path: Path, kind: type[Kind]) -> Kind:
+def _unfit(attribute: str, found: object, place: Place, kind: type[object]) -> str:
+    """Why an object cannot be taken, and what to write instead where that is known."""
+    if isinstance(found, ModuleType):
+        return f"{attribute!r} in {place.shown} is a module."
+    if isinstance(found, LambdaAdapter):
+        return f"{attribute!r} in {place.shown} is the Lambda handler: it is made of the {kind.__name__} to name here."
+    if isfunction(found):
+        made = f"server = {attribute}()"
+        return (
+            f"{attribute!r} in {place.shown} is a function: call it at the top level ({made}), and name what it made."
+        )
+    return f"{attribute!r} in {place.shown} is of type {type(found).__name__}, not {kind.__name__}."
+
+
+def _only[Kind](module: ModuleType, place: Place, kind: type[Kind]) -> Kind:
     found = {id(value): value for value in _candidates(module, kind).values()}
     if len(found) != 1:
-        raise LoadError(_offer(module, path, kind))
+        raise LoadError(_offer(module, place, kind))
     return next(iter(found.values()))
 
 
-def _offer[Kind](module: ModuleType, path: Path, kind: type[Kind]) -> str:
+def _offer[Kind](module: ModuleType, place: Place, kind: type[Kind]) -> str:
     names = list(_candidates(module, kind))
-    if not names:
-        return f"{path.name} holds no {kind.__name__}: make one at the top level of the file"
-    return f"{path.name} holds {', '.join(names)}: choose one, as in {path}:{names[0]}"
+    if names:
+        target = place.name if place.path is None else place.path
+        return f"{place.shown} holds {', '.join(names)}: choose one, as in {target}:{names[0]}"
+    makers = [name for name, value in vars(module).items() if isfunction(value) and _makes(value, kind)]
+    if makers:
+        made = f"server = {makers[0]}()"
+        return f"{place.shown} holds no {kind.__name__}, but a function that makes one: add {made} at its end"
+    return f"{place.shown} holds no {kind.__name__}: make one at the top level of the file"
+
+
+def _makes(function: FunctionType, kind: type[object]) -> bool:
+    returns = function.__annotations__.get("return")
+    return returns is kind or returns == kind.__name__
 
 
 def _candidates[Kind](module: ModuleType, kind: type[Kind]) -> dict[str, Kind]:

@@ -5,34 +5,31 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcp_baton.aws import dynamodb_store, handler
-from mcp_baton.exceptions import BatonError, RegistrationError, SettingsError
+from mcp_baton.exceptions import RegistrationError, SettingsError
 from mcp_baton.local.background import Background
-from mcp_baton.local.httpd import Function, LocalServer
-from mcp_baton.local.loader import load
+from mcp_baton.local.httpd import Function, LambdaHandler, LocalServer
+from mcp_baton.local.loader import find, load
+from mcp_baton.local.logs import PLAIN, LogStyle
+from mcp_baton.local.reload import Served, Watcher
+from mcp_baton.local.report.refusals import with_refusals
+from mcp_baton.local.report.watching import watched
 from mcp_baton.local.run import GRACE_S, run
+from mcp_baton.local.task_table import Database, ServeError, open_database
+from mcp_baton.protocol.json import dumps
 from mcp_baton.server.methods.engine_host import START_MARGIN_MS
 from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
 
 if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
-
-    from mcp_baton.local.embedded import EmbeddedEngine
     from mcp_baton.local.workers.pool import Pool
 
 logger = logging.getLogger(__name__)
-
-EMBEDDED = "embedded"
-
-
-class ServeError(BatonError):
-    """Serving cannot begin; says why, and what to do about it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +37,16 @@ class Options:
     """What `baton serve` was told on the command line.
 
     Attributes:
-        target: `PATH[:ATTR]` of the server object.
+        target: `PATH[:ATTR]` or `package.module[:ATTR]` of the server object.
         host: The address to listen on.
         port: Its port; 0 for a free one.
         dynamodb: `embedded`, or the URL of a DynamoDB.
         table: The table of the tasks, created where it is missing.
         owner_header: The header whose value is the owner; `None` for anonymous callers.
         timeout_s: Seconds that each invocation is given.
+        data: The file that keeps the tasks of the embedded DynamoDB; `None` for none.
+        reload: Whether the files are loaded anew when they change.
+        log: How to log.
         worker_timeout_s: Seconds that each invocation of a worker is given.
         retry_after_s: Seconds between the attempts at an event of a worker's; as many retries as there are numbers.
     """
@@ -60,19 +60,9 @@ class Options:
     timeout_s: float
     worker_timeout_s: float = 900.0
     retry_after_s: tuple[float, ...] = (60.0, 120.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Database:
-    """Where the tasks are kept.
-
-    Attributes:
-        client: A client for this process.
-        url: Where other processes reach it. Called when it is first needed.
-    """
-
-    client: "DynamoDBClient"
-    url: Callable[[], str]
+    data: Path | None = None
+    reload: bool = False
+    log: LogStyle = PLAIN
 
 
 def serve(options: Options) -> int:
@@ -80,30 +70,60 @@ def serve(options: Options) -> int:
 
     Raises:
         LoadError: there is no server object to be had from the file.
+        DataFileError: the file of the tasks cannot be used.
         SettingsError: an environment variable holds a value that cannot be used, or no time is left for requests.
         ServeError: the database or the address cannot be used.
     """
     environment = Settings.from_environment(os.environ)
-    settings = replace(environment, table=options.table, allow_anonymous=options.owner_header is None, local_only=True)
-    settings = replace(settings, console=True)
-    _check_time(settings, "--timeout", options.timeout_s)
-    _check_time(settings, "--worker-timeout", options.worker_timeout_s)
-    server = load(options.target, Server)
-    _check(server, options.target)
-    database = _database(options.dynamodb, options.table)
-    background = Background(lambda: _pool(options, database))
-    lambda_handler = handler(
-        server,
-        settings=settings,
-        store=dynamodb_store(options.table, settings, connect=lambda: database.client),
-        dispatcher=background,
+    _check_time(environment, "--timeout", options.timeout_s)
+    _check_time(environment, "--worker-timeout", options.worker_timeout_s)
+    find(options.target)
+    database = open_database(options.dynamodb, options.table, options.data)
+    try:
+        return _serve_from(options, _settings(options, environment, database), database)
+    finally:
+        database.close()
+
+
+def _settings(options: Options, environment: Settings, database: Database) -> Settings:
+    """What the environment says, as far as it matters on a machine of one's own."""
+    made = replace(
+        environment,
+        table=options.table,
+        allow_anonymous=options.owner_header is None,
+        local_only=True,
+        observed=False,
+        console=True,
     )
-    local = bind(options.host, options.port, Function(lambda_handler, options.timeout_s, options.owner_header))
+    if made.state_key is not None or made.state_key_secret is not None:
+        return made
+    # States that travel through clients stay good over a reload, and with a file over a restart.
+    return replace(made, state_key=database.state_key or os.urandom(32))
+
+
+def _serve_from(options: Options, settings: Settings, database: Database) -> int:
+    background = Background(lambda: _pool(options, database))
+    store = dynamodb_store(options.table, settings, connect=lambda: database.client)
+
+    def make() -> LambdaHandler:
+        server = load(options.target, Server)
+        _check(server, options.target)
+        made = handler(server, settings=settings, store=store, dispatcher=background, call_method=watched())
+        return with_refusals(made)
+
+    if options.reload:
+        # A file that is changed twice in a second, and keeps its length, would be taken for its compiled first form.
+        sys.dont_write_bytecode = True
+    served = Served(make, background.renew)
+    local = bind(options.host, options.port, Function(served, options.timeout_s, options.owner_header))
     if not is_private(local):
         logger.warning("listening on %s: whoever reaches it may call every tool, as any owner", local.server_name)
+    watcher = Watcher(find(options.target).folder, served.look) if options.reload else None
     # While the last requests are answered, workers get through as well.
     stopping = threading.Thread(target=background.stop, args=(GRACE_S,), name="stop workers")
-    code = run(local, lambda: _announce(options.host, local.server_port), stopping.start)
+    code = run(local, lambda: _announce(options, local.server_port), stopping.start)
+    if watcher is not None:
+        watcher.stop()
     stopping.join()
     return code
 
@@ -115,7 +135,8 @@ def _pool(options: Options, database: Database) -> "Pool":
     from mcp_baton.local.workers.queue import Retries
 
     def launch() -> Launch:
-        return Launch(options.target, options.table, database.url(), allow_anonymous=options.owner_header is None)
+        anonymous = options.owner_header is None
+        return Launch(options.target, options.table, database.url(), allow_anonymous=anonymous, log=options.log)
 
     return Pool(launch, Policy(options.worker_timeout_s, Retries(options.retry_after_s)))
 
@@ -137,31 +158,6 @@ def _check_time(settings: Settings, option: str, timeout_s: float) -> None:
         )
 
 
-def _database(where: str, table: str) -> Database:
-    from botocore.exceptions import BotoCoreError, ClientError
-
-    from mcp_baton.local.dynamodb import create_table, embedded_client, embedded_engine, http_client
-
-    try:
-        if where == EMBEDDED:
-            engine = embedded_engine()
-            database = Database(embedded_client(engine), lambda: _on_loopback(engine))
-        else:
-            database = Database(http_client(where), lambda: where)
-        create_table(database.client, table)
-    except (BotoCoreError, ClientError, ValueError) as error:
-        raise ServeError(f"the table {table!r} cannot be had from DynamoDB at {where}: {error}") from error
-    return database
-
-
-def _on_loopback(engine: "EmbeddedEngine") -> str:
-    """The URL of the DynamoDB in this process, for its workers."""
-    from mcp_baton.local.engine_http import loopback_answer
-    from mcp_baton.local.loopback import LoopbackServer
-
-    return f"http://{LoopbackServer(loopback_answer(engine)).address}"
-
-
 def bind(host: str, port: int, function: Function) -> LocalServer:
     """A server that listens.
 
@@ -171,7 +167,7 @@ def bind(host: str, port: int, function: Function) -> LocalServer:
     try:
         return LocalServer(host, port, function)
     except OSError as error:
-        remedy = ": --port 0 takes a free one" if error.errno == errno.EADDRINUSE else ""
+        remedy = f": --port {port + 1} is another, --port 0 takes a free one" if error.errno == errno.EADDRINUSE else ""
         # Python's own text names the address once more.
         reason = (error.strerror or str(error)).partition(" (while attempting")[0]
         raise ServeError(f"cannot listen on {host} port {port}: {reason}{remedy}") from error
@@ -182,7 +178,9 @@ def is_private(server: LocalServer) -> bool:
     return ip_address(server.server_name).is_loopback
 
 
-def _announce(host: str, port: int) -> None:
-    name = f"[{host}]" if ":" in host else host
-    sys.stdout.write(f"Baton is listening on http://{name}:{port}/mcp\n")
+def _announce(options: Options, port: int) -> None:
+    name = f"[{options.host}]" if ":" in options.host else options.host
+    url = f"http://{name}:{port}/mcp"
+    line = dumps({"event": "listening", "url": url}) if options.log.as_json else f"Baton is listening on {url}"
+    sys.stdout.write(f"{line}\n")
     sys.stdout.flush()

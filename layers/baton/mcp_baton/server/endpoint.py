@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol import jsonrpc
 from mcp_baton.protocol.budget import Budget, batch_budget, no_room
-from mcp_baton.protocol.codes import HTTP_STATUS, INTERNAL_ERROR, METHOD_NOT_FOUND
+from mcp_baton.protocol.codes import HTTP_STATUS, INTERNAL_ERROR
 from mcp_baton.protocol.envelope import REVISION_WITHOUT_HEADER, Envelope, Era, Refusal, classify
 from mcp_baton.protocol.http import Exchange, HttpRequest, HttpResponse
 from mcp_baton.protocol.json import Json, JsonObject
@@ -29,7 +29,7 @@ from mcp_baton.protocol.state import Keys, seal_of
 from mcp_baton.server.access import ForeignPage, Origins, early_answer, refusal
 from mcp_baton.server.asking.asker import InputRequired
 from mcp_baton.server.asking.taking import take_answer
-from mcp_baton.server.methods import method_of
+from mcp_baton.server.methods import Method, call_method
 from mcp_baton.server.methods.lifecycle import finished
 from mcp_baton.server.published.scopes import seen_by
 from mcp_baton.server.reply import Reply, whole
@@ -59,6 +59,7 @@ class Endpoint:
         clock: Seconds, from any moment on.
         keys: What signs states, where the settings do not say it themselves.
         dispatcher: Invokes the worker; `None` where there is none.
+        call_method: Gives a request's result. One that is put around the usual one sees each request and its result.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Endpoint:
         sleep: Callable[[float], None] = time.sleep,
         keys: Keys | None = None,
         dispatcher: "Dispatcher | None" = None,
+        call_method: Method = call_method,
     ) -> None:
         self._server = server
         self._store = store
@@ -80,6 +82,7 @@ class Endpoint:
         self._clock = clock
         self._sleep = sleep
         self._dispatcher = dispatcher
+        self._call_method = call_method
         self._seal = seal_of(settings, keys)
         self._made_key = keys is None and settings.state_key is None
         self._origins = Origins(settings.allowed_origins, settings.local_only, settings.console)
@@ -173,7 +176,7 @@ class Endpoint:
             message, envelope, request.owner, request.claims, exchange, reply, request.headers, batch or Budget()
         )
         try:
-            result = self._dispatch(asked)
+            result = self._call_method(asked)
         except ProtocolError as error:
             return reply.error(_status(envelope, error), error_message(message.id, error))
         except CallerGone:
@@ -225,12 +228,6 @@ class Endpoint:
                 "BATON_STATE_KEY is not set: a round that reaches another process than the one before will be refused. "
                 "Set it to 32 random characters or more."
             )
-
-    def _dispatch(self, request: Request) -> JsonObject:
-        method = method_of(request.envelope.era, request.message.method)
-        if method is None:
-            raise ProtocolError(METHOD_NOT_FOUND, f"Method not found: {request.message.method}")
-        return method(request)
 
 
 def _takes_stream(request: HttpRequest) -> bool:

@@ -18,6 +18,7 @@ from typing import Any
 
 from mcp_baton.local.gateway import InvocationContext
 from mcp_baton.local.logs import log_to_stderr
+from mcp_baton.local.workers.launch import Launch
 from mcp_baton.local.workers.runtime_api import RUNTIME
 from mcp_baton.protocol.json import dumps
 
@@ -29,7 +30,7 @@ PARENT_GONE = 0
 def main() -> int:
     """Work until the server that started this process ends; the exit code."""
     _end_with_the_server()
-    log_to_stderr()
+    log_to_stderr(Launch.from_environment(os.environ).log)
     api = Api(os.environ["AWS_LAMBDA_RUNTIME_API"])
     try:
         module, _, name = os.environ["_HANDLER"].rpartition(".")

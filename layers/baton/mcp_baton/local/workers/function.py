@@ -9,6 +9,7 @@ from typing import Any
 from mcp_baton.aws import LambdaContext, dynamodb_store, handler
 from mcp_baton.local.dynamodb import http_client
 from mcp_baton.local.loader import load
+from mcp_baton.local.report.work import with_entries
 from mcp_baton.local.workers.invoker import Invoker
 from mcp_baton.local.workers.launch import Launch
 from mcp_baton.server.server import Server
@@ -24,10 +25,13 @@ def make(launch: Launch, runtime_api: str) -> Callable[[dict[str, Any], LambdaCo
     """
     sys.path[:] = [*launch.path, *(entry for entry in sys.path if entry not in launch.path)]
     environment = Settings.from_environment(os.environ)
-    settings = replace(environment, table=launch.table, allow_anonymous=launch.allow_anonymous, local_only=True)
+    settings = replace(
+        environment, table=launch.table, allow_anonymous=launch.allow_anonymous, local_only=True, observed=False
+    )
     client = http_client(launch.dynamodb)
     store = dynamodb_store(launch.table, settings, connect=lambda: client)
-    return handler(load(launch.target, Server), settings=settings, store=store, dispatcher=Invoker(runtime_api))
+    work = handler(load(launch.target, Server), settings=settings, store=store, dispatcher=Invoker(runtime_api))
+    return with_entries(work)
 
 
 lambda_handler = make(Launch.from_environment(os.environ), os.environ["AWS_LAMBDA_RUNTIME_API"])

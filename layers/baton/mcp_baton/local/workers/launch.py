@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Self
 
+from mcp_baton.local.logs import PLAIN, LogStyle
+
 VARIABLE = "BATON_LOCAL_WORKER"
 
 
@@ -18,6 +20,7 @@ class Launch:
         table: The table of the tasks.
         dynamodb: The URL of the DynamoDB that holds it.
         allow_anonymous: Whether callers without an identity are the owner `anonymous`.
+        log: How the process logs: as `LogStyle`.
         path: `sys.path` of `baton serve`, so that the file finds what it finds there.
     """
 
@@ -25,6 +28,7 @@ class Launch:
     table: str
     dynamodb: str
     allow_anonymous: bool
+    log: LogStyle = PLAIN
     path: tuple[str, ...] = ()
 
     def variables(self, runtime_api: str) -> dict[str, str]:
@@ -43,4 +47,4 @@ class Launch:
             KeyError: it is no worker process of `baton serve`.
         """
         told = json.loads(env[VARIABLE])
-        return cls(**{**told, "path": tuple(told["path"])})
+        return cls(**{**told, "path": tuple(told["path"]), "log": LogStyle(**told["log"])})

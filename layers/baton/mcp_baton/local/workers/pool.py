@@ -49,6 +49,7 @@ class Pool:
         self._changed = Condition()
         self._busy: set[Sandbox] = set()
         self._idle: list[Sandbox] = []
+        self._stale: set[Sandbox] = set()
         self._working = 0
         self._stopping = False
 
@@ -69,6 +70,15 @@ class Pool:
         """The ids of the processes that there are."""
         with self._changed:
             return [sandbox.pid for sandbox in (*self._busy, *self._idle) if sandbox.alive]
+
+    def renew(self) -> None:
+        """Have the next event of each worker served by a process that loads the files anew. Events at work end where
+        they began."""
+        with self._changed:
+            for sandbox in self._idle:
+                sandbox.kill()
+            self._idle = []
+            self._stale = set(self._busy)
 
     def stop(self, grace_s: float) -> None:
         """End the processes: the idle ones at once, those that work when they are through or the grace is over."""
@@ -123,7 +133,8 @@ class Pool:
             self._working -= 1
             if sandbox is not None:
                 self._busy.discard(sandbox)
-                if self._stopping:
+                if self._stopping or sandbox in self._stale:
+                    self._stale.discard(sandbox)
                     sandbox.kill()
                 elif sandbox.alive:
                     self._idle.append(sandbox)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from types import MappingProxyType
 
+from mcp_baton.exceptions import ProtocolError
+from mcp_baton.protocol.codes import METHOD_NOT_FOUND
 from mcp_baton.protocol.envelope import Era
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.request import Request
@@ -59,3 +61,17 @@ def method_of(era: Era, name: str) -> Method | None:
         module, _, function = place.partition(".")
         _found[place] = getattr(import_module(f"{__name__}.{module}"), function)
     return _found[place]
+
+
+def call_method(request: Request) -> JsonObject:
+    """The result of what a request asks for.
+
+    Raises:
+        ProtocolError: its era has no such method, or the method refuses it.
+        InputRequired: the client must answer first.
+        CallerGone: the client went away.
+    """
+    method = method_of(request.envelope.era, request.message.method)
+    if method is None:
+        raise ProtocolError(METHOD_NOT_FOUND, f"Method not found: {request.message.method}")
+    return method(request)

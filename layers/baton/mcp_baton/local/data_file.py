@@ -1,0 +1,157 @@
+"""The file that keeps the embedded DynamoDB's items over a restart (docs/commands.md, Serve): an SQLite database.
+
+Each write is a transaction of its own, which is on its way to the disk before the request that makes it is answered: a
+killed process loses nothing that was answered. A machine that loses its power may lose the last writes; the file stays
+whole (https://www.sqlite.org/pragma.html#pragma_synchronous, NORMAL with a write-ahead log).
+"""
+
+import json
+import os
+import sqlite3
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from mcp_baton.exceptions import BatonError
+
+APPLICATION: Final = 0x4261746F
+"""What marks an SQLite database as one of Baton's: `Bato` in ASCII."""
+
+VERSION: Final = 1
+TABLES: Final = (
+    """CREATE TABLE items ("table" TEXT, pk TEXT, sk TEXT, item TEXT NOT NULL, crc32 INTEGER NOT NULL,
+    PRIMARY KEY ("table", pk, sk)) WITHOUT ROWID""",
+    "CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+)
+STATE_KEY: Final = "state_key"
+
+type Key = tuple[str, str, str]
+"""An item's table, and the two values of its key."""
+
+type Items = Mapping[Key, Mapping[str, Any] | None]
+"""Items in DynamoDB's JSON, by their keys; `None` for one that is gone."""
+
+
+class DataFileError(BatonError):
+    """A data file that cannot be used. It is left as it is."""
+
+
+class DataFile:
+    """A data file, open, and locked against other processes until it is closed. Used under the engine's own lock.
+
+    Args:
+        path: The file; made where it is missing.
+
+    Raises:
+        DataFileError: it is damaged, another process's, of another program or of a newer Baton, or cannot be opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        if path.is_dir() or not path.parent.is_dir():
+            raise DataFileError(f"--data {path}: {'it is a folder' if path.is_dir() else f'no folder {path.parent}'}")
+        with self._refusing():
+            self._connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+        try:
+            with self._refusing():
+                self._open()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def items(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Every item, with its table.
+
+        Raises:
+            DataFileError: one is damaged.
+        """
+        with self._refusing():
+            rows = self._connection.execute('SELECT "table", item, crc32 FROM items').fetchall()
+        for table, text, crc32 in rows:
+            if zlib.crc32(text.encode()) != crc32:
+                raise self._damaged("an item is not what was written")
+            yield table, json.loads(text)
+
+    def write(self, items: Items) -> None:
+        """Write items, all of them or none.
+
+        Raises:
+            sqlite3.Error: they could not be written.
+        """
+        with self._transaction():
+            for key, item in items.items():
+                if item is None:
+                    self._execute('DELETE FROM items WHERE "table" = ? AND pk = ? AND sk = ?', *key)
+                    continue
+                text = json.dumps(item)
+                self._execute("REPLACE INTO items VALUES (?, ?, ?, ?, ?)", *key, text, zlib.crc32(text.encode()))
+
+    def state_key(self) -> bytes:
+        """A key for what travels through clients, the same for each process that opens the file."""
+        with self._transaction():
+            self._execute("INSERT OR IGNORE INTO settings VALUES (?, ?)", STATE_KEY, os.urandom(32).hex())
+            found = self._execute("SELECT value FROM settings WHERE name = ?", STATE_KEY).fetchone()
+        return str(found[0]).encode()
+
+    def close(self) -> None:
+        """Write what is in the log to the file itself, and let others have it."""
+        self._connection.close()
+
+    def _open(self) -> None:
+        self._execute("PRAGMA locking_mode = EXCLUSIVE")
+        with self._transaction():
+            application = self._execute("PRAGMA application_id").fetchone()[0]
+            version = self._execute("PRAGMA user_version").fetchone()[0]
+            if not self._execute("SELECT 1 FROM sqlite_master").fetchone() and not application:
+                self._make()
+            elif application != APPLICATION:
+                raise DataFileError(f"--data {self.path}: a database of another program; name another file")
+            elif version != VERSION:
+                known = f"version {version}, and this Baton knows version {VERSION}"
+                raise DataFileError(f"--data {self.path}: the file is of {known}; name another file, or update Baton")
+            found = self._execute("PRAGMA quick_check").fetchone()[0]
+            if found != "ok":
+                raise self._damaged(str(found).splitlines()[-1])
+        self._execute("PRAGMA journal_mode = WAL")
+        self._execute("PRAGMA synchronous = NORMAL")
+
+    def _make(self) -> None:
+        for statement in TABLES:
+            self._execute(statement)
+        self._execute(f"PRAGMA application_id = {APPLICATION}")
+        self._execute(f"PRAGMA user_version = {VERSION}")
+
+    def _execute(self, statement: str, *values: str | int) -> sqlite3.Cursor:
+        return self._connection.execute(statement, values)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._execute("BEGIN EXCLUSIVE")
+        try:
+            yield
+        except BaseException:
+            self._execute("ROLLBACK")
+            raise
+        self._execute("COMMIT")
+
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        """Say what SQLite's errors mean for the file."""
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                raise DataFileError(
+                    f"--data {self.path}: another process uses the file: end that one, or name another file"
+                ) from error
+            raise DataFileError(f"--data {self.path}: it cannot be opened: {error}") from error
+        except sqlite3.DatabaseError as error:
+            raise self._damaged(str(error)) from error
+
+    def _damaged(self, why: str) -> DataFileError:
+        remedy = "it is left as it is. Move it away, or name another file"
+        return DataFileError(
+            f"--data {self.path}: the file is damaged, or is no data file of Baton's ({why}); {remedy}"
+        )

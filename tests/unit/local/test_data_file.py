@@ -1,0 +1,186 @@
+"""The file that keeps the embedded DynamoDB's items."""
+
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_baton.exceptions import SettingsError
+from mcp_baton.local.data_file import VERSION, DataFile, DataFileError
+from mcp_baton.local.task_table import Database, open_database
+
+KEY: dict[str, Any] = {"pk": {"S": "OWNER#a"}, "sk": {"S": "TASK#1"}}
+VALUES: dict[str, Any] = {
+    "expires_at": {"N": "99999999999"},
+    "plain": {"B": b"\x00\xff"},
+    "several": {"BS": [b"\x01"]},
+    "nested": {"M": {"bytes": {"B": b"\x02"}, "list": {"L": [{"NULL": True}, {"BOOL": False}, {"BS": [b"\x03"]}]}}},
+}
+
+
+def opened(path: Path) -> Database:
+    return open_database("embedded", "baton", path)
+
+
+def item(database: Database) -> dict[str, Any] | None:
+    """The item, by a query with a projection, as lists make it: moto then looks into every value."""
+    names = {f"#{number}": name for number, name in enumerate((*KEY, *VALUES, "added"))}
+    found = database.client.query(
+        TableName="baton",
+        KeyConditionExpression="pk = :pk",
+        ProjectionExpression=", ".join(names),
+        ExpressionAttributeNames=names,
+        ExpressionAttributeValues={":pk": KEY["pk"]},
+    )["Items"]
+    return dict(found[0]) if found else None
+
+
+def test_items_of_every_kind_outlive_the_process_that_wrote_them(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.db"
+    first = opened(path)
+    first.client.put_item(TableName="baton", Item={**KEY, **VALUES})
+    first.client.update_item(
+        TableName="baton",
+        Key=KEY,
+        UpdateExpression="ADD added :bytes",
+        ExpressionAttributeValues={":bytes": {"BS": [b"\x04"]}},
+    )
+    before, key = item(first), first.state_key
+    first.close()
+
+    second = opened(path)
+    assert item(second) == before
+    assert before is not None
+    assert before["added"] == {"BS": [b"\x04"]}
+    assert (second.state_key, len(key or b"")) == (key, 64)
+    second.client.delete_item(TableName="baton", Key=KEY)
+    second.close()
+    third = opened(path)
+    assert item(third) is None
+    third.close()
+
+
+def test_an_item_whose_time_is_over_is_gone_and_leaves_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.db"
+    first = opened(path)
+    first.client.put_item(TableName="baton", Item={**KEY, "expires_at": {"N": "1"}})
+    first.close()
+    second = opened(path)
+    assert item(second) is None
+    second.close()
+    file = DataFile(path)
+    assert list(file.items()) == []
+    file.close()
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from mcp_baton.local.task_table import open_database
+client = open_database("embedded", "baton", Path(sys.argv[1])).client
+for number in range(20):
+    client.put_item(TableName="baton", Item={"pk": {"S": "OWNER#a"}, "sk": {"S": f"TASK#{number:02}"}})
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_killed_process_loses_no_write_that_was_answered(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.db"
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False, timeout=60)
+    assert killed.returncode == -9
+    file = DataFile(path)
+    assert [found["sk"]["S"] for _, found in file.items()] == [f"TASK#{number:02}" for number in range(20)]
+    file.close()
+
+
+def test_a_second_process_is_refused_until_the_first_has_ended(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.db"
+    first = DataFile(path)
+    with pytest.raises(DataFileError, match="another process uses the file: end that one"):
+        DataFile(path)
+    first.close()
+    DataFile(path).close()
+
+
+def other_program(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE other (value)")
+    connection.close()
+
+
+def with_one_item(path: Path) -> None:
+    file = DataFile(path)
+    file.write({("baton", "OWNER#a", "TASK#1"): {**KEY, "text": {"S": "unmistakable"}}})
+    file.close()
+
+
+def newer(path: Path) -> None:
+    with_one_item(path)
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"PRAGMA user_version = {VERSION + 1}")
+    connection.close()
+
+
+def changed_text(path: Path) -> None:
+    with_one_item(path)
+    path.write_bytes(path.read_bytes().replace(b"unmistakable", b"unmistakeble"))
+
+
+def cut_off(path: Path) -> None:
+    with_one_item(path)
+    path.write_bytes(path.read_bytes()[:5000])
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda path: path.write_text('{"tasks": []}' * 100), "is damaged, or is no data file of Baton's"),
+        (cut_off, "is damaged"),
+        (changed_text, "an item is not what was written"),
+        (other_program, "a database of another program"),
+        (newer, f"version {VERSION + 1}, and this Baton knows version {VERSION}"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_refused_and_left_as_it_is(tmp_path: Path, make: Any, why: str) -> None:
+    path = tmp_path / "tasks.db"
+    make(path)
+    before = path.read_bytes()
+    with pytest.raises(DataFileError, match=why):
+        opened(path)
+    assert path.read_bytes() == before
+
+
+def test_a_place_where_no_file_can_be_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataFileError, match="it is a folder"):
+        DataFile(tmp_path)
+    with pytest.raises(DataFileError, match="no folder"):
+        DataFile(tmp_path / "absent" / "tasks.db")
+
+
+def test_a_file_for_a_database_at_a_url_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="--data is for the embedded DynamoDB"):
+        open_database("http://127.0.0.1:1", "baton", tmp_path / "tasks.db")
+
+
+def test_what_could_not_be_kept_fails_and_is_kept_with_the_next_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "tasks.db"
+    database = opened(path)
+    with monkeypatch.context() as full:
+
+        def refuse(*_: object) -> None:
+            raise sqlite3.OperationalError("database or disk is full")
+
+        full.setattr(DataFile, "_execute", refuse)
+        with pytest.raises(database.client.exceptions.InternalServerError, match="the data file cannot be written"):
+            database.client.put_item(TableName="baton", Item=KEY)
+    assert "cannot keep what is written" in caplog.text
+    database.client.put_item(TableName="baton", Item={**KEY, "sk": {"S": "TASK#2"}})
+    database.close()
+    file = DataFile(path)
+    assert [found["sk"]["S"] for _, found in file.items()] == ["TASK#1", "TASK#2"]
+    file.close()

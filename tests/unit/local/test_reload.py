@@ -1,0 +1,117 @@
+"""Loading the user's files anew while the server goes on."""
+
+import logging
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_baton.local.gateway import InvocationContext
+from mcp_baton.local.loader import load
+from mcp_baton.local.reload import GOES_ON, Served
+
+
+@pytest.fixture(autouse=True)
+def own_modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Take back what loading does to the interpreter."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    modules = set(sys.modules)
+    yield
+    for name in set(sys.modules) - modules:
+        del sys.modules[name]
+
+
+class Project:
+    """A file that imports another one; each holds a number."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.write("reload_numbers", "number = 1")
+        self.write("reload_app", "from reload_numbers import number\nnumbers = [number]")
+        self.renewed = 0
+        self.served = Served(self._make, self._renew)
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.folder / f"{name}.py"
+        path.write_text(text)
+        return path
+
+    def _make(self) -> Any:
+        numbers = load(str(self.folder / "reload_app.py"), list)
+
+        def answer(event: dict[str, Any], _context: InvocationContext) -> dict[str, Any]:
+            if event:
+                event["begun"].set()
+                event["go"].wait(60)
+            return {"number": numbers[0]}
+
+        return answer
+
+    def _renew(self) -> None:
+        self.renewed += 1
+
+    @property
+    def number(self) -> int:
+        return int(self.served({}, InvocationContext(1.0))["number"])
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)
+
+
+def test_a_change_of_a_file_that_is_imported_is_served(project: Project) -> None:
+    assert (project.served.look(), project.number) == (False, 1)
+    project.write("reload_numbers", "number = 22")
+    assert (project.served.look(), project.number, project.renewed) == (True, 22, 1)
+    assert project.served.look() is False
+
+
+def test_a_file_that_nothing_imports_changes_nothing(project: Project) -> None:
+    other = project.write("reload_other", "number = 3")
+    assert project.served.look([other]) is False
+    assert project.renewed == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("number = (", "SyntaxError: '(' was never closed (reload_numbers.py, line 1)"),
+        ("\nnumber = nothing", "reload_numbers.py, line 2, NameError: name 'nothing' is not defined"),
+    ],
+)
+def test_code_that_cannot_be_loaded_is_told_in_two_lines_and_the_old_is_served_until_it_is_mended(
+    project: Project, caplog: pytest.LogCaptureFixture, text: str, cause: str
+) -> None:
+    caplog.set_level(logging.INFO, "mcp_baton.local.reload")
+    old = sys.modules["reload_numbers"]
+    project.write("reload_numbers", text)
+    assert (project.served.look(), project.number, project.renewed) == (False, 1, 0)
+    assert caplog.messages == [f"reload_numbers.py has changed, and cannot be served: {cause}\n{GOES_ON}"]
+    assert sys.modules["reload_numbers"] is old
+    assert project.served.look() is False  # nothing has changed since: it is not told of twice
+    project.write("reload_numbers", "number = 333")
+    assert (project.served.look(), project.number, project.renewed) == (True, 333, 1)
+
+
+def test_a_module_that_was_missing_is_looked_for_again_when_a_file_appears(project: Project) -> None:
+    project.write("reload_app", "from reload_later import number\nnumbers = [number]")
+    assert project.served.look() is False
+    later = project.write("reload_later", "number = 4")
+    assert (project.served.look([later]), project.number) == (True, 4)
+
+
+def test_a_request_that_has_begun_ends_with_its_code(project: Project) -> None:
+    begun, go = threading.Event(), threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(project.served, {"begun": begun, "go": go}, InvocationContext(1.0))
+        assert begun.wait(60)
+        project.write("reload_numbers", "number = 22")
+        assert project.served.look()
+        go.set()
+        assert (answer.result(60)["number"], project.number) == (1, 22)

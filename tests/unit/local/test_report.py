@@ -1,0 +1,273 @@
+"""What `baton serve` tells of requests and errors."""
+
+import io
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_baton import Argument, Context, Server, Step, Workflow, prompt_arg
+from mcp_baton.aws import dynamodb_store, handler
+from mcp_baton.local.dynamodb import create_table, embedded_client
+from mcp_baton.local.gateway import InvocationContext
+from mcp_baton.local.report.entry import Entry, Status, one_line
+from mcp_baton.local.report.frames import own_frames
+from mcp_baton.local.report.json_lines import JsonFormatter
+from mcp_baton.local.report.refusals import with_refusals
+from mcp_baton.local.report.results import outcome_of, pause_words
+from mcp_baton.local.report.terminal import TerminalHandler
+from mcp_baton.local.report.watching import watched
+from mcp_baton.settings import Settings
+
+OVER = "the limit"
+
+
+def shop() -> Server:
+    server = Server("shop", version="1", reply_budget_s=20)
+
+    @server.tool
+    def fetch(order: str) -> dict[str, str]:
+        return {"order": order}
+
+    @server.tool
+    def refund(order: str, approved_by: str) -> str:
+        return f"{order} {approved_by}"
+
+    @server.tool
+    def broken(ctx: Context) -> None:
+        raise RuntimeError(ctx.owner)
+
+    steps = [
+        Step("fetch", tool="fetch", arguments={"order": prompt_arg("order")}),
+        Step("refund", tool="refund", arguments={"order": prompt_arg("order")}),
+    ]
+    arguments = [Argument("order", "id", required=True)]
+    server.add_workflow(Workflow(name="refunds", description="refund", arguments=arguments, steps=steps))
+    return server
+
+
+class Served:
+    """The handler as `baton serve` has it, with the entries that it logs."""
+
+    def __init__(self, caplog: pytest.LogCaptureFixture, **settings: Any) -> None:
+        caplog.set_level(logging.INFO, "baton.requests")
+        self._log = caplog
+        client = embedded_client()
+        create_table(client, "baton")
+        chosen = Settings(table="baton", allow_anonymous=True, **settings)
+        store = dynamodb_store("baton", chosen, connect=lambda: client)
+        self._handler = with_refusals(handler(shop(), settings=chosen, store=store, call_method=watched()))
+
+    def post(self, body: object, **headers: str) -> Any:
+        event = {
+            "httpMethod": "POST",
+            "path": "/mcp",
+            "headers": {"Content-Type": "application/json", **headers},
+            "body": json.dumps(body),
+            "isBase64Encoded": False,
+            "requestContext": {"requestId": "r-1"},
+        }
+        return json.loads(self._handler(event, InvocationContext(60.0))["body"])
+
+    def call(self, method: str, **params: Any) -> Any:
+        return self.post({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+
+    @property
+    def last(self) -> Entry:
+        entry = getattr(self._log.records[-1], "entry", None)
+        assert isinstance(entry, Entry)
+        return entry
+
+    def told(self) -> tuple[str, str, Status, str]:
+        return self.last.method, self.last.name, self.last.status, self.last.words
+
+
+@pytest.fixture
+def served(caplog: pytest.LogCaptureFixture) -> Served:
+    return Served(caplog)
+
+
+def test_a_workflow_that_pauses_says_where_and_for_want_of_what(served: Served) -> None:
+    meta = served.call("prompts/get", name="refunds", arguments={"order": "A-1"})["result"]["_meta"]
+    paused = ("prompts/get", "refunds", Status.WAITING, "paused at refund: missing approved_by")
+    assert served.told() == paused
+    assert (served.last.task, served.last.request_id) == (meta["task_id"], "r-1")
+    assert served.last.short_task == f"…{meta['task_id'][-8:]}"
+
+
+def test_a_continuation_says_as_which_step_it_was_recorded(served: Served) -> None:
+    task = served.call("prompts/get", name="refunds", arguments={"order": "A-1"})["result"]["_meta"]["task_id"]
+    arguments = {"order": "A-1", "approved_by": "kim"}
+    served.call("tools/call", name="refund", arguments=arguments, _meta={"_task_id": task})
+    assert served.told() == ("tools/call", "refund", Status.DONE, "recorded as step 'refund', 2 of 2 steps done")
+    assert served.last.task == task
+    served.call("tools/call", name="broken", arguments={}, _meta={"_task_id": task})
+    assert served.last.words == "recorded as an extra call, failed: internal error in broken (id r-1)"
+    served.call("tools/call", name="fetch", arguments={"order": "B"}, _meta={"_task_id": "unknown"})
+    assert served.told() == ("tools/call", "fetch", Status.FAILED, "not recorded: unknown task")
+
+
+def test_other_requests_say_what_they_gave(served: Served) -> None:
+    served.call("tools/list")
+    assert served.told() == ("tools/list", "", Status.DONE, "4 tools")
+    served.call("prompts/list")
+    assert served.last.words == "1 prompt"
+    served.call("tools/call", name="fetch", arguments={"order": "B"})
+    assert served.told() == ("tools/call", "fetch", Status.DONE, "done")
+    served.call("tools/call", name="broken", arguments={})
+    assert served.told() == ("tools/call", "broken", Status.FAILED, "internal error in broken (id r-1)")
+    served.call("tools/call", name="absent", arguments={})
+    assert served.told() == ("tools/call", "absent", Status.FAILED, "Unknown tool: absent")
+    client = {"name": "claude-code", "version": "1"}
+    served.call("initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo=client)
+    assert served.told() == ("initialize", "claude-code", Status.DONE, "done")
+
+
+def test_a_request_that_reaches_no_method_says_why(served: Served) -> None:
+    served.post({}, **{"Content-Type": "text/plain"})
+    words = "415 Unsupported media type: send application/json"
+    assert served.told() == ("POST /mcp", "", Status.FAILED, words)
+    assert served.last.request_id != ""
+
+
+def test_a_ping_is_told_of_at_the_debug_level_alone(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    served.call("ping")
+    assert caplog.records == []
+    caplog.set_level(logging.DEBUG, "baton.requests")
+    served.call("ping")
+    assert served.told() == ("ping", "", Status.DONE, "done")
+
+
+@pytest.mark.parametrize(
+    ("reason", "cause"),
+    [
+        ({"type": "unresolvableParams", "missingParam": "total"}, "missing total"),
+        (
+            {
+                "type": "schemaMismatch",
+                "missingFields": ["a", "b"],
+                "invalidFields": [{"field": "c", "problem": "not a number"}],
+            },
+            "missing a, b; invalid c (not a number)",
+        ),
+        ({"type": "toolError", "error": "the bank\nsaid \x1b[31mno"}, "the bank said \N{REPLACEMENT CHARACTER}[31mno"),
+        ({"type": "unresolvedDependency", "missingOutput": "x", "producingStep": "y"}, "needs x of step y"),
+        ({"type": "deadlineExceeded"}, "out of time (the limit)"),
+        ({"type": "interrupted"}, "interrupted"),
+    ],
+)
+def test_each_reason_of_a_pause_is_told_in_words(reason: dict[str, Any], cause: str) -> None:
+    assert pause_words({"blockedStep": "pay", **reason}, OVER) == f"paused at pay: {cause}"
+
+
+@pytest.mark.parametrize(
+    ("result", "told"),
+    [
+        ({"task": {"taskId": "1", "status": "working"}}, (Status.WAITING, "working")),
+        ({"taskId": "1", "status": "failed", "statusMessage": "no"}, (Status.FAILED, "failed: no")),
+        ({"resultType": "input_required", "inputRequests": {"ok": {}}}, (Status.WAITING, "asks for ok")),
+        ({"_meta": {"task_status": "completed"}}, (Status.DONE, "completed")),
+        ({"_meta": {"task_status": "completed", "persisted": False}}, (Status.FAILED, "completed; not saved")),
+        ({"_meta": {"recorded": "unknown", "record_error": "lost"}}, (Status.FAILED, "may not be recorded: lost")),
+    ],
+)
+def test_what_became_of_a_request_is_read_off_its_result(result: dict[str, Any], told: tuple[Status, str]) -> None:
+    assert outcome_of("tools/call", result, None, OVER) == told
+
+
+def test_a_workflow_without_time_names_its_limit(caplog: pytest.LogCaptureFixture) -> None:
+    served = Served(caplog, write_reserve_ms=59_500)
+    served.call("prompts/get", name="refunds", arguments={"order": "A-1"})
+    limit = "--timeout of baton serve, FunctionTimeout when deployed"
+    assert served.last.words == f"paused at fetch: out of time ({limit})"
+
+
+def test_a_text_from_outside_stays_one_short_line() -> None:
+    assert one_line("a\nb\tc\x07") == "a b c\N{REPLACEMENT CHARACTER}"
+    assert one_line("x" * 300) == f"{'x' * 200} …"
+
+
+def error_in_user_code(tmp_path: Path) -> Exception:
+    """An error that a package raised for a file of the user's."""
+    file = tmp_path / "tools.py"
+    file.write_text("import json\n\ndef read():\n    return json.loads('{')\n")
+    code: dict[str, Any] = {}
+    exec(compile(file.read_text(), str(file), "exec"), code)  # noqa: S102 - the user's file
+    try:
+        code["read"]()
+    except ValueError as error:
+        return error
+    raise AssertionError
+
+
+def test_a_traceback_has_the_users_frames_and_says_how_many_are_left_out(tmp_path: Path) -> None:
+    trace = own_frames(error_in_user_code(tmp_path))
+    assert f'File "{tmp_path / "tools.py"}", line 4, in read' in trace
+    assert "decoder.py" not in trace
+    assert trace.endswith("(3 frames of Baton, of packages and of Python left out; --log-level debug shows all)")
+
+
+def test_causes_keep_the_users_frames_too(tmp_path: Path) -> None:
+    try:
+        raise RuntimeError("outer") from error_in_user_code(tmp_path)
+    except RuntimeError as error:
+        trace = own_frames(error)
+    assert "direct cause" in trace
+    assert trace.count("tools.py") == 1
+    assert trace.count("left out") == 1
+
+
+def record(error: Exception | None = None, **extra: object) -> logging.LogRecord:
+    info = (type(error), error, error.__traceback__) if error else None
+    made = logging.LogRecord("shop", logging.ERROR, __file__, 1, "no %s", ("stock",), info)
+    vars(made).update(extra)
+    return made
+
+
+def test_the_debug_level_shows_every_frame(tmp_path: Path) -> None:
+    error = error_in_user_code(tmp_path)
+    short, full = io.StringIO(), io.StringIO()
+    TerminalHandler(short, in_full=False).handle(record(error))
+    TerminalHandler(full, in_full=True).handle(record(error))
+    assert "decoder.py" not in short.getvalue()
+    assert "decoder.py" in full.getvalue()
+    assert "shop: no stock" in full.getvalue()
+
+
+ENTRY = Entry("tools/call", "[red]pay", "0123456789abcdef", 12.4, Status.FAILED, "no", "r-1")
+
+
+def test_a_line_is_plain_without_a_terminal_and_coloured_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    plain, coloured, asked = io.StringIO(), Terminal(), Terminal()
+    TerminalHandler(plain, in_full=False).handle(record(entry=ENTRY))
+    TerminalHandler(coloured, in_full=False).handle(record(entry=ENTRY))
+    monkeypatch.setenv("NO_COLOR", "1")
+    TerminalHandler(asked, in_full=False).handle(record(entry=ENTRY))
+    assert plain.getvalue()[9:] == "tools/call   [red]pay …89abcdef 12 ms no\n"
+    assert "\x1b[1;31mno" in coloured.getvalue()
+    assert "31m" not in asked.getvalue()
+
+
+def test_as_json_a_line_is_an_object(tmp_path: Path) -> None:
+    formatter = JsonFormatter(in_full=False)
+    made = json.loads(formatter.format(record(entry=ENTRY)))
+    assert {name: made[name] for name in ("method", "name", "task", "ms", "status", "words", "request_id")} == {
+        "method": "tools/call",
+        "name": "[red]pay",
+        "task": "0123456789abcdef",
+        "ms": 12.4,
+        "status": "failed",
+        "words": "no",
+        "request_id": "r-1",
+    }
+    failed = json.loads(formatter.format(record(error_in_user_code(tmp_path))))
+    assert (failed["level"], failed["message"]) == ("error", "no stock")
+    assert "tools.py" in failed["error"]
