@@ -277,14 +277,14 @@ def test_a_workflow_that_cannot_work_is_two_lines(tmp_path: Path) -> None:
 
     file.write_text(UNSERVABLE.replace("PATH", "totl").replace("ARGUMENT", "amount"))
     assert failed(str(file)) == (
-        f"baton: {file} cannot be served:\n"
-        "workflow 'flow', step 'pay': step_output('fetch', 'totl'): "
-        "the output of the tool 'fetch' has no 'totl'; did you mean 'total'?\n"
+        f"baton: {file}:20: workflow 'flow', step 'pay': step_output('fetch', 'totl'): "
+        "the output of the tool 'fetch' has no 'totl', only total\n"
+        "  did you mean 'total'?\n"
     )
     file.write_text(UNSERVABLE.replace("PATH", "total").replace("ARGUMENT", "amuont"))
     assert failed(str(file)) == (
-        "baton: unservable.py, line 22, cannot be served:\n"
-        "workflow 'flow', step 'pay': the tool 'pay' has no parameter 'amuont'; did you mean 'amount'?\n"
+        f"baton: {file}:20: workflow 'flow', step 'pay': the tool 'pay' has no parameter 'amuont'\n"
+        "  did you mean 'amount'?\n"
     )
 
 

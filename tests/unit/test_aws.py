@@ -108,6 +108,20 @@ def test_that_anybody_may_call_is_warned_of_where_somebody_else_can(
     assert any("BATON_ALLOW_ANONYMOUS is on" in text for text in warnings(caplog)) == (not sam_local)
 
 
+def test_a_misspelt_setting_is_warned_of_with_the_first_request(
+    server: Server, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BATON_SHARD", "8")
+    made = handler(server)
+    assert warnings(caplog) == []
+
+    made(post("ping"), FunctionContext())
+    made(post("ping"), FunctionContext())
+
+    said = "BATON_SHARD is no setting; did you mean 'BATON_SHARDS'?"
+    assert [text for text in warnings(caplog) if "BATON_SHARD" in text] == [said]
+
+
 def test_the_settings_come_from_the_environment(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BATON_MAX_BODY_BYTES", "10")
     monkeypatch.delenv("BATON_TABLE", raising=False)

@@ -28,7 +28,7 @@ FLOORS = {
 }
 """What a floor may import of the package, besides what all share."""
 
-SHARED = ("exceptions", "light_dataclasses", "settings", "standard_twin", "telemetry")
+SHARED = ("exceptions", "hints", "light_dataclasses", "settings", "standard_twin", "telemetry")
 ROOTS = ("__init__.py", "aws.py", "cli/*", "clients.py", "local/*", "testing/*")
 """Where the floors are put together. They may import any of them."""
 

@@ -1,11 +1,13 @@
 """Settings from the environment."""
 
+import re
 from dataclasses import replace
 
 import pytest
 
+import mcp_baton.settings
 from mcp_baton.exceptions import SettingsError
-from mcp_baton.settings import Settings
+from mcp_baton.settings import NAMES, Settings, unknown_settings
 
 DEFAULT = Settings()
 SAM_LOCAL = replace(DEFAULT, sam_local=True, streaming=False, allow_anonymous=True)
@@ -109,3 +111,20 @@ def test_the_defaults_are_those_of_the_contract() -> None:
 
 def test_the_largest_body_leaves_room_in_lambdas_event() -> None:
     assert DEFAULT.max_body_bytes < 6_291_556 - 64 * 1024
+
+
+def test_every_variable_that_is_read_is_known_by_its_name() -> None:
+    table = set(re.findall(r"^\| `(BATON_\w+)`", mcp_baton.settings.__doc__ or "", re.MULTILINE))
+
+    assert table == NAMES
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("BATON_ALOW_ANONYMOUS", "BATON_ALOW_ANONYMOUS is no setting; did you mean 'BATON_ALLOW_ANONYMOUS'?"),
+        ("BATON_XYZZY", "BATON_XYZZY is no setting; it has no effect"),
+    ],
+)
+def test_a_variable_that_begins_like_baton_s_and_is_none_is_named(name: str, said: str) -> None:
+    assert unknown_settings({name: "on", "BATON_TABLE": "tasks", "PATH": "/bin"}) == [said]

@@ -11,7 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,7 +21,7 @@ from mcp_baton.protocol.http import Application, Exchange, HttpRequest, HttpResp
 from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.server.methods import Method, call_method
 from mcp_baton.server.server import Server
-from mcp_baton.settings import INIT, Settings
+from mcp_baton.settings import INIT, Settings, unknown_settings
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import SILENT, Collector, Telemetry
 from mcp_baton.transport.adapter import LambdaAdapter
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from mcp_baton.tasks.jobs import Dispatcher
 
 logger = logging.getLogger(__name__)
-
 NO_TABLE = "BATON_TABLE is not set: workflows run without tasks. Set it to the DynamoDB table's name."
 ANYBODY = (
     "BATON_ALLOW_ANONYMOUS is on: whoever has no identity may call, and all of them see and change each other's tasks. "
@@ -95,8 +94,8 @@ def handler(
     connect, connect_s3 = given_client("dynamodb", dynamodb), given_client("s3", s3)
     if store is not None and (connect or connect_s3):
         raise TypeError("a store has clients of its own: pass either `store`, or `dynamodb` and `s3`")
-    if settings is None:
-        settings = Settings.from_environment(os.environ)
+    warnings = unknown_settings(os.environ) if settings is None else []
+    settings = Settings.from_environment(os.environ) if settings is None else settings
     collector = Collector() if settings.observed else None
     telemetry = collector or SILENT
     if store is None and settings.table is not None:
@@ -118,7 +117,8 @@ def handler(
     )
     app: Application = _Warning(endpoint, NO_TABLE) if store is None else endpoint
     if settings.allow_anonymous and settings.observed and not settings.sam_local:
-        app = _Warning(app, ANYBODY)
+        warnings.append(ANYBODY)
+    app = reduce(_Warning, warnings, app)
     owner = partial(resolve_owner, trust_session_names=settings.trust_session_names)
     adapter = LambdaAdapter(
         app, allow_anonymous=settings.allow_anonymous, streaming=settings.streaming, owner=owner, work=endpoint.work

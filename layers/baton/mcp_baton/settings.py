@@ -35,7 +35,7 @@ A variable that is empty or blank counts as not set, as templates pass optional 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from mcp_baton.exceptions import SettingsError
 from mcp_baton.light_dataclasses import dataclass, field
@@ -44,6 +44,25 @@ SWITCH = {"on": True, "true": True, "1": True, "yes": True, "off": False, "false
 KEY_CHARACTERS = 32
 SHARDS = ("1", "8", "32")
 FIRST, INIT = "first", "init"
+PREFIX = "BATON_"
+NAMES = frozenset(
+    f"{PREFIX}{name}"
+    for name in (
+        *("TABLE", "OVERFLOW_BUCKET", "ALLOW_ANONYMOUS", "TRUST_SESSION_NAMES", "STREAMING", "DEFAULT_TTL_MS"),
+        *("MAX_TTL_MS", "MAX_TASKS_PER_OWNER", "SHARDS", "WRITE_RESERVE_MS", "ALLOWED_ORIGINS", "MAX_BODY_BYTES"),
+        *(
+            "LISTEN_MS",
+            "QUESTION_MS",
+            "CONNECT",
+            "CONSOLE",
+            "WORKER",
+            "STATE_KEY_SECRET",
+            "STATE_KEY",
+            "STATE_KEY_PREVIOUS",
+        ),
+    )
+)
+"""The variables that are Baton's own."""
 _ARN = r"arn:[^:\s]+:secretsmanager:[^:\s]+:[0-9]+:secret:\S+"
 ALIAS = r"(arn:[^:\s]+:lambda:[^:\s]+:[0-9]+:function:)?[A-Za-z0-9_-]{1,64}:[A-Za-z0-9_-]{1,128}"
 _ORIGIN = r"[a-z][a-z0-9+.-]*://[^\s/?#@,]+"
@@ -132,6 +151,23 @@ class Settings:
         return settings
 
 
+def unknown_settings(env: Mapping[str, str]) -> list[str]:
+    """The variables that begin as Baton's own do and are none, one sentence each with what may be meant.
+
+    They have no effect. That is no error: another program's may begin so.
+    """
+    unknown = [name for name in env if name.startswith(PREFIX) and name not in NAMES]
+    if not unknown:
+        return []
+    from mcp_baton.hints import closest
+
+    meant = [(name, closest(name, NAMES)) for name in sorted(unknown)]
+    return [
+        f"{name} is no setting; " + (f"did you mean {close!r}?" if close else "it has no effect")
+        for name, close in meant
+    ]
+
+
 def _text(env: Mapping[str, str], name: str) -> str | None:
     return env.get(name, "").strip() or None
 
@@ -173,15 +209,23 @@ def _switch(env: Mapping[str, str], name: str, default: bool) -> bool:
     if text is None:
         return default
     if text.lower() not in SWITCH:
-        raise SettingsError(f"{name}={text!r} is not a switch: set it to one of {', '.join(SWITCH)}")
+        raise SettingsError(f"{name}={text!r} is not a switch{_one_of(text.lower(), SWITCH)}")
     return SWITCH[text.lower()]
+
+
+def _one_of(text: str, choices: Iterable[str]) -> str:
+    from mcp_baton.hints import closest
+
+    close = closest(text, choices)
+    remedy = f"; did you mean {close!r}?" if close else ""
+    return f": set it to one of {', '.join(choices)}{remedy}"
 
 
 def _choice(env: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
     """One of these; the first where it is not set."""
     text = (_text(env, name) or choices[0]).lower()
     if text not in choices:
-        raise SettingsError(f"{name}={text!r} is not a choice: set it to one of {', '.join(choices)}")
+        raise SettingsError(f"{name}={text!r} is not a choice{_one_of(text, choices)}")
     return text
 
 

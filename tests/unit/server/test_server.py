@@ -1,8 +1,14 @@
 """Registration: what users write, and what is refused while a server is put together."""
 
 import functools
+import re
+from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Annotated, Any, cast
+from datetime import datetime
+from decimal import Decimal
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, TypedDict, cast
 
 import pytest
 from pydantic import BaseModel, Field
@@ -13,6 +19,7 @@ from mcp_baton.protocol.json import Json
 from mcp_baton.server.published.labels import Labels
 from mcp_baton.server.published.prompt import definition_of_prompt
 from mcp_baton.server.published.tool import Tool
+from mcp_baton.server.schema.signature import undescribable
 from mcp_baton.settings import Settings
 
 
@@ -206,7 +213,7 @@ def test_a_path_into_a_pydantic_model_is_held_against_it_by_the_full_check(serve
     server.add_workflow(Workflow(name="w", description="d", steps=steps))
 
     handler(server, settings=Settings())  # which does not have pydantic make schemas
-    with pytest.raises(WorkflowError, match=r"has no 'totl'; did you mean 'total'\?"):
+    with pytest.raises(WorkflowError, match=r"has no 'totl', only total; did you mean 'total'\?"):
         server.check()
 
 
@@ -240,16 +247,72 @@ class Opaque:
     """Nothing that pydantic knows."""
 
 
-def test_a_return_type_without_a_schema_is_named_by_its_tool(server: Server) -> None:
+class Colour(Enum):
+    """A choice."""
+
+    RED = "red"
+
+
+class Pair(NamedTuple):
+    """Two."""
+
+    one: int
+    other: int
+
+
+class Line(TypedDict):
+    """A line of an order."""
+
+    sku: str
+
+
+class Marked:
+    """Tells pydantic itself what it is."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        """As a text."""
+        return handler(str)
+
+
+def test_a_return_type_that_is_surely_without_a_schema_is_refused_at_once(server: Server) -> None:
+    def fetch() -> list[Opaque]:
+        return []
+
+    with pytest.raises(RegistrationError, match="tool 'fetch': its return type Opaque has no schema"):
+        server.tool(fetch)
+
+
+def test_a_return_type_of_which_pydantic_makes_no_schema_is_named_by_its_tool(server: Server) -> None:
     @server.tool
-    def fetch() -> Opaque:
-        return Opaque()
+    def fetch() -> Callable[[int], str]:
+        return str
 
     steps = [Step("a", tool=fetch), Step("b", resources=["a://{t}"], template_bindings={"t": step_output("a", "x")})]
     server.add_workflow(Workflow(name="w", description="d", steps=steps))
 
-    with pytest.raises(RegistrationError, match="tool 'fetch': its return type has no schema"):
+    with pytest.raises(RegistrationError, match=r"tool 'fetch': its return type .*Callable.* has no schema"):
         server.check()
+    with pytest.raises(RegistrationError, match=r"tool 'fetch': its return type .*Callable.* has no schema"):
+        _ = server.tools["fetch"].definition
+
+
+@pytest.mark.parametrize(
+    "known", [datetime, Decimal, Path, re.Pattern[str], Colour, Pair, Line, Order, Marked, Callable[[int], str]]
+)
+def test_a_type_that_pydantic_may_know_is_left_to_it(known: Any) -> None:
+    assert undescribable(known) is undescribable(list[known]) is undescribable(known | None) is None
+
+
+@pytest.mark.parametrize(
+    "holding", [Opaque, list[Opaque], Opaque | None, dict[str, list[Opaque]], Annotated[Opaque, "It"]]
+)
+def test_a_class_that_pydantic_cannot_know_is_found_in_a_type(holding: Any) -> None:
+    assert undescribable(holding) is Opaque
+
+
+def test_what_is_said_of_a_type_to_pydantic_may_make_it_known() -> None:
+    assert undescribable(Annotated[Opaque, Marked()]) is None
 
 
 @pytest.mark.parametrize("name", ["", "a.b", "1st", "n" * 65, "größe"])

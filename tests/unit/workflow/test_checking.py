@@ -94,7 +94,7 @@ def test_a_workflow_that_can_work_is_accepted() -> None:
         ),
         pytest.param(
             Step("s", resources=["docs://{t}"], template_bindings={"t": step_output("later", "x")}),
-            "step_output('later') does not refer to an earlier step",
+            "step_output('later', 'x') does not refer to an earlier step; put 'later' before 's'",
             id="a later step in a template",
         ),
         pytest.param(
@@ -239,7 +239,7 @@ def test_a_default_that_cannot_be_is_refused(argument: Argument, cause: str) -> 
         pytest.param(Step("s", resources=["docs://{order-id}"]), "did you mean 'order_id'?", id="placeholder"),
         pytest.param(
             Step("s", tool="fetch", arguments={"order_id": step_output("order", "totl")}),
-            "the output of the tool 'fetch' has no 'totl'; did you mean 'total'?",
+            "the output of the tool 'fetch' has no 'totl', only total, email; did you mean 'total'?",
             id="path",
         ),
     ],
@@ -258,7 +258,7 @@ def test_the_step_is_suggested_with_what_comes_after_the_mistake() -> None:
     cause = refused(workflow(FETCH, step), tools).cause
 
     assert cause == (
-        "step_output('order', 'linse.0.total'): the output of the tool 'fetch' has no 'linse'; "
+        "step_output('order', 'linse.0.total'): the output of the tool 'fetch' has no 'linse', only lines; "
         "did you mean 'lines.0.total'?"
     )
 

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from mcp_baton.exceptions import RegistrationError
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.workflow.definition import Argument, Step, Workflow
 from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output, task_variable
@@ -18,12 +19,12 @@ def workflow(*steps: Step, arguments: Sequence[Argument] = (Argument("order_id")
 
 
 def test_resources_given_as_one_string_are_refused_before_they_become_letters() -> None:
-    with pytest.raises(TypeError, match="list"):
+    with pytest.raises(RegistrationError, match="list"):
         Step("s", resources="docs://faq")
 
 
 def test_a_step_whose_tool_is_neither_a_name_nor_a_function_is_refused() -> None:
-    with pytest.raises(TypeError, match="step 's': tool"):
+    with pytest.raises(RegistrationError, match="step 's': its tool"):
         Step("s", tool=cast("Any", 7))
 
 

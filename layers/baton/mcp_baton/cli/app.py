@@ -12,6 +12,7 @@ from typing import Annotated, Final
 import typer
 
 from mcp_baton.cli.call import call
+from mcp_baton.cli.check import check
 from mcp_baton.cli.dynamodb import dynamodb
 from mcp_baton.cli.new import new
 from mcp_baton.cli.redrive import redrive
@@ -35,7 +36,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (new, upgrade, serve, run, call, tasks, show, resume, complete, cancel, dynamodb, redrive):
+for command in (new, upgrade, serve, check, run, call, tasks, show, resume, complete, cancel, dynamodb, redrive):
     app.command()(command)
 
 

@@ -12,7 +12,9 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Final
 
-from mcp_baton.exceptions import BatonError, RegistrationError
+from mcp_baton.exceptions import BatonError, WorkflowError
+from mcp_baton.local.checks.definitions import workflow_site
+from mcp_baton.local.checks.faults import Fault, fault_of
 from mcp_baton.local.report.frames import is_own, own_frames
 from mcp_baton.transport.adapter import LambdaAdapter
 
@@ -136,14 +138,20 @@ def _import(place: Place) -> ModuleType:
         return _by_name(place) if place.file is None else _from_file(place.name, place.file)
     except LoadError:
         raise
-    except RegistrationError as error:
-        sys.modules.pop(place.name, None)
-        raise LoadError(f"{_place(error, place)} cannot be served:\n{error}") from error
     except (Exception, SystemExit) as error:
+        fault = _fault(error, place)
         sys.modules.pop(place.name, None)
+        if fault is not None:
+            raise LoadError(str(fault)) from error
         told = f"{type(error).__name__}: {error}"
         brief = told if isinstance(error, SyntaxError) else f"{_place(error, place)} {told}"
         raise LoadError(f"{place.shown} cannot be imported:\n{own_frames(error)}", " ".join(brief.split())) from error
+
+
+def _fault(error: BaseException, place: Place) -> Fault | None:
+    """What an exception says of how the author uses Baton; `None` of any other one."""
+    site = workflow_site(place.folder, error.workflow, error.step) if isinstance(error, WorkflowError) else None
+    return fault_of(error, site)
 
 
 def _put_first(folder: str) -> None:

@@ -106,8 +106,7 @@ def _serve_from(options: Options, settings: Settings, database: Database) -> int
     store = dynamodb_store(options.table, settings, connect=lambda: database.client)
 
     def make() -> LambdaHandler:
-        server = load(options.target, Server)
-        _check(server, options.target)
+        server = load_checked(options.target)
         made = handler(server, settings=settings, store=store, dispatcher=background, call_method=watched())
         return with_refusals(made)
 
@@ -141,11 +140,23 @@ def _pool(options: Options, database: Database) -> "Pool":
     return Pool(launch, Policy(options.worker_timeout_s, Retries(options.retry_after_s)))
 
 
-def _check(server: Server, target: str) -> None:
+def load_checked(target: str) -> Server:
+    """The server that a target names, checked in full.
+
+    Raises:
+        LoadError: there is no server object to be had.
+        ServeError: something that it publishes cannot work; says what and where, and what to write instead.
+    """
+    server = load(target, Server)
     try:
         server.check()
     except RegistrationError as error:
-        raise ServeError(f"{target} cannot be served:\n{error}") from error
+        from mcp_baton.local.checks.checking import server_faults
+
+        first, *more = [*map(str, server_faults(server, find(target).folder))] or [str(error)]
+        rest = f"\n{len(more)} more: baton check {target}" if more else ""
+        raise ServeError(f"{first}{rest}") from error
+    return server
 
 
 def _check_time(settings: Settings, option: str, timeout_s: float) -> None:

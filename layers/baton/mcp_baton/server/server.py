@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Unpack, overload
 from mcp_baton.exceptions import RegistrationError
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.published.completion import Completer, completion_of
-from mcp_baton.server.published.labels import AllLabels, Labels, PromptLabels
-from mcp_baton.server.published.options import check_handles, name_of, seconds
+from mcp_baton.server.published.labels import AllLabels, PromptLabels
+from mcp_baton.server.published.options import TOOL_OPTIONS, check_handles, labels_of, name_of, seconds
 from mcp_baton.server.published.own_uris import APP_URI, SCHEME, is_own
 from mcp_baton.server.published.prompt import Prompt
 from mcp_baton.server.published.registry import Handles, Registry
@@ -135,7 +135,8 @@ class Server(Registry):
         name = name or name_of(function)
         what, labels = f"tool {name!r}", dict[str, Any](options)
         scopes, variables, tasks = required(requires, what), set_by_tool(sets, what), task_support(labels, what)
-        self.publish_tool(Tool(function, name, Labels(**labels), input_schema, scopes, variables, tasks))
+        own = labels_of(labels, what, TOOL_OPTIONS)
+        self.publish_tool(Tool(function, name, own, input_schema, scopes, variables, tasks))
         return function
 
     def resource(
@@ -153,14 +154,14 @@ class Server(Registry):
             RegistrationError: the URI is taken or Baton's own, or its `{name}`s are not the function's parameters.
         """
         if not isinstance(uri, str):
-            raise RegistrationError("resource: needs its URI, as in @server.resource('docs://{topic}')")
+            raise RegistrationError("resource: its URI is missing; write @server.resource('docs://{topic}')")
         if is_own(uri) or uri.lower() == APP_URI:
             raise RegistrationError(f"resource {uri!r}: {SCHEME} and {APP_URI} are Baton's own; choose another")
         scopes = required(requires, f"resource {uri!r}")
 
         def register[F: Callable[..., object]](function: F, /) -> F:
-            made = Resource(uri, function, name or name_of(function), Labels(**labels), mime_type, scopes)
-            self.publish_resource(made)
+            own = labels_of(labels, f"resource {uri!r}", ("name", "requires", "mime_type"))
+            self.publish_resource(Resource(uri, function, name or name_of(function), own, mime_type, scopes))
             return function
 
         return register
@@ -187,8 +188,9 @@ class Server(Registry):
         """
 
         def register[F: Callable[..., object]](function: F, /) -> F:
-            own = name or name_of(function)
-            self.publish_prompt(Prompt(function, own, Labels(**labels), required(requires, f"prompt {own!r}")))
+            what = f"prompt {(own := name or name_of(function))!r}"
+            made = labels_of(labels, what, ("name", "requires"))
+            self.publish_prompt(Prompt(function, own, made, required(requires, what)))
             return function
 
         return register if function is None else register(function)
@@ -206,8 +208,7 @@ class Server(Registry):
         Raises:
             RegistrationError: there is no such argument, or its completion is taken.
         """
-        if argument not in self.arguments_of(of):
-            raise RegistrationError(f"completion of {of!r}: it has no argument {argument!r}; register it first")
+        self.check_argument(of, argument)
 
         def register(function: Completer) -> Completer:
             made = completion_of(function, f"completion of {of!r} {argument!r}")

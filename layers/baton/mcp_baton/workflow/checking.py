@@ -6,7 +6,7 @@ from mcp_baton.exceptions import WorkflowError
 from mcp_baton.light_dataclasses import dataclass, replace
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.faults import faults_of, not_json
-from mcp_baton.workflow.paths import Astray, Schema, astray
+from mcp_baton.workflow.paths import Schema, astray
 from mcp_baton.workflow.secrets import mentions
 from mcp_baton.workflow.setters import with_setters
 from mcp_baton.workflow.sources import Constant, PromptArg, StepOutput, TaskVariable, placeholders, sources_in
@@ -45,47 +45,58 @@ def checked(workflow: Workflow, tools: Mapping[str, Callee], twins: Container[st
     Raises:
         WorkflowError: it cannot work; names workflow, step and cause.
     """
-    for cause in faults_of(workflow):
-        raise WorkflowError(workflow.name, cause)
-    if workflow.has_twin and workflow.name in tools:
-        cause = "a tool has this name, and this workflow is a tool, too; give it another, or tool=False"
-        raise WorkflowError(workflow.name, cause)
-    _check_unique(workflow)
     made = _resolved(workflow, tools)
-    arguments = [argument.name for argument in made.arguments]
-    before: dict[str, Step] = {}
-    for step in made.steps:
-        for faults in (
-            _tool_faults(step, tools, twins),
-            _source_faults(step, arguments),
-            _placeholder_faults(step, arguments),
-            _secret_faults(step, made.secrets),
-            _reference_faults(made, step, before, tools),
-        ):
-            for cause in faults:
-                raise WorkflowError(made.name, cause, step.name)
-        before[step.binding] = step
+    for error in errors_in(made, tools, twins):
+        raise error
     return made
 
 
-def _check_unique(workflow: Workflow) -> None:
+def all_errors(workflow: Workflow, tools: Mapping[str, Callee], twins: Container[str] = ()) -> list[WorkflowError]:
+    """Everything for which `checked` refuses a workflow, in order."""
+    return list(errors_in(_resolved(workflow, tools), tools, twins))
+
+
+def errors_in(workflow: Workflow, tools: Mapping[str, Callee], twins: Container[str]) -> Iterator[WorkflowError]:
+    """What is wrong with a workflow whose tools have their names, each found when it is asked for."""
+    for cause in faults_of(workflow):
+        yield WorkflowError(workflow.name, cause)
+    if workflow.has_twin and workflow.name in tools:
+        cause = "a tool has this name, and this workflow is a tool, too; give it another, or tool=False"
+        yield WorkflowError(workflow.name, cause)
+    yield from _unique_errors(workflow)
+    arguments = [argument.name for argument in workflow.arguments]
+    before: dict[str, Step] = {}
+    for step in workflow.steps:
+        for faults in (
+            _tool_faults(step, tools, twins),
+            _source_faults(step, arguments, before),
+            _placeholder_faults(step, arguments),
+            _secret_faults(step, workflow.secrets),
+            _reference_faults(workflow, step, before, tools),
+        ):
+            for cause in faults:
+                yield WorkflowError(workflow.name, cause, step.name)
+        before[step.binding] = step
+
+
+def _unique_errors(workflow: Workflow) -> Iterator[WorkflowError]:
     names: set[str] = set()
     bindings: set[str] = set()
     for step in workflow.steps:
         if not step.name:
-            raise WorkflowError(workflow.name, "a step has an empty name")
-        if step.name in names:
-            raise WorkflowError(workflow.name, "two steps have this name; step names are unique", step.name)
-        if step.binding in bindings:
+            yield WorkflowError(workflow.name, "a step has an empty name")
+        elif step.name in names:
+            yield WorkflowError(workflow.name, "two steps have this name; step names are unique", step.name)
+        elif step.binding in bindings:
             cause = f"the binding {step.binding!r} is taken by an earlier step; give this one another"
-            raise WorkflowError(workflow.name, cause, step.name)
+            yield WorkflowError(workflow.name, cause, step.name)
         names.add(step.name)
         bindings.add(step.binding)
 
 
 def _resolved(workflow: Workflow, tools: Mapping[str, Callee]) -> Workflow:
     """The workflow with its functions' tools' names, and those that set its variables; itself where it has them."""
-    steps = [_resolved_step(workflow, step, tools) for step in workflow.steps]
+    steps = [_resolved_step(step, tools) for step in workflow.steps]
     own = (tools[step.tool].requires for step in steps if step.tool and step.tool in tools)
     scopes: frozenset[str] = frozenset().union(*own)
     # A tool that is not there for everybody who sees the workflow is not named to them.
@@ -96,21 +107,14 @@ def _resolved(workflow: Workflow, tools: Mapping[str, Callee]) -> Workflow:
     return replace(workflow, steps=steps)
 
 
-def _resolved_step(workflow: Workflow, step: Step, tools: Mapping[str, Callee]) -> Step:
+def _resolved_step(step: Step, tools: Mapping[str, Callee]) -> Step:
+    """The step with its function's tool's name; itself where it has a name, or no tool or several have the function."""
     tool = step.tool
     if not isinstance(tool, ToolFunction):
         return step
     # Each look at a method makes a new object, which is equal to the last.
     names = [name for name, callee in tools.items() if callee.function == tool.function]
-    match names:
-        case [name]:
-            return step.calling(name)
-        case []:
-            cause = f"the function {str(tool)!r} is no tool of this server; publish it with @server.tool"
-        case _:
-            several = " and ".join(repr(name) for name in names)
-            cause = f"the function {str(tool)!r} is published as {several}; give the name that is meant, as a text"
-    raise WorkflowError(workflow.name, cause, step.name)
+    return step.calling(names[0]) if len(names) == 1 else step
 
 
 def _tool_faults(step: Step, tools: Mapping[str, Callee], twins: Container[str]) -> Iterator[str]:
@@ -119,10 +123,12 @@ def _tool_faults(step: Step, tools: Mapping[str, Callee], twins: Container[str])
             yield "it has neither a tool nor resources; give it one of them"
         if step.arguments:
             yield "it only fetches resources, so it takes no arguments; use template_bindings"
-    elif step.tool in twins:
+    elif step.tool in twins and not isinstance(step.tool, ToolFunction):
         yield f"the tool {step.tool!r} is a workflow, which no step can call; take over its steps"
-    elif step.tool not in tools:
-        yield f"unknown tool {step.tool!r}{_meant(step.tool, tools)}"
+    elif isinstance(step.tool, ToolFunction) or step.tool not in tools:
+        from mcp_baton.workflow.remedies import no_tool
+
+        yield no_tool(step.tool, {name: callee.function for name, callee in tools.items()})
     else:
         parameters = tools[step.tool].parameters
         for name in step.arguments:
@@ -130,12 +136,12 @@ def _tool_faults(step: Step, tools: Mapping[str, Callee], twins: Container[str])
                 yield f"the tool {step.tool!r} has no parameter {name!r}{_meant(name, sorted(parameters))}"
 
 
-def _source_faults(step: Step, arguments: list[str]) -> Iterator[str]:
+def _source_faults(step: Step, arguments: list[str], before: Mapping[str, Step]) -> Iterator[str]:
     for name, source in (*step.arguments.items(), *step.template_bindings.items()):
-        yield from _value_faults(name, source, arguments)
+        yield from _value_faults(name, source, arguments, before)
 
 
-def _value_faults(name: str, source: object, arguments: list[str]) -> Iterator[str]:
+def _value_faults(name: str, source: object, arguments: list[str], before: Mapping[str, Step]) -> Iterator[str]:
     match source:
         case PromptArg(argument):
             if argument not in arguments:
@@ -147,7 +153,9 @@ def _value_faults(name: str, source: object, arguments: list[str]) -> Iterator[s
         case StepOutput() | TaskVariable():
             pass
         case _:
-            yield f"{name!r} is given {source!r}, which is no data source; write constant({source!r})"
+            from mcp_baton.workflow.remedies import no_source
+
+            yield no_source(name, source, arguments, before)
 
 
 def _placeholder_faults(step: Step, arguments: list[str]) -> Iterator[str]:
@@ -173,37 +181,29 @@ def _reference_faults(
     for sources, allowed in ((step.arguments, before), (step.template_bindings, in_uris)):
         for source in sources_in(sources):
             if source.binding not in known:
-                hint = _meant(source.binding, list(before))
-                yield f"step_output({source.binding!r}) refers to an unknown binding{hint}"
+                from mcp_baton.workflow.remedies import no_binding
+
+                yield no_binding(source, workflow.steps, before)
             elif source.binding not in allowed:
-                yield f"step_output({source.binding!r}) does not refer to an earlier step"
+                from mcp_baton.workflow.remedies import not_earlier
+
+                yield not_earlier(source, step, workflow.steps)
             else:
                 yield from _path_faults(source, allowed[source.binding], tools)
 
 
 def _path_faults(source: StepOutput, producing: Step, tools: Mapping[str, Callee]) -> Iterator[str]:
-    if not source.path:
+    if not source.path or (producing.tool and producing.tool not in tools):
         return
     schema = tools[producing.tool].output() if producing.tool else _NULL
     wrong = None if schema is None else astray(schema, source.path)
     if wrong is not None:
-        of = f"tool {producing.tool!r}" if producing.tool else f"step {producing.name!r}, which has no tool,"
-        yield (
-            f"step_output({source.binding!r}, {source.path!r}): "
-            f"the output of the {of} has no {wrong.path!r}{_meant_path(wrong)}"
-        )
+        from mcp_baton.workflow.remedies import no_field
 
-
-def _meant_path(wrong: Astray) -> str:
-    return _meant(".".join((wrong.path, *wrong.rest)), [".".join((path, *wrong.rest)) for path in wrong.instead])
+        yield no_field(source, producing, wrong)
 
 
 def _meant(name: str, known: Iterable[str]) -> str:
-    """How a sentence about an unknown name ends: with the known one that is like it, or with all that are known."""
-    from difflib import get_close_matches
+    from mcp_baton.hints import meant
 
-    names = list(known)
-    close = get_close_matches(name, names, n=1)
-    if close:
-        return f"; did you mean {close[0]!r}?"
-    return f"; known are {', '.join(names)}" if names else ""
+    return meant(name, known)

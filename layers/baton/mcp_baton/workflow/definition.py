@@ -1,10 +1,9 @@
 """A workflow's definition: immutable, and checked when the server's handler is made (docs/workflows.md)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, cast
 
-from mcp_baton.exceptions import RegistrationError
 from mcp_baton.light_dataclasses import dataclass, replace
 from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.tasks.record import SCHEMA_VERSION, Progress, StepProgress, StepStatus
@@ -69,6 +68,9 @@ class Step(_Kept):
         retryable: Whether a failure may pass when the call is simply made again.
         checkpoint: Write the batch so far right after this step: for effects that must not happen twice.
         retry: How often, and after which waits, the tool is called again within a run; `None` for one call.
+
+    Raises:
+        RegistrationError: one of these is of another kind; names the step, and says what to write.
     """
 
     name: str
@@ -96,13 +98,17 @@ class Step(_Kept):
         checkpoint: bool = False,
         retry: Retry | None = None,
     ) -> None:
-        _check_retry(name, tool, retry)
-        if isinstance(resources, str):
-            raise TypeError(f"step {name!r}: resources is a list of URIs; write resources=[{resources!r}]")
+        is_tool = tool is None or isinstance(tool, str) or callable(tool)
+        is_retry = retry is None or (tool is not None and isinstance(retry, Retry))
+        are_maps = _is_map(arguments) and _is_map(template_bindings)
+        if not (isinstance(name, str) and is_tool and is_retry and are_maps) or isinstance(resources, str):
+            from mcp_baton.workflow.misuse import wrong_step
+
+            raise wrong_step(name, tool, arguments, resources, template_bindings, retry)
         _freeze(
             self,
             name=name,
-            tool=tool_of(name, tool),
+            tool=tool_of(tool),
             arguments=MappingProxyType(dict(arguments or {})),
             binding=binding or name,
             guidance=guidance,
@@ -152,6 +158,9 @@ class Workflow(_Kept):
         ask: Whether the client's user is asked for arguments that a step lacks (docs/workflows.md, Asking for what is
             missing).
         background: Whether workers run it where a client that can have tasks calls it as a tool (docs/background.md).
+
+    Raises:
+        WorkflowError: `arguments` or `steps` holds something else.
     """
 
     name: str
@@ -165,7 +174,8 @@ class Workflow(_Kept):
     background: bool = False
 
     def __post_init__(self) -> None:
-        _freeze(self, arguments=tuple(self.arguments), steps=tuple(self.steps))
+        arguments = _members(self.name, "arguments", self.arguments, Argument)
+        _freeze(self, arguments=arguments, steps=_members(self.name, "steps", self.steps, Step))
 
     @property
     def has_twin(self) -> bool:
@@ -209,11 +219,23 @@ def _step_progress(step: Step, status: StepStatus) -> StepProgress:
     return {"name": step.name, "tool": step.tool, "status": status.value}
 
 
-def _check_retry(step: str, tool: object, retry: object) -> None:
-    if retry is not None and not isinstance(retry, Retry):
-        raise RegistrationError(f"step {step!r}: retry={retry!r}: write retry=Retry(attempts=3)")
-    if retry is not None and tool is None:
-        raise RegistrationError(f"step {step!r}: retry is for a step with a tool; leave it out")
+def _members(workflow: str, field: str, given: object, kind: type) -> tuple[object, ...]:
+    """A workflow's `steps` or `arguments`.
+
+    Raises:
+        WorkflowError: it is not several, or one of them is something else.
+    """
+    if isinstance(given, Iterable) and not isinstance(given, str):
+        given = tuple(given)
+        if all(isinstance(member, kind) for member in given):
+            return given
+    from mcp_baton.workflow.misuse import wrong_members
+
+    raise wrong_members(workflow, field, given, kind)
+
+
+def _is_map(given: object) -> bool:
+    return not given or isinstance(given, Mapping)
 
 
 def _freeze(instance: Step | Workflow, **values: object) -> None:

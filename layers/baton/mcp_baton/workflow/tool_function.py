@@ -17,14 +17,6 @@ class ToolFunction(str):
         return made
 
 
-def tool_of(step: str, tool: object) -> str | None:
-    """The tool of a step as the step keeps it: its name, or what stands for its function.
-
-    Raises:
-        TypeError: it is neither a name nor a function.
-    """
-    if tool is None or isinstance(tool, str):
-        return tool
-    if callable(tool):
-        return ToolFunction.of(tool)
-    raise TypeError(f"step {step!r}: tool is a tool's name or its function, and not {tool!r}")
+def tool_of(tool: str | Callable[..., object] | None) -> str | None:
+    """The tool of a step as the step keeps it: its name, or what stands for its function."""
+    return tool if tool is None or isinstance(tool, str) else ToolFunction.of(tool)

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import AfterValidator, BaseModel, Field, ValidationError
 
-from mcp_baton import Context
+from mcp_baton import Context, RegistrationError
 from mcp_baton.server.published.labels import Labels
 from mcp_baton.server.published.tool import Tool
 from mcp_baton.server.schema.schema import InvalidArguments
@@ -191,7 +191,8 @@ def test_a_context_is_injected_and_absent_from_the_schema(function: Callable[...
 def test_a_list_of_contexts_is_not_the_context() -> None:
     def do(many: list[Context]) -> None: ...
 
-    assert tool(do).signature.context is None
+    with pytest.raises(RegistrationError, match="the parameter 'many' is of the type Context"):
+        tool(do)
 
 
 def typed(order: str, amount: float, line: Line, flag: bool = False) -> None: ...
@@ -504,3 +505,18 @@ def test_two_values_are_told_apart_at_once_only_where_nothing_makes_them_one(
     assert tool.input.tells_apart("n", one, other) is told
     assert not told or tool.canonical({"n": one}) != tool.canonical({"n": other})
     assert tool.input.tells_apart("no argument", 1, 2) is False
+
+
+def test_a_text_that_stands_with_a_type_describes_the_parameter_with_and_without_pydantic() -> None:
+    def plain(sku: Annotated[str, "Which"], count: Annotated[int | None, "How many"] = None) -> None: ...
+    def mixed(
+        sku: Annotated[str, "Which"], count: Annotated[int | None, "How many"] = None, day: datetime.date | None = None
+    ) -> None: ...
+
+    described = tool(plain).input.json_schema["properties"]
+
+    assert tool(plain).input.is_plain
+    assert not tool(mixed).input.is_plain
+    assert described["sku"] == {"description": "Which", "type": "string"}
+    assert described["count"]["description"] == "How many"
+    assert {name: tool(mixed).input.json_schema["properties"][name] for name in described} == described

@@ -1,16 +1,20 @@
 """The lists of what a server publishes (MCP server/tools, server/prompts, server/resources)."""
 
 import binascii
+import logging
 from collections.abc import Sequence
 from typing import Final
 
-from mcp_baton.exceptions import ProtocolError
+from mcp_baton.exceptions import ProtocolError, RegistrationError
 from mcp_baton.protocol.codes import INVALID_PARAMS
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.published.labels import Labels
 from mcp_baton.server.published.prompt import definition_of_prompt
 from mcp_baton.server.published.task_support import TaskSupport
+from mcp_baton.server.published.tool import Tool
 from mcp_baton.server.request import Request
+
+logger = logging.getLogger(__name__)
 
 PAGE_SIZE: Final = 200
 """Entries on one page of a list."""
@@ -25,8 +29,9 @@ def list_tools(request: Request) -> JsonObject:
     continued = server.tools_with_handle
     shown: list[Json] = []
     for name, tool in server.tools.items():
-        definition = tool.definition_with_handle if name in continued else tool.definition
-        shown.append(_with_execution(request, definition, tool.tasks))
+        definition = _definition(tool, with_handle=name in continued)
+        if definition is not None:
+            shown.append(_with_execution(request, definition, tool.tasks))
     found = [twin for name in server.twin_names if (twin := server.twin(name))]
     for_apps = bool(found) and request.envelope.shows_apps
     twins = [
@@ -34,6 +39,16 @@ def list_tools(request: Request) -> JsonObject:
         for twin in found
     ]
     return _page(request, "tools", [*shown, *twins], private=for_apps)
+
+
+def _definition(tool: Tool, *, with_handle: bool) -> JsonObject | None:
+    """A tool as it is shown; `None` of one that cannot be, which must not keep the others from being shown. It cannot
+    be called either, and `Server.check()` refuses it."""
+    try:
+        return tool.definition_with_handle if with_handle else tool.definition
+    except RegistrationError as error:
+        logger.warning("left out of tools/list: %s", error)
+        return None
 
 
 def _with_execution(request: Request, definition: JsonObject, tasks: TaskSupport) -> JsonObject:

@@ -1,9 +1,14 @@
 """What `Server(...)` and its decorators are given: checked, or made of the function where it is not given."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from mcp_baton.exceptions import RegistrationError
+from mcp_baton.server.published.labels import Labels
+
+TOOL_OPTIONS: Final = ("name", "requires", "input_schema", "sets", "task", "idempotent", "task_start")
+"""What `@server.tool(…)` takes, besides labels."""
 
 
 def check_handles(handles: str) -> None:
@@ -34,12 +39,36 @@ def seconds(name: str, value: float, *, zero: bool = False, endless: bool = Fals
     return value
 
 
-def name_of(function: Callable[..., object]) -> str:
+def labels_of(options: Mapping[str, Any], what: str, others: Iterable[str] = ()) -> Labels:
+    """The labels that were given as keyword arguments.
+
+    Args:
+        options: The keyword arguments.
+        what: How to name in an error what they are given to.
+        others: Further options that this has, for an error.
+
+    Raises:
+        RegistrationError: one is unknown.
+    """
+    try:
+        return Labels(**options)
+    except TypeError:
+        from mcp_baton.hints import meant
+
+        known = [*Labels.__match_args__, *others]
+        unknown = next(name for name in options if name not in Labels.__match_args__)
+        raise RegistrationError(f"{what}: it has no option {unknown!r}{meant(unknown, known)}") from None
+
+
+def name_of(function: object) -> str:
     """A function's name.
 
     Raises:
         RegistrationError: it has none of its own.
     """
+    if not callable(function):
+        remedy = f"write name={function!r}" if isinstance(function, str) else "publish a function"
+        raise RegistrationError(f"{function!r} stands where a function should; {remedy}")
     name = getattr(function, "__name__", None) or getattr(getattr(function, "func", None), "__name__", None)
     if not isinstance(name, str) or name == "<lambda>":
         raise RegistrationError(f"{function!r} has no name of its own; give it one with name=...")

@@ -50,7 +50,7 @@ class Registry:
             RegistrationError: the name is taken.
             WorkflowError: once the handler has been made, a workflow has it, which is a tool, too.
         """
-        _refuse_taken("tool", tool.name, tool.name in self.tools)
+        _refuse_taken("tool", tool.name, self.tools.get(tool.name))
         if self._is_checked and tool.name in self.workflows and self.workflows[tool.name].has_twin:
             raise WorkflowError(tool.name, "a tool has this name, and this workflow is a tool, too; rename one of them")
         self.tools[tool.name] = tool
@@ -61,7 +61,7 @@ class Registry:
         Raises:
             RegistrationError: the URI is taken.
         """
-        _refuse_taken("resource", resource.uri, resource.uri in self.resources)
+        _refuse_taken("resource", resource.uri, self.resources.get(resource.uri))
         self.resources[resource.uri] = resource
 
     def publish_prompt(self, prompt: Prompt) -> None:
@@ -70,7 +70,7 @@ class Registry:
         Raises:
             RegistrationError: the name is taken.
         """
-        _refuse_taken("prompt", prompt.name, prompt.name in self.prompts or prompt.name in self.workflows)
+        _refuse_taken("prompt", prompt.name, self.prompts.get(prompt.name) or self.workflows.get(prompt.name))
         self.prompts[prompt.name] = prompt
 
     def publish_completion(self, of: str, argument: str, completion: Completion) -> None:
@@ -79,7 +79,7 @@ class Registry:
         Raises:
             RegistrationError: the argument has one.
         """
-        _refuse_taken("completion", f"{of} {argument}", (of, argument) in self.completions)
+        _refuse_taken("completion", f"{of} {argument}", self.completions.get((of, argument)))
         self.completions[of, argument] = completion
 
     def add_workflow(self, workflow: Workflow) -> Workflow:
@@ -88,8 +88,14 @@ class Registry:
         It is checked with all others when the handler is made, or at once where that has been done.
 
         Raises:
+            RegistrationError: it is no workflow.
             WorkflowError: the name is taken, or, once the handler has been made, the workflow cannot work.
         """
+        given: object = workflow
+        if not isinstance(given, Workflow):
+            from mcp_baton.workflow.misuse import not_added
+
+            raise not_added(given)
         if workflow.name in self.prompts or workflow.name in self.workflows:
             raise WorkflowError(workflow.name, "the name is already taken by a prompt; give it another")
         added = {workflow.name: workflow}
@@ -103,14 +109,19 @@ class Registry:
         """Refuse workflows that cannot work, and give each step whose tool is a function that tool's name.
 
         Args:
-            in_full: Ask pydantic, too: about paths into what tools return, and defaults of arguments, whose types only
-                it knows. `handler(server)` does not, since importing pydantic is most of a cold start; `baton serve`
-                and `mcp_baton.testing` do (docs/workflows.md, "What is checked").
+            in_full: Ask pydantic, too: about types, paths into what tools return and defaults that only it knows.
+                `handler(server)` does not, since importing pydantic is most of a cold start; `baton serve` and
+                `mcp_baton.testing` do (docs/workflows.md, "What is checked").
 
         Raises:
             WorkflowError: one cannot work; names workflow, step and cause.
-            RegistrationError: a tool's return type has no schema.
+            RegistrationError: a type of a tool, resource or prompt has no schema; names it and the parameter.
         """
+        if in_full:
+            from mcp_baton.server.published.descriptions import undescribed
+
+            for _, error in undescribed(self.tools, self.resources, self.prompts):
+                raise error
         self.workflows = checked_workflows(self.workflows, self.tools, self.twin_names, in_full=in_full)
         self._is_checked = True
 
@@ -159,7 +170,30 @@ class Registry:
         published = self.prompts.get(of)
         return frozenset(argument.name for argument in published.arguments) if published else frozenset()
 
+    def check_argument(self, of: str, argument: str) -> None:
+        """Refuse what has no completion.
 
-def _refuse_taken(kind: str, name: str, taken: bool) -> None:
-    if taken:
-        raise RegistrationError(f"{kind} {name!r}: the name is already taken; give it another")
+        Raises:
+            RegistrationError: nothing is called `of`, or it has no such argument.
+        """
+        known = self.arguments_of(of)
+        if argument in known:
+            return
+        from mcp_baton.hints import meant
+
+        named = {**self.prompts, **self.workflows, **self.resources}
+        if of in named:
+            cause = f"it has no argument {argument!r}{meant(argument, sorted(known))}"
+        else:
+            cause = f"no prompt, workflow or resource before it is called so{meant(of, named)}"
+        raise RegistrationError(f"completion of {of!r}: {cause}")
+
+
+def _refuse_taken(kind: str, name: str, by: object) -> None:
+    """Refuse a name that something else has."""
+    if by is not None:
+        from mcp_baton.hints import place_of
+
+        place = place_of(getattr(by, "function", None))
+        where = f" by {place}" if place else ""
+        raise RegistrationError(f"{kind} {name!r}: the name is already taken{where}; give it another")

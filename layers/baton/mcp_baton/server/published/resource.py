@@ -55,10 +55,13 @@ class Resource:
         self.variables = variables_of(uri, what)
         self.signature = read_signature(function, what)
         if set(self.variables) != self.signature.names:
+            from mcp_baton.hints import meant
+
             takes = ", ".join(sorted(self.signature.names)) or "nothing"
-            raise RegistrationError(
-                f"{what}: the function takes {takes}; name the same in the URI and in the signature"
-            )
+            wrong = next((name for name in sorted(self.signature.names) if name not in self.variables), None)
+            close = meant(wrong, self.variables) if wrong else ""
+            remedy = close if "mean" in close else "; name the same in the URI and in the signature"
+            raise RegistrationError(f"{what}: the function takes {takes}{remedy}")
         self.input = InputSchema(name, self.signature)
 
     @property

@@ -61,8 +61,9 @@ def task_support(options: dict[str, Any], what: str) -> TaskSupport:
     idempotent = options.pop("idempotent", True)
     for name, value, choices in (("task", support, SUPPORTS), ("task_start", start, STARTS)):
         if value not in choices:
-            known = ", ".join(map(repr, choices))
-            raise RegistrationError(f"{what}: {name}={value!r} is not one of {known}")
+            from mcp_baton.hints import meant
+
+            raise RegistrationError(f"{what}: {name}={value!r} is not possible{meant(value, choices)}")
     if not isinstance(idempotent, bool):
         raise RegistrationError(f"{what}: idempotent={idempotent!r} is neither True nor False")
     if support == "forbidden" and (start != "call" or not idempotent):

@@ -12,7 +12,7 @@ from mcp_baton.server.published.param_headers import Header, mirrored
 from mcp_baton.server.published.task_support import NO_TASK, TaskSupport
 from mcp_baton.server.schema.functions import NO_ANNOTATION
 from mcp_baton.server.schema.schema import InputSchema, OutputSchema
-from mcp_baton.server.schema.signature import Signature, read_signature
+from mcp_baton.server.schema.signature import Signature, read_signature, undescribable
 from mcp_baton.server.schema.values import to_json
 from mcp_baton.workflow.host import Succeeded
 from mcp_baton.workflow.names import NAME, hosts_take
@@ -49,7 +49,10 @@ class Tool:
         tasks: TaskSupport = NO_TASK,
     ) -> None:
         if not hosts_take(name):
-            raise RegistrationError(f"tool {name!r}: a tool's name is {NAME}; give it another with name=...")
+            from mcp_baton.hints import allowed_name
+
+            remedy = f"give it another, as in name={allowed_name(name)!r}"
+            raise RegistrationError(f"tool {name!r}: a tool's name is {NAME}; {remedy}")
         self.function = function
         self.decorated = function
         self.name = name
@@ -64,6 +67,11 @@ class Tool:
         returns = self.signature.returns
         schemaless = any(returns is empty for empty in _SCHEMALESS) or mentions_content(returns)
         self.output = None if schemaless else OutputSchema(name, returns)
+        unknown = None if schemaless else undescribable(returns)
+        if unknown is not None:
+            from mcp_baton.server.schema.undescribed import return_error
+
+            raise return_error(f"tool {name!r}", unknown)
         if input_schema is not None or any(_is_marked(item.annotation) for item in self.signature.parameters):
             _ = self.mirrored  # a mark that clients would drop the tool for is refused now
 
@@ -77,10 +85,21 @@ class Tool:
 
     @cached_property
     def definition(self) -> dict[str, Json]:
-        """The tool as `tools/list` shows it (MCP server/tools, Tool)."""
-        shown: dict[str, Json] = {"name": self.name, **self.labels.to_json(), "inputSchema": self.input_schema}
-        if self.output:
-            shown["outputSchema"] = self.output.json_schema
+        """The tool as `tools/list` shows it (MCP server/tools, Tool).
+
+        Raises:
+            RegistrationError: one of its types has no schema; names the parameter, or the return type.
+        """
+        try:
+            shown: dict[str, Json] = {"name": self.name, **self.labels.to_json(), "inputSchema": self.input_schema}
+            if self.output:
+                shown["outputSchema"] = self.output.json_schema
+        except Exception as error:  # a type of the author's brings code along, which may raise anything
+            from mcp_baton.server.schema.describing import tool_error
+
+            raise tool_error(
+                f"tool {self.name!r}", self.signature, error, has_output=self.output is not None
+            ) from error
         return shown
 
     @cached_property

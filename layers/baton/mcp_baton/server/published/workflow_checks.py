@@ -1,12 +1,13 @@
 """A server's workflows, held against its tools (docs/workflows.md, "What is checked")."""
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 from functools import partial
 
 from mcp_baton.exceptions import RegistrationError, WorkflowError
 from mcp_baton.server.published.tool import Tool
 from mcp_baton.server.schema.prompt_arguments import default_fault
-from mcp_baton.workflow.checking import Callee, checked
+from mcp_baton.server.schema.signature import undescribable
+from mcp_baton.workflow.checking import Callee, all_errors, checked
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.paths import Schema
 
@@ -26,25 +27,56 @@ def checked_workflows(
         WorkflowError: one cannot work; names workflow, step and cause.
         RegistrationError: a tool's return type has no schema.
     """
-    callees = {
-        name: Callee(tool.decorated, tool.signature.names, partial(_output, tool, in_full), tool.sets, tool.requires)
+    callees = _callees(tools, in_full)
+    return {name: _checked(workflow, callees, twins, in_full) for name, workflow in workflows.items()}
+
+
+def all_workflow_errors(
+    workflows: Mapping[str, Workflow], tools: Mapping[str, Tool], twins: Container[str]
+) -> Iterator[RegistrationError]:
+    """Everything for which workflows are refused by the full check. A tool without a schema is not spoken of."""
+    callees = _callees(tools, in_full=True, quiet=True)
+    for workflow in workflows.values():
+        yield from all_errors(workflow, callees, twins)
+        yield from _argument_errors(workflow, in_full=True)
+
+
+def _callees(tools: Mapping[str, Tool], in_full: bool, quiet: bool = False) -> dict[str, Callee]:
+    read = _output_if_any if quiet else _output
+    return {
+        name: Callee(tool.decorated, tool.signature.names, partial(read, tool, in_full), tool.sets, tool.requires)
         for name, tool in tools.items()
     }
-    return {name: _checked(workflow, callees, twins, in_full) for name, workflow in workflows.items()}
 
 
 def _checked(workflow: Workflow, callees: Mapping[str, Callee], twins: Container[str], in_full: bool) -> Workflow:
     made = checked(workflow, callees, twins)
-    _check_defaults(made, in_full)
+    for error in _argument_errors(made, in_full):
+        raise error
     return made
 
 
-def _check_defaults(workflow: Workflow, in_full: bool) -> None:
+def _argument_errors(workflow: Workflow, in_full: bool) -> Iterator[WorkflowError]:
+    """What is wrong with the arguments' types, and with the defaults of those that have none of that."""
+    unknown = False
     for argument in workflow.arguments:
+        part = None if argument.type is str else undescribable(argument.type)
+        if part is not None:
+            from mcp_baton.server.schema.undescribed import argument_cause
+
+            unknown = True
+            yield WorkflowError(workflow.name, argument_cause(argument.name, part))
+    if in_full and not unknown:
+        from mcp_baton.server.published.descriptions import argument_errors
+
+        errors = list(argument_errors(workflow))
+        unknown = bool(errors)
+        yield from errors
+    for argument in () if unknown else workflow.arguments:
         fault = None if argument.default is None else default_fault(argument, in_full=in_full)
         if fault:
             cause = f"the default of the argument {argument.name!r} does not convert to its type: {fault}"
-            raise WorkflowError(workflow.name, cause)
+            yield WorkflowError(workflow.name, cause)
 
 
 def _output(tool: Tool, in_full: bool) -> Schema | None:
@@ -55,9 +87,16 @@ def _output(tool: Tool, in_full: bool) -> Schema | None:
         return tool.output.value_schema
     if not in_full:
         return None
-    from pydantic.errors import PydanticUserError
-
     try:
         return tool.output.value_schema
-    except PydanticUserError as error:
-        raise RegistrationError(f"tool {tool.name!r}: its return type has no schema: {error}") from error
+    except Exception as error:  # a type of the author's brings code along, which may raise anything
+        from mcp_baton.server.schema.describing import tool_error
+
+        raise tool_error(f"tool {tool.name!r}", tool.signature, error, has_output=tool.output is not None) from error
+
+
+def _output_if_any(tool: Tool, in_full: bool) -> Schema | None:
+    try:
+        return _output(tool, in_full)
+    except RegistrationError:
+        return None

@@ -41,8 +41,15 @@ def Depends(factory: Factory, scope: Lifetime = "request") -> Any:  # noqa: N802
     Raises:
         RegistrationError: the factory cannot be called, or there is no such scope.
     """
-    if not callable(factory):
-        raise RegistrationError(f"Depends({factory!r}): give it a function that makes the value")
+    given: object = factory
+    if not callable(given):
+        named = getattr(given, "__name__", None) or "factory"
+        raise RegistrationError(
+            f"Depends({factory!r}): this is no function that makes a value; write Depends({named}), without calling it"
+        )
     if scope not in get_args(Lifetime.__value__):
         raise RegistrationError(f"Depends(…, scope={scope!r}): the scope is 'request' or 'process'")
     return Dependency(factory, scope)
+
+
+Depends.is_depends = True  # type: ignore[attr-defined]  # it is known again where it was not called

@@ -59,7 +59,10 @@ def _parameters(function: Callable[..., object]) -> typing.Mapping[str, Paramete
 
 
 def _dependency(name: str, annotation: typing.Any, default: object, what: str) -> "Dependency | None":
-    found = [note for note in (*getattr(annotation, "__metadata__", ()), default) if is_dependency(note)]
+    notes = (*getattr(annotation, "__metadata__", ()), default)
+    found = [note for note in notes if is_dependency(note)]
+    if any(getattr(note, "is_depends", False) is True for note in notes):
+        raise RegistrationError(f"{what}: {name!r} has Depends without its factory; write Depends(factory)")
     if len(found) > 1:
         raise RegistrationError(f"{what}: {name!r} has two Depends; one of them is enough")
     return found[0] if found else None
@@ -86,7 +89,10 @@ def type_hints(function: Callable[..., object], what: str) -> dict[str, typing.A
     try:
         return typing.get_type_hints(target, include_extras=True)
     except (NameError, TypeError) as error:
-        raise RegistrationError(f"{what}: its annotations cannot be resolved: {error}") from error
+        raise RegistrationError(
+            f"{what}: its annotations cannot be resolved: {error}; import the name where the module runs, not for type "
+            "checkers alone"
+        ) from error
 
 
 def check_kind(parameter: Parameter, what: str) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, Protocol, TypeGuard
 
-_VARIABLE, _COROUTINE = 0x04 | 0x08, 0x80
-"""Flags of a code object: takes `*args` or `**kwargs`; is of an `async def`
+_VARIABLE, _COROUTINE, _ASYNC_GENERATOR = 0x04 | 0x08, 0x80, 0x200
+"""Flags of a code object: takes `*args` or `**kwargs`; is of an `async def`; of one with `yield`
 (https://docs.python.org/3/library/inspect.html#code-objects-bit-flags)."""
 
 
@@ -59,9 +59,19 @@ class _Inspected:
         self.is_rest = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         self.fault: str | None = None
         if self.is_rest:
-            self.fault = f"the parameter {parameter} has no schema; name each parameter"
+            self.fault = f"the parameter {parameter} has no schema; {_instead_of_rest(parameter)}"
         elif parameter.kind is parameter.POSITIONAL_ONLY:
             self.fault = f"the parameter {parameter.name!r} is positional-only; make it a plain one"
+
+
+def _instead_of_rest(parameter: Any) -> str:
+    """What to write instead of `*args` or `**kwargs`."""
+    import inspect
+
+    kind = parameter.annotation
+    each = "Any" if kind is parameter.empty else inspect.formatannotation(kind)
+    several = f"dict[str, {each}]" if parameter.kind is parameter.VAR_KEYWORD else f"list[{each}]"
+    return f"name each parameter, or write {parameter.name}: {several}"
 
 
 def parameters_of(function: Callable[..., object]) -> Mapping[str, Parameter]:
@@ -117,6 +127,15 @@ def is_async(function: Callable[..., object]) -> bool:
     import inspect
 
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - asks whether `__call__` is async
+
+
+def is_async_generator(function: Callable[..., object]) -> bool:
+    """Whether calling it makes an asynchronous generator."""
+    if _is_plain(function):
+        return bool(function.__code__.co_flags & _ASYNC_GENERATOR)
+    import inspect
+
+    return inspect.isasyncgenfunction(function)
 
 
 def clean(documentation: str) -> str:

@@ -77,7 +77,7 @@ def plain_parameters(parameters: Sequence[Parameter]) -> dict[str, PlainType] | 
     """Each parameter's type; `None` where one of them is left to pydantic."""
     made: dict[str, PlainType] = {}
     for parameter in parameters:
-        plain = None if is_field(parameter.default) else plain_type(parameter.annotation)
+        plain = None if is_field(parameter.default) else plain_type(parameter.bare)
         if plain is None:
             return None
         made[parameter.name] = plain
@@ -100,7 +100,8 @@ def plain_arguments(parameters: Sequence[Parameter], plain: Mapping[str, PlainTy
 
 def _property(parameter: Parameter, plain: PlainType, definitions: Definitions) -> dict[str, Any]:
     default = {} if parameter.required else {"default": parameter.default}
-    return dict(sorted({**plain.schema(definitions), **default}.items()))
+    text = {} if parameter.text is None else {"description": parameter.text}
+    return dict(sorted({**plain.schema(definitions), **default, **text}.items()))
 
 
 def plain_value(plain: PlainType) -> dict[str, Any] | None:

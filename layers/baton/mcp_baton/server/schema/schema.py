@@ -114,7 +114,7 @@ class InputSchema:
 
         members: dict[str, Any] = {"__annotations__": {}, "__module__": __name__}
         for parameter in self._signature.parameters:
-            members["__annotations__"][parameter.name] = parameter.annotation
+            members["__annotations__"][parameter.name] = parameter.described
             if is_field(parameter.default):
                 members[parameter.name] = parameter.default
             elif parameter.default is not NO_ANNOTATION:

@@ -1,0 +1,88 @@
+"""`baton check`: what a handler would refuse, all of it at once (docs/commands.md, Check a server)."""
+
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+if TYPE_CHECKING:
+    from mcp_baton.local.checks.checking import Checked
+    from mcp_baton.local.checks.faults import Fault
+
+REFUSED: Final = 1
+
+
+def check(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="TARGET", help="app.py, app.py:server or package.module:server, as baton serve takes it."
+        ),
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 for warnings, too.")] = False,
+) -> int:
+    """Tell everything that a server would be refused for, and what is worth a second look. The file is imported."""
+    import os
+
+    from mcp_baton.local.checks.checking import check_target
+
+    checked = check_target(target, os.environ)
+    if as_json:
+        _print_json(target, checked)
+    else:
+        _print(target, checked)
+    return REFUSED if checked.errors or (strict and checked.warnings) else 0
+
+
+def _print_json(target: str, checked: "Checked") -> None:
+    import json
+
+    document = {
+        "target": target,
+        "ok": not checked.errors,
+        "errors": [_as_json(fault) for fault in checked.errors],
+        "warnings": [_as_json(fault) for fault in checked.warnings],
+        "published": dict(checked.published),
+        "whole": checked.whole,
+    }
+    typer.echo(json.dumps(document, ensure_ascii=False, indent=2))
+
+
+def _as_json(fault: "Fault") -> dict[str, Any]:
+    site = fault.site
+    return {
+        "problem": fault.problem,
+        "remedy": fault.remedy,
+        "file": str(site.file) if site else None,
+        "line": site.line if site else None,
+    }
+
+
+def _print(target: str, checked: "Checked") -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False, soft_wrap=True)
+    for word, style, faults in (("error", "bold red", checked.errors), ("warning", "bold yellow", checked.warnings)):
+        for fault in faults:
+            line = Text(f"{fault.site}: " if fault.site else "")
+            line.append(f"{word}: ", style=style).append(fault.problem)
+            console.print(line)
+            if fault.remedy:
+                console.print(Text(f"  {fault.remedy}"))
+    if checked.errors or checked.warnings:
+        console.print()
+    console.print(Text(_summary(target, checked)))
+
+
+def _summary(target: str, checked: "Checked") -> str:
+    warnings = f", {_count(len(checked.warnings), 'warning')}" if checked.warnings else ""
+    if checked.errors:
+        rest = "" if checked.whole else "; the file was not read to its end, there may be more"
+        return f"{target} would be refused: {_count(len(checked.errors), 'error')}{warnings}{rest}"
+    published = ", ".join(_count(number, kind[:-1]) for kind, number in checked.published.items() if number)
+    return f"{target} can be served: {published or 'nothing is published'}{warnings}"
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"

@@ -1,0 +1,33 @@
+"""A tool whose type has no schema, through the handler: it is left out, and keeps nothing else from working."""
+
+from collections.abc import Callable
+
+import pytest
+
+from mcp_baton import RegistrationError, Server
+from tests.e2e.conftest import MakeClient
+from tests.e2e.support import Era
+
+
+def test_a_type_that_only_pydantic_knows_to_have_no_schema_breaks_no_list(
+    make_client: MakeClient, era: Era, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Server("shop")
+
+    @server.tool
+    def stock(key: Callable[[int], str]) -> int:
+        """Cannot be described."""
+        return len(key(1))
+
+    @server.tool
+    def price(sku: str) -> int:
+        """Can be."""
+        return len(sku)
+
+    client = make_client(server, era=era)
+
+    assert [tool["name"] for tool in client.request("tools/list").result["tools"]] == ["price"]
+    assert "left out of tools/list: tool 'stock': the parameter 'key'" in caplog.text
+    assert client.call_tool("price", {"sku": "abc"}).result["structuredContent"] == {"result": 3}
+    with pytest.raises(RegistrationError, match="tool 'stock': the parameter 'key'"):
+        server.check()

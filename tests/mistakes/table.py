@@ -1,0 +1,616 @@
+"""What new users write wrong, and what they must then be told."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+PRELUDE = '''\
+"""A shop."""
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from mcp_baton import Argument, Context, Depends, Retry, Server, Step, Workflow, constant, prompt_arg, step_output
+from mcp_baton.aws import handler
+
+server = Server("shop")
+
+
+@dataclass
+class Order:
+    total: float
+    email: str
+
+
+@server.tool
+def fetch_order(order_id: Annotated[str, "Which order"]) -> Order:
+    """Fetch one order."""
+    return Order(30.0, "kim@example.com")
+
+
+@server.tool
+def refund(order_id: Annotated[str, "Which order"], amount: Annotated[float, "EUR"]) -> None:
+    """Refund an order."""
+
+
+ORDER_ID = Argument("order_id", "Which order", required=True)
+FETCH = Step("fetch", tool=fetch_order, arguments={"order_id": prompt_arg("order_id")}, binding="order")
+
+
+'''
+"""What stands before each mistake: a server with two tools that is right. The mistake's own lines begin after it."""
+
+EPILOGUE = "\n\nlambda_handler = handler(server)\n"
+"""What stands after it: the handler, at which the first mistake would end the import."""
+
+HERE = "# here"
+"""Marks the line that is to be named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """One mistake.
+
+    Attributes:
+        name: What was done.
+        source: The lines that do it, after `PRELUDE`.
+        says: What the message must contain.
+        remedy: What its second line must contain: what to write instead.
+        warning: Whether it works all the same, so that `baton check` alone speaks of it.
+        others: Further files beside it, by name.
+        environment: Variables that are set.
+        whole: Whether `PRELUDE` is left out.
+    """
+
+    name: str
+    source: str
+    says: tuple[str, ...]
+    remedy: str
+    warning: bool = False
+    others: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    whole: bool = False
+
+    @property
+    def text(self) -> str:
+        """The file."""
+        return self.source if self.whole else PRELUDE + self.source + EPILOGUE
+
+    @property
+    def line(self) -> int | None:
+        """The line that must be named; `None` where none is marked."""
+        lines = self.text.splitlines()
+        return next((number for number, line in enumerate(lines, 1) if line.endswith(HERE)), None)
+
+
+COUNT = '    """Count."""\n    return 1\n'
+CONNECTION = "class Connection:\n    pass\n\n\n"
+PATH_STEP = 'Step("pay", tool=refund, arguments={"order_id": prompt_arg("order_id"), "amount": %s})'
+
+
+def added(*steps: str, arguments: str = "[ORDER_ID]", name: str = "refund_order", more: str = "") -> str:
+    """The lines that add a workflow of these steps, each on a line of its own; its mark is on the first step's line
+    that has one, else on the line of the workflow."""
+    mark = "" if any(step.endswith(HERE) for step in steps) else f"  {HERE}"
+    lines = "".join(
+        f"            {step.removesuffix(HERE).rstrip()},{f'  {HERE}' * step.endswith(HERE)}\n" for step in steps
+    )
+    return (
+        f"server.add_workflow(\n    Workflow({mark}\n        name={name!r},\n        description='refund an order',\n"
+        f"        arguments={arguments},\n        steps=[\n{lines}        ],\n{more})\n)\n"
+    )
+
+
+def pays(source: str) -> str:
+    """A workflow whose second step has this source."""
+    return added("FETCH", f"{PATH_STEP % source}  {HERE}")
+
+
+TYPES = (
+    Mistake(
+        "a parameter of a type that cannot be described",
+        f"{CONNECTION}@server.tool  # here\ndef stock(db: Connection, sku: str) -> int:\n" + COUNT,
+        ("tool 'stock'", "'db'", "Connection"),
+        "Depends",
+    ),
+    Mistake(
+        "a type within another one that cannot be described",
+        f"{CONNECTION}@server.tool  # here\ndef stock(links: list[Connection] | None = None) -> int:\n" + COUNT,
+        ("tool 'stock'", "'links'", "Connection"),
+        "Depends",
+    ),
+    Mistake(
+        "a field of a dataclass that cannot be described",
+        f"{CONNECTION}@dataclass\nclass Shelf:\n    db: Connection\n\n\n"
+        "@server.tool  # here\ndef stock(shelf: Shelf) -> int:\n" + COUNT,
+        ("tool 'stock'", "'shelf'", "Connection"),
+        "Depends",
+    ),
+    Mistake(
+        "a type that only pydantic knows to have no schema",
+        "from collections.abc import Callable\n\n\n@server.tool  # here\ndef stock(key: Callable[[int], str]) -> int:\n"
+        "" + COUNT,
+        ("tool 'stock'", "'key'", "Callable"),
+        "Depends",
+    ),
+    Mistake(
+        "a return type that cannot be described",
+        f'{CONNECTION}@server.tool  # here\ndef connect() -> Connection:\n    """It."""\n    return Connection()\n',
+        ("tool 'connect'", "Connection"),
+        "return",
+    ),
+    Mistake(
+        "a prompt's parameter that cannot be described",
+        f'{CONNECTION}@server.prompt  # here\ndef greet(db: Connection) -> str:\n    """Greet."""\n    return ""\n',
+        ("prompt 'greet'", "'db'", "Connection"),
+        "Depends",
+    ),
+    Mistake(
+        "a workflow's argument of a type that cannot be described",
+        CONNECTION + added("FETCH", arguments='[ORDER_ID, Argument("db", "It", type=Connection)]'),
+        ("workflow 'refund_order'", "'db'", "Connection"),
+        "type=",
+    ),
+    Mistake(
+        "an annotation that names nothing",
+        '@server.tool  # here\ndef stock(sku: "Sku") -> int:\n' + COUNT,
+        ("tool 'stock'", "'Sku'"),
+        "import",
+    ),
+)
+
+FUNCTIONS = (
+    Mistake(
+        "a Context without its annotation",
+        "@server.tool  # here\ndef stock(sku: str, ctx) -> int:\n" + COUNT,
+        ("tool 'stock'", "'ctx'", "no annotation"),
+        "ctx: Context",
+    ),
+    Mistake(
+        "*args",
+        "@server.tool  # here\ndef stock(*skus: str) -> int:\n" + COUNT,
+        ("tool 'stock'", "*skus"),
+        "skus: list[str]",
+    ),
+    Mistake(
+        "**kwargs",
+        "@server.tool  # here\ndef stock(**filters: str) -> int:\n" + COUNT,
+        ("tool 'stock'", "**filters"),
+        "filters: dict[str, str]",
+    ),
+    Mistake(
+        "a default that all calls share",
+        '@server.tool  # here\ndef stock(skus: Annotated[list[str], "Which"] = []) -> int:\n' + COUNT,
+        ("tool 'stock'", "'skus'", "share"),
+        "None",
+        warning=True,
+    ),
+    Mistake(
+        "an asynchronous generator as a tool",
+        '@server.tool  # here\nasync def lines(order_id: str) -> AsyncIterator[str]:\n    yield "one"\n',
+        ("tool 'lines'", "asynchronous generator"),
+        "list",
+    ),
+    Mistake(
+        "a class as a tool",
+        '@server.tool  # here\nclass Stock:\n    """Count."""\n\n    def __init__(self, sku: str) -> None:\n'
+        "        self.sku = sku\n",
+        ("Stock", "class"),
+        "function",
+    ),
+    Mistake(
+        "a tool without a docstring",
+        '@server.tool  # here\ndef stock(sku: Annotated[str, "Which"]) -> int:\n    return 1\n',
+        ("tool 'stock'", "description"),
+        "docstring",
+        warning=True,
+    ),
+    Mistake(
+        "a parameter without a description",
+        "@server.tool  # here\ndef stock(sku: str) -> int:\n" + COUNT,
+        ("tool 'stock'", "'sku'", "description"),
+        "Annotated[str,",
+        warning=True,
+    ),
+    Mistake(
+        "a name that hosts refuse",
+        '@server.tool(name="stock.count")  # here\ndef stock() -> int:\n' + COUNT,
+        ("'stock.count'", "1 to 64"),
+        "stock_count",
+    ),
+    Mistake(
+        "a name that hosts cut off",
+        '@server.tool(name="count_what_is_left_in_the_stock_of_all_our_warehouses")  # here\n'
+        "def stock() -> int:\n" + COUNT,
+        ("'count_what_is_left_in_the_stock_of_all_our_warehouses'", "53 characters"),
+        "shorter",
+        warning=True,
+    ),
+    Mistake(
+        "a name twice",
+        '@server.tool(name="refund")  # here\ndef refund_again() -> int:\n    """Refund."""\n    return 1\n',
+        ("tool 'refund'", "already taken"),
+        "another",
+    ),
+    Mistake(
+        "a generator's value where a factory is meant",
+        "def database() -> Iterator[int]:\n    yield 1\n\n\n@server.tool\n"
+        "def stock(db: Annotated[int, Depends(database())]) -> int:  # here\n" + COUNT,
+        ("Depends", "generator"),
+        "Depends(database)",
+    ),
+    Mistake(
+        "Depends without its factory",
+        "@server.tool  # here\ndef stock(db: Annotated[int, Depends]) -> int:\n" + COUNT,
+        ("tool 'stock'", "'db'", "Depends"),
+        "Depends(",
+    ),
+    Mistake(
+        "a factory as a default without Depends",
+        f"{CONNECTION}def connect() -> Connection:\n    return Connection()\n\n\n"
+        "@server.tool  # here\ndef stock(db: Connection = connect) -> int:\n" + COUNT,
+        ("tool 'stock'", "'db'", "connect"),
+        "Depends(connect)",
+    ),
+)
+
+DECORATORS = (
+    Mistake(
+        "a tool's name as the decorator's first argument",
+        '@server.tool("stock")  # here\ndef count() -> int:\n' + COUNT,
+        ("'stock'", "function"),
+        "name='stock'",
+    ),
+    Mistake(
+        "a prompt's name as the decorator's first argument",
+        '@server.prompt("greet")  # here\ndef greeting() -> str:\n    """Greet."""\n    return ""\n',
+        ("'greet'", "function"),
+        "name='greet'",
+    ),
+    Mistake(
+        "a resource without its URI",
+        '@server.resource  # here\ndef faq() -> str:\n    """Often asked."""\n    return ""\n',
+        ("resource", "URI"),
+        "@server.resource('",
+    ),
+    Mistake(
+        "a URI with another name than its function's",
+        '@server.resource("docs://{topic}")  # here\ndef docs(topics: str) -> str:\n    """Docs."""\n    return ""\n',
+        ("docs://{topic}", "topics"),
+        "did you mean",
+    ),
+    Mistake(
+        "an unknown option of a tool",
+        '@server.tool(titel="Stock")  # here\ndef stock() -> int:\n' + COUNT,
+        ("tool 'stock'", "'titel'"),
+        "did you mean 'title'?",
+    ),
+    Mistake(
+        "an unknown value of an option",
+        '@server.tool(task="optionl")  # here\ndef stock() -> int:\n' + COUNT,
+        ("tool 'stock'", "'optionl'"),
+        "did you mean 'optional'?",
+    ),
+    Mistake(
+        "a completion of an argument that is not there",
+        added("FETCH").replace(HERE, "")
+        + '\n\n@server.completion("refund_order", "order")  # here\ndef ids(text: str) -> list[str]:\n'
+        "    return []\n",
+        ("'refund_order'", "'order'"),
+        "did you mean 'order_id'?",
+    ),
+    Mistake(
+        "a completion of something that is not there",
+        added("FETCH").replace(HERE, "")
+        + '\n\n@server.completion("refund_ordr", "order_id")  # here\ndef ids(text: str) -> list[str]:\n'
+        "    return []\n",
+        ("'refund_ordr'",),
+        "did you mean 'refund_order'?",
+    ),
+    Mistake(
+        "a completion without saying of what",
+        "@server.completion  # here\ndef ids(text: str) -> list[str]:\n    return []\n",
+        ("completion",),
+        "@server.completion(",
+    ),
+)
+
+STEPS = (
+    Mistake(
+        "a misspelt tool",
+        added('Step("fetch", tool="fetch_ordr", arguments={"order_id": prompt_arg("order_id")})  # here'),
+        ("step 'fetch'", "'fetch_ordr'"),
+        "did you mean 'fetch_order'?",
+    ),
+    Mistake(
+        "a misspelt binding",
+        pays('step_output("ordr", "total")'),
+        ("step 'pay'", "'ordr'"),
+        "did you mean 'order'?",
+    ),
+    Mistake(
+        "a step's name in the place of its binding",
+        pays('step_output("fetch", "total")'),
+        ("step 'pay'", "'fetch'"),
+        "step_output('order', 'total')",
+    ),
+    Mistake(
+        "a misspelt prompt argument",
+        added('Step("fetch", tool=fetch_order, arguments={"order_id": prompt_arg("oder_id")})  # here'),
+        ("step 'fetch'", "'oder_id'"),
+        "did you mean 'order_id'?",
+    ),
+    Mistake(
+        "a misspelt field of a step's output",
+        pays('step_output("order", "totl")'),
+        ("step 'pay'", "'totl'", "total, email"),
+        "did you mean 'total'?",
+    ),
+    Mistake(
+        "a field that the output does not have",
+        pays('step_output("order", "currency")'),
+        ("step 'pay'", "'currency'"),
+        "it has total, email",
+    ),
+    Mistake(
+        "a path within the binding",
+        pays('step_output("order.total")'),
+        ("step 'pay'", "'order.total'"),
+        "step_output('order', 'total')",
+    ),
+    Mistake(
+        "a function in the place of a binding",
+        pays('step_output(fetch_order, "total")'),
+        ("step 'pay'", "fetch_order"),
+        "step_output('order', 'total')",
+    ),
+    Mistake(
+        "an argument that no parameter takes",
+        added('Step("fetch", tool=fetch_order, arguments={"ordr_id": prompt_arg("order_id")})  # here'),
+        ("step 'fetch'", "'ordr_id'"),
+        "did you mean 'order_id'?",
+    ),
+    Mistake(
+        "an argument's name as a text in the place of a source",
+        added('Step("fetch", tool=fetch_order, arguments={"order_id": "order_id"})  # here'),
+        ("step 'fetch'", "'order_id'", "no data source"),
+        "prompt_arg('order_id')",
+    ),
+    Mistake(
+        "a dict in the place of a source",
+        pays('{"from": "order"}'),
+        ("step 'pay'", "'amount'", "no data source"),
+        "constant({'from': 'order'})",
+    ),
+    Mistake(
+        "a binding and a path as a text in the place of a source",
+        pays('"order.total"'),
+        ("step 'pay'", "'order.total'", "no data source"),
+        "step_output('order', 'total')",
+    ),
+    Mistake(
+        "a list in the place of a step's arguments",
+        added('Step("fetch", tool=fetch_order, arguments=["order_id"])  # here'),
+        ("step 'fetch'", "arguments"),
+        "arguments={'order_id': prompt_arg('order_id')}",
+    ),
+    Mistake(
+        "a text in the place of a step",
+        added("FETCH", '"refund"'),
+        ("workflow 'refund_order'", "'refund'", "no step"),
+        "Step('refund', tool='refund'",
+    ),
+    Mistake(
+        "a function in the place of a step",
+        added("FETCH", "refund"),
+        ("workflow 'refund_order'", "refund", "no step"),
+        "Step('refund', tool=refund",
+    ),
+    Mistake(
+        "a text in the place of an argument",
+        added("FETCH", arguments='["order_id"]'),
+        ("workflow 'refund_order'", "'order_id'", "no argument"),
+        "Argument('order_id')",
+    ),
+    Mistake(
+        "one step that is in no list",
+        'server.add_workflow(Workflow(name="w", description="d", steps=FETCH))  # here\n',
+        ("workflow 'w'", "steps"),
+        "steps=[",
+    ),
+    Mistake(
+        "a tool that is called rather than named",
+        added('Step("fetch", tool=fetch_order("A-17"), arguments={"order_id": prompt_arg("order_id")})  # here'),
+        ("step 'fetch'", "tool"),
+        "without calling it",
+    ),
+    Mistake(
+        "a function that is no tool",
+        "def send_mail(to: str) -> None: ...\n\n\n"
+        + added("FETCH", 'Step("mail", tool=send_mail, arguments={"to": step_output("order", "email")})  # here'),
+        ("step 'mail'", "'send_mail'"),
+        "@server.tool",
+    ),
+    Mistake(
+        "an unknown keyword of a step",
+        added('Step("fetch", tol=fetch_order)  # here'),
+        ("Step", "'tol'"),
+        "did you mean 'tool'?",
+    ),
+    Mistake(
+        "a step without a name",
+        added("Step(tool=fetch_order)  # here"),
+        ("Step", "'name'"),
+        "Step('",
+    ),
+    Mistake(
+        "an output before its step",
+        added(f"""{PATH_STEP % 'step_output("order", "total")'}  {HERE}""", "FETCH"),
+        ("step 'pay'", "'order'", "earlier"),
+        "'fetch' before",
+    ),
+    Mistake(
+        "a step of its own output",
+        added('Step("fetch", tool=fetch_order, arguments={"order_id": step_output("fetch", "id")})  # here'),
+        ("step 'fetch'", "'fetch'", "itself"),
+        "earlier step",
+    ),
+    Mistake(
+        "two steps of each other's outputs",
+        added(
+            'Step("a", tool=fetch_order, arguments={"order_id": step_output("b", "email")})  # here',
+            'Step("b", tool=fetch_order, arguments={"order_id": step_output("a", "email")})',
+        ),
+        ("step 'a'", "'b'", "each other"),
+        "one of them",
+    ),
+    Mistake(
+        "a step's name twice",
+        added("FETCH", 'Step("fetch", tool=refund, binding="paid")  # here'),
+        ("step 'fetch'", "two steps"),
+        "unique",
+    ),
+    Mistake(
+        "a resource's placeholder without a source",
+        added("FETCH", 'Step("policy", resources=["policy://{oder_id}"])  # here'),
+        ("step 'policy'", "{oder_id}"),
+        "did you mean 'order_id'?",
+    ),
+    Mistake(
+        "a path into an output of which nothing is known",
+        '@server.tool\ndef look() -> Any:\n    """Look."""\n\n\n'
+        + added(
+            'Step("look", tool=look)',
+            'Step("f", tool=fetch_order, arguments={"order_id": step_output("look", "id")})  # here',
+            arguments="()",
+        ),
+        ("step 'f'", "'look'", "not known"),
+        "return type",
+        warning=True,
+    ),
+)
+
+WORKFLOWS = (
+    Mistake(
+        "a workflow with the name of a tool",
+        added("FETCH", name="refund"),
+        ("workflow 'refund'", "a tool has this name"),
+        "tool=False",
+    ),
+    Mistake(
+        "a name before a workflow's keywords",
+        'server.add_workflow(Workflow("refund_order", "refund an order", steps=[FETCH]))  # here\n',
+        ("Workflow", "keyword"),
+        "Workflow(name=",
+    ),
+    Mistake(
+        "an unknown keyword of a workflow",
+        added("FETCH", more="        durabel=False,\n"),
+        ("Workflow", "'durabel'"),
+        "did you mean 'durable'?",
+    ),
+    Mistake(
+        "a function in the place of a workflow",
+        "server.add_workflow(refund)  # here\n",
+        ("add_workflow", "refund"),
+        "Workflow(name=",
+    ),
+    Mistake(
+        "a secret argument of a background workflow",
+        added(
+            "FETCH",
+            arguments='[ORDER_ID, Argument("pin", "The PIN", secret=True)]',
+            more="        background=True,\n",
+        ),
+        ("'pin'", "secret"),
+        "background=True",
+    ),
+    Mistake(
+        "a prompt argument that nothing uses",
+        added("FETCH", arguments='[ORDER_ID, Argument("reason", "Why")]'),
+        ("workflow 'refund_order'", "'reason'", "nothing uses"),
+        "prompt_arg('reason')",
+        warning=True,
+    ),
+    Mistake(
+        "a prompt argument without a description",
+        added("FETCH", arguments='[Argument("order_id", required=True)]'),
+        ("workflow 'refund_order'", "'order_id'", "description"),
+        "Argument('order_id', '",
+        warning=True,
+    ),
+    Mistake(
+        "a workflow that is not added",
+        'refunds = Workflow(name="refunds", description="refund", arguments=[ORDER_ID], steps=[FETCH])  # here\n',
+        ("workflow 'refunds'", "not added"),
+        "server.add_workflow(refunds)",
+        warning=True,
+    ),
+)
+
+FILES = (
+    Mistake(
+        "a file that is imported twice",
+        "from mcp_baton import Server\n\nserver = Server('shop')\n\n\n"
+        '@server.tool\ndef fetch() -> int:\n    """Fetch."""\n    return 1\n\n\n'
+        "import flows\n",
+        ("workflow 'w'", "'fetch'", "imported twice"),
+        "another file",
+        others={
+            "flows.py": "import importlib.util, pathlib, sys\n\nfrom mcp_baton import Step, Workflow\n\n"
+            "app = sys.modules['{stem}']\n"
+            "spec = importlib.util.spec_from_file_location('shop.again', pathlib.Path(__file__).with_name('{file}'))\n"
+            "again = importlib.util.module_from_spec(spec)\nsys.modules['shop.again'] = again\n"
+            "sys.modules['flows'] = sys.modules[__name__]\n"
+            "spec.loader.exec_module(again)\n"
+            "app.server.add_workflow(Workflow(name='w', description='d', steps=[Step('fetch', tool=again.fetch)]))\n"
+        },
+        whole=True,
+    ),
+    Mistake(
+        "no lambda_handler",
+        'from mcp_baton import Server\n\nserver = Server("shop")\n',
+        ("lambda_handler",),
+        "lambda_handler = handler(server)",
+        warning=True,
+        whole=True,
+    ),
+    Mistake(
+        "two servers in a file",
+        'from mcp_baton import Server\n\nshop = Server("shop")\nbilling = Server("billing")\n',
+        ("shop, billing",),
+        ":shop",
+        whole=True,
+    ),
+    Mistake(
+        "no server in a file",
+        "from mcp_baton import Server\n\n\ndef server() -> Server:\n    return Server('shop')\n",
+        ("no Server",),
+        "server = server()",
+        whole=True,
+    ),
+    Mistake(
+        "a server without a name",
+        "from mcp_baton import Server\n\nserver = Server()  # here\n",
+        ("Server", "'name'"),
+        "Server('",
+        whole=True,
+    ),
+    Mistake(
+        "a setting's value that is none",
+        "",
+        ("BATON_STREAMING", "'offf'"),
+        "did you mean 'off'?",
+        environment={"BATON_STREAMING": "offf"},
+    ),
+    Mistake(
+        "a misspelt setting",
+        "",
+        ("BATON_ALOW_ANONYMOUS", "no setting"),
+        "did you mean 'BATON_ALLOW_ANONYMOUS'?",
+        warning=True,
+        environment={"BATON_ALOW_ANONYMOUS": "on"},
+    ),
+)
+
+MISTAKES = (*TYPES, *FUNCTIONS, *DECORATORS, *STEPS, *WORKFLOWS, *FILES)

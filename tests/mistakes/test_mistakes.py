@@ -1,0 +1,180 @@
+"""Each mistake of the table is named, with its line and what to write instead, and nothing else is said."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_baton.cli.app import main
+from mcp_baton.exceptions import BatonError
+from mcp_baton.local.serve import load_checked
+from tests.mistakes.table import COUNT, EPILOGUE, MISTAKES, PRELUDE, Mistake, added
+
+type Check = Callable[..., tuple[int, Any]]
+
+RIGHT = PRELUDE + added("FETCH") + EPILOGUE
+
+
+@pytest.fixture(autouse=True)
+def own_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Stand in an empty folder, and take back what loading does to the interpreter."""
+    monkeypatch.chdir(tmp_path)
+    path = list(sys.path)
+    forget()
+    yield
+    sys.path[:] = path
+    forget()
+
+
+def forget() -> None:
+    """Take out the modules that a file of these tests was loaded as."""
+    for name in ("shop_app", "shop.again", "flows"):
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def check(capsys: pytest.CaptureFixture[str]) -> Check:
+    """`check(target, *options)`: the exit code of `baton check --json`, and its document."""
+
+    def check(target: str, *options: str) -> tuple[int, Any]:
+        forget()
+        code = main(["check", target, "--json", *options])
+        return code, json.loads(capsys.readouterr().out)
+
+    return check
+
+
+def write(text: str) -> str:
+    Path("shop_app.py").write_text(text)
+    return "shop_app.py"
+
+
+def write_mistake(mistake: Mistake) -> str:
+    for name, text in mistake.others.items():
+        Path(name).write_text(text.replace("{stem}", "shop_app").replace("{file}", "shop_app.py"))
+    return write(mistake.text)
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
+def test_a_mistake_is_named_with_its_line_and_its_remedy(
+    mistake: Mistake, check: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in mistake.environment.items():
+        monkeypatch.setenv(name, value)
+
+    code, found = check(write_mistake(mistake))
+
+    assert code == (0 if mistake.warning else 1)
+    [fault] = found["warnings"] if mistake.warning else found["errors"]
+    assert [part for part in mistake.says if part not in fault["problem"]] == [], fault
+    assert mistake.remedy in fault["remedy"], fault
+    if mistake.line is not None:
+        assert (Path(fault["file"]).name, fault["line"]) == ("shop_app.py", mistake.line), fault
+
+
+@pytest.mark.parametrize("mistake", [each for each in MISTAKES if not each.warning], ids=lambda mistake: mistake.name)
+def test_what_cannot_be_served_is_two_lines(mistake: Mistake, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in mistake.environment.items():
+        monkeypatch.setenv(name, value)
+
+    with pytest.raises(BatonError) as caught:
+        load_checked(write_mistake(mistake))
+
+    text = str(caught.value)
+    assert [part for part in (*mistake.says, mistake.remedy) if part not in text] == [], text
+    assert text.count("\n") <= 1
+    if mistake.line is not None:
+        assert f"shop_app.py:{mistake.line}: " in text
+
+
+def test_all_mistakes_are_told_at_once(check: Check) -> None:
+    """A tool that was refused is not missed once more where a step calls it, and the file is read on."""
+    text = (
+        PRELUDE
+        + "@server.tool(titel='Stock')\ndef stock(sku: Annotated[str, 'Which'], ctx) -> int:\n"
+        + COUNT
+        + "\n@server.tool\ndef price(*skus) -> int:\n"
+        + COUNT
+        + "\n@server.prompt('ask')\ndef ask() -> str:\n    return ''\n\n"
+        + added("FETCH", 'Step("price", tool=price)', 'Step("stock", tool="stock")', 'Step("x", tol=refund)')
+        + added('Step("a", tool="nothing")', '"refund"', name="second")
+        + added('Step("a", tool="nothing", arguments={"x": 1})', "FETCH", arguments="[]", name="third")
+        + EPILOGUE
+    )
+
+    code, found = check(write(text))
+
+    assert code == 1
+    assert [fault["problem"].partition(": ")[0] for fault in found["errors"]] == [
+        "tool 'stock'",
+        "tool 'price'",
+        "'ask' stands where a function should",
+        "Step",
+        "workflow 'second'",
+        "workflow 'third', step 'a'",
+        "workflow 'third', step 'a'",
+        "workflow 'third', step 'fetch'",
+    ]
+    assert found["whole"] is True
+
+
+def test_a_server_that_is_right_is_told_nothing(check: Check, capsys: pytest.CaptureFixture[str]) -> None:
+    code, found = check(write(RIGHT))
+
+    assert (code, found["ok"], found["errors"], found["warnings"]) == (0, True, [], [])
+    assert found["published"] == {"tools": 2, "resources": 0, "prompts": 0, "workflows": 1}
+    forget()
+    assert main(["check", "shop_app.py", "--strict"]) == 0
+    assert capsys.readouterr().out == "shop_app.py can be served: 2 tools, 1 workflow\n"
+
+
+def test_warnings_are_refused_where_that_is_asked_for(check: Check) -> None:
+    target = write(PRELUDE + f"@server.tool\ndef stock() -> int:\n{COUNT}".replace('"""Count."""', "...") + EPILOGUE)
+
+    assert (check(target)[0], check(target, "--strict")[0]) == (0, 1)
+
+
+def test_people_read_each_fault_in_two_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    target = write(PRELUDE + "@server.tool\ndef stock(sku: str, ctx) -> int:\n" + COUNT + EPILOGUE)
+    line = PRELUDE.count("\n") + 1
+
+    assert main(["check", target]) == 1
+    assert capsys.readouterr().out == (
+        f"shop_app.py:{line}: error: tool 'stock': the parameter 'ctx' has no annotation\n"
+        "  write ctx: Context to be given it\n\n"
+        "shop_app.py would be refused: 1 error\n"
+    )
+
+
+def test_where_the_file_ends_early_it_is_said_so(check: Check, capsys: pytest.CaptureFixture[str]) -> None:
+    text = PRELUDE + "@server.tool\ndef stock(*skus) -> int:\n" + COUNT + "\nimport no_such_module_anywhere\n"
+
+    code, found = check(write(text))
+
+    assert (code, found["whole"]) == (1, False)
+    assert ["*skus" in found["errors"][0]["problem"], "no_such_module" in found["errors"][1]["problem"]] == [True, True]
+    forget()
+    main(["check", "shop_app.py"])
+    assert "not read to its end" in capsys.readouterr().out
+
+
+def test_a_file_that_is_not_there_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "absent.py", "--json"]) == 2
+    assert capsys.readouterr().err == "baton: no such file: absent.py\n"
+
+
+def test_a_check_leaves_nothing_behind(check: Check) -> None:
+    from mcp_baton import Server, Step, Workflow
+
+    kept = [*(getattr(Server, name) for name in ("tool", "add_tool", "check")), Step.__init__, Workflow.__init__]
+
+    check(write(RIGHT))
+
+    assert kept == [
+        *(getattr(Server, name) for name in ("tool", "add_tool", "check")),
+        Step.__init__,
+        Workflow.__init__,
+    ]
