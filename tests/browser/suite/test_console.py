@@ -1,0 +1,257 @@
+"""The console against a real server: the list, a task, and everything that a person can do there."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.browser.suite.conftest import OWNER_HEADER, Console, opened
+from tests.browser.suite.wire import Wire
+
+HOSTILE = '<img src=x onerror="document.title=1"></script><script>document.title=2</script>"\'`${1}'
+
+
+def field(page: Any, name: str) -> Any:
+    """The field of a form."""
+    return page.locator("form").get_by_label(name)
+
+
+def test_the_list_has_the_tasks_newest_first_and_filters_them_by_status(console: Console) -> None:
+    done = console.wire.begin("refund_order", order_id="A-18")
+    paused = console.wire.begin("refund_order", order_id="A-17")
+    console.open()
+    rows = console.page.locator(".task")
+    expect(rows.nth(0)).to_have_attribute("href", f"#{paused}")
+    expect(rows.nth(0)).to_contain_text("Paused at refund: the step failed")
+    expect(rows.nth(1)).to_have_attribute("href", f"#{done}")
+    console.page.get_by_role("button", name="Completed").click()
+    expect(console.page.locator(f"[href='#{done}']")).to_be_visible()
+    expect(console.page.locator(f"[href='#{paused}']")).to_have_count(0)
+    expect(console.page.get_by_role("button", name="Completed")).to_have_attribute("aria-pressed", "true")
+
+
+def test_refreshing_shows_what_came_meanwhile(console: Console) -> None:
+    console.open()
+    later = console.wire.begin("book_room")
+    console.page.get_by_role("button", name="Refresh").click()
+    expect(console.page.locator(f"[href='#{later}']")).to_be_visible()
+
+
+def test_a_board_shows_steps_arguments_results_and_why_it_paused(console: Console) -> None:
+    task = console.wire.begin("refund_order", order_id="A-17")
+    console.open(task)
+    page = console.page
+    expect(page.get_by_role("heading", level=1)).to_have_text("refund_order")
+    expect(page.get_by_role("heading", name="Paused at refund: the step failed")).to_be_visible()
+    expect(page.locator(".quote").first).to_contain_text("EUR 240.00 is above the EUR 100.00")
+    steps = page.locator(".steps > li")
+    assert steps.locator("h3").all_text_contents() == [
+        "fetch, completed",
+        "policy, completed",
+        "refund, failed",
+        "notify, not begun",
+    ]
+    steps.nth(0).get_by_text("Result").click()
+    shown = steps.nth(0).get_by_role("group", name="Result").inner_text()
+    assert json.loads(shown) == {
+        "order_id": "A-17",
+        "email": "kim@example.com",
+        "item": "Noise-cancelling headphones",
+        "category": "electronics",
+        "total": 240,
+    }
+    expect(page.get_by_text("2 of 4 steps done")).to_be_visible()
+
+
+def test_what_is_missing_is_filled_in_and_the_server_goes_on(console: Console) -> None:
+    task = console.wire.begin("monthly_report", month="2026-09")
+    console.open(task)
+    page = console.page
+    call = page.get_by_role("button", name="Call publish_report")
+    call.click()
+    expect(field(page, "summary")).to_have_attribute("aria-invalid", "true")
+    expect(page.get_by_text("Fill this in.")).to_be_visible()
+    assert console.wire.board("monthly_report", task)["task"]["status"] == "working"
+    field(page, "summary").fill("A good month.\nMosses sold best.")
+    call.click()
+    expect(page.locator(".state").first).to_have_text("Completed")
+    board = console.wire.board("monthly_report", task)
+    results = {step["name"]: step.get("result") for step in board["steps"]}
+    assert results["publish"]["text"].startswith("A good month.\nMosses sold best.")
+    assert results["announce"]["to"] == "managers@example.com"
+
+
+def test_a_call_may_be_made_without_going_on_and_the_server_goes_on_later(console: Console) -> None:
+    task = console.wire.begin("refund_order", order_id="A-17")
+    console.open(task)
+    page = console.page
+    field(page, "approved_by").fill("Ada")
+    field(page, "Then let the server go on").uncheck()
+    page.get_by_role("button", name="Call issue_refund").click()
+    expect(page.locator(".notice")).to_contain_text("Recorded as step 'refund' (3 of 4 done).")
+    expect(page.get_by_text("3 of 4 steps done")).to_be_visible()
+    page.get_by_role("button", name="Let the server go on").click()
+    expect(page.locator(".state").first).to_have_text("Completed")
+    assert console.wire.board("refund_order", task)["task"]["status"] == "completed"
+
+
+def test_what_the_tool_refuses_stands_at_the_form_and_what_was_typed_stays(console: Console) -> None:
+    console.open(console.wire.begin("refund_order", order_id="A-17"))
+    page = console.page
+    field(page, "amount").fill("500.5")
+    page.get_by_role("button", name="Call issue_refund").click()
+    expect(page.get_by_role("alert").filter(has_text="cannot be refunded")).to_be_visible()
+    expect(field(page, "amount")).to_have_value("500.5")
+
+
+def fill_in(page: Any) -> None:
+    """Fill in every field of the form for a room."""
+    field(page, "guest").fill("Kim")
+    field(page, "nights").fill("3")
+    field(page, "price").fill("19.90")
+    field(page, "breakfast").select_option("No")
+    field(page, "room").select_option("double")
+    field(page, "arrival").fill("2026-12-24")
+    field(page, "sauna").check()
+    field(page, "parking").check()
+    field(page, "address").fill('{"street": "Main Street 1", "city": "Ulm"}')
+
+
+def test_a_form_has_every_kind_of_field_and_sends_what_the_schema_says(console: Console) -> None:
+    task = console.wire.begin("book_room")
+    console.open(task)
+    fill_in(console.page)
+    console.page.get_by_text("1 other argument").click()
+    field(console.page, "member").fill("9007199254740993")
+    console.page.get_by_role("button", name="Call book").click()
+    expect(console.page.locator(".state").first).to_have_text("Completed")
+    assert console.wire.board("book_room", task)["steps"][0]["result"] == {
+        "guest": "Kim",
+        "nights": 3,
+        "price": 19.9,
+        "breakfast": False,
+        "room": "double",
+        "arrival": "2026-12-24",
+        "extras": ["sauna", "parking"],
+        "address": {"street": "Main Street 1", "city": "Ulm"},
+        "member": 9007199254740993,
+    }
+    console.page.locator(".value summary", has_text="Result").click()
+    expect(console.page.get_by_role("group", name="Result")).to_contain_text('"member": 9007199254740993')
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("nights", "2.5", "Write a whole number, such as 3."),
+        ("price", "19,90", "Write a number with a point, such as 19.90."),
+        ("address", "{street: 1}", 'This is not JSON. Write an object, such as {"name": "value"}.'),
+        ("address", '{"street": 7}', "City is missing; street: a text is needed."),
+    ],
+)
+def test_a_wrong_value_is_told_at_its_field_and_nothing_is_sent(
+    console: Console, name: str, value: str, problem: str
+) -> None:
+    console.open(console.wire.begin("book_room"))
+    page = console.page
+    fill_in(page)
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.url))
+    field(page, name).fill(value)
+    page.get_by_role("button", name="Call book").click()
+    described = field(page, name).get_attribute("aria-describedby").split()[-1]
+    expect(page.locator(f"[id='{described}']")).to_have_text(problem)
+    expect(field(page, name)).to_be_focused()
+    assert sent == []
+
+
+def test_completing_keeps_a_result_and_cancelling_asks_first(console: Console) -> None:
+    completed, cancelled = (console.wire.begin("refund_order", order_id="A-17") for _ in range(2))
+    page = console.page
+    console.open(completed)
+    page.get_by_role("button", name="Complete…").click()
+    expect(page.get_by_role("heading", name="Complete this task?")).to_be_focused()
+    field(page, "Result").fill('{"note": "by hand"}')
+    page.get_by_role("button", name="Complete the task").click()
+    expect(page.locator(".state").first).to_have_text("Completed")
+    console.open(cancelled)
+    page.get_by_role("button", name="Cancel…").click()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("button", name="Cancel…")).to_be_focused()
+    assert console.wire.board("refund_order", cancelled)["task"]["status"] == "working"
+    page.get_by_role("button", name="Cancel…").click()
+    page.get_by_role("button", name="Cancel the task").click()
+    expect(page.locator(".state").first).to_have_text("Cancelled")
+    statuses = [console.wire.board("refund_order", task)["task"]["status"] for task in (completed, cancelled)]
+    assert statuses == ["completed", "cancelled"]
+
+
+def test_values_that_try_to_be_markup_are_shown_as_text(console: Console) -> None:
+    task = console.wire.begin("hostile", text=HOSTILE)
+    console.open(task)
+    page = console.page
+    for summary in page.locator(".steps .value > summary").all():
+        summary.click()
+    expect(page.locator(".quote").first).to_have_text(HOSTILE)
+    expect(page.get_by_role("group", name="Result")).to_contain_text(json.dumps(HOSTILE))
+    expect(field(page, "text").first).to_have_value(HOSTILE)
+    assert page.locator("main img, main script").count() == 0
+    assert page.title() == "hostile · Example shop"
+    link = page.get_by_role("link", name="https://example.com/a?b=c")
+    expect(link).to_have_attribute("rel", "noopener noreferrer")
+
+
+def test_a_long_value_is_read_when_it_is_asked_for(console: Console) -> None:
+    console.open(console.wire.begin("write_report"))
+    console.page.get_by_role("button", name="Load result").click()
+    shown = console.page.get_by_role("group", name="Result")
+    expect(shown).to_contain_text("a line of the report")
+    expect(shown.get_by_role("button", name=re.compile("more"))).to_be_visible()
+
+
+def test_a_task_of_a_tool_is_followed_until_it_ends_and_its_result_is_shown(console: Console) -> None:
+    console.open()
+    task = console.wire.in_background("extract_sales", month="2026-09")
+    console.open(task)
+    expect(console.page.locator(".state").first).to_have_text("Completed")
+    expect(console.page.get_by_role("group", name="Result")).to_contain_text("moss guide")
+
+
+def test_a_task_that_there_is_not_is_told_and_the_list_is_a_step_away(console: Console) -> None:
+    console.page.goto(f"{console.address}#{'0' * 34}")
+    expect(console.page.locator(".notice.bad")).to_be_visible()
+    console.page.get_by_role("link", name="All tasks").click()
+    expect(console.page.get_by_role("heading", level=1)).to_have_text("Tasks")
+    expect(console.page.get_by_role("heading", level=1)).to_be_focused()
+    console.wrong[:] = [wrong for wrong in console.wrong if "400 (Bad Request)" not in wrong]
+
+
+def test_a_server_that_wants_to_know_who_asks_is_told_and_forgets_on_request(
+    browser: Browser, wire_of_ada: Wire
+) -> None:
+    console = opened(browser, wire_of_ada)
+    page = console.page
+    task = wire_of_ada.begin("refund_order", order_id="A-17")
+    page.goto(console.address)
+    expect(page.get_by_role("heading", level=1)).to_have_text("Connect")
+    page.get_by_label("Connect with").select_option("API key")
+    page.get_by_label("Key, token or value").fill("nobody")
+    page.get_by_role("button", name="Connect").click()
+    expect(page.locator(".notice.bad")).to_contain_text("The server did not accept this.")
+    page.get_by_label("Connect with").select_option("Another header")
+    page.get_by_label("Key, token or value").fill("ada")
+    page.get_by_role("button", name="Connect").click()
+    expect(page.get_by_role("alert").filter(has_text="Write the name of the header.")).to_be_visible()
+    page.get_by_text("other argument").or_(page.get_by_label("Name of the other header")).first.click()
+    page.get_by_label("Name of the other header").fill(OWNER_HEADER)
+    page.keyboard.press("Enter")
+    expect(page.locator(f"[href='#{task}']")).to_be_visible()
+    page.reload()
+    expect(page.locator(f"[href='#{task}']")).to_be_visible()
+    page.get_by_role("button", name="Disconnect").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Connect")
+    assert page.evaluate("sessionStorage.length") == 0
+    assert [wrong for wrong in console.wrong if "403" not in wrong] == []
+    page.close()

@@ -1,0 +1,67 @@
+"""Requests to the server beside the browser: what a host's or a model's client sends (MCP 2026-07-28)."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+from urllib.request import Request, urlopen
+
+VERSION = "2026-07-28"
+WITHIN_S = 60.0
+
+type JsonDict = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """A client of the server's at an address such as `http://127.0.0.1:8000/mcp`."""
+
+    url: str
+    headers: tuple[tuple[str, str], ...] = ()
+
+    def request(self, method: str, params: JsonDict, *, extensions: JsonDict | None = None) -> JsonDict:
+        """The answer's result.
+
+        Raises:
+            AssertionError: the answer is an error.
+        """
+        meta = {
+            "io.modelcontextprotocol/protocolVersion": VERSION,
+            "io.modelcontextprotocol/clientInfo": {"name": "tests", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {"extensions": extensions or {}},
+        }
+        name = params.get("name", params.get("taskId", params.get("uri")))
+        headers = {
+            "Content-Type": "application/json",
+            "Accept": "application/json, text/event-stream",
+            "MCP-Protocol-Version": VERSION,
+            "Mcp-Method": method,
+            **({} if name is None else {"Mcp-Name": name}),
+            **dict(self.headers),
+        }
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params | {"_meta": meta}}
+        with urlopen(Request(self.url, json.dumps(body).encode(), headers), timeout=WITHIN_S) as answer:  # noqa: S310
+            message: JsonDict = json.loads(answer.read())
+        assert "result" in message, message
+        result: JsonDict = message["result"]
+        return result
+
+    def call(self, tool: str, **arguments: Any) -> JsonDict:
+        """A tool's result."""
+        return self.request("tools/call", {"name": tool, "arguments": arguments})
+
+    def begin(self, workflow: str, **arguments: Any) -> str:
+        """Run a workflow as far as it goes; its task's id."""
+        task_id: str = self.call(workflow, **arguments)["structuredContent"]["task_id"]
+        return task_id
+
+    def board(self, workflow: str, task_id: str) -> JsonDict:
+        """A task's board, as the page reads it."""
+        board: JsonDict = self.call(workflow, task_id=task_id, task_action="show")["structuredContent"]["board"]
+        return board
+
+    def in_background(self, tool: str, **arguments: Any) -> str:
+        """Have a worker make a call; its task's id."""
+        declared: JsonDict = {"io.modelcontextprotocol/tasks": {}}
+        task = self.request("tools/call", {"name": tool, "arguments": arguments}, extensions=declared)
+        task_id: str = task["taskId"]
+        return task_id

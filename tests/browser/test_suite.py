@@ -1,0 +1,33 @@
+"""The tests of the page in a browser have an environment and a session of their own: all of them are one test here.
+
+`make test-browser` runs them by themselves, one line a test; `ARGS="-k form"` runs some.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.processes import missing
+
+HERE = Path(__file__).parent
+PYTHON = HERE / ".venv/bin/python"
+
+
+@pytest.mark.first
+def test_the_page_works_in_a_browser() -> None:
+    if not PYTHON.exists():
+        missing("the browser's tests are not installed; `make test` does it")
+    done = subprocess.run(
+        [PYTHON, "-m", "pytest", "-c", HERE / "pyproject.toml", "-q", "--color=no", HERE / "suite"],
+        env=os.environ | {"BATON_COMMAND": str(Path(sys.executable).parent / "baton")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        pytest.fail(f"in the browser:\n{done.stdout}{done.stderr}", pytrace=False)
+    if " skipped" in done.stdout:
+        missing(done.stdout)
