@@ -27,6 +27,7 @@ setup-tests: setup setup-sam tests/conformance/node_modules/.package-lock.json t
 	$(UV) sync --frozen --project tests/ministack
 	$(UV) sync --frozen --project tests/audit
 	$(UV) sync --frozen --project tests/release
+	$(UV) sync --frozen --project tests/site
 	$(RUN) python -m tests.dynamodb_local.install .tools/left-out
 
 # All that a build needs.
@@ -129,7 +130,7 @@ sam-local: containers ## Test the built function under `sam local`
 	$(IN_CONTAINERS) tests/deployed/test_sam_local.py $(ARGS)
 
 .PHONY: check
-check: setup-tests audit ## Check format, lint, types, the locks and the template, and audit them
+check: setup-tests audit docs ## Check format, lint, types, the locks, the template and the documentation, and audit them
 	$(UV) lock --check
 	$(EXPORT_LAYER) | diff - layers/baton/requirements.txt
 	$(EXPORT_AUTHORIZER) | diff - functions/authorizer/requirements.txt
@@ -137,6 +138,25 @@ check: setup-tests audit ## Check format, lint, types, the locks and the templat
 	$(RUN) ruff check .
 	$(RUN) mypy
 	$(SAM) validate --lint --region us-east-1
+
+# Without the notice that MkDocs's makers print; what it says of Material is in CONTRIBUTING.md.
+MKDOCS := NO_MKDOCS_2_WARNING=1 tests/site/.venv/bin/python -m mkdocs
+
+.PHONY: docs
+docs: setup-tests ## Build the documentation into dist/docs; a dead link, anchor or reference fails
+	@$(MKDOCS) build --strict --quiet
+
+.PHONY: docs-serve
+docs-serve: setup-tests ## Show the documentation at http://127.0.0.1:8001, and again after each change (ARGS="-a localhost:9000")
+	@$(MKDOCS) serve --dev-addr 127.0.0.1:8001 $(ARGS)
+
+.PHONY: settings-page
+settings-page: setup ## Make docs/settings.md anew, from the template and the settings' docstring
+	@$(RUN) python -m tests.site.settings_page
+
+.PHONY: record
+record: setup ## Record the demo again, into docs/images/demo.svg
+	@$(RUN) python -m tests.site.record
 
 # What is found and stays has its reason in tests/audit/accepted.toml. Advisories that no source tells are no failure, unless
 # ADVISORIES=required: `.ci/run` ends by saying so.
@@ -159,6 +179,7 @@ lock: $(filter .tools/%,$(UV)) ## Lock newer versions of what the project depend
 	$(UV) lock --upgrade --project tests/sam
 	$(UV) lock --upgrade --project tests/audit
 	$(UV) lock --upgrade --project tests/release
+	$(UV) lock --upgrade --project tests/site
 	$(UV) lock --upgrade --project tests/browser
 	$(UV) lock --upgrade --project tests/deployed
 	$(UV) lock --upgrade --project tests/deployed/first_sdk

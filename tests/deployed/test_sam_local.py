@@ -1,8 +1,8 @@
-"""The built function under `sam local`: the sample's conversation, every file of `events/`, and the README's commands.
+"""The built function under `sam local`: the sample's conversation, every file of `events/`, and the page's commands.
 
 Nothing can take a stream there, so the same handler answers whole. Nothing says who calls, so callers are anonymous.
-The table is one of the twin's, and for the README's commands the one of `make local-dynamodb`. All events go through
-one `sam`, since starting it takes longer than they do; `sam local invoke` is among the README's commands.
+The table is one of the twin's, and for the page's commands the one of `make local-dynamodb`. All events go through
+one `sam`, since starting it takes longer than they do; `sam local invoke` is among the page's commands.
 """
 
 import json
@@ -221,7 +221,7 @@ def without_workers(body: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReadmeCommands:
-    """The commands of the README's "Test locally", on their way.
+    """The commands of docs/local.md, Under `sam local`, on their way.
 
     Attributes:
         printed: The file with what they print.
@@ -236,8 +236,8 @@ class ReadmeCommands:
 def readme_commands(
     image: str, tmp_path_factory: pytest.TempPathFactory, evidence: Evidence
 ) -> Iterator[ReadmeCommands]:
-    """The README's commands as they stand there, down to the last one, which serves until the tests are over."""
-    section = (ROOT / "README.md").read_text().partition("\n## Test locally\n")[2].partition("\n## ")[0]
+    """The page's commands as they stand there, down to the last one, which serves until the tests are over."""
+    section = (ROOT / "docs" / "local.md").read_text().partition("\n## Under `sam local`\n")[2].partition("\n## ")[0]
     begin, ask = re.findall(r"^```sh\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
     folder = tmp_path_factory.mktemp("readme")
     printed, log = folder / "printed", folder / "log"
@@ -297,7 +297,7 @@ def test_the_official_client_holds_the_whole_conversation_with_the_readmes_comma
 
 
 def tasks_of_the_readme() -> list[str]:
-    """The sort keys of the tasks in the table that the README's commands make."""
+    """The sort keys of the tasks in the table that the page's commands make."""
     database = made_up_client("dynamodb", "http://127.0.0.1:8001")
     pages = database.get_paginator("scan").paginate(TableName="baton")
     return [item["sk"]["S"] for page in pages for item in page["Items"]]

@@ -18,6 +18,7 @@ from mcp_baton.tasks.record import StepStatus
 from mcp_baton.workflow.handoff import handoff
 from mcp_baton.workflow.pause import ToolFailed
 from mcp_baton.workflow.resolve import Known
+from tests.site import record
 
 DEMO = Path(__file__).parents[2] / "examples" / "demo.py"
 WITHIN_S = 120
@@ -59,13 +60,25 @@ BEATS = [
 ]
 
 
-def run_demo(*arguments: str) -> tuple[int, str]:
-    """The demo's exit code and its output, in which every run of white space is one space."""
+def printed(*arguments: str) -> tuple[int, str]:
+    """The demo's exit code and its output."""
     done = subprocess.run(
         [sys.executable, DEMO, *arguments], capture_output=True, text=True, timeout=WITHIN_S, check=False
     )
     assert done.stderr == ""
-    return done.returncode, " ".join(done.stdout.replace("│", " ").split())
+    return done.returncode, done.stdout
+
+
+def run_demo(*arguments: str) -> tuple[int, str]:
+    """The same, every run of white space as one space."""
+    code, output = printed(*arguments)
+    return code, " ".join(output.replace("│", " ").split())
+
+
+@pytest.fixture(scope="module")
+def told() -> tuple[int, str]:
+    """One run of the demo with the sample."""
+    return printed()
 
 
 def positions(beats: list[str], output: str) -> list[int]:
@@ -77,13 +90,20 @@ def positions(beats: list[str], output: str) -> list[int]:
     return found
 
 
-def test_the_demo_tells_both_workflows_to_the_end() -> None:
-    code, output = run_demo()
+def test_the_demo_tells_both_workflows_to_the_end(told: tuple[int, str]) -> None:
+    code, output = told[0], " ".join(told[1].replace("│", " ").split())
 
     assert code == 0, output
-    told = dict(zip(BEATS, positions(BEATS, output), strict=False))
-    assert [beat for beat, position in told.items() if position < 0] == []
+    found = dict(zip(BEATS, positions(BEATS, output), strict=False))
+    assert [beat for beat, position in found.items() if position < 0] == []
     assert "\x1b[" not in output
+
+
+def test_the_recording_shows_what_the_demo_prints(told: tuple[int, str]) -> None:
+    lines = record.first_workflow(told[1])
+
+    # `make record` records it again.
+    assert record.shown(record.PICTURE.read_text()) == record.words("\n".join(line.plain for line in lines))
 
 
 def test_the_demo_says_what_is_not_as_expected(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from mcp_baton.testing.function import Function
 from mcp_baton.testing.invocations import Invocation
 
 type Era = Literal["2025", "2026"]
+"""What a client speaks: MCP 2025-11-25, with a handshake, or 2026-07-28, without (docs/http.md, Eras)."""
 
 REVISIONS: Mapping[str, str] = {"2025": "2025-11-25", "2026": "2026-07-28"}
 OWNER_HEADER = "Baton-Testing-Owner"

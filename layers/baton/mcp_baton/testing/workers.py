@@ -11,6 +11,7 @@ from mcp_baton.testing.function import Function, Handler
 from mcp_baton.testing.invocations import Invocations, Killed
 
 type Workers = Literal["at once", "by hand"]
+"""When the worker works: once a request is answered, or when the test says so (docs/testing.md, In the background)."""
 
 WORKERS = ("at once", "by hand")
 RETRY_AFTER_S = (60.0, 120.0)

@@ -151,7 +151,7 @@ class Workflow(_Kept):
         name: The prompt's name.
         description: Continues the sentence "I want to …": `"refund an order"`.
         arguments: The prompt's arguments.
-        steps: At least one, at most `faults.MAX_STEPS`.
+        steps: At least one, at most 100.
         title: A name for people.
         durable: Whether invoking it creates a task.
         tool: Whether a durable one is published as a tool, too: its twin (docs/workflows.md, As a tool).

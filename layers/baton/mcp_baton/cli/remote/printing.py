@@ -137,7 +137,7 @@ def steps_table(steps: tuple[StepState, ...]) -> Padding:
 
 
 def why(pause: Mapping[str, Any]) -> str:
-    """A pause reason in words (docs/workflows.md, Pause reasons)."""
+    """A pause reason in words (docs/workflows.md, Pausing)."""
     step = pause.get("failedStep") or pause.get("blockedStep") or ""
     said = {
         "error": "{}",

@@ -1,4 +1,6 @@
-"""What is published, held against what clients can be told: each type needs a schema (docs/tools.md, Types).
+"""What is published, held against what clients can be told: each type needs a schema.
+
+docs/troubleshooting.md, Mistakes when a server is written, tells them to users.
 
 Pydantic is asked, so only `Server.check()` does this, and whoever has failed to make a schema.
 """

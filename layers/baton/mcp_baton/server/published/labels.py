@@ -48,15 +48,21 @@ class PromptLabels(TypedDict, total=False):
     """The labels that a prompt may have, as keyword arguments: see `Labels`."""
 
     title: str
+    """A name for people."""
     description: str
+    """What it is; the function's docstring unless given."""
     icons: Sequence[JsonObject]
+    """MCP `Icon` objects: `{"src", "mimeType"?, "sizes"?, "theme"?}`."""
     meta: JsonObject
+    """The definition's `_meta`."""
 
 
 class AllLabels(PromptLabels, total=False):
     """The labels that a tool or a resource may have, as keyword arguments: see `Labels`."""
 
     annotations: JsonObject
+    """Of a tool `readOnlyHint`, `destructiveHint`, `idempotentHint`, `openWorldHint`; of a resource `audience`,
+    `priority`, `lastModified`."""
 
 
 def documented(function: Callable[..., object], description: str | None) -> str:

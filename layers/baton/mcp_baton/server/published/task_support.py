@@ -15,20 +15,16 @@ STARTS: Final = ("call", "explicit")
 
 
 class ToolOptions(AllLabels, total=False):
-    """What is shown of a tool (see `Labels`), and how it runs as a task, as keyword arguments.
-
-    Attributes:
-        task: Whether a call may become a task of its own, which a worker makes in the background: `forbidden` (the
-            default), `optional`, where the client can have tasks, or `required`, which no other client can call.
-        idempotent: `False` for a function that must not be begun again when it is not known what became of it: where
-            its worker dies the task fails. Otherwise it is begun up to three times; `ctx.idempotency_key` stays.
-        task_start: `explicit` for a function that begins in the request, and calls `ctx.start_task()` where the
-            background begins.
-    """
+    """What is shown of a tool (see `Labels`), and how it runs as a task, as keyword arguments."""
 
     task: Support
+    """Whether a call may become a task of its own, which a worker makes in the background: `forbidden` (the default),
+    `optional`, where the client can have tasks, or `required`, which no other client can call."""
     idempotent: bool
+    """`False` for a function that must not be begun again when it is not known what became of it: where its worker dies
+    the task fails. Otherwise it is begun up to three times; `ctx.idempotency_key` stays."""
     task_start: Start
+    """`explicit` for a function that begins in the request and calls `ctx.start_task()` where the background begins."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,25 @@
+"""What MkDocs does with the pages besides (https://www.mkdocs.org/user-guide/configuration/#hooks).
+
+The pages link to files of the repository, which are no part of the site. There is no address yet that they could be
+read at, so the site shows such a link's text alone. Links that lead nowhere at all are left, for MkDocs to refuse.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+_LINK = re.compile(r"(?<!!)\[(?P<text>[^\]\n]+(?:\n[^\]\n]+)?)\]\((?P<to>\.\./[^)#\s]+)(?:#[^)\s]*)?\)")
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """The page without its links to files outside docs/."""
+    folder = (DOCS / page.file.src_uri).parent
+    return _LINK.sub(lambda link: _without(folder, link), markdown)
+
+
+def _without(folder: Path, link: re.Match[str]) -> str:
+    to = (folder / link["to"]).resolve()
+    outside = to.is_relative_to(ROOT) and not to.is_relative_to(DOCS)
+    return link["text"] if outside and to.exists() else link[0]

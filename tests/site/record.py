@@ -1,0 +1,132 @@
+"""Records the demo's first workflow as an animated SVG: `make record` writes docs/images/demo.svg from a real run.
+
+What changes from run to run (the port, the task's id, the seconds) stands in it as in the run that was recorded.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from html import escape
+from pathlib import Path
+from xml.etree import ElementTree
+
+from rich.color import ColorType
+from rich.console import Console
+from rich.style import Style
+from rich.text import Text
+
+ROOT = Path(__file__).parents[2]
+PICTURE = ROOT / "docs" / "images" / "demo.svg"
+COLUMNS, ROWS = 100, 32
+_WIDE, _HIGH, _EDGE = 7.2, 17, 14
+_LINE_S, _CHAPTER_S, _FIRST_S, _LAST_S = 0.25, 2.5, 5.0, 8.0
+_COLOURS = {1: "#ff7b72", 2: "#7ee787", 3: "#e3b341", 4: "#79c0ff", 5: "#d2a8ff", 6: "#56d4dd"}
+_PLAIN, _DIM, _BACKGROUND = "#e6edf3", "#8b949e", "#0d1117"
+_FONT = 'ui-monospace, SFMono-Regular, Menlo, Consolas, "Liberation Mono", monospace'
+_TITLE = "The demo: a refund runs until it needs an approval, pauses, is continued by tool calls, and completes"
+_CONSOLE = Console(width=COLUMNS, force_terminal=True)
+_FROM_TO = " 1 · ", " 5 · "
+_CHANGING = [(r"127\.0\.0\.1:\d+", "127.0.0.1:PORT"), (r"\b01[a-z0-9]{35}\b", "TASK"), (r"\d+\.\d\d s\b", "N s")]
+
+
+def run() -> str:
+    """What the demo prints on a terminal, colours and all; a `CalledProcessError` where it fails."""
+    command, colours = [sys.executable, str(ROOT / "examples" / "demo.py")], {**os.environ, "FORCE_COLOR": "1"}
+    colours.pop("NO_COLOR", None)
+    return subprocess.run(command, env=colours, capture_output=True, text=True, check=True, timeout=120).stdout
+
+
+def first_workflow(printed: str) -> list[Text]:
+    """The first line, and the lines of the first workflow's chapters."""
+    lines = list(Text.from_ansi(printed).split("\n"))
+    begin, end = (
+        next(number for number, line in enumerate(lines) if line.plain.startswith(title)) for title in _FROM_TO
+    )
+    while not lines[end - 1].plain.strip():
+        end -= 1
+    return [lines[0], Text(), *lines[begin:end]]
+
+
+def words(text: str) -> list[str]:
+    """The words without frames, with a word of the same for what changes from run to run."""
+    for changing, same in _CHANGING:
+        text = re.sub(changing, same, text)
+    return re.sub("[│─╭╮╰╯]", " ", text).split()
+
+
+def shown(svg: str) -> list[str]:
+    """The words of a picture, as `words` gives those of a run."""
+    root = ElementTree.fromstring(svg)  # noqa: S314 - our own picture
+    rows = root.findall(".//{http://www.w3.org/2000/svg}text")
+    return words("\n".join("".join(row.itertext()) for row in rows))
+
+
+def picture(lines: list[Text]) -> str:
+    """The SVG: a window of `ROWS` lines, which moves down to the last one and begins again."""
+    wide, high = COLUMNS * _WIDE + 2 * _EDGE, ROWS * _HIGH + 2 * _EDGE
+    rows = "\n".join(
+        f'<text y="{(number + 0.75) * _HIGH:g}">{"".join(_runs(line))}</text>' for number, line in enumerate(lines)
+    )
+    colours = " ".join(f".c{number} {{ fill: {colour} }}" for number, colour in _COLOURS.items())
+    return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide:g} {high:g}" role="img"
+ aria-labelledby="title"><title id="title">{_TITLE}</title>
+<style>
+text {{ font: 12px {_FONT}; fill: {_PLAIN}; white-space: pre }}
+.b {{ font-weight: 600 }} .d {{ fill: {_DIM} }} {colours}
+@media (prefers-reduced-motion: no-preference) {{ .all {{ {_animation(lines)} }}
+@keyframes follow {{ {" ".join(_keyframes(lines))} }} }}
+</style>
+<rect width="{wide:g}" height="{high:g}" rx="8" fill="{_BACKGROUND}"/>
+<svg x="{_EDGE}" y="{_EDGE}" width="{COLUMNS * _WIDE:g}" height="{ROWS * _HIGH}"><g class="all">
+{rows}
+</g></svg>
+</svg>
+"""
+
+
+def _runs(line: Text) -> Iterator[str]:
+    """The stretches of a line that look alike, each where a terminal would have it."""
+    column = 0
+    for segment in line.render(_CONSOLE):
+        if segment.text.strip():
+            blank = len(segment.text) - len(segment.text.lstrip())
+            text = segment.text.strip()
+            place = f'x="{(column + blank) * _WIDE:g}" textLength="{len(text) * _WIDE:g}"'
+            yield f"<tspan {place}{_classes(segment.style)}>{escape(text, quote=False)}</tspan> "
+        column += len(segment.text)
+
+
+def _classes(style: Style | None) -> str:
+    if style is None:
+        return ""
+    found = ["b"] * bool(style.bold) + ["d"] * bool(style.dim)
+    if style.color is not None and style.color.type is ColorType.STANDARD and style.color.number in _COLOURS:
+        found.append(f"c{style.color.number}")
+    return f' class="{" ".join(found)}"' if found else ""
+
+
+def _moments(lines: list[Text]) -> list[float]:
+    """For each line from the window's last one on, the second at which the window has moved to it."""
+    now, moments = _FIRST_S, []
+    for line in lines[ROWS:]:
+        now += _CHAPTER_S if re.match(r" \d · ", line.plain) else _LINE_S
+        moments.append(now)
+    return moments
+
+
+def _animation(lines: list[Text]) -> str:
+    return f"animation: follow {_moments(lines)[-1] + _LAST_S:g}s step-end infinite"
+
+
+def _keyframes(lines: list[Text]) -> Iterator[str]:
+    moments = _moments(lines)
+    total = moments[-1] + _LAST_S
+    yield "0% { transform: translateY(0) }"
+    for number, moment in enumerate(moments, 1):
+        yield f"{moment / total:.2%} {{ transform: translateY({-number * _HIGH}px) }}"
+
+
+if __name__ == "__main__":
+    PICTURE.write_text(picture(first_workflow(run())))

@@ -1,0 +1,115 @@
+"""Every code block of every page: Python is run, commands are parsed, data is read.
+
+A block that cannot be run says why in a comment before it (`tests/site/blocks.py`); how many do, stands here.
+"""
+
+import ast
+import json
+import re
+import sys
+import tomllib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import yaml
+
+from tests.site.blocks import PAGES, ROOT, Block, blocks
+from tests.site.commands import commands, wrong
+
+ALL = [block for page in PAGES for block in blocks(page)]
+LANGUAGES = {"python", "sh", "json", "toml", "yaml", "text"}
+# These pages' Python is run by a test of its own, in a pytest or with a project around it.
+RUN_BY = {
+    "docs/testing.md": "tests/unit/testing/test_plugin.py",
+    "docs/tutorial.md": "tests/site/test_tutorial.py",
+}
+NOT_RUN = {"README.md": 1}
+
+
+def of(*languages: str) -> list[Block]:
+    return [block for block in ALL if block.language in languages]
+
+
+def place(block: Block) -> str:
+    return block.place
+
+
+def test_every_block_says_its_language() -> None:
+    assert [block.place for block in ALL if block.language not in LANGUAGES] == []
+
+
+def test_blocks_that_are_not_run_say_why_and_are_counted() -> None:
+    told = [block for block in ALL if block.not_run is not None]
+
+    assert {page: sum(block.page == page for block in told) for page in {block.page for block in told}} == NOT_RUN
+    assert [block.place for block in told if len((block.not_run or "").split()) < 3] == []
+
+
+@pytest.mark.parametrize("page", sorted({block.page for block in of("python")} - RUN_BY.keys()))
+def test_the_python_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name, value in {
+        "AWS_DEFAULT_REGION": "eu-west-1",
+        "AWS_ACCESS_KEY_ID": "a",
+        "AWS_SECRET_ACCESS_KEY": "s",
+    }.items():
+        monkeypatch.setenv(name, value)
+    module = ModuleType("page")
+    monkeypatch.setitem(sys.modules, "page", module)
+    for block in (block for block in of("python") if block.page == page):
+        code = compile(block.code, block.place, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        if block.title is not None:
+            (tmp_path / block.title).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / block.title).write_text(block.code)
+        elif block.not_run is None:
+            exec(compile(block.before, f"{block.place}, before", "exec"), vars(module))  # noqa: S102 - our own pages
+            exec(code, vars(module))  # noqa: S102
+
+
+def test_pages_that_are_run_elsewhere_are_there() -> None:
+    assert all((ROOT / page).exists() and Path(page).name in (ROOT / test).read_text() for page, test in RUN_BY.items())
+
+
+@pytest.mark.parametrize("block", of("sh"), ids=place)
+def test_the_commands_of_a_block_are_there(block: Block) -> None:
+    assert block.not_run is not None or wrong(block.code) == []
+
+
+@pytest.mark.parametrize("block", of("sh"), ids=place)
+def test_what_curl_sends_is_json(block: Block) -> None:
+    sent = [
+        command[at + 1]
+        for command in commands(block.code)
+        if command[0] == "curl"
+        for at, word in enumerate(command)
+        if word == "-d"
+    ]
+    assert [json.loads(body)["jsonrpc"] for body in sent] == ["2.0"] * len(sent)
+
+
+@pytest.mark.parametrize("block", of("json", "toml", "yaml"), ids=place)
+def test_data_can_be_read(block: Block) -> None:
+    read = {"json": json.loads, "toml": tomllib.loads, "yaml": yaml.safe_load}[block.language]
+    assert read(block.code)
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        ("baton serve --prot 80 app.py", "No such option"),
+        ("baton srve app.py", "No such command"),
+        ("make tset", "no such target"),
+        ("aws dynamodb scan --table NAME", "no option --table"),
+        ("aws dynamodb scna --table-name NAME", "no such operation"),
+        ("sam deploy --guidde", "no option --guidde"),
+        ("cd shop && sma build", "knows no such command"),
+        ("KEY=$(aws apigateway get-api-keyy --api-key ID) curl URL", "no such operation"),
+        ("python -m tests.simulations", "no module"),
+        ("uv run baton serve --prot 80 app.py", "No such option"),
+    ],
+)
+def test_a_command_with_a_mistake_is_noticed(line: str, fault: str) -> None:
+    [said] = wrong(line)
+    assert re.search(re.escape(fault), said)

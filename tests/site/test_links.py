@@ -1,0 +1,85 @@
+"""Every link of every page leads somewhere: to a file of the repository, to a heading of a page, to an address.
+
+MkDocs looks at the links among the pages of docs/, too, when `make docs` builds them. Here are those that it does not
+know: of the README and the other pages beside it, and from the pages to files of the repository.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.site.blocks import PAGES, ROOT
+from tests.site.cited import CITED, cited, headings
+from tests.site.hooks import on_page_markdown
+
+CODE = ("layers", "functions", "examples", "benchmarks", "tests")
+SOURCES = [
+    file for folder in CODE for file in (ROOT / folder).rglob("*.py") if not {".venv", "node_modules"} & {*file.parts}
+]
+
+
+def text_of(page: Path) -> str:
+    """The page without its code."""
+    return re.sub(r"^ *```.*?^ *```|`[^`\n]+`", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+def dead_links(page: Path) -> list[str]:
+    """The page's links to files or headings that are not there."""
+    links = re.findall(r"\]\(([^)\s]+)\)", text_of(page))
+    return [link for link in links if "://" not in link and not link.startswith("mailto:") and not lives(page, link)]
+
+
+def lives(page: Path, link: str) -> bool:
+    path, _, anchor = link.partition("#")
+    target = page.parent / path if path else page
+    if not target.exists():
+        return False
+    generated = anchor.startswith("mcp_baton.") and f"::: {anchor}\n" in target.read_text()
+    return not anchor or generated or anchor in headings(target).values()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
+    assert dead_links(page) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_reference_has_an_address_and_every_address_is_used(page: Path) -> None:
+    text = text_of(page)
+    addresses = re.findall(r"^\[([a-z0-9-]+)\]: (\S+)$", text, re.MULTILINE)
+    used = {name for name, _ in addresses if re.search(rf"\[{name}\](?![:(])", text)}
+
+    assert used == {name for name, _ in addresses}
+    assert all(address.startswith("https://") for _, address in addresses)
+
+
+def test_dead_links_are_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# A page\n\n[one](#a-page) [two](#no-heading) [three](missing.md) `[four](code.md)`\n")
+
+    assert dead_links(page) == ["#no-heading", "missing.md"]
+
+
+def test_what_the_code_cites_of_the_pages_is_there() -> None:
+    wrong = []
+    for file in SOURCES:
+        for match in CITED.finditer(re.sub(r"\n\s*#? ?", " ", file.read_text())):
+            try:
+                cited(match)
+            except ValueError as error:
+                wrong.append(f"{file.relative_to(ROOT)}: {error}")
+
+    assert wrong == []
+
+
+def test_a_link_to_a_file_of_the_repository_is_text_on_the_site() -> None:
+    class Page:
+        class file:  # noqa: N801 - as MkDocs names it
+            src_uri = "tools.md"
+
+    said = "See [the tests](../tests/conftest.py), [nothing](../no/such.py) and [hosts](hosts.md#configuration)."
+
+    assert on_page_markdown(said, Page) == (
+        "See the tests, [nothing](../no/such.py) and [hosts](hosts.md#configuration)."
+    )

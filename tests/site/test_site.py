@@ -1,0 +1,128 @@
+"""The site: what it is made of, and that it needs nothing from elsewhere."""
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mcp_baton
+import mcp_baton.testing
+from mcp_baton import settings
+from tests.site import settings_page
+from tests.site.blocks import ROOT
+
+DOCS = ROOT / "docs"
+REFERENCE = DOCS / "reference"
+PYTHON = ROOT / "tests" / "site" / ".venv" / "bin" / "python"
+# `mcp_baton.aws` has no list of its own: what docs/deploying.md and docs/storage.md tell of it.
+AWS = ("handler", "dynamodb_store", "LambdaContext")
+PUBLIC = {
+    *(f"mcp_baton.{name}" for name in mcp_baton.__all__),
+    *(f"mcp_baton.testing.{name}" for name in mcp_baton.testing.__all__),
+    *(f"mcp_baton.aws.{name}" for name in AWS),
+}
+FETCHED = re.compile(
+    r"""<(?:script|img|iframe|source|audio|video)\b[^>]*\bsrc=["']?(?:https?:)?//"""
+    r"""|<link\b[^>]*\brel=["']?(?:stylesheet|preload|icon|preconnect|dns-prefetch)\b[^>]*\bhref=["']?(?:https?:)?//"""
+    r"""|@import\s+(?:url\()?["']?(?:https?:)?//|url\(["']?(?:https?:)?//"""
+)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site as `make docs` builds it, strictly."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [str(PYTHON), "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
+    return folder
+
+
+def test_the_reference_has_every_public_name_and_no_other() -> None:
+    shown = [
+        name for page in REFERENCE.glob("*.md") for name in re.findall(r"^::: (\S+)$", page.read_text(), re.MULTILINE)
+    ]
+
+    assert sorted(shown) == sorted(PUBLIC)
+
+
+def test_the_reference_begins_with_a_table_of_every_public_name() -> None:
+    listed = re.findall(r"\(\w+\.md#(mcp_baton\.[\w.]+)\)", (REFERENCE / "index.md").read_text())
+
+    assert sorted(listed) == sorted(PUBLIC)
+
+
+def test_every_public_name_is_described_on_the_site(site: Path) -> None:
+    pages = {page.stem: page.read_text() for page in (site / "reference").glob("*.html")}
+    places = re.findall(r"\((\w+)\.md#(mcp_baton\.[\w.]+)\)", (REFERENCE / "index.md").read_text())
+    bare = []
+    for page, name in places:
+        described = re.search(
+            rf'id="{re.escape(name)}" class="doc doc-heading".*?</h2>(.*?)(?:<h2|$)', pages[page], re.DOTALL
+        )
+        if described is None or not re.search(r"<p>\s*\S", described[1]):
+            bare.append(name)
+
+    assert bare == []
+
+
+def test_the_site_fetches_nothing_from_elsewhere(site: Path) -> None:
+    files = [file for file in site.rglob("*") if file.suffix in {".html", ".css"}]
+    found = {str(file.relative_to(site)): FETCHED.findall(file.read_text()) for file in files}
+
+    assert len(files) > 20
+    assert {name: fetched for name, fetched in found.items() if fetched} == {}
+
+
+def test_a_fetched_file_would_be_found() -> None:
+    assert FETCHED.search('<script src="https://unpkg.com/mermaid"></script>')
+    assert FETCHED.search('<link rel="stylesheet" href="https://fonts.googleapis.com/css">')
+    assert not FETCHED.search('<a href="https://example.com">there</a><link rel="canonical" href="https://x">')
+
+
+def test_every_page_is_in_the_navigation_once() -> None:
+    configuration = settings_page.read((ROOT / "mkdocs.yml").read_text())
+    shown = list(pages_of(configuration["nav"]))
+
+    assert sorted(shown) == sorted(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md"))
+
+
+def pages_of(entry: Any) -> Iterator[str]:
+    match entry:
+        case str():
+            yield entry
+        case list():
+            for item in entry:
+                yield from pages_of(item)
+        case dict():
+            for item in entry.values():
+                yield from pages_of(item)
+
+
+def test_the_page_of_settings_is_what_template_and_settings_say() -> None:
+    # `make settings-page` makes it anew.
+    assert settings_page.page() == settings_page.PAGE.read_text()
+
+
+def test_the_page_of_settings_has_every_parameter_and_every_variable() -> None:
+    page = settings_page.PAGE.read_text()
+    source = Path(settings.__file__).read_text()
+    parameters = set(settings_page.template()["Parameters"])
+    variables = set(re.findall(r'\(env, "(BATON_\w+)"', source)) | set(
+        re.findall(r"^ +(BATON_\w+):", settings_page.TEMPLATE, re.MULTILINE)
+    )
+
+    assert set(re.findall(r"^\| `([A-Z][A-Za-z]+)` \|", page, re.MULTILINE)) == parameters
+    assert set(re.findall(r"^\| `(BATON_\w+)` \|", page, re.MULTILINE)) == variables

@@ -1,0 +1,66 @@
+"""docs/tutorial.md, followed: the generated server, the tool and the step that are added, the tests, the mistake."""
+
+import sys
+from pathlib import Path
+from runpy import run_path
+from types import ModuleType
+
+import pytest
+
+from mcp_baton import Server
+from mcp_baton.local.loader import LoadError, load
+from mcp_baton.testing import Connect
+from tests.site.blocks import ROOT, blocks
+
+PAGE = blocks(ROOT / "docs" / "tutorial.md")
+PYTHON = [block for block in PAGE if block.language == "python"]
+GENERATED, TOOL, STEP, TESTS = (block.code for block in PYTHON)
+LAST_STEP = '            Step("lend", tool=lend_book, arguments={"shelf": step_output("book", "shelf")}),\n'
+
+
+def test_the_server_that_is_shown_is_the_generated_one() -> None:
+    # `baton new` takes it from there.
+    assert (ROOT / "functions" / "mcp" / "app.py").read_text() == GENERATED
+
+
+def changed() -> str:
+    """The server with the tutorial's tool and step."""
+    assert GENERATED.count(LAST_STEP) == 1
+    step = "".join(f"            {line}\n" for line in STEP.splitlines()).rstrip("\n") + ",\n"
+    return GENERATED.replace("server.add_workflow(", f"{TOOL}\n\nserver.add_workflow(").replace(
+        LAST_STEP, LAST_STEP + step
+    )
+
+
+def test_the_generated_server_pauses_with_the_handoff_that_is_shown(tmp_path: Path, baton: Connect) -> None:
+    file = tmp_path / "generated.py"
+    file.write_text(GENERATED)
+    [handoff] = [block.code for block in PAGE if block.language == "text"]
+
+    run = baton(load(str(file), Server)).get_prompt("borrow", {"title": "Walden"})
+
+    assert run.handoff == handoff.rstrip("\n")
+
+
+def test_the_tests_of_the_tutorial_pass(tmp_path: Path, baton: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "changed.py").write_text(changed())
+    (tmp_path / "test_reminders.py").write_text(TESTS)
+    app = ModuleType("app")
+    app.__dict__["server"] = load(str(tmp_path / "changed.py"), Server)
+    monkeypatch.setitem(sys.modules, "app", app)
+    tests = {
+        name: test for name, test in run_path(str(tmp_path / "test_reminders.py")).items() if name.startswith("test_")
+    }
+
+    for test in tests.values():
+        test(baton)
+
+    assert len(tests) == 2
+
+
+def test_the_mistake_of_the_tutorial_is_refused_with_what_was_meant(tmp_path: Path) -> None:
+    file = tmp_path / "mistaken.py"
+    file.write_text(changed().replace('step_output("lend", "reader")', 'step_output("lend", "raeder")'))
+
+    with pytest.raises(LoadError, match="did you mean 'reader'"):
+        load(str(file), Server)
