@@ -53,7 +53,9 @@ def words(text: str) -> list[str]:
     """The words without frames, with a word of the same for what changes from run to run."""
     for changing, same in _CHANGING:
         text = re.sub(changing, same, text)
-    return re.sub("[│─╭╮╰╯]", " ", text).split()
+    in_a_line = " ".join(re.sub("[│─╭╮╰╯]", " ", text).split())
+    # Moments and durations, which are cut where they become long.
+    return re.sub(r"(mcp-baton/timings) .*? characters\)", r"\1", in_a_line).split()
 
 
 def shown(svg: str) -> list[str]:
