@@ -22,7 +22,7 @@ def main(folder: Path) -> int:
         sys.stderr.write("there is no Chromium; on Debian: apt-get install chromium\n")
         return 1
     folder.mkdir(parents=True, exist_ok=True)
-    sample = ROOT / "functions/mcp/app.py"
+    sample = ROOT / "examples/sample/app.py"
     with (
         tempfile.TemporaryDirectory() as logs,
         served([BATON, "serve", sample, "--port", "0"], Path(logs) / "log") as url,

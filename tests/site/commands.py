@@ -24,7 +24,7 @@ _BETWEEN = {"&&", "||", "|", ";", "&"}
 # What the pages' variables might be; all others are addresses.
 VALUES = {"WORKER": "shop-worker:live", "KEY": "key", "TOKEN": "token", "TASK": "01k0"}
 # The AWS CLI has names of its own for some (https://docs.aws.amazon.com/cli/latest/reference/sns/subscribe.html).
-_AWS_RENAMED = {"sns subscribe": {"notification-endpoint"}}
+_AWS_RENAMED = {"sns subscribe": {"notification-endpoint"}, "lambda publish-layer-version": {"zip-file"}}
 _AWS_GLOBAL = {"query", "output", "region", "profile", "cli-binary-format"}
 
 # https://docs.aws.amazon.com/serverless-application-model/latest/developerguide/serverless-sam-cli-command-reference.html
@@ -49,6 +49,8 @@ OPTIONS = {
     "pip install": set(),
     "git init": set(),
     "git clone": set(),
+    "git tag": {"--sign", "--message"},
+    "git push": set(),
     "cd": set(),
     "pytest": {"-q", "-x", "-k"},
     "bash": set(),

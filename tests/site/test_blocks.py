@@ -18,7 +18,7 @@ from tests.site.blocks import PAGES, ROOT, Block, blocks
 from tests.site.commands import commands, wrong
 
 ALL = [block for page in PAGES for block in blocks(page)]
-LANGUAGES = {"python", "sh", "json", "toml", "yaml", "text"}
+LANGUAGES = {"python", "sh", "console", "json", "toml", "yaml", "text", "mermaid"}
 # These pages' Python is run by a test of its own, in a pytest or with a project around it.
 RUN_BY = {
     "docs/testing.md": "tests/unit/testing/test_plugin.py",
@@ -75,6 +75,14 @@ def test_pages_that_are_run_elsewhere_are_there() -> None:
 @pytest.mark.parametrize("block", of("sh"), ids=place)
 def test_the_commands_of_a_block_are_there(block: Block) -> None:
     assert block.not_run is not None or wrong(block.code) == []
+
+
+@pytest.mark.parametrize("block", of("console"), ids=place)
+def test_the_commands_of_a_session_are_there(block: Block) -> None:
+    typed = [line.removeprefix("$ ") for line in block.code.splitlines() if line.startswith("$ ")]
+
+    assert typed
+    assert wrong("\n".join(typed)) == []
 
 
 @pytest.mark.parametrize("block", of("sh"), ids=place)

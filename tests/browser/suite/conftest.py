@@ -84,7 +84,7 @@ def browser(chromium: Path) -> Iterator[Browser]:
 
 
 def _command(*options: str) -> list[str]:
-    path = f"PYTHONPATH={ROOT / 'functions/mcp'}"
+    path = f"PYTHONPATH={ROOT / 'examples/sample'}"
     return ["env", path, str(BATON), "serve", str(HERE / "server.py"), "--port", "0", *options]
 
 

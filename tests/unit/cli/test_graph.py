@@ -109,7 +109,7 @@ def test_what_cannot_be_drawn_is_said(
 def drawn_in_a_process(*options: str) -> str:
     """The sample's report, in a process of its own: other tests have its modules loaded."""
     command = [sys.executable, "-c", "import sys; from mcp_baton.cli.app import main; sys.exit(main())"]
-    target = ["graph", "functions/mcp/app.py:server", "monthly_report"]
+    target = ["graph", "examples/sample/app.py", "monthly_report"]
     done = subprocess.run(
         [*command, *target, *options], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
     )
