@@ -1,6 +1,7 @@
 """Orders and refunds: three tools, the policy as a resource, a prompt and a workflow."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from mcp_baton import Argument, Context, Step, ToolError, Workflow, constant, prompt_arg, step_output
 from shop import send_message, server
@@ -69,7 +70,7 @@ def refund_policy(category: str) -> str:
 
 
 @server.tool
-def fetch_order(order_id: str) -> Order:
+def fetch_order(order_id: Annotated[str, "The order's id, such as A-17"]) -> Order:
     """Fetch one order."""
     if order_id not in ORDERS:
         raise ToolError(f"there is no order {order_id!r}")
@@ -77,8 +78,13 @@ def fetch_order(order_id: str) -> Order:
 
 
 @server.tool
-def issue_refund(ctx: Context, order_id: str, amount: float | None = None, approved_by: str | None = None) -> Refund:
-    """Refund an order, wholly unless an amount is given. Above the policy's limit, `approved_by` names who approved."""
+def issue_refund(
+    ctx: Context,
+    order_id: Annotated[str, "The order's id, such as A-17"],
+    amount: Annotated[float | None, "Amount in EUR; the whole order when left out"] = None,
+    approved_by: Annotated[str | None, "Who approved it; needed above the policy's limit"] = None,
+) -> Refund:
+    """Refund an order."""
     order = fetch_order(order_id)
     refunded = order.total if amount is None else amount
     limit = LIMITS[order.category]

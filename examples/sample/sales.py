@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass
+from typing import Annotated
 
 from mcp_baton import Argument, Context, Step, ToolError, Workflow, constant, prompt_arg, step_output
 from shop import send_message, server
@@ -55,7 +56,7 @@ class Report:
 
 
 @server.tool(task="optional")
-def extract_sales(month: str, ctx: Context) -> list[Row]:
+def extract_sales(month: Annotated[str, "The month, such as 2026-09"], ctx: Context) -> list[Row]:
     """Fetch a month's sales from the warehouse."""
     if month not in WAREHOUSE:
         raise ToolError(f"there are no sales for {month!r}; there are for {', '.join(WAREHOUSE)}")
@@ -68,7 +69,7 @@ def extract_sales(month: str, ctx: Context) -> list[Row]:
 
 
 @server.tool
-def validate_sales(rows: list[Row]) -> Figures:
+def validate_sales(rows: Annotated[list[Row], "The sales, as extract_sales returns them"]) -> Figures:
     """Set aside rows that cannot be sales, and add up the others."""
     good = [row for row in rows if row.units > 0 and row.revenue > 0]
     if len(good) < 0.8 * len(rows):
@@ -85,8 +86,12 @@ def validate_sales(rows: list[Row]) -> Figures:
 
 
 @server.tool
-def publish_report(month: str, figures: Figures, summary: str) -> Report:
-    """Publish a month's report. `summary` is what a manager reads first."""
+def publish_report(
+    month: Annotated[str, "The month, such as 2026-09"],
+    figures: Annotated[Figures, "The month in numbers, as validate_sales returns them"],
+    summary: Annotated[str, "What a manager reads first"],
+) -> Report:
+    """Publish a month's report."""
     text = f"{summary.strip()}\n\nRevenue EUR {figures.revenue:.2f}, {figures.units} units."
     return Report(f"https://reports.example.com/sales/{month}", text)
 

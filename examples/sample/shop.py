@@ -4,7 +4,7 @@ import logging
 import os
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from mcp_baton import Server, ToolError
 
@@ -35,8 +35,12 @@ class Message:
 
 
 @server.tool
-def send_message(to: str, text: str, reference: str | None = None) -> Message:
-    """Send an e-mail; `reference` is put into its subject."""
+def send_message(
+    to: Annotated[str, "The address to write to"],
+    text: Annotated[str, "The e-mail's text"],
+    reference: Annotated[str | None, "What the subject names, such as a refund's id"] = None,
+) -> Message:
+    """Send an e-mail."""
     subject = f"News from the shop ({reference})" if reference else "News from the shop"
     topic_arn = os.environ.get("TOPIC_ARN")
     if not topic_arn:  # The stack has no topic: this shop has nobody to write to.

@@ -1,6 +1,7 @@
 """An MCP server: two tools, and a workflow that uses both. Put your own in its place: this folder is deployed."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from mcp_baton import Argument, Server, Step, ToolError, Workflow, prompt_arg, step_output
 from mcp_baton.aws import handler
@@ -20,7 +21,7 @@ class Loan:
 
 
 @server.tool
-def find_book(title: str) -> dict[str, str]:
+def find_book(title: Annotated[str, "The book's title"]) -> dict[str, str]:
     """Find a book in the catalogue."""
     if title not in SHELVES:
         raise ToolError(f"there is no book {title!r}; there are {', '.join(SHELVES)}")
@@ -28,7 +29,11 @@ def find_book(title: str) -> dict[str, str]:
 
 
 @server.tool
-def lend_book(shelf: str, reader: str, weeks: int = 2) -> Loan:
+def lend_book(
+    shelf: Annotated[str, "Where the book stands, such as QK-534"],
+    reader: Annotated[str, "Who borrows the book"],
+    weeks: Annotated[int, "For how many weeks"] = 2,
+) -> Loan:
     """Lend the book on a shelf to a reader."""
     return Loan(shelf, reader, weeks)
 

@@ -12,10 +12,13 @@ from mcp_baton.cli.app import main
 from mcp_baton.exceptions import BatonError
 from mcp_baton.local.serve import load_checked
 from tests.mistakes.table import COUNT, EPILOGUE, MISTAKES, PRELUDE, Mistake, added
+from tests.starter import SERVER, needs_the_starter
 
 type Check = Callable[..., tuple[int, Any]]
 
 RIGHT = PRELUDE + added("FETCH") + EPILOGUE
+SAMPLE = Path(__file__).parents[2] / "examples" / "sample" / "app.py"
+SAMPLE_MODULES = ("app", "shop", "orders", "sales")
 
 
 @pytest.fixture(autouse=True)
@@ -45,6 +48,16 @@ def check(capsys: pytest.CaptureFixture[str]) -> Check:
         return code, json.loads(capsys.readouterr().out)
 
     return check
+
+
+@pytest.fixture
+def own_sample(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The sample's modules are imported anew, and those that other tests have imported are put back."""
+    for name in SAMPLE_MODULES:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    yield
+    for name in SAMPLE_MODULES:
+        sys.modules.pop(name, None)
 
 
 def write(text: str) -> str:
@@ -129,6 +142,17 @@ def test_a_server_that_is_right_is_told_nothing(check: Check, capsys: pytest.Cap
     forget()
     assert main(["check", "shop_app.py", "--strict"]) == 0
     assert capsys.readouterr().out == "shop_app.py can be served: 2 tools, 1 workflow\n"
+
+
+@pytest.mark.usefixtures("own_sample")
+@pytest.mark.parametrize(
+    "server", [pytest.param(SERVER, marks=needs_the_starter, id="starter"), pytest.param(SAMPLE, id="sample")]
+)
+def test_the_servers_that_are_shown_to_readers_are_told_nothing(server: Path, check: Check) -> None:
+    code, found = check(str(server), "--strict")
+
+    assert (code, found["errors"], found["warnings"]) == (0, [], [])
+    assert found["published"]["workflows"] > 0
 
 
 def test_warnings_are_refused_where_that_is_asked_for(check: Check) -> None:
