@@ -1,6 +1,7 @@
 """The wheel and the source archive: what is in them, and that they are the same bytes whoever builds them."""
 
 import os
+import stat
 import tarfile
 import tomllib
 import zipfile
@@ -23,7 +24,8 @@ def again(distributions: Distributions, tmp_path_factory: pytest.TempPathFactory
         archive.extractall(folder, filter="data")
     [source] = folder.iterdir()
     for path in source.rglob("*"):
-        path.chmod(0o777 if path.is_dir() else 0o600)
+        runs = path.is_dir() or path.stat().st_mode & stat.S_IXUSR
+        path.chmod(0o777 if runs else 0o600)
         os.utime(path, (1_000_000_000, 1_000_000_000))
     return build(source, folder / "dist")
 
@@ -59,6 +61,13 @@ def test_the_wheel_has_the_whole_package_and_its_note_on_types(distributions: Di
     assert package <= names
     ours = {name for name in names if "/projects/files/" not in name}
     assert [name for name in ours if name.endswith(".pyc") or "/." in name] == []
+    assert {name.split("/")[0] for name in names} == {"mcp_baton", f"mcp_baton-{project_version()}.dist-info"}
+
+
+def test_the_source_archive_has_what_a_build_takes_and_nothing_else(distributions: Distributions) -> None:
+    with tarfile.open(distributions.archive) as archive:
+        names = {name.split("/", 1)[1] for name in archive.getnames()}
+
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     new_projects = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
     described = {".gitignore", "CHANGELOG.md", "LICENSE", "PKG-INFO", "README.md", "pyproject.toml"}

@@ -176,7 +176,7 @@ def test_an_internal_error_is_counted_and_logged_under_the_id_that_the_client_wa
     assert (logged["service"], logged["cold_start"]) == ("shop", True)
     assert logged["xray_trace_id"] == "1-67891233-abcdef012345678912345678"
     assert logged["timestamp"].endswith(("Z", "+00:00"))
-    assert "Shapeless" in logged["exception"]
+    assert "nobody has thought of this" in logged["exception"]
     assert watched.metrics() == {("InternalErrors", ""): [1.0]}
 
 

@@ -15,7 +15,10 @@ from tests.site.hooks import on_page_markdown
 
 CODE = ("layers", "functions", "examples", "benchmarks", "tests")
 SOURCES = [
-    file for folder in CODE for file in (ROOT / folder).rglob("*.py") if not {".venv", ".layers", "node_modules"} & {*file.parts}
+    file
+    for folder in CODE
+    for file in (ROOT / folder).rglob("*.py")
+    if not {".venv", ".layers", "node_modules"} & {*file.parts}
 ]
 
 

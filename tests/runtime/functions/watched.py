@@ -6,6 +6,9 @@ from typing import Any
 
 from mcp_baton import Retry, Server, Step, ToolError, Workflow, constant
 from mcp_baton.aws import handler
+from mcp_baton.protocol.json import JsonObject
+from mcp_baton.server.methods import call_method
+from mcp_baton.server.request import Request
 from mcp_baton.transport.stream import after_answer
 
 server = Server("watched", version="1")
@@ -60,20 +63,14 @@ server.add_workflow(Workflow(name="sum", description="add once", steps=steps[:1]
 lambda_handler = handler(server)
 
 
-class Shapeless:
-    """A type that no schema describes."""
+def fail_to_list(request: Request) -> JsonObject:
+    """Answer everything but `tools/list`, where something is wrong that nobody has thought of."""
+    if request.message.method == "tools/list":
+        raise LookupError("nobody has thought of this")
+    return call_method(request)
 
 
-faulty = Server("faulty", version="1")
-
-
-@faulty.tool
-def look(shape: Shapeless) -> str:
-    """Take what cannot be described."""
-    return repr(shape)
-
-
-faulty_handler = handler(faulty)
+faulty_handler = handler(Server("faulty", version="1"), call_method=fail_to_list)
 
 
 def left(event: dict[str, Any], context: Any) -> object:
