@@ -1,4 +1,4 @@
-"""The sample application, a workflow whose pause wants every kind of field, one whose values try to be markup, one with secrets."""
+"""The sample application, and workflows with every kind of field, values that try to be markup, and secrets."""
 
 from dataclasses import dataclass
 from datetime import date
