@@ -1,4 +1,4 @@
-"""The sample application, a workflow whose pause wants every kind of field, one whose values try to be markup."""
+"""The sample application, and workflows with every kind of field, values that try to be markup, and secrets."""
 
 from dataclasses import dataclass
 from datetime import date
@@ -64,6 +64,29 @@ def refuse(text: str, why: str | None = None) -> str:
     return why
 
 
+PIN = "4711-not-to-be-seen"
+
+
+@server.tool
+def pay(pin: str, amount: int) -> str:
+    """Pay an amount."""
+    return f"{amount} paid" if pin == PIN else "not paid"
+
+
+@server.tool
+def countdown() -> int:
+    """Takes nothing."""
+    return 0
+
+
+@server.tool
+def sign(pin: str) -> str:
+    """Sign with the PIN, and with no other."""
+    if pin != PIN:
+        raise ToolError(f"{pin} is not the PIN")
+    return "signed"
+
+
 @server.tool
 def long_report() -> list[dict[str, Any]]:
     """A value that is too long to stand in an answer."""
@@ -82,6 +105,18 @@ server.add_workflow(
             Step("look", tool=look_up, arguments={"text": prompt_arg("text")}),
             Step("refuse", tool=refuse, arguments={"text": step_output("look", "said")}, guidance="About {text}"),
             Step("again", tool=refuse, arguments={"text": constant("{text}")}, guidance="Then {text}"),
+        ],
+    )
+)
+server.add_workflow(
+    Workflow(
+        name="payout",
+        description="pay, and sign for it",
+        arguments=[Argument("pin", "The PIN", required=True, secret=True), Argument("note", "A note", secret=True)],
+        steps=[
+            Step("pay", tool=pay, arguments={"pin": prompt_arg("pin")}),
+            Step("count", tool=countdown),
+            Step("sign", tool=sign, arguments={"pin": prompt_arg("pin")}),
         ],
     )
 )

