@@ -3,6 +3,7 @@
 
 import io
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -114,7 +115,9 @@ def test_what_people_read_fits_80_columns_and_says_what_the_server_said_as_text(
 
 def test_steps_are_told_while_they_run(baton: Run, url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", url, "paused", "order=A-1", *KIM]) == 3
-    assert capsys.readouterr().err.splitlines() == ["Step 1/3: fetch", "Step 2/3: refund"]
+    *steps, last = capsys.readouterr().err.splitlines()
+    assert steps == ["Step 1/3: fetch", "Step 2/3: refund"]
+    assert re.fullmatch(rf"To go on here: baton resume {url} [0-9a-z]{{16}} --continue", last)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +165,8 @@ def test_parameters_that_travel_in_headers_do(baton: Run) -> None:
 
 def test_a_server_that_is_not_there_ends_with_code_4(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tasks", "http://127.0.0.1:9/mcp"]) == 4
-    assert "cannot be reached" in capsys.readouterr().err
+    assert "cannot be reached" in (said := capsys.readouterr().err)
+    assert "is `baton serve` running" in said
     assert main(["tasks", url.replace("/mcp", "/other")]) == 4
     assert "no MCP endpoint" in capsys.readouterr().err
 
@@ -195,7 +199,9 @@ def test_continue_stops_when_it_is_told_to(
 ) -> None:
     typed(*lines)
     assert main(["run", url, "paused", "order=A-2", "--continue", *KIM]) == 3
-    assert capsys.readouterr().out.count("paused at refund") == 1
+    captured = capsys.readouterr()
+    assert captured.out.count("paused at refund") == 1
+    assert "To go on here: baton resume" in captured.err
 
 
 @pytest.mark.parametrize(

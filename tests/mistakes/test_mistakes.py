@@ -202,3 +202,12 @@ def test_a_check_leaves_nothing_behind(check: Check) -> None:
         Step.__init__,
         Workflow.__init__,
     ]
+
+
+def test_a_syntax_error_is_named_with_its_line(check: Check) -> None:
+    code, found = check(write("number = 1\nfrom broken import nothing)\n"))
+
+    [error] = found["errors"]
+    assert (code, found["whole"]) == (1, False)
+    assert (error["problem"], error["line"]) == ("SyntaxError: unmatched ')'", 2)
+    assert Path(error["file"]).name == "shop_app.py"

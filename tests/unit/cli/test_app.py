@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_baton.cli.app import main
+from mcp_baton.cli.app import COMMANDS, main
 
 QUEUE = ("--queue", "https://sqs.eu-west-1.amazonaws.com/123456789012/dead-letters")
 
@@ -31,6 +31,12 @@ QUEUE = ("--queue", "https://sqs.eu-west-1.amazonaws.com/123456789012/dead-lette
         (["redrive", "--queue", "dead-letters", "--function", "w:live"], "'dead-letters' is not a queue's URL"),
         (["redrive", *QUEUE, "--function", "w:live", "--max", "0"], "'0' is not a number from 1 on"),
         (["dynamodb", "app.py"], "unexpected extra argument"),
+        (["run", "127.0.0.1:8000/mcp", "borrow"], "write http://127.0.0.1:8000/mcp"),
+        (["tasks", "localhost:8000"], "write http://localhost:8000"),
+        (["tasks", "app.py"], "name the URL of its `baton serve`"),
+        (["show", "app.py:server", "01"], "name the URL of its `baton serve`"),
+        (["cancel", "shop.mcp:server", "01"], "name the URL of its `baton serve`"),
+        (["resume", "app.py", "01"], "name the URL of its `baton serve`"),
     ],
 )
 def test_arguments_that_make_no_sense_end_with_code_2_and_say_why(
@@ -60,3 +66,15 @@ def test_help_tells_every_option_and_its_default(capsys: pytest.CaptureFixture[s
         assert option in text
     for default in ("127.0.0.1", "embedded", "8000", "300.0"):
         assert f"[default: {default}]" in text
+
+
+def test_the_list_of_commands_cuts_no_summary_at_80_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+    assert main(["--help"]) == 0
+
+    listed = capsys.readouterr().out.split("Commands:\n")[1].splitlines()
+    assert [line.split()[0] for line in listed] == [command.__name__ for command in COMMANDS]
+    assert [line for line in listed if not line.endswith(".") or line.endswith("...")] == []

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from mcp_baton.local.gateway import InvocationContext
-from mcp_baton.local.loader import load
-from mcp_baton.local.reload import GOES_ON, Served
+from mcp_baton.local.loader import LoadError, load
+from mcp_baton.local.reload import GOES_ON, Served, in_brief
 
 
 @pytest.fixture(autouse=True)
@@ -115,3 +115,9 @@ def test_a_request_that_has_begun_ends_with_its_code(project: Project) -> None:
         assert project.served.look()
         go.set()
         assert (answer.result(60)["number"], project.number) == (1, 22)
+
+
+def test_a_mistake_and_its_remedy_stand_in_one_line() -> None:
+    assert in_brief(LoadError("app.py:53: no 'raeder'\n  did you mean 'reader'?")) == (
+        "app.py:53: no 'raeder'; did you mean 'reader'?"
+    )

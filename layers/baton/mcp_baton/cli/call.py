@@ -15,7 +15,7 @@ def call(
     tool: Annotated[str, typer.Argument(metavar="TOOL", help="The tool's name.")],
     arguments: options.Arguments = None,
     task: Annotated[
-        str | None, typer.Option("--task", metavar="ID", help="The workflow's task that the call belongs to.")
+        str | None, typer.Option("--task", metavar="TASK", help="The workflow's task that the call belongs to.")
     ] = None,
     api_key: options.ApiKey = None,
     token: options.Token = None,
@@ -23,7 +23,9 @@ def call(
     header: options.Header = None,
     as_json: options.AsJson = False,
 ) -> int:
-    """Call a tool and print its result. A call that becomes a task is waited for.
+    """Call a tool and print its result.
+
+    A call that becomes a task of its own is waited for. With --task it is recorded as a step of that workflow.
 
     Exit code 0: done; 1: the tool failed, or a call with --task was not recorded; 4: not reachable or not allowed.
     """

@@ -14,14 +14,15 @@ REFUSED: Final = 1
 def check(
     target: Annotated[
         str,
-        typer.Argument(
-            metavar="TARGET", help="app.py, app.py:server or package.module:server, as baton serve takes it."
-        ),
+        typer.Argument(metavar="TARGET", help="The Server: app.py, app.py:server or package.module:server."),
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 for warnings, too.")] = False,
 ) -> int:
-    """Tell everything that a server would be refused for, and what is worth a second look. The file is imported."""
+    """Tell all mistakes of a server at once.
+
+    An error is what it would be refused for, a warning what is worth a second look. The file is imported.
+    """
     import os
 
     from mcp_baton.local.checks.checking import check_target

@@ -14,7 +14,7 @@ def dynamodb(
     host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
     table: Annotated[str, typer.Option(parser=values.table, metavar="NAME", help="The table.")] = "baton",
 ) -> int:
-    """Serve the embedded DynamoDB over HTTP for what runs outside this process, such as `sam local`.
+    """Serve the embedded DynamoDB over HTTP, as for sam local.
 
     The table of the tasks is in it. It is gone when the process ends.
     """

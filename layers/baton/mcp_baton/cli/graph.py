@@ -12,9 +12,12 @@ if TYPE_CHECKING:
 
 
 def graph(
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="The server: app.py, or app.py:server.")],
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", help="The Server: app.py, app.py:server or package.module:server.")
+    ],
     workflow: Annotated[
-        str | None, typer.Argument(metavar="WORKFLOW", help="Its name; may be left out where there is one.")
+        str | None,
+        typer.Argument(metavar="WORKFLOW", help="The workflow's name; may be left out where there is one alone."),
     ] = None,
     format_: Annotated[
         Literal["mermaid", "svg"], typer.Option("--format", help="What is printed.", show_default=True)
@@ -24,7 +27,7 @@ def graph(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the nodes and edges as JSON.")] = False,
 ) -> int:
-    """Draw the flow of data between a workflow's steps, and where it may pause."""
+    """Draw the data flow of a workflow, and where it may pause."""
     from mcp_baton.cli.drawing.flow import graph_of, to_json
     from mcp_baton.cli.drawing.mermaid import mermaid
     from mcp_baton.cli.drawing.svg import svg as drawn

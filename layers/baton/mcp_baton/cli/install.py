@@ -10,7 +10,7 @@ from mcp_baton.cli import values
 def install(
     host: Annotated[
         Literal["claude-code", "claude-desktop", "cursor", "vscode"],
-        typer.Argument(metavar="HOST", help="What is to be configured."),
+        typer.Argument(metavar="HOST", help="The host to configure."),
     ],
     url: Annotated[str, typer.Argument(parser=values.endpoint, metavar="URL", help="The server: https://…/mcp.")],
     name: Annotated[
@@ -30,7 +30,10 @@ def install(
     ] = False,
     print_: Annotated[bool, typer.Option("--print", help="Print the configuration, and write nothing.")] = False,
 ) -> int:
-    """Write a server into a host's configuration. Whatever else is in there stays as it is, comments included."""
+    """Write a server into a host's configuration.
+
+    Whatever else is in there stays as it is, comments included.
+    """
     import json
     import os
     import sys

@@ -27,7 +27,7 @@ def new(
     ] = None,
     lock: Annotated[bool, typer.Option("--lock/--no-lock", help="Lock the project's packages with uv.")] = True,
 ) -> int:
-    """Make a project with a server, its tests, and all that deploying it takes."""
+    """Make a project: a server, its tests, and its deployment."""
     from importlib.metadata import version
 
     from mcp_baton.cli.projects import answers, locking, making

@@ -17,11 +17,19 @@ def redrive(
     ],
     most: Annotated[
         int | None,
-        typer.Option("--max", parser=values.count, metavar="N", help="Look at so many messages at most, not at all."),
+        typer.Option(
+            "--max",
+            parser=values.count,
+            metavar="N",
+            help="Look at no more than so many messages; at all unless given.",
+        ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would be sent, and send nothing.")] = False,
 ) -> int:
-    """Invoke the worker again with each event in the dead-letter queue, and delete what was accepted."""
+    """Invoke the worker again with the dead-letter queue's events.
+
+    What the worker accepts is deleted from the queue.
+    """
     from mcp_baton.local.logs import log_to_stderr
     from mcp_baton.local.redrive import redrive as put_back
 

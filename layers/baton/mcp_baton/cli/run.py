@@ -25,7 +25,9 @@ def run(
     header: options.Header = None,
     as_json: options.AsJson = False,
 ) -> int:
-    """Run a workflow: its steps as they begin, the trace, and where it pauses what comes next.
+    """Run a workflow, and show its steps and result.
+
+    Steps are named as they begin. Where it pauses, what comes next is printed; --continue does it.
 
     Exit code 0: completed; 1: failed; 3: paused; 4: the server is not reachable, or does not let you in.
     """
@@ -39,12 +41,12 @@ def run(
         _check_terminal(reached, go_on)
         prompt = named(workflow, reached.remote.pages("prompts/list", "prompts"), "prompt")
         ran = run_workflow(reached.remote, workflow, for_prompt(words, prompt.get("arguments", ())))
-        return _ended(reached, ran, go_on=go_on, as_json=as_json)
+        return _ended(reached, ran, way, go_on=go_on, as_json=as_json)
 
 
 @ends
 def resume(
-    where: options.Where,
+    where: options.Served,
     task: options.Task,
     arguments: options.Arguments = None,
     go_on: options.GoOn = False,
@@ -54,7 +56,9 @@ def resume(
     header: options.Header = None,
     as_json: options.AsJson = False,
 ) -> int:
-    """Go on with a paused task: the server runs the steps that are left. Secret arguments have to be given again.
+    """Go on with a paused task.
+
+    The server runs the steps that are left. Secret arguments have to be given again.
 
     Exit code 0: completed; 1: failed, or over already; 3: paused; 4: not reachable or not allowed.
     """
@@ -70,9 +74,10 @@ def _resume(way: "Way", task: str, words: Sequence[str], *, go_on: bool, as_json
     from mcp_baton.cli.remote.running import look
     from mcp_baton.cli.remote.running import run as run_workflow
     from mcp_baton.cli.remote.tools import named
-    from mcp_baton.cli.remote.where import connection
+    from mcp_baton.cli.remote.where import connection, refuse_target
 
     arguments = given(words)
+    refuse_target(way)
     with connection(way, as_json=as_json) as reached:
         _check_terminal(reached, go_on)
         state = look(reached.remote, find(reached.remote, task))
@@ -83,7 +88,7 @@ def _resume(way: "Way", task: str, words: Sequence[str], *, go_on: bool, as_json
         prompt = named(state.workflow, reached.remote.pages("prompts/list", "prompts"), "prompt")
         given_again = for_prompt(arguments, prompt.get("arguments", ()))
         ran = run_workflow(reached.remote, state.workflow, given_again, state.task_id)
-        return _ended(reached, ran, go_on=go_on, as_json=as_json)
+        return _ended(reached, ran, way, go_on=go_on, as_json=as_json)
 
 
 def _check_terminal(reached: "Connection", go_on: bool) -> None:
@@ -93,7 +98,7 @@ def _check_terminal(reached: "Connection", go_on: bool) -> None:
         raise WhereError("--continue asks, so it needs a terminal, and goes without --json")
 
 
-def _ended(reached: "Connection", ran: "Ran", *, go_on: bool, as_json: bool) -> int:
+def _ended(reached: "Connection", ran: "Ran", where: "Way", *, go_on: bool, as_json: bool) -> int:
     from mcp_baton.cli.remote.printing import console, print_json
     from mcp_baton.cli.remote.reports import print_ran
 
@@ -104,9 +109,27 @@ def _ended(reached: "Connection", ran: "Ran", *, go_on: bool, as_json: bool) -> 
         ran = walk(reached, ran)
         reached.progress.stop()
         if ran.paused:
+            _tell_how_to_go_on(ran, where)
             return ran.code
     if as_json:
         print_json(ran.to_json())
     else:
         print_ran(ran, console())
+        if ran.paused:
+            _tell_how_to_go_on(ran, where)
     return ran.code
+
+
+def _tell_how_to_go_on(ran: "Ran", way: "Way") -> None:
+    """Say on the standard error which command goes on with a paused task."""
+    from rich.text import Text
+
+    from mcp_baton.cli.remote.printing import PREFIX, console, plain
+
+    if ran.task is None:
+        return
+    command = f"baton resume {way.where} {ran.task.task_id[:PREFIX]} --continue"
+    gone = f"The task is gone with this command: serve {way.where} with `baton serve`, or run it with --continue"
+    told = gone if way.is_target else f"To go on here: {command}"
+    # One line, however long: a command that is cut in two cannot be copied.
+    console(errors=True).print(Text(plain(told), style="dim"), soft_wrap=True)

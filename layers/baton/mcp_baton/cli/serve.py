@@ -18,9 +18,7 @@ def serve(
     ],
     port: Annotated[int, typer.Option(parser=values.port, metavar="PORT", help="0 for a free one.")] = 8000,
     host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
-    reload: Annotated[
-        bool, typer.Option("--reload", help="Load the files anew when a Python file of theirs changes.")
-    ] = False,
+    reload: Annotated[bool, typer.Option("--reload", help="Load the files anew when a Python file changes.")] = False,
     data: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Keep the tasks in this file, for the next start; it is made if missing."),
@@ -71,7 +69,10 @@ def serve(
         ),
     ] = "60,120",
 ) -> int:
-    """Serve a Server object through its Lambda handler, over HTTP at /mcp: a line a request in the terminal."""
+    """Serve a Server on this machine, over HTTP at /mcp.
+
+    It goes through the Lambda handler that is deployed, and prints a line for each request. /console shows the tasks.
+    """
     from mcp_baton.local.logs import LogStyle, log_to_stderr
     from mcp_baton.local.run import end_by_force
     from mcp_baton.local.serve import Options

@@ -28,7 +28,7 @@ def show(
     header: options.Header = None,
     as_json: options.AsJson = False,
 ) -> int:
-    """Show a task: the timeline of its steps, why it is paused, and what comes next."""
+    """Show a task: its steps, its pause, and what comes next."""
     from mcp_baton.cli.remote.where import Way
 
     way = Way(where, api_key, token, aws, header)
@@ -49,7 +49,10 @@ def cancel(
     header: options.Header = None,
     as_json: options.AsJson = False,
 ) -> int:
-    """Cancel a task. One that is over stays as it is, and the exit code is 1."""
+    """Cancel a task.
+
+    One that is over stays as it is, and the exit code is 1.
+    """
     from mcp_baton.cli.remote.where import Way
 
     way = Way(where, api_key, token, aws, header)
@@ -73,7 +76,10 @@ def complete(
     header: options.Header = None,
     as_json: options.AsJson = False,
 ) -> int:
-    """Complete a task with a result of your own. One that is over stays as it is, and the exit code is 1."""
+    """Complete a task with a result of your own.
+
+    One that is over stays as it is, and the exit code is 1.
+    """
     from mcp_baton.cli.remote.where import Way
 
     value, way = _object(result), Way(where, api_key, token, aws, header)
@@ -110,7 +116,7 @@ def _tasks(
     way: "Way", task: str | None, table: str | None, owner: str | None, dynamodb: str | None, *, as_json: bool
 ) -> Iterator[tuple[Tasks, str]]:
     """Where the task is, and its whole id. With a table, the first argument is the task."""
-    from mcp_baton.cli.remote.where import WhereError, connection
+    from mcp_baton.cli.remote.where import WhereError, connection, refuse_target
 
     if table is not None:
         from mcp_baton.cli.remote.table import asked, open_table
@@ -122,6 +128,7 @@ def _tasks(
         return
     if task is None:
         raise WhereError("the task is missing: name WHERE it is, and then its id")
+    refuse_target(way)
     from mcp_baton.cli.remote.ids import find
     from mcp_baton.cli.remote.served import ServedTasks
 

@@ -24,7 +24,7 @@ type Listing = Callable[[], list[dict[str, Any]]]
 @ends
 def tasks(
     where: Annotated[
-        str | None, typer.Argument(metavar="WHERE", help="As for the other commands; not with --table.")
+        str | None, typer.Argument(metavar="WHERE", help="A URL, or a profile's name; not with --table.")
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Keep the list on the screen, and up to date.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="All tasks, not the newest 50 or so.")] = False,
@@ -37,7 +37,7 @@ def tasks(
     header: options.Header = None,
     as_json: options.AsJson = False,
 ) -> int:
-    """List your tasks, newest first: how each stands, and since when."""
+    """List your tasks, newest first."""
     import sys
 
     from mcp_baton.cli.remote.printing import print_json
@@ -61,7 +61,7 @@ def tasks(
 def _listing(
     way: "Way | None", table: str | None, owner: str | None, dynamodb: str | None, most: int | None
 ) -> Iterator[Listing]:
-    from mcp_baton.cli.remote.where import WhereError, connection
+    from mcp_baton.cli.remote.where import WhereError, connection, refuse_target
 
     if (way is None) == (table is None):
         raise WhereError("name either WHERE or --table")
@@ -71,6 +71,7 @@ def _listing(
         opened = open_table(table, owner, dynamodb)
         yield lambda: asked(lambda: opened.tasks(most))
     elif way is not None:
+        refuse_target(way)
         with connection(way, as_json=True) as reached:
             yield lambda: reached.remote.pages("tasks/list", "tasks", era="2025", most=most)
 

@@ -21,7 +21,7 @@ def upgrade(
     ] = None,
     lock: Annotated[bool, typer.Option("--lock/--no-lock", help="Lock this version with uv.")] = True,
 ) -> int:
-    """Bring a project the files of this version's template, and keep what you changed.
+    """Bring a project up to this version, and keep your changes.
 
     Files that you have not changed are replaced. Changes of yours and of the template go together as git merges them;
     where they do not, your file stays, and FILE.new beside it has both. The exit code is 1 then.

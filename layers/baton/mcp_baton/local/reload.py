@@ -134,7 +134,7 @@ def in_brief(error: Exception) -> str:
     """Why code cannot be served, in one line."""
     if isinstance(error, LoadError) and error.in_brief:
         return error.in_brief
-    text = " ".join(str(error).split())
+    text = "; ".join(" ".join(line.split()) for line in str(error).splitlines())
     return text if isinstance(error, BatonError) else f"{type(error).__name__}: {text}"
 
 

@@ -14,6 +14,7 @@ QUIET_S: Final = 330.0
 """How long an answer may be without a sign of life, seconds: a function behind API Gateway has 300."""
 
 SHOWN: Final = 200
+LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 
 
 class HttpTransport:
@@ -49,7 +50,7 @@ class HttpTransport:
             with self._client.stream("POST", self._url, content=body, headers=sent) as response:
                 yield from self._messages(response)
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
-            raise Unreachable(f"{self._url} cannot be reached: {error}") from error
+            raise Unreachable(f"{self._url} cannot be reached: {error}{_remedy(error, self._url)}") from error
 
     def _messages(self, response: httpx.Response) -> Iterator[dict[str, Any]]:
         if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
@@ -70,6 +71,12 @@ class HttpTransport:
         if not isinstance(told, dict) or "jsonrpc" not in told:
             raise Unreachable(f"{self._url} is no MCP endpoint: it answered {response.status_code}{_reason(response)}")
         yield told
+
+
+def _remedy(error: Exception, url: str) -> str:
+    """What to look at where nothing on this machine listens."""
+    here = isinstance(error, httpx.ConnectError) and httpx.URL(url).host in LOOPBACK
+    return ": is `baton serve` running, on this port?" if here else ""
 
 
 def events(lines: Iterator[str]) -> Iterator[dict[str, Any]]:

@@ -10,11 +10,10 @@ Where = Annotated[
     str,
     typer.Argument(metavar="WHERE", help="A URL, a file or module with a Server (app.py:server), or a profile's name."),
 ]
+Served = Annotated[str, typer.Argument(metavar="WHERE", help="A URL, or a profile's name.")]
 WhereOrTask = Annotated[
     str,
-    typer.Argument(
-        metavar="WHERE", help="A URL, a file or module with a Server, or a profile's name; not with --table."
-    ),
+    typer.Argument(metavar="WHERE", help="A URL, or a profile's name; not with --table."),
 ]
 Task = Annotated[
     str | None, typer.Argument(metavar="TASK", help="The task's id, or so much of its beginning that one task has it.")

@@ -1,8 +1,10 @@
 """WHERE: a URL, a file or module that is served in this process, or a profile's name."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Final
 
 from mcp_baton.cli import values
 from mcp_baton.cli.remote.client import Remote, Transport
@@ -10,6 +12,9 @@ from mcp_baton.cli.remote.profiles import Access, profile, profiles_file, secret
 from mcp_baton.cli.remote.progress import Progress
 from mcp_baton.cli.remote.questions import Terminal, at_terminal
 from mcp_baton.exceptions import BatonError
+
+_HOST: Final = re.compile(r"(?:localhost|[\w-]+(?:\.[\w-]+)+|\[[0-9a-fA-F:]+\]):\d+(?:/.*)?")
+"""`127.0.0.1:8000/mcp`: a URL without its scheme."""
 
 
 class WhereError(BatonError):
@@ -41,6 +46,18 @@ class Connection:
     progress: Progress
 
 
+def refuse_target(way: Way) -> None:
+    """Refuse a file or module where a task is looked for: it would be served with no tasks in it.
+
+    Raises:
+        WhereError: it is one; says what to name instead.
+    """
+    if way.is_target and not _HOST.fullmatch(way.where):
+        raise WhereError(
+            f"{way.where} would be served for this command alone, with no tasks: name the URL of its `baton serve`"
+        )
+
+
 @contextmanager
 def connection(way: Way, *, as_json: bool) -> Iterator[Connection]:
     """The server at WHERE.
@@ -61,6 +78,8 @@ def connection(way: Way, *, as_json: bool) -> Iterator[Connection]:
                 raise WhereError(
                     f"{way.where} is served in this process: --api-key, --token, --aws and --header are for URLs"
                 )
+            if _HOST.fullmatch(way.where):
+                raise WhereError(f"{way.where} is no URL without its scheme: write http://{way.where}")
             from mcp_baton.cli.remote.inprocess import connected
 
             with connected(way.where) as transport:

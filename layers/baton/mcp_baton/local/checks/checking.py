@@ -11,7 +11,7 @@ from mcp_baton.exceptions import SettingsError, WorkflowError
 from mcp_baton.local.checks.advice import advice
 from mcp_baton.local.checks.collecting import Collected, collecting
 from mcp_baton.local.checks.definitions import function_site, workflow_site
-from mcp_baton.local.checks.faults import Fault, fault_of
+from mcp_baton.local.checks.faults import Fault, Site, fault_of
 from mcp_baton.local.loader import LoadError, find, load
 from mcp_baton.server.published.descriptions import undescribed
 from mcp_baton.server.published.workflow_checks import all_workflow_errors
@@ -71,6 +71,10 @@ def check_target(target: str, environment: Mapping[str, str]) -> Checked:
 
 def _load_fault(error: LoadError) -> Fault:
     """Why there is no server: the author's own exception, or that none is to be had from the file."""
+    if isinstance(error.__cause__, SyntaxError) and error.__cause__.filename:
+        # No frame has the line: Python names it in the error.
+        site = Site(Path(error.__cause__.filename), error.__cause__.lineno or 1)
+        return Fault(f"{type(error.__cause__).__name__}: {error.__cause__.msg}", "", site)
     if error.__cause__ is not None:
         return fault_of(error.__cause__) or Fault(str(error), "")
     problem, _, remedy = str(error).partition(": ")
