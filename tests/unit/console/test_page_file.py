@@ -6,14 +6,14 @@ import pytest
 
 from mcp_baton.console import page
 
-MOST_BYTES = 80 * 1024
+MOST_BYTES = 80_000
 NAMESPACE = "http://www.w3.org/2000/svg"
 EXAMPLES = "https://example.com"
 
 SOURCE = page.text()
 
 
-def test_the_page_is_one_file_of_less_than_80_kib() -> None:
+def test_the_page_is_one_file_of_less_than_80_kb() -> None:
     assert len(SOURCE.encode()) < MOST_BYTES
     assert SOURCE.startswith("<!doctype html>\n<html lang=")
 
