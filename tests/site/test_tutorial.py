@@ -11,6 +11,7 @@ from mcp_baton import Server
 from mcp_baton.local.loader import LoadError, load
 from mcp_baton.testing import Connect
 from tests.site.blocks import ROOT, blocks
+from tests.starter import needs_the_starter
 
 PAGE = blocks(ROOT / "docs" / "tutorial.md")
 PYTHON = [block for block in PAGE if block.language == "python"]
@@ -18,6 +19,7 @@ GENERATED, TOOL, STEP, TESTS = (block.code for block in PYTHON)
 LAST_STEP = '            Step("lend", tool=lend_book, arguments={"shelf": step_output("book", "shelf")}),\n'
 
 
+@needs_the_starter
 def test_the_server_that_is_shown_is_the_generated_one() -> None:
     # `baton new` takes it from there.
     assert (ROOT / "functions" / "mcp" / "app.py").read_text() == GENERATED
