@@ -157,7 +157,7 @@ def stuck_client(
 
 
 LATE = (
-    "timed out: the function's time was over (more: FunctionTimeout, in the background WorkerTimeout; with baton serve "
+    "timed out: the function's time was over (raise FunctionTimeout, in the background WorkerTimeout; with baton serve "
     "--timeout, --worker-timeout); it may still have happened"
 )
 TIMED_OUT = {

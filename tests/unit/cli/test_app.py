@@ -10,7 +10,7 @@ QUEUE = ("--queue", "https://sqs.eu-west-1.amazonaws.com/123456789012/dead-lette
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ([], "Missing command"),
+        ([], "Commands:"),
         (["serve"], "TARGET"),
         (["fly", "app.py"], "fly"),
         (["serve", "app.py", "--port", "65536"], "'65536' is not a port"),

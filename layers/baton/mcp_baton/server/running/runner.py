@@ -30,7 +30,7 @@ from mcp_baton.workflow.keys import own_key
 logger = logging.getLogger(__name__)
 
 TIMED_OUT = (
-    "timed out: the function's time was over (more: FunctionTimeout, in the background WorkerTimeout; with baton serve "
+    "timed out: the function's time was over (raise FunctionTimeout, in the background WorkerTimeout; with baton serve "
     "--timeout, --worker-timeout); it may still have happened"
 )
 NOT_BEGUN = "not begun: the time for this request was over. Nothing was run."
