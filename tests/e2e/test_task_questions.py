@@ -424,14 +424,15 @@ def test_tasks_result_asks_waits_for_the_answers_and_then_for_the_result(
     task, sink = asked(jobs, "one", "2025"), Sink()
 
     def answer_and_work() -> None:
+        question = sink.next()
+        assert question["params"]["_meta"] == {RELATED_TASK_KEY: {"taskId": task}}
         # The person takes longer than a result is waited for.
         jobs.time.s += 60
         assert respond(jobs.client("2025"), question, result=named("Kim")).status == 202
 
     jobs.time.meanwhile += [lambda: None, answer_and_work, jobs.work]
     call = streaming(sink, lambda: jobs.client("2025", remaining_ms=lambda: 600_000).task("result", task))
-    question = sink.next()
-    assert question["params"]["_meta"] == {RELATED_TASK_KEY: {"taskId": task}}
+    assert call.result(BOUND_S).body == ""
     answered = sink.next()
     assert call.result(BOUND_S).body == ""
     assert answered["result"]["structuredContent"] == {"result": "Kim"}
