@@ -16,11 +16,11 @@ import pytest
 
 CI = Path(__file__).parents[2] / ".ci"
 WITHIN_S = 60
-STEPS = "check test setup-containers test-deployed sam-local"
+STEPS = "check test setup-tests setup-containers test-deployed sam-local"
 REST_PASSED = "── the rest passed; NOT RUN for want of Docker: make test-deployed, make sam-local. "
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may start a daemon, and gets as far as that")
 
-MAKEFILE = f'{STEPS}:\n\t@echo "made $@"; test "$@" != "$(FAILS)"\n.PHONY: {STEPS}\n'
+MAKEFILE = f'{STEPS}:\n\t@echo "made $@"; sleep $(or $(SLEEPS_$@),0); test "$@" != "$(FAILS)"\n.PHONY: {STEPS}\n'
 ANSWERED = '#!/bin/sh\ntest -e daemon-answers && exit 0\necho "no Docker daemon answers" >&2\nexit 1\n'
 """The question that the tests ask of Docker."""
 NOTED = '#!/bin/sh\necho "${0##*/} $*" >>"$NOTES"\n'
@@ -101,8 +101,9 @@ def write_program(path: Path, text: str) -> None:
 
 
 def made(done: "subprocess.CompletedProcess[str]") -> list[str]:
-    """The targets that were made, in order."""
-    return [line.removeprefix("made ") for line in done.stdout.splitlines() if line.startswith("made ")]
+    """The targets that were made: those in containers, which are made beside the others, come last."""
+    targets = [line.removeprefix("made ") for line in done.stdout.splitlines() if line.startswith("made ")]
+    return [target for target in targets if not target.startswith("setup-")]
 
 
 def test_a_daemon_that_answers_is_used_as_it_is(checkout: Checkout) -> None:
@@ -182,6 +183,19 @@ def test_a_failing_test_fails_the_run_and_the_daemon_is_stopped_all_the_same(che
     assert not checkout.daemon.exists()
 
 
+@pytest.mark.parametrize("step", ["check", "test"])
+def test_what_fails_beside_the_tests_in_containers_stops_them_and_shows_what_they_printed(
+    checkout: Checkout, step: str
+) -> None:
+    (checkout.folder / "daemon-answers").touch()
+
+    done = checkout.run("run", CI="1", FAILS=step, **{f"SLEEPS_{step}": "2", "SLEEPS_sam-local": str(2 * WITHIN_S)})
+
+    assert done.returncode != 0
+    assert made(done)[-2:] == ["test-deployed", "sam-local"]
+    assert "── stopped: the tests in containers" in done.stdout
+
+
 @needs_root
 def test_a_daemon_that_does_not_come_up_fails_the_run_with_its_log(checkout: Checkout) -> None:
     checkout.command("dockerd", "echo 'no such device' >&2\nexit 1\n")
@@ -189,7 +203,7 @@ def test_a_daemon_that_does_not_come_up_fails_the_run_with_its_log(checkout: Che
     done = checkout.run("run", CI="true")
 
     assert (done.returncode, made(done)) == (1, ["check", "test"])
-    assert "no such device" in done.stderr
+    assert "no such device" in done.stdout
     plainest = [call for call in checkout.called("dockerd") if "--storage-driver=vfs" in call]
     assert (len(checkout.called("dockerd")), len(plainest)) == (2, 1)
 
@@ -227,7 +241,7 @@ def test_an_installation_that_fails_fails_the_run_with_its_log(checkout: Checkou
     done = checkout.run("run", CI="1", BASH_ENV=without_dockerd(checkout))
 
     assert (done.returncode, made(done)) == (1, ["check", "test"])
-    assert "Unable to locate package" in done.stderr
+    assert "Unable to locate package" in done.stdout
 
 
 def without_dockerd(checkout: Checkout) -> str:
