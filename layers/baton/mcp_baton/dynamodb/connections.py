@@ -38,12 +38,12 @@ class Connections:
     """
 
     def __init__(self, endpoint: "Endpoint", connect_timeout_s: float, read_timeout_s: float) -> None:
+        # The last one first: what is used seldom is closed by the other end. `append` and `pop` are atomic.
+        self._idle: list[socket.socket] = []
         self._endpoint = endpoint
         self._connect_timeout_s = connect_timeout_s
         self._read_timeout_s = read_timeout_s
         self._tls = None if endpoint.certificates is None else _tls(endpoint.certificates)
-        # The last one first: what is used seldom is closed by the other end. `append` and `pop` are atomic.
-        self._idle: list[socket.socket] = []
 
     def exchange(self, request: bytes) -> Answer:
         """Send a request and read its answer.
@@ -66,6 +66,13 @@ class Connections:
             else:
                 connection.close()
         return answer
+
+    def close(self) -> None:
+        """Close the connections that are kept. Others may be opened after that."""
+        while self._idle:
+            self._idle.pop().close()
+
+    __del__ = close
 
     def _kept(self) -> socket.socket | None:
         while True:

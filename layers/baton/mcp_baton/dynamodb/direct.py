@@ -57,6 +57,10 @@ class DirectClient(Requests):
         )
         return _understood(operation, self._connections.exchange(head.encode() + body))
 
+    def close(self) -> None:
+        """Close the connections that are kept. Others may be opened after that."""
+        self._connections.close()
+
     def _trace(self) -> str:
         """The header by which AWS notices functions that call themselves without end, as its SDKs send it."""
         trace = self._environment.get("_X_AMZN_TRACE_ID", "")
