@@ -4,6 +4,7 @@ import importlib
 import os
 import re
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -190,8 +191,7 @@ def test_the_authorities_are_botocores() -> None:
 
 
 def test_without_certifi_the_authorities_are_those_in_botocore(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = environment.find_spec
-    monkeypatch.setattr(environment, "find_spec", lambda name: None if name == "certifi" else found(name))
+    monkeypatch.setattr(environment, "find_spec", lambda name: None if name == "certifi" else find_spec(name))
 
     assert certificate_authorities() == botocore.httpsession.DEFAULT_CA_BUNDLE
 
