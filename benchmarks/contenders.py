@@ -13,6 +13,7 @@ COMMON = {
     "AWS_REGION": "eu-west-1",
     "AWS_LAMBDA_FUNCTION_NAME": "benchmark",
     "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "1024",
+    "HOME": "/nonexistent",  # no `~/.aws`, as on Lambda
     "LANG": "C.UTF-8",
     "PATH": "/usr/local/bin:/usr/bin:/bin",
 }

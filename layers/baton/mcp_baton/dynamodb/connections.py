@@ -114,9 +114,11 @@ def _tls(certificates: str) -> "SSLContext":
 
 def _is_quiet(connection: socket.socket) -> bool:
     """Whether the other end has neither closed the connection nor sent anything: between requests it has no reason."""
+    # What TLS has decrypted already is not at the socket any more.
+    pending = getattr(connection, "pending", None)
     poller = select.poll()
     poller.register(connection, select.POLLIN)
-    return not poller.poll(0)
+    return not (pending and pending()) and not poller.poll(0)
 
 
 def _read(connection: socket.socket) -> tuple[Answer, bool]:
