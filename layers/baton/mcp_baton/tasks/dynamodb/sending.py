@@ -162,14 +162,20 @@ class Sender:
         Raises:
             Refused: a condition does not hold.
         """
+        unmet: Refused | None = None
         try:
             requests = self._connection.requests()
             with timed(self._telemetry, "DynamoDB", operation, table_name=self.name):
-                return requests.request(operation, parameters)
+                try:
+                    return requests.request(operation, parameters)
+                except Refused as refused:
+                    # An answer like others, not a failure of the request.
+                    if refused.code != CONDITION_FAILED:
+                        raise
+                    unmet = refused
         except RequestFailed as error:
-            if isinstance(error, Refused) and error.code == CONDITION_FAILED:
-                raise
             raise failure_of(error, self._rng) from error.__cause__ or error
+        raise unmet
 
 
 def _for_ever() -> int | None:
