@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from benchmarks import layers
-from benchmarks.contenders import BY_BOTO3, BY_BOTOCORE, CONTENDERS, DRESSED, FLOORS, IN_SHARES, Contender
+from benchmarks.contenders import BY_BOTO3, BY_BOTOCORE, CONTENDERS, DRESSED, DURABLE, FLOORS, IN_SHARES, Contender
 from benchmarks.fake_dynamodb import FakeDynamoDB
 from benchmarks.import_time import heaviest_imports
 from benchmarks.processor_share import WHOLE_MB, NoShares, share
@@ -41,11 +41,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--warm", type=int, default=200, help="warm invocations of each kind in each round")
     parser.add_argument("--keep-layers", action="store_true", help="do not build the layers anew")
-    parser.add_argument("--clients", action="store_true", help="compare clients by boto3 and by botocore alone")
+    parser.add_argument("--clients", action="store_true", help="compare what asks DynamoDB alone")
     parser.add_argument("--imports", action="store_true", help="say instead where Baton's cold milliseconds go")
     parser.add_argument("--memory", type=int, help="only: first requests with the processor's share of so many MB")
     options = parser.parse_args()
-    contenders = [one for one in CONTENDERS if not options.clients or one.name in (*FLOORS, BY_BOTOCORE, BY_BOTO3)]
+    compared = (*FLOORS, DURABLE, BY_BOTOCORE, BY_BOTO3)
+    contenders = [one for one in CONTENDERS if not options.clients or one.name in compared]
     layers.build(() if options.keep_layers else {contender.layer for contender in contenders})
     with suppress(KeyboardInterrupt):
         if options.imports:
@@ -183,11 +184,13 @@ def _print_figures(figures: Figures, rounds: int) -> None:
 
 
 def _print_saving(figures: Figures) -> None:
-    """What botocore's client saves a first task: the median of the rounds' differences."""
-    rounds = zip(figures[BY_BOTO3, _COLD], figures[BY_BOTOCORE, _COLD], strict=True)
-    saved = statistics.median(by_boto3 - by_botocore for by_boto3, by_botocore in rounds)
-    share = saved / statistics.median(figures[DRESSED, _COLD])
-    print(f"\na client by botocore, not boto3, saves {saved:.1f} ms of a first task: {share:.3f} of the {DRESSED}")
+    """What Baton's own connection saves a first task, and botocore's client: the medians of the rounds' differences."""
+    dressed = statistics.median(figures[DRESSED, _COLD])
+    print()
+    for less, more in ((DURABLE, BY_BOTOCORE), (BY_BOTOCORE, BY_BOTO3)):
+        rounds = zip(figures[more, _COLD], figures[less, _COLD], strict=True)
+        saved = statistics.median(longer - shorter for longer, shorter in rounds)
+        print(f"{less}: {saved:.1f} ms less than {more}, {saved / dressed:.3f} of the {DRESSED}")
 
 
 def _print_imports() -> None:

@@ -13,6 +13,7 @@ COMMON = {
     "AWS_REGION": "eu-west-1",
     "AWS_LAMBDA_FUNCTION_NAME": "benchmark",
     "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "1024",
+    "HOME": "/nonexistent",  # no `~/.aws`, as on Lambda
     "LANG": "C.UTF-8",
     "PATH": "/usr/local/bin:/usr/bin:/bin",
 }
@@ -84,7 +85,8 @@ DEPLOYED = {"PYDANTIC_DISABLE_PLUGINS": "__all__"}
 BATON = {"BATON_TABLE": "tasks", "BATON_ALLOW_ANONYMOUS": "on", **DEPLOYED}
 _DURABLE = prompts_get("sum", start="1")
 BARE, DRESSED = "bare floor", "dressed floor"
-BY_BOTOCORE, BY_BOTO3 = "Baton, durable prompts/get", "Baton, durable prompts/get, its client by boto3"
+DURABLE = "Baton, durable prompts/get"
+BY_BOTOCORE, BY_BOTO3 = f"{DURABLE}, botocore's client", f"{DURABLE}, boto3's client"
 CONNECTED = ", BATON_CONNECT=init"
 
 CONTENDERS = (
@@ -106,7 +108,8 @@ CONTENDERS = (
     _baton(
         "Baton, tools/list", tools_list(), {"tools/call whole": tools_call(), "tools/call streamed": streamed_call()}
     ),
-    _baton(BY_BOTOCORE, _DURABLE, {"prompts/get whole": _DURABLE}),
+    _baton(DURABLE, _DURABLE, {"prompts/get whole": _DURABLE}),
+    Contender(BY_BOTOCORE, "baton", "baton_botocore_peer.handler", _DURABLE, {}, streaming=True, environment=BATON),
     Contender(BY_BOTO3, "baton", "baton_boto3_peer.handler", _DURABLE, {}, streaming=True, environment=BATON),
     _sample("Baton's sample, tools/list", tools_list()),
     _sample("Baton's sample, durable prompts/get", prompts_get("refund_order", order_id="A-18")),
@@ -119,7 +122,7 @@ FLOORS = (BARE, DRESSED)
 IN_SHARES = tuple(
     replace(one, name=one.name + suffix, environment={**one.environment, **environment})
     for one in CONTENDERS
-    if one.name in ("Baton, tools/list", BY_BOTOCORE)
+    if one.name in ("Baton, tools/list", DURABLE)
     for suffix, environment in (("", {}), (CONNECTED, {"BATON_CONNECT": "init"}))
 )
-"""Those that are measured with a share of a processor: the client made with the first task, and at initialisation."""
+"""Those that are measured with a share of a processor: connected with the first task, and at initialisation."""

@@ -156,7 +156,7 @@ def _print_figures(figures: Figures, rounds: int) -> None:
             print(f"| {request} | {handler.name} | {cpu:.0f} | {spread} | {medians[*key, 'wall']:.0f} | {ratio:.2f} |")
     store = {clock: medians[BATON, DURABLE, clock] - medians[BATON, PLAIN, clock] for clock in ("cpu", "wall")}
     print(f"\nA workflow run's task costs {store['cpu']:.0f} µs of CPU, {store['wall']:.0f} µs in all:")
-    print("two requests to a fake DynamoDB on loopback, through botocore.")
+    print("two requests to a fake DynamoDB on loopback, over Baton's own connection.")
 
 
 if __name__ == "__main__":

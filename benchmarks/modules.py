@@ -87,6 +87,14 @@ def entries(environment: Mapping[str, str] = os.environ) -> Entries:
     return made
 
 
+def _forget_configuration() -> None:
+    """Have Baton ask DynamoDB by itself, as on Lambda, whatever this machine sets for AWS's SDKs."""
+    for name in list(os.environ):
+        if name.startswith(("AWS_", "BOTO")) or name.upper().endswith(("_PROXY", "_CA_BUNDLE")):
+            del os.environ[name]
+    os.environ["HOME"] = "/nonexistent"
+
+
 def _ask(handler: Any, probe: Probe) -> None:
     answer = handler(probe.event, InvocationContext())
     if answer.get("statusCode") != 200 or probe.expected not in answer["body"]:
@@ -95,6 +103,7 @@ def _ask(handler: Any, probe: Probe) -> None:
 
 def main() -> None:
     """Print how often each module is entered; with `--ways` also from which module, into which function."""
+    _forget_configuration()
     found = entries()
     print(f"{len(found.modules)} modules, entered {sum(found.modules.values())} times in all\n")
     for module, count in found.modules.items():

@@ -1,10 +1,10 @@
-"""`baton_peer` with Baton's own client made by boto3: at the same moment, with the same settings."""
+"""`baton_peer` with a client made by boto3: at the moment at which Baton connects, with the same settings."""
 
 import gc
 import importlib
 from typing import TYPE_CHECKING
 
-from mcp_baton import aws, clients
+from mcp_baton import clients
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -27,6 +27,6 @@ def dynamodb_client() -> "DynamoDBClient":
     return client
 
 
-vars(aws)["dynamodb_client"] = dynamodb_client
+vars(clients).update(own_dynamodb=lambda _environment: None, dynamodb_client=dynamodb_client)
 
 handler = importlib.import_module("baton_peer").handler

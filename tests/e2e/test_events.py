@@ -180,7 +180,7 @@ def lambda_handler(monkeypatch: pytest.MonkeyPatch) -> Iterator[Handler]:
     create_table(client, "tasks")
     monkeypatch.setenv("BATON_TABLE", "tasks")
     monkeypatch.setenv("BATON_ALLOWED_ORIGINS", PAGE)
-    monkeypatch.setattr("mcp_baton.aws.dynamodb_client", lambda: client)
+    monkeypatch.setattr("mcp_baton.clients.dynamodb_client", lambda: client)
     monkeypatch.syspath_prepend(FUNCTION)
     forget_sample()
     yield importlib.import_module("app").lambda_handler

@@ -85,8 +85,9 @@ def streaming_command() -> list[str]:
 
 @contextmanager
 def _running(command: list[str], variables: dict[str, str], log: Path) -> Iterator[Function]:
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "BATON_"))}
-    environment = {**inherited, "PYTHONPATH": str(FUNCTIONS), **variables}
+    inherited = {name: value for name, value in os.environ.items() if not _is_configuration(name)}
+    # As on Lambda there is no `~/.aws`.
+    environment = {**inherited, "HOME": str(log.parent), "PYTHONPATH": str(FUNCTIONS), **variables}
     with log.open("wb") as output:
         process = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT)
     try:
@@ -95,3 +96,8 @@ def _running(command: list[str], variables: dict[str, str], log: Path) -> Iterat
         process.kill()
         process.wait(PATIENCE_S)
         sys.stdout.write(log.read_text())
+
+
+def _is_configuration(name: str) -> bool:
+    """Whether a variable of this machine's says how AWS is reached, or is a setting of Baton's."""
+    return name.startswith(("AWS_", "BATON_", "BOTO")) or name.upper().endswith(("_PROXY", "_CA_BUNDLE"))

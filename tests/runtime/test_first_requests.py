@@ -23,8 +23,11 @@ NEVER = {
 """What no first request needs; boto3 comes with the first question to a client, for the key that signs its state, and
 what invokes a worker with the first background task.
 """
-CLIENT = {"botocore", "email", "http.client", "ssl", "urllib3"}
-"""What comes with a client for DynamoDB, so with the first task."""
+SDK = {"botocore", "email", "encodings.idna", "http.client", "urllib3"}
+"""What comes with a client of botocore's, or with Python's own for HTTP."""
+CONNECTION = {"hashlib", "hmac", "mcp_baton.dynamodb.direct"}
+"""What comes with Baton's own connection to DynamoDB, so with the first task; `ssl` where that is over TLS."""
+CLIENT = {*SDK, *CONNECTION, "ssl"}
 RARE = {"hashlib", "hmac", "importlib.metadata", "ipaddress", "random", "urllib.parse", "uuid"}
 """What some requests need, and the first ones do not."""
 ENGINE = {f"mcp_baton.{name}" for name in ("server.methods.prompts", "server.running.runner", "workflow.engine")}
@@ -94,30 +97,52 @@ def test_a_first_request_loads_neither_pydantic_nor_a_client(load: Load, functio
     ],
     ids=["a workflow", "the sample's workflow", "the sample's workflow as a tool"],
 )
-def test_a_first_task_loads_the_client_and_not_pydantic(load: Load, function: str, probe: Probe) -> None:
+def test_a_first_task_loads_neither_a_client_nor_pydantic(load: Load, function: str, probe: Probe) -> None:
     loaded = load(function, probe)
 
-    assert loaded & (NEVER | PYDANTIC | POWERTOOLS) == set()
-    assert loaded >= CLIENT
+    assert loaded & (NEVER | SDK | PYDANTIC | POWERTOOLS) == set()
+    assert loaded >= CONNECTION
+
+
+def test_a_first_task_loads_no_client_for_a_bucket_that_it_does_not_need(
+    api: FakeRuntimeApi, serve: Callable[..., None]
+) -> None:
+    serve(PEER, BATON_OVERFLOW_BUCKET="large-results")
+    prompts_get("sum", start="1").check(api.invoke(prompts_get("sum", start="1").event).wait())
+
+    loaded: Any = api.invoke({"tell": "modules"}).wait().json()
+    assert set(loaded) & SDK == set()
+
+
+def test_a_first_task_loads_the_client_where_only_botocore_understands_the_environment(
+    api: FakeRuntimeApi, serve: Callable[..., None]
+) -> None:
+    probe = prompts_get("sum", start="1")
+    serve(PEER, AWS_SDK_UA_APP_ID="shop")
+    probe.check(api.invoke(probe.event).wait())
+
+    loaded: Any = api.invoke({"tell": "modules"}).wait().json()
+    assert set(loaded) >= {"botocore", "urllib3"}
 
 
 def test_a_first_list_loads_no_engine_and_nothing_that_inspects(load: Load) -> None:
     assert load(PEER, tools_list()) & (ENGINE | INSPECTION) == set()
 
 
-def test_a_client_is_there_before_the_first_request_where_it_is_made_at_initialisation(
+def test_the_connection_is_there_before_the_first_request_where_it_is_made_at_initialisation(
     api: FakeRuntimeApi, serve: Callable[..., None]
 ) -> None:
-    serve(PEER, BATON_CONNECT="init")
+    serve(PEER, BATON_CONNECT="init", AWS_ENDPOINT_URL_DYNAMODB="https://127.0.0.1:1")
     api.invoke(tools_list().event).wait()
     loaded: Any = api.invoke({"tell": "modules"}).wait().json()
-    assert set(loaded) >= CLIENT | ENGINE
+    assert set(loaded) >= CONNECTION | ENGINE | {"ssl"}
+    assert set(loaded) & SDK == set()
 
 
 def test_a_server_of_models_loads_pydantic_and_no_client(load: Load) -> None:
     loaded = load(MODELS, tools_list())
 
-    assert loaded & (NEVER | {"botocore", "http.client", "urllib3"}) == set()
+    assert loaded & (NEVER | {"botocore", "http.client", "mcp_baton.dynamodb.direct", "urllib3"}) == set()
     assert loaded >= PYDANTIC
 
 

@@ -65,7 +65,10 @@ def test_a_task_that_has_ended_is_no_lost_race(
     collector.take()
     with pytest.raises(TaskFinished):
         watched.write(task, DONE)
-    assert noted(collector) == [(STORE_LATENCY.name, "UpdateItem")]
+    notes = collector.take()
+    assert [(one.metric, one.of) for one in notes.measurements] == [(STORE_LATENCY, "UpdateItem")]
+    # A condition that does not hold is an answer, and no failure of the request.
+    assert [span.failed for span in notes.spans] == [False]
 
 
 def test_a_refusal_of_dynamodb_is_counted(collector: Collector, engine: "Engine", owner: str) -> None:

@@ -139,7 +139,7 @@ def test_a_table_makes_a_store_whose_client_waits_for_the_first_request(
 ) -> None:
     client = embedded_client()
     create_table(client, "tasks")
-    with patch("mcp_baton.aws.dynamodb_client", return_value=client) as connect:
+    with patch("mcp_baton.clients.dynamodb_client", return_value=client) as connect:
         lambda_handler = handler(server, settings=Settings(table="tasks"))
         lambda_handler(post("tools/list"), FunctionContext())
         assert connect.call_count == 0
@@ -151,7 +151,7 @@ def test_a_table_makes_a_store_whose_client_waits_for_the_first_request(
 def test_a_client_is_made_with_the_handler_where_the_settings_say_so(server: Server) -> None:
     client = embedded_client()
     create_table(client, "tasks")
-    with patch("mcp_baton.aws.dynamodb_client", return_value=client) as connect:
+    with patch("mcp_baton.clients.dynamodb_client", return_value=client) as connect:
         lambda_handler = handler(server, settings=Settings(table="tasks", connect="init"))
         assert connect.call_count == 1
         answer = lambda_handler(post("prompts/get", name="counting"), FunctionContext())
@@ -168,7 +168,7 @@ def test_a_boto3_client_that_is_given_keeps_the_tasks_and_no_other_is_made(
     client = boto3.client("dynamodb", region_name="eu-west-1")
     create_table(client, "tasks")
     monkeypatch.setenv("BATON_TABLE", "tasks")
-    with patch("mcp_baton.aws.dynamodb_client") as connect:
+    with patch("mcp_baton.clients.dynamodb_client") as connect:
         answer = handler(server, dynamodb=client)(post("prompts/get", name="counting"), FunctionContext())
     assert connect.call_count == 0
     meta = json.loads(answer["body"])["result"]["_meta"]

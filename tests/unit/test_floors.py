@@ -17,7 +17,8 @@ SOURCES = {module: (PACKAGE / module).read_text() for module in MODULES}
 
 FLOORS = {
     "protocol": ("protocol",),
-    "tasks": ("tasks", "protocol.json"),
+    "dynamodb": ("dynamodb",),
+    "tasks": ("tasks", "protocol.json", "dynamodb"),
     "workflow": ("workflow", "tasks", "protocol.json"),
     "console": ("console", "protocol.http"),
     "server": ("server", "workflow", "tasks", "protocol", "console"),
@@ -38,7 +39,8 @@ NOT_DEPLOYED = ("cli/*", "local/*", "testing/*")
 
 AWS_SDK = frozenset({"boto3", "botocore", "moto"})
 AWS_SDK_USERS = (
-    *(f"tasks/dynamodb/{name}.py" for name in ("answers", "failures", "s3", "sending", "store", "table")),
+    *(f"tasks/dynamodb/{name}.py" for name in ("s3", "sending", "table")),
+    "dynamodb/by_botocore.py",
     "state_keys.py",
     "dispatching.py",
     "aws.py",
@@ -214,8 +216,11 @@ def test_a_module_knows_only_the_floors_under_it() -> None:
         ("tasks/record.py", "from mcp_baton.protocol import http"),
         ("tasks/record.py", "import mcp_baton.workflow.engine"),
         ("tasks/record.py", "def f():\n    import boto3"),
-        ("tasks/dynamodb/store.py", "import boto3"),
-        ("tasks/dynamodb/store.py", "from botocore.exceptions import ClientError"),
+        ("tasks/dynamodb/store.py", "def f():\n    import boto3"),
+        ("dynamodb/direct.py", "def f():\n    import botocore"),
+        ("dynamodb/by_botocore.py", "import botocore"),
+        ("dynamodb/by_botocore.py", "from mcp_baton.tasks.dynamodb import failures"),
+        ("tasks/dynamodb/sending.py", "from botocore.exceptions import ClientError"),
         ("workflow/engine.py", "def f():\n    from mcp_baton.server.app import Server"),
         ("workflow/engine.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import mcp_baton.server.app"),
         ("workflow/engine.py", "from mcp_baton.protocol.jsonrpc import Request"),
@@ -254,8 +259,8 @@ def test_a_broken_rule_is_noticed(module: str, source: str) -> None:
     ("module", "source"),
     [
         ("protocol/rpc.py", "from http import HTTPStatus"),
-        ("tasks/dynamodb/store.py", "def f():\n    import boto3"),
-        ("tasks/dynamodb/store.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import botocore.client"),
+        ("tasks/dynamodb/s3.py", "def f():\n    import boto3"),
+        ("tasks/dynamodb/table.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import botocore.client"),
         ("workflow/engine.py", "from mcp_baton.protocol import json\nfrom mcp_baton.tasks import record"),
         ("server/app.py", "from mcp_baton.protocol.http import HttpRequest"),
         ("transport/proxy.py", "from mcp_baton.protocol.http import HttpRequest\nfrom mcp_baton import exceptions"),

@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable
 from functools import partial, reduce
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from mcp_baton.clients import WorkerDispatcher, dynamodb_client, given_client, s3_client, secrets_client
+from mcp_baton.clients import WorkerDispatcher, connect_dynamodb, given_client, s3_client, secrets_client
 from mcp_baton.exceptions import SettingsError
 from mcp_baton.protocol.http import Application, Exchange, HttpRequest, HttpResponse
 from mcp_baton.server.endpoint import Endpoint
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from mcp_baton.observability.observed import ObservedHandler
     from mcp_baton.protocol.state import Keys
     from mcp_baton.tasks.dynamodb.overflow import ObjectStore
+    from mcp_baton.tasks.dynamodb.sending import Connect
     from mcp_baton.tasks.jobs import Dispatcher
 
 logger = logging.getLogger(__name__)
@@ -78,8 +79,8 @@ def handler(
         clock: Seconds, from any moment on; how long runs and questions take is measured by it.
         sleep: Lets so many seconds pass, between two attempts at a step.
         dynamodb: A boto3 client for DynamoDB, used for that table as it is: its timeouts, retries, credentials and
-            endpoint are the caller's. When not given, Baton makes one when it is first needed. It brings no table:
-            where the settings name none, workflows run without tasks all the same.
+            endpoint are the caller's. When not given, Baton connects when it first needs to. It brings no table: where
+            the settings name none, workflows run without tasks all the same.
         s3: The same for S3, used for the bucket that the settings name, if they name one.
         dispatcher: Invokes the worker for background work. When not given: one for the Lambda function that the
             settings name. Without either, tools that may run in the background run in the request.
@@ -91,7 +92,7 @@ def handler(
         TypeError: a client is not of its service, or comes with a store, which has its own.
     """
     server.check(in_full=False)
-    connect, connect_s3 = given_client("dynamodb", dynamodb), given_client("s3", s3)
+    connect, connect_s3 = cast("Connect | None", given_client("dynamodb", dynamodb)), given_client("s3", s3)
     if store is not None and (connect or connect_s3):
         raise TypeError("a store has clients of its own: pass either `store`, or `dynamodb` and `s3`")
     warnings = unknown_settings(os.environ) if settings is None else []
@@ -153,7 +154,7 @@ def _sampled() -> bool:
 def dynamodb_store(
     table: str,
     settings: Settings,
-    connect: "Callable[[], DynamoDBClient] | None" = None,
+    connect: "Connect | None" = None,
     connect_s3: "Callable[[], S3Client] | None" = None,
     *,
     telemetry: Telemetry = SILENT,
@@ -166,13 +167,13 @@ def dynamodb_store(
 
     Args:
         settings: The operator's choices.
-        connect: Makes the DynamoDB client when it is first needed; botocore's by default.
+        connect: Makes what asks DynamoDB when it is first needed; `connect_dynamodb` by default.
         connect_s3: The same for S3.
         telemetry: Takes the requests' times, and failures.
         now_ms: The wall clock, epoch milliseconds; the machine's by default.
         monotonic: Seconds, from any moment on: how long a request has been sent again is measured by it.
         sleep: Lets so many seconds pass, between two attempts at a request.
-        random: Gives a number from 0 up to 1, for those pauses; the machine's by default.
+        random: Gives a number from 0 up to 1, for those pauses.
 
     Raises:
         SettingsError: tasks may live longer than objects in the bucket.
@@ -191,7 +192,7 @@ def dynamodb_store(
     objects = _overflow(settings, s3_client if connect_s3 is None else connect_s3, telemetry)
     return DynamoDBTaskStore(
         table,
-        dynamodb_client if connect is None else connect,
+        partial(connect_dynamodb, os.environ) if connect is None else connect,
         limits=limits,
         objects=objects,
         now_ms=system_ms if now_ms is None else now_ms,
@@ -202,11 +203,11 @@ def dynamodb_store(
     )
 
 
-def _connected() -> "Callable[[], DynamoDBClient]":
-    """A client that is made now, and with it all that a first task loads (docs/performance.md)."""
+def _connected() -> "Connect":
+    """What asks DynamoDB, made now, and with it all that a first task loads (docs/performance.md)."""
     import_module("mcp_baton.server.methods.prompts")
-    client = dynamodb_client()
-    return lambda: client
+    made = connect_dynamodb(os.environ)
+    return lambda: made
 
 
 def _overflow(settings: Settings, connect: "Callable[[], S3Client]", telemetry: Telemetry) -> "ObjectStore | None":
@@ -235,8 +236,7 @@ class _Warning:
     """An application that warns of a setting, once.
 
     With the first request rather than at import: a file that makes a handler may be imported by something else, such
-    as `baton serve`, which then makes its own handler with a store. And when that request is answered: it need not
-    wait for the Logger to be imported.
+    as `baton serve`, which makes its own with a store. And when that is answered: it need not wait for the Logger.
     """
 
     def __init__(self, app: Application, warning: str) -> None:

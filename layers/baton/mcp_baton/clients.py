@@ -2,10 +2,11 @@
 
 import gc
 import json
-from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, cast
+
+from mcp_baton.dynamodb.notation import ITEMS_IN, from_json, to_json
 
 if TYPE_CHECKING:
     from botocore.awsrequest import AWSRequest
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_s3 import S3Client
 
+    from mcp_baton.dynamodb.requests import Requests
     from mcp_baton.protocol.json import JsonObject
     from mcp_baton.tasks.jobs import Dispatcher
     from mcp_baton.telemetry import Telemetry
@@ -34,14 +36,33 @@ OTHER_ATTEMPTS = 2
 S3_TIMEOUT_S = 1.0
 
 
-ITEMS_IN: Final = {"GetItem": "Item", "UpdateItem": "Attributes", "Query": "Items"}
-"""Which member of an operation's answer holds items."""
-
 ITEMS_OF: Final = ("PutItem", "UpdateItem")
 """The operations whose requests hold items, or parts of them."""
 
 _WHOLE: Final = "mcp_baton"
 """Where a request is kept whole, in what botocore calls its context."""
+
+
+def connect_dynamodb(environment: Mapping[str, str]) -> "DynamoDBClient | Requests":
+    """Baton's own connection to DynamoDB, or botocore's client where only that understands the environment."""
+    return own_dynamodb(environment) or dynamodb_client()
+
+
+def own_dynamodb(environment: Mapping[str, str]) -> "Requests | None":
+    """Baton's own connection to the DynamoDB that botocore would ask in this environment.
+
+    Returns:
+        `None` where the environment holds what only botocore understands (docs/storage.md, How DynamoDB is asked).
+    """
+    with _without_collecting():
+        from mcp_baton.dynamodb.environment import endpoint_in
+
+        endpoint = endpoint_in(environment)
+        if endpoint is None:
+            return None
+        from mcp_baton.dynamodb.direct import DirectClient
+
+        return DirectClient(endpoint, environment, connect_timeout_s=CONNECT_TIMEOUT_S, read_timeout_s=READ_TIMEOUT_S)
 
 
 def dynamodb_client() -> "DynamoDBClient":
@@ -76,13 +97,7 @@ def _keep_params(params: dict[str, Any], context: dict[str, Any], **_: object) -
 
 
 def _write_body(params: dict[str, Any], context: dict[str, Any], **_: object) -> None:
-    params["body"] = json.dumps(context[_WHOLE], default=_base64).encode()
-
-
-def _base64(value: object) -> str:
-    if isinstance(value, bytes):
-        return b64encode(value).decode()
-    raise TypeError(f"a request to DynamoDB holds a {type(value).__name__}")
+    params["body"] = to_json(context[_WHOLE])
 
 
 def _take_items(
@@ -99,7 +114,7 @@ def _take_items(
     if response_dict["status_code"] != 200:
         return
     try:
-        answer = json.loads(response_dict["body"], object_hook=_with_bytes)
+        answer = from_json(response_dict["body"])
         items = answer.pop(member, None) if isinstance(answer, dict) else None
         if not isinstance(items, list if member == "Items" else dict):
             return
@@ -108,17 +123,6 @@ def _take_items(
         return
     response_dict["body"] = rest
     customized_response_dict[member] = items
-
-
-def _with_bytes(found: dict[str, Any]) -> dict[str, Any]:
-    """A JSON object; of a binary attribute value, or a set of them, with bytes in the place of their base64."""
-    # Of an attribute value the one member is the type, and an element of a map that is called so is an object.
-    if len(found) == 1:
-        if "B" in found and isinstance(found["B"], str):
-            return {"B": b64decode(found["B"])}
-        if "BS" in found and isinstance(found["BS"], list):
-            return {"BS": [b64decode(text) for text in found["BS"]]}
-    return found
 
 
 def s3_client() -> "S3Client":

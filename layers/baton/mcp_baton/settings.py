@@ -17,7 +17,7 @@
 | `BATON_MAX_BODY_BYTES` | the largest request body | 6000000 |
 | `BATON_LISTEN_MS` | how long a `subscriptions/listen` stream is kept open | 60000 |
 | `BATON_QUESTION_MS` | how long a tool waits for the client's answer (revisions up to 2025-11-25) | 300000 (5 min) |
-| `BATON_CONNECT` | when the DynamoDB client is made: `first` with the first task, `init` before any request | first |
+| `BATON_CONNECT` | when what asks DynamoDB is loaded: `first` with the first task, `init` before any request | first |
 | `BATON_WORKER` | the function for background work: its alias's ARN, or `name:alias` (3) | none |
 | `BATON_STATE_KEY_SECRET` | ARN of the secret that holds the next two; not read where `AWS_SAM_LOCAL` is set | none |
 | `BATON_STATE_KEY` | signs what travels through the client; 32 characters or more | made anew in each process |

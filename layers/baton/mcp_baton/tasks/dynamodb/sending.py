@@ -1,14 +1,14 @@
 """Sending a request to DynamoDB, again where that can help and there is time (docs/storage.md, Lost answers).
 
-botocore makes one attempt at each. How much time there is, and whether an attempt may have landed, is known here.
+`mcp_baton.dynamodb` makes one attempt. How much time there is, and whether an attempt may have landed, is known here.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
 
+from mcp_baton.dynamodb.requests import Refused, RequestFailed, Requests
 from mcp_baton.exceptions import OutcomeUnknown, StoreBusy, StoreUnavailable
 from mcp_baton.tasks.dynamodb.failures import Unreached, failure_of
 from mcp_baton.tasks.dynamodb.items import system_ms
@@ -18,22 +18,47 @@ from mcp_baton.telemetry import SILENT, STORE_ERRORS, Telemetry, timed
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
+CONDITION_FAILED = "ConditionalCheckFailedException"
+
+type Connect = Callable[[], DynamoDBClient | Requests]
+"""Makes a client of botocore's, or what asks DynamoDB in another way."""
+
 
 class Connection:
-    """A client that is made when it is first needed, once, whichever thread comes first."""
+    """What asks DynamoDB, made when it is first needed, once, whichever thread comes first."""
 
-    def __init__(self, connect: "Callable[[], DynamoDBClient]") -> None:
+    def __init__(self, connect: Connect) -> None:
         self._connect = connect
-        self._client: DynamoDBClient | None = None
+        self._made: Requests | None = None
         self._connecting = Lock()
 
-    def client(self) -> "DynamoDBClient":
-        """The client."""
-        if self._client is None:
+    def requests(self) -> Requests:
+        """What asks DynamoDB.
+
+        Raises:
+            RequestFailed: it cannot be made.
+        """
+        if self._made is None:
             with self._connecting:
-                if self._client is None:
-                    self._client = self._connect()
-        return self._client
+                if self._made is None:
+                    self._made = _connected(self._connect)
+        return self._made
+
+
+def _connected(connect: Connect) -> Requests:
+    try:
+        made = connect()
+    except Exception as error:
+        from mcp_baton.dynamodb import by_botocore
+
+        if failure := by_botocore.failure_of(error):
+            raise failure from error
+        raise
+    if isinstance(made, Requests):
+        return made
+    from mcp_baton.dynamodb.by_botocore import BotocoreClient
+
+    return BotocoreClient(made)
 
 
 class Sender:
@@ -41,7 +66,7 @@ class Sender:
 
     Args:
         name: The table's name.
-        connect: Makes the client; called once, whichever thread comes first.
+        connect: Makes what asks DynamoDB; called once, whichever thread comes first.
         telemetry: Takes each request's time, and failures.
         clock_ms: The wall clock, epoch milliseconds.
         monotonic: Seconds, from any moment on.
@@ -52,7 +77,7 @@ class Sender:
     def __init__(
         self,
         name: str,
-        connect: "Callable[[], DynamoDBClient]",
+        connect: Connect,
         telemetry: Telemetry = SILENT,
         *,
         clock_ms: Callable[[], int] = system_ms,
@@ -131,17 +156,26 @@ class Sender:
         since_s, throttled = self._monotonic() - begun_s, isinstance(error, StoreBusy)
         return patience.pause_s(attempt, since_s, left_s, self._rng(), throttled=throttled)
 
-    @contextmanager
-    def _request(self, operation: str) -> "Iterator[DynamoDBClient]":
-        """One attempt at a request, whose failures are raised as what they mean."""
-        from botocore.exceptions import BotoCoreError, ClientError
+    def _ask(self, operation: str, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The answer to one attempt at a request, whose failures are raised as what they mean.
 
+        Raises:
+            Refused: a condition does not hold.
+        """
+        unmet: Refused | None = None
         try:
-            client = self._connection.client()
+            requests = self._connection.requests()
             with timed(self._telemetry, "DynamoDB", operation, table_name=self.name):
-                yield client
-        except (BotoCoreError, ClientError) as error:
-            raise failure_of(error, self._rng) from error
+                try:
+                    return requests.request(operation, parameters)
+                except Refused as refused:
+                    # An answer like others, not a failure of the request.
+                    if refused.code != CONDITION_FAILED:
+                        raise
+                    unmet = refused
+        except RequestFailed as error:
+            raise failure_of(error, self._rng) from error.__cause__ or error
+        raise unmet
 
 
 def _for_ever() -> int | None:

@@ -38,9 +38,8 @@ from mcp_baton.tasks.texts import VALUE_BYTES
 from mcp_baton.telemetry import SILENT, Telemetry
 
 if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
-
     from mcp_baton.tasks.dynamodb.jobs import DynamoDBJobStore
+    from mcp_baton.tasks.dynamodb.sending import Connect
 
 
 RESULT_TOO_LARGE = "the result does not fit into the task's item"
@@ -51,8 +50,8 @@ class DynamoDBTaskStore(Heads):
 
     Args:
         table: The table's name.
-        connect: Makes the client; called at most once, at the first request, so that a cold start does not pay for
-            what it does not use.
+        connect: Makes what asks DynamoDB; called at most once, at the first request, so that a cold start does not
+            pay for what it does not use.
         limits: What owners may have and how large a task may grow.
         objects: S3, for values that are cheaper there than in the table; `None` where there is no bucket.
         now_ms: The wall clock, epoch milliseconds.
@@ -66,7 +65,7 @@ class DynamoDBTaskStore(Heads):
     def __init__(
         self,
         table: str,
-        connect: "Callable[[], DynamoDBClient]",
+        connect: "Connect",
         *,
         limits: Limits | None = None,
         objects: ObjectStore | None = None,

@@ -4,8 +4,9 @@ Every write carries a token that says whether an earlier attempt at it has lande
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from mcp_baton.dynamodb.requests import Refused
 from mcp_baton.exceptions import OutcomeUnknown, StoreUnavailable
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.expressions import Update
@@ -15,7 +16,6 @@ from mcp_baton.tasks.dynamodb.sending import Sender, understood
 from mcp_baton.tasks.dynamodb.tokens import has_token
 
 if TYPE_CHECKING:
-    from botocore.exceptions import ClientError
     from mypy_boto3_dynamodb.type_defs import QueryInputTypeDef, QueryOutputTypeDef
 
 __all__ = ["ConditionFailed", "ItemTooLarge", "TaskTable"]
@@ -45,18 +45,19 @@ class TaskTable(Sender):
             OutcomeUnknown: it may have been written.
         """
 
-        def send() -> "ClientError | None":
-            with self._request("PutItem") as client:
-                try:
-                    client.put_item(
-                        TableName=self.name,
-                        Item=item,
-                        ConditionExpression="attribute_not_exists(pk)",
-                        ReturnValuesOnConditionCheckFailure="ALL_OLD",
-                    )
-                    return None
-                except client.exceptions.ConditionalCheckFailedException as error:
-                    return error
+        request = {
+            "TableName": self.name,
+            "Item": item,
+            "ConditionExpression": "attribute_not_exists(pk)",
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        }
+
+        def send() -> Refused | None:
+            try:
+                self._ask("PutItem", request)
+                return None
+            except Refused as refused:
+                return refused
 
         failure = self._repeated(send, patience)
         if failure is not None:
@@ -79,24 +80,23 @@ class TaskTable(Sender):
             ItemTooLarge: the item would become too large.
             OutcomeUnknown: it may have been written.
         """
-        expression, condition = update.expression(), update.condition()
+        request = {
+            "TableName": self.name,
+            "Key": key,
+            "UpdateExpression": update.expression(),
+            "ConditionExpression": update.condition(),
+            "ExpressionAttributeNames": update.names,
+            "ExpressionAttributeValues": update.values,
+            "ReturnValues": "ALL_NEW" if whole else "UPDATED_NEW",
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        }
 
-        def send() -> "Item | ClientError":
-            with self._request("UpdateItem") as client:
-                try:
-                    answer = client.update_item(
-                        TableName=self.name,
-                        Key=key,
-                        UpdateExpression=expression,
-                        ConditionExpression=condition,
-                        ExpressionAttributeNames=update.names,
-                        ExpressionAttributeValues=update.values,
-                        ReturnValues="ALL_NEW" if whole else "UPDATED_NEW",
-                        ReturnValuesOnConditionCheckFailure="ALL_OLD",
-                    )
-                    return understood(answer, "Attributes", OutcomeUnknown)["Attributes"]
-                except client.exceptions.ConditionalCheckFailedException as error:
-                    return error
+        def send() -> Item | Refused:
+            try:
+                item: Item = understood(self._ask("UpdateItem", request), "Attributes", OutcomeUnknown)["Attributes"]
+                return item
+            except Refused as refused:
+                return refused
 
         answer = self._repeated(send, patience)
         return answer if isinstance(answer, dict) else self._landed(key, answer, update.token)
@@ -104,72 +104,41 @@ class TaskTable(Sender):
     def get(self, key: Item, patience: Patience = READ) -> Item | None:
         """Read one item, strongly consistent."""
 
-        def send() -> Item | None:
-            with self._request("GetItem") as client:
-                return client.get_item(TableName=self.name, Key=key, ConsistentRead=True).get("Item")
-
-        return self._read(send, patience)
+        return self._got({"TableName": self.name, "Key": key, "ConsistentRead": True}, patience)
 
     def glance(self, key: Item, attributes: Sequence[str]) -> Item | None:
         """Read some attributes of one item, eventually consistent: half the price of a consistent read."""
         names = {f"#{place}": name for place, name in enumerate(attributes)}
-
-        def send() -> Item | None:
-            with self._request("GetItem") as client:
-                answer = client.get_item(
-                    TableName=self.name,
-                    Key=key,
-                    ConsistentRead=False,
-                    ProjectionExpression=",".join(names),
-                    ExpressionAttributeNames=names,
-                )
-            return answer.get("Item")
-
-        return self._read(send, READ)
+        projection = {"ProjectionExpression": ",".join(names), "ExpressionAttributeNames": names}
+        return self._got({"TableName": self.name, "Key": key, "ConsistentRead": False, **projection}, READ)
 
     def delete(self, key: Item) -> None:
         """Delete an item, if there is one."""
-
-        def send() -> None:
-            with self._request("DeleteItem") as client:
-                client.delete_item(TableName=self.name, Key=key)
-
-        self._read(send, READ)
+        self._read(lambda: self._ask("DeleteItem", {"TableName": self.name, "Key": key}), READ)
 
     def query(self, request: "QueryInputTypeDef", patience: Patience = READ) -> "QueryOutputTypeDef":
         """Read one page of a query."""
-
-        def send() -> "QueryOutputTypeDef":
-            with self._request("Query") as client:
-                return understood(client.query(**request), "Count")
-
-        return self._read(send, patience)
+        page = self._read(lambda: understood(self._ask("Query", request), "Count"), patience)
+        return cast("QueryOutputTypeDef", page)
 
     def put_value(self, item: Item) -> None:
         """Write a piece of a value, whatever was there: under its key nothing else is ever written."""
-
-        def send() -> None:
-            with self._request("PutItem") as client:
-                client.put_item(TableName=self.name, Item=item)
-
-        self._read(send, RENEW)
+        self._read(lambda: self._ask("PutItem", {"TableName": self.name, "Item": item}), RENEW)
 
     def get_value(self, key: Item, *, consistent: bool) -> Item | None:
         """Read a piece of a value; an eventually consistent read is half the price, and may miss a new one."""
+        return self._got({"TableName": self.name, "Key": key, "ConsistentRead": consistent}, READ)
 
-        def send() -> Item | None:
-            with self._request("GetItem") as client:
-                return client.get_item(TableName=self.name, Key=key, ConsistentRead=consistent).get("Item")
+    def _got(self, request: Mapping[str, Any], patience: Patience) -> Item | None:
+        item: Item | None = self._read(lambda: self._ask("GetItem", request), patience).get("Item")
+        return item
 
-        return self._read(send, READ)
-
-    def _landed(self, key: Item, failure: "ClientError", token: str) -> Item:
+    def _landed(self, key: Item, refused: Refused, token: str) -> Item:
         # Not every engine returns the item that a condition failed on (dynalite does not).
-        refused: Mapping[str, Any] = failure.response
         try:
-            item = refused.get("Item") or self.get(key)
+            item = refused.item or self.get(key)
         except StoreUnavailable as error:
             raise OutcomeUnknown(f"whether it was written could not be read: {error}") from error
         if item is not None and has_token(item, token):
             return item
-        raise ConditionFailed(item) from failure
+        raise ConditionFailed(item) from refused

@@ -1,0 +1,123 @@
+"""A server that answers as it is told, to the byte."""
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from ssl import SSLContext
+from typing import Any
+from zlib import crc32
+
+KEEP, CLOSE, HANG = "keep", "close", "hang"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the server sends for one request, and what it does then."""
+
+    data: bytes = b""
+    then: str = KEEP
+
+
+@dataclass(slots=True)
+class Scripted:
+    """The server.
+
+    Attributes:
+        answer: Makes the answer to a request of this head and body.
+        requests: Heads and bodies, as they came.
+        connections: How many were opened.
+    """
+
+    answer: Callable[[str, bytes], Told]
+    port: int = 0
+    requests: list[tuple[str, bytes]] = field(default_factory=list)
+    connections: int = 0
+    closing: list[socket.socket] = field(default_factory=list)
+    over: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def close_idle(self) -> None:
+        """Close the connections that it holds."""
+        while self.closing:
+            with suppress(OSError):
+                self.closing.pop().shutdown(socket.SHUT_RDWR)
+
+
+def ok(answer: Any, status: int = 200, **headers: str) -> Told:
+    """An answer as DynamoDB's are."""
+    body = json.dumps(answer).encode()
+    return Told(raw(body, status, **{"x-amz-crc32": str(crc32(body)), **headers}))
+
+
+def refusal(code: str, message: str = "", status: int = 400, **more: Any) -> Told:
+    """An error as DynamoDB's are."""
+    return ok({"__type": f"com.amazonaws.dynamodb.v20120810#{code}", "message": message, **more}, status)
+
+
+def raw(body: bytes, status: int = 200, **headers: str) -> bytes:
+    """An answer of HTTP."""
+    given = {"Content-Length": str(len(body)), **headers}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in given.items())
+    return f"HTTP/1.1 {status} Said\r\n{lines}\r\n".encode() + body
+
+
+@contextmanager
+def scripted(answer: Callable[[str, bytes], Told] | Told, tls: SSLContext | None = None) -> Iterator[Scripted]:
+    """The server, while it runs."""
+    server = Scripted((lambda _head, _body: answer) if isinstance(answer, Told) else answer)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server.port = listener.getsockname()[1]
+        threading.Thread(target=_accept, args=(server, listener, tls), daemon=True).start()
+        try:
+            yield server
+        finally:
+            server.over.set()
+            with suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)
+            server.close_idle()
+
+
+def _accept(server: Scripted, listener: socket.socket, tls: SSLContext | None) -> None:
+    with suppress(OSError):
+        while True:
+            connection, _ = listener.accept()
+            server.connections += 1
+            server.closing.append(connection)
+            threading.Thread(target=_serve, args=(server, connection, tls), daemon=True).start()
+
+
+def _serve(server: Scripted, connection: socket.socket, tls: SSLContext | None) -> None:
+    with suppress(OSError, ValueError):
+        peer = connection if tls is None else tls.wrap_socket(connection, server_side=True)
+        # What is wrapped is another object, of the same descriptor.
+        server.closing.append(peer)
+        with peer, peer.makefile("rb") as reader:
+            while (request := _request(reader)) is not None:
+                server.requests.append(request)
+                told = server.answer(*request)
+                peer.sendall(told.data)
+                if told.then == CLOSE:
+                    peer.shutdown(socket.SHUT_RDWR)
+                    return
+                if told.then == HANG:
+                    server.over.wait(10)
+                    return
+
+
+def _request(reader: Any) -> tuple[str, bytes] | None:
+    head = b""
+    while not head.endswith(b"\r\n\r\n"):
+        line = reader.readline()
+        if not line:
+            return None
+        head += line
+    text = head.decode("latin-1")
+    [length] = [int(line.partition(":")[2]) for line in text.split("\r\n") if line.lower().startswith("content-length")]
+    return text, reader.read(length)
