@@ -9,14 +9,15 @@ import pytest
 
 from mcp_baton.exceptions import StoreUnavailable
 from mcp_baton.protocol.json import Json
-from mcp_baton.tasks.dynamodb.attributes import Item, decode, item_size
+from mcp_baton.tasks.dynamodb.attributes import Item, decode
 from mcp_baton.tasks.dynamodb.changes import Changes, excess_after, plan, size_after
 from mcp_baton.tasks.dynamodb.fetching import Fetcher
 from mcp_baton.tasks.dynamodb.fitting import fitted, lighter, without_largest
 from mcp_baton.tasks.dynamodb.items import Limits, new_item
-from mcp_baton.tasks.dynamodb.offload import Mover, Target
+from mcp_baton.tasks.dynamodb.moving import Mover, Target
 from mcp_baton.tasks.dynamodb.outside import Outside, RecentWrites
 from mcp_baton.tasks.dynamodb.pointers import pointer_in
+from mcp_baton.tasks.dynamodb.sizes import item_size
 from mcp_baton.tasks.record import PROGRESS, NewTask, StepStatus
 from mcp_baton.tasks.store import Batch, SetPause, StepWrite
 
