@@ -161,7 +161,9 @@ def native(value: Json, levels: int = MAX_NATIVE_LEVELS) -> Attribute:
     if type(value) is dict and levels:
         return {
             "M": {
-                key if _is_stored_so(key) else to_text(key): native(element, levels - 1)
+                key if _is_stored_so(key) else to_text(key): {"S": element}
+                if type(element) is str and element.isascii() and element[:1] > MARK
+                else native(element, levels - 1)
                 for key, element in value.items()
             }
         }

@@ -15,6 +15,7 @@ from mcp_baton.tasks.record import LIVE, PAUSE_REASON, PROGRESS, Claim, TaskStat
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 EXPRESSION_BYTES = 4096
+LIVE_STATUSES = sorted(LIVE)
 
 
 @dataclass(slots=True)
@@ -120,8 +121,10 @@ def checked(expression: str) -> str:
 
 def base36(number: int) -> str:
     """A number in as few letters and digits as possible."""
+    if number < len(DIGITS):
+        return DIGITS[number]
     head, digit = divmod(number, len(DIGITS))
-    return (base36(head) if head else "") + DIGITS[digit]
+    return base36(head) + DIGITS[digit]
 
 
 def live_update(now_ms: int, token: str) -> Update:
@@ -138,7 +141,7 @@ def guarded_update(now_ms: int, token: str) -> Update:
     update = Update(token, now_ms)
     update.require(f"attribute_exists({update.name('pk')})")
     update.require(f"{update.name('expires_at')}>{update.value({'N': str(now_ms // 1000)})}")
-    live = ",".join(update.text(status) for status in sorted(LIVE))
+    live = ",".join(update.text(status) for status in LIVE_STATUSES)
     update.require(f"{update.name('status')} IN ({live})")
     return update
 
@@ -155,9 +158,9 @@ def finish_update(now_ms: int, token: str, status: TaskStatus, result: Attribute
 def write_update(stored: Item, changes: Changes, now_ms: int, token: str) -> Update:
     """The write of a batch: every change it holds, and every condition that it was decided on."""
     update = live_update(now_ms, token) if changes.result is None else _completing(changes.result, now_ms, token)
-    steps = update.path("variables", PROGRESS, "steps") if changes.steps else ""
+    steps, status = (update.path("variables", PROGRESS, "steps"), update.name("status")) if changes.steps else ("", "")
     for step in changes.steps:
-        path = f"{steps}[{step.index}].{update.name('status')}"
+        path = f"{steps}[{step.index}].{status}"
         update.require(f"{path}={update.text(step.expected)}")
         if step.status != step.expected:
             update.set(path, update.text(step.status))
