@@ -189,12 +189,11 @@ def dynamodb_store(
         values_ms=values_ms(settings.write_reserve_ms),
         shards=settings.shards,
     )
-    objects = _overflow(settings, s3_client if connect_s3 is None else connect_s3, telemetry)
     return DynamoDBTaskStore(
         table,
         dynamodb_client if connect is None else connect,
         limits=limits,
-        objects=objects,
+        objects=_overflow(settings, s3_client if connect_s3 is None else connect_s3, telemetry),
         now_ms=system_ms if now_ms is None else now_ms,
         monotonic=monotonic,
         sleep=sleep,
