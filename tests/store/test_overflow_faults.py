@@ -12,7 +12,7 @@ from botocore.exceptions import NoRegionError
 
 from mcp_baton.exceptions import StoreUnavailable, ValueLost
 from mcp_baton.protocol.json import Json
-from mcp_baton.tasks.dynamodb.overflow import ObjectTooLarge
+from mcp_baton.tasks.dynamodb.outside import ObjectTooLarge
 from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import NewTask, TaskRecord, TaskStatus

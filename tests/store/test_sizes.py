@@ -8,8 +8,8 @@ import pytest
 
 from mcp_baton.exceptions import Conflict, StoreError
 from mcp_baton.protocol.json import Json
-from mcp_baton.tasks.dynamodb.attributes import item_size
 from mcp_baton.tasks.dynamodb.items import Limits
+from mcp_baton.tasks.dynamodb.sizes import item_size
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import PROGRESS, StepStatus, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import Batch, SetPause, StepWrite

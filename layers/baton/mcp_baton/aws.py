@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from mcp_baton.observability.observed import ObservedHandler
     from mcp_baton.protocol.state import Keys
-    from mcp_baton.tasks.dynamodb.overflow import ObjectStore
+    from mcp_baton.tasks.dynamodb.outside import ObjectStore
     from mcp_baton.tasks.dynamodb.sending import Connect
     from mcp_baton.tasks.jobs import Dispatcher
 
@@ -178,7 +178,8 @@ def dynamodb_store(
     Raises:
         SettingsError: tasks may live longer than objects in the bucket.
     """
-    from mcp_baton.tasks.dynamodb.items import Limits, system_ms, values_ms
+    from mcp_baton.tasks.dynamodb.clock import system_ms
+    from mcp_baton.tasks.dynamodb.items import Limits, values_ms
     from mcp_baton.tasks.dynamodb.patience import draw
     from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 
@@ -189,12 +190,11 @@ def dynamodb_store(
         values_ms=values_ms(settings.write_reserve_ms),
         shards=settings.shards,
     )
-    objects = _overflow(settings, s3_client if connect_s3 is None else connect_s3, telemetry)
     return DynamoDBTaskStore(
         table,
         partial(connect_dynamodb, os.environ) if connect is None else connect,
         limits=limits,
-        objects=objects,
+        objects=_overflow(settings, s3_client if connect_s3 is None else connect_s3, telemetry),
         now_ms=system_ms if now_ms is None else now_ms,
         monotonic=monotonic,
         sleep=sleep,
@@ -213,7 +213,7 @@ def _connected() -> "Connect":
 def _overflow(settings: Settings, connect: "Callable[[], S3Client]", telemetry: Telemetry) -> "ObjectStore | None":
     if settings.overflow_bucket is None:
         return None
-    from mcp_baton.tasks.dynamodb.overflow import LONGEST_TTL_MS
+    from mcp_baton.tasks.dynamodb.outside import LONGEST_TTL_MS
     from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
 
     if settings.max_ttl_ms > LONGEST_TTL_MS:

@@ -44,12 +44,12 @@ def shard_name(number: int) -> str:
 
 def encoded(number: int, characters: int) -> str:
     """A number in so many characters; it has at most five bits for each."""
-    return "".join(ALPHABET[number >> shift & 31] for shift in range((characters - 1) * 5, -1, -5))
+    return "".join([ALPHABET[number >> shift & 31] for shift in range((characters - 1) * 5, -1, -5)])
 
 
 def is_task_id(text: str) -> bool:
     """Whether this could be an id; what could not never has to reach the table."""
-    return len(text) == LENGTH and all(character in ALPHABET for character in text)
+    return len(text) == LENGTH and not text.strip(ALPHABET)
 
 
 def new_token() -> str:

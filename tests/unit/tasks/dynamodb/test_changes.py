@@ -9,16 +9,18 @@ import pytest
 
 from mcp_baton.exceptions import StoreUnavailable
 from mcp_baton.protocol.json import Json
-from mcp_baton.tasks.dynamodb.attributes import Item, decode, item_size
-from mcp_baton.tasks.dynamodb.changes import Changes, excess_after, plan, size_after
+from mcp_baton.tasks.dynamodb.attributes import Item, decode
+from mcp_baton.tasks.dynamodb.changes import Changes, all_stays, excess_after, plan, size_after
 from mcp_baton.tasks.dynamodb.fetching import Fetcher
-from mcp_baton.tasks.dynamodb.fitting import fitted, lighter, without_largest
-from mcp_baton.tasks.dynamodb.items import Limits, new_item
-from mcp_baton.tasks.dynamodb.offload import Mover, Target
+from mcp_baton.tasks.dynamodb.fitting import fitted, fitted_new, lighter, without_largest
+from mcp_baton.tasks.dynamodb.items import Limits, new_item, stays_whole
+from mcp_baton.tasks.dynamodb.moving import Mover, Target
 from mcp_baton.tasks.dynamodb.outside import Outside, RecentWrites
 from mcp_baton.tasks.dynamodb.pointers import pointer_in
+from mcp_baton.tasks.dynamodb.sizes import item_size
 from mcp_baton.tasks.record import PROGRESS, NewTask, StepStatus
 from mcp_baton.tasks.store import Batch, SetPause, StepWrite
+from mcp_baton.tasks.texts import to_text
 
 PENDING, COMPLETED = StepStatus.PENDING, StepStatus.COMPLETED
 PLAIN = 10**9
@@ -205,3 +207,57 @@ def test_what_a_lost_race_has_written_is_not_written_again() -> None:
     first = fitted(item, changes, 400_000, moving, 10)
     assert fitted(item, changes, 400_000, moving, 10) == first
     assert shelf.asked == 1
+
+
+@pytest.mark.parametrize(
+    ("batch", "stays"),
+    [
+        (Batch(variables={"a": "x" * 297, "b": "y" * 297}), True),
+        (Batch(variables={"a": "x" * 298}), False),
+        (Batch(result={"r": "x" * 300}), False),
+        (Batch(pause=SetPause({"error": "e" * 5000})), True),
+        (Batch(removed=frozenset({"kept"})), True),
+    ],
+    ids=["small values", "a large one", "a large result", "a pause reason", "a removal"],
+)
+def test_a_write_of_small_values_needs_no_place_outside(batch: Batch, stays: bool) -> None:
+    item, shelf = stored(kept="k" * 1000), Shelf()
+    changes = plan(item, batch, PLAIN)
+    assert all_stays(item, changes, 400_000) is stays
+    assert (fitted(item, changes, 400_000, mover(shelf), 1_000) == changes) is stays
+    assert (shelf.asked == 0) is stays
+
+
+def test_a_write_that_fills_the_item_does_not_stay_however_small_its_values_are() -> None:
+    item = stored(kept="k" * 1000)
+    changes = plan(item, Batch(variables={"a": "x"}), PLAIN)
+    after = size_after(item, changes)
+    assert all_stays(item, changes, after)
+    assert not all_stays(item, changes, after - 1)
+
+
+@pytest.mark.parametrize(
+    ("variables", "arguments", "limit", "whole"),
+    [
+        ({"a": "x" * 297}, {"b": "y" * 200}, 400_000, True),
+        ({"a": "x" * 298}, {}, 400_000, False),
+        ({}, {"b": "y" * 300}, 400_000, False),
+        ({"a": "x" * 200}, {"b": "y" * 200}, 400, False),
+    ],
+    ids=["small values", "a large variable", "a large argument", "a small item"],
+)
+def test_a_new_task_of_small_values_is_written_as_it_is(
+    variables: dict[str, Json], arguments: dict[str, Json], limit: int, whole: bool
+) -> None:
+    progress: Json = {"goal": "g" * 1_000, "steps": [], "schemaVersion": 1}
+    task = NewTask("owner", {PROGRESS: progress, **variables}, arguments=arguments)
+    item, shelf = new_item(task, "0" * 34, 0, Limits()), Shelf()
+    assert stays_whole(item, limit) is whole
+    assert fitted_new(item, 400_000, mover(shelf)) == item or not whole
+
+
+def test_names_are_stored_as_their_texts_and_told_as_they_are() -> None:
+    item, name = stored(), '"quoted" \ud800'
+    changes = plan(item, Batch(variables={name: "x" * 3_000}, removed=frozenset({'"gone"'})), PLAIN)
+    assert (set(changes.variables), set(changes.removed)) == ({to_text(name)}, {to_text('"gone"')})
+    assert fitted(item, changes, item_size(item) + 500, nowhere(), 0).oversized == (name,)

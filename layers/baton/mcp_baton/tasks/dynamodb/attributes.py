@@ -1,4 +1,4 @@
-"""JSON values as DynamoDB attribute values, exactly, and what they weigh (docs/storage.md).
+"""JSON values as DynamoDB attribute values, exactly (docs/storage.md).
 
 A DynamoDB number has 38 digits and no memory of `30.0`, a map has at most 32 levels and a string no lone surrogates.
 Results and variables are therefore kept as their JSON texts: readable in the console (`S`), or zipped (`B`) where that
@@ -7,12 +7,11 @@ and because operators look for the rest; what has no exact native form stands in
 which nothing else is.
 """
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp_baton.exceptions import StoreError
-from mcp_baton.protocol.json import Json, dumps, encoding, loads
+from mcp_baton.protocol.json import Json, JsonObject, dumps, loads
 from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS
 from mcp_baton.tasks.texts import (
     MARK,
@@ -22,7 +21,6 @@ from mcp_baton.tasks.texts import (
     unzipped,
     unzipped_pieces,
     zipped,
-    zipped_length,
 )
 
 if TYPE_CHECKING:
@@ -37,8 +35,10 @@ type Item = dict[str, Attribute]
 type Zips = Callable[[bytes], bytes]
 """Makes a gzip stream of a text, or gives the text back."""
 
-COLLECTION_BYTES = 3
-ELEMENT_BYTES = 1
+IN_ITEMS: Final = "V"
+IN_BUCKET: Final = "S"
+"""How a text begins that stands for a value outside the item: no JSON text does (`pointers`)."""
+
 MAX_DIGITS = 38
 MAX_NATIVE_LEVELS = 16
 """Levels of maps and lists in a native value: DynamoDB takes 32, those that the item puts around it included."""
@@ -62,6 +62,42 @@ def encode_variable(name: str, value: Json, compress_over: int, zips: Zips = zip
         return encode_text(dumps(value), compress_over, zips)
     except (ValueError, TypeError, RecursionError) as error:
         raise StoreError(f"the value of {name!r} cannot be stored: {error}") from error
+
+
+def encode_arguments(arguments: JsonObject, compress_over: int) -> Attribute:
+    """Prompt arguments as a native map, for the console; as JSON text where they are long enough to be zipped.
+
+    Raises:
+        StoreError: they are not JSON.
+    """
+    text = encode_object("arguments", arguments, compress_over)
+    if "B" in text:
+        return text
+    return native(arguments)
+
+
+def encode_object(name: str, value: JsonObject, compress_over: int, zips: Zips = zipped) -> Attribute:
+    """A JSON object as the attribute of this name.
+
+    Raises:
+        StoreError: the value is not JSON.
+    """
+    try:
+        return encode_text(dumps(value), compress_over, zips)
+    except (ValueError, TypeError) as error:
+        raise StoreError(f"the task's {name} cannot be stored: {error}") from error
+
+
+def encode_variables(values: JsonObject, compress_over: int, zips: Zips = zipped) -> dict[str, Attribute]:
+    """Task variables, each as `encode_variable` has it, by the names under which they are stored.
+
+    Raises:
+        StoreError: a value is not JSON.
+    """
+    return {
+        name if _is_stored_so(name) else to_text(name): encode_variable(name, value, compress_over, zips)
+        for name, value in values.items()
+    }
 
 
 def encode_text(text: str, compress_over: int, zips: Zips = zipped) -> Attribute:
@@ -92,17 +128,6 @@ def decode(attribute: Attribute) -> Json:
                 return from_native(attribute)
     except ValueError as error:
         raise StoreError(f"a stored value is damaged: {error}") from error
-
-
-def text_bytes(attribute: Attribute) -> int:
-    """The length of the JSON text behind an encoded value, bytes. Nothing is unzipped for it."""
-    match attribute:
-        case {"S": _}:
-            return size(attribute)
-        case {"B": bytes() as compressed}:
-            return zipped_length(compressed)
-        case _:
-            return len(dumps(from_native(attribute)).encode())
 
 
 def text_pieces(attribute: Attribute) -> Iterator[str]:
@@ -136,7 +161,9 @@ def native(value: Json, levels: int = MAX_NATIVE_LEVELS) -> Attribute:
     if type(value) is dict and levels:
         return {
             "M": {
-                key if _is_stored_so(key) else to_text(key): native(element, levels - 1)
+                key if _is_stored_so(key) else to_text(key): {"S": element}
+                if type(element) is str and element.isascii() and element[:1] > MARK
+                else native(element, levels - 1)
                 for key, element in value.items()
             }
         }
@@ -191,59 +218,3 @@ def from_native(attribute: Attribute) -> Json:
         if kind == "SS" and len(value) == 1:
             return loads(value[0])
     raise StoreError(f"an attribute of type {'/'.join(attribute)} is not a stored value")
-
-
-def item_size(item: Mapping[str, Attribute]) -> int:
-    """The bytes that DynamoDB counts for an item: its names and its values."""
-    total = 0
-    for name, attribute in item.items():
-        total += (len(name) if name.isascii() else len(name.encode())) + size(attribute)
-    return total
-
-
-def excess(item: Mapping[str, Attribute], limit: int) -> int:
-    """By how many bytes an item is larger than a limit. Of one that clearly is not, some number that is not above 0:
-    weighing a task's values one by one takes longer than anything else in a write."""
-    over = at_most(item) - limit
-    return over if over <= 0 else item_size(item) - limit
-
-
-def at_most(attributes: Mapping[str, Attribute]) -> int:
-    """Bytes that DynamoDB counts for names and values at most: as JSON, which is written at once, they are longer."""
-    return len(_as_json(attributes))
-
-
-_as_json = encoding(json.JSONEncoder(separators=(",", ":"), default=bytes.hex))
-
-
-def size(attribute: Attribute) -> int:
-    """The bytes that DynamoDB counts for one attribute value."""
-    # Asked of each of thousands of values in a write: comparing names is several times as fast as matching patterns.
-    [(kind, value)] = cast("Iterable[tuple[str, Any]]", attribute.items())
-    if kind == "S":
-        return len(value) if value.isascii() else len(value.encode())
-    if kind == "M":
-        return COLLECTION_BYTES + ELEMENT_BYTES * len(value) + item_size(value)
-    if kind == "L":
-        total = COLLECTION_BYTES + ELEMENT_BYTES * len(value)
-        for element in value:
-            total += size(element)
-        return total
-    if kind == "B":
-        return len(value)
-    if kind == "N":
-        return _number_size(value)
-    if kind == "SS":
-        return COLLECTION_BYTES + sum(ELEMENT_BYTES + _utf8_bytes(text) for text in value)
-    if kind == "BS":
-        return COLLECTION_BYTES + sum(ELEMENT_BYTES + len(token) for token in value)
-    return 1
-
-
-def _utf8_bytes(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode())
-
-
-def _number_size(number: str) -> int:
-    """At most: DynamoDB counts a byte for two significant digits, one more, one for a sign, and no trailing zeros."""
-    return 1 + (len(number.lstrip("-")) + 1) // 2 + number.startswith("-")

@@ -6,28 +6,22 @@ from typing import Any
 
 from mcp_baton.exceptions import StoreError
 from mcp_baton.light_dataclasses import dataclass, field
-from mcp_baton.tasks.dynamodb.attributes import (
-    ELEMENT_BYTES,
-    Attribute,
-    Item,
-    Zips,
-    at_most,
-    encode_variable,
-    item_size,
-)
-from mcp_baton.tasks.dynamodb.items import TIMINGS, encode_object, members
+from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, Zips, encode_object, encode_variable, encode_variables
+from mcp_baton.tasks.dynamodb.items import IN_HEAD, TIMINGS, members
+from mcp_baton.tasks.dynamodb.sizes import ELEMENT_BYTES, at_most, item_size, some_large
 from mcp_baton.tasks.record import CALL_PREFIX, PAUSE_REASON, PROGRESS, RESULT_PREFIX, StepStatus
-from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite, Timing
+from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite
 from mcp_baton.tasks.texts import to_text, zipped
 
 STEPWISE_LIMIT = 75
 BOOKKEEPING_BYTES = 64
+STATUS_BYTES = max(map(len, StepStatus))
 NO_PROGRESS: Attribute = {"M": {"steps": {"L": []}}}
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """A batch, encoded.
+    """A batch, encoded. Names are those under which variables are stored, but for `oversized`.
 
     Attributes:
         steps: Steps whose status is addressed by its path in the stored progress, and guarded there.
@@ -69,7 +63,6 @@ def plan(stored: Item, batch: Batch, compress_over: int, zips: Zips = zipped) ->
     values |= {CALL_PREFIX + step.name: step.call for step in batch.steps if step.call is not None}
     required: dict[str, Attribute] = {}
     removed = batch.removed.difference(values)
-    replaceable = frozenset(values) - {PROGRESS, PAUSE_REASON}
     match batch.pause:
         case SetPause(reason):
             values[PAUSE_REASON] = reason
@@ -80,18 +73,18 @@ def plan(stored: Item, batch: Batch, compress_over: int, zips: Zips = zipped) ->
             removed |= {PAUSE_REASON}
         case None:
             pass
-    variables = {name: encode_variable(name, value, compress_over, zips) for name, value in values.items()}
-    steps = batch.steps
+    variables = encode_variables(values, compress_over, zips)
+    replaceable = frozenset(variables) - IN_HEAD
+    steps, timings = batch.steps, _timings(batch.steps, stored)
     before = members(stored, "variables").get(PROGRESS, NO_PROGRESS)
-    after = with_statuses(variables.get(PROGRESS, before), steps)
+    progress = variables.get(PROGRESS, before)
+    _check_places(progress, steps)
     in_one_piece = PROGRESS in variables or len(steps) > STEPWISE_LIMIT
-    if in_one_piece:
-        required[PROGRESS] = before
-        variables[PROGRESS] = after
-        steps = ()
-    timings = {to_text(write.name): _timing(write.timing, stored) for write in batch.steps if write.timing}
     all_timings = in_one_piece or TIMINGS not in stored
     if in_one_piece:
+        required[PROGRESS] = before
+        variables[PROGRESS] = after = with_statuses(progress, steps)
+        steps = ()
         named = {step["M"]["name"]["S"] for step in after["M"]["steps"]["L"]}
         timings = {name: timing for name, timing in {**members(stored, TIMINGS), **timings}.items() if name in named}
     result = None if batch.result is None else encode_object("result", batch.result, compress_over, zips)
@@ -99,7 +92,7 @@ def plan(stored: Item, batch: Batch, compress_over: int, zips: Zips = zipped) ->
     return Changes(
         steps,
         variables,
-        removed,
+        frozenset(map(to_text, removed)),
         required,
         result,
         replaceable,
@@ -109,50 +102,64 @@ def plan(stored: Item, batch: Batch, compress_over: int, zips: Zips = zipped) ->
     )
 
 
-def _timing(timing: Timing, stored: Item) -> Attribute:
+def _timings(writes: tuple[StepWrite, ...], stored: Item) -> dict[str, Attribute]:
+    timed = [(write.name, write.timing) for write in writes if write.timing]
+    if not timed:
+        return {}
     created_ms = round(datetime.fromisoformat(stored["created_at"]["S"]).timestamp() * 1000)
-    return {"S": f"{timing.at_ms - created_ms}+{timing.ms}"}
+    return {to_text(name): {"S": f"{timing.at_ms - created_ms}+{timing.ms}"} for name, timing in timed}
+
+
+def _check_places(progress: Attribute, writes: tuple[StepWrite, ...]) -> None:
+    """Make sure that a stored progress has these steps.
+
+    Raises:
+        StoreError: it has not.
+    """
+    count = len(progress["M"]["steps"]["L"])
+    for write in writes:
+        if write.index >= count:
+            raise StoreError(f"the task's progress has no step {write.index} ({write.name!r})")
 
 
 def with_statuses(progress: Attribute, writes: tuple[StepWrite, ...]) -> Attribute:
-    """A stored progress with these steps' statuses.
-
-    Raises:
-        StoreError: it has no such step.
-    """
+    """A stored progress with these steps' statuses."""
     fields: dict[str, Any] = dict(progress["M"])
     steps = [dict(step["M"]) for step in fields["steps"]["L"]]
     for write in writes:
-        if write.index >= len(steps):
-            raise StoreError(f"the task's progress has no step {write.index} ({write.name!r})")
         steps[write.index]["status"] = {"S": write.status}
     return {"M": {**fields, "steps": {"L": [{"M": step} for step in steps]}}}
 
 
+def all_stays(stored: Item, changes: Changes, limit: int) -> bool:
+    """Whether the item stays within a limit, bytes, and no value that is written could be cheaper outside it."""
+    values = [changes.variables[name] for name in changes.replaceable]
+    if changes.result is not None:
+        values.append(changes.result)
+    return not some_large(values) and excess_after(stored, changes, limit) <= 0
+
+
 def size_after(stored: Item, changes: Changes) -> int:
     """The bytes that the item will have, at most, when nobody else writes meanwhile."""
-    gone = {to_text(name) for name in changes.removed}
-    variables = {name: value for name, value in members(stored, "variables").items() if name not in gone}
-    variables |= {to_text(name): value for name, value in changes.variables.items()}
+    variables = {name: value for name, value in members(stored, "variables").items() if name not in changes.removed}
+    variables |= changes.variables
     item: Item = {**stored, "variables": {"M": variables}}
     if changes.result is not None:
         item["result"] = changes.result
     if changes.definition is not None:
         item["definition"] = changes.definition
-    return item_size(item) + _besides(changes)
+    return item_size(item) + item_size(changes.timings) + _besides(changes)
 
 
 def excess_after(stored: Item, changes: Changes, limit: int) -> int:
     """By how many bytes `size_after` is above a limit; where it clearly is not, some number that is not above 0."""
-    # As JSON, a name is as long as the quoted form in which some are stored.
-    added = dict(changes.variables)
-    added |= {} if changes.result is None else {"result": changes.result}
-    added |= {} if changes.definition is None else {"definition": changes.definition}
-    over = at_most(stored) + at_most(added) + _besides(changes) - limit
+    added: Item = {} if changes.result is None else {"result": changes.result}
+    if changes.definition is not None:
+        added["definition"] = changes.definition
+    over = at_most(stored, changes.variables, changes.timings, added) + _besides(changes) - limit
     return over if over <= 0 else size_after(stored, changes) - limit
 
 
 def _besides(changes: Changes) -> int:
     """What statuses that grow longer, and what each write notes, add at most, bytes."""
-    timings = item_size(changes.timings) + len(changes.timings) * ELEMENT_BYTES
-    return len(changes.steps) * max(map(len, StepStatus)) + timings + BOOKKEEPING_BYTES
+    return len(changes.steps) * STATUS_BYTES + len(changes.timings) * ELEMENT_BYTES + BOOKKEEPING_BYTES

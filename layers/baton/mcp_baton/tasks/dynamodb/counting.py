@@ -11,9 +11,8 @@ from mcp_baton.exceptions import OutcomeUnknown, StoreError, StoreUnavailable, T
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.expressions import Update
 from mcp_baton.tasks.dynamodb.failures import ItemTooLarge
-from mcp_baton.tasks.dynamodb.items import Limits, number, partition
+from mcp_baton.tasks.dynamodb.items import Limits, number, partition, shard_names
 from mcp_baton.tasks.dynamodb.patience import CREATE, RENEW
-from mcp_baton.tasks.dynamodb.shards import names
 from mcp_baton.tasks.dynamodb.table import ConditionFailed, TaskTable
 from mcp_baton.tasks.ids import new_token, shard_of
 
@@ -31,13 +30,15 @@ class LiveTasks:
 
     Args:
         table: The table.
-        limits: How many there may be, and how long a task may live.
+        limits: How long a task may live, and how many shards there are.
+        allowed: How many live tasks an owner may have.
         now_ms: The clock, epoch milliseconds.
     """
 
-    def __init__(self, table: TaskTable, limits: Limits, now_ms: Callable[[], int]) -> None:
+    def __init__(self, table: TaskTable, limits: Limits, allowed: int, now_ms: Callable[[], int]) -> None:
         self._table = table
         self._limits = limits
+        self._allowed = allowed
         self._now_ms = now_ms
 
     def enter(self, owner: str, task_id: str, item: Item) -> None:
@@ -46,17 +47,14 @@ class LiveTasks:
         Raises:
             TooManyTasks: the owner already has as many as may be.
         """
-        allowed = self._limits.max_tasks_per_owner
-        if allowed is None:
-            return
         own, now_s, live, stale = shard_of(task_id), self._now_ms() // 1000, 0, list[str]()
-        for shard in names(self._limits.shards):
+        for shard in shard_names(self._limits.shards):
             spans = _spans(self._table.get(count_key(owner, shard), CREATE))
             live += sum(count for end, count in spans.values() if end > now_s)
             if shard == own:
                 stale = [name for name, (end, _) in spans.items() if end <= now_s]
-        if live >= allowed:
-            raise TooManyTasks(f"the owner has {allowed} live tasks, which is as many as are allowed")
+        if live >= self._allowed:
+            raise TooManyTasks(f"the owner has {self._allowed} live tasks, which is as many as are allowed")
         update = Update(new_token(), self._now_ms())
         update.add(update.name(self._span(item)), update.value({"N": "1"}))
         update.set(update.name("expires_at"), update.value({"N": str(now_s + self._limits.max_ttl_ms // 500)}))
@@ -70,8 +68,6 @@ class LiveTasks:
 
     def leave(self, owner: str, task_id: str, item: Item) -> None:
         """Count a task no more that has ended: one `UpdateItem`. One that fails leaves it counted until it expires."""
-        if self._limits.max_tasks_per_owner is None:
-            return
         update = Update(new_token(), self._now_ms())
         span = update.name(self._span(item))
         update.require(f"{span}>{update.value({'N': '0'})}")
@@ -85,7 +81,7 @@ class LiveTasks:
         """Count a task by its new end, whose life was made longer: one `UpdateItem`, or none within a span of time.
         One that fails leaves it counted until its old end."""
         old, new = self._span(before), self._span(after)
-        if self._limits.max_tasks_per_owner is None or old == new:
+        if old == new:
             return
         update = Update(new_token(), self._now_ms())
         update.require(f"{update.name(old)}>{update.value({'N': '0'})}")

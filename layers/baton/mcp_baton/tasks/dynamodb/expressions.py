@@ -9,13 +9,13 @@ from mcp_baton.exceptions import StoreError
 from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item
 from mcp_baton.tasks.dynamodb.changes import NO_PROGRESS, Changes
-from mcp_baton.tasks.dynamodb.items import TIMINGS, members
+from mcp_baton.tasks.dynamodb.items import RUN, TIMINGS, members
 from mcp_baton.tasks.dynamodb.tokens import old_set_at, set_at, stored_token
-from mcp_baton.tasks.record import LIVE, PAUSE_REASON, PROGRESS, TaskStatus, timestamp
-from mcp_baton.tasks.texts import to_text
+from mcp_baton.tasks.record import LIVE, PAUSE_REASON, PROGRESS, Claim, TaskStatus, timestamp
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 EXPRESSION_BYTES = 4096
+LIVE_STATUSES = sorted(LIVE)
 
 
 @dataclass(slots=True)
@@ -121,8 +121,10 @@ def checked(expression: str) -> str:
 
 def base36(number: int) -> str:
     """A number in as few letters and digits as possible."""
+    if number < len(DIGITS):
+        return DIGITS[number]
     head, digit = divmod(number, len(DIGITS))
-    return (base36(head) if head else "") + DIGITS[digit]
+    return base36(head) + DIGITS[digit]
 
 
 def live_update(now_ms: int, token: str) -> Update:
@@ -139,7 +141,7 @@ def guarded_update(now_ms: int, token: str) -> Update:
     update = Update(token, now_ms)
     update.require(f"attribute_exists({update.name('pk')})")
     update.require(f"{update.name('expires_at')}>{update.value({'N': str(now_ms // 1000)})}")
-    live = ",".join(update.text(status) for status in sorted(LIVE))
+    live = ",".join(update.text(status) for status in LIVE_STATUSES)
     update.require(f"{update.name('status')} IN ({live})")
     return update
 
@@ -156,9 +158,9 @@ def finish_update(now_ms: int, token: str, status: TaskStatus, result: Attribute
 def write_update(stored: Item, changes: Changes, now_ms: int, token: str) -> Update:
     """The write of a batch: every change it holds, and every condition that it was decided on."""
     update = live_update(now_ms, token) if changes.result is None else _completing(changes.result, now_ms, token)
-    steps = update.path("variables", PROGRESS, "steps") if changes.steps else ""
+    steps, status = (update.path("variables", PROGRESS, "steps"), update.name("status")) if changes.steps else ("", "")
     for step in changes.steps:
-        path = f"{steps}[{step.index}].{update.name('status')}"
+        path = f"{steps}[{step.index}].{status}"
         update.require(f"{path}={update.text(step.expected)}")
         if step.status != step.expected:
             update.set(path, update.text(step.status))
@@ -168,13 +170,13 @@ def write_update(stored: Item, changes: Changes, now_ms: int, token: str) -> Upd
     if changes.definition is not None:
         update.set(update.name("definition"), update.value(changes.definition))
     for name, attribute in changes.required.items():
-        update.require(f"{update.path('variables', to_text(name))}={update.value(attribute)}")
+        update.require(f"{update.path('variables', name)}={update.value(attribute)}")
     variables = update.name("variables") if changes.variables else ""
     for name, attribute in changes.variables.items():
-        update.set(f"{variables}.{update.name(to_text(name))}", update.value(attribute))
+        update.set(f"{variables}.{update.name(name)}", update.value(attribute))
     _note_timings(update, changes)
     for name in sorted(changes.removed):
-        update.remove(update.path("variables", to_text(name)))
+        update.remove(update.path("variables", name))
     if PAUSE_REASON in changes.variables and PROGRESS not in changes.variables:
         _require_paused_step(update, stored, changes)
     elif changes.steps and PAUSE_REASON not in {*changes.required, *changes.removed}:
@@ -214,3 +216,30 @@ def _require_same_pause(update: Update, stored: Item) -> None:
 
 def _completing(result: Attribute, now_ms: int, token: str) -> Update:
     return finish_update(now_ms, token, TaskStatus.COMPLETED, result)
+
+
+def require_held(update: Update, claim: Claim, *, job: bool = False) -> None:
+    """The write takes place only while this run holds the task.
+
+    A worker may give its job up and never hear of it. Its name stays until another one comes; the end is 0 at once.
+    """
+    update.require(f"{update.path(RUN, 'i')}={update.text(claim.id)}")
+    if job:
+        update.require(f"{update.path(RUN, 'u')}>{update.value({'N': '0'})}")
+
+
+def hold(update: Update, claim: Claim, *, release: bool = False, job: bool = False) -> None:
+    """A write of the run that holds the task: it renews the claim, or gives it up."""
+    require_held(update, claim, job=job)
+    update.set(update.path(RUN, "u"), update.value({"N": "0" if release else str(claim.until_ms)}))
+
+
+def take(update: Update, workflow: str, claim: Claim, now_ms: int) -> None:
+    """The write by which a run takes a task that nobody holds."""
+    held_by, number, until = (update.path(RUN, member) for member in ("i", "n", "u"))
+    mine = update.text(claim.id)
+    update.require(f"{update.name('workflow')}={update.text(workflow)}")
+    update.require(f"({until}<{update.value({'N': str(now_ms)})} OR {held_by}={mine})")
+    update.set(held_by, mine)
+    update.set(number, f"{number}+{update.value({'N': '1'})}")
+    update.set(until, update.value({"N": str(claim.until_ms)}))

@@ -3,16 +3,15 @@
 from collections.abc import Collection, Mapping
 
 from mcp_baton.light_dataclasses import replace
-from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, encode_variable, excess, size, text_bytes
+from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, encode_variable
 from mcp_baton.tasks.dynamodb.changes import Changes, excess_after
-from mcp_baton.tasks.dynamodb.offload import Mover
-from mcp_baton.tasks.dynamodb.placing import POINTER_BYTES, SMALLEST_BYTES, Place, cheapest
-from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, oversized_value
-from mcp_baton.tasks.texts import VALUE_BYTES
+from mcp_baton.tasks.dynamodb.items import IN_HEAD
+from mcp_baton.tasks.dynamodb.moving import Mover
+from mcp_baton.tasks.dynamodb.placing import POINTER_BYTES, Place, cheapest
+from mcp_baton.tasks.dynamodb.sizes import SMALLEST_BYTES, excess, size, text_bytes
+from mcp_baton.tasks.record import oversized_value
+from mcp_baton.tasks.texts import VALUE_BYTES, from_text
 from mcp_baton.tasks.values import FINAL_RESULT
-
-IN_HEAD = frozenset({PROGRESS, PAUSE_REASON})
-"""Writes address what is in them, so they never leave the head."""
 
 AFTER_CREATION = 1
 """The writes that follow a creation at least: the end of its run."""
@@ -115,7 +114,7 @@ def noted(changes: Changes, name: str) -> Changes:
         changes,
         variables={**changes.variables, name: note},
         replaceable=changes.replaceable.difference({name}),
-        oversized=(*changes.oversized, name),
+        oversized=(*changes.oversized, from_text(name)),
     )
 
 

@@ -1,47 +1,31 @@
 """A task as one DynamoDB item, and back (docs/storage.md)."""
 
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mcp_baton.exceptions import StoreError
 from mcp_baton.light_dataclasses import dataclass
-from mcp_baton.protocol.json import JsonObject, dumps
-from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, Zips, encode_text, encode_variable, native
-from mcp_baton.tasks.dynamodb.claims import RUN, claim_in, expires_at, run_attribute
-from mcp_baton.tasks.dynamodb.fetching import Fetcher
-from mcp_baton.tasks.dynamodb.outside import Outside
-from mcp_baton.tasks.dynamodb.values import Variables
-from mcp_baton.tasks.ids import shard_of
-from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, NewTask, TaskRecord, TaskStatus, timestamp
-from mcp_baton.tasks.texts import from_text, to_text, zipped
+from mcp_baton.protocol.json import JsonObject
+from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, encode_arguments, encode_variables
+from mcp_baton.tasks.dynamodb.sizes import at_most, some_large
+from mcp_baton.tasks.dynamodb.values import values_of
+from mcp_baton.tasks.ids import shard_name, shard_of
+from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, Claim, NewTask, TaskRecord, TaskStatus, timestamp
+from mcp_baton.tasks.texts import MARK, from_text, to_text
 
 if TYPE_CHECKING:
+    from mcp_baton.tasks.dynamodb.outside import Outside
     from mcp_baton.tasks.work import Job
 
 OWNER_PREFIX = "OWNER#"
 TASK_PREFIX = "TASK#"
 MAX_PARTITION_KEY_BYTES = 2048
-LISTED = (
-    "sk",
-    "status",
-    "created_at",
-    "updated_at",
-    "ttl_ms",
-    "version",
-    "workflow",
-    "definition",
-    "status_message",
-    "tool",
-    RUN,
-)
-"""The attributes that a listing reads."""
+RUN = "run"
+"""The claim in a head: a map of `i` (who), `n` (how many there were), `u` (until when, epoch milliseconds; 0 once it
+was given up) and, of a worker's, `d` (the number of its dispatch). Every head has one, since a write can only set
+members of a map that is there."""
 
-LISTED_VARIABLES = (PROGRESS, PAUSE_REASON)
-"""The variables that it reads, which say where a task stands."""
-
-GLANCED_AT = ("status", "expires_at", "version", RUN)
-"""The attributes that tell whether a task is live, whether it has changed, and who runs it."""
+NOBODY = Claim("", 0, 0)
 
 HEAD_MS = 2_500
 """What is left of the write reserve to the head and the reply, milliseconds: two attempts of a second, and a pause."""
@@ -51,6 +35,9 @@ VALUES_MS = 500
 
 TIMINGS = "timings"
 """The attribute that says when each step began, and how long it took (docs/storage.md)."""
+
+IN_HEAD = frozenset({PROGRESS, PAUSE_REASON})
+"""Variables that never leave the head: writes address what is in them."""
 
 KEPT = ("arguments", "result", TIMINGS)
 """The attributes besides the variables that can be large."""
@@ -94,11 +81,6 @@ def values_ms(write_reserve_ms: int) -> int:
     return max(VALUES_MS, write_reserve_ms - HEAD_MS)
 
 
-def system_ms() -> int:
-    """The time now, epoch milliseconds."""
-    return time.time_ns() // 1_000_000
-
-
 def partition(owner: str, part: str) -> Attribute:
     """The partition key of a part of what an owner has: of one shard of their tasks, or of one question.
 
@@ -124,6 +106,11 @@ def key_of(owner: str, task_id: str) -> Item:
     return {"pk": partition(owner, shard_of(task_id)), "sk": sort_key(task_id)}
 
 
+def shard_names(shards: int) -> list[str]:
+    """The names of so many shards."""
+    return [shard_name(number) for number in range(shards)]
+
+
 def new_item(task: NewTask, task_id: str, now_ms: int, limits: Limits) -> Item:
     """The item of a task that begins now.
 
@@ -131,18 +118,17 @@ def new_item(task: NewTask, task_id: str, now_ms: int, limits: Limits) -> Item:
         StoreError: a value is not JSON.
     """
     ttl_ms = limits.ttl_ms(task.ttl_ms)
-    compress_over = limits.compress_over_bytes
-    variables = {to_text(n): encode_variable(n, value, compress_over) for n, value in task.variables.items()}
+    compress_over, now = limits.compress_over_bytes, timestamp(now_ms)
     item: Item = {
         **key_of(task.owner, task_id),
         "status": {"S": TaskStatus.WORKING},
-        "created_at": {"S": timestamp(now_ms)},
-        "updated_at": {"S": timestamp(now_ms)},
+        "created_at": {"S": now},
+        "updated_at": {"S": now},
         "ttl_ms": {"N": str(ttl_ms)},
         "expires_at": expires_at(now_ms + ttl_ms, task.claim),
         "version": {"N": "1"},
         "arguments": encode_arguments(task.arguments, compress_over),
-        "variables": {"M": variables},
+        "variables": {"M": encode_variables(task.variables, compress_over)},
         RUN: run_attribute(task.claim),
     }
     if task.workflow is not None:
@@ -157,28 +143,10 @@ def new_item(task: NewTask, task_id: str, now_ms: int, limits: Limits) -> Item:
     return item
 
 
-def encode_arguments(arguments: JsonObject, compress_over: int) -> Attribute:
-    """Prompt arguments as a native map, for the console; as JSON text where they are long enough to be zipped.
-
-    Raises:
-        StoreError: they are not JSON.
-    """
-    text = encode_object("arguments", arguments, compress_over)
-    if "B" in text:
-        return text
-    return native(arguments)
-
-
-def encode_object(name: str, value: JsonObject, compress_over: int, zips: Zips = zipped) -> Attribute:
-    """A JSON object as the attribute of this name.
-
-    Raises:
-        StoreError: the value is not JSON.
-    """
-    try:
-        return encode_text(dumps(value), compress_over, zips)
-    except (ValueError, TypeError) as error:
-        raise StoreError(f"the task's {name} cannot be stored: {error}") from error
+def stays_whole(item: Item, limit: int) -> bool:
+    """Whether a new item is within a limit, bytes, and none of its values could be cheaper outside it."""
+    values = [value for name, value in item["variables"]["M"].items() if name not in IN_HEAD]
+    return not some_large([item["arguments"], *values]) and at_most(item) <= limit
 
 
 def expired(item: Item, now_ms: int) -> bool:
@@ -186,13 +154,13 @@ def expired(item: Item, now_ms: int) -> bool:
     return number(item, "expires_at") <= now_ms // 1000
 
 
-def to_record(owner: str, item: Item, outside: Outside | None = None) -> TaskRecord:
+def to_record(owner: str, item: Item, outside: "Callable[[], Outside] | None" = None) -> TaskRecord:
     """The task in an item, or in the part of one that a listing reads. Nothing is fetched until it is asked for.
 
     Args:
         owner: The task's owner.
         item: The item.
-        outside: Where the values are that are not in it.
+        outside: Gives where the values are that are not in it.
 
     Raises:
         StoreError: the item is not one that this store writes.
@@ -203,9 +171,10 @@ def to_record(owner: str, item: Item, outside: Outside | None = None) -> TaskRec
         raise StoreError(f"the item {item.get('sk')} is damaged: {error}") from error
 
 
-def _record(owner: str, item: Item, outside: Outside | None) -> TaskRecord:
+def _record(owner: str, item: Item, outside: "Callable[[], Outside] | None") -> TaskRecord:
     task_id = item["sk"]["S"].removeprefix(TASK_PREFIX)
-    fetcher = Fetcher(outside, owner, task_id)
+    kept = {name: item[name] for name in KEPT if name in item}
+    variables, others = values_of(members(item, "variables"), kept, outside, owner, task_id)
     job, error = _job(item)
     return TaskRecord(
         owner=owner,
@@ -215,11 +184,11 @@ def _record(owner: str, item: Item, outside: Outside | None) -> TaskRecord:
         updated_at=item["updated_at"]["S"],
         ttl_ms=number(item, "ttl_ms"),
         version=number(item, "version"),
-        variables=Variables(members(item, "variables"), fetcher),
+        variables=variables,
         status_message=_text(item, "status_message"),
         workflow=_text(item, "workflow"),
         definition=_text(item, "definition"),
-        kept=Variables({name: item[name] for name in KEPT if name in item}, fetcher),
+        kept=others,
         claim=claim_in(item),
         job=job,
         error=error,
@@ -246,4 +215,28 @@ def members(item: Item, name: str) -> Mapping[str, Any]:
 
 
 def _text(item: Item, name: str) -> str | None:
-    return from_text(item[name]["S"]) if name in item else None
+    if name not in item:
+        return None
+    text = item[name]["S"]
+    return from_text(text) if text.startswith(MARK) else text
+
+
+def run_attribute(claim: Claim | None) -> Attribute:
+    """A new head's claim; nobody's for a task without a run."""
+    claim = claim or NOBODY
+    return {"M": {"i": {"S": claim.id}, "n": {"N": str(claim.number)}, "u": {"N": str(claim.until_ms)}}}
+
+
+def claim_in(item: Item) -> Claim | None:
+    """Who runs a task, or ran it last; `None` when nobody ever has."""
+    if RUN not in item:
+        return None
+    run = item[RUN]["M"]
+    dispatch = int(run["d"]["N"]) if "d" in run else 0
+    claim = Claim(run["i"]["S"], int(run["u"]["N"]), int(run["n"]["N"]), dispatch)
+    return claim if claim.number else None
+
+
+def expires_at(ends_ms: int, claim: Claim | None) -> Attribute:
+    """When a new head expires, epoch seconds: when its lifetime ends, but not while it is claimed."""
+    return {"N": str(-(-max(ends_ms, claim.until_ms if claim else 0) // 1000))}

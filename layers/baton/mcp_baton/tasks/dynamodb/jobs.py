@@ -8,12 +8,11 @@ from mcp_baton.light_dataclasses import replace
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.tasks.dynamodb import job_writes as writes
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item
-from mcp_baton.tasks.dynamodb.counting import LiveTasks
 from mcp_baton.tasks.dynamodb.expressions import Update
 from mcp_baton.tasks.dynamodb.heads import Heads, stored_item
 from mcp_baton.tasks.dynamodb.items import Limits, number
 from mcp_baton.tasks.dynamodb.job_items import job_text
-from mcp_baton.tasks.dynamodb.outside import Outside
+from mcp_baton.tasks.dynamodb.outside import ObjectStore, RecentWrites
 from mcp_baton.tasks.dynamodb.patience import CREATE, END, RENEW, WRITE, Patience
 from mcp_baton.tasks.dynamodb.table import ConditionFailed, ItemTooLarge, TaskTable
 from mcp_baton.tasks.ids import new_token
@@ -32,9 +31,9 @@ class DynamoDBJobStore(Heads):
 
     Args:
         table: The table.
-        outside: Where values are that are not in the heads.
-        live_tasks: Counts the owners' tasks.
-        limits: How large a task may grow, and how long it may live.
+        objects: S3, for values outside the heads; `None` where there is no bucket.
+        written: Gives what was just written outside.
+        limits: How large a task may grow, how long it may live, and how many an owner may have.
         now_ms: The clock, epoch milliseconds.
         telemetry: Takes lost races.
     """
@@ -42,22 +41,22 @@ class DynamoDBJobStore(Heads):
     def __init__(
         self,
         table: TaskTable,
-        outside: Outside,
-        live_tasks: LiveTasks,
+        objects: ObjectStore | None,
+        written: Callable[[], RecentWrites],
         limits: Limits,
         now_ms: Callable[[], int],
         telemetry: Telemetry,
     ) -> None:
         self._table = table
-        self._outside = outside
-        self._live_tasks = live_tasks
+        self._objects = objects
+        self._written = written
         self._limits = limits
-        self._now_ms = now_ms
+        self.now_ms = now_ms
         self._telemetry = telemetry
 
     def claim(self, owner: str, task_id: str, claim: Claim, dispatch: int) -> TaskRecord:
         """Begin an attempt: one `UpdateItem`."""
-        now_ms = self._now_ms()
+        now_ms = self.now_ms()
         update = writes.claiming(claim, dispatch, now_ms, new_token())
         try:
             taken = self._claimed(owner, self._table.update(self._key(owner, task_id), update, CREATE), claim)
@@ -75,7 +74,7 @@ class DynamoDBJobStore(Heads):
 
     def dispatch_again(self, task: TaskRecord) -> TaskRecord | None:
         """Note one more dispatch: one `UpdateItem`, or none where the task as it was read has no need of it."""
-        now_ms = self._now_ms()
+        now_ms = self.now_ms()
         if not deserted(task, now_ms) or attempts_left(task) == 0 or job_of(task).due_ms >= now_ms:
             return None
         update = writes.dispatching_again(job_of(task).dispatches, now_ms, new_token())
@@ -84,7 +83,7 @@ class DynamoDBJobStore(Heads):
 
     def give_up(self, task: TaskRecord, error: JsonObject) -> TaskRecord | None:
         """End a task whose attempts are used up: one `UpdateItem`, or none where the task as it was read has some."""
-        now_ms = self._now_ms()
+        now_ms = self.now_ms()
         if not deserted(task, now_ms) or attempts_left(task) > 0:
             return None
         item = self._tried(task, writes.giving_up(*self._error(error), now_ms, new_token()), WRITE)
@@ -92,7 +91,7 @@ class DynamoDBJobStore(Heads):
 
     def fail(self, task: TaskRecord, claim: Claim, error: JsonObject) -> TaskRecord:
         """End a task as failed: one `UpdateItem`."""
-        update = writes.failing(claim, *self._error(error), self._now_ms(), new_token())
+        update = writes.failing(claim, *self._error(error), self.now_ms(), new_token())
         return self._ended(task, self._held(task, update, END))
 
     def ask(self, task: TaskRecord, claim: Claim, questions: Mapping[str, JsonObject]) -> TaskRecord:
@@ -113,7 +112,7 @@ class DynamoDBJobStore(Heads):
         texts = self._texts("question", new)
         # A quarter is left for the answers.
         writes.check_room(stored_item(task), texts, self._limits.item_bytes * 3 // 4, "questions")
-        update = writes.asking(claim, texts, job.work.attempts, self._now_ms(), new_token())
+        update = writes.asking(claim, texts, job.work.attempts, self.now_ms(), new_token())
         return self._task_in(task.owner, self._held(task, update, END))
 
     def answer(self, owner: str, task_id: str, answers: JsonObject) -> TaskRecord | None:
@@ -141,25 +140,25 @@ class DynamoDBJobStore(Heads):
         job, texts = job_of(task), self._texts("answer", taken)
         writes.check_room(stored_item(task), texts, self._limits.item_bytes, "answers")
         last = not job.asked.keys() - job.answers.keys() - taken.keys()
-        return writes.answering(task.version, texts, last=last, now_ms=self._now_ms(), token=new_token())
+        return writes.answering(task.version, texts, last=last, now_ms=self.now_ms(), token=new_token())
 
     def report(self, task: TaskRecord, claim: Claim, message: str) -> TaskRecord:
         """Set the status message: one `UpdateItem`, sent once."""
-        update = writes.reporting(claim, message, self._now_ms(), new_token())
+        update = writes.reporting(claim, message, self.now_ms(), new_token())
         return self._task_in(task.owner, self._held(task, update, RENEW))
 
     def hand_over(self, task: TaskRecord, claim: Claim, ttl_ms: int) -> TaskRecord:
         """Give the claim up to a fresh worker: one `UpdateItem`."""
-        now_ms, before = self._now_ms(), stored_item(task)
+        now_ms, before = self.now_ms(), stored_item(task)
         expires_s, lives_ms = self._life(task, now_ms, ttl_ms)
         update = writes.handing_over(claim, job_of(task).work.attempts, expires_s, lives_ms, now_ms, new_token())
         item = self._held(task, update, END)
-        self._live_tasks.move(task.owner, task.task_id, before, item)
+        self._move(task, before, item)
         return self._task_in(task.owner, item)
 
     def extend(self, task: TaskRecord, ttl_ms: int) -> TaskRecord:
         """Let a task live longer: one `UpdateItem`, or none where that is not worth one, or may not be."""
-        now_ms, before = self._now_ms(), stored_item(task)
+        now_ms, before = self.now_ms(), stored_item(task)
         expires_s, lives_ms = self._life(task, now_ms, ttl_ms)
         if number(before, "expires_at") * 1000 >= now_ms + ttl_ms // 2 or lives_ms <= task.ttl_ms:
             return task
@@ -169,7 +168,7 @@ class DynamoDBJobStore(Heads):
         except ConditionFailed as failure:
             # Another one has made it live longer still.
             return replace(self._live(task.owner, failure), claim=task.claim)
-        self._live_tasks.move(task.owner, task.task_id, before, item)
+        self._move(task, before, item)
         return replace(self._task_in(task.owner, item), claim=task.claim)
 
     def _life(self, task: TaskRecord, now_ms: int, ttl_ms: int) -> tuple[int, int]:
@@ -199,8 +198,7 @@ class DynamoDBJobStore(Heads):
             raise TooLarge("the task's item is full: DynamoDB takes 409,600 bytes") from error
 
     def _ended(self, task: TaskRecord, item: Item) -> TaskRecord:
-        self._live_tasks.leave(task.owner, task.task_id, item)
-        return self._task_in(task.owner, item)
+        return self._task_in(task.owner, self._left(task.owner, task.task_id, item))
 
     def _error(self, error: JsonObject) -> tuple[Attribute, str]:
         """An error as it is kept, and what it says."""

@@ -1,55 +1,172 @@
-"""What the writes of one store share on their way out of the head: where values go, and how long that may take."""
+"""Values of one write on their way out of the head, within the time that the write has (docs/storage.md)."""
 
-from collections.abc import Callable
-from typing import Self
+import logging
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from functools import partial
 
-from mcp_baton.tasks.dynamodb.items import HEAD_MS, Limits
-from mcp_baton.tasks.dynamodb.offload import Mover, Target
-from mcp_baton.tasks.dynamodb.outside import Outside
-from mcp_baton.tasks.dynamodb.overflow import DAY_MS
-from mcp_baton.tasks.texts import ZipWithin
+from mcp_baton.exceptions import StoreUnavailable
+from mcp_baton.light_dataclasses import dataclass
+from mcp_baton.tasks.dynamodb.attributes import Attribute
+from mcp_baton.tasks.dynamodb.outside import DAY_MS, ObjectStore, Outside, retention_days
+from mcp_baton.tasks.dynamodb.placing import BUNDLE_BYTES, Place, cheapest_outside
+from mcp_baton.tasks.dynamodb.pointers import (
+    Bundle,
+    Part,
+    bundled,
+    digest_of,
+    object_key,
+    piece_key,
+    pointer_in,
+    stored_form,
+)
+from mcp_baton.tasks.dynamodb.sizes import text_bytes
+from mcp_baton.tasks.dynamodb.together import together
+from mcp_baton.tasks.texts import VALUE_BYTES
+
+logger = logging.getLogger(__name__)
+
+BUCKET_S = 1.2
+"""How long S3 is waited for. Where it fails, the same values then go to items of their own."""
 
 
-class Moving:
-    """Begins the moves of each write.
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The task whose values are written.
+
+    Attributes:
+        expires_at: When its items of values expire, epoch seconds.
+        ttl_ms: Its lifetime, milliseconds, by which the folder in S3 is chosen.
+    """
+
+    owner: str
+    task_id: str
+    expires_at: int
+    ttl_ms: int
+
+
+def target_of(owner: str, task_id: str, ttl_ms: int, longest_ms: int, now_ms: int) -> Target:
+    """The task of a write that is made now.
+
+    Its items are kept for the longest lifetime of a task from now on, and a day: however late in a task's life a value
+    is written, and whatever the clocks say, it outlives the head that names it.
+
+    Args:
+        owner: The task's owner.
+        task_id: The task.
+        ttl_ms: How long its values may be needed, milliseconds.
+        longest_ms: The longest lifetime of a task, milliseconds.
+        now_ms: The clock, epoch milliseconds.
+    """
+    return Target(owner, task_id, -(-(now_ms + max(ttl_ms, longest_ms) + DAY_MS) // 1000), ttl_ms)
+
+
+class Mover:
+    """Moves values of one write out of the head. Once S3 has failed, this write does not ask it again.
 
     Args:
         outside: Where values go.
-        limits: How long a write may take for them, and how long tasks live at most.
-        now_ms: The clock, epoch milliseconds.
+        target: The task.
+        until_s: The moment on `monotonic` after which nothing is begun and nothing waited for.
         monotonic: Seconds, from any moment on.
+
+    Attributes:
+        failed: Whether a value could not be written anywhere.
     """
 
-    def __init__(
-        self, outside: Outside, limits: Limits, now_ms: Callable[[], int], monotonic: Callable[[], float]
-    ) -> None:
-        self._outside = outside
-        self._limits = limits
-        self._now_ms = now_ms
+    def __init__(self, outside: Outside, target: Target, until_s: float, monotonic: Callable[[], float]) -> None:
+        self._table = outside.table
+        self._bucket = outside.bucket
+        self._target = target
+        self._written = outside.written
+        self._until_s = until_s
         self._monotonic = monotonic
-        self._left_ms: Callable[[], int | None] | None = None
+        self.failed = False
 
-    def within(self, outside: Outside, left_ms: Callable[[], int | None]) -> Self:
-        """The same for one request, of a function that is stopped in so many milliseconds."""
-        made: Self = object.__new__(type(self))
-        vars(made).update(vars(self), _outside=outside, _left_ms=left_ms)
-        return made
+    @property
+    def has_bucket(self) -> bool:
+        """Whether there is a bucket, and it has not failed."""
+        return self._bucket is not None
 
-    def begin(self, owner: str, task_id: str, ttl_ms: int) -> Mover:
-        """What moves the values of a write that begins now.
+    def takes(self, value: Attribute) -> bool:
+        """Whether a value can be kept outside: it is not there yet, and there is a place for one of its length."""
+        return pointer_in(value) is None and (self.has_bucket or text_bytes(value) <= VALUE_BYTES)
 
-        Its items are kept for the longest lifetime of a task from now on, and a day: however late in a task's life a
-        value is written, and whatever the clocks say, it outlives the head that names it.
+    def move(self, values: Mapping[str, Attribute]) -> dict[str, Attribute]:
+        """Write values outside, each once.
+
+        Returns:
+            The pointers for those that are there, by name. One that is missing could not be written.
         """
-        kept_ms = max(ttl_ms, self._limits.max_ttl_ms) + DAY_MS
-        target = Target(owner, task_id, -(-(self._now_ms() + kept_ms) // 1000), ttl_ms)
-        until_s = self._monotonic() + self._allowed_ms() / 1000
-        return Mover(self._outside, target, until_s, self._monotonic)
+        parts = [Part(name, text_bytes(value), stored_form(value)) for name, value in values.items()]
+        digests = {part.name: digest_of(part.data) for part in parts}
+        owner, task_id = self._target.owner, self._target.task_id
+        pointers: dict[str, Attribute] = {}
+        for name, digest in digests.items():
+            pointer = self._written.pointer(owner, task_id, digest)
+            if pointer is not None:
+                pointers[name] = pointer
+        new = [part for part in parts if part.name not in pointers]
+        readable = bundled([part for part in new if part.text_bytes <= VALUE_BYTES])
+        unreadable = bundled([part for part in new if part.text_bytes > VALUE_BYTES])
+        for part, pointer in (*self._put(readable), *self._put_unreadable(unreadable)):
+            self._written.note(owner, task_id, digests[part.name], pointer)
+            pointers[part.name] = pointer
+        return pointers
 
-    def _allowed_ms(self) -> int:
-        left_ms = self._left_ms() if self._left_ms else None
-        return self._limits.values_ms if left_ms is None else min(self._limits.values_ms, left_ms - HEAD_MS)
+    def _put(self, bundles: Sequence[Bundle]) -> Iterator[tuple[Part, Attribute]]:
+        left, sizes = bundles, [len(bundle.data) for bundle in bundles]
+        if self._bucket is not None and cheapest_outside(sizes, bucket=True) is Place.BUCKET:
+            left = yield from self._put_objects(self._bucket, bundles)
+        if left:
+            yield from self._done(left, self._put_items(left), 0)
 
-    def zips(self) -> ZipWithin:
-        """What compresses the values of a write that begins now."""
-        return ZipWithin(self._limits.zip_ms / 1000, self._monotonic)
+    def _put_unreadable(self, bundles: Sequence[Bundle]) -> Iterator[tuple[Part, Attribute]]:
+        """Values that are never read back: in S3 they are there for people, in the table for nobody."""
+        if self._bucket is not None and bundles:
+            yield from self._put_objects(self._bucket, bundles)
+
+    def _done(
+        self, bundles: Sequence[Bundle], failures: Sequence[Exception | None], days: int
+    ) -> Generator[tuple[Part, Attribute], None, list[Bundle]]:
+        failed = []
+        for bundle, failure in zip(bundles, failures, strict=True):
+            if failure is None:
+                yield from bundle.pointers(days)
+            else:
+                failed.append(bundle)
+                if not isinstance(failure, StoreUnavailable):
+                    raise failure
+                self._note_failure(bundle, failure, in_bucket=bool(days))
+        return failed
+
+    def _note_failure(self, bundle: Bundle, failure: Exception, *, in_bucket: bool) -> None:
+        where = "S3" if in_bucket else "items of their own"
+        task_id, size = self._target.task_id, len(bundle.data)
+        logger.error("task %s: values of %d bytes could not be kept in %s", task_id, size, where, exc_info=failure)
+        if in_bucket:
+            self._bucket = None
+        else:
+            self.failed = True
+
+    def _put_objects(
+        self, bucket: ObjectStore, bundles: Sequence[Bundle]
+    ) -> Generator[tuple[Part, Attribute], None, list[Bundle]]:
+        owner, task_id, days = self._target.owner, self._target.task_id, retention_days(self._target.ttl_ms)
+        jobs = [partial(bucket.put, object_key(owner, task_id, b.name, days), b.data, b.digest) for b in bundles]
+        until_s = min(self._until_s, self._monotonic() + BUCKET_S)
+        return (yield from self._done(bundles, together(jobs, until_s, self._monotonic), days))
+
+    def _put_items(self, bundles: Sequence[Bundle]) -> list[Exception | None]:
+        """What went wrong with each bundle; one is written when all its pieces are."""
+        target, jobs, of = self._target, list[Callable[[], None]](), list[int]()
+        for place, bundle in enumerate(bundles):
+            for piece, start in enumerate(range(0, len(bundle.data), BUNDLE_BYTES)):
+                key = piece_key(target.owner, target.task_id, bundle.name, piece)
+                content: Attribute = {"B": bundle.data[start : start + BUNDLE_BYTES]}
+                expires: Attribute = {"N": str(target.expires_at)}
+                jobs.append(partial(self._table.put_value, {**key, "expires_at": expires, "data": content}))
+                of.append(place)
+        failures: list[Exception | None] = [None for _ in bundles]
+        for place, failure in zip(of, together(jobs, self._until_s, self._monotonic), strict=True):
+            failures[place] = failures[place] or failure
+        return failures

@@ -1,14 +1,66 @@
-"""Where the values outside the heads are: items of their own in the same table, and S3 where there is a bucket."""
+"""Where the values outside the heads are: items of their own in the same table, and S3 where there is a bucket
+(docs/storage.md, Values outside the head).
+
+An object in S3 is named by its content, and written before the head that points at it. A write that then loses its race
+leaves an object that nothing points at. Nothing is ever deleted here: a key begins with the days after which a
+lifecycle rule of the bucket may do so.
+"""
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from threading import Lock
 from typing import Protocol
 
 from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item
-from mcp_baton.tasks.dynamodb.overflow import ObjectStore
+
+REMEMBERED = 256
+REMEMBERED_S = 10.0
+
+RETENTION_DAYS = (2, 8, 31, 366)
+"""The lifetimes that an object can have; `template.yaml` has a lifecycle rule for each."""
+
+DAY_MS = 86_400_000
+LONGEST_TTL_MS = (RETENTION_DAYS[-1] - 1) * DAY_MS
+"""The longest lifetime of a task whose objects are sure to outlive it, milliseconds."""
+
+
+class ObjectMissing(Exception):
+    """There is no object of this key, or it may not be read: without the right to list, S3 does not tell them apart."""
+
+
+class ObjectTooLarge(Exception):
+    """The object is larger than what was written under its key. Nothing of it was read."""
+
+
+class ObjectStore(Protocol):
+    """Where the objects are."""
+
+    def put(self, key: str, data: bytes, digest: bytes) -> None:
+        """Write an object, durably.
+
+        Args:
+            key: Its key, which no object of another content has.
+            data: Its content.
+            digest: The content's SHA-256.
+
+        Raises:
+            StoreUnavailable: it could not be written.
+        """
+
+    def get(self, key: str, most: int) -> Iterator[bytes]:
+        """Read an object, in pieces as they come.
+
+        Args:
+            key: Its key.
+            most: The bytes that it has at most.
+
+        Raises:
+            ObjectMissing: there is none.
+            ObjectTooLarge: it has more bytes.
+            StoreUnavailable: it could not be read.
+        """
 
 
 class ValueTable(Protocol):
@@ -27,10 +79,6 @@ class ValueTable(Protocol):
         Raises:
             StoreUnavailable: it could not be read.
         """
-
-
-REMEMBERED = 256
-REMEMBERED_S = 10.0
 
 
 class RecentWrites:
@@ -72,3 +120,12 @@ class Outside:
     table: ValueTable
     bucket: ObjectStore | None = None
     written: RecentWrites = field(default_factory=RecentWrites)
+
+
+def retention_days(ttl_ms: int) -> int:
+    """The days that an object of a task is kept, at least one more than the task's whole life.
+
+    An object is needed until its task expires, and is not older than the task: whenever it is written, the whole
+    lifetime is enough. The day more is for clocks that differ.
+    """
+    return next((days for days in RETENTION_DAYS if ttl_ms <= (days - 1) * DAY_MS), RETENTION_DAYS[-1])

@@ -36,10 +36,6 @@ POINTER_BYTES: Final = 40
 BUNDLE_BYTES: Final = 350_000
 """Values of one write are kept together up to this many bytes; also the largest piece of a longer one."""
 
-SMALLEST_BYTES: Final = 300
-"""A value of fewer stored bytes stays in the head. It can be fetched with nothing but the head, and the writes that
-are expected may not all come."""
-
 
 class Place(Enum):
     """Where values are."""

@@ -1,14 +1,18 @@
-"""What a task's head holds in the place of a value that is kept outside, and the names under which that is found.
+"""What a task's head holds in the place of a value that is kept outside, and the names under which that is found. Pure.
 
-Values of one write are kept together as a bundle, which is named by its own digest: it is never overwritten with
-anything else, and writing it twice does no harm. Owner and task are no part of a pointer, but of every key that is
-made of one, so that a pointer leads nowhere outside the task that holds it (docs/storage.md, Values outside the head).
+Values of one write are kept together as a bundle, so that they cost as few requests and units as possible. It is named
+by its own digest: it is never overwritten with anything else, and writing it twice does no harm. Owner and task are no
+part of a pointer, but of every key that is made of one, so that a pointer leads nowhere outside the task that holds it
+(docs/storage.md, Values outside the head).
 """
 
 from base64 import urlsafe_b64encode
+from collections.abc import Iterator, Sequence
 
 from mcp_baton.light_dataclasses import dataclass
-from mcp_baton.tasks.dynamodb.attributes import Attribute, Item
+from mcp_baton.protocol.json import dumps
+from mcp_baton.tasks.dynamodb.attributes import IN_BUCKET, IN_ITEMS, Attribute, Item, from_native
+from mcp_baton.tasks.dynamodb.placing import BUNDLE_BYTES
 from mcp_baton.tasks.texts import to_text
 
 VALUE_PREFIX = "VALUE#"
@@ -16,8 +20,6 @@ VALUE_SORT_KEY = "VALUE"
 OWNER_DIGITS = 32
 DIGEST_BYTES = 16
 DIGEST_LENGTH = 22
-IN_ITEMS = "V"
-IN_BUCKET = "S"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +90,62 @@ def piece_key(owner: str, task_id: str, bundle: str, piece: int) -> Item:
 def object_key(owner: str, task_id: str, bundle: str, days: int) -> str:
     """The key of a bundle in S3."""
     return f"{days}d/{owner_digest(owner)}/{task_id}/{bundle}"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A value on its way: its name in the write, the length of its text, and its bytes as they are stored."""
+
+    name: str
+    text_bytes: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Values that are written together."""
+
+    parts: tuple[Part, ...]
+    data: bytes
+    digest: bytes
+
+    @property
+    def name(self) -> str:
+        """Its name in keys."""
+        return name_of(self.digest)
+
+    def pointers(self, days: int) -> Iterator[tuple[Part, Attribute]]:
+        """What stands in the head for each value; `days` as in `Pointer`."""
+        offset = 0
+        for part in self.parts:
+            where = Pointer(self.name, part.text_bytes, len(part.data), len(self.data), offset, days)
+            yield part, where.attribute()
+            offset += len(part.data)
+
+
+def stored_form(value: Attribute) -> bytes:
+    """An encoded value as it is stored outside: its JSON text, zipped or not, as it was encoded."""
+    match value:
+        case {"B": bytes() as compressed}:
+            return compressed
+        case {"S": text}:
+            return text.encode()
+        case _:
+            return dumps(from_native(value)).encode()
+
+
+def bundled(parts: Sequence[Part]) -> list[Bundle]:
+    """Values put together, in their order, as long as a bundle stays within one item; a longer value is by itself."""
+    groups: list[list[Part]] = []
+    room = 0
+    for part in sorted(parts, key=lambda part: (-len(part.data), part.name)):
+        if len(part.data) > room:
+            groups.append([])
+            room = BUNDLE_BYTES
+        groups[-1].append(part)
+        room -= len(part.data)
+    made = []
+    for group in groups:
+        data = b"".join(part.data for part in group)
+        made.append(Bundle(tuple(group), data, digest_of(data)))
+    return made

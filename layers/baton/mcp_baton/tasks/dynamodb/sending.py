@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from mcp_baton.dynamodb.requests import Refused, RequestFailed, Requests
 from mcp_baton.exceptions import OutcomeUnknown, StoreBusy, StoreUnavailable
+from mcp_baton.tasks.dynamodb.clock import system_ms
 from mcp_baton.tasks.dynamodb.failures import Unreached, failure_of
-from mcp_baton.tasks.dynamodb.items import system_ms
 from mcp_baton.tasks.dynamodb.patience import ATTEMPT_S, REPLY_S, Patience, draw, race_pause_s
 from mcp_baton.telemetry import SILENT, STORE_ERRORS, Telemetry, timed
 

@@ -1,14 +1,19 @@
 """The values of a task's item: decoded when they are read, and weighed without being read."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import repeat
+from typing import TYPE_CHECKING
 
 from mcp_baton.protocol.json import Json
-from mcp_baton.tasks.dynamodb.attributes import Attribute
-from mcp_baton.tasks.dynamodb.fetching import Fetcher, weight
+from mcp_baton.tasks.dynamodb.attributes import IN_BUCKET, IN_ITEMS, Attribute, decode, text_pieces
+from mcp_baton.tasks.dynamodb.sizes import text_bytes
 from mcp_baton.tasks.record import Weight
 from mcp_baton.tasks.texts import from_text
 from mcp_baton.tasks.values import StoredValues
+
+if TYPE_CHECKING:
+    from mcp_baton.tasks.dynamodb.fetching import Fetcher
+    from mcp_baton.tasks.dynamodb.outside import Outside
 
 
 class Variables(StoredValues):
@@ -19,16 +24,16 @@ class Variables(StoredValues):
 
     Args:
         stored: The attributes, by stored name.
-        fetcher: Reads them; `None` where all of them are at hand.
+        fetcher: Gives what reads those that are elsewhere; `None` where all of them are at hand.
     """
 
     __slots__ = ("_fetcher", "_stored")
 
-    def __init__(self, stored: Mapping[str, Attribute], fetcher: Fetcher | None = None) -> None:
+    def __init__(self, stored: Mapping[str, Attribute], fetcher: "Callable[[], Fetcher] | None" = None) -> None:
         # Few names are quoted, and a task may have thousands.
         quoted = any(map(str.startswith, stored, repeat('"')))
         self._stored = {from_text(name): each for name, each in stored.items()} if quoted else stored
-        self._fetcher = fetcher or Fetcher(None, "", "")
+        self._fetcher = fetcher or _Once(None, "", "")
 
     def __getitem__(self, name: str) -> Json:
         """The variable's value, exactly as it was stored.
@@ -36,11 +41,17 @@ class Variables(StoredValues):
         Raises:
             StoreError: it cannot be had.
         """
-        return self._fetcher.value(self._stored[name])
+        attribute = self._stored[name]
+        return self._fetcher().value(attribute) if _is_elsewhere(attribute) else decode(attribute)
 
     def weight(self, name: str) -> Weight:
         """What a value weighs, without reading it."""
-        return weight(self._stored[name])
+        attribute = self._stored[name]
+        if not _is_elsewhere(attribute):
+            return Weight(text_bytes(attribute), outside=False)
+        from mcp_baton.tasks.dynamodb.fetching import weight
+
+        return weight(attribute)
 
     def text(self, name: str) -> Iterator[str]:
         """A value's JSON text, in pieces.
@@ -48,11 +59,14 @@ class Variables(StoredValues):
         Raises:
             StoreError: it cannot be had; what came before is then worth nothing.
         """
-        return self._fetcher.text(self._stored[name])
+        attribute = self._stored[name]
+        return self._fetcher().text(attribute) if _is_elsewhere(attribute) else text_pieces(attribute)
 
     def read_ahead(self, names: Iterable[str]) -> None:
         """Fetch several values at once, which are asked for afterwards."""
-        self._fetcher.read_ahead(self._stored[name] for name in names if name in self._stored)
+        elsewhere = [self._stored[name] for name in names if name in self._stored and _is_elsewhere(self._stored[name])]
+        if elsewhere:
+            self._fetcher().read_ahead(elsewhere)
 
     def __iter__(self) -> Iterator[str]:
         """The variables' names."""
@@ -69,3 +83,46 @@ class Variables(StoredValues):
     def __repr__(self) -> str:
         # As they are stored: nothing is fetched or unzipped to be printed.
         return f"Variables({self._stored!r})"
+
+
+def values_of(
+    variables: Mapping[str, Attribute],
+    kept: Mapping[str, Attribute],
+    outside: "Callable[[], Outside] | None",
+    owner: str,
+    task_id: str,
+) -> tuple[Variables, Variables]:
+    """A task's variables, and what else of it may be large. What is fetched for both of them is kept once.
+
+    Args:
+        variables: The variables' attributes, by stored name.
+        kept: The other attributes.
+        outside: Gives where values outside the head are; `None` where nothing is fetched.
+        owner: The task's owner.
+        task_id: The task.
+    """
+    fetcher = _Once(outside, owner, task_id)
+    return Variables(variables, fetcher), Variables(kept, fetcher)
+
+
+class _Once:
+    """Makes a task's fetcher when it is first needed: most tasks have nothing outside their heads."""
+
+    __slots__ = ("_made", "_of")
+
+    def __init__(self, outside: "Callable[[], Outside] | None", owner: str, task_id: str) -> None:
+        self._of = outside, owner, task_id
+        self._made: Fetcher | None = None
+
+    def __call__(self) -> "Fetcher":
+        if self._made is None:
+            from mcp_baton.tasks.dynamodb.fetching import Fetcher
+
+            outside, owner, task_id = self._of
+            self._made = Fetcher(outside and outside(), owner, task_id)
+        return self._made
+
+
+def _is_elsewhere(attribute: Attribute) -> bool:
+    """Whether a value is not in the attribute, but a pointer to it."""
+    return attribute.get("S", "")[:1] in (IN_ITEMS, IN_BUCKET)

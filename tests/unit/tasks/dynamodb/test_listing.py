@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_baton.tasks.dynamodb.attributes import Item
-from mcp_baton.tasks.dynamodb.shards import MOST_QUERIES_PER_SHARD, Merged, Read, merged_page, names, task_id_of
+from mcp_baton.tasks.dynamodb.items import shard_names
+from mcp_baton.tasks.dynamodb.listing import MOST_QUERIES_PER_SHARD, Merged, Read, merged_page, task_id_of
 
 type Table = dict[str, list[tuple[int, bool]]]
 """By shard, its tasks: when each was made, and whether it is still to be listed."""
@@ -45,7 +46,7 @@ def ids(items: Sequence[Item]) -> list[str]:
 
 @st.composite
 def tables(draw: st.DrawFn) -> Table:
-    shards = names(draw(st.sampled_from([1, 2, 8])))
+    shards = shard_names(draw(st.sampled_from([1, 2, 8])))
     table: Table = {shard: [] for shard in shards}
     for number in draw(st.sets(st.integers(0, 300), max_size=60)):
         table[draw(st.sampled_from(shards))].append((number, draw(st.booleans())))

@@ -1,0 +1,212 @@
+"""Pages of an owner's tasks, over their shards: each a partition of the table with a key of its own (docs/storage.md,
+Shards). Cursors are opaque to clients, and of no use for another's tasks (docs/http.md)."""
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from mcp_baton.light_dataclasses import dataclass, field
+from mcp_baton.tasks.dynamodb.attributes import Item
+from mcp_baton.tasks.dynamodb.items import RUN, TASK_PREFIX, Limits, partition, shard_names, to_record
+from mcp_baton.tasks.dynamodb.table import TaskTable
+from mcp_baton.tasks.ids import is_task_id
+from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, TaskPage
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb.type_defs import QueryInputTypeDef
+
+LISTED = (
+    "sk",
+    "status",
+    "created_at",
+    "updated_at",
+    "ttl_ms",
+    "version",
+    "workflow",
+    "definition",
+    "status_message",
+    "tool",
+    RUN,
+)
+"""The attributes that a listing reads."""
+
+LISTED_VARIABLES = (PROGRESS, PAUSE_REASON)
+"""The variables that it reads, which say where a task stands."""
+
+LAST = "~"
+"""After every id."""
+
+SMALLEST_READ = 8
+"""Tasks that are read of one shard at a time, at least."""
+
+MOST_QUERIES_PER_SHARD = 4
+"""How often a page asks one shard for more, when what it read was expired or lay behind other shards' tasks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What one `Query` of one shard brought, newest first.
+
+    Attributes:
+        items: The items that passed the filter.
+        end: The task id that it read up to, where there is more; `None` at the shard's end.
+    """
+
+    items: Sequence[Item]
+    end: str | None
+
+
+type Reader = Callable[[str, str | None], Read]
+"""Reads a shard, given its name and the task id after which to begin; `None` for its newest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """A page of the tasks of all shards, newest first.
+
+    Attributes:
+        items: At most as many items as were asked for.
+        end: The task id after which the next page begins; `None` on the last.
+    """
+
+    items: Sequence[Item]
+    end: str | None
+
+
+@dataclass(slots=True)
+class _Shard:
+    """How far one shard has been read.
+
+    Attributes:
+        after: The task id after which the next read begins.
+        more: Whether there is more to read.
+        reads: How often it was read.
+    """
+
+    name: str
+    after: str | None
+    more: bool = True
+    reads: int = 0
+    items: list[Item] = field(default_factory=list)
+
+
+def page_of(table: TaskTable, owner: str, cursor: str | None, now_ms: int, limits: Limits) -> TaskPage:
+    """A page of an owner's tasks, newest first, expired ones left out: one `Query` a shard, and more where a shard
+    holds few that are to be listed.
+
+    Raises:
+        ValueError: the cursor is not one that a list gave out.
+    """
+    after = None if cursor is None else from_cursor(cursor)
+    shards = shard_names(limits.shards)
+    # Newest first, tasks are spread evenly: a page of fifty reads no fifty tasks from each of 32 shards.
+    most = limits.page_size if len(shards) == 1 else max(limits.page_size * 2 // len(shards), SMALLEST_READ)
+
+    def read(shard: str, after: str | None) -> Read:
+        page = table.query(_page_query(table.name, owner, shard, now_ms, most, after))
+        last = page.get("LastEvaluatedKey")
+        return Read(page["Items"], None if last is None else task_id_of(last))
+
+    page = merged_page(shards, after, limits.page_size, read)
+    tasks = tuple(to_record(owner, item) for item in page.items)
+    return TaskPage(tasks, cursor=None if page.end is None else to_cursor(page.end))
+
+
+def _page_query(table: str, owner: str, shard: str, now_ms: int, most: int, after: str | None) -> "QueryInputTypeDef":
+    request = _query(table, owner, shard, "#e>:now", {":now": {"N": str(now_ms // 1000)}}, after)
+    listed = {f"#{place}": name for place, name in enumerate(LISTED)}
+    variables = {f"#v{place}": name for place, name in enumerate(LISTED_VARIABLES)}
+    request["ExpressionAttributeNames"] = {"#e": "expires_at", "#v": "variables", **listed, **variables}
+    request["ProjectionExpression"] = ",".join([*listed, *(f"#v.{name}" for name in variables)])
+    request["ScanIndexForward"] = False
+    request["Limit"] = most
+    return request
+
+
+def _query(
+    table: str, owner: str, shard: str, condition: str, values: Item, after: str | None = None
+) -> "QueryInputTypeDef":
+    return {
+        "TableName": table,
+        "ConsistentRead": True,
+        "KeyConditionExpression": "pk=:owner AND sk BETWEEN :first AND :last",
+        "FilterExpression": condition,
+        "ExpressionAttributeValues": {
+            ":owner": partition(owner, shard),
+            ":first": {"S": TASK_PREFIX},
+            ":last": {"S": TASK_PREFIX + (LAST if after is None else before(after))},
+            **values,
+        },
+    }
+
+
+def before(task_id: str) -> str:
+    """The text after which, among texts of an id's length, this id is the next."""
+    return task_id[:-1] + chr(ord(task_id[-1]) - 1)
+
+
+def merged_page(shards: Sequence[str], after: str | None, wanted: int, read: Reader) -> Merged:
+    """One page over all shards, newest first.
+
+    A shard that has more was read down to some task id. Down to the highest of these ids every task of every shard is
+    known; below it one could be missing. So the page ends there, and where it is not full yet, the shard that holds it
+    up is read on.
+
+    Args:
+        shards: The shards' names.
+        after: The task id that the page before ended with.
+        wanted: How many tasks the page is to have.
+        read: Reads a shard.
+    """
+    parts = [_Shard(name, after) for name in shards]
+    for part in parts:
+        _read_on(part, read)
+    while True:
+        behind = max((part for part in parts if part.more), key=_read_to, default=None)
+        known = [
+            item for part in parts for item in part.items if behind is None or task_id_of(item) >= _read_to(behind)
+        ]
+        if behind is None or len(known) >= wanted or behind.reads >= MOST_QUERIES_PER_SHARD:
+            break
+        _read_on(behind, read)
+    known.sort(key=task_id_of, reverse=True)
+    if len(known) > wanted:
+        return Merged(known[:wanted], task_id_of(known[wanted - 1]))
+    return Merged(known, None if behind is None else behind.after)
+
+
+def _read_to(part: _Shard) -> str:
+    return part.after or ""
+
+
+def _read_on(part: _Shard, read: Reader) -> None:
+    found = read(part.name, part.after)
+    part.items.extend(found.items)
+    part.reads += 1
+    part.more = found.end is not None
+    part.after = found.end
+
+
+def task_id_of(item: Item) -> str:
+    """The id of the task in an item, or in the part of one that a listing reads."""
+    return item["sk"]["S"].removeprefix(TASK_PREFIX)
+
+
+def to_cursor(task_id: str) -> str:
+    """The cursor of the page that follows this task."""
+    return urlsafe_b64encode(task_id.encode()).decode().rstrip("=")
+
+
+def from_cursor(cursor: str) -> str:
+    """The task that a cursor stands for. It names no owner: in another's hands it is a place in that owner's list.
+
+    Raises:
+        ValueError: it is not a cursor of this store.
+    """
+    try:
+        task_id = urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode("ascii")
+    except ValueError as error:
+        raise ValueError("not a cursor of this list") from error
+    if not is_task_id(task_id) or to_cursor(task_id) != cursor:
+        raise ValueError("not a cursor of this list")
+    return task_id

@@ -1,0 +1,24 @@
+"""Variables as they are stored, and when they are decoded."""
+
+import pytest
+
+from mcp_baton.exceptions import StoreError
+from mcp_baton.tasks.dynamodb.values import Variables
+
+
+def test_variables_are_decoded_when_they_are_read() -> None:
+    variables = Variables({"good": {"S": "[1]"}, "bad": {"S": "{"}, '"\\ud800"': {"S": "1"}})
+    assert list(variables) == ["good", "bad", "\ud800"]
+    assert "bad" in variables
+    assert "worse" not in variables
+    assert variables["good"] == [1]
+    with pytest.raises(StoreError):
+        _ = variables["bad"]
+
+
+def test_a_value_that_was_read_can_be_changed_without_harm() -> None:
+    variables = Variables({"list": {"S": "[1]"}})
+    first = variables["list"]
+    assert isinstance(first, list)
+    first.append(2)
+    assert variables == {"list": [1]}
