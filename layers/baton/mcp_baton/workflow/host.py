@@ -123,9 +123,6 @@ class Host(Protocol):
     def required(self, tool: str) -> frozenset[str]:
         """The names of the arguments that a tool cannot do without."""
 
-    def describe(self, tool: str) -> str:
-        """What a tool does, in one line."""
-
     def prepare(self, tool: str, arguments: JsonObject) -> Prepared | Mismatch:
         """Validate the arguments against the tool's whole input schema: the only time that this is done for a step."""
 

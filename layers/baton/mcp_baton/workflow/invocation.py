@@ -1,6 +1,6 @@
 """How a workflow is invoked, and a run of it under way."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import cast
 
 from mcp_baton.exceptions import StoreError
@@ -12,7 +12,7 @@ from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.batch import status_of, stored_result
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.drift import Move, statuses_of
-from mcp_baton.workflow.holding import Hold
+from mcp_baton.workflow.holding import Began, Hold
 from mcp_baton.workflow.host import Succeeded
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import Blocked, EndedRun, Persisted, StepTrace, Stop
@@ -80,7 +80,7 @@ class Run:
         secrets: The secret arguments.
         unsure: Steps that a write may have written whose outcome is not known.
         known: What arguments are resolved from.
-        timing: Of the step that has begun, once that has ended; `None` where no task notes it.
+        began: When the present step began; `None` where no task notes it.
     """
 
     workflow: Workflow
@@ -98,7 +98,7 @@ class Run:
     unsure: set[str] = field(default_factory=set)
     secrets: Secrets = NO_SECRETS
     known: Known = NOTHING_KNOWN
-    timing: Callable[[], Timing] | None = None
+    began: Began | None = None
 
     def __post_init__(self) -> None:
         self.secrets = secrets_of(self.workflow.secrets, self.invocation.texts, self.invocation.arguments)
@@ -115,6 +115,10 @@ class Run:
     def task(self) -> TaskRecord | None:
         """The task as it was last read or written."""
         return self.hold.task if self.hold else None
+
+    def timing(self) -> Timing | None:
+        """Of the present step, which has ended; `None` where no task notes it."""
+        return None if self.began is None or self.hold is None else self.hold.lasted(self.began)
 
     def unwritten(self, task: TaskRecord) -> list[StepTrace]:
         """What has still to be written to the task as it stands.

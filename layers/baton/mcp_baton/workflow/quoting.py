@@ -32,6 +32,8 @@ def one_line(value: Json) -> str:
 
 
 def _escaped(text: str) -> str:
+    if text.isascii() and "\x7f" not in text:  # the one of them that ASCII has
+        return text
     return _HIDDEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
