@@ -11,7 +11,7 @@ from collections.abc import Callable
 from mcp_baton.exceptions import ClaimLost, StoreError, TaskFinished, TaskNotFound
 from mcp_baton.light_dataclasses import dataclass, replace
 from mcp_baton.tasks.record import LEASE_MS, RENEW_MS, Claim, TaskRecord
-from mcp_baton.tasks.store import TaskStore, Timing
+from mcp_baton.tasks.store import TaskStore
 from mcp_baton.workflow.run import Over, Superseded, TaskOver
 
 logger = logging.getLogger(__name__)
@@ -83,10 +83,6 @@ class Hold:
         if self._over is not None:
             return self._over
         return Began(now_ms, self._clock()) if self._is_sure_at(now_ms) else None
-
-    def lasted(self, began: Began) -> Timing:
-        """The timing of a step that has ended now."""
-        return Timing(began.at_ms, round((self._clock() - began.at_s) * 1000))
 
     def written(self, task: TaskRecord) -> None:
         """The run has written to the task, and its claim was renewed with that."""

@@ -139,6 +139,9 @@ class Host(Protocol):
             ResourceUnavailable: there is no such resource, or reading it failed.
         """
 
+    announces: bool
+    """Whether anybody is told of the steps (`announce`)."""
+
     def announce(self, begun: int, total: int, step: str, task_id: str | None) -> None:
         """Tell the client that the step with this number is about to run, and, the first time, in which task."""
 

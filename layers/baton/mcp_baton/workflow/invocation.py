@@ -7,9 +7,8 @@ from mcp_baton.exceptions import StoreError
 from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import PROGRESS, RESULT_PREFIX, Claim, NewTask, StepStatus, TaskRecord
-from mcp_baton.tasks.store import Timing
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.workflow.batch import status_of, stored_result
+from mcp_baton.workflow.batch import stored_result
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.drift import Move, statuses_of
 from mcp_baton.workflow.holding import Began, Hold
@@ -60,7 +59,7 @@ def new_task(workflow: Workflow, invocation: Invocation, owner: str, claim: Clai
         variables={PROGRESS: cast("JsonObject", progress)},
         workflow=workflow.name,
         definition=workflow.fingerprint,
-        arguments=stored_arguments(invocation.kept, workflow.secrets),
+        arguments=stored_arguments(invocation.kept, workflow.secrets) if workflow.secrets else invocation.kept,
         ttl_ms=invocation.ttl_ms,
         claim=claim,
     )
@@ -101,7 +100,8 @@ class Run:
     began: Began | None = None
 
     def __post_init__(self) -> None:
-        self.secrets = secrets_of(self.workflow.secrets, self.invocation.texts, self.invocation.arguments)
+        if self.workflow.secrets:
+            self.secrets = secrets_of(self.workflow.secrets, self.invocation.texts, self.invocation.arguments)
         self.draw_on(self.variables)
 
     def draw_on(self, variables: TaskVariables) -> None:
@@ -115,10 +115,6 @@ class Run:
     def task(self) -> TaskRecord | None:
         """The task as it was last read or written."""
         return self.hold.task if self.hold else None
-
-    def timing(self) -> Timing | None:
-        """Of the present step, which has ended; `None` where no task notes it."""
-        return None if self.began is None or self.hold is None else self.hold.lasted(self.began)
 
     def unwritten(self, task: TaskRecord) -> list[StepTrace]:
         """What has still to be written to the task as it stands.
@@ -149,9 +145,11 @@ class Run:
 
     def settle(self, trace: StepTrace) -> None:
         """Take down how a step ended."""
-        self.statuses[trace.step.name] = status_of(trace.outcome)
         if isinstance(trace.outcome, Succeeded):
+            self.statuses[trace.step.name] = StepStatus.COMPLETED
             self.outputs[trace.step.name] = trace.outcome.value
+        else:
+            self.statuses[trace.step.name] = StepStatus.FAILED
         self.traces.append(trace)
 
     def ended(self, stop: Stop | None) -> EndedRun:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 
 from mcp_baton.light_dataclasses import dataclass, replace
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.workflow.decide import Ready, decide
+from mcp_baton.tasks.record import StepStatus
+from mcp_baton.tasks.store import Timing
 from mcp_baton.workflow.definition import Step
 from mcp_baton.workflow.fetching import NOTHING_FETCHED, Fetched, fetch_after, fetch_before
 from mcp_baton.workflow.holding import Began
@@ -17,6 +18,7 @@ from mcp_baton.workflow.invocation import Run
 from mcp_baton.workflow.kept_calls import kept_call
 from mcp_baton.workflow.keys import Key, own_key, step_key
 from mcp_baton.workflow.pause import DeadlineExceeded, ToolFailed, without_secrets
+from mcp_baton.workflow.resolve import Ready, decide
 from mcp_baton.workflow.retry import draw
 from mcp_baton.workflow.run import Blocked, Content, Over, StepTrace, Stop
 from mcp_baton.workflow.secrets import hidden_in
@@ -44,19 +46,28 @@ class Steps:
 
     Args:
         host: The server's tools, resources, clock and the client's ear.
+        clock: Seconds, from any moment on.
         drawn: Gives a number from 0 up to 1, for the waits between attempts.
         checkpoint: Writes what has not been written; says why the run must stop, if it must.
     """
 
-    def __init__(self, host: Host, drawn: Callable[[], float], checkpoint: Callable[[Run], Over | None]) -> None:
+    def __init__(
+        self,
+        host: Host,
+        clock: Callable[[], float],
+        drawn: Callable[[], float],
+        checkpoint: Callable[[Run], Over | None],
+    ) -> None:
         self._host = host
+        self._clock = clock
         self._drawn = drawn
         self._checkpoint = checkpoint
 
     def advance(self, run: Run) -> Stop | None:
         """Run steps in order as far as they go; why the run stops, if it does before the last one."""
         for number, step in enumerate(run.workflow.steps, 1):
-            if run.statuses[step.name].settled:
+            status = run.statuses[step.name]
+            if status is not StepStatus.PENDING and status.settled:
                 continue
             stop = self._begin_safely(run, number, step)
             if stop is None and step.checkpoint:
@@ -86,7 +97,8 @@ class Steps:
             if not isinstance(began, Began):
                 return began
             run.began = began
-        self._host.announce(number, len(run.workflow.steps), step.name, hold.task.task_id if hold else None)
+        if self._host.announces:
+            self._host.announce(number, len(run.workflow.steps), step.name, hold.task.task_id if hold else None)
         fetched = fetch_before(step, run.workflow, run.known, self._host) if step.resources else NOTHING_FETCHED
         if fetched.error is not None:
             return self._failed(run, step, None, fetched.contents, fetched.error, step.tool or "", read=fetched.read)
@@ -98,7 +110,7 @@ class Steps:
 
     def _perform(self, run: Run, step: Step, call: Prepared | None, fetched: Fetched) -> Stop | None:
         if call is None:
-            run.settle(StepTrace(step, None, fetched.contents, Succeeded(None), timing=run.timing()))
+            run.settle(StepTrace(step, None, fetched.contents, Succeeded(None), timing=self._timing(run)))
             return None
         tried = self._attempt(run, step, call)
         outcome, attempts = tried.outcome, tried.attempts
@@ -110,15 +122,20 @@ class Steps:
             # A call that the client makes may ask, so the same call may succeed.
             retryable = outcome.by_itself or (pause.retryable and not outcome.final)
             return tried.over or replace(pause, by_itself=outcome.by_itself, retryable=retryable)
-        kept, timing = _kept(run, step, call.arguments), run.timing()
+        kept, timing = _kept(run, step, call.arguments), self._timing(run)
         run.settle(
             StepTrace(step, call.arguments, fetched.contents, outcome, attempts=attempts, kept=kept, timing=timing)
         )
         if step.resources:
             # The tool has done its work: what cannot be fetched now must not make anybody call it again.
             after = fetch_after(step, run.workflow, run.known, self._host)
-            run.traces[-1] = replace(run.traces[-1], after=after, timing=run.timing())
+            run.traces[-1] = replace(run.traces[-1], after=after, timing=self._timing(run))
         return None
+
+    def _timing(self, run: Run) -> Timing | None:
+        """Of the present step, which has ended; `None` where no task notes it."""
+        began = run.began
+        return None if began is None else Timing(began.at_ms, round((self._clock() - began.at_s) * 1000))
 
     def _attempt(self, run: Run, step: Step, call: Prepared) -> Tried:
         """Call the step's tool, again if its `Retry` says so. What tells the calls apart is the `Attempt`."""
@@ -128,9 +145,9 @@ class Steps:
             step,
             host,
             lambda number: host.run(call, variables, Attempt(number, key)),
-            _nothing_ends_it if hold is None else hold.look,
+            hold.look if hold else lambda: None,
             self._drawn,
-            is_sure=_is_sure if hold is None else hold.is_sure,
+            is_sure=hold.is_sure if hold else lambda: True,
         )
 
     def _key(self, run: Run, step: Step, call: Prepared) -> Key | None:
@@ -138,7 +155,14 @@ class Steps:
         gets its own, when it asks for it."""
         if run.hold is None:
             return own_key() if step.retry else None
-        return step_key(run.hold.task.task_id, step.name, lambda: self._host.canonical(call.name, call.arguments))
+        task_id, canonical, made = run.hold.task.task_id, self._host.canonical, list[Key]()
+
+        def key() -> str:
+            if not made:
+                made.append(step_key(task_id, step.name, lambda: canonical(call.name, call.arguments)))
+            return made[0]()
+
+        return key
 
     def _failed(
         self,
@@ -154,7 +178,7 @@ class Steps:
     ) -> ToolFailed:
         # An error may quote what the tool was called with, and it is stored.
         error = run.secrets.hide_text(error)
-        kept, timing = _kept(run, step, arguments), run.timing()
+        kept, timing = _kept(run, step, arguments), self._timing(run)
         run.settle(
             StepTrace(step, arguments, resources, Failed(error), read=read, attempts=attempts, kept=kept, timing=timing)
         )
@@ -168,21 +192,13 @@ def _kept(run: Run, step: Step, arguments: Mapping[str, Json] | None) -> JsonObj
     return kept_call(arguments, hidden_in(arguments, step.arguments, run.workflow.secrets))
 
 
-def _nothing_ends_it() -> Over | None:
-    return None
-
-
-def _is_sure() -> bool:
-    return True
-
-
 def attempt(
     step: Step,
     host: Host,
     call: Callable[[int], Outcome],
     look: Callable[[], Over | None],
     drawn: Callable[[], float] = draw,
-    is_sure: Callable[[], bool] = _is_sure,
+    is_sure: Callable[[], bool] = lambda: True,
 ) -> Tried:
     """Call a step's tool until it succeeds, or must not or cannot be called again.
 
