@@ -268,21 +268,24 @@ def test_a_job_that_ended_in_time_is_not_waited_for(monkeypatch: pytest.MonkeyPa
     assert ended == Returned(1)
 
 
-def test_what_is_due_is_done_while_a_function_goes_on_talking() -> None:
-    mailbox, due = Mailbox(), threading.Event()
+def test_what_is_due_is_done_while_a_function_goes_on_talking(monkeypatch: pytest.MonkeyPatch) -> None:
+    ear, mailbox = Ear(), Mailbox()
+    heard_when_due: list[int] = []
+
+    def talk(_function: Callable[..., object], _arguments: dict[str, Any], mailbox: Mailbox) -> Callable[[], None]:
+        for _ in range(3):
+            mailbox.notify("m", {})
+        mailbox.returned(1)
+        return lambda: None
 
     def pulse() -> float:
-        due.set()
+        heard_when_due.append(len(ear.heard))
         return PATIENCE_S
 
-    def talk() -> bool:
-        while not due.is_set():
-            mailbox.notify("m", {})
-        return True
-
-    left = iter(range(10_000_000, 0, -1))
-    ended = run_and_deliver(talk, {}, mailbox, Ear(), is_async=False, left_s=lambda: next(left), stay=True, pulse=pulse)
-    assert ended == Returned(True)
+    monkeypatch.setattr(beside, "_start_thread", talk)
+    ended = run_and_deliver(lambda: 1, {}, mailbox, ear, is_async=False, left_s=lambda: None, stay=True, pulse=pulse)
+    assert ended == Returned(1)
+    assert heard_when_due == [1, 2, 3]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
