@@ -203,6 +203,8 @@ class ScriptedHost:
             raise ResourceUnavailable(f"there is no resource {uri}")
         return [FetchedResource(uri, "text/plain", text=self.resources[uri])]
 
+    announces = True
+
     def announce(self, begun: int, total: int, step: str, _task_id: str | None) -> None:
         """Note it."""
         self.log.append(f"announce {begun}/{total} {step}")

@@ -22,7 +22,7 @@ import pytest
 from mcp_baton.protocol.json import dumps
 from mcp_baton.server import reply
 from mcp_baton.server.running import runner, worker
-from mcp_baton.server.running.mailbox import Mail, Mailbox
+from mcp_baton.server.running.worker import Mail, Mailbox
 from mcp_baton.tasks.writing import write_decided
 from tests.simulation.invariants import Violation
 from tests.simulation.jobs.world import JobWorld
@@ -103,6 +103,10 @@ class SimulatedQueue[Element]:
         if not self._elements:
             raise Empty
         return self._elements.popleft()
+
+    def empty(self) -> bool:
+        """Whether there is no element now."""
+        return not self._elements
 
     @classmethod
     def __class_getitem__(cls, _element: object) -> type["SimulatedQueue[Element]"]:

@@ -8,7 +8,7 @@ from typing import Any, cast
 from mcp_baton.exceptions import ToolError
 from mcp_baton.protocol.json import Json
 from mcp_baton.server.context import Context
-from mcp_baton.server.running.mailbox import Mail, Raised, Returned
+from mcp_baton.server.running.worker import Mail, Raised, Returned
 from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from tests.simulation.bucket import PlainBucket, SimulatedBucket

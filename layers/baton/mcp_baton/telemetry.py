@@ -154,6 +154,9 @@ class _Open:
         self._end(self._span, self._around)
 
 
+_UNTRACED = nullcontext(Span("untraced", {}, 0.0))
+
+
 class Collector:
     """Notes in memory, until they are taken.
 
@@ -167,10 +170,16 @@ class Collector:
         self._measurements: list[Measurement] = []
         self._spans: list[Span] = []
         self._correlated: Callable[[str], None] | None = None
+        self._traced = True
 
-    def begin(self, correlated: Callable[[str], None]) -> None:
-        """A request begins: this hears of it if it turns out to belong to another one."""
-        self._correlated = correlated
+    def begin(self, correlated: Callable[[str], None], *, traced: bool = True) -> None:
+        """A request begins.
+
+        Args:
+            correlated: Hears of it if the request turns out to belong to another one.
+            traced: Whether anybody wants its spans; they are not noted otherwise.
+        """
+        self._correlated, self._traced = correlated, traced
 
     def correlate(self, request_id: str) -> None:
         """Tell whoever reports this invocation which request it belongs to."""
@@ -184,7 +193,7 @@ class Collector:
 
     def span(self, name: str, **details: str) -> AbstractContextManager[Span]:
         """Note a piece of work when it has ended, as a part of the one around it."""
-        return _Open(Span(name, details, 0.0), self._clock, self._end)
+        return _Open(Span(name, details, 0.0), self._clock, self._end) if self._traced else _UNTRACED
 
     def take(self) -> Notes:
         """All that has been noted since the last time."""

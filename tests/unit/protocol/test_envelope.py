@@ -61,6 +61,10 @@ def test_a_request_that_names_no_revision_is_of_the_oldest(method: str) -> None:
     assert (envelope.era, envelope.revision) == (Era.HANDSHAKE, "2025-03-26")
 
 
+def test_what_a_client_can_do_is_not_known_without_a_session() -> None:
+    assert not accepted(request(), {"mcp-protocol-version": HANDSHAKE_REVISIONS[0]}).is_known
+
+
 def test_a_stateless_request_says_everything_itself() -> None:
     meta = {**META, CAPABILITIES_KEY: {"extensions": {TASKS_EXTENSION: {}}}, "progressToken": "p"}
 

@@ -83,6 +83,13 @@ def test_a_run_is_not_sure_of_its_task_in_the_last_five_seconds(ms: int, sure: b
     assert hold.is_sure() is sure
 
 
+def test_no_step_begins_where_the_claim_may_end_and_cannot_be_renewed() -> None:
+    store, hold = held()
+    store.fails = StoreUnavailable("down")
+    store.ms = 40_001
+    assert hold.begin() is None
+
+
 def test_a_run_looks_when_it_has_not_heard_of_its_task_for_two_seconds() -> None:
     store, hold = held()
     for store.ms in (1_999, 2_000, 3_999, 4_000):

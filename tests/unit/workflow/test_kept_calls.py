@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.tasks.record import StepStatus, oversized_value
 from mcp_baton.tasks.store import StepWrite
-from mcp_baton.workflow.kept_calls import CALL_BYTES, kept_call, outdated_calls, restored, shown_call
+from mcp_baton.workflow.batch import outdated_calls
+from mcp_baton.workflow.kept_calls import CALL_BYTES, kept_call, restored, shown_call
 
 LONG = "x" * 9_000
 

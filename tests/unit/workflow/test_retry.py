@@ -10,10 +10,10 @@ import pytest
 
 from mcp_baton import RegistrationError, Retry, Step, ToolError
 from mcp_baton.tasks.record import TaskStatus
-from mcp_baton.workflow.attempts import Tried, attempt
-from mcp_baton.workflow.host import Attempt, Failed, Failure, Host, Outcome, Succeeded
+from mcp_baton.workflow.host import Failed, Failure, Host, Outcome, Succeeded
 from mcp_baton.workflow.retry import draw
 from mcp_baton.workflow.run import TaskOver
+from mcp_baton.workflow.steps import Tried, attempt
 
 EVEN = Retry(attempts=4, first_s=0.5, factor=2, max_s=30, jitter=False)
 OVER = TaskOver(TaskStatus.CANCELLED)
@@ -40,9 +40,9 @@ class Scene:
         self.log.append(f"wait {seconds:g}")
         self.left_s -= seconds
 
-    def call(self, number: Attempt) -> Outcome:
-        self.log.append(f"call {number.number}")
-        return self.outcomes[min(number.number, len(self.outcomes)) - 1]
+    def call(self, number: int) -> Outcome:
+        self.log.append(f"call {number}")
+        return self.outcomes[min(number, len(self.outcomes)) - 1]
 
     def look(self) -> TaskOver | None:
         self.log.append("look")

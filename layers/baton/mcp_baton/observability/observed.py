@@ -86,7 +86,7 @@ class ObservedHandler:
             },
             self._logs,
         )
-        self._collector.begin(invocation.correlate)
+        self._collector.begin(invocation.correlate, traced=self._sampled())
         try:
             return self._handler(event, context, request_id)
         finally:
@@ -97,7 +97,7 @@ class ObservedHandler:
     def _report(self, notes: Notes, request_id: str, cold_start: bool) -> None:
         try:
             self._metrics.report(notes.measurements, request_id)
-            if notes.spans and self._sampled():
+            if notes.spans:
                 self._traces.report(notes.spans, request_id, cold_start=cold_start)
         except Exception:
             # The request has been answered, and its metrics must not make it fail.

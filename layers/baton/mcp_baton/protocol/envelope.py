@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
-from mcp_baton.light_dataclasses import dataclass, replace
+from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.codes import HEADER_MISMATCH, INVALID_PARAMS, UNSUPPORTED_PROTOCOL_VERSION
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import Notification, Request
@@ -100,6 +100,9 @@ class Refusal:
     data: Json = None
 
 
+_SESSION_HEADER = SESSION_HEADER.lower()
+
+
 def classify(message: Request | Notification, headers: Mapping[str, str]) -> Envelope | Refusal:
     """Make out a message's era and check what that era demands of its surroundings.
 
@@ -115,11 +118,10 @@ def classify(message: Request | Notification, headers: Mapping[str, str]) -> Env
         return _stateless(message, meta, headers)
     if header is not None and header not in HANDSHAKE_REVISIONS:
         return _unsupported(header)
-    declared = capabilities_in(headers.get(SESSION_HEADER.lower(), ""))
-    envelope = _envelope(Era.HANDSHAKE, header or REVISION_WITHOUT_HEADER, meta, declared or {})
-    if declared is None and isinstance(envelope, Envelope):
-        return replace(envelope, is_known=False)
-    return envelope
+    session = headers.get(_SESSION_HEADER)
+    declared = None if session is None else capabilities_in(session)
+    known = declared is not None
+    return _envelope(Era.HANDSHAKE, header or REVISION_WITHOUT_HEADER, meta, declared or {}, is_known=known)
 
 
 def _is_stateless(method: str, meta: JsonObject, header: str | None) -> bool:
@@ -171,13 +173,15 @@ def decode_header(value: str) -> str | None:
         return None
 
 
-def _envelope(era: Era, revision: str, meta: JsonObject, capabilities: JsonObject) -> Envelope | Refusal:
+def _envelope(
+    era: Era, revision: str, meta: JsonObject, capabilities: JsonObject, *, is_known: bool = True
+) -> Envelope | Refusal:
     token, level = meta.get("progressToken"), meta.get(LOG_LEVEL_KEY)
     if token is not None and (isinstance(token, bool) or not isinstance(token, str | int)):
         return Refusal(INVALID_PARAMS, "Invalid params: `_meta.progressToken` must be a string or an integer")
     if level is not None and level not in LOG_LEVELS:
         return Refusal(INVALID_PARAMS, f"Invalid params: {LOG_LEVEL_KEY!r} must be one of {', '.join(LOG_LEVELS)}")
-    return Envelope(era, revision, meta, capabilities, token, str(level) if level is not None else None)
+    return Envelope(era, revision, meta, capabilities, token, None if level is None else str(level), is_known)
 
 
 def _unsupported(revision: str) -> Refusal:

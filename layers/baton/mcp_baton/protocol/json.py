@@ -11,16 +11,6 @@ MAX_LEVELS = 500
 """Levels of nesting that a value made by a server's functions may have: what can be walked in Python's 1000 frames."""
 
 
-_SMALL_BITS = 64
-
-
-def is_small(value: object) -> bool:
-    """Whether a value is `None`, a boolean or an ordinary integer: JSON as it stands, in a few characters."""
-    return (
-        value is None or value is True or value is False or (type(value) is int and value.bit_length() <= _SMALL_BITS)
-    )
-
-
 class TooDeep(ValueError):
     """A JSON text that is nested too deep to be read."""
 

@@ -188,7 +188,8 @@ class Endpoint:
             logger.exception("request %s: %s failed", exchange.request_id, message.method)
             self._telemetry.add(INTERNAL_ERRORS)
             return reply.error(200, _internal_error(message.id, exchange.request_id))
-        return reply.result(result_message(message.id, finished(asked, result)))
+        shaped = finished(asked, result) if envelope.era is Era.STATELESS else result
+        return reply.result(result_message(message.id, shaped))
 
     def _request(
         self,

@@ -99,13 +99,16 @@ class LambdaAdapter:
 class Invocation:
     """One request's surroundings (`Exchange`), and what has become of its answer."""
 
-    __slots__ = ("_added", "_clock", "_collected", "_opener", "request_id", "streamed")
+    __slots__ = ("_added", "_collected", "_opener", "remaining_ms", "request_id", "streamed")
+
+    remaining_ms: Callable[[], int | None]
+    """Milliseconds until the function is stopped; `None` when nothing stops it."""
 
     def __init__(self, request_id: str, clock: Callable[[], int] | None, opener: StreamOpener | None) -> None:
         self.request_id = request_id
+        self.remaining_ms = clock or _unlimited
         self.streamed = False
         self._added: Mapping[str, str] = {}
-        self._clock = clock
         self._opener = opener
         self._collected: _Collected | None = None
 
@@ -113,10 +116,6 @@ class Invocation:
     def can_stream(self) -> bool:
         """Whether a stream reaches the client as it is written."""
         return self._opener is not None
-
-    def remaining_ms(self) -> int | None:
-        """Milliseconds until the function is stopped; `None` when nothing stops it."""
-        return None if self._clock is None else self._clock()
 
     def add_headers(self, headers: Mapping[str, str]) -> None:
         """Put headers on the answer, whatever becomes of it."""
@@ -168,6 +167,10 @@ class _Collected:
 
     def response(self) -> HttpResponse:
         return HttpResponse(self._status, self._headers, bytes(self._body))
+
+
+def _unlimited() -> None:
+    return None
 
 
 def _clock(context: object) -> Callable[[], int] | None:

@@ -137,13 +137,16 @@ def _joined(headers: Mapping[str, object]) -> dict[str, str]:
     values: dict[str, list[str]] = {}
     for name, value in headers.items():
         if value is not None:
-            values.setdefault(name.lower(), []).extend(_header_values(name, value))
-    return {name: ", ".join(found) for name, found in values.items()}
+            key, found = name.lower(), _header_values(name, value)
+            values[key] = [*values[key], *found] if key in values else found
+    return {name: found[0] if len(found) == 1 else ", ".join(found) for name, found in values.items()}
 
 
 def _header_values(name: str, value: object) -> list[str]:
     if type(value) is str:
         return [value]
+    if type(value) is list and len(value) == 1 and type(value[0]) is str:
+        return value
     values = value if isinstance(value, list) else [value]
     texts = [item for item in values if isinstance(item, str)]
     if len(texts) < len(values):
@@ -158,10 +161,13 @@ def _text(members: Mapping[str, object], name: str) -> str:
     return value
 
 
+_TEXT = {str}
+
+
 def _mapping(members: Mapping[str, object], name: str) -> Mapping[str, object]:
     value = members.get(name)
     if value is None:
         return {}
-    if not isinstance(value, Mapping) or not set(map(type, value)) <= {str}:
+    if not isinstance(value, dict | Mapping) or not set(map(type, value)) <= _TEXT:
         raise EventError(f"`{name}` is not an object: {EXPECTED}")
     return value

@@ -56,10 +56,11 @@ _NOT_CLAIMS = ("claims", "jwt", "lambda", "iam", "integrationLatency")
 def _identities(context: Mapping[str, object], trust_session_names: bool) -> Iterator[str]:
     authorizer = _object(context, "authorizer")
     identity = _object(context, "identity")
-    claims = list(_claims(authorizer))
-    for name in ("sub", "client_id", "principalId") if authorizer else ():
-        for source in claims:
-            yield from _text(source, name)
+    if authorizer:
+        claims = list(_claims(authorizer))
+        for name in ("sub", "client_id", "principalId"):
+            for source in claims:
+                yield from _text(source, name)
     yield from _cognito_identity(authorizer, identity)
     principals = (_principal(found, trust_session_names) for found in _unique_ids(authorizer, identity))
     yield from filter(None, principals)
@@ -79,7 +80,8 @@ def _claims(authorizer: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
 
 def _cognito_identity(authorizer: Mapping[str, object], identity: Mapping[str, object]) -> Iterator[str]:
     # Everyone who comes through a Cognito identity pool has the same role. Only the identity's id tells them apart.
-    yield from _text(_object(_object(authorizer, "iam"), "cognitoIdentity"), "identityId")
+    if authorizer:
+        yield from _text(_object(_object(authorizer, "iam"), "cognitoIdentity"), "identityId")
     yield from _text(identity, "cognitoIdentityId")
 
 
@@ -88,9 +90,10 @@ def _unique_ids(authorizer: Mapping[str, object], identity: Mapping[str, object]
 
     Not the ARN: a user who is made anew under the name of one who was deleted has the same, and would have their tasks.
     """
-    iam = _object(authorizer, "iam")
-    yield from _text(iam, "userId")
-    yield from _text(iam, "callerId")
+    if authorizer:
+        iam = _object(authorizer, "iam")
+        yield from _text(iam, "userId")
+        yield from _text(iam, "callerId")
     yield from _text(identity, "user")
     yield from _text(identity, "caller")
 

@@ -1,15 +1,14 @@
 """What a run writes, decided against the task as it stands. Pure, so that it can be decided again after a lost race."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.tasks.record import PROGRESS, StepStatus, TaskRecord, pause_of
+from mcp_baton.tasks.record import CALL_PREFIX, PROGRESS, StepStatus, TaskRecord, pause_of
 from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepWrite
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.drift import Move, carried, left_behind, statuses_of
 from mcp_baton.workflow.host import Failed, Outcome, Succeeded
-from mcp_baton.workflow.kept_calls import outdated_calls
 from mcp_baton.workflow.pause import PauseReason, step_named_by
 from mcp_baton.workflow.run import StepTrace
 
@@ -51,7 +50,7 @@ def run_batch(
     statuses = carried(task, moving.workflow) if moving else statuses_of(task)
     writes = tuple(_writes(traces, statuses))
     after = statuses | {write.name: write.status for write in writes}
-    completed = finished and all(status.settled for status in after.values())
+    completed = finished and all(status is StepStatus.COMPLETED or status.settled for status in after.values())
     return Batch(
         steps=writes,
         pause=_pause_write(task, pause, after, finished=finished),
@@ -76,6 +75,14 @@ def run_result(statuses: Mapping[str, StepStatus]) -> dict[str, Json]:
     """The completed task's result."""
     done = sum(status is StepStatus.COMPLETED for status in statuses.values())
     return {"completed": True, "steps_completed": done}
+
+
+def outdated_calls(writes: Iterable[StepWrite]) -> frozenset[str]:
+    """The variables that describe others' calls of the steps that a run has made itself.
+
+    A step that is still `pending` has no result, so nobody's call made it.
+    """
+    return frozenset(f"{CALL_PREFIX}{write.name}" for write in writes if write.expected is not StepStatus.PENDING)
 
 
 def _writes(traces: Sequence[StepTrace], statuses: Mapping[str, StepStatus]) -> list[StepWrite]:

@@ -69,7 +69,7 @@ class Engine:
         self._clock = clock
         self._drawn = drawn
         self._sleep = sleep
-        self._steps = Steps(host, drawn, self._checkpoint)
+        self._steps = Steps(host, clock, drawn, self._checkpoint)
 
     def start(self, workflow: Workflow, invocation: Invocation) -> EndedRun:
         """Run a workflow from its first step, as a new task if it is durable and the store takes one.
@@ -225,6 +225,6 @@ class Engine:
         hold.written(written.task)
         # What has been written once is not written again: somebody else may have changed it by then.
         run.draw_on(TaskVariables(written.task.variables))
-        run.persisted = run.holds_unsure(written.task)
+        run.persisted = run.holds_unsure(written.task) if run.unsure else True
         run.written = len(run.traces)
         run.oversized.update(written.oversized)

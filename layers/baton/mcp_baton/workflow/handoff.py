@@ -19,8 +19,16 @@ from mcp_baton.workflow.pause import (
     UnresolvableParams,
     UnresolvedDependency,
 )
-from mcp_baton.workflow.placeholder import placeholder, shown
-from mcp_baton.workflow.quoting import LONGEST, encoded_uri, is_long, one_line, quoted_error, quoted_guidance
+from mcp_baton.workflow.quoting import (
+    LONGEST,
+    encoded_uri,
+    is_long,
+    one_line,
+    placeholder,
+    quoted_error,
+    quoted_guidance,
+    shown,
+)
 from mcp_baton.workflow.resolve import Known, NotGiven, resolve
 from mcp_baton.workflow.sources import Found, PromptArg, as_text, encoded, fill, placeholders
 

@@ -9,9 +9,9 @@ import math
 from collections.abc import Callable
 
 from mcp_baton.exceptions import ClaimLost, StoreError, TaskFinished, TaskNotFound
-from mcp_baton.light_dataclasses import replace
+from mcp_baton.light_dataclasses import dataclass, replace
 from mcp_baton.tasks.record import LEASE_MS, RENEW_MS, Claim, TaskRecord
-from mcp_baton.tasks.store import TaskStore, Timing
+from mcp_baton.tasks.store import TaskStore
 from mcp_baton.workflow.run import Over, Superseded, TaskOver
 
 logger = logging.getLogger(__name__)
@@ -33,6 +33,14 @@ def lease_end(store: TaskStore, left_ms: Left) -> int:
     """When a claim that is taken now ends, epoch milliseconds: with the function at the latest."""
     left = left_ms()
     return store.now_ms() + (LEASE_MS if left is None else min(LEASE_MS, max(left, 0)))
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """When a step began: epoch milliseconds, and seconds on the clock that its time is taken with."""
+
+    at_ms: int
+    at_s: float
 
 
 class Hold:
@@ -65,12 +73,16 @@ class Hold:
 
     def claim(self) -> Claim:
         """The claim as a write renews it now."""
-        return replace(self._claim, until_ms=lease_end(self._store, self._left_ms))
+        known = self._claim
+        return Claim(known.id, lease_end(self._store, self._left_ms), known.number, known.dispatch)
 
-    def begin(self) -> Callable[[], Timing]:
-        """A step begins now: gives what tells its timing once it has ended."""
-        at_ms, began_s = self._store.now_ms(), self._clock()
-        return lambda: Timing(at_ms, round((self._clock() - began_s) * 1000))
+    def begin(self) -> Began | Over | None:
+        """A step is about to begin: when it does, or what has become of the task (`look`); `None` where somebody else
+        could take the task within the next seconds."""
+        now_ms = self._looked_ms()
+        if self._over is not None:
+            return self._over
+        return Began(now_ms, self._clock()) if self._is_sure_at(now_ms) else None
 
     def written(self, task: TaskRecord) -> None:
         """The run has written to the task, and its claim was renewed with that."""
@@ -81,22 +93,32 @@ class Hold:
         """What has become of the task, where that has not been known for a while: a renewal that is due tells it, or
         one light read. A store that does not answer holds no run up: its last write says what has become of the task.
         """
-        if self._over is None:
-            now_ms = self._store.now_ms()
-            if self._renewal_is_due(now_ms) or not self._is_sure_at(now_ms):
-                self._renew()
-            elif self._clock() - self._heard_s >= LOOK_AFTER_S:
-                self._glance()
+        self._looked_ms()
         return self._over
+
+    def _looked_ms(self) -> int:
+        """Look, where that is due; the time after it."""
+        now_ms = self._store.now_ms()
+        if self._over is not None:
+            return now_ms
+        if self._renewal_is_due(now_ms) or not self._is_sure_at(now_ms):
+            self._renew()
+        elif self._clock() - self._heard_s >= LOOK_AFTER_S:
+            self._glance()
+        else:
+            return now_ms
+        return self._store.now_ms()
 
     def is_sure(self) -> bool:
         """Whether nobody else can take the task within the next seconds."""
         return self._is_sure_at(self._store.now_ms())
 
     def _is_sure_at(self, now_ms: int) -> bool:
-        left, until_ms = self._left_ms(), self._claim.until_ms
-        ends_with_function = left is not None and until_ms >= now_ms and left - (until_ms - now_ms) < SURE_MS
-        return self.unsure or until_ms - now_ms >= SURE_MS or ends_with_function
+        lasts_ms = self._claim.until_ms - now_ms
+        if self.unsure or lasts_ms >= SURE_MS:
+            return True
+        left = self._left_ms()
+        return left is not None and lasts_ms >= 0 and left - lasts_ms < SURE_MS  # it ends with the function
 
     def pulse(self) -> float:
         """Renew the claim if it is time to; the seconds until it will be. Called again and again by the thread that

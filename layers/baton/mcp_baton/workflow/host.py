@@ -123,9 +123,6 @@ class Host(Protocol):
     def required(self, tool: str) -> frozenset[str]:
         """The names of the arguments that a tool cannot do without."""
 
-    def describe(self, tool: str) -> str:
-        """What a tool does, in one line."""
-
     def prepare(self, tool: str, arguments: JsonObject) -> Prepared | Mismatch:
         """Validate the arguments against the tool's whole input schema: the only time that this is done for a step."""
 
@@ -141,6 +138,9 @@ class Host(Protocol):
         Raises:
             ResourceUnavailable: there is no such resource, or reading it failed.
         """
+
+    announces: bool
+    """Whether anybody is told of the steps (`announce`)."""
 
     def announce(self, begun: int, total: int, step: str, task_id: str | None) -> None:
         """Tell the client that the step with this number is about to run, and, the first time, in which task."""

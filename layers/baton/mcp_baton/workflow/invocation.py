@@ -1,18 +1,17 @@
 """How a workflow is invoked, and a run of it under way."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import cast
 
 from mcp_baton.exceptions import StoreError
 from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import PROGRESS, RESULT_PREFIX, Claim, NewTask, StepStatus, TaskRecord
-from mcp_baton.tasks.store import Timing
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.workflow.batch import status_of, stored_result
+from mcp_baton.workflow.batch import stored_result
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.drift import Move, statuses_of
-from mcp_baton.workflow.holding import Hold
+from mcp_baton.workflow.holding import Began, Hold
 from mcp_baton.workflow.host import Succeeded
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import Blocked, EndedRun, Persisted, StepTrace, Stop
@@ -60,7 +59,7 @@ def new_task(workflow: Workflow, invocation: Invocation, owner: str, claim: Clai
         variables={PROGRESS: cast("JsonObject", progress)},
         workflow=workflow.name,
         definition=workflow.fingerprint,
-        arguments=stored_arguments(invocation.kept, workflow.secrets),
+        arguments=stored_arguments(invocation.kept, workflow.secrets) if workflow.secrets else invocation.kept,
         ttl_ms=invocation.ttl_ms,
         claim=claim,
     )
@@ -80,7 +79,7 @@ class Run:
         secrets: The secret arguments.
         unsure: Steps that a write may have written whose outcome is not known.
         known: What arguments are resolved from.
-        timing: Of the step that has begun, once that has ended; `None` where no task notes it.
+        began: When the present step began; `None` where no task notes it.
     """
 
     workflow: Workflow
@@ -98,10 +97,11 @@ class Run:
     unsure: set[str] = field(default_factory=set)
     secrets: Secrets = NO_SECRETS
     known: Known = NOTHING_KNOWN
-    timing: Callable[[], Timing] | None = None
+    began: Began | None = None
 
     def __post_init__(self) -> None:
-        self.secrets = secrets_of(self.workflow.secrets, self.invocation.texts, self.invocation.arguments)
+        if self.workflow.secrets:
+            self.secrets = secrets_of(self.workflow.secrets, self.invocation.texts, self.invocation.arguments)
         self.draw_on(self.variables)
 
     def draw_on(self, variables: TaskVariables) -> None:
@@ -145,9 +145,11 @@ class Run:
 
     def settle(self, trace: StepTrace) -> None:
         """Take down how a step ended."""
-        self.statuses[trace.step.name] = status_of(trace.outcome)
         if isinstance(trace.outcome, Succeeded):
+            self.statuses[trace.step.name] = StepStatus.COMPLETED
             self.outputs[trace.step.name] = trace.outcome.value
+        else:
+            self.statuses[trace.step.name] = StepStatus.FAILED
         self.traces.append(trace)
 
     def ended(self, stop: Stop | None) -> EndedRun:

@@ -1,12 +1,11 @@
 """The arguments of a continuation as they are kept with its result, in `_workflow.call.<step>` (docs/workflows.md).
 Pure."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, TypeGuard
 
 from mcp_baton.protocol.json import Json, JsonObject, dumps
-from mcp_baton.tasks.record import CALL_PREFIX, StepStatus, is_oversized
-from mcp_baton.tasks.store import StepWrite
+from mcp_baton.tasks.record import CALL_PREFIX, is_oversized
 from mcp_baton.workflow.canonical import digest
 from mcp_baton.workflow.secrets import is_hidden, stored_arguments
 
@@ -71,14 +70,6 @@ def restored(kept: Json, call: JsonObject) -> JsonObject | None:
         else:
             return None
     return whole
-
-
-def outdated_calls(writes: Iterable[StepWrite]) -> frozenset[str]:
-    """The variables that describe others' calls of the steps that a run has made itself.
-
-    A step that is still `pending` has no result, so nobody's call made it.
-    """
-    return frozenset(f"{CALL_PREFIX}{write.name}" for write in writes if write.expected is not StepStatus.PENDING)
 
 
 def _stand_in(value: Json, length: int) -> JsonObject:

@@ -1,4 +1,5 @@
-"""How what comes from outside stands in an assistant's message: as JSON on one line (docs/workflows.md). Pure.
+"""How what comes from outside stands in an assistant's message: as JSON on one line, or as a placeholder where it is
+not known or too long (docs/workflows.md). Pure.
 
 The assistant's messages are Baton's own voice, which models follow. Whatever a client, a tool or a resource has said is
 quoted there, so that none of it can pass for an instruction of Baton's.
@@ -9,7 +10,8 @@ import re
 from collections.abc import Mapping
 
 from mcp_baton.protocol.json import Json, dumps_spaced
-from mcp_baton.workflow.sources import fill
+from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.sources import PromptArg, Source, StepOutput, TaskVariable, fill
 
 LONGEST = 500
 """Characters of JSON that a value may have in an assistant's message, and characters of an error that are shown."""
@@ -32,6 +34,8 @@ def one_line(value: Json) -> str:
 
 
 def _escaped(text: str) -> str:
+    if text.isascii() and "\x7f" not in text:  # the one of them that ASCII has
+        return text
     return _HIDDEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
@@ -64,3 +68,39 @@ def encoded_uri(uri: str) -> str:
     from urllib.parse import quote
 
     return quote(uri, safe=_URI_MARKS, errors="replace")
+
+
+def placeholder(source: Source, workflow: Workflow) -> str | None:
+    """The placeholder of a source's value; a constant has none."""
+    match source:
+        case PromptArg(name):
+            return f"<prompt arg {name}>"
+        case StepOutput(binding, path):
+            producer = _producer(workflow.bound(binding), workflow)
+            return f"<output from {producer}>" if path is None else f"<field '{path}' from {producer}>"
+        case TaskVariable(name, path, set_by):
+            setter = f" (set by {' or '.join(set_by)})" if set_by else ""
+            whole = f"task variable {name}{setter}"
+            return f"<{whole}>" if path is None else f"<field '{path}' from {whole}>"
+        case _:
+            return None
+
+
+def shown(value: Json, source: Source | None, workflow: Workflow, longest: int = LONGEST) -> Json:
+    """A value, or its placeholder where it is long and has one."""
+    if source is None or not is_long(value, longest):
+        return value
+    return placeholder(source, workflow) or value
+
+
+def called_with(arguments: Mapping[str, Json], sources: Mapping[str, Source], workflow: Workflow) -> str:
+    """A call's arguments on one line, with placeholders for those that are long."""
+    return one_line({name: shown(value, sources.get(name), workflow) for name, value in arguments.items()})
+
+
+def _producer(step: Step, workflow: Workflow) -> str:
+    """The tool that makes the value; with its step where another step calls the same tool."""
+    if step.tool is None:
+        return step.name
+    alone = sum(other.tool == step.tool for other in workflow.steps) == 1
+    return step.tool if alone else f"{step.tool} (step '{step.name}')"

@@ -1,14 +1,17 @@
-"""Resolving data sources against what is known so far. Pure, except that a task variable may have to be fetched."""
+"""What a step is called with, resolved from what is known so far, or why it cannot run. Pure, except that a task
+variable may have to be fetched."""
 
 import logging
 from collections.abc import Mapping
+from typing import Protocol
 
 from mcp_baton.exceptions import StoreUnavailable, ValueLost
 from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import StepStatus, is_oversized
 from mcp_baton.workflow.definition import Step, Workflow
-from mcp_baton.workflow.pause import PauseReason, UnresolvableParams, UnresolvedDependency
+from mcp_baton.workflow.host import Mismatch, Prepared
+from mcp_baton.workflow.pause import PauseReason, SchemaMismatch, UnresolvableParams, UnresolvedDependency
 from mcp_baton.workflow.secrets import NO_SECRETS, Secrets, concealed, shown_texts
 from mcp_baton.workflow.sources import (
     Constant,
@@ -53,7 +56,7 @@ class Known:
     @property
     def shown_texts(self) -> Mapping[str, str]:
         """The prompt arguments as texts, as they may be shown."""
-        return shown_texts(self.texts, self.secrets)
+        return shown_texts(self.texts, self.secrets) if self.secrets.names else self.texts
 
     def shown_value(self, value: Json, source: Source | None) -> Json:
         """An argument's value as it may be shown, by its source."""
@@ -97,9 +100,9 @@ def resolve(source: Source, workflow: Workflow, known: Known) -> Resolution:
     """What a data source yields now. A value that is found shares no container with what is known."""
     match source:
         case PromptArg(name):
-            return Found(copy_json(known.arguments[name])) if name in known.arguments else NotGiven(name)
+            return Found(_own(known.arguments[name])) if name in known.arguments else NotGiven(name)
         case Constant(value):
-            return Found(fill_json(value, known.texts))
+            return Found(value if type(value) in _PLAIN else fill_json(value, known.texts))
         case StepOutput(binding, path):
             return _resolve_output(workflow.bound(binding), path, known)
         case _:
@@ -115,14 +118,25 @@ def _resolve_variable(source: TaskVariable, known: Known) -> Resolution:
         logger.exception("the task variable %r cannot be read", source.name)
         return NoVariable(source.name)
     found = None if is_oversized(value) else lookup(value, source.path)
-    return Found(copy_json(found.value)) if found else NoVariable(source.name)
+    return Found(_own(found.value)) if found else NoVariable(source.name)
 
 
 def _resolve_output(step: Step, path: str | None, known: Known) -> Resolution:
     if known.statuses[step.name] is not StepStatus.COMPLETED or step.name not in known.outputs:
         return NoOutput(step, path)
-    value = lookup(known.outputs[step.name], path)
-    return Found(copy_json(value.value)) if value else NoField(step, path)
+    value = known.outputs[step.name]
+    if path is None:
+        return Found(_own(value))
+    found = lookup(value, path)
+    return Found(_own(found.value)) if found else NoField(step, path)
+
+
+_PLAIN = frozenset({bool, float, int, type(None)})
+
+
+def _own(value: Json) -> Json:
+    """The value, or a copy of it where it is a container."""
+    return value if type(value) in _PLAIN else copy_json(value)
 
 
 def resolve_arguments(step: Step, workflow: Workflow, known: Known) -> dict[str, Json] | PauseReason:
@@ -165,3 +179,38 @@ def _resolve_all(
             case NoField() | NoVariable():
                 return UnresolvableParams(step.name, name, tool)
     return resolved
+
+
+class Schemas(Protocol):
+    """The part of a `Host` that knows the tools' input schemas."""
+
+    def prepare(self, tool: str, arguments: JsonObject) -> Prepared | Mismatch:
+        """Validate the arguments against the tool's input schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A step that can run.
+
+    Attributes:
+        call: The call that is prepared; `None` for a step without a tool.
+    """
+
+    call: Prepared | None
+
+
+def decide(step: Step, workflow: Workflow, known: Known, schemas: Schemas) -> Ready | PauseReason:
+    """Whether a step can run now, and with what; or why it cannot."""
+    arguments = resolve_arguments(step, workflow, known)
+    if not isinstance(arguments, dict):
+        return arguments
+    for resource in step.resources:
+        uri = None if step.read_after(resource) else resolve_uri(resource, step, workflow, known)
+        if uri is not None and not isinstance(uri, str):
+            return uri
+    if step.tool is None:
+        return Ready(None)
+    prepared = schemas.prepare(step.tool, arguments)
+    if isinstance(prepared, Mismatch):
+        return SchemaMismatch(step.name, prepared.missing, prepared.invalid, step.tool)
+    return Ready(prepared)

@@ -10,9 +10,8 @@ from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.workflow.canonical import digest
 from mcp_baton.workflow.definition import Step, Workflow
-from mcp_baton.workflow.placeholder import placeholder
 from mcp_baton.workflow.plan import Plan
-from mcp_baton.workflow.quoting import quoted_error
+from mcp_baton.workflow.quoting import placeholder, quoted_error
 from mcp_baton.workflow.resolve import Known, NoField, NoOutput, NotGiven, NoVariable, resolve
 from mcp_baton.workflow.sources import Found, PromptArg, Source, StepOutput, TaskVariable
 

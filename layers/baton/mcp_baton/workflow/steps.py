@@ -1,23 +1,44 @@
-"""A run's way through its steps: fetch, decide, call, and take down how each one ended (docs/workflows.md)."""
+"""A run's way through its steps: fetch, decide, call, and take down how each one ended (docs/workflows.md).
+
+A tool is called once, or as often as its `Retry` says and the function's time allows.
+"""
 
 import logging
 from collections.abc import Callable, Mapping
 
-from mcp_baton.light_dataclasses import replace
+from mcp_baton.light_dataclasses import dataclass, replace
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.workflow.attempts import Tried, attempt
-from mcp_baton.workflow.decide import Ready, decide
+from mcp_baton.tasks.record import StepStatus
+from mcp_baton.tasks.store import Timing
 from mcp_baton.workflow.definition import Step
-from mcp_baton.workflow.fetching import Fetched, fetch_after, fetch_before
-from mcp_baton.workflow.host import Attempt, Failed, Host, Prepared, Succeeded
+from mcp_baton.workflow.fetching import NOTHING_FETCHED, Fetched, fetch_after, fetch_before
+from mcp_baton.workflow.holding import Began
+from mcp_baton.workflow.host import Attempt, Failed, Failure, Host, Outcome, Prepared, Succeeded
 from mcp_baton.workflow.invocation import Run
 from mcp_baton.workflow.kept_calls import kept_call
 from mcp_baton.workflow.keys import Key, own_key, step_key
 from mcp_baton.workflow.pause import DeadlineExceeded, ToolFailed, without_secrets
+from mcp_baton.workflow.resolve import Ready, decide
+from mcp_baton.workflow.retry import draw
 from mcp_baton.workflow.run import Blocked, Content, Over, StepTrace, Stop
 from mcp_baton.workflow.secrets import hidden_in
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """How the calls of a step's tool ended.
+
+    Attributes:
+        outcome: That of the last call that was begun.
+        attempts: How many were begun.
+        over: The task came to an end, or was taken over, meanwhile, so that there was no further attempt.
+    """
+
+    outcome: Outcome
+    attempts: int
+    over: Over | None = None
 
 
 class Steps:
@@ -25,24 +46,30 @@ class Steps:
 
     Args:
         host: The server's tools, resources, clock and the client's ear.
+        clock: Seconds, from any moment on.
         drawn: Gives a number from 0 up to 1, for the waits between attempts.
         checkpoint: Writes what has not been written; says why the run must stop, if it must.
     """
 
-    def __init__(self, host: Host, drawn: Callable[[], float], checkpoint: Callable[[Run], Over | None]) -> None:
+    def __init__(
+        self,
+        host: Host,
+        clock: Callable[[], float],
+        drawn: Callable[[], float],
+        checkpoint: Callable[[Run], Over | None],
+    ) -> None:
         self._host = host
+        self._clock = clock
         self._drawn = drawn
         self._checkpoint = checkpoint
 
     def advance(self, run: Run) -> Stop | None:
         """Run steps in order as far as they go; why the run stops, if it does before the last one."""
         for number, step in enumerate(run.workflow.steps, 1):
-            if run.statuses[step.name].settled:
+            status = run.statuses[step.name]
+            if status is not StepStatus.PENDING and status.settled:
                 continue
-            before = len(run.traces)
             stop = self._begin_safely(run, number, step)
-            if run.timing and len(run.traces) > before:
-                run.traces[-1] = replace(run.traces[-1], timing=run.timing())
             if stop is None and step.checkpoint:
                 stop = self._checkpoint(run)
             if stop:
@@ -59,18 +86,20 @@ class Steps:
             return self._failed(run, step, None, (), words, step.tool or "")
 
     def _begin(self, run: Run, number: int, step: Step) -> Stop | None:
-        run.timing = None
+        run.began = None
         if not self._host.may_start():
             return DeadlineExceeded(step.name, step.tool or "")
         hold = run.hold
-        over = hold.look() if hold else None
-        if over:
-            return over
-        if hold and not hold.is_sure():
-            return DeadlineExceeded(step.name, step.tool or "")
-        run.timing = hold.begin() if hold else None
-        self._host.announce(number, len(run.workflow.steps), step.name, hold.task.task_id if hold else None)
-        fetched = fetch_before(step, run.workflow, run.known, self._host)
+        if hold is not None:
+            began = hold.begin()
+            if began is None:
+                return DeadlineExceeded(step.name, step.tool or "")
+            if not isinstance(began, Began):
+                return began
+            run.began = began
+        if self._host.announces:
+            self._host.announce(number, len(run.workflow.steps), step.name, hold.task.task_id if hold else None)
+        fetched = fetch_before(step, run.workflow, run.known, self._host) if step.resources else NOTHING_FETCHED
         if fetched.error is not None:
             return self._failed(run, step, None, fetched.contents, fetched.error, step.tool or "", read=fetched.read)
         decision = decide(step, run.workflow, run.known, self._host)
@@ -81,41 +110,59 @@ class Steps:
 
     def _perform(self, run: Run, step: Step, call: Prepared | None, fetched: Fetched) -> Stop | None:
         if call is None:
-            run.settle(StepTrace(step, None, fetched.contents, Succeeded(None)))
+            run.settle(StepTrace(step, None, fetched.contents, Succeeded(None), timing=self._timing(run)))
             return None
         tried = self._attempt(run, step, call)
-        if isinstance(tried.outcome, Failed):
-            error, read = tried.outcome.error, fetched.read
-            pause = self._failed(run, step, call.arguments, fetched.contents, error, call.name, read=read)
-            run.traces[-1] = replace(run.traces[-1], attempts=tried.attempts)
+        outcome, attempts = tried.outcome, tried.attempts
+        if isinstance(outcome, Failed):
+            error, read = outcome.error, fetched.read
+            pause = self._failed(
+                run, step, call.arguments, fetched.contents, error, call.name, read=read, attempts=attempts
+            )
             # A call that the client makes may ask, so the same call may succeed.
-            retryable = tried.outcome.by_itself or (pause.retryable and not tried.outcome.final)
-            return tried.over or replace(pause, by_itself=tried.outcome.by_itself, retryable=retryable)
-        kept = _kept(run, step, call.arguments)
-        run.settle(StepTrace(step, call.arguments, fetched.contents, tried.outcome, attempts=tried.attempts, kept=kept))
-        # The tool has done its work: a resource that cannot be fetched now must not make anybody call it again.
-        after = fetch_after(step, run.workflow, run.known, self._host)
-        if after:
-            run.traces[-1] = replace(run.traces[-1], after=after)
+            retryable = outcome.by_itself or (pause.retryable and not outcome.final)
+            return tried.over or replace(pause, by_itself=outcome.by_itself, retryable=retryable)
+        kept, timing = _kept(run, step, call.arguments), self._timing(run)
+        run.settle(
+            StepTrace(step, call.arguments, fetched.contents, outcome, attempts=attempts, kept=kept, timing=timing)
+        )
+        if step.resources:
+            # The tool has done its work: what cannot be fetched now must not make anybody call it again.
+            after = fetch_after(step, run.workflow, run.known, self._host)
+            run.traces[-1] = replace(run.traces[-1], after=after, timing=self._timing(run))
         return None
+
+    def _timing(self, run: Run) -> Timing | None:
+        """Of the present step, which has ended; `None` where no task notes it."""
+        began = run.began
+        return None if began is None else Timing(began.at_ms, round((self._clock() - began.at_s) * 1000))
 
     def _attempt(self, run: Run, step: Step, call: Prepared) -> Tried:
         """Call the step's tool, again if its `Retry` says so. What tells the calls apart is the `Attempt`."""
-        variables, key = run.variables if run.hold else None, self._key(run, step, call)
+        hold, host, key = run.hold, self._host, self._key(run, step, call)
+        variables = run.variables if hold else None
         return attempt(
             step,
-            self._host,
-            lambda made: self._host.run(call, variables, Attempt(made.number, key)),
-            lambda: run.hold.look() if run.hold else None,
+            host,
+            lambda number: host.run(call, variables, Attempt(number, key)),
+            hold.look if hold else lambda: None,
             self._drawn,
-            is_sure=lambda: run.hold is None or run.hold.is_sure(),
+            is_sure=hold.is_sure if hold else lambda: True,
         )
 
-    def _key(self, run: Run, step: Step, call: Prepared) -> Key:
-        """The step's idempotency key; a run without a task is all that its calls belong to."""
+    def _key(self, run: Run, step: Step, call: Prepared) -> Key | None:
+        """The step's idempotency key; a run without a task is all that its calls belong to. A call that is made once
+        gets its own, when it asks for it."""
         if run.hold is None:
-            return own_key()
-        return step_key(run.hold.task.task_id, step.name, lambda: self._host.canonical(call.name, call.arguments))
+            return own_key() if step.retry else None
+        task_id, canonical, made = run.hold.task.task_id, self._host.canonical, list[Key]()
+
+        def key() -> str:
+            if not made:
+                made.append(step_key(task_id, step.name, lambda: canonical(call.name, call.arguments)))
+            return made[0]()
+
+        return key
 
     def _failed(
         self,
@@ -127,10 +174,14 @@ class Steps:
         tool: str,
         *,
         read: frozenset[str] = frozenset(),
+        attempts: int = 0,
     ) -> ToolFailed:
         # An error may quote what the tool was called with, and it is stored.
         error = run.secrets.hide_text(error)
-        run.settle(StepTrace(step, arguments, resources, Failed(error), read=read, kept=_kept(run, step, arguments)))
+        kept, timing = _kept(run, step, arguments), self._timing(run)
+        run.settle(
+            StepTrace(step, arguments, resources, Failed(error), read=read, attempts=attempts, kept=kept, timing=timing)
+        )
         return ToolFailed(step.name, error, step.retryable, tool)
 
 
@@ -139,3 +190,55 @@ def _kept(run: Run, step: Step, arguments: Mapping[str, Json] | None) -> JsonObj
     if arguments is None or step.name not in run.invocation.answers:
         return None
     return kept_call(arguments, hidden_in(arguments, step.arguments, run.workflow.secrets))
+
+
+def attempt(
+    step: Step,
+    host: Host,
+    call: Callable[[int], Outcome],
+    look: Callable[[], Over | None],
+    drawn: Callable[[], float] = draw,
+    is_sure: Callable[[], bool] = lambda: True,
+) -> Tried:
+    """Call a step's tool until it succeeds, or must not or cannot be called again.
+
+    Args:
+        step: The step.
+        host: Whose clock says whether there is time for a wait and for a call after it.
+        call: Calls the tool; each call is the same but for its number, from 1 on.
+        look: What has become of the task.
+        drawn: Gives a number from 0 up to 1, for the jitter.
+        is_sure: Whether the run is sure to hold the task for the next seconds.
+    """
+    outcome = call(1)
+    tried = Tried(outcome, 0 if _was_not_begun(outcome) else 1)
+    while isinstance(tried.outcome, Failed) and _may_pass(step, tried.outcome, tried.attempts):
+        wait_s = step.retry.wait_s(tried.attempts, drawn) if step.retry else 0.0
+        if not host.may_start(wait_s):
+            break
+        host.wait(wait_s)
+        over = look()
+        if over or not host.may_start() or not is_sure():
+            return Tried(tried.outcome, tried.attempts, over)
+        again = call(tried.attempts + 1)
+        if _was_not_begun(again):
+            break
+        tried = Tried(again, tried.attempts + 1)
+    return tried
+
+
+def _was_not_begun(outcome: Outcome) -> bool:
+    return isinstance(outcome, Failed) and outcome.kind is Failure.NOT_BEGUN
+
+
+def _may_pass(step: Step, failed: Failed, attempts: int) -> bool:
+    """Whether the call may be made again. One that timed out may have happened, so the step must say that it may."""
+    if step.retry is None or attempts >= step.retry.attempts or failed.by_itself:
+        return False
+    match failed.kind:
+        case Failure.RAISED:
+            return step.retry.wants(failed.cause)
+        case Failure.TIMED_OUT:
+            return step.retryable
+        case _:
+            return False

@@ -11,8 +11,7 @@ from mcp_baton.workflow.handle import Handle
 from mcp_baton.workflow.handoff import Requirements, handoff, preview_uris
 from mcp_baton.workflow.host import Failed, FetchedResource
 from mcp_baton.workflow.over import what_became
-from mcp_baton.workflow.placeholder import shown
-from mcp_baton.workflow.quoting import one_line, quoted_guidance
+from mcp_baton.workflow.quoting import called_with, quoted_guidance
 from mcp_baton.workflow.run import Content, EndedRun, StepTrace, Superseded, TaskOver, UnreadResource
 from mcp_baton.workflow.sources import as_text
 
@@ -100,7 +99,7 @@ def _arguments(trace: StepTrace, run: EndedRun) -> str:
     arguments = trace.arguments or {}
     if run.known.secrets.names:
         arguments = {name: run.known.shown_value(value, sources.get(name)) for name, value in arguments.items()}
-    return one_line({name: shown(value, sources.get(name), run.workflow) for name, value in arguments.items()})
+    return called_with(arguments, sources, run.workflow)
 
 
 def _resource(resource: Content, run: EndedRun) -> Message:

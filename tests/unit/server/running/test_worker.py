@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import os
 import sys
 import threading
 import time
@@ -13,8 +14,7 @@ import pytest
 
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.running import worker as beside
-from mcp_baton.server.running.mailbox import Ending, Mailbox, Raised, Returned, TimedOut
-from mcp_baton.server.running.worker import CallerGone, run_and_deliver
+from mcp_baton.server.running.worker import CallerGone, Ending, Mailbox, Raised, Returned, TimedOut, run_and_deliver
 
 PATIENCE_S = 10.0
 """How long a test waits for what must happen; it never waits that long unless it fails."""
@@ -247,3 +247,55 @@ def test_the_requests_thread_does_what_is_due_while_a_function_runs() -> None:
     )
     assert ended == Returned(True)
     assert threads == {threading.get_ident()}
+
+
+def test_a_job_that_ended_in_time_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def at_once(function: Callable[..., object], arguments: dict[str, Any], mailbox: Mailbox) -> Callable[[], None]:
+        mailbox.returned(function(**arguments))
+        return lambda: None
+
+    monkeypatch.setattr(beside, "_start_thread", at_once)
+    ended = run_and_deliver(
+        lambda: 1,
+        {},
+        Mailbox(),
+        Ear(),
+        is_async=False,
+        left_s=lambda: None,
+        stay=True,
+        pulse=lambda: pytest.fail("due"),
+    )
+    assert ended == Returned(1)
+
+
+def test_what_is_due_is_done_while_a_function_goes_on_talking(monkeypatch: pytest.MonkeyPatch) -> None:
+    ear, mailbox = Ear(), Mailbox()
+    heard_when_due: list[int] = []
+
+    def talk(_function: Callable[..., object], _arguments: dict[str, Any], mailbox: Mailbox) -> Callable[[], None]:
+        for _ in range(3):
+            mailbox.notify("m", {})
+        mailbox.returned(1)
+        return lambda: None
+
+    def pulse() -> float:
+        heard_when_due.append(len(ear.heard))
+        return PATIENCE_S
+
+    monkeypatch.setattr(beside, "_start_thread", talk)
+    ended = run_and_deliver(lambda: 1, {}, mailbox, ear, is_async=False, left_s=lambda: None, stay=True, pulse=pulse)
+    assert ended == Returned(1)
+    assert heard_when_due == [1, 2, 3]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_process_that_was_forked_has_workers_of_its_own() -> None:
+    assert run(lambda: 1) == Returned(1)
+
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if run(lambda: 2) == Returned(2) else 1)
+
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert run(lambda: 3) == Returned(3)

@@ -39,7 +39,10 @@ class ServerHost:
 
     def __init__(self, request: Request, *, reply_budget: bool = False) -> None:
         self._request = request
-        self._until_s = request.server.reply_budget_s if reply_budget else math.inf
+        self.announces = request.envelope.progress_token is not None
+        self.left_ms = request.exchange.remaining_ms
+        self._until_s = request.begun_s + request.server.reply_budget_s if reply_budget else math.inf
+        self._kept_ms = request.settings.write_reserve_ms + START_MARGIN_MS
         self._asking = request.asking_in_workflow()
         self._works: dict[str, Work[Succeeded]] = {}
         self._begun = 0
@@ -50,10 +53,6 @@ class ServerHost:
     def required(self, tool: str) -> frozenset[str]:
         """The names of the arguments that a tool cannot do without."""
         return self._request.server.tools[tool].signature.required
-
-    def describe(self, tool: str) -> str:
-        """What a tool does, in one line."""
-        return self._request.server.tools[tool].summary
 
     def prepare(self, tool: str, arguments: JsonObject) -> Prepared | Mismatch:
         """Validate the arguments against the tool's whole input schema."""
@@ -123,10 +122,10 @@ class ServerHost:
     def may_start(self, after_s: float = 0.0) -> bool:
         """Whether enough of the function's time, and of the reply's, is left to start a step, or will be after so many
         seconds."""
-        if self._request.elapsed_s() + after_s >= self._until_s:
+        if self._until_s < math.inf and self._request.clock() + after_s >= self._until_s:
             return False
-        left = self._request.left_ms()
-        return left is None or left - after_s * 1000 > START_MARGIN_MS
+        left = self._request.exchange.remaining_ms()
+        return left is None or left - after_s * 1000 > self._kept_ms
 
     def wait(self, seconds: float) -> None:
         """Let this much time pass, and keep the client's stream alive meanwhile."""
@@ -136,10 +135,6 @@ class ServerHost:
             seconds -= part
             if seconds > 0:
                 self._request.reply.keep_alive()
-
-    def left_ms(self) -> int | None:
-        """Milliseconds until the function is stopped; `None` where nothing stops it."""
-        return self._request.exchange.remaining_ms()
 
     def meanwhile(self, pulse: Callable[[], float]) -> None:
         """Call this from now on while a function runs or a wait lasts."""

@@ -87,9 +87,7 @@ def capabilities(request: Request, able: JsonObject) -> dict[str, Json]:
 
 
 def finished(request: Request, result: JsonObject) -> JsonObject:
-    """A result in the form of its era: the 2026 era names its type and the server (MCP 2026-07-28, basic/index)."""
-    if not request.stateless:
-        return result
+    """A result as the 2026 era has it: it names its type and the server (MCP 2026-07-28, basic/index)."""
     meta = result.get("_meta")
     own = meta if isinstance(meta, Mapping) else {}
     return {"resultType": "complete", **result, "_meta": {**own, SERVER_INFO_KEY: server_info(request)}}

@@ -128,7 +128,10 @@ def _not_read(task_id: str | None, error: StoreError) -> ProtocolError:
 def _render(request: Request, run: EndedRun, host: ServerHost) -> JsonObject:
     in_text = run.persisted is True and request.server.names_tasks_in_text(run.workflow)
     handle = handle_of(request, run.workflow, run.task.task_id) if in_text and run.task else None
-    made = _result(run.workflow.description, [_message(item) for item in messages(run, host, host.describe, handle)])
+    tools = request.server.tools
+    summaries = {step.tool: tools[step.tool].summary for step in run.workflow.steps if step.tool}
+    said = messages(run, host, summaries.__getitem__, handle)
+    made = _result(run.workflow.description, [_message(item) for item in said])
     meta = run_meta(request, run)
     return made | {"_meta": meta} if meta else made
 

@@ -27,9 +27,9 @@ def run_meta(request: Request, run: EndedRun) -> dict[str, Json]:
         if run.pause:
             meta["pause_reason"] = run.pause.to_json()
         meta["persisted"] = run.persisted
-    if run.stop == TaskOver(None):
+    if isinstance(run.stop, TaskOver) and run.stop.status is None:
         del meta["task_status"]  # there is none any more
-    if run.stop == Superseded():
+    if isinstance(run.stop, Superseded):
         meta["superseded"] = True
     return meta | _oversized(run.oversized)
 

@@ -138,7 +138,7 @@ class Tool:
 
         return canonical_arguments(self.input, self.signature, arguments)
 
-    @property
+    @cached_property
     def summary(self) -> str:
         """The description's first line."""
         return (self.labels.description or "").partition("\n")[0]

@@ -3,8 +3,6 @@
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mcp_baton.server.running.worker import event_loop
-
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
@@ -45,9 +43,9 @@ class InItsThread:
 
     async def run[T](self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Have the loop run it."""
-        import asyncio
+        from mcp_baton.server.running.event_loop import wait_for
 
-        return asyncio.run_coroutine_threadsafe(coroutine, event_loop()).result(self._limit_s)
+        return wait_for(coroutine, self._limit_s)
 
     async def wait(self, settled: "Future[None]") -> None:
         """Block."""

@@ -8,7 +8,6 @@ from mcp_baton.exceptions import ToolError
 from mcp_baton.server.content import Contents, ResourceContent
 from mcp_baton.server.published.finding import find_in
 from mcp_baton.server.published.resource import Resource, contents_of
-from mcp_baton.server.running.worker import wait_for
 from mcp_baton.server.schema.schema import InvalidArguments
 
 
@@ -59,7 +58,11 @@ def read_within(resources: Mapping[str, Resource], uri: str, context: object) ->
         coroutine = cast("Coroutine[Any, Any, object]", resource.function(**arguments))
         return _contents(uri, resource, await coroutine)
 
-    return Coming(coming, uri) if _is_on_a_loop() else wait_for(coming())
+    if _is_on_a_loop():
+        return Coming(coming, uri)
+    from mcp_baton.server.running.event_loop import wait_for
+
+    return wait_for(coming())
 
 
 def _contents(uri: str, resource: Resource, returned: object) -> Contents:

@@ -19,9 +19,17 @@ from mcp_baton.server.context import Context
 from mcp_baton.server.published.resource import Resource
 from mcp_baton.server.request import Asking, Request
 from mcp_baton.server.running.call import Call, ProgressMap
-from mcp_baton.server.running.mailbox import Ending, Mailbox, NotBegun, Raised, Returned, TimedOut
 from mcp_baton.server.running.work import Work
-from mcp_baton.server.running.worker import no_pulse, run_and_deliver
+from mcp_baton.server.running.worker import (
+    Ending,
+    Mailbox,
+    NotBegun,
+    Raised,
+    Returned,
+    TimedOut,
+    no_pulse,
+    run_and_deliver,
+)
 from mcp_baton.server.schema.schema import InvalidArguments
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.host import FIRST, Attempt, Failed, Failure, Mismatch, Prepared

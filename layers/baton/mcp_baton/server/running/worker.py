@@ -1,30 +1,105 @@
 """Running a function apart from the request's own thread, which meanwhile delivers what it has to say.
 
 The request's thread alone writes to the client: it delivers notifications as they come, keeps a quiet stream alive, and
-gives up on the function when its time is over. A `def` runs in a worker thread, an `async def` on one event loop of the
-process (so that clients which tools share, bound to that loop, work from call to call).
+gives up on the function when its time is over. A `def` runs in a worker thread, an `async def` on the process's event
+loop (`event_loop`).
 """
 
-import logging
+import os
 import queue
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextvars import Context as Variables
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.running.mailbox import Asked, Ending, Mailbox, NotBegun, Raised, Returned, Said, TimedOut
-
-if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop
-
-
-logger = logging.getLogger(__name__)
 
 KEEP_ALIVE_S = 15.0
 """A quiet stream says something at least this often (docs/http.md)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A notification to the client."""
+
+    method: str
+    params: dict[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question to the client."""
+
+    identifier: str
+    method: str
+    params: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """How a function ended: with a value."""
+
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """How a function ended: with an exception of any kind."""
+
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOut:
+    """The function was still running when its time was over. It was abandoned."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotBegun:
+    """The function's time was over before it began. It was not run."""
+
+
+type Ending = Returned | Raised | TimedOut | NotBegun
+"""How a function ended, as far as the request is concerned."""
+
+type Mail = Said | Asked | Returned | Raised
+
+
+class Mailbox:
+    """What a running function has said, in order, and how it ended."""
+
+    def __init__(self) -> None:
+        self._mail: queue.SimpleQueue[Mail] = queue.SimpleQueue()
+
+    def notify(self, method: str, params: dict[str, Json]) -> None:
+        """Say something to the client. From any thread."""
+        self._mail.put(Said(method, params))
+
+    def request(self, identifier: str, method: str, params: JsonObject) -> None:
+        """Ask the client something. From any thread."""
+        self._mail.put(Asked(identifier, method, params))
+
+    def returned(self, value: object) -> None:
+        """The function returned."""
+        self._mail.put(Returned(value))
+
+    def raised(self, error: BaseException) -> None:
+        """The function raised."""
+        self._mail.put(Raised(error))
+
+    @property
+    def has_mail(self) -> bool:
+        """Whether there is mail now."""
+        return not self._mail.empty()
+
+    def next(self, timeout_s: float) -> Mail | None:
+        """The next mail, or `None` when there was none in time."""
+        try:
+            return self._mail.get(timeout=timeout_s)
+        except queue.Empty:
+            return None
 
 
 class Listener(Protocol):
@@ -80,14 +155,22 @@ def run_and_deliver(
         CallerGone: the client went away, and `stay` is false.
     """
     left = left_s()
-    if _is_over(left):
+    if left is not None and left <= 0:
         return NotBegun()
-    give_up = (_start_coroutine if is_async else _start_thread)(function, arguments, mailbox)
+    if is_async:
+        from mcp_baton.server.running.event_loop import start
+
+        give_up = start(function, arguments, mailbox.returned, mailbox.raised)
+    else:
+        give_up = _start_thread(function, arguments, mailbox)
+    is_early = mailbox.has_mail
     while True:
         if listener.gone and not stay:
             give_up()
             raise CallerGone
-        wait_s = min(KEEP_ALIVE_S, pulse())
+        # Most functions have ended by now, and nothing is due; one that goes on talking must not put off what is.
+        wait_s = 0.0 if is_early else min(KEEP_ALIVE_S, pulse())
+        is_early = False
         mail = mailbox.next(wait_s if left is None else min(wait_s, left))
         match mail:
             case Returned() | Raised():
@@ -99,22 +182,21 @@ def run_and_deliver(
             case Asked(identifier, method, params):
                 listener.request(identifier, method, params)
         left = left_s()
-        if _is_over(left):
+        if left is not None and left <= 0:
             give_up()
             return TimedOut()
 
 
-def _is_over(left_s: float | None) -> bool:
-    return left_s is not None and left_s <= 0
-
-
 def _start_thread(function: Callable[..., object], arguments: dict[str, Any], mailbox: Mailbox) -> Callable[[], None]:
-    variables = copy_context()
-    _idle_worker().take(_Job(variables, function, arguments, mailbox))
+    try:
+        worker = _idle.pop()  # the one that was used last
+    except IndexError:
+        worker = _Worker()
+    worker.take(_Job(copy_context(), function, arguments, mailbox))
     return lambda: None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Job:
     variables: Variables
     function: Callable[..., object]
@@ -132,97 +214,36 @@ class _Job:
 
 class _Worker:
     """A thread that runs one job at a time and is kept for the next. A daemon: an abandoned tool must not keep the
-    process alive."""
+    process alive.
+
+    It waits at a pipe. Writing lets go of the interpreter's lock, so that the thread that is woken runs at once, and
+    the one that wrote often finds the job done when it goes on: there are half as many changes of threads as with a
+    queue or a lock.
+    """
 
     def __init__(self) -> None:
-        self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        self._job: _Job | None = None
+        self._reads, self._writes = os.pipe()
         threading.Thread(target=self._work, name="baton-tool", daemon=True).start()
 
     def take(self, job: _Job) -> None:
-        self._jobs.put(job)
+        self._job = job
+        os.write(self._writes, b"\0")
 
     def _work(self) -> None:
-        while True:
-            job = self._jobs.get()
+        while os.read(self._reads, 1):
+            job, self._job = self._job, None
             try:
-                job.run()
+                if job is not None:
+                    job.run()
             finally:
                 del job
                 _idle.append(self)
 
 
 _idle: list[_Worker] = []
+"""Those that have no job. `pop` and `append` are atomic."""
 
-
-def _idle_worker() -> _Worker:
-    """The worker that was used last, or a new one when all are busy. `list.pop` and `append` are atomic."""
-    try:
-        return _idle.pop()
-    except IndexError:
-        return _Worker()
-
-
-def _start_coroutine(
-    function: Callable[..., object], arguments: dict[str, Any], mailbox: Mailbox
-) -> Callable[[], None]:
-    import asyncio
-
-    async def run() -> None:
-        try:
-            coroutine = function(**arguments)
-            if not isinstance(coroutine, Coroutine):
-                raise TypeError(f"{function!r} was expected to be asynchronous")
-            mailbox.returned(await coroutine)
-        except asyncio.CancelledError as error:
-            mailbox.raised(error)
-            raise
-        except BaseException as error:  # noqa: BLE001 - raised further, `SystemExit` would end the loop for all tools
-            mailbox.raised(error)
-
-    future = asyncio.run_coroutine_threadsafe(run(), _loops.running())
-    return lambda: _cancel(future)
-
-
-def wait_for[Value](coroutine: Coroutine[Any, Any, Value]) -> Value:
-    """What a coroutine gives on the loop of asynchronous tools. Not to be called on that loop."""
-    import asyncio
-
-    return asyncio.run_coroutine_threadsafe(coroutine, _loops.running()).result()
-
-
-def _cancel(future: Any) -> None:
-    future.cancel()
-
-
-class _Loops:
-    """The process's event loop for asynchronous tools, in a thread of its own, made when the first one is called."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._loop: AbstractEventLoop | None = None
-
-    def running(self) -> "AbstractEventLoop":
-        import asyncio
-
-        with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                threading.Thread(target=_run_on, args=(self._loop,), name="baton-loop", daemon=True).start()
-            return self._loop
-
-
-def _run_on(loop: "AbstractEventLoop") -> None:
-    """Run a loop whatever its tasks do: one that a tool left behind may raise `SystemExit`, or stop the loop."""
-    while True:
-        try:
-            loop.run_forever()
-        except BaseException:
-            logger.exception("a task of an asynchronous tool ended the event loop; it goes on")
-
-
-_loops = _Loops()
-
-
-def event_loop() -> "AbstractEventLoop":
-    """The process's event loop, running. Must not be waited for on the loop itself."""
-    return _loops.running()
+if hasattr(os, "register_at_fork"):
+    # Threads are not copied, and the pipes are those of the process that was.
+    os.register_at_fork(after_in_child=_idle.clear)

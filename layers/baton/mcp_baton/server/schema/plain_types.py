@@ -6,6 +6,7 @@ wrong with it.
 """
 
 import math
+from collections.abc import Mapping
 from typing import Any, NoReturn, Protocol
 
 from mcp_baton.protocol.json import Json
@@ -59,6 +60,15 @@ class PlainType(Protocol):
 
     def dump(self, value: object) -> Any:
         """What a function returned, down to what `to_json` takes."""
+
+
+def bind_all(types: Mapping[str, PlainType], arguments: Mapping[str, Json]) -> dict[str, Any]:
+    """A function's keyword arguments.
+
+    Raises:
+        NotPlain: pydantic must see one of them.
+    """
+    return {name: types[name].bind(value) for name, value in arguments.items()}
 
 
 class Scalar:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mcp_baton.protocol.json import Json
 from mcp_baton.server.schema.functions import NO_ANNOTATION
 from mcp_baton.server.schema.plain import plain_arguments, plain_parameters, plain_type, plain_value
-from mcp_baton.server.schema.plain_types import NotPlain, PlainType, Scalar
+from mcp_baton.server.schema.plain_types import NotPlain, PlainType, Scalar, bind_all
 from mcp_baton.server.schema.signature import Signature, is_field
 from mcp_baton.server.schema.values import to_json
 from mcp_baton.workflow.host import Mismatch
@@ -94,7 +94,7 @@ class InputSchema:
         if plain is None or not self._required <= arguments.keys() <= plain.keys():
             return None
         try:
-            return {name: plain[name].bind(value) for name, value in arguments.items()}
+            return bind_all(plain, arguments)
         except NotPlain:
             return None
 

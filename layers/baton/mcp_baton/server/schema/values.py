@@ -3,7 +3,10 @@
 import json
 from typing import cast
 
-from mcp_baton.protocol.json import MAX_LEVELS, Json, encoding, is_small, text_is_deeper_than
+from mcp_baton.protocol.json import MAX_LEVELS, Json, encoding, text_is_deeper_than
+
+SMALL_BITS = 64
+"""An integer of so many is JSON as it stands, in a few characters."""
 
 
 def to_json(value: object) -> Json:
@@ -12,7 +15,8 @@ def to_json(value: object) -> Json:
     Raises:
         ValueError: something in it cannot be written as JSON.
     """
-    if type(value) is str or is_small(value):
+    kind = type(value)
+    if kind is str or value is None or kind is bool or (kind is int and cast("int", value).bit_length() <= SMALL_BITS):
         return cast("Json", value)
     try:
         text = _encode(value)

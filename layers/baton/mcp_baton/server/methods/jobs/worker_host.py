@@ -41,6 +41,7 @@ class WorkerHost(ServerHost):
 
     def __init__(self, request: Request, watch: Watch) -> None:
         super().__init__(request)
+        self.announces = True
         self._watch = watch
         self._pulse = watch.pulse
         refusal = CannotAsk(

@@ -7,7 +7,6 @@ import pytest
 
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import StepStatus
-from mcp_baton.workflow.decide import Ready, decide
 from mcp_baton.workflow.definition import Argument, Step, Workflow
 from mcp_baton.workflow.host import Mismatch, Prepared
 from mcp_baton.workflow.pause import (
@@ -19,7 +18,7 @@ from mcp_baton.workflow.pause import (
     UnresolvedDependency,
     step_named_by,
 )
-from mcp_baton.workflow.resolve import Known, resolve_uri
+from mcp_baton.workflow.resolve import Known, Ready, decide, resolve_uri
 from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output, task_variable
 from tests.fakes import ScriptedHost
 

@@ -1,0 +1,95 @@
+"""The process's event loop, on which every `async def` runs: clients that tools share, bound to that loop, work from
+call to call. It has a thread of its own, and is made when the first one is called."""
+
+import logging
+import threading
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
+logger = logging.getLogger(__name__)
+
+
+def start(
+    function: Callable[..., object],
+    arguments: dict[str, Any],
+    returned: Callable[[object], None],
+    raised: Callable[[BaseException], None],
+) -> Callable[[], None]:
+    """Run an `async def` on the loop; gives what cancels it.
+
+    Args:
+        function: The function.
+        arguments: Its keyword arguments.
+        returned: Takes what it returned. On the loop's thread, as all of this.
+        raised: Takes what it raised, whatever that is.
+    """
+    import asyncio
+
+    async def run() -> None:
+        try:
+            coroutine = function(**arguments)
+            if not isinstance(coroutine, Coroutine):
+                raise TypeError(f"{function!r} was expected to be asynchronous")
+            returned(await coroutine)
+        except asyncio.CancelledError as error:
+            raised(error)
+            raise
+        except BaseException as error:  # noqa: BLE001 - raised further, `SystemExit` would end the loop for all tools
+            raised(error)
+
+    future = asyncio.run_coroutine_threadsafe(run(), event_loop())
+
+    def cancel() -> None:
+        future.cancel()
+
+    return cancel
+
+
+def wait_for[Value](coroutine: Coroutine[Any, Any, Value], limit_s: float | None = None) -> Value:
+    """What a coroutine gives on the loop. Not to be called on that loop.
+
+    Args:
+        coroutine: The coroutine.
+        limit_s: How long it may take, seconds; `None` for as long as it likes.
+
+    Raises:
+        TimeoutError: it took longer.
+    """
+    import asyncio
+
+    return asyncio.run_coroutine_threadsafe(coroutine, event_loop()).result(limit_s)
+
+
+def event_loop() -> "AbstractEventLoop":
+    """The loop, running."""
+    return _loops.running()
+
+
+class _Loops:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: AbstractEventLoop | None = None
+
+    def running(self) -> "AbstractEventLoop":
+        import asyncio
+
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=_run_on, args=(self._loop,), name="baton-loop", daemon=True).start()
+            return self._loop
+
+
+def _run_on(loop: "AbstractEventLoop") -> None:
+    """Run a loop whatever its tasks do: one that a tool left behind may raise `SystemExit`, or stop the loop."""
+    while True:
+        try:
+            loop.run_forever()
+        except BaseException:
+            logger.exception("a task of an asynchronous tool ended the event loop; it goes on")
+
+
+_loops = _Loops()
