@@ -24,6 +24,7 @@ SAM_LOG = ROOT / ".aws-sam" / "tests.log"
 """What every `sam` command of the tests said."""
 READY_WITHIN_S = 180.0
 SAM_WITHIN_S = 300
+ENDED_WITHIN_S = 180.0
 POLL_S = 0.1
 USUAL = {"Architecture": architecture(), "KeyRateLimit": "50", "KeyBurstLimit": "100"}
 """Parameters of every stack. One key is for many clients at once, none of which waits a second because of it."""
@@ -182,7 +183,7 @@ def running_twin(log: Path, docker_flags: str = "") -> Iterator[Twin]:
         yield Twin(url, log)
     finally:
         process.terminate()
-        process.wait(60)
+        process.wait(ENDED_WITHIN_S)
 
 
 def sam(arguments: list[str], folder: Path = ROOT, **more: str) -> str:

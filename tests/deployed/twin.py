@@ -9,15 +9,18 @@
 - That an alias has settings of its own for asynchronous invocations: it reads the function's alone.
 - That it stands for AWS, which is called over TLS: bucket and queue refuse whoever comes without.
 - That containers share a layer, which is read-only: it copies the layer into each of them.
+- That a container which is done with has nothing to finish: it asks each to stop, and waits.
 
 A process of its own: `python twin.py`, with MiniStack's own variables (`GATEWAY_PORT`, `LAMBDA_EXECUTOR=docker`).
 """
 
 import json
 import sys
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any
 
+from docker.errors import NotFound
 from docker.types import Mount
 from ministack.services import apigateway_v1, dynamodb, lambda_svc
 from ministack.services.cloudformation import provisioners
@@ -162,6 +165,16 @@ def teach_layers() -> None:
     lambda_svc._parse_docker_flags = flags_with_layer
 
 
+def teach_endings() -> None:
+    """Have containers that are done with end at once, not asked to and waited for."""
+
+    def end(entry: dict[str, Any]) -> None:
+        with suppress(NotFound):
+            entry["container"].remove(force=True, v=True)
+
+    lambda_svc._kill_pool_entry = end
+
+
 if __name__ == "__main__":
     teach_streaming()
     teach_api_keys()
@@ -170,4 +183,5 @@ if __name__ == "__main__":
     teach_asynchronous_invocations()
     teach_tls()
     teach_layers()
+    teach_endings()
     sys.exit(app.main())
