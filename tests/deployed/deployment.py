@@ -170,6 +170,8 @@ def running_twin(log: Path, docker_flags: str = "") -> Iterator[Twin]:
         # Seconds. Sixteen containers at once take a slow disk longer than the ten that it would wait.
         "MINISTACK_DOCKER_TIMEOUT": "120",
         "LAMBDA_DOCKER_FLAGS": docker_flags,
+        # Seconds. Tests read what a container said long after it was last called.
+        "LAMBDA_WARM_TTL_SECONDS": "7200",
         "IOT_MTLS_ENABLED": "0",
         # Signatures and policies are checked: those of callers, and of what the function's role may do.
         "AUTH": "true",
