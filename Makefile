@@ -109,7 +109,7 @@ simulate: setup ## Simulate lost, late and repeated requests, kills, stalls and 
 simulate-mutants: setup ## See that simulations notice each guard that is taken out, for some minutes
 	MUTANTS=every $(RUN) pytest tests/simulation/test_mutants.py $(ARGS)
 
-# These two run the built function in containers. Without Docker they say how to get it, and stop.
+# These run the built function in containers. Without Docker they say how to get it, and stop.
 IN_CONTAINERS := tests/deployed/.venv/bin/python -m pytest -c tests/deployed/pyproject.toml
 
 .PHONY: setup-containers
@@ -120,6 +120,10 @@ setup-containers: setup-tests
 .PHONY: containers
 containers: setup-containers
 	@tests/deployed/.venv/bin/python -m tests.deployed.machine
+
+.PHONY: test-containers
+test-containers: containers ## Run the next two as one, which build once for both (ARGS="-x")
+	$(IN_CONTAINERS) tests/deployed $(ARGS)
 
 .PHONY: test-deployed
 test-deployed: containers ## Deploy to a twin of AWS on this machine and test what runs there (ARGS="-k alarms")

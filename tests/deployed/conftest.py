@@ -2,15 +2,18 @@
 
 import shutil
 from collections.abc import Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tests.deployed.deployment import SAM_LOG, Stack, Twin, running_twin, sam
+from tests.deployed.deployment import SAM_LOG, Stack, Twin, running_twin
 from tests.deployed.evidence import Evidence, tail
 from tests.deployed.image import ensure_runtime_image
 from tests.deployed.issuer import Issuer, running_issuer
-from tests.deployed.machine import SAMPLE, architecture, docker_client, emulator
+from tests.deployed.machine import docker_client, emulator
+from tests.deployed.page import Page, Served
+from tests.deployed.project import built_project
 
 ORIGIN = "https://app.example.com"
 """Whose pages may call the probe."""
@@ -18,6 +21,8 @@ WORKER_S = 30
 """How long one invocation of the probe's worker may take, its start included: too short for a night's rests, of which
 none begins in the last six seconds.
 """
+EARLY = ("building", "making_project", "twin", "serving_page")
+"""What is begun at once, in this order, where a test wants it: the build is made while the twin starts."""
 EVIDENCE = pytest.StashKey[Evidence]()
 
 
@@ -26,6 +31,11 @@ def pytest_configure(config: pytest.Config) -> None:
     SAM_LOG.parent.mkdir(exist_ok=True)
     SAM_LOG.write_bytes(b"")
     config.stash[EVIDENCE] = Evidence()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put last what has to wait for something that goes on beside the other tests."""
+    items.sort(key=lambda item: item.get_closest_marker("last") is not None)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -56,14 +66,52 @@ def image() -> str:
 
 
 @pytest.fixture(scope="session")
-def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Everything that is deployed, as SAM built it, with the sample as the server."""
-    folder = tmp_path_factory.mktemp("build")
-    sam(
-        ["build", "--build-dir", str(folder), "--parameter-overrides", f"Architecture={architecture()}"],
-        BATON_APP=str(SAMPLE),
-    )
-    return folder
+def early() -> Iterator[ThreadPoolExecutor]:
+    """Does what takes long while something else is waited for."""
+    with ThreadPoolExecutor() as executor:
+        yield executor
+
+
+@pytest.fixture(scope="session")
+def page() -> Page:
+    return Page.read()
+
+
+@pytest.fixture(scope="session")
+def building(early: ThreadPoolExecutor, page: Page) -> Future[Path]:
+    """Everything that is deployed, on its way."""
+    return early.submit(page.build)
+
+
+@pytest.fixture(scope="session")
+def build(building: Future[Path]) -> Path:
+    """Everything that is deployed, as SAM built it at the page's command, with the sample as the server."""
+    return building.result()
+
+
+@pytest.fixture(scope="session")
+def serving_page(
+    page: Page, image: str, build: Path, tmp_path_factory: pytest.TempPathFactory, evidence: Evidence
+) -> Iterator[Served]:
+    """The page's other commands, on their way, down to the last one, which serves until the tests are over."""
+    with page.serving(tmp_path_factory.mktemp("page")) as served:
+        evidence.watch(served.log)
+        yield served
+
+
+@pytest.fixture(scope="session")
+def making_project(early: ThreadPoolExecutor, tmp_path_factory: pytest.TempPathFactory) -> Future[Path]:
+    """A project as `baton new` makes it, built, on its way."""
+    return early.submit(built_project, tmp_path_factory.mktemp("project"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def begun(request: pytest.FixtureRequest) -> None:
+    """Begin what takes long, and go on to the first test meanwhile."""
+    wanted = {name for item in request.session.items if isinstance(item, pytest.Function) for name in item.fixturenames}
+    for fixture in EARLY:
+        if fixture in wanted:
+            request.getfixturevalue(fixture)
 
 
 @pytest.fixture(scope="session")
@@ -82,19 +130,16 @@ def twin(tmp_path_factory: pytest.TempPathFactory, image: str, issuer: Issuer, e
 
 @pytest.fixture(scope="session")
 def stack(twin: Twin, build: Path) -> Stack:
-    """The template with its defaults."""
+    """The template with its defaults, by `sam deploy`. The others are copies of it with other parameters."""
     return twin.deploy(build, "baton")
 
 
 @pytest.fixture(scope="session")
-def probe(twin: Twin, build: Path, tmp_path_factory: pytest.TempPathFactory) -> Stack:
+def probe(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Stack:
     """The template with a bucket for large results, pages that may call, and a function of the tests' own."""
-    changed = tmp_path_factory.mktemp("probe") / "build"
-    # What the build compiled would be run in the place of a source that changed since.
-    shutil.copytree(build, changed, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
-    for function in ("McpFunction", "WorkerFunction"):
-        shutil.copy(Path(__file__).with_name("probe.py"), changed / function / "app.py")
-    return twin.deploy(changed, "probe", Overflow="on", AllowedOrigins=ORIGIN, WorkerTimeout=str(WORKER_S))
+    code = tmp_path_factory.mktemp("probe")
+    shutil.copy(Path(__file__).with_name("probe.py"), code / "app.py")
+    return stack.copy("probe", code, Overflow="on", AllowedOrigins=ORIGIN, WorkerTimeout=str(WORKER_S))
 
 
 @pytest.fixture(scope="session")

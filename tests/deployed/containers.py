@@ -15,6 +15,13 @@ def containers_of(stack: Stack, *, worker: bool = False) -> list[docker.models.c
     return [container for container in running if variable in container.attrs["Config"]["Env"]]
 
 
+def log_stream_of(container: docker.models.containers.Container) -> str:
+    """What the function in this container has for its own name."""
+    environment = dict(variable.split("=", 1) for variable in container.attrs["Config"]["Env"])
+    name: str = environment["AWS_LAMBDA_LOG_STREAM_NAME"]
+    return name
+
+
 def served_since(stack: Stack, moment: float) -> list[int]:
     """How many requests each container of the stack's function has answered since this moment (epoch seconds)."""
     counts = (container.logs(since=moment).count(SERVED) for container in containers_of(stack))

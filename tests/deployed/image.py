@@ -31,7 +31,7 @@ PACKAGES = (
     *("awslambdaric", "simplejson", "snapshot_restore_py.py"),
     *("boto3", "botocore", "s3transfer", "jmespath", "dateutil", "six.py", "urllib3"),
 )
-LEFT_OUT = re.compile(r"(^|/)(test|tests|__pycache__|site-packages|idlelib|tkinter|ensurepip|lib2to3)(/|$)|\.a$")
+LEFT_OUT = re.compile(r"(^|/)(test|tests|site-packages|idlelib|tkinter|ensurepip|lib2to3)(/|$)|\.a$")
 SITE = Path(os.__file__).parent
 STAND_IN = "baton.stand-in"
 

@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
+import pytest
 
-from tests.deployed.containers import SERVED, containers_of, said_by_worker
+from tests.deployed.containers import SERVED, containers_of, log_stream_of, said_by_worker
 from tests.deployed.conversation import REVISIONS, Talk, ask, talking
 from tests.deployed.deployment import Stack
 from tests.deployed.machine import ROOT, environment
@@ -88,14 +89,22 @@ def test_the_worker_reports_under_the_id_of_the_request_that_created_the_task(st
     wait_until(lambda: f'"correlation_id":"{work["request_id"]}"' in said_by_worker(stack).replace(" ", ""))
 
 
-def test_a_task_is_cancelled_from_another_container_and_stays_so(probe: Stack) -> None:
-    served = said_by_worker(probe).count(REPORT)
+@pytest.fixture(scope="session")
+def night(probe: Stack) -> str:
+    """The task of a workflow that rests for longer than an invocation of its worker may take, begun."""
+    return begun(probe, "night")
 
+
+def test_a_task_is_cancelled_from_another_container_and_stays_so(probe: Stack, night: str) -> None:
     async def cancelled(talk: Talk) -> tuple[dict[str, Any], dict[str, Any]]:
         task_id = begun(probe, "linger", seconds=20)
         running = await until(talk, task_id, lambda task: "in " in task.get("statusMessage", "") or over(task))
+        # Another one works on the night.
+        workers = containers_of(probe, worker=True)
+        [worker] = [found for found in workers if log_stream_of(found) in running["statusMessage"]]
+        served = worker.logs().count(SERVED)
         await talk.task("cancel", task_id)
-        return running, await until(talk, task_id, lambda _: said_by_worker(probe).count(REPORT) > served)
+        return running, await until(talk, task_id, lambda _: worker.logs().count(SERVED) > served)
 
     running, task = within(probe, cancelled)
     assert running["status"] == "working"
@@ -104,10 +113,10 @@ def test_a_task_is_cancelled_from_another_container_and_stays_so(probe: Stack) -
     assert LINGERED not in said_by_worker(probe)
 
 
-def test_a_workflow_that_one_invocation_has_no_time_for_goes_on_in_another(probe: Stack) -> None:
+@pytest.mark.last
+def test_a_workflow_that_one_invocation_has_no_time_for_goes_on_in_another(probe: Stack, night: str) -> None:
     async def slept(talk: Talk) -> tuple[dict[str, Any], dict[str, Any]]:
-        task_id = begun(probe, "night")
-        return await until(talk, task_id, over), await talk.task("result", task_id)
+        return await until(talk, night, over), await talk.task("result", night)
 
     task, result = within(probe, slept)
     assert task["status"] == "completed", task

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import anyio
 import pytest
@@ -20,7 +19,7 @@ from tests.deployed.conversation import (
     talking,
     whole_conversation,
 )
-from tests.deployed.deployment import Stack, Twin
+from tests.deployed.deployment import Stack
 from tests.deployed.issuer import Issuer
 
 INVALID_PARAMS = -32602
@@ -53,8 +52,7 @@ class Access:
     guard: tuple[str, bool]
 
 
-def by_api_key(twin: Twin, build: Path, request: pytest.FixtureRequest) -> Access:
-    stack: Stack = request.getfixturevalue("stack")
+def by_api_key(stack: Stack, request: pytest.FixtureRequest) -> Access:
     kim, mallory = request.getfixturevalue("keys")
     [key_id] = stack.resources("AWS::ApiGateway::ApiKey").values()
     strangers = stack.caller(x_api_key="forged"), stack.caller()
@@ -62,18 +60,18 @@ def by_api_key(twin: Twin, build: Path, request: pytest.FixtureRequest) -> Acces
     return Access(stack, key_id, *callers, strangers, 403, ("NONE", True))
 
 
-def by_jwt(twin: Twin, build: Path, request: pytest.FixtureRequest) -> Access:
+def by_jwt(original: Stack, request: pytest.FixtureRequest) -> Access:
     issuer: Issuer = request.getfixturevalue("issuer")
     audience = f"{PUBLIC_URL}/mcp"
-    stack = twin.deploy(build, "jwt", Auth="JWT", JwtIssuer=issuer.url, JwtAudiences=audience, PublicUrl=PUBLIC_URL)
+    stack = original.copy("jwt", Auth="JWT", JwtIssuer=issuer.url, JwtAudiences=audience, PublicUrl=PUBLIC_URL)
     good = [issuer.sign(subject, aud=audience) for subject in ("kim", "mallory")]
     bad = [issuer.sign("kim", aud="https://other.example.com"), issuer.sign("kim", aud=audience, exp=1)]
     kim, mallory, *strangers = (bearer(stack, token) for token in good + bad)
     return Access(stack, "kim", kim, mallory, (*strangers, stack.caller()), 401, ("CUSTOM", False))
 
 
-def by_cognito(twin: Twin, build: Path, request: pytest.FixtureRequest) -> Access:
-    cognito = twin.client("cognito-idp")
+def by_cognito(original: Stack, request: pytest.FixtureRequest) -> Access:
+    cognito = original.twin.client("cognito-idp")
     pool = cognito.create_user_pool(PoolName="people")["UserPool"]
     flows = ["ALLOW_USER_PASSWORD_AUTH", "ALLOW_REFRESH_TOKEN_AUTH"]
     registered = cognito.create_user_pool_client(UserPoolId=pool["Id"], ClientName="host", ExplicitAuthFlows=flows)
@@ -90,8 +88,8 @@ def by_cognito(twin: Twin, build: Path, request: pytest.FixtureRequest) -> Acces
         issued: str = answer["AuthenticationResult"]["AccessToken"]
         return issued
 
-    stack = twin.deploy(
-        build, "cognito", Auth="COGNITO", CognitoUserPoolArn=pool["Arn"], RequiredScopes=SCOPE, PublicUrl=PUBLIC_URL
+    stack = original.copy(
+        "cognito", Auth="COGNITO", CognitoUserPoolArn=pool["Arn"], RequiredScopes=SCOPE, PublicUrl=PUBLIC_URL
     )
     issued = token("kim")
     [owner] = (one["Value"] for one in cognito.get_user(AccessToken=issued)["UserAttributes"] if one["Name"] == "sub")
@@ -99,9 +97,9 @@ def by_cognito(twin: Twin, build: Path, request: pytest.FixtureRequest) -> Acces
     return Access(stack, owner, kim, mallory, (forger, stack.caller()), 401, ("COGNITO_USER_POOLS", False))
 
 
-def by_iam(twin: Twin, build: Path, request: pytest.FixtureRequest) -> Access:
-    stack = twin.deploy(build, "iam", Auth="IAM")
-    iam = twin.client("iam")
+def by_iam(original: Stack, request: pytest.FixtureRequest) -> Access:
+    stack = original.copy("iam", Auth="IAM")
+    iam = original.twin.client("iam")
 
     def user(name: str, effect: str = "Allow") -> tuple[str, str]:
         iam.create_user(UserName=name)
@@ -129,9 +127,9 @@ def bearer(stack: Stack, token: str) -> Caller:
 
 
 @pytest.fixture(scope="module", params=[by_api_key, by_jwt, by_cognito, by_iam], ids=lambda way: way.__name__)
-def deployed(request: pytest.FixtureRequest, twin: Twin, build: Path) -> Access:
-    deploy: Callable[[Twin, Path, pytest.FixtureRequest], Access] = request.param
-    return deploy(twin, build, request)
+def deployed(request: pytest.FixtureRequest, stack: Stack) -> Access:
+    deploy: Callable[[Stack, pytest.FixtureRequest], Access] = request.param
+    return deploy(stack, request)
 
 
 @pytest.mark.parametrize("era", ["2025", "2026"])

@@ -1,19 +1,18 @@
 """A message that the sample sends, published through boto3 under the function's own role."""
 
 import json
-from pathlib import Path
 
 import anyio
 import pytest
 
 from tests.deployed.conversation import talking
-from tests.deployed.deployment import Stack, Twin
+from tests.deployed.deployment import Stack
 
 
 @pytest.fixture(scope="module")
-def messages(twin: Twin, build: Path) -> Stack:
+def messages(stack: Stack) -> Stack:
     """The template with a topic."""
-    return twin.deploy(build, "messages", MessageTopic="on")
+    return stack.copy("messages", MessageTopic="on")
 
 
 def subscribed_queue(messages: Stack) -> str:

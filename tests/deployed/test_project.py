@@ -1,8 +1,7 @@
 """A project as `baton new` makes it out of the wheel alone, built and deployed by `sam build` and `sam deploy`."""
 
 import json
-import os
-import subprocess
+from concurrent.futures import Future
 from pathlib import Path
 
 import anyio
@@ -10,38 +9,16 @@ import pytest
 
 from tests.deployed.conversation import ask, talking
 from tests.deployed.deployment import Stack, Twin, sam
-from tests.deployed.machine import REGION, ROOT, architecture, environment
+from tests.deployed.machine import ROOT, architecture
 from tests.starter import needs_the_starter
 
-WITHIN_S = 300
 PRELUDE_END = bytes(8)
-PATH = os.pathsep.join([str(ROOT / ".tools" / "uv" / "bin"), os.environ["PATH"]])
-
-
-def run(*command: str | Path) -> str:
-    """Run a command to its end; what it printed."""
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment(PATH=PATH), capture_output=True, text=True, check=False, timeout=WITHIN_S
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A new project, made by the command that a wheel of this checkout brings."""
-    folder = tmp_path_factory.mktemp("project")
-    run("uv", "build", "--quiet", "--wheel", "--out-dir", folder)
-    [wheel] = folder.glob("*.whl")
-    begin = ("uv", "tool", "run", "--python", "3.13", "--from", str(wheel), "baton", "new")
-    run(*begin, folder / "bookshop", "--yes", "--region", REGION, "--wheel", wheel)
-    return folder / "bookshop"
-
-
-@pytest.fixture(scope="module")
-def bookshop(project: Path, twin: Twin) -> Stack:
+def bookshop(making_project: Future[Path], twin: Twin) -> Stack:
     """The project's stack."""
-    sam(["build"], project, PATH=PATH)
+    project = making_project.result()
     chosen = ["--no-confirm-changeset", "--no-progressbar", "--parameter-overrides"]
     sam(["deploy", *chosen, f"Architecture={architecture()}"], project, AWS_ENDPOINT_URL=twin.url)
     return twin.stack("bookshop")

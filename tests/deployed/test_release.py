@@ -6,7 +6,7 @@ from pathlib import Path
 import anyio
 
 from tests.deployed.conversation import whole_conversation
-from tests.deployed.deployment import Stack, Twin
+from tests.deployed.deployment import Stack
 
 STACK = "released"
 
@@ -21,18 +21,18 @@ def live_version(stack: Stack) -> tuple[str, list[str]]:
 
 
 def test_a_changed_layer_is_what_the_alias_serves_and_an_unchanged_build_publishes_nothing(
-    twin: Twin, build: Path, tmp_path: Path
+    stack: Stack, build: Path, tmp_path: Path
 ) -> None:
-    first = live_version(twin.deploy(build, STACK))
-    assert live_version(twin.deploy(build, STACK)) == first
+    first = live_version(stack.copy(STACK))
+    assert live_version(stack.twin.deploy(build, STACK)) == first
 
     changed = tmp_path / "build"
     shutil.copytree(build, changed, symlinks=True)
     title = changed / "BatonLayer" / "python" / "released.txt"
     title.write_text("a second release")
-    stack = twin.deploy(changed, STACK)
-    version, layers = live_version(stack)
+    released = stack.twin.deploy(changed, STACK)
+    version, layers = live_version(released)
 
     assert int(version) == int(first[0]) + 1
     assert layers != first[1]
-    anyio.run(whole_conversation, stack.endpoint, stack.caller(x_api_key=stack.api_key), "2026")
+    anyio.run(whole_conversation, released.endpoint, released.caller(x_api_key=released.api_key), "2026")

@@ -2,17 +2,15 @@
 
 Nothing can take a stream there, so the same handler answers whole. Nothing says who calls, so callers are anonymous.
 The table is one of the twin's, and for the page's commands the one of `make local-dynamodb`. All events go through
-one `sam`, since starting it takes longer than they do; `sam local invoke` is among the page's commands.
+one `sam`, since starting it takes longer than they do; `sam local invoke` and `start-api` are among the page's.
 """
 
 import json
-import os
 import re
-import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,12 +25,15 @@ from tests.deployed.conversation import Era, first_sdk, whole_conversation
 from tests.deployed.deployment import SAM, Stack, Twin
 from tests.deployed.evidence import Evidence
 from tests.deployed.machine import REGION, ROOT, architecture, environment, free_port
+from tests.deployed.page import Page, Served
 
 EVENTS = ROOT / "events"
 FILES = sorted(path.stem for path in EVENTS.glob("*.json"))
 READY_WITHIN_S = 120.0
-README_WITHIN_S = 600.0
-"""They build, too."""
+PAGE_URL = "http://127.0.0.1:3000"
+"""Where the page's commands serve."""
+PAGE_WITHIN_S = 300.0
+"""How long they may take to: they make an image and invoke the function first."""
 STREAMED = {"prompts-get-refund-pauses", "prompts-get-report-pauses-2026"}
 """The events that ask for progress, and so for a stream."""
 ORIGIN = "https://app.example.com"
@@ -88,8 +89,8 @@ class Streaming:
 
 
 @pytest.fixture(scope="module")
-def streaming(twin: Twin, build: Path) -> Streaming:
-    return Streaming(twin.deploy(build, "streaming", AllowedOrigins=ORIGIN))
+def streaming(stack: Stack) -> Streaming:
+    return Streaming(stack.copy("streaming", AllowedOrigins=ORIGIN))
 
 
 @pytest.fixture(scope="module")
@@ -106,29 +107,20 @@ def local(build: Path, twin: Twin, streaming: Streaming, tmp_path_factory: pytes
 
 
 @pytest.fixture(scope="module")
-def endpoint(local: Local, tmp_path_factory: pytest.TempPathFactory, evidence: Evidence) -> Iterator[str]:
-    """`sam local start-api`, until the tests are over."""
-    log = tmp_path_factory.mktemp("start-api") / "start-api.log"
-    evidence.watch(log)
-    with serving(local, "start-api", log) as url:
-        yield f"{url}/mcp"
-
-
-@pytest.fixture(scope="module")
 def local_lambda(local: Local, tmp_path_factory: pytest.TempPathFactory, evidence: Evidence) -> Iterator[Any]:
     """A client of `sam local start-lambda`."""
     log = tmp_path_factory.mktemp("start-lambda") / "start-lambda.log"
     evidence.watch(log)
-    with serving(local, "start-lambda", log) as url, closing(made_up_client("lambda", url)) as client:
+    with serving(local, log) as url, closing(made_up_client("lambda", url)) as client:
         yield client
 
 
 @contextmanager
-def serving(local: Local, command: str, log: Path) -> Iterator[str]:
-    """The URL of a `sam local` that serves, with one container that stays."""
+def serving(local: Local, log: Path) -> Iterator[str]:
+    """The URL of a `sam local start-lambda` that serves, with one container that stays."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    arguments = [str(SAM), "local", command, "--port", str(port), "--warm-containers", "EAGER", *local.options]
+    arguments = [str(SAM), "local", "start-lambda", "--port", str(port), "--warm-containers", "EAGER", *local.options]
     with log.open("wb") as output:
         process = subprocess.Popen(arguments, cwd=ROOT, env=environment(), stdout=output, stderr=subprocess.STDOUT)
     try:
@@ -156,20 +148,6 @@ def await_ready(process: subprocess.Popen[bytes], url: str, log: Path, within_s:
         else:
             return
     pytest.fail(f"sam local did not start:\n{log.read_text()}")
-
-
-@pytest.mark.parametrize("era", ["2025", "2026"])
-def test_the_official_client_holds_the_whole_conversation_under_start_api(endpoint: str, era: Era) -> None:
-    task_id = anyio.run(whole_conversation, endpoint, HeaderCaller(), era)
-
-    assert TASK_ID.fullmatch(task_id)
-
-
-def test_the_official_sdks_first_client_holds_the_whole_conversation_under_start_api(endpoint: str) -> None:
-    seen = first_sdk(endpoint, HeaderCaller())
-
-    assert (seen["revision"], seen["task"]) == ("2025-11-25", "completed")
-    assert seen["by_hand"] == {"status": "completed", "result": {"by": "hand"}}
 
 
 @pytest.fixture(scope="module")
@@ -220,57 +198,15 @@ def without_workers(body: str) -> str:
     return body
 
 
-@dataclass(frozen=True, slots=True)
-class ReadmeCommands:
-    """The commands of docs/local.md, Under `sam local`, on their way.
-
-    Attributes:
-        printed: The file with what they print.
-        ask: The command for another terminal.
-    """
-
-    printed: Path
-    ask: str
-
-
 @pytest.fixture(scope="module")
-def readme_commands(
-    image: str, tmp_path_factory: pytest.TempPathFactory, evidence: Evidence
-) -> Iterator[ReadmeCommands]:
-    """The page's commands as they stand there, down to the last one, which serves until the tests are over."""
-    section = (ROOT / "docs" / "local.md").read_text().partition("\n## Under `sam local`\n")[2].partition("\n## ")[0]
-    begin, ask = re.findall(r"^```sh\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
-    folder = tmp_path_factory.mktemp("readme")
-    printed, log = folder / "printed", folder / "log"
-    evidence.watch(log)
-    path = os.pathsep.join([str(SAM.parent), str(ROOT / ".tools" / "uv" / "bin"), os.environ["PATH"]])
-    # The runtime's image is this machine's: see the fixture `image`.
-    variables = environment(PATH=path, SAM_SKIP_PULL_IMAGE="true")
-    with printed.open("wb") as output, log.open("wb") as errors:
-        process = subprocess.Popen(
-            ["bash", "-euc", begin], cwd=ROOT, env=variables, stdout=output, stderr=errors, start_new_session=True
-        )
-    try:
-        await_ready(process, "http://127.0.0.1:3000", log, within_s=README_WITHIN_S)
-        yield ReadmeCommands(printed, ask)
-    finally:
-        end_session(process)
+def served(serving_page: Served) -> Served:
+    """The page's commands, once the last one serves."""
+    await_ready(serving_page.process, PAGE_URL, serving_page.log, within_s=PAGE_WITHIN_S)
+    return serving_page
 
 
-def end_session(process: subprocess.Popen[bytes]) -> None:
-    """End a process and all that it started, which `sam` uses to take its containers away."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGTERM)
-    process.wait(60)
-    stop = time.monotonic() + 60
-    with suppress(ProcessLookupError):
-        while time.monotonic() < stop:
-            os.killpg(process.pid, 0)
-            time.sleep(0.2)
-
-
-def test_the_readmes_commands_invoke_the_function_which_keeps_its_task(readme_commands: ReadmeCommands) -> None:
-    [answer] = [line for line in readme_commands.printed.read_text().splitlines() if '"statusCode"' in line]
+def test_the_pages_commands_invoke_the_function_which_keeps_its_task(served: Served) -> None:
+    [answer] = [line for line in served.printed.read_text().splitlines() if '"statusCode"' in line]
 
     body = json.loads(answer[answer.index("{") :])["body"]
     [result] = [json.loads(line.removeprefix("data: ")) for line in body.splitlines() if '"result"' in line]
@@ -278,26 +214,29 @@ def test_the_readmes_commands_invoke_the_function_which_keeps_its_task(readme_co
     assert TASK_ID.fullmatch(result["result"]["_meta"]["task_id"])
 
 
-def test_the_readmes_call_of_start_api_is_answered_and_keeps_its_task(readme_commands: ReadmeCommands) -> None:
-    asked = subprocess.run(
-        ["bash", "-euc", readme_commands.ask], capture_output=True, text=True, check=True, timeout=120
-    )
+def test_the_pages_call_of_start_api_is_answered_and_keeps_its_task(served: Served, page: Page) -> None:
+    asked = subprocess.run(["bash", "-euc", page.asks], capture_output=True, text=True, check=True, timeout=120)
 
     meta = json.loads(asked.stdout)["result"]["_meta"]
     assert (meta["task_status"], meta["pause_reason"]["failedStep"]) == ("working", "refund")
-    assert f"TASK#{meta['task_id']}" in tasks_of_the_readme()
+    assert f"TASK#{meta['task_id']}" in tasks_of_the_page()
+
+
+def test_the_official_sdks_first_client_holds_the_whole_conversation_with_the_pages_commands(served: Served) -> None:
+    seen = first_sdk(f"{PAGE_URL}/mcp", HeaderCaller())
+
+    assert (seen["revision"], seen["task"]) == ("2025-11-25", "completed")
+    assert seen["by_hand"] == {"status": "completed", "result": {"by": "hand"}}
 
 
 @pytest.mark.parametrize("era", ["2025", "2026"])
-def test_the_official_client_holds_the_whole_conversation_with_the_readmes_commands(
-    readme_commands: ReadmeCommands, era: Era
-) -> None:
-    task_id = anyio.run(whole_conversation, "http://127.0.0.1:3000/mcp", HeaderCaller(), era)
+def test_the_official_client_holds_the_whole_conversation_with_the_pages_commands(served: Served, era: Era) -> None:
+    task_id = anyio.run(whole_conversation, f"{PAGE_URL}/mcp", HeaderCaller(), era)
 
-    assert f"TASK#{task_id}" in tasks_of_the_readme()
+    assert f"TASK#{task_id}" in tasks_of_the_page()
 
 
-def tasks_of_the_readme() -> list[str]:
+def tasks_of_the_page() -> list[str]:
     """The sort keys of the tasks in the table that the page's commands make."""
     database = made_up_client("dynamodb", "http://127.0.0.1:8001")
     pages = database.get_paginator("scan").paginate(TableName="baton")

@@ -8,14 +8,20 @@
 - A table's expiry, backups and encryption, where CloudFormation makes the table.
 - That an alias has settings of its own for asynchronous invocations: it reads the function's alone.
 - That it stands for AWS, which is called over TLS: bucket and queue refuse whoever comes without.
+- That containers share a layer, which is read-only: it copies the layer into each of them.
+- That a container which is done with has nothing to finish: it asks each to stop, and waits.
 
 A process of its own: `python twin.py`, with MiniStack's own variables (`GATEWAY_PORT`, `LAMBDA_EXECUTOR=docker`).
 """
 
 import json
 import sys
+from contextlib import suppress
+from contextvars import ContextVar
 from typing import Any
 
+from docker.errors import NotFound
+from docker.types import Mount
 from ministack.services import apigateway_v1, dynamodb, lambda_svc
 from ministack.services.cloudformation import provisioners
 
@@ -133,6 +139,42 @@ def teach_tls() -> None:
     app.pin_request_origin = pin_as_if_encrypted
 
 
+def teach_layers() -> None:
+    """Have a container see its function's one layer at `/opt`, read-only, in the place of a copy."""
+    spawn, parse_flags = lambda_svc._spawn_lambda_container_impl, lambda_svc._parse_docker_flags
+    folders: ContextVar[list[str]] = ContextVar("folders")
+
+    def extracted(layer: Any) -> str:
+        folder: str = lambda_svc._docker_extracted_dir(lambda_svc._resolve_layer_zip(layer), "layer")
+        return folder
+
+    def spawn_with_layer(config: dict[str, Any], *more: Any) -> Any:
+        # A second attempt, on another platform, is given what the first was.
+        if "mounted" not in config:
+            mounted = [extracted(layer) for layer in config.get("Layers") or []]
+            config = {**config, "Layers": [], "mounted": mounted}
+        folders.set(config["mounted"])
+        return spawn(config, *more)
+
+    def flags_with_layer(flags: str) -> dict[str, Any]:
+        parsed: dict[str, Any] = parse_flags(flags)
+        layers = [Mount("/opt", folder, type="bind", read_only=True) for folder in folders.get()]
+        return {**parsed, "mounts": [*parsed.get("mounts", []), *layers]}
+
+    lambda_svc._spawn_lambda_container_impl = spawn_with_layer
+    lambda_svc._parse_docker_flags = flags_with_layer
+
+
+def teach_endings() -> None:
+    """Have containers that are done with end at once, not asked to and waited for."""
+
+    def end(entry: dict[str, Any]) -> None:
+        with suppress(NotFound):
+            entry["container"].remove(force=True, v=True)
+
+    lambda_svc._kill_pool_entry = end
+
+
 if __name__ == "__main__":
     teach_streaming()
     teach_api_keys()
@@ -140,4 +182,6 @@ if __name__ == "__main__":
     teach_tables()
     teach_asynchronous_invocations()
     teach_tls()
+    teach_layers()
+    teach_endings()
     sys.exit(app.main())
