@@ -3,8 +3,10 @@
 import os
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
+import botocore.session
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -38,9 +40,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtestloop(session: pytest.Session) -> Iterator[None]:
-    """While tests run, every message of a server in this process is held against the official definitions."""
+    """While tests run, every message of a server in this process is held against the official definitions.
+
+    botocore's data is read once for all clients: that is most of what making one takes.
+    """
     with pytest.MonkeyPatch.context() as patch:
         TAP.install(patch)
+        patch.setattr(botocore.session, "create_loader", cache(botocore.session.create_loader))
         return (yield)
 
 

@@ -1,5 +1,6 @@
 """Makes simulations of seeds: whatever in Baton tells time, waits, draws or starts threads asks the simulation."""
 
+import gc
 import hashlib
 import logging
 import math
@@ -188,9 +189,12 @@ def simulating() -> Iterator[None]:
         patch.setattr(logger, "disabled", True)
         level = logger.level
         logger.setLevel(logging.CRITICAL + 1)
+        # What is there already stays: to look through it for garbage, again and again, takes long.
+        gc.freeze()
         try:
             yield
         finally:
+            gc.unfreeze()
             logger.setLevel(level)
 
 

@@ -7,6 +7,7 @@ moves the clock to the moment when somebody can. The same seed makes the same ch
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import Context
 from random import Random
 from typing import NoReturn
 
@@ -39,7 +40,6 @@ class Actor:
         self.parent = parent
         self.children: list[Actor] = []
         self.killed = False
-        self.done = False
         self.priority = 0.0
         self.turn = threading.Lock()
         self.turn.acquire()
@@ -94,7 +94,7 @@ class Scheduler:
         """
         first = self._next()
         if first is not None:
-            self._wake(first)
+            self.work(first)
             self._main.acquire()
         if self.failure is not None:
             raise self.failure
@@ -158,27 +158,66 @@ class Scheduler:
     def _wake(self, actor: Actor) -> None:
         if actor.started:
             actor.turn.release()
+        elif _idle:
+            _idle.pop().begin(self, actor)
         else:
-            actor.started = True
-            threading.Thread(target=self._work, args=(actor,), name=f"simulated-{actor.name}", daemon=True).start()
+            _Worker().begin(self, actor)
 
-    def _work(self, actor: Actor) -> None:
-        _here.actor = actor
+    def work(self, actor: Actor) -> None:
+        """Run an actor to its end, and then those that begin after it, in this thread."""
+        following: Actor | None = actor
+        while following is not None:
+            following = self._ended(following)
+
+    def _ended(self, actor: Actor) -> Actor | None:
+        """Run an actor to its end. Returns who goes on where that is one that has not begun."""
+        _here.actor, actor.started = actor, True
         try:
             if not actor.killed:
-                actor.run()
+                Context().run(actor.run)
         except Killed:
             pass
         except BaseException as error:  # noqa: BLE001 - whatever it is, `run` raises it
             with suppress(Killed):
                 self.fail(error)
-        actor.done = True
+        finally:
+            _here.actor = None
         self._actors.remove(actor)
         chosen = self._next()
         if chosen is None:
             self._main.release()
+        elif chosen.started:
+            chosen.turn.release()
         else:
-            self._wake(chosen)
+            return chosen
+        return None
+
+
+class _Worker:
+    """A thread that runs actors, of one simulation after another: to begin a thread takes long."""
+
+    def __init__(self) -> None:
+        self._told = threading.Lock()
+        self._told.acquire()
+        self._next: tuple[Scheduler, Actor] | None = None
+        threading.Thread(target=self._work, name="simulated", daemon=True).start()
+
+    def begin(self, scheduler: Scheduler, actor: Actor) -> None:
+        """Run an actor and those that begin after it."""
+        self._next = scheduler, actor
+        self._told.release()
+
+    def _work(self) -> None:
+        while True:
+            self._told.acquire()
+            assert self._next is not None
+            scheduler, actor = self._next
+            scheduler.work(actor)
+            self._next = None
+            _idle.append(self)
+
+
+_idle: list[_Worker] = []
 
 
 class _Here(threading.local):

@@ -1,6 +1,5 @@
 """One simulation: a table, some invocations around one task, faults, and a judge that looks at every write."""
 
-import inspect
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, cast
@@ -247,18 +246,18 @@ class World:
 
     def store(self, process: Process) -> DynamoDBTaskStore:
         """A store as a process has it."""
-        own: dict[str, Any] = {
-            "limits": self.limits,
-            "now_ms": lambda: int(self.scheduler.now_ms + process.skew_s * 1000),
-            "objects": SimulatedBucket(self, process.actor) if self.bucket is not None else None,
-            "monotonic": lambda: self.scheduler.now_ms / 1000,
-            "sleep": self.sleep,
-            "random": self.rng.random,
-        }
-        known = inspect.signature(DynamoDBTaskStore).parameters
+        scheduler, skew_ms = self.scheduler, process.skew_s * 1000
         client = SimulatedClient(self, process.actor)
-        connect = cast("Any", lambda: client)
-        return DynamoDBTaskStore("tasks", connect, **{name: value for name, value in own.items() if name in known})
+        return DynamoDBTaskStore(
+            "tasks",
+            cast("Any", lambda: client),
+            limits=self.limits,
+            objects=SimulatedBucket(self, process.actor) if self.bucket is not None else None,
+            now_ms=lambda: int(scheduler.now_ms + skew_ms),
+            monotonic=lambda: scheduler.now_ms / 1000,
+            sleep=self.sleep,
+            random=self.rng.random,
+        )
 
     def called(self, tool: str, arguments: dict[str, Json], ctx: Context) -> dict[str, Json]:
         """What a tool does when it is called."""

@@ -22,6 +22,7 @@ from mcp_baton.tasks.record import (
     timestamp,
 )
 from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite, TaskStore
+from tests.store.steps import statuses
 
 if TYPE_CHECKING:
     from tests.sent import Requests
@@ -40,10 +41,6 @@ NOBODYS = new_task_id(0)
 
 def done(index: int, result: object = None) -> StepWrite:
     return StepWrite(index, f"s{index}", PENDING, COMPLETED, {"value": str(result)})
-
-
-def statuses(task: TaskRecord) -> list[str]:
-    return [step["status"] for step in steps_of(task)]
 
 
 def finish(store: TaskStore, task: TaskRecord, how: str) -> TaskRecord:

@@ -26,9 +26,10 @@ from mcp_baton.local.dynamodb import http_client
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.dynamodb.tokens import SETS
 from mcp_baton.tasks.ids import new_task_id, new_token
-from mcp_baton.tasks.record import PROGRESS, Claim, NewTask, StepStatus, TaskRecord, TaskStatus
+from mcp_baton.tasks.record import Claim, NewTask, StepStatus, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import Batch, StepWrite, TaskStore
 from mcp_baton.testing.store import refusal
+from tests.store.steps import done, statuses
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -39,16 +40,6 @@ if TYPE_CHECKING:
 
 PENDING, COMPLETED = StepStatus.PENDING, StepStatus.COMPLETED
 SOME_ID = new_task_id(0)
-
-
-def done(index: int, result: str = "value") -> StepWrite:
-    return StepWrite(index, f"s{index}", PENDING, COMPLETED, result)
-
-
-def statuses(task: TaskRecord) -> list[str]:
-    progress = task.variables[PROGRESS]
-    assert isinstance(progress, dict)
-    return [step["status"] for step in progress["steps"]]
 
 
 def test_a_creation_whose_reply_is_lost_has_happened(

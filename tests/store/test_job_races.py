@@ -4,22 +4,24 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from threading import Barrier
 from typing import TYPE_CHECKING
 
 import pytest
 
-from mcp_baton.exceptions import ClaimLost, OutcomeUnknown, StoreError, TaskFinished, TaskHeld
+from mcp_baton.exceptions import ClaimLost, OutcomeUnknown, TaskFinished, TaskHeld
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import LEASE_MS, Claim, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import Batch
 from mcp_baton.tasks.work import FIRST_DISPATCH_MS
+from tests.store.steps import Outcome, at_once
 
 if TYPE_CHECKING:
     from tests.store.conftest import AfterRead, Clock, LostReplies
 
 ROUNDS = 20
+CROWDED = 5
+"""Rounds in which so many come that they are in each other's way every time."""
 MANY = 16
 WORKING, INPUT_REQUIRED, FAILED = TaskStatus.WORKING, TaskStatus.INPUT_REQUIRED, TaskStatus.FAILED
 COMPLETED, CANCELLED = TaskStatus.COMPLETED, TaskStatus.CANCELLED
@@ -27,22 +29,6 @@ ERROR: JsonObject = {"code": -32603, "message": "the worker was lost"}
 QUESTIONS: dict[str, JsonObject] = {
     f"q{place}": {"method": "elicitation/create", "params": {"message": f"{place}?"}} for place in range(MANY)
 }
-
-type Outcome = TaskRecord | StoreError | None
-
-
-def at_once(threads: ThreadPoolExecutor, calls: list[Callable[[], TaskRecord | None]]) -> list[Outcome]:
-    """Run the calls at the same moment; what each returned or raised."""
-    barrier = Barrier(len(calls))
-
-    def run(call: Callable[[], TaskRecord | None]) -> Outcome:
-        barrier.wait(60)
-        try:
-            return call()
-        except StoreError as error:
-            return error
-
-    return list(threads.map(run, calls))
 
 
 def tasks_in(outcomes: list[Outcome]) -> list[TaskRecord]:
@@ -65,7 +51,7 @@ def test_of_many_workers_one_begins(
     worker: Callable[[str], Claim],
     threads: ThreadPoolExecutor,
 ) -> None:
-    for _ in range(ROUNDS):
+    for _ in range(CROWDED):
         task = create_job(attempts=MANY)
         claims = [worker(f"w{place}") for place in range(MANY)]
         begun = [partial(store.jobs.claim, task.owner, task.task_id, claim, 1) for claim in claims]
@@ -82,7 +68,7 @@ def test_of_many_workers_one_begins(
 def test_of_many_polls_one_dispatches_again(
     store: DynamoDBTaskStore, create_job: Callable[..., TaskRecord], clock: "Clock", threads: ThreadPoolExecutor
 ) -> None:
-    for _ in range(ROUNDS):
+    for _ in range(CROWDED):
         task = create_job()
         clock.ms += FIRST_DISPATCH_MS + 1
         outcomes = at_once(threads, [partial(store.jobs.dispatch_again, task)] * MANY)
@@ -95,7 +81,7 @@ def test_of_many_polls_one_dispatches_again(
 def test_of_many_answers_to_as_many_questions_none_is_lost_and_one_is_the_last(
     store: DynamoDBTaskStore, held_job: Callable[..., tuple[TaskRecord, Claim]], threads: ThreadPoolExecutor
 ) -> None:
-    for _ in range(ROUNDS):
+    for _ in range(CROWDED):
         task, claim = held_job()
         store.jobs.ask(task, claim, QUESTIONS)
         calls = [partial(store.jobs.answer, task.owner, task.task_id, {key: answer(key)}) for key in QUESTIONS]
@@ -111,7 +97,7 @@ def test_of_many_answers_to_as_many_questions_none_is_lost_and_one_is_the_last(
 def test_of_many_answers_to_one_question_one_stands(
     store: DynamoDBTaskStore, held_job: Callable[..., tuple[TaskRecord, Claim]], threads: ThreadPoolExecutor
 ) -> None:
-    for _ in range(ROUNDS):
+    for _ in range(CROWDED):
         task, claim = held_job()
         store.jobs.ask(task, claim, {"q0": QUESTIONS["q0"], "q1": QUESTIONS["q1"]})
         texts = [f"t{place}" for place in range(MANY)]

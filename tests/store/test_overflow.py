@@ -1,6 +1,5 @@
 """Large values are kept in a bucket, exactly, and by nobody else's leave (docs/storage.md, Values outside the head)."""
 
-import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -14,9 +13,11 @@ from mcp_baton.tasks.dynamodb.pointers import pointer_in
 from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import PROGRESS, NewTask, StepStatus, TaskRecord, TaskStatus
-from mcp_baton.tasks.store import Batch, SetPause, StepWrite
+from mcp_baton.tasks.store import Batch, SetPause
 from mcp_baton.tasks.writing import write_decided
 from tests.buckets import Bucket
+from tests.noise import noise
+from tests.store.steps import done, result, statuses
 from tests.store.test_values import EXACT, same
 
 if TYPE_CHECKING:
@@ -24,26 +25,6 @@ if TYPE_CHECKING:
     from tests.store.conftest import Engine
 
 PENDING, COMPLETED = StepStatus.PENDING, StepStatus.COMPLETED
-LETTERS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_"
-
-
-def noise(size: int, seed: int = 0) -> str:
-    """Text that compresses to three quarters at best."""
-    return "".join(random.Random(seed).choices(LETTERS, k=size))
-
-
-def done(index: int, result: Json) -> StepWrite:
-    return StepWrite(index, f"s{index}", PENDING, COMPLETED, result)
-
-
-def result(task: TaskRecord, index: int) -> Json:
-    return task.variables[f"_workflow.result.s{index}"]
-
-
-def statuses(task: TaskRecord) -> list[str]:
-    progress = task.variables[PROGRESS]
-    assert isinstance(progress, dict)
-    return [step["status"] for step in progress["steps"]]
 
 
 def moved(task: TaskRecord) -> list[str]:

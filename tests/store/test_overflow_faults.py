@@ -18,7 +18,9 @@ from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import NewTask, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import Batch, SetPause
 from tests.buckets import DENIED, SLOW_DOWN, Bucket
-from tests.store.test_overflow import BIG, done, moved, noise, result, statuses
+from tests.noise import noise
+from tests.store.steps import done, note, result, statuses
+from tests.store.test_overflow import BIG, moved
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -62,10 +64,6 @@ def nobody() -> Iterator["S3Client"]:
         boto3.Session("x", "x", region_name="us-east-1").client("s3", endpoint_url="http://127.0.0.1:9", config=config)
     ) as client:
         yield client
-
-
-def note(value: str) -> Json:
-    return {"error": f"result of {len(value) + 2} bytes exceeds the task's size limit"}
 
 
 def tracebacks(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -15,8 +15,10 @@ from mcp_baton.tasks.store import Batch, Written
 from mcp_baton.tasks.values import read_ahead, text_of
 from tests.e2e.throttling import Virtual
 from tests.hanging import Hang, values_in
-from tests.store.test_overflow import BIG, done, moved, noise, result
-from tests.store.test_overflow_faults import Killed, killed_before_the_update, note
+from tests.noise import noise
+from tests.store.steps import done, note, result
+from tests.store.test_overflow import BIG, moved
+from tests.store.test_overflow_faults import Killed, killed_before_the_update
 
 if TYPE_CHECKING:
     from tests.sent import Requests

@@ -8,15 +8,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from threading import Barrier
 from typing import TYPE_CHECKING
 
 import pytest
 
 from mcp_baton.exceptions import Conflict, TaskFinished
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
-from mcp_baton.tasks.record import PROGRESS, StepStatus, TaskRecord
+from mcp_baton.tasks.record import StepStatus, TaskRecord
 from mcp_baton.tasks.store import Batch, StepWrite
+from tests.store.steps import at_once, statuses
 
 if TYPE_CHECKING:
     from tests.store.conftest import Engine
@@ -29,28 +29,8 @@ PROCESSES = 4
 PENDING, COMPLETED, FAILED = StepStatus.PENDING, StepStatus.COMPLETED, StepStatus.FAILED
 
 
-def at_once[T](threads: ThreadPoolExecutor, calls: list[Callable[[], T]]) -> list[T | Exception]:
-    """Run the calls at the same moment; what each returned or raised."""
-    barrier = Barrier(len(calls))
-
-    def run(call: Callable[[], T]) -> T | Exception:
-        barrier.wait(60)
-        try:
-            return call()
-        except (Conflict, TaskFinished) as error:
-            return error
-
-    return list(threads.map(run, calls))
-
-
 def recording(store: DynamoDBTaskStore, task: TaskRecord, write: StepWrite) -> Callable[[], TaskRecord]:
     return lambda: store.write(task, Batch(steps=(write,))).task
-
-
-def statuses(task: TaskRecord) -> list[str]:
-    progress = task.variables[PROGRESS]
-    assert isinstance(progress, dict)
-    return [step["status"] for step in progress["steps"]]
 
 
 def test_sixteen_writers_of_sixteen_steps_all_stand(
@@ -59,7 +39,7 @@ def test_sixteen_writers_of_sixteen_steps_all_stand(
     for _ in range(ROUNDS):
         task = begin(WRITERS)
         writes = [StepWrite(index, f"s{index}", PENDING, COMPLETED, {"by": index}) for index in range(WRITERS)]
-        outcomes = at_once(threads, [recording(store, task, write) for write in writes])
+        outcomes = at_once(threads, [recording(store, task, write) for write in writes], (Conflict, TaskFinished))
         assert not [outcome for outcome in outcomes if isinstance(outcome, Exception)]
         after = store.get(owner, task.task_id)
         assert statuses(after) == ["completed"] * WRITERS
@@ -75,7 +55,7 @@ def test_of_many_writers_of_one_step_exactly_one_wins(
     for _ in range(ROUNDS):
         task = begin(1)
         writes = [StepWrite(0, "s0", PENDING, COMPLETED, {"by": writer}) for writer in range(WRITERS)]
-        outcomes = at_once(threads, [recording(store, task, write) for write in writes])
+        outcomes = at_once(threads, [recording(store, task, write) for write in writes], (Conflict, TaskFinished))
         winners = [outcome for outcome in outcomes if isinstance(outcome, TaskRecord)]
         losers = [outcome for outcome in outcomes if isinstance(outcome, Conflict)]
         assert (len(winners), len(losers)) == (1, WRITERS - 1)
@@ -91,7 +71,7 @@ def test_every_expected_status_is_left_once(
     for _ in range(ROUNDS):
         task = begin(1)
         writes = [StepWrite(0, "s0", *ways[writer % 2], {"by": writer}) for writer in range(8)]
-        outcomes = at_once(threads, [recording(store, task, write) for write in writes])
+        outcomes = at_once(threads, [recording(store, task, write) for write in writes], (Conflict, TaskFinished))
         won = [write for write, outcome in zip(writes, outcomes, strict=True) if isinstance(outcome, TaskRecord)]
         after = store.get(owner, task.task_id)
         assert sorted(write.expected for write in won) in (["pending"], ["failed", "pending"])
@@ -108,7 +88,7 @@ def test_a_task_is_ended_once_and_nothing_is_written_after_it(
         calls = [recording(store, task, write) for write in writes]
         calls.insert(5, partial(store.cancel, owner, task.task_id))
         calls.insert(9, partial(store.complete, owner, task.task_id, {"by": "client"}))
-        outcomes = at_once(threads, calls)
+        outcomes = at_once(threads, calls, (Conflict, TaskFinished))
         written = [outcome for outcome in outcomes if isinstance(outcome, TaskRecord)]
         ended = [outcome for outcome in written if outcome.status.terminal]
         after = store.get(owner, task.task_id)

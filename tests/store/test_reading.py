@@ -15,8 +15,9 @@ from mcp_baton.tasks.values import read_ahead
 from tests.buckets import SLOW_DOWN, Bucket
 from tests.e2e.throttling import Virtual
 from tests.hanging import Hang, values_in
-from tests.store.test_overflow import BIG, done, noise, result
-from tests.store.test_overflow_faults import note
+from tests.noise import noise
+from tests.store.steps import done, note, result
+from tests.store.test_overflow import BIG
 from tests.store.test_pieces import at_each, pieces, value_item
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.tasks.dynamodb.sizes import item_size
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import PROGRESS, StepStatus, TaskRecord, TaskStatus
-from mcp_baton.tasks.store import Batch, SetPause, StepWrite
+from mcp_baton.tasks.store import Batch, SetPause
+from tests.store.steps import done, result, statuses
 
 if TYPE_CHECKING:
     from tests.sent import Requests
@@ -23,24 +24,6 @@ PENDING, COMPLETED = StepStatus.PENDING, StepStatus.COMPLETED
 def noise(size: int) -> str:
     """Text that compresses to about half, so that it is stored compressed."""
     return random.Random(size).randbytes(size // 2).hex()
-
-
-def done(index: int, result: Json, name: str | None = None) -> StepWrite:
-    return StepWrite(index, name or f"s{index}", PENDING, COMPLETED, result)
-
-
-def note(value: str) -> Json:
-    return {"error": f"result of {len(value) + 2} bytes exceeds the task's size limit"}
-
-
-def result(task: TaskRecord, index: int) -> Json:
-    return task.variables[f"_workflow.result.s{index}"]
-
-
-def statuses(task: TaskRecord) -> list[str]:
-    progress = task.variables[PROGRESS]
-    assert isinstance(progress, dict)
-    return [step["status"] for step in progress["steps"]]
 
 
 @pytest.fixture

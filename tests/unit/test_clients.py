@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
@@ -58,23 +59,54 @@ def item_with_everything() -> dict[str, Any]:
     }
 
 
-def answered(client: "DynamoDBClient", operation: str, body: bytes, status: int = 200) -> dict[str, Any]:
-    """What the client gives out when this is DynamoDB's answer."""
+@dataclass(frozen=True, slots=True)
+class Clients:
+    """Baton's own client and one as botocore makes it."""
 
-    def answer(request: Any, **_: object) -> AWSResponse:
+    own: "DynamoDBClient"
+    plain: "DynamoDBClient"
+
+
+@pytest.fixture(scope="module")
+def clients() -> Clients:
+    """Both, made once: that takes long."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            patch.setenv(name, "made-up")
+        patch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+        config = Config(retries={"mode": "standard", "total_max_attempts": ATTEMPTS})
+        plain: Any = get_session().create_client("dynamodb", config=config)
+        return Clients(dynamodb_client(), plain)
+
+
+def exchanged(
+    client: "DynamoDBClient", operation: str, body: bytes, status: int = 200, **params: Any
+) -> tuple[AWSPreparedRequest, dict[str, Any]]:
+    """What a client sends, and what it gives out when this is DynamoDB's answer."""
+    requests: list[AWSPreparedRequest] = []
+
+    def answer(request: AWSPreparedRequest, **_: object) -> AWSResponse:
+        requests.append(request)
         return AWSResponse(request.url, status, HTTPHeaders(), Raw(body))
 
     given: Any = answer
     client.meta.events.register("before-send.dynamodb", given)
-    result: dict[str, Any] = getattr(client, operation)(TableName="tasks", **REQUESTS[operation])
-    return result
+    try:
+        result: dict[str, Any] = getattr(client, operation)(TableName="tasks", **params)
+    finally:
+        client.meta.events.unregister("before-send.dynamodb", given)
+    [request] = requests
+    return request, result
 
 
-@pytest.fixture(autouse=True)
-def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "made-up")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+def answered(client: "DynamoDBClient", operation: str, body: bytes, status: int = 200) -> dict[str, Any]:
+    """What the client gives out when this is DynamoDB's answer."""
+    return exchanged(client, operation, body, status, **REQUESTS[operation])[1]
+
+
+def sent(client: "DynamoDBClient", operation: str, **params: Any) -> AWSPreparedRequest:
+    """What the client sends."""
+    return exchanged(client, operation, b"{}", **params)[0]
 
 
 def decoded(attribute: Any) -> Any:
@@ -87,28 +119,6 @@ def decoded(attribute: Any) -> Any:
     if kind == "M":
         return {"M": {name: decoded(each) for name, each in value.items()}}
     return {"L": [decoded(each) for each in value]} if kind == "L" else attribute
-
-
-def sent(client: "DynamoDBClient", operation: str, **params: Any) -> AWSPreparedRequest:
-    """What the client sends."""
-    requests: list[AWSPreparedRequest] = []
-
-    def answer(request: AWSPreparedRequest, **_: object) -> AWSResponse:
-        requests.append(request)
-        return AWSResponse(request.url, 200, HTTPHeaders(), Raw(b"{}"))
-
-    given: Any = answer
-    client.meta.events.register("before-send.dynamodb", given)
-    getattr(client, operation)(TableName="tasks", **params)
-    [request] = requests
-    return request
-
-
-def plain_client() -> "DynamoDBClient":
-    config = Config(retries={"mode": "standard", "total_max_attempts": ATTEMPTS})
-    client: Any = get_session().create_client("dynamodb", config=config)
-    made: DynamoDBClient = client
-    return made
 
 
 ANSWERS: list[tuple[str, Any]] = [
@@ -125,18 +135,18 @@ ANSWERS: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("operation", "answer"), ANSWERS)
-def test_an_answer_is_given_out_as_botocore_parses_it(operation: str, answer: Any) -> None:
+def test_an_answer_is_given_out_as_botocore_parses_it(clients: Clients, operation: str, answer: Any) -> None:
     body = json.dumps(answer).encode()
-    expected = answered(plain_client(), operation, body)
-    assert answered(dynamodb_client(), operation, body) == expected
+    expected = answered(clients.plain, operation, body)
+    assert answered(clients.own, operation, body) == expected
 
 
 @pytest.mark.parametrize(
     "body", [b"", b"<html>a proxy's page</html>", b"[1]", b'"text"', b"\xff\xfe", b'{"Item": null}']
 )
-def test_an_answer_that_is_not_dynamodbs_is_left_to_botocore(body: bytes) -> None:
+def test_an_answer_that_is_not_dynamodbs_is_left_to_botocore(clients: Clients, body: bytes) -> None:
     outcomes = []
-    for client in (plain_client(), dynamodb_client()):
+    for client in (clients.plain, clients.own):
         try:
             outcomes.append(repr(answered(client, "get_item", body)))
         except (BotoCoreError, ClientError, ValueError, TypeError, AttributeError) as error:
@@ -144,22 +154,22 @@ def test_an_answer_that_is_not_dynamodbs_is_left_to_botocore(body: bytes) -> Non
     assert outcomes[0] == outcomes[1]
 
 
-def test_the_item_that_a_condition_failed_on_has_bytes_too() -> None:
+def test_the_item_that_a_condition_failed_on_has_bytes_too(clients: Clients) -> None:
     name = "com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException"
     body = json.dumps({"__type": name, "message": "no", "Item": item_with_everything()}).encode()
     with pytest.raises(ClientError) as failed:
-        answered(dynamodb_client(), "update_item", body, status=400)
+        answered(clients.own, "update_item", body, status=400)
     refused: Any = failed.value.response
     assert refused["Item"]["bytes"] == {"B": b"\x1f\x8b\x00\xff"}
 
 
-def test_the_model_of_botocore_does_not_go_through_items() -> None:
+def test_the_model_of_botocore_does_not_go_through_items(clients: Clients) -> None:
     # What is not in the model of an attribute value would not be given out by botocore's parser.
     body = json.dumps({"Item": {"new": {"TYPE": "value"}}}).encode()
-    assert answered(dynamodb_client(), "get_item", body)["Item"] == {"new": {"TYPE": "value"}}
+    assert answered(clients.own, "get_item", body)["Item"] == {"new": {"TYPE": "value"}}
 
 
-def test_a_request_is_written_as_botocore_writes_it() -> None:
+def test_a_request_is_written_as_botocore_writes_it(clients: Clients) -> None:
     item = {name: decoded(attribute) for name, attribute in item_with_everything().items()}
     requests: list[tuple[str, dict[str, Any]]] = [
         ("put_item", {"Item": item, "ConditionExpression": "attribute_not_exists(pk)", "ReturnValues": "ALL_OLD"}),
@@ -174,7 +184,7 @@ def test_a_request_is_written_as_botocore_writes_it() -> None:
         ),
     ]
     for operation, params in requests:
-        own, plain = (sent(client, operation, **params) for client in (dynamodb_client(), plain_client()))
+        own, plain = (sent(client, operation, **params) for client in (clients.own, clients.plain))
         texts: list[Any] = [own.body, plain.body]
         assert json.loads(texts[0]) == json.loads(texts[1])
         assert own.url == plain.url
@@ -183,19 +193,19 @@ def test_a_request_is_written_as_botocore_writes_it() -> None:
         assert int(own.headers["Content-Length"]) == len(texts[0])
 
 
-def test_the_model_of_botocore_does_not_go_through_items_that_are_written() -> None:
-    request: Any = sent(dynamodb_client(), "put_item", Item={"new": {"TYPE": "value"}})
+def test_the_model_of_botocore_does_not_go_through_items_that_are_written(clients: Clients) -> None:
+    request: Any = sent(clients.own, "put_item", Item={"new": {"TYPE": "value"}})
     assert json.loads(request.body)["Item"] == {"new": {"TYPE": "value"}}
 
 
-def test_what_no_request_can_hold_is_refused() -> None:
+def test_what_no_request_can_hold_is_refused(clients: Clients) -> None:
     with pytest.raises(TypeError, match="set"):
-        sent(dynamodb_client(), "put_item", Item={"a": {"SS": {"a", "b"}}})
+        sent(clients.own, "put_item", Item={"a": {"SS": {"a", "b"}}})
 
 
-def test_a_request_says_which_botocore_it_comes_from() -> None:
+def test_a_request_says_which_botocore_it_comes_from(clients: Clients) -> None:
     agents: list[Any] = [
-        sent(client, "get_item", Key=KEY).headers["User-Agent"] for client in (dynamodb_client(), plain_client())
+        sent(client, "get_item", Key=KEY).headers["User-Agent"] for client in (clients.own, clients.plain)
     ]
     own, plain = (agent.decode().split() for agent in agents)
     assert plain[0] in own

@@ -5,12 +5,14 @@ It knows what Baton sends and refuses the rest. `test_expressions.py` holds it t
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from tests.simulation.dynamodb.conditions import Given, compiled
-from tests.simulation.dynamodb.paths import Attribute, Item, Path, found, resolved
+from tests.simulation.dynamodb.paths import Attribute, Item, Path, found, read_path, resolved
 from tests.simulation.dynamodb.refusals import ConditionFalse, Invalid
 from tests.simulation.dynamodb.sizes import ITEM_BYTES, item_bytes
+from tests.simulation.dynamodb.tokens import tokens_of
 from tests.simulation.dynamodb.updates import check, updated
 
 type Key = tuple[str, str]
@@ -228,15 +230,13 @@ def projection(item: Item, expression: str, names: Mapping[str, str]) -> Item:
     return projected([(path, value) for path in paths if (value := found(item, path)) is not None])
 
 
-def _projected_paths(expression: str) -> list[Path]:
-    from tests.simulation.dynamodb.paths import read_path
-    from tests.simulation.dynamodb.tokens import tokens_of
-
+@lru_cache(maxsize=4096)
+def _projected_paths(expression: str) -> tuple[Path, ...]:
     tokens = tokens_of(expression, "ProjectionExpression")
     paths = [read_path(tokens)]
     while tokens.took(","):
         paths.append(read_path(tokens))
-    return paths
+    return tuple(paths)
 
 
 def projected(parts: Iterable[tuple[Path, Attribute]]) -> Item:

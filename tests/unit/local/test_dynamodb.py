@@ -2,6 +2,7 @@
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 
 import boto3
@@ -10,6 +11,7 @@ from botocore.exceptions import ClientError
 from moto import mock_aws
 
 from mcp_baton.exceptions import SettingsError
+from mcp_baton.local import dynamodb
 from mcp_baton.local.dynamodb import create_table, embedded_client, http_client
 
 pytestmark = pytest.mark.disable_socket
@@ -17,7 +19,8 @@ pytestmark = pytest.mark.disable_socket
 
 @pytest.fixture
 def broken_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """An AWS configuration that no client can be made with."""
+    """An AWS configuration that no client can be made with, and no client made before it."""
+    monkeypatch.setattr(dynamodb, "_session", cache(dynamodb._session.__wrapped__))  # noqa: SLF001 - kept by the module
     file = tmp_path / "config"
     file.write_text("[not an ini file")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(file))
@@ -125,9 +128,9 @@ def test_no_update_is_lost_however_many_threads_write() -> None:
             return attempts
         raise AssertionError("never written")
 
-    with ThreadPoolExecutor(16) as threads:
-        list(threads.map(increase, range(160)))
-    assert client.get_item(TableName="tasks", Key=key)["Item"]["count"]["N"] == "160"
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(increase, range(64)))
+    assert client.get_item(TableName="tasks", Key=key)["Item"]["count"]["N"] == "64"
 
 
 def test_an_update_over_the_item_limit_is_refused_and_undone() -> None:

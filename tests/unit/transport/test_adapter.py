@@ -141,16 +141,6 @@ def test_the_remaining_time_is_asked_for_anew_each_time() -> None:
     assert seen == [1234, 5]
 
 
-def test_without_any_id_each_request_gets_one_of_its_own() -> None:
-    seen: list[str] = []
-    event = {"httpMethod": "POST", "path": "/mcp"}
-    handler = adapt(answering(lambda _, exchange: seen.append(exchange.request_id)))
-    handler(event, None)
-    handler(event, None)
-    assert all(seen)
-    assert len(set(seen)) == 2
-
-
 @pytest.mark.parametrize("event", [REST, HTTP_API])
 def test_a_broken_body_is_a_bad_request_that_never_reaches_the_application(event: dict[str, Any]) -> None:
     answer = adapt(fails)(event | {"body": "%%%", "isBase64Encoded": True}, CONTEXT)

@@ -6,8 +6,6 @@ engine, with faults put in front of it where it could not be made to fail by its
 
 import dataclasses
 import logging
-import random
-import string
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,6 +36,7 @@ from mcp_baton.workflow.pause import (
 from mcp_baton.workflow.run import Blocked, EndedRun, TaskOver, UnreadResource
 from mcp_baton.workflow.sources import Source, prompt_arg, step_output, task_variable
 from tests.fakes import Behaviour, RecordingStore, ScriptedHost, plan_of
+from tests.noise import noise
 
 PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
 OWNER = "kim"
@@ -504,11 +503,6 @@ def test_a_tool_that_changes_its_arguments_changes_no_result(store: DynamoDBTask
     assert stored(store, run).variables["_workflow.result.a"] == {"from": "make"}
 
 
-def noise(size: int) -> str:
-    """Text that does not compress well, the same each time."""
-    return "".join(random.Random(size).choices(string.printable, k=size))
-
-
 def test_one_large_result_costs_neither_the_others_nor_the_progress(store: DynamoDBTaskStore) -> None:
     host = ScriptedHost({"make": give({"from": noise(6_500_000)}), "change": give({"from": "small"})})
 
@@ -614,17 +608,6 @@ def with_status(task: TaskRecord, index: int, status: StepStatus, definition: Wo
     changed[index] = status
     variables: dict[str, Any] = {**task.variables, "_workflow.progress": definition.progress(changed)}
     return dataclasses.replace(task, variables=variables)
-
-
-def test_a_dependency_on_a_skipped_step_is_unresolved(store: DynamoDBTaskStore) -> None:
-    host = ScriptedHost({"change": fail("no")})
-    task = with_status(paused(store, host), 1, SKIPPED)
-
-    run = Engine(host, store).resume(THREE, INVOCATION, task)
-
-    assert run.pause == UnresolvedDependency("c", "b", "b", "finish")
-    assert host.calls == []
-    assert [trace.step.name for trace in run.traces] == ["a"]
 
 
 def test_a_dependency_on_a_result_that_was_not_kept_is_unresolved(store: DynamoDBTaskStore) -> None:

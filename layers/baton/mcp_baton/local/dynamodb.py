@@ -1,6 +1,7 @@
 """DynamoDB for a machine of one's own: an engine in this process, or any URL (README.md, Test locally)."""
 
 from functools import cache
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from mcp_baton.clients import ATTEMPTS, pass_items_through
@@ -8,7 +9,6 @@ from mcp_baton.exceptions import SettingsError
 
 if TYPE_CHECKING:
     from botocore.config import Config
-    from botocore.loaders import Loader
     from botocore.session import Session
     from mypy_boto3_dynamodb import DynamoDBClient
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 REGION = "us-east-1"
 CREDENTIAL = "local"
 CONNECTIONS = 64
+MAKING = Lock()
 
 
 def embedded_engine(keep: "Keep | None" = None) -> "EmbeddedEngine":
@@ -41,18 +42,10 @@ def embedded_client(engine: "EmbeddedEngine | None" = None) -> "DynamoDBClient":
     Raises:
         SettingsError: moto, the engine, is not installed.
     """
-    import os
-
-    import botocore.session
-
     engine = embedded_engine() if engine is None else engine
-    # A profile that does not exist, or a configuration file that cannot be read, must not matter here.
-    session = botocore.session.Session(
-        {"profile": (None, None, None, None), "config_file": (None, None, os.devnull, None)}
-    )
-    session.set_credentials(CREDENTIAL, CREDENTIAL)
-    session.register_component("data_loader", _loader())
-    client = _client(session, f"https://dynamodb.{REGION}.amazonaws.com", REGION)
+    # botocore makes a session's clients one at a time.
+    with MAKING:
+        client = _client(_session(), f"https://dynamodb.{REGION}.amazonaws.com", REGION)
     # botocore takes the answer of a `before-send` handler for the server's; its stubs say that handlers have none.
     answer: Any = engine.answer
     client.meta.events.register("before-send.dynamodb", answer)
@@ -60,11 +53,18 @@ def embedded_client(engine: "EmbeddedEngine | None" = None) -> "DynamoDBClient":
 
 
 @cache
-def _loader() -> "Loader":
-    """botocore's data, read once for all embedded clients: that is most of what making one takes."""
-    from botocore.loaders import create_loader
+def _session() -> "Session":
+    """The session of all embedded clients, with botocore's data: making it takes longer than making a client."""
+    import os
 
-    return create_loader()
+    import botocore.session
+
+    # A profile that does not exist, or a configuration file that cannot be read, must not matter here.
+    session = botocore.session.Session(
+        {"profile": (None, None, None, None), "config_file": (None, None, os.devnull, None)}
+    )
+    session.set_credentials(CREDENTIAL, CREDENTIAL)
+    return session
 
 
 def http_client(url: str, config: "Config | None" = None) -> "DynamoDBClient":
