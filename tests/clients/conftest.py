@@ -59,15 +59,16 @@ def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         done = subprocess.run(
             command, cwd=HERE.parents[1], capture_output=True, text=True, timeout=WITHIN_S, check=False
         )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        return json.dumps([done.returncode, done.stdout, done.stderr])
 
     def in_session(session: str) -> dict[str, Any]:
         if session.startswith(("typescript", "ext-tasks")):
             told = once(tmp_path_factory, "typescript", lambda: held("node", str(HERE / "typescript.mjs")))
         else:
             told = once(tmp_path_factory, "python", lambda: held("client_python", "-m", "tests.clients.python_clients"))
-        found: dict[str, Any] = json.loads(told)[session]
+        returncode, printed, errors = json.loads(told)
+        assert returncode == 0, errors
+        found: dict[str, Any] = json.loads(printed)[session]
         return found
 
     return in_session
