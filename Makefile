@@ -5,6 +5,9 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 # Images of containers set it to stay small. Here it would have every `sam`, twin and function compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
+# `uv run` sets it for what it runs. A make that is run there would pass it on as it stands here, and a build in another folder
+# would not find it: builds hear of uv by PATH.
+unexport UV
 
 # `command -v uv` would find a pyenv shim that has no uv behind it: only a uv that answers counts.
 UV := $(shell uv --version >/dev/null 2>&1 && echo uv || echo .tools/uv/bin/uv)
@@ -12,6 +15,8 @@ RUN := $(UV) run --frozen
 # A makefile build hears of the processor and of uv through the environment only. Of uv by PATH: make cannot quote a command
 # that is a path with a blank in it.
 ARCHITECTURE ?= arm64
+# Two steps at once, each one's output in one piece where make can do that (GNU make 4).
+AT_ONCE := $(MAKE) --no-print-directory --jobs=2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 SAM := SAM_CLI_TELEMETRY=0 ARCHITECTURE=$(ARCHITECTURE) PATH="$(CURDIR)/.tools/uv/bin:$$PATH" tests/sam/.venv/bin/sam
 
 .PHONY: help
@@ -23,12 +28,24 @@ setup: $(filter .tools/%,$(UV)) ## Install what the project itself needs, here i
 	@$(UV) sync --frozen --quiet
 
 .PHONY: setup-tests
-setup-tests: setup setup-sam tests/conformance/node_modules/.package-lock.json tests/clients/node_modules/.package-lock.json tests/browser/node_modules/.package-lock.json ## Install what only its tests need: engines, SAM, the conformance suite, clients
-	$(UV) sync --frozen --project tests/ministack
-	$(UV) sync --frozen --project tests/audit
-	$(UV) sync --frozen --project tests/release
-	$(UV) sync --frozen --project tests/site
-	$(RUN) python -m tests.dynamodb_local.install .tools/left-out
+setup-tests: setup ## Install what only its tests need: engines, SAM, the conformance suite, clients
+	@$(AT_ONCE) $(TEST_SETUPS)
+
+# What can be installed at the same time.
+PROJECTS := $(addprefix setup-project-,ministack audit release site)
+TEST_SETUPS := setup-sam setup-packages $(PROJECTS) setup-dynamodb-local
+.PHONY: $(TEST_SETUPS)
+setup-packages: $(patsubst %,tests/%/node_modules/.package-lock.json,conformance clients browser)
+	@:
+
+$(PROJECTS): setup-project-%:
+	@$(UV) sync --frozen --quiet --project tests/$*
+
+setup-dynamodb-local:
+	@$(RUN) python -m tests.dynamodb_local.install .tools/left-out
+
+# `check` has installed everything before its steps begin.
+SETUP_FIRST := $(if $(NO_SETUP),,setup-tests)
 
 # All that a build needs.
 .PHONY: setup-sam
@@ -133,21 +150,30 @@ test-deployed: containers ## Deploy to a twin of AWS on this machine and test wh
 sam-local: containers ## Test the built function under `sam local`
 	$(IN_CONTAINERS) tests/deployed/test_sam_local.py $(ARGS)
 
+CHECKS := check-types audit-stacks check-template check-code docs audit-code audit-advisories
 .PHONY: check
-check: setup-tests audit docs ## Check format, lint, types, the locks, the template and the documentation, and audit them
+check: setup-tests ## Check format, lint, types, the locks, the template and the documentation, and audit them
+	@$(AT_ONCE) NO_SETUP=1 $(CHECKS)
+
+.PHONY: check-types check-template check-code
+check-types:
+	$(RUN) mypy
+
+check-template:
+	$(SAM) validate --lint --region us-east-1
+
+check-code:
 	$(UV) lock --check
 	$(EXPORT_LAYER) | diff - layers/baton/requirements.txt
 	$(EXPORT_AUTHORIZER) | diff - functions/authorizer/requirements.txt
 	$(RUN) ruff format --check .
 	$(RUN) ruff check .
-	$(RUN) mypy
-	$(SAM) validate --lint --region us-east-1
 
 # Without the notice that MkDocs's makers print; what it says of Material is in CONTRIBUTING.md.
 MKDOCS := NO_MKDOCS_2_WARNING=1 tests/site/.venv/bin/python -m mkdocs
 
 .PHONY: docs
-docs: setup-tests ## Build the documentation into dist/docs; a dead link, anchor or reference fails
+docs: $(SETUP_FIRST) ## Build the documentation into dist/docs; a dead link, anchor or reference fails
 	@$(MKDOCS) build --strict --quiet
 
 .PHONY: docs-serve
@@ -164,10 +190,18 @@ record: setup ## Record the demo again, into docs/images/demo.svg
 
 # What is found and stays has its reason in tests/audit/accepted.toml. Advisories that no source tells are no failure, unless
 # ADVISORIES=required: `.ci/run` ends by saying so.
-.PHONY: audit
-audit: setup-tests ## Audit the code, the template and the locked packages for what makes them unsafe
+AUDITS := audit-stacks audit-code audit-advisories
+.PHONY: audit $(AUDITS)
+audit: $(AUDITS) ## Audit the code, the template and the locked packages for what makes them unsafe
+
+$(AUDITS): $(SETUP_FIRST)
+audit-code:
 	$(RUN) python -m tests.audit.code
+
+audit-stacks:
 	$(RUN) python -m tests.audit.stacks
+
+audit-advisories:
 	UV=$(UV) $(RUN) python -m tests.audit.advisories .tools/not-audited
 
 # What goes to AWS is what the lock says, hashes included.

@@ -1,7 +1,11 @@
-"""What `sam build` builds, for the processor of this machine."""
+"""What is built: by `sam build` and `make layer` for the processor of this machine, by a project for the other one.
+
+Each is built once a run, whichever of the tests' workers comes first.
+"""
 
 import os
 import platform
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -9,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from mcp_baton.cli.app import main
+from tests.once import once
 from tests.runtime.conftest import api, start
 
 __all__ = ["api", "start"]
@@ -16,6 +22,8 @@ __all__ = ["api", "start"]
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "examples" / "sample"
 HERE = {"x86_64": "x86_64", "aarch64": "arm64"}.get(platform.machine(), "x86_64")
+OTHER = "arm64" if HERE == "x86_64" else "x86_64"
+BROUGHT = ROOT / ".tools" / "uv" / "bin"
 BUILD_WITHIN_S = 300
 
 type BuildLayer = Callable[..., Path]
@@ -25,13 +33,64 @@ type BuildLayer = Callable[..., Path]
 @pytest.fixture(scope="session")
 def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Everything that is deployed, as SAM built it, with the sample as the server."""
-    folder = tmp_path_factory.mktemp("all artifacts")
-    sam = ROOT / "tests" / "sam" / ".venv" / "bin" / "sam"
-    run(
-        [sam, "build", "--build-dir", folder],
-        {"ARCHITECTURE": HERE, "BATON_APP": str(SAMPLE), "SAM_CLI_TELEMETRY": "0"},
-    )
-    return folder
+
+    def built() -> str:
+        folder = tmp_path_factory.mktemp("all artifacts")
+        sam = ROOT / "tests" / "sam" / ".venv" / "bin" / "sam"
+        run(
+            [sam, "build", "--build-dir", folder],
+            {"ARCHITECTURE": HERE, "BATON_APP": str(SAMPLE), "SAM_CLI_TELEMETRY": "0"},
+        )
+        return str(folder)
+
+    return Path(once(tmp_path_factory, "artifacts", built))
+
+
+@pytest.fixture(scope="session")
+def layer(artifacts: Path) -> Path:
+    """The layer of this machine's processor, as it will be under `/opt`."""
+    return artifacts / "BatonLayer"
+
+
+@pytest.fixture(scope="session")
+def layer_zip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same layer as a zip, built by `make layer`."""
+
+    def built() -> str:
+        folder = tmp_path_factory.mktemp("dist")
+        run(["make", "--no-print-directory", "layer", f"ARCHITECTURE={HERE}", f"DIST={folder}"], {})
+        [made] = folder.iterdir()
+        return str(made)
+
+    return Path(once(tmp_path_factory, "layer-zip", built))
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Baton's wheel."""
+
+    def built() -> str:
+        folder = tmp_path_factory.mktemp("dist")
+        uv = os.environ.get("UV") or shutil.which("uv") or str(BROUGHT / "uv")
+        run([uv, "build", "--quiet", "--wheel", "--out-dir", folder], {})
+        [made] = folder.glob("*.whl")
+        return str(made)
+
+    return Path(once(tmp_path_factory, "wheel", built))
+
+
+@pytest.fixture(scope="session")
+def project(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with Baton from the wheel, locked."""
+
+    def made() -> str:
+        project = tmp_path_factory.mktemp("projects") / "shop"
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setenv("PATH", f"{BROUGHT}{os.pathsep}{os.environ['PATH']}")
+            assert main(["new", str(project), "--yes", "--wheel", str(wheel)]) == 0
+        return str(project)
+
+    return Path(once(tmp_path_factory, "project", made))
 
 
 @pytest.fixture(scope="session")
@@ -45,13 +104,13 @@ def build_layer(tmp_path_factory: pytest.TempPathFactory) -> BuildLayer:
 
 
 @pytest.fixture(scope="session")
-def arm64(build_layer: BuildLayer) -> Path:
-    return build_layer("arm64")
+def others_layer(project: Path, build_layer: BuildLayer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project's layer, for the other processor."""
 
+    def built() -> str:
+        return str(build_layer(OTHER, project / "layers" / "baton"))
 
-@pytest.fixture(scope="session")
-def x86_64(build_layer: BuildLayer) -> Path:
-    return build_layer("x86_64")
+    return Path(once(tmp_path_factory, "others-layer", built))
 
 
 class BuildFailed(Exception):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build.conftest import HERE, run
+from tests.build.conftest import HERE
 from tests.release import zipped
 from tests.release.changelog import project_version
 
@@ -28,14 +28,6 @@ print(sum(name.startswith("mcp_baton.") for name in sys.modules), elsewhere)
 """
 EXECUTABLE, READABLE = 0o100755, 0o100644
 SOME_MODULES = 100
-
-
-@pytest.fixture(scope="session")
-def layer_zip(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("dist")
-    run(["make", "--no-print-directory", "layer", f"ARCHITECTURE={HERE}", f"DIST={folder}"], {})
-    [made] = folder.iterdir()
-    return made
 
 
 def test_lambda_takes_the_zip_as_it_is_and_its_name_says_version_and_processor(layer_zip: Path) -> None:

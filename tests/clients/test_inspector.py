@@ -1,4 +1,4 @@
-"""The MCP Inspector's command line: a process a request, so what it learnt from one answer it passes to the next.
+"""The MCP Inspector's command line: each request is a session of its own, so what one answer told the next is given.
 
 It cannot send `tasks/*`, complete an argument, or be asked anything; it shows no progress and no logs.
 """
@@ -6,6 +6,8 @@ It cannot send `tasks/*`, complete an argument, or be asked anything; it shows n
 import json
 import os
 import subprocess
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,6 @@ from typing import Any
 import pytest
 
 HERE = Path(__file__).parent
-INSPECTOR = HERE / "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js"
 WITHIN_S = 120.0
 TOOL_FAILED = 5
 NOT_SUPPORTED = 1
@@ -23,29 +24,36 @@ type JsonDict = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
+class Done:
+    """What came of one command line: its exit code, and what it wrote."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@dataclass(frozen=True, slots=True)
 class Inspector:
-    """The command line, for one server and era.
+    """The command line, for one server and era, in the process of `inspector.mjs`."""
 
-    Attributes:
-        home: Where it may write its settings.
-    """
-
-    node: Path
+    process: "subprocess.Popen[str]"
     url: str
     era: str
-    home: Path
 
-    def run(self, method: str, *options: str) -> "subprocess.CompletedProcess[str]":
+    def run(self, method: str, *options: str) -> Done:
         """One request, whatever comes of it."""
-        target = ["--cli", self.url, "--transport", "http", "--protocol-era", self.era]
-        return subprocess.run(
-            [self.node, INSPECTOR, *target, "--format", "json", "--quiet", "--method", method, *options],
-            env={"PATH": os.environ["PATH"], "HOME": str(self.home)},
-            capture_output=True,
-            text=True,
-            timeout=WITHIN_S,
-            check=False,
-        )
+        assert self.process.stdin
+        assert self.process.stdout
+        target = [self.url, "--transport", "http", "--protocol-era", self.era]
+        line = [*target, "--format", "json", "--quiet", "--method", method, *options]
+        self.process.stdin.write(json.dumps(line) + "\n")
+        self.process.stdin.flush()
+        timer = threading.Timer(WITHIN_S, self.process.kill)
+        timer.start()
+        answer = self.process.stdout.readline()
+        timer.cancel()
+        assert answer, "the Inspector ended, or took too long"
+        return Done(**json.loads(answer))
 
     def result(self, method: str, *options: str) -> JsonDict:
         """The result of one request that goes well."""
@@ -59,10 +67,22 @@ class Inspector:
         return self.result("tools/call", "--tool-name", tool, *options)
 
 
+@pytest.fixture(scope="module")
+def process(node: Path, tmp_path_factory: pytest.TempPathFactory) -> "Iterator[subprocess.Popen[str]]":
+    """The process, with a folder of its own for the Inspector's settings."""
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path_factory.mktemp("home"))}
+    command = [node, HERE / "inspector.mjs"]
+    with subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        yield process
+        process.terminate()
+
+
 @pytest.fixture(params=["legacy", "modern"])
-def inspector(request: pytest.FixtureRequest, node: Path, url: str, tmp_path: Path) -> Inspector:
+def inspector(request: pytest.FixtureRequest, process: "subprocess.Popen[str]", url: str) -> Inspector:
     """The Inspector in each era."""
-    return Inspector(node, url, request.param, tmp_path)
+    return Inspector(process, url, request.param)
 
 
 def test_the_inspector_lists_what_is_published(inspector: Inspector) -> None:

@@ -1,27 +1,21 @@
 """Whole sessions of clients that others wrote, each over HTTP with `baton serve`, in both eras.
 
-Each client is a script that prints what it saw. None has everything; what each cannot do is a test of its own.
+Scripts print what each client saw. None has everything; what each cannot do is a test of its own.
 """
 
 import json
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-HERE = Path(__file__).parent
-WITHIN_S = 120.0
+from tests.clients.conftest import Seen
+
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 
-SCRIPTS = {
-    "python-sdk": ["-m", "tests.clients.python_sdk"],
-    "fastmcp": ["-m", "tests.clients.fastmcp_client"],
-    "typescript": [str(HERE / "typescript.mjs")],
-}
+CLIENTS = ("python-sdk", "fastmcp", "typescript")
 COMPLETION = {"resultType": "complete", "content": [{"type": "text", "text": "Refunded"}]}
 
 type JsonDict = dict[str, Any]
@@ -32,7 +26,7 @@ class Session:
     """What one client saw.
 
     Attributes:
-        client: Its name in `SCRIPTS`.
+        client: `python-sdk`, `fastmcp` or `typescript`.
         stateless: Whether it spoke 2026-07-28.
     """
 
@@ -53,25 +47,11 @@ class Session:
         return made
 
 
-@pytest.fixture(
-    scope="module",
-    params=[(client, mode) for client in SCRIPTS for mode in ("legacy", "auto")],
-    ids="-".join,
-)
-def session(request: pytest.FixtureRequest, url: str) -> Session:
-    """Each client in each era, once. What cannot hold a session at all prints its traceback."""
-    client, mode = request.param
-    runtime: Path = request.getfixturevalue("node" if client == "typescript" else "client_python")
-    done = subprocess.run(
-        [runtime, *SCRIPTS[client], url, mode],
-        cwd=HERE.parent.parent,
-        capture_output=True,
-        text=True,
-        timeout=WITHIN_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return Session(client, mode == "auto", json.loads(done.stdout))
+@pytest.fixture(params=[(client, era) for client in CLIENTS for era in ("legacy", "auto")], ids="-".join)
+def session(request: pytest.FixtureRequest, seen: Seen) -> Session:
+    """Each client in each era."""
+    client, era = request.param
+    return Session(client, era == "auto", seen(f"{client}-{era}"))
 
 
 def steps_in(meta: Mapping[str, Any]) -> list[str]:

@@ -1,16 +1,12 @@
 """Tools that run in the background, driven to their end by the clients that know how: FastMCP's, for the 2026 era, and
 ext-tasks in both eras. The workers run in processes of their own, as under Lambda."""
 
-import json
-import subprocess
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-HERE = Path(__file__).parent
-WITHIN_S = 120.0
+from tests.clients.conftest import Seen
 
 type JsonDict = dict[str, Any]
 
@@ -40,22 +36,11 @@ class Driven:
         }
 
 
-@pytest.fixture(scope="module", params=["fastmcp", "auto", "legacy"])
-def driven(request: pytest.FixtureRequest, url: str) -> Driven:
-    """Each client, once. What cannot be driven at all prints its traceback, or takes too long."""
+@pytest.fixture(params=["fastmcp", "auto", "legacy"])
+def driven(request: pytest.FixtureRequest, seen: Seen) -> Driven:
+    """Each client."""
     client: str = request.param
-    runtime: Path = request.getfixturevalue("client_python" if client == "fastmcp" else "node")
-    script = ["-m", "tests.clients.fastmcp_tasks"] if client == "fastmcp" else [str(HERE / "tasks.mjs")]
-    done = subprocess.run(
-        [runtime, *script, url, *([] if client == "fastmcp" else [client])],
-        cwd=HERE.parent.parent,
-        capture_output=True,
-        text=True,
-        timeout=WITHIN_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return Driven(client, json.loads(done.stdout))
+    return Driven(client, seen("fastmcp-tasks" if client == "fastmcp" else f"ext-tasks-{client}"))
 
 
 def test_each_client_speaks_the_revision_that_it_is_here_for(driven: Driven) -> None:
@@ -64,6 +49,10 @@ def test_each_client_speaks_the_revision_that_it_is_here_for(driven: Driven) -> 
 
 def test_a_tool_is_driven_to_its_result(driven: Driven) -> None:
     assert driven.result("added") == {"error": False, "text": "6", "structured": {"result": 6}}
+
+
+def test_fastmcp_has_the_result_by_its_handle_of_the_task_too(seen: Seen) -> None:
+    assert seen("fastmcp-tasks")["handled"] == {"result": 9}
 
 
 def test_a_tools_error_is_its_result(driven: Driven) -> None:

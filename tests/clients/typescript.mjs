@@ -1,32 +1,38 @@
-// A whole session by the official TypeScript client; prints what it saw as one JSON object.
+// What the official TypeScript client sees in both eras, in a whole session and of tools that run in the background.
 //
-//     node typescript.mjs URL legacy|auto
+//     node typescript.mjs URL
+//
+// prints it as one JSON object, by session and era. They share a process, which takes longer to start than to speak.
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { createTaskSessionFromClient } from "@modelcontextprotocol/ext-tasks/client";
 import { rawDispatchTo } from "./raw.mjs";
+import { driven } from "./tasks.mjs";
 
-const [url, mode] = process.argv.slice(2);
+const [url] = process.argv.slice(2);
 const rawDispatch = rawDispatchTo(url);
 const info = { name: "typescript", version: "1.0.0" };
 const capabilities = { elicitation: {}, sampling: {}, roots: {}, extensions: { "io.modelcontextprotocol/tasks": {} } };
 const anything = { "~standard": { version: 1, vendor: "baton", validate: (value) => ({ value }) } };
 const order = { order_id: "A-17" };
-const seen = { progress: [], logs: [] };
-
-const client = new Client(info, { capabilities, versionNegotiation: { mode } });
-client.setRequestHandler("elicitation/create", async () => ({ action: "accept", content: { name: "Kim" } }));
-client.setRequestHandler("sampling/createMessage", async () => ({
-  role: "assistant",
-  content: { type: "text", text: "Hello" },
-  model: "m",
-}));
-client.setRequestHandler("roots/list", async () => ({ roots: [{ uri: "file:///home/kim/shop" }] }));
-client.setNotificationHandler("notifications/message", ({ params }) => void seen.logs.push(params.data));
 
 /** What a promise comes to; an error as its code. */
 const settled = (promise) => promise.then((value) => value ?? null, (error) => ({ error: error.code ?? String(error) }));
 
-async function look() {
+async function connected(mode, seen) {
+  const client = new Client(info, { capabilities, versionNegotiation: { mode } });
+  client.setRequestHandler("elicitation/create", async () => ({ action: "accept", content: { name: "Kim" } }));
+  client.setRequestHandler("sampling/createMessage", async () => ({
+    role: "assistant",
+    content: { type: "text", text: "Hello" },
+    model: "m",
+  }));
+  client.setRequestHandler("roots/list", async () => ({ roots: [{ uri: "file:///home/kim/shop" }] }));
+  client.setNotificationHandler("notifications/message", ({ params }) => void seen.logs.push(params.data));
+  await client.connect(new StreamableHTTPClientTransport(new URL(url)));
+  return client;
+}
+
+async function look(client, seen) {
   seen.revision = client.getNegotiatedProtocolVersion();
   const server = client.getServerVersion();
   seen.server = [server.name, server.version];
@@ -37,7 +43,7 @@ async function look() {
   seen.templates = (await client.listResourceTemplates()).resourceTemplates.map(({ uriTemplate }) => uriTemplate);
 }
 
-async function use() {
+async function use(client, seen, mode) {
   seen.resource = (await client.readResource({ uri: "orders://A-17" })).contents[0].text;
   const ref = { type: "ref/prompt", name: "apology" };
   seen.completion = (await client.complete({ ref, argument: { name: "order_id", value: "A" } })).completion.values;
@@ -50,7 +56,7 @@ async function use() {
   seen.interview = (await client.callTool({ name: "interview", arguments: {} })).content[0].text;
 }
 
-async function tour(paused, other) {
+async function tour(client, mode, paused, other) {
   const v2RequestFraming = { protocolVersion: "2026-07-28", clientInfo: info, clientCapabilities: capabilities };
   const raw = mode === "legacy" ? {} : { rawDispatch, v2RequestFraming };
   const session = createTaskSessionFromClient(client, { endpointId: "baton", ...raw });
@@ -78,17 +84,17 @@ function framed({ method, params }) {
   return { method, params: { ...params, _meta } };
 }
 
-async function work() {
+async function work(client, seen, mode) {
   seen.paused = await client.getPrompt({ name: "refund_order", arguments: order });
   const task = seen.paused._meta.task_id;
   const approved = { ...order, amount: 240, approved_by: "Ada" };
   seen.continued = await client.callTool({ name: "refund", arguments: approved, _meta: { _task_id: task } });
   const other = await client.getPrompt({ name: "refund_order", arguments: order });
-  seen.tasks = await tour(task, other._meta.task_id);
+  seen.tasks = await tour(client, mode, task, other._meta.task_id);
 }
 
 /** The same as a host's model does it, with tools and their arguments alone: the twin, the handle, the twin. */
-async function beAHost() {
+async function beAHost(client, seen) {
   const begun = await client.callTool({ name: "refund_order", arguments: order });
   const task = { task_id: begun.structuredContent.task_id };
   const made = await client.callTool({ name: "refund", arguments: { ...order, amount: 240, approved_by: "Ada", ...task } });
@@ -96,10 +102,20 @@ async function beAHost() {
   seen.hosted = [begun, made, done];
 }
 
-await client.connect(new StreamableHTTPClientTransport(new URL(url)));
-await look();
-await use();
-await work();
-await beAHost();
-await client.close();
+async function session(mode) {
+  const seen = { progress: [], logs: [] };
+  const client = await connected(mode, seen);
+  await look(client, seen);
+  await use(client, seen, mode);
+  await work(client, seen, mode);
+  await beAHost(client, seen);
+  await client.close();
+  return seen;
+}
+
+const seen = {};
+for (const mode of ["legacy", "auto"]) {
+  seen[`typescript-${mode}`] = await session(mode);
+  seen[`ext-tasks-${mode}`] = await driven(url, mode);
+}
 process.stdout.write(JSON.stringify(seen));

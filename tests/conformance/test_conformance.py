@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.once import once
 from tests.processes import missing
 from tests.serving import served
 
@@ -110,22 +111,30 @@ def process_per_request(ministack_url: str, tmp_path_factory: pytest.TempPathFac
     ids="-".join,
 )
 def run(request: pytest.FixtureRequest, node: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Each requirement set in turn, run once. In the older era a client's answer is a request of its own: so that set
-    also runs where the process which waits for the answer cannot be the one that gets it."""
+    """Each requirement set in turn, once a run of the tests.
+
+    In the older era a client's answer is a request of its own: so that set also runs where the process which waits for
+    the answer cannot be the one that gets it.
+    """
     revision, server = request.param
-    url: str = request.getfixturevalue(server)
-    results = tmp_path_factory.mktemp(revision)
-    # The exit code tells of the scored scenarios alone.
-    done = subprocess.run(
-        [str(node), str(SUITE), "server", "--url", url, "--requirements", revision, "--output-dir", str(results)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=DONE_WITHIN_S,
-        check=False,
-    )
-    scenarios = frozenset(match["scenario"] for match in SUMMARY.finditer(done.stdout))
-    return Run(revision, scenarios, checks_in(results), done.stdout)
+
+    def printed() -> str:
+        url: str = request.getfixturevalue(server)
+        results = tmp_path_factory.mktemp(revision)
+        # The exit code tells of the scored scenarios alone.
+        done = subprocess.run(
+            [node, SUITE, "server", "--url", url, "--requirements", revision, "--output-dir", results],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=DONE_WITHIN_S,
+            check=False,
+        )
+        return json.dumps([str(results), done.stdout])
+
+    results, output = json.loads(once(tmp_path_factory, f"conformance-{revision}-{server}", printed))
+    scenarios = frozenset(match["scenario"] for match in SUMMARY.finditer(output))
+    return Run(revision, scenarios, checks_in(Path(results)), output)
 
 
 def checks_in(results: Path) -> dict[str, list[Check]]:

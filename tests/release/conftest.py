@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.once import once
+
 ROOT = Path(__file__).parents[2]
 BUILT_WITHIN_S = 300
 TOOLS = ROOT / "tests" / "release" / ".venv" / "bin"
@@ -75,15 +77,24 @@ def found(folder: Path) -> Distributions:
 
 @pytest.fixture(scope="session")
 def distributions(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
-    folder = tmp_path_factory.mktemp("dist")
-    run(["make", "--no-print-directory", "dist", f"DIST={folder}"])
-    return found(folder)
+    """What `make dist` makes, once a run."""
+
+    def made() -> str:
+        folder = tmp_path_factory.mktemp("dist")
+        run(["make", "--no-print-directory", "dist", f"DIST={folder}"])
+        return str(folder)
+
+    return found(Path(once(tmp_path_factory, "distributions", made)))
 
 
 @pytest.fixture(scope="session")
 def installed(distributions: Distributions, tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    """The wheel with what it depends on: no extra, nothing that is for development."""
-    return make_environment(tmp_path_factory.mktemp("installed"), distributions.wheel)
+    """The wheel with what it depends on: no extra, nothing that is for development; once a run."""
+
+    def made() -> str:
+        return str(make_environment(tmp_path_factory.mktemp("installed"), distributions.wheel).folder)
+
+    return Environment(Path(once(tmp_path_factory, "installed", made)))
 
 
 def make_environment(folder: Path, requirement: str | Path) -> Environment:

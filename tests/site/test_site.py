@@ -12,6 +12,7 @@ import pytest
 import mcp_baton
 import mcp_baton.testing
 from mcp_baton import settings
+from tests.once import once
 from tests.site import settings_page
 from tests.site.blocks import ROOT
 
@@ -34,20 +35,19 @@ FETCHED = re.compile(
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site as `make docs` builds it, strictly."""
-    folder = tmp_path_factory.mktemp("site")
-    command = [str(PYTHON), "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
-    done = subprocess.run(
-        command,
-        cwd=ROOT,
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
-    return folder
+    """The site as `make docs` builds it, strictly; once a run."""
+
+    def built() -> str:
+        folder = tmp_path_factory.mktemp("site")
+        command = [str(PYTHON), "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+        environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=300
+        )
+        assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
+        return str(folder)
+
+    return Path(once(tmp_path_factory, "site", built))
 
 
 def test_the_reference_has_every_public_name_and_no_other() -> None:

@@ -114,7 +114,7 @@ def watched(page: Page, wrong: list[str], *, origin: str) -> None:
 
 
 def opened(browser: Browser, wire: Wire, **options: Any) -> Console:
-    """A console in a context of its own."""
+    """A console in a page of its own."""
     origin = wire.url.removesuffix("/mcp")
     page = new_page(browser, **options)
     console = Console(page, wire, f"{origin}/console")
@@ -130,10 +130,18 @@ def new_page(browser: Browser, *, viewport: dict[str, int] | None = None) -> Pag
     return page
 
 
+@pytest.fixture(scope="session")
+def kept(browser: Browser, wire: Wire) -> Console:
+    """The console of most tests: a page that stays open costs less than one each."""
+    return opened(browser, wire)
+
+
 @pytest.fixture
-def console(browser: Browser, wire: Wire) -> Iterator[Console]:
-    """The console, on a desk's screen, in light. Nothing may have gone wrong in it when the test ends."""
-    console = opened(browser, wire)
-    yield console
-    console.page.close()
-    assert console.wrong == []
+def console(kept: Console) -> Iterator[Console]:
+    """The console, empty, on a desk's screen, in light. Nothing may have gone wrong in it when the test ends."""
+    kept.page.set_viewport_size(DESK)
+    kept.page.emulate_media(color_scheme="light")
+    kept.page.goto("about:blank")
+    kept.wrong.clear()
+    yield kept
+    assert kept.wrong == []

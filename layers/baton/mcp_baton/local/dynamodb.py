@@ -18,6 +18,7 @@ REGION = "us-east-1"
 CREDENTIAL = "local"
 CONNECTIONS = 64
 MAKING = Lock()
+"""Held while an embedded client is made: they share a session, which is not safe among threads."""
 
 
 def embedded_engine(keep: "Keep | None" = None) -> "EmbeddedEngine":
@@ -43,7 +44,6 @@ def embedded_client(engine: "EmbeddedEngine | None" = None) -> "DynamoDBClient":
         SettingsError: moto, the engine, is not installed.
     """
     engine = embedded_engine() if engine is None else engine
-    # botocore makes a session's clients one at a time.
     with MAKING:
         client = _client(_session(), f"https://dynamodb.{REGION}.amazonaws.com", REGION)
     # botocore takes the answer of a `before-send` handler for the server's; its stubs say that handlers have none.
