@@ -1,15 +1,15 @@
 """DynamoDB for a machine of one's own: an engine in this process, or any URL (README.md, Test locally)."""
 
 from functools import cache
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from mcp_baton.clients import ATTEMPTS, pass_items_through
 from mcp_baton.exceptions import SettingsError
 
 if TYPE_CHECKING:
+    from boto3 import Session
     from botocore.config import Config
-    from botocore.loaders import Loader
-    from botocore.session import Session
     from mypy_boto3_dynamodb import DynamoDBClient
 
     from mcp_baton.local.embedded import EmbeddedEngine, Keep
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 REGION = "us-east-1"
 CREDENTIAL = "local"
 CONNECTIONS = 64
+SESSION = Lock()
+"""Held while a client is made of the session that embedded clients share: boto3's sessions are for one thread each."""
 
 
 def embedded_engine(keep: "Keep | None" = None) -> "EmbeddedEngine":
@@ -41,18 +43,9 @@ def embedded_client(engine: "EmbeddedEngine | None" = None) -> "DynamoDBClient":
     Raises:
         SettingsError: moto, the engine, is not installed.
     """
-    import os
-
-    import botocore.session
-
     engine = embedded_engine() if engine is None else engine
-    # A profile that does not exist, or a configuration file that cannot be read, must not matter here.
-    session = botocore.session.Session(
-        {"profile": (None, None, None, None), "config_file": (None, None, os.devnull, None)}
-    )
-    session.set_credentials(CREDENTIAL, CREDENTIAL)
-    session.register_component("data_loader", _loader())
-    client = _client(session, f"https://dynamodb.{REGION}.amazonaws.com", REGION)
+    with SESSION:
+        client = _client(_session(), f"https://dynamodb.{REGION}.amazonaws.com", REGION)
     # botocore takes the answer of a `before-send` handler for the server's; its stubs say that handlers have none.
     answer: Any = engine.answer
     client.meta.events.register("before-send.dynamodb", answer)
@@ -60,11 +53,20 @@ def embedded_client(engine: "EmbeddedEngine | None" = None) -> "DynamoDBClient":
 
 
 @cache
-def _loader() -> "Loader":
-    """botocore's data, read once for all embedded clients: that is most of what making one takes."""
-    from botocore.loaders import create_loader
+def _session() -> "Session":
+    """One for all embedded clients: to make it, and to read botocore's data, is most of what making a client takes.
+    Each client has event handlers of its own."""
+    import os
 
-    return create_loader()
+    import boto3
+    import botocore.session
+
+    # A profile that does not exist, or a configuration file that cannot be read, must not matter here.
+    session = botocore.session.Session(
+        {"profile": (None, None, None, None), "config_file": (None, None, os.devnull, None)}
+    )
+    session.set_credentials(CREDENTIAL, CREDENTIAL)
+    return boto3.Session(botocore_session=session)
 
 
 def http_client(url: str, config: "Config | None" = None) -> "DynamoDBClient":
@@ -73,6 +75,7 @@ def http_client(url: str, config: "Config | None" = None) -> "DynamoDBClient":
     Credentials and region are the user's where there are any. An endpoint other than AWS's takes whatever it is
     given: without credentials it gets made-up ones, and no metadata service is asked for them.
     """
+    import boto3
     import botocore.session
 
     session = botocore.session.get_session()
@@ -82,11 +85,11 @@ def http_client(url: str, config: "Config | None" = None) -> "DynamoDBClient":
             resolver.remove(provider)
         if session.get_credentials() is None:
             session.set_credentials(CREDENTIAL, CREDENTIAL)
-    return _client(session, url, session.get_config_variable("region") or REGION, config)
+    region = session.get_config_variable("region") or REGION
+    return _client(boto3.Session(botocore_session=session), url, region, config)
 
 
 def _client(session: "Session", url: str, region: str, config: "Config | None" = None) -> "DynamoDBClient":
-    import boto3
     from botocore.config import Config
 
     # The store sends again by itself (docs/storage.md); timeouts are the config's.
@@ -96,9 +99,7 @@ def _client(session: "Session", url: str, region: str, config: "Config | None" =
         parameter_validation=False,
     )
     merged = pooled if config is None else pooled.merge(config)
-    client = boto3.Session(botocore_session=session).client(
-        "dynamodb", endpoint_url=url, region_name=region, config=merged
-    )
+    client = session.client("dynamodb", endpoint_url=url, region_name=region, config=merged)
     pass_items_through(client)
     return client
 
