@@ -14,6 +14,8 @@ from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from moto.core.botocore_stubber import MockRawResponse
 
 from mcp_baton.local.dynamodb import embedded_client
+from mcp_baton.local.engine_http import loopback_answer
+from mcp_baton.local.loopback import LoopbackServer
 from mcp_baton.testing.connecting import TABLE
 from tests.simulation.dynamodb.database import Answer, Database
 from tests.simulation.dynamodb.refusals import Refusal
@@ -35,6 +37,11 @@ class MemoryDynamoDB:
         """Make a table, empty."""
         self._tables[name] = Database()
 
+    @property
+    def names(self) -> list[str]:
+        """The tables that there are."""
+        return [*self._tables]
+
     def answer(self, request: AWSPreparedRequest, **_: object) -> AWSResponse:
         """Answer a signed request: a handler of botocore's `before-send` event, so that nothing is sent."""
         target = request.headers["X-Amz-Target"]
@@ -51,14 +58,31 @@ class MemoryDynamoDB:
 
     def _answer(self, operation: str, asked: dict[str, Any]) -> Answer:
         name = asked.pop("TableName")
+        if operation == "CreateTable":
+            self._create_new(name)
         table = self._tables.get(name)
         if table is None:
             raise Refusal("ResourceNotFoundException", "Requested resource not found")
         match operation:
+            case "CreateTable" | "UpdateTimeToLive":
+                return {}
+            case "DescribeTable":
+                return {"Table": {"TableName": name, "TableStatus": "ACTIVE"}}
             case "Scan":
                 return {"Items": list(table.items.values())}
             case _:
                 return table.request(operation, asked)
+
+    def _create_new(self, name: str) -> None:
+        if name in self._tables:
+            raise Refusal("ResourceInUseException", f"Table already exists: {name}")
+        self.create(name)
+
+
+def loopback_server(engine: MemoryDynamoDB) -> LoopbackServer:
+    """A DynamoDB in memory over HTTP, for other processes."""
+    answering: Any = engine
+    return LoopbackServer(loopback_answer(answering))
 
 
 def memory_client(engine: MemoryDynamoDB) -> "DynamoDBClient":
