@@ -32,6 +32,7 @@ pytestmark = pytest.mark.first
 
 BOUND_S = 60
 WORKER = (sys.executable, killed.__file__)
+LOOK_S = 0.1
 KILLS = 200
 MOST_CALLS = 6
 """More store calls than an invocation makes."""
@@ -98,7 +99,7 @@ class Tasks:
                 if state["status"] in TERMINAL:
                     ended[task_id] = state
             assert time.monotonic() < until, f"{len(self.numbers) - len(ended)} tasks have not ended"
-            time.sleep(0.05)
+            time.sleep(LOOK_S)
         return ended
 
 
