@@ -13,6 +13,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from botocore.compat import HTTPHeaders
 
 from mcp_baton.local.dynamodb import embedded_client
 from mcp_baton.local.engine_http import loopback_answer
@@ -24,6 +25,7 @@ from tests.simulation.dynamodb.refusals import Refusal
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
+HEADERS = HTTPHeaders.from_pairs([("Content-Type", "application/x-amz-json-1.0")])
 PREFIX = "com.amazonaws.dynamodb.v20120810#"
 
 
@@ -55,7 +57,8 @@ class MemoryDynamoDB:
         """Answer a signed request: a handler of botocore's `before-send` event, so that nothing is sent."""
         target = request.headers["X-Amz-Target"]
         operation = (target.decode() if isinstance(target, bytes) else target).rpartition(".")[2]
-        asked: dict[str, Any] = json.loads(request.body or "{}", object_hook=_with_bytes)
+        sent: Any = request.body
+        asked: dict[str, Any] = json.loads(sent or "{}", object_hook=_with_bytes)
         try:
             with self._lock:
                 status, answer = 200, self._answer(operation, asked)
@@ -63,7 +66,7 @@ class MemoryDynamoDB:
             item = {} if refusal.item is None else {"Item": refusal.item}
             status, answer = 400, {"__type": PREFIX + refusal.code, "message": refusal.message, **item}
         body: Any = Body(json.dumps(answer, default=_base64).encode())
-        return AWSResponse(request.url, status, {"Content-Type": "application/x-amz-json-1.0"}, body)
+        return AWSResponse(request.url, status, HEADERS, body)
 
     def _answer(self, operation: str, asked: dict[str, Any]) -> Answer:
         name = asked.pop("TableName")

@@ -17,7 +17,8 @@ from mcp_baton.local.dynamodb import create_table, http_client
 from mcp_baton.settings import Settings
 from mcp_baton.transport.stream import stream_opener
 from tests.buckets import Bucket, embedded_s3, http_s3, new_bucket
-from tests.e2e.support import Answer, Client, Era, Sink, Table
+from tests.e2e.background import Background, MakeBackground
+from tests.e2e.support import Answer, Client, Era, Script, Sink, Table
 from tests.fakes import Pauses
 from tests.memory_dynamodb import MemoryDynamoDB, memory_client, memory_database
 from tests.sent import Requests, noted
@@ -121,6 +122,18 @@ def table(engine: Engine) -> Table:
     name = f"e2e-{next(TABLES)}"
     engine.create(name)
     return Table(engine.client, name)
+
+
+@pytest.fixture
+def script() -> Script:
+    """What the test's tools do, and which were called."""
+    return Script()
+
+
+@pytest.fixture
+def background(table: Table) -> MakeBackground:
+    """Puts a server into the background, over the test's table."""
+    return lambda server, **settings: Background(server, table, settings)
 
 
 @pytest.fixture

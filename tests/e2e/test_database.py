@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 SAM_INTERPRETER = ROOT / "tests" / "sam" / ".venv" / "bin" / "python"
 SAM_LOCAL = Path(__file__).with_name("sam_local.py")
-BOUND_S = 60
+BOUND_S = 120
 ANSWER = """\
 import json, sys
 from types import SimpleNamespace

@@ -134,12 +134,6 @@ def engine(wire_and_client: "tuple[Wire, DynamoDBClient]", memory: MemoryDynamoD
 
 
 @pytest.fixture
-def script() -> Script:
-    """What the tools of `flow` do."""
-    return Script()
-
-
-@pytest.fixture
 def client(make_client: MakeClient, script: Script) -> Client:
     """A client of `flow`."""
     return make_client(flow_server(script))
