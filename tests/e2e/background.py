@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from botocore.exceptions import EndpointConnectionError
 
 from mcp_baton import Server
@@ -144,6 +143,10 @@ class Background:
         return item["status"]["S"], int(item["dispatches"]["N"]), int(item["run"]["M"]["n"]["N"])
 
 
+type MakeBackground = Callable[..., Background]
+"""Keyword arguments are settings."""
+
+
 def call(client: Client, tool: str, arguments: JsonDict | None = None) -> Answer:
     """Call a tool, as a task where that can be."""
     asked = {"task": {"ttl": 600_000}} if client.era == "2025" else {}
@@ -188,9 +191,3 @@ def away(client: "DynamoDBClient", operation: str) -> Iterator[None]:
         yield
     finally:
         events.unregister(event, refuse)
-
-
-@pytest.fixture
-def background(table: Table) -> Callable[..., Background]:
-    """Puts a server into the background; keyword arguments are settings."""
-    return lambda server, **settings: Background(server, table, settings)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -12,12 +13,14 @@ import pytest
 
 from mcp_baton import Server
 from mcp_baton.aws import dynamodb_store, handler
-from mcp_baton.local.dynamodb import create_table, embedded_client, http_client
+from mcp_baton.local.dynamodb import create_table, http_client
 from mcp_baton.settings import Settings
 from mcp_baton.transport.stream import stream_opener
 from tests.buckets import Bucket, embedded_s3, http_s3, new_bucket
-from tests.e2e.support import Answer, Client, Era, Sink, Table
+from tests.e2e.background import Background, MakeBackground
+from tests.e2e.support import Answer, Client, Era, Script, Sink, Table
 from tests.fakes import Pauses
+from tests.memory_dynamodb import MemoryDynamoDB, memory_client, memory_database
 from tests.sent import Requests, noted
 
 if TYPE_CHECKING:
@@ -35,10 +38,16 @@ type Streaming = Callable[[Sink, Callable[[], Answer]], Future[Answer]]
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """A DynamoDB and an S3; `url` is `None` for those in this process."""
+    """A DynamoDB and an S3.
+
+    Attributes:
+        create: Makes a table.
+        url: `None` for those in this process.
+    """
 
     client: "DynamoDBClient"
     s3: "S3Client"
+    create: Callable[[str], None]
     url: str | None = None
 
 
@@ -73,24 +82,31 @@ class MakeClient(Protocol):
         """
 
 
+@pytest.fixture(autouse=True)
+def _connected_to_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`mcp_baton.testing` has a DynamoDB in memory here; tests/unit/testing has the one that users have."""
+    monkeypatch.setattr("mcp_baton.testing.connecting._database", memory_database)
+
+
 @pytest.fixture(scope="session")
-def embedded_engine() -> Iterator[Engine]:
-    """moto in this process."""
-    with closing(embedded_client()) as client, closing(embedded_s3()) as s3:
-        yield Engine(client, s3)
+def memory_engine() -> Iterator[Engine]:
+    """A DynamoDB in memory, and moto's S3 in this process."""
+    memory = MemoryDynamoDB()
+    with closing(memory_client(memory)) as client, closing(embedded_s3()) as s3:
+        yield Engine(client, s3, memory.create)
 
 
 @pytest.fixture(scope="session")
 def ministack_engine(ministack_url: str) -> Iterator[Engine]:
     """MiniStack over HTTP."""
     with closing(http_client(ministack_url)) as client, closing(http_s3(ministack_url)) as s3:
-        yield Engine(client, s3, ministack_url)
+        yield Engine(client, s3, partial(create_table, client), ministack_url)
 
 
 @pytest.fixture
 def engine(request: pytest.FixtureRequest) -> Engine:
-    """The embedded engine; with `ON_MINISTACK`, that."""
-    chosen: Engine = request.getfixturevalue(f"{getattr(request, 'param', 'embedded')}_engine")
+    """The one in memory; with `ON_MINISTACK`, that."""
+    chosen: Engine = request.getfixturevalue(f"{getattr(request, 'param', 'memory')}_engine")
     return chosen
 
 
@@ -104,8 +120,20 @@ def era(request: pytest.FixtureRequest) -> Era:
 def table(engine: Engine) -> Table:
     """A table of the test's own, empty."""
     name = f"e2e-{next(TABLES)}"
-    create_table(engine.client, name)
+    engine.create(name)
     return Table(engine.client, name)
+
+
+@pytest.fixture
+def script() -> Script:
+    """What the test's tools do, and which were called."""
+    return Script()
+
+
+@pytest.fixture
+def background(table: Table) -> MakeBackground:
+    """Puts a server into the background, over the test's table."""
+    return lambda server, **settings: Background(server, table, settings)
 
 
 @pytest.fixture

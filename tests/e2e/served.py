@@ -23,7 +23,6 @@ def meet() -> int:
     return meeting.wait()
 
 
-@server.tool
 def whoami(ctx: Context) -> dict[str, Any]:
     """Tell the caller's owner and time."""
     return {"owner": ctx.owner, "remaining_ms": ctx.remaining_ms()}
@@ -35,6 +34,18 @@ def broken() -> None:
     raise RuntimeError("the bank at https://bank.example.com/?api_key=k-1 said no")
 
 
+other = Server("other", version="1.0.0")
+
+
+def add_to_both() -> None:
+    """What both servers have."""
+    for either in (server, other):
+        either.tool(whoami)
+        either.add_workflow(Workflow(name="asking", description="ask", steps=[Step("whoami", tool="whoami")]))
+
+
+add_to_both()
+
 server.add_workflow(
     Workflow(
         name="waiting",
@@ -43,8 +54,5 @@ server.add_workflow(
         steps=[Step("wait", tool="wait", arguments={"gate": prompt_arg("gate")}), Step("whoami", tool="whoami")],
     )
 )
-server.add_workflow(Workflow(name="asking", description="ask", steps=[Step("whoami", tool="whoami")]))
-
-other = Server("other", version="1.0.0")
 
 lambda_handler = handler(server)

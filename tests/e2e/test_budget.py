@@ -246,16 +246,6 @@ def test_a_resume_reads_no_value_over_six_megabytes_and_pauses_where_it_is_neede
     assert requests.take() == ["UpdateItem", "UpdateItem"]
 
 
-def test_without_a_bucket_a_value_over_six_megabytes_gives_way_to_a_note(make_client: MakeClient) -> None:
-    client = make_client(value_server())
-    task = client.get_prompt("flow").task_id
-    answer = client.call_tool("keep", {"sizes": {"big": 6_000_000, "other": 5}}, task=task)
-    assert answer.meta["oversized"] == ["big"]
-    variables = client.variables(task)
-    assert variables["big"] == {"error": "result of 6000002 bytes exceeds the task's size limit"}
-    assert variables["other"] == "xxxxx"
-
-
 def test_what_is_unknown_foreign_or_expired_is_one_and_the_same_unknown_resource(
     client: Client, era: Era, table: Table
 ) -> None:

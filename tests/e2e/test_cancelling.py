@@ -10,12 +10,8 @@ import pytest
 from mcp_baton import Context, Server
 from mcp_baton.server.methods.jobs import watching
 from mcp_baton.workflow import holding
-from tests.e2e.background import Background, background
+from tests.e2e.background import Background, MakeBackground
 from tests.e2e.support import BOUND_S, Era, Script, Table
-
-__all__ = ["background"]
-
-type MakeBackground = Callable[..., Background]
 
 
 class Work:
@@ -146,8 +142,3 @@ def test_a_cancelled_task_makes_room_for_another(background: MakeBackground, scr
     task = jobs.begin("report")
     jobs.client().task("cancel", task)
     assert jobs.begin("report") != task
-
-
-@pytest.fixture
-def script() -> Script:
-    return Script()

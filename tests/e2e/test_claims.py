@@ -11,30 +11,12 @@ import pytest
 from mcp_baton import Server, Step, ToolError, Workflow
 from mcp_baton.tasks.record import LEASE_MS, timestamp
 from mcp_baton.testing import JsonRpcError, connect
+from tests.e2e.cloud import Time
 from tests.e2e.conftest import ON_MINISTACK, MakeClient
-from tests.e2e.support import Answer, Clock, Table
+from tests.e2e.support import Answer, Table
 from tests.sent import Requests
 
 STEPS = ("one", "two", "three")
-
-
-@dataclass(slots=True)
-class Wall:
-    """The wall clock of a store and the clock of its runs: both stand still until they are moved."""
-
-    ms: int = 4_000_000_000_000
-
-    def now_ms(self) -> int:
-        """Epoch milliseconds."""
-        return self.ms
-
-    def seconds(self) -> float:
-        """Seconds from any moment on."""
-        return self.ms / 1000
-
-    def advance(self, seconds: float) -> None:
-        """Let time pass."""
-        self.ms += int(seconds * 1000)
 
 
 @dataclass(slots=True)
@@ -116,7 +98,7 @@ def test_two_resumes_at_once_run_no_step_twice(make_client: MakeClient, table: T
 def test_a_resume_of_a_task_that_a_run_holds_runs_nothing_and_says_until_when(
     make_client: MakeClient, table: Table
 ) -> None:
-    course, wall, refused = Course(), Wall(), list[Answer]()
+    course, wall, refused = Course(), Time(), list[Answer]()
     client = make_client(three_steps(course), now_ms=wall.now_ms, remaining_ms=lambda: 600_000)
     course.during["two"] = lambda: refused.append(client.get_prompt("flow", task=task_in(table)))
     assert client.get_prompt("flow").statuses == ["completed"] * 3
@@ -129,7 +111,7 @@ def test_a_resume_of_a_task_that_a_run_holds_runs_nothing_and_says_until_when(
 
 
 def test_a_claim_ends_with_the_function_at_the_latest(make_client: MakeClient, table: Table) -> None:
-    course, wall = Course(), Wall()
+    course, wall = Course(), Time()
     client = make_client(three_steps(course), now_ms=wall.now_ms, remaining_ms=lambda: 20_000)
     seen: list[str] = []
     course.during["one"] = lambda: seen.append(table.item(task_in(table))["run"]["M"]["u"]["N"])
@@ -147,14 +129,14 @@ def test_a_run_that_ends_gives_its_claim_up(make_client: MakeClient, table: Tabl
 
 def test_a_run_that_was_taken_over_stops_and_says_so(make_client: MakeClient, table: Table) -> None:
     """The function stood still for longer than its claim lasts."""
-    course, wall, other = Course(), Wall(), list[Answer]()
+    course, wall, other = Course(), Time(), list[Answer]()
     server = three_steps(course)
     times: dict[str, Any] = {"now_ms": wall.now_ms, "remaining_ms": lambda: 600_000}
-    late = make_client(server, clock=wall.seconds, **times)
+    late = make_client(server, clock=wall.monotonic_s, **times)
     client = make_client(server, **times)
 
     def stall() -> None:
-        wall.advance(LEASE_MS / 1000 + 1)
+        wall.pass_s(LEASE_MS / 1000 + 1)
         other.append(client.get_prompt("flow", task=task_in(table)))
 
     course.during["two"] = stall
@@ -168,15 +150,15 @@ def test_a_run_that_was_taken_over_stops_and_says_so(make_client: MakeClient, ta
 
 @pytest.mark.parametrize("at", ["a step", "its end", "a checkpoint"])
 def test_a_late_run_whose_task_another_one_holds_is_superseded(make_client: MakeClient, table: Table, at: str) -> None:
-    course, wall = Course(), Wall()
+    course, wall = Course(), Time()
     server = three_steps(course, *(["two"] if at == "a checkpoint" else []))
     times: dict[str, Any] = {"now_ms": wall.now_ms, "remaining_ms": lambda: 600_000}
-    late, client = make_client(server, clock=wall.seconds, **times), make_client(server, **times)
+    late, client = make_client(server, clock=wall.monotonic_s, **times), make_client(server, **times)
     during = "three" if at == "its end" else "two"
 
     def stall() -> None:
         """Another run takes over, and fails at the first step."""
-        wall.advance(LEASE_MS / 1000 + 1)
+        wall.pass_s(LEASE_MS / 1000 + 1)
         course.errors = {"one"}
         client.get_prompt("flow", task=task_in(table))
         course.errors = set()
@@ -195,10 +177,10 @@ def test_a_late_run_whose_task_another_one_holds_is_superseded(make_client: Make
 def test_a_run_renews_its_claim_before_a_step_when_it_is_time_to(
     make_client: MakeClient, table: Table, requests: Requests
 ) -> None:
-    course, wall = Course(), Wall()
-    client = make_client(three_steps(course), now_ms=wall.now_ms, clock=wall.seconds, remaining_ms=lambda: 600_000)
-    course.during["one"] = lambda: wall.advance(15)
-    course.during["two"] = lambda: wall.advance(LEASE_MS / 1000 + 20)
+    course, wall = Course(), Time()
+    client = make_client(three_steps(course), now_ms=wall.now_ms, clock=wall.monotonic_s, remaining_ms=lambda: 600_000)
+    course.during["one"] = lambda: wall.pass_s(15)
+    course.during["two"] = lambda: wall.pass_s(LEASE_MS / 1000 + 20)
     answer = client.get_prompt("flow")
     assert requests.take() == ["PutItem", "UpdateItem", "UpdateItem", "UpdateItem"]
     assert (answer.statuses, table.statuses) == (["completed"] * 3, ["completed"])
@@ -207,12 +189,12 @@ def test_a_run_renews_its_claim_before_a_step_when_it_is_time_to(
 def test_a_run_that_cannot_renew_its_claim_begins_no_further_step(
     make_client: MakeClient, table: Table, requests: Requests
 ) -> None:
-    course, wall = Course(), Wall()
-    client = make_client(three_steps(course), now_ms=wall.now_ms, clock=wall.seconds, remaining_ms=lambda: 600_000)
+    course, wall = Course(), Time()
+    client = make_client(three_steps(course), now_ms=wall.now_ms, clock=wall.monotonic_s, remaining_ms=lambda: 600_000)
     events = table.client.meta.events
 
     def cut() -> None:
-        wall.advance(LEASE_MS / 1000 - 4)
+        wall.pass_s(LEASE_MS / 1000 - 4)
         events.register_last("before-call.dynamodb.UpdateItem", fail)
 
     from botocore.exceptions import EndpointConnectionError
@@ -271,14 +253,6 @@ def test_a_task_that_was_interrupted_and_whose_steps_calls_have_settled_is_not_i
         metas = [client.call_tool(name, task=task.task_id).meta for name in STEPS]
         assert ["pause_reason" in meta for meta in metas] == [True, True, False]
         assert "_workflow.pause_reason" not in client.task(task.task_id).variables
-
-
-def test_a_resume_that_is_refused_gives_the_task_back(make_client: MakeClient) -> None:
-    course, clock = Course(), Clock()
-    client = make_client(three_steps(course), remaining_ms=clock)
-    task = paused_at_one(course, client)
-    assert client.get_prompt("flow", {"unknown": "x"}, task=task).refusal == (200, -32602)
-    assert client.get_prompt("flow", task=task).statuses == ["completed"] * 3
 
 
 def test_a_call_with_a_task_is_not_held_up_by_the_run_that_holds_it(make_client: MakeClient, table: Table) -> None:

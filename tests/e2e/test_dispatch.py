@@ -1,7 +1,6 @@
 """A tool in the background: events that are lost, doubled and late, and workers that die (docs/background.md)."""
 
 import json
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from threading import Barrier
@@ -16,12 +15,8 @@ from mcp_baton.server.methods.jobs import watching
 from mcp_baton.server.methods.jobs.worker import StillHeld
 from mcp_baton.tasks.record import LEASE_MS
 from mcp_baton.tasks.texts import VALUE_BYTES
-from tests.e2e.background import Background, Killed, away, background, call, created, killed_at
+from tests.e2e.background import Background, Killed, MakeBackground, away, call, created, killed_at
 from tests.e2e.support import Era, Script, Table
-
-__all__ = ["background"]
-
-type MakeBackground = Callable[..., Background]
 
 LEASE_S = LEASE_MS / 1000
 REQUESTS_OF_A_WORKER = 2
@@ -45,10 +40,6 @@ def job_server(script: Script) -> Server:
         raise ToolError("no such month")
 
     @server.tool(task="optional")
-    def breaks() -> None:
-        raise RuntimeError("secret of the house")
-
-    @server.tool(task="optional")
     def refuses() -> None:
         raise ProtocolError(-32099, "not today", {"until": "monday"})
 
@@ -62,11 +53,6 @@ def job_server(script: Script) -> Server:
         return [ctx.attempt, ctx.idempotency_key, ctx.remaining_ms()]
 
     return server
-
-
-@pytest.fixture
-def script() -> Script:
-    return Script()
 
 
 @pytest.fixture
@@ -320,13 +306,6 @@ def test_a_tools_error_completes_the_task_with_it(jobs: Background) -> None:
     assert found["status"] == "completed"
     assert found["result"]["content"] == [{"type": "text", "text": "no such month"}]
     assert found["result"]["isError"] is True
-
-
-def test_an_error_of_a_worker_is_masked_as_one_of_a_request_is(jobs: Background) -> None:
-    task = jobs.begin("breaks")
-    jobs.work()
-    (text,) = jobs.client().task("get", task).result["result"]["content"]
-    assert text["text"] == "internal error in breaks (id worker-1)"
 
 
 def test_a_json_rpc_error_that_a_tool_raises_is_the_tasks_error(jobs: Background) -> None:

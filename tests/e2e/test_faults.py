@@ -21,9 +21,9 @@ from moto.core.botocore_stubber import MockRawResponse
 from mcp_baton import Server, Step, ToolError, Workflow
 from mcp_baton.clients import ATTEMPTS
 from mcp_baton.local.dynamodb import REGION
-from mcp_baton.local.embedded import EmbeddedEngine
 from tests.e2e.conftest import Engine, MakeClient
 from tests.e2e.support import Answer, Client, Script, Table
+from tests.memory_dynamodb import MemoryDynamoDB
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -105,10 +105,16 @@ def wired(url: str, deliver: Deliver) -> "tuple[Wire, DynamoDBClient]":
 
 
 @pytest.fixture(scope="module")
-def wire_and_client() -> "Iterator[tuple[Wire, DynamoDBClient]]":
-    """A wire to the embedded engine. What a client does about a fault does not depend on the engine; what the store
-    sends is held against every engine by tests/store."""
-    wire, client = wired(f"https://dynamodb.{REGION}.amazonaws.com", EmbeddedEngine(REGION).answer)
+def memory() -> MemoryDynamoDB:
+    """The engine at the end of the wire. What a client does about a fault does not depend on it; what the store sends
+    is held against every engine by tests/store."""
+    return MemoryDynamoDB()
+
+
+@pytest.fixture(scope="module")
+def wire_and_client(memory: MemoryDynamoDB) -> "Iterator[tuple[Wire, DynamoDBClient]]":
+    """A wire to it."""
+    wire, client = wired(f"https://dynamodb.{REGION}.amazonaws.com", memory.answer)
     with closing(client):
         yield wire, client
 
@@ -122,15 +128,9 @@ def wire(wire_and_client: "tuple[Wire, DynamoDBClient]") -> Iterator[Wire]:
 
 
 @pytest.fixture
-def engine(wire_and_client: "tuple[Wire, DynamoDBClient]", embedded_engine: Engine) -> Engine:
+def engine(wire_and_client: "tuple[Wire, DynamoDBClient]", memory: MemoryDynamoDB, memory_engine: Engine) -> Engine:
     """The engine at the end of the wire."""
-    return Engine(wire_and_client[1], embedded_engine.s3)
-
-
-@pytest.fixture
-def script() -> Script:
-    """What the tools of `flow` do."""
-    return Script()
+    return Engine(wire_and_client[1], memory_engine.s3, memory.create)
 
 
 @pytest.fixture

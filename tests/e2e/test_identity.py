@@ -21,12 +21,6 @@ FORBIDDEN = (403, INVALID_REQUEST)
 
 
 @pytest.fixture
-def script() -> Script:
-    """What was called."""
-    return Script()
-
-
-@pytest.fixture
 def server(script: Script) -> Server:
     """A tool, and a workflow of it."""
     made = Server("s")

@@ -7,24 +7,24 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, override
+from typing import Any
+from unittest.mock import patch
 
 import httpx
 import pytest
-from botocore.awsrequest import AWSPreparedRequest
-from botocore.compat import HTTPHeaders
 
-from mcp_baton.local.embedded import EmbeddedEngine
+from mcp_baton.cli.app import main
 from mcp_baton.protocol.envelope import REVISION_WITHOUT_HEADER
 from mcp_baton.protocol.jsonrpc import Request
+from tests.memory_dynamodb import MemoryDynamoDB, loopback_server
 from tests.wire.tap import TAP, paired
 
 BOUND_S = 60
+NOBODY = "http://127.0.0.1:1"
 SERVED = f"{Path(__file__).with_name('served.py')}:server"
 COMMAND = [sys.executable, "-c", "import sys; from mcp_baton.cli.app import main; sys.exit(main())", "serve"]
 
@@ -59,50 +59,53 @@ class Baton:
         return self.process.wait(BOUND_S)
 
 
-type Start = Callable[..., Baton]
-
-
-@pytest.fixture
-def start() -> Iterator[Start]:
-    """Starts `baton serve`; no process outlives the test."""
+@contextmanager
+def serving(*options: str, errors: Path | None = None) -> Iterator[Baton]:
+    """A running `baton serve`. A signal ends it, and well; no process outlives the test."""
     with ExitStack() as stack:
-
-        def run(*options: str, target: str = SERVED, errors: Path | None = None) -> Baton:
-            command = [*COMMAND, target, "--port", "0", *options]
-            stderr = None if errors is None else stack.enter_context(errors.open("w"))
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
-            stack.enter_context(process)
-            stack.callback(process.kill)
-            watchdog = threading.Timer(BOUND_S, process.kill)
-            watchdog.start()
-            stack.callback(watchdog.cancel)
-            baton = Baton(process)
-            stack.callback(baton.client.close)
-            return baton
-
-        yield run
+        stderr = None if errors is None else stack.enter_context(errors.open("w"))
+        command = [*COMMAND, *options, "--port", "0"]
+        process = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True))
+        stack.callback(process.kill)
+        watchdog = threading.Timer(BOUND_S, process.kill)
+        watchdog.start()
+        stack.callback(watchdog.cancel)
+        baton = Baton(process)
+        stack.callback(baton.client.close)
+        yield baton
+        assert (baton.stop(), baton.stdout.read()) == (0, "")
 
 
-def failed(*arguments: str) -> str:
-    """What a command that could not begin says."""
-    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=BOUND_S, check=False)
-    assert (done.returncode, done.stdout) == (2, "")
-    return done.stderr
+@pytest.fixture(scope="module")
+def terminal(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the server says on standard error."""
+    return tmp_path_factory.mktemp("served") / "stderr"
 
 
-def test_one_line_on_stdout_says_where_it_listens_and_sigterm_ends_it(start: Start) -> None:
-    baton = start()
+@pytest.fixture(scope="module")
+def baton(terminal: Path) -> Iterator[Baton]:
+    """A running `baton serve`, for the tests of this module that need no options."""
+    with serving(SERVED, errors=terminal) as running:
+        yield running
+
+
+def failed(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What a command that cannot begin says. What it has imported is forgotten, as with its process."""
+    with patch.dict(sys.modules), patch.object(sys, "path", [*sys.path]):
+        code, said = main(["serve", *arguments]), capfd.readouterr()
+    assert (code, said.out) == (2, "")
+    return said.err
+
+
+def test_one_line_on_stdout_says_where_it_listens(baton: Baton) -> None:
     assert baton.line.startswith("Baton is listening on http://127.0.0.1:")
     assert baton.line.endswith("/mcp\n")
-    assert [tool["name"] for tool in baton.call("tools/list")["tools"]][:3] == ["wait", "meet", "whoami"]
-    assert baton.stop() == 0
-    assert baton.stdout.read() == ""
+    assert [tool["name"] for tool in baton.call("tools/list")["tools"]][:3] == ["wait", "meet", "broken"]
 
 
-def test_a_workflow_reports_its_steps_while_they_run_and_leaves_a_task(start: Start, tmp_path: Path) -> None:
+def test_a_workflow_reports_its_steps_while_they_run_and_leaves_a_task(baton: Baton, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
-    baton = start()
     params = {"name": "waiting", "arguments": {"gate": str(gate)}, "_meta": {"progressToken": "p"}}
     message = {"jsonrpc": "2.0", "id": 1, "method": "prompts/get", "params": params}
     with baton.client.stream("POST", "/mcp", json=message) as response:
@@ -118,18 +121,16 @@ def test_a_workflow_reports_its_steps_while_they_run_and_leaves_a_task(start: St
     assert variables["_workflow.result.wait"] == "open"
 
 
-def test_calls_run_in_parallel(start: Start) -> None:
-    baton = start()
+def test_calls_run_in_parallel(baton: Baton) -> None:
     with ThreadPoolExecutor(2) as pool:
         places = pool.map(lambda _: baton.tool("meet")["result"], range(2))
         assert sorted(places) == [0, 1]
 
 
 def test_what_a_tool_raises_is_in_the_terminal_with_its_traceback_and_the_client_reads_its_id(
-    start: Start, tmp_path: Path
+    baton: Baton, terminal: Path
 ) -> None:
-    terminal = tmp_path / "stderr"
-    [block] = start(errors=terminal).call("tools/call", name="broken", arguments={})["content"]
+    [block] = baton.call("tools/call", name="broken", arguments={})["content"]
     found = re.fullmatch(r"internal error in broken \(id ([0-9a-f-]{36})\)", block["text"])
     assert found
     line, _, traceback = terminal.read_text().partition(f"request {found[1]}: internal error in broken\n")
@@ -139,20 +140,14 @@ def test_what_a_tool_raises_is_in_the_terminal_with_its_traceback_and_the_client
     assert "RuntimeError: the bank at https://bank.example.com/?api_key=k-1 said no" in traceback
 
 
-def test_a_timeout_that_leaves_no_time_to_work_is_refused() -> None:
-    said = failed(SERVED, "--timeout", "6", "--port", "0")
+def test_a_timeout_that_leaves_no_time_to_work_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
+    said = failed(capfd, SERVED, "--timeout", "6", "--port", "0")
     assert "--timeout 6" in said
     assert "BATON_WRITE_RESERVE_MS" in said
     assert "more than 6 seconds" in said
 
 
-def test_the_function_has_the_time_that_the_command_gives_it(start: Start) -> None:
-    remaining = start("--timeout", "7").tool("whoami")["remaining_ms"]
-    assert 0 < remaining <= 7000
-
-
-def test_pages_of_this_machine_may_call_and_others_may_not(start: Start) -> None:
-    baton = start()
+def test_pages_of_this_machine_may_call_and_others_may_not(baton: Baton) -> None:
     asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type"}
 
     page = {"Origin": "http://localhost:6274"}
@@ -176,75 +171,30 @@ def test_pages_of_this_machine_may_call_and_others_may_not(start: Start) -> None
         assert [name for name in refused.headers if name.startswith("access-control-")] == []
 
 
-def test_callers_are_anonymous_and_own_tasks(start: Start) -> None:
-    baton = start()
+def test_callers_are_anonymous_and_own_tasks(baton: Baton) -> None:
     assert baton.tool("whoami", {"X-User": "kim"})["owner"] == "anonymous"
     assert baton.call("prompts/get", name="asking")["_meta"]["task_status"] == "completed"
 
 
-def test_the_owner_header_keeps_owners_apart_and_nobody_is_refused(start: Start) -> None:
-    baton = start("--owner-header", "X-User")
+def test_options_say_which_object_is_served_for_whom_in_how_much_time_and_over_which_dynamodb() -> None:
     kim, lee = {"X-User": "kim"}, {"X-User": "lee"}
-    assert baton.tool("whoami", kim)["owner"] == "kim"
-    refused = baton.client.post("/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}})
-    assert (refused.status_code, "--owner-header" in refused.json()["error"]["message"]) == (403, True)
-    task_id = baton.call("prompts/get", kim, name="asking")["_meta"]["task_id"]
-    assert [task["taskId"] for task in baton.call("tasks/list", kim)["tasks"]] == [task_id]
-    assert baton.call("tasks/list", lee)["tasks"] == []
-
-
-def test_an_object_can_be_chosen_by_its_name(start: Start) -> None:
-    baton = start(target=SERVED.replace(":server", ":other"))
-    result = baton.call("initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo={"name": "t"})
-    assert result["serverInfo"]["name"] == "other"
-
-
-class DynamoDB(ThreadingHTTPServer):
-    """The embedded engine behind a socket of its own: a DynamoDB at a URL."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), DynamoDBConnection)
-        self.engine = EmbeddedEngine("us-east-1")
-        self.url = f"http://127.0.0.1:{self.server_port}"
-
-
-class DynamoDBConnection(BaseHTTPRequestHandler):
-    server: DynamoDB
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        headers = HTTPHeaders.from_pairs(self.headers.items())
-        request = AWSPreparedRequest("POST", self.server.url + self.path, headers, body, False)
-        answer = self.server.engine.answer(request)
-        self.send_response(answer.status_code)
-        self.end_headers()
-        self.wfile.write(answer.content)
-
-    @override
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
-
-
-@contextmanager
-def dynamodb() -> Iterator[str]:
-    with DynamoDB() as server:
-        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-        yield server.url
-        server.shutdown()
-
-
-def test_at_a_url_the_table_is_created_and_the_tasks_outlive_the_server(start: Start) -> None:
-    with dynamodb() as url:
-        first = start("--dynamodb", url, "--table", "first-table")
-        task_id = first.call("prompts/get", name="asking")["_meta"]["task_id"]
-        assert first.stop() == 0
-        second = start("--dynamodb", url, "--table", "first-table")
-        assert [task["taskId"] for task in second.call("tasks/list")["tasks"]] == [task_id]
-        third = start("--dynamodb", url, "--table", "second-table")
-        assert third.call("tasks/list")["tasks"] == []
-        assert [second.stop(), third.stop()] == [0, 0]
+    memory = MemoryDynamoDB()
+    database = loopback_server(memory)
+    over = ("--dynamodb", f"http://{database.address}", "--table", "own", "--owner-header", "X-User")
+    with serving(SERVED.replace(":server", ":other"), *over, "--timeout", "7") as baton:
+        opening = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t"}}
+        assert baton.call("initialize", kim, **opening)["serverInfo"]["name"] == "other"
+        whoami = baton.tool("whoami", kim)
+        assert (whoami["owner"], 0 < whoami["remaining_ms"] <= 7000) == ("kim", True)
+        refused = baton.client.post("/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}})
+        assert (refused.status_code, "--owner-header" in refused.json()["error"]["message"]) == (403, True)
+        task_id = baton.call("prompts/get", kim, name="asking")["_meta"]["task_id"]
+        assert memory.names == ["own"]
+    # The table outlives the server.
+    with serving(SERVED, *over) as baton:
+        assert [task["taskId"] for task in baton.call("tasks/list", kim)["tasks"]] == [task_id]
+        assert baton.call("tasks/list", lee)["tasks"] == []
+    database.close()
 
 
 UNSERVABLE = """
@@ -272,29 +222,42 @@ lambda_handler = handler(server)
 """
 
 
-def test_a_workflow_that_cannot_work_is_two_lines(tmp_path: Path) -> None:
-    file = tmp_path / "unservable.py"
+@pytest.mark.parametrize(
+    ("path", "argument", "told", "meant"),
+    [
+        (
+            "totl",
+            "amount",
+            "step_output('fetch', 'totl'): the output of the tool 'fetch' has no 'totl', only total",
+            "total",
+        ),
+        ("total", "amuont", "the tool 'pay' has no parameter 'amuont'", "amount"),
+    ],
+)
+def test_a_workflow_that_cannot_work_is_two_lines(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], path: str, argument: str, told: str, meant: str
+) -> None:
+    file = tmp_path / f"unservable_{path}.py"
+    file.write_text(UNSERVABLE.replace("PATH", path).replace("ARGUMENT", argument))
+    said = failed(capfd, str(file))
+    assert said == f"baton: {file}:20: workflow 'flow', step 'pay': {told}\n  did you mean '{meant}'?\n"
 
-    file.write_text(UNSERVABLE.replace("PATH", "totl").replace("ARGUMENT", "amount"))
-    assert failed(str(file)) == (
-        f"baton: {file}:20: workflow 'flow', step 'pay': step_output('fetch', 'totl'): "
-        "the output of the tool 'fetch' has no 'totl', only total\n"
-        "  did you mean 'total'?\n"
-    )
-    file.write_text(UNSERVABLE.replace("PATH", "total").replace("ARGUMENT", "amuont"))
-    assert failed(str(file)) == (
-        f"baton: {file}:20: workflow 'flow', step 'pay': the tool 'pay' has no parameter 'amuont'\n"
-        "  did you mean 'amount'?\n"
-    )
 
-
-def test_what_cannot_be_served_is_one_line_and_exit_code_2(start: Start, tmp_path: Path) -> None:
-    port = start().line.rpartition(":")[2].removesuffix("/mcp\n")
-    broken = tmp_path / "broken.py"
+def test_what_cannot_be_served_is_one_line_and_exit_code_2(
+    baton: Baton, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    port = baton.line.rpartition(":")[2].removesuffix("/mcp\n")
+    broken, absent = tmp_path / "broken.py", tmp_path / "absent.py"
     broken.write_text("import no_such_module_anywhere\n")
     several = SERVED.removesuffix(":server")
-    assert failed(str(tmp_path / "absent.py")) == f"baton: no such file: {tmp_path / 'absent.py'}\n"
-    assert "holds server, other: choose one" in failed(several)
-    assert "No module named 'no_such_module_anywhere'" in failed(str(broken))
-    assert failed(SERVED, "--port", port).endswith("is another, --port 0 takes a free one\n")
-    assert failed(SERVED, "--port", "0", "--dynamodb", "http://127.0.0.1:1").count("\n") == 1
+    assert failed(capfd, str(absent)) == f"baton: no such file: {absent}\n"
+    assert "holds server, other: choose one" in failed(capfd, several)
+    assert "No module named 'no_such_module_anywhere'" in failed(capfd, str(broken))
+    for options, ending in (
+        (["--port", port], "is another, --port 0 takes a free one\n"),
+        (["--dynamodb", NOBODY], ""),
+    ):
+        command = [*COMMAND, SERVED, "--port", "0", *options]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=BOUND_S, check=False)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+        assert done.stderr.endswith(ending)

@@ -13,8 +13,10 @@ from typing import Any
 import httpx
 import pytest
 
+from mcp_baton.cli.app import main
 from tests.e2e.support import about_task
 from tests.e2e.test_workers import is_running, wait_for
+from tests.memory_dynamodb import MemoryDynamoDB, loopback_server
 
 BOUND_S = 60
 SERVED = Path(__file__).with_name("served_background.py")
@@ -48,7 +50,7 @@ class Served:
         return self.client.post("/mcp", json=message, headers={**headers, "X-User": "kim"}).json()["result"]
 
 
-@pytest.fixture(params=["embedded", "URL"])
+@pytest.fixture
 def served(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]:
     """A running `baton serve`; no process outlives the test."""
     began, gate, log = tmp_path / "began", tmp_path / "gate", tmp_path / "log"
@@ -63,19 +65,28 @@ def served(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]:
             stack.callback(process.kill)
             return process
 
-        def url(process: subprocess.Popen[str], word: int) -> str:
-            assert process.stdout is not None
-            return process.stdout.readline().split()[word]
-
-        where = "embedded" if request.param == "embedded" else url(run("dynamodb", "--port", "0"), 4)
+        where = "embedded"
+        if request.param == "URL":
+            database = loopback_server(MemoryDynamoDB())
+            stack.callback(database.close)
+            where = f"http://{database.address}"
         options = ("--port", "0", "--dynamodb", where, "--worker-retries", "0.1,0.1", "--owner-header", "X-User")
         process = run("serve", str(SERVED), *options)
-        client = httpx.Client(base_url=url(process, -1).removesuffix("/mcp"), timeout=BOUND_S)
+        assert process.stdout is not None
+        url = process.stdout.readline().split()[-1]
+        client = httpx.Client(base_url=url.removesuffix("/mcp"), timeout=BOUND_S)
         stack.callback(client.close)
         yield Served(process, client, began, gate, log)
 
 
-def test_a_worker_process_makes_the_call_and_its_result_is_there(served: Served) -> None:
+@pytest.mark.parametrize(
+    ("served", "number", "code"),
+    [("embedded", signal.SIGTERM, 0), ("URL", signal.SIGKILL, -9), ("embedded", signal.SIGINT, 130)],
+    indirect=["served"],
+)
+def test_a_worker_process_makes_the_call_and_does_not_outlive_its_server(
+    served: Served, number: signal.Signals, code: int
+) -> None:
     task_id = served.start()
     worker = served.worker()
     assert worker != served.process.pid
@@ -84,9 +95,12 @@ def test_a_worker_process_makes_the_call_and_its_result_is_there(served: Served)
     wait_for(lambda: served.task(task_id)["status"] == "completed")
     result = served.task(task_id)["result"]["structuredContent"]
     assert result == {"said": "done", "owner": "kim", "pid": worker, "attempt": 1}
-    served.process.send_signal(signal.SIGTERM)
-    assert served.process.wait(BOUND_S) == 0
-    wait_for(lambda: not is_running(worker))
+
+    served.start()
+    at_work = served.worker()
+    served.process.send_signal(number)
+    assert served.process.wait(BOUND_S) == code
+    wait_for(lambda: not is_running(worker) and not is_running(at_work))
 
 
 @pytest.mark.parametrize("served", ["embedded"], indirect=True)
@@ -102,18 +116,7 @@ def test_a_worker_that_is_killed_is_told_of_and_its_event_delivered_again(served
     assert "another delivery of this event holds it" in log
 
 
-@pytest.mark.parametrize("served", ["embedded"], indirect=True)
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_no_worker_outlives_its_server(served: Served, number: signal.Signals) -> None:
-    served.start()
-    worker = served.worker()
-    served.process.send_signal(number)
-    assert served.process.wait(BOUND_S) == {signal.SIGKILL: -9, signal.SIGTERM: 0, signal.SIGINT: 130}[number]
-    wait_for(lambda: not is_running(worker))
-
-
 @pytest.mark.parametrize("option", ["--worker-timeout=5", "--worker-retries=soon", "--worker-timeout=0"])
-def test_options_of_workers_that_cannot_be_are_refused(option: str) -> None:
-    refused = subprocess.run([*COMMAND, "serve", str(SERVED), option], capture_output=True, text=True, check=False)
-    assert refused.returncode == 2
-    assert option.partition("=")[0] in refused.stderr
+def test_options_of_workers_that_cannot_be_are_refused(option: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", str(SERVED), option]) == 2
+    assert option.partition("=")[0] in capfd.readouterr().err

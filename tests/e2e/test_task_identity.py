@@ -1,7 +1,6 @@
 """On whose behalf a worker makes a call, and what it tells and keeps of that (docs/background.md, On whose behalf)."""
 
 import json
-from collections.abc import Callable
 from threading import Barrier, Thread
 from typing import Any
 
@@ -9,14 +8,10 @@ import pytest
 
 from mcp_baton import Context, Server, Step, Workflow
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION
-from tests.e2e.background import Background, background, call
+from tests.e2e.background import Background, MakeBackground, call
 from tests.e2e.support import BOUND_S, Answer, Client, Era, JsonDict, proxy_event
 from tests.e2e.test_task_questions import ALL, FORM, named
 from tests.fakes import FunctionContext
-
-__all__ = ["background"]
-
-type MakeBackground = Callable[..., Background]
 
 SECRET = "eyJhbGciOiJSUzI1NiJ9.secret.signature"
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from typing import Any
@@ -14,13 +13,9 @@ from mcp_baton.protocol.envelope import CAPABILITIES_KEY, RELATED_TASK_KEY, TASK
 from mcp_baton.protocol.sessions import RANDOM_BYTES, SESSION_HEADER, session_id
 from mcp_baton.tasks.ids import new_task_id, new_task_question
 from mcp_baton.transport.stream import stream_opener
-from tests.e2e.background import Background, background, created
+from tests.e2e.background import Background, MakeBackground, created
 from tests.e2e.conftest import Streaming
 from tests.e2e.support import BOUND_S, Answer, Client, Era, JsonDict, Sink, Table
-
-__all__ = ["background"]
-
-type MakeBackground = Callable[..., Background]
 
 HEADERS = {"MCP-Protocol-Version": "2025-11-25"}
 FORM: Any = {"type": "object", "properties": {"name": {"type": "string"}}}

@@ -1,18 +1,15 @@
 """Tools that begin in the request and say themselves where their task begins (docs/background.md)."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from mcp_baton import Context, Server, Step, ToolError, Workflow
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASK_ID_KEY, TASKS_EXTENSION
-from tests.e2e.background import Background, background, created
+from tests.e2e.background import Background, MakeBackground, created
 from tests.e2e.conftest import Streaming
 from tests.e2e.support import BOUND_S, Answer, Era, JsonDict, Sink
 from tests.e2e.test_task_questions import FORM, named, respond
-
-__all__ = ["background"]
 
 TASKS: JsonDict = {"elicitation": {}, "extensions": {TASKS_EXTENSION: {}}}
 KEY = b"k" * 32
@@ -77,7 +74,7 @@ def runs() -> list[str]:
 
 
 @pytest.fixture
-def jobs(background: Callable[..., Background], runs: list[str]) -> Background:
+def jobs(background: MakeBackground, runs: list[str]) -> Background:
     return background(explicit_server(runs), state_key=KEY)
 
 
@@ -115,7 +112,7 @@ def test_a_round_comes_before_the_task_whose_worker_has_its_answers(jobs: Backgr
 
 
 def test_its_idempotency_key_is_the_same_before_and_after_its_task_begins(
-    background: Callable[..., Background],
+    background: MakeBackground,
 ) -> None:
     keys: list[str] = []
     server = Server("keys")

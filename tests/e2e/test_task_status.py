@@ -10,13 +10,9 @@ import pytest
 from mcp_baton import Context, RegistrationError, Server
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.transport.stream import stream_opener
-from tests.e2e.background import Background, away, background, call, created
+from tests.e2e.background import Background, MakeBackground, away, call, created
 from tests.e2e.support import Answer, Era, JsonDict, Sink, Table
 from tests.sent import Requests
-
-__all__ = ["background"]
-
-type MakeBackground = Callable[..., Background]
 
 
 class Reports:

@@ -1,25 +1,13 @@
 """When the steps of a task ran, as `tasks/get` shows it (docs/http.md)."""
 
-from dataclasses import dataclass
-
 import pytest
 
 from mcp_baton import Server, Step, ToolError, Workflow
+from tests.e2e.cloud import Time
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Client, Era
 
 TIMINGS = "mcp-baton/timings"
-
-
-@dataclass(slots=True)
-class Time:
-    """Stands still but for the tools' work."""
-
-    ms: int = 4_000_000_000_000
-
-    def passes(self, seconds: float) -> None:
-        """So much of it."""
-        self.ms += round(seconds * 1000)
 
 
 @pytest.fixture
@@ -34,24 +22,24 @@ def client(make_client: MakeClient, era: Era, time: Time) -> Client:
 
     @server.tool
     def fetch() -> int:
-        time.passes(2)
+        time.pass_s(2)
         return 1
 
     @server.tool
     def refund(approved_by: str = "") -> str:
-        time.passes(3)
+        time.pass_s(3)
         if not approved_by:
             raise ToolError("not approved")
         return approved_by
 
     @server.tool
     def notify() -> str:
-        time.passes(5)
+        time.pass_s(5)
         return "sent"
 
     steps = [Step(name, tool=name) for name in ("fetch", "refund", "notify")]
     server.add_workflow(Workflow(name="flow", description="work", steps=steps))
-    return make_client(server, era=era, clock=lambda: time.ms / 1000, now_ms=lambda: time.ms)
+    return make_client(server, era=era, clock=time.monotonic_s, now_ms=time.now_ms)
 
 
 def test_a_run_a_continuation_and_a_resume_each_note_when_their_steps_began_and_how_long_they_took(
@@ -63,9 +51,9 @@ def test_a_run_a_continuation_and_a_resume_each_note_when_their_steps_began_and_
         "fetch": {"at": began, "ms": 2_000},
         "refund": {"at": began + 2_000, "ms": 3_000},
     }
-    time.passes(60)
+    time.pass_s(60)
     client.call_tool("refund", {"approved_by": "kim"}, task=task)
-    time.passes(60)
+    time.pass_s(60)
     client.get_prompt("flow", task=task)
     assert client.variables(task)[TIMINGS] == {
         "fetch": {"at": began, "ms": 2_000},

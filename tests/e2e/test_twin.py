@@ -204,22 +204,6 @@ def test_a_step_whose_arguments_cannot_be_had_says_what_is_missing(baton: Connec
     assert '1. Call refund with {"order_id": "A-17", "amount": "<missing: amount>", "task_id": "' in run.text
 
 
-def test_a_continuations_next_is_the_workflow_when_every_step_is_settled(baton: Connect) -> None:
-    client = baton(orders_server())
-    run = paused(client, "send_mail")
-    result = client.call_tool("send_mail", {"to": "kim@example.com", "text": "by hand"}, task=run.task_id)
-    assert result.meta["next"] == [{"tool": "refund_order", "arguments": {"task_id": run.task_id}}]
-    assert client.call_workflow("refund_order", task=run.task_id).completed
-
-
-def test_without_a_tool_of_its_own_nothing_remains_when_every_step_is_settled(baton: Connect) -> None:
-    client = baton(orders_server(tool=False))
-    client.tool_raises("send_mail", "no", times=1)
-    task_id = client.get_prompt("refund_order", ORDER).task_id
-    result = client.call_tool("send_mail", {"to": "kim@example.com", "text": "by hand"}, task=task_id)
-    assert result.meta["next"] == []
-
-
 def test_a_prompts_task_is_gone_on_with_by_the_tool_and_the_tools_by_the_prompt(baton: Connect) -> None:
     client = baton(orders_server())
     client.tool_raises("refund", "no", times=2)

@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from mcp_baton import Argument, Context, Retry, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
-from mcp_baton.exceptions import OutcomeUnknown
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY
-from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Answer, Client, Clock, Era, begin
 
@@ -220,22 +218,6 @@ def test_meta_lists_what_remains(make_client: MakeClient) -> None:
     assert client.call_tool("mail", {"to": "a", "text": "b"}, task=task).meta["next"] == [{"resource": "docs://faq"}]
     client.task("cancel", task)
     assert client.call_tool("fetch", {"order": "kim"}, task=task).meta["next"] == []
-
-
-def test_a_write_whose_answer_was_lost_is_neither_recorded_nor_not(
-    make_client: MakeClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, client, task = begun(make_client, "two")
-
-    def lost(*_: object) -> None:
-        raise OutcomeUnknown("the answer was lost")
-
-    monkeypatch.setattr(DynamoDBTaskStore, "write", lost)
-    answer = client.call_tool("mail", {"to": "ann"}, task=task)
-
-    assert answer.meta["recorded"] == "unknown"
-    assert "look at the task" in answer.meta["record_error"]
-    assert answer.result["content"] == [{"type": "text", "text": "mailed to ann"}]
 
 
 def test_a_steps_key_is_the_same_in_each_attempt_each_resume_and_each_call_that_can_only_mean_it(

@@ -1,4 +1,4 @@
-"""Workers that are killed by signal 9, in processes of their own, over a DynamoDB in its own process.
+"""Workers that are killed by signal 9, in processes of their own, over a DynamoDB that outlives them.
 
 What an attempt does is in a journal that outlives it (`worker_functions/killed.py`). Whatever is killed and whenever:
 every task ends once, what it ends with is of its last attempt, and what must not be repeated happens once at most.
@@ -7,7 +7,6 @@ every task ends once, what it ends with is of its last attempt, and what must no
 import json
 import os
 import random
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -27,12 +26,13 @@ from mcp_baton.protocol.json import JsonObject
 from tests.e2e.support import about_task, proxy_event
 from tests.e2e.worker_functions import killed
 from tests.fakes import FunctionContext
+from tests.memory_dynamodb import MemoryDynamoDB, loopback_server
 
 pytestmark = pytest.mark.first
 
 BOUND_S = 60
 WORKER = (sys.executable, killed.__file__)
-DATABASE = [sys.executable, "-c", "import sys; from mcp_baton.cli.app import main; sys.exit(main())", "dynamodb"]
+LOOK_S = 0.1
 KILLS = 200
 MOST_CALLS = 6
 """More store calls than an invocation makes."""
@@ -99,20 +99,18 @@ class Tasks:
                 if state["status"] in TERMINAL:
                     ended[task_id] = state
             assert time.monotonic() < until, f"{len(self.numbers) - len(ended)} tasks have not ended"
-            time.sleep(0.05)
+            time.sleep(LOOK_S)
         return ended
 
 
 @pytest.fixture(scope="module")
 def database() -> Iterator[str]:
-    """The URL of a DynamoDB in a process of its own."""
-    command = [*DATABASE, "--port", "0", "--table", killed.TABLE]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        assert process.stdout is not None
-        try:
-            yield process.stdout.readline().split()[4]
-        finally:
-            process.kill()
+    """The URL of a DynamoDB in this process, which nobody kills."""
+    memory = MemoryDynamoDB()
+    memory.create(killed.TABLE)
+    server = loopback_server(memory)
+    yield f"http://{server.address}"
+    server.close()
 
 
 @contextmanager

@@ -20,19 +20,19 @@ META = {VERSION_KEY: "2026-07-28", CAPABILITIES_KEY: {"extensions": {TASKS_EXTEN
 POLLS = 300
 
 
-def ask(url: str, method: str, what: str, **params: object) -> JsonDict:
+def ask(client: httpx.Client, method: str, what: str, **params: object) -> JsonDict:
     headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method, "Mcp-Name": what}
     headers["Accept"] = "application/json, text/event-stream"
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": META}}
-    answer: JsonDict = httpx.post(url, json=body, headers=headers, timeout=60).raise_for_status().json()
+    answer: JsonDict = client.post("", json=body, headers=headers).raise_for_status().json()
     result: JsonDict = answer["result"]
     return result
 
 
-def ended(url: str, task: str) -> JsonDict:
+def ended(client: httpx.Client, task: str) -> JsonDict:
     """A task, as soon as it is over."""
     for _ in range(POLLS):
-        found = ask(url, "tasks/get", task, taskId=task)
+        found = ask(client, "tasks/get", task, taskId=task)
         if found["status"] != "working":
             return found
         Event().wait(0.1)
@@ -45,9 +45,9 @@ def test_processes_hand_a_workflow_over_to_each_other_and_none_is_missed(
 ) -> None:
     monkeypatch.setenv("STOCK", str(tmp_path))
     monkeypatch.setenv("BATON_WRITE_RESERVE_MS", "500")
-    with served([*BATON, SERVED, *OPTIONS], tmp_path / "log") as url:
-        call = ask(url, "tools/call", "stock", name="stock", arguments={})
-        task = ended(url, call["taskId"])
+    with served([*BATON, SERVED, *OPTIONS], tmp_path / "log") as url, httpx.Client(base_url=url, timeout=60) as client:
+        call = ask(client, "tools/call", "stock", name="stock", arguments={})
+        task = ended(client, call["taskId"])
 
     assert (task["status"], task["result"]["structuredContent"]["task_status"]) == ("completed", "completed")
     done = sorted(int(path.name.split("-")[1]) for path in tmp_path.glob("done-*"))

@@ -7,10 +7,12 @@ Time goes faster for the store than for the machine, so that a dead worker's cla
 where things are: `DATABASE` (a URL), `JOURNAL` (a file), `PLANS` (a folder), `EPOCH_MS` and `SPEED`.
 """
 
+import importlib
 import json
 import os
 import random
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -22,7 +24,7 @@ from mcp_baton.aws import LambdaContext, dynamodb_store, handler
 from mcp_baton.local.dynamodb import http_client
 from mcp_baton.local.workers.__main__ import Api, invoke
 from mcp_baton.local.workers.invoker import Invoker
-from mcp_baton.protocol.json import dumps
+from mcp_baton.protocol.json import JsonObject, dumps
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.jobs import Dispatcher
 
@@ -165,8 +167,51 @@ def run(address: str, said: int, client: "DynamoDBClient") -> None:
         plan.end()
 
 
+class Kept:
+    """A dispatcher that keeps events."""
+
+    def __init__(self) -> None:
+        self.events: list[Any] = []
+
+    def dispatch(self, event: JsonObject) -> None:
+        """Keep it."""
+        self.events.append(event)
+
+
+def load_once() -> None:
+    """Load what a worker loads, so that no worker has to. A process of its own finds out what that is: what is forked
+    must not have run threads."""
+    heard, said = os.pipe()
+    if os.fork() == 0:
+        work_once()
+        os.write(said, " ".join(sys.modules).encode())
+        os._exit(0)
+    os.close(said)
+    with os.fdopen(heard) as names:
+        for name in names.read().split():
+            if name.startswith(("mcp_baton.", "pydantic", "botocore.", "asyncio", "concurrent.")):
+                importlib.import_module(name)
+    os.wait()
+
+
+def work_once() -> None:
+    """Make a call of a task and work on it, over a DynamoDB in memory."""
+    from tests.e2e.support import about_task, proxy_event
+    from tests.fakes import FunctionContext
+    from tests.memory_dynamodb import MemoryDynamoDB, memory_client
+
+    memory, kept = MemoryDynamoDB(), Kept()
+    memory.create(TABLE)
+    os.environ["JOURNAL"] = os.devnull
+    answer = make(kept, memory_client(memory))
+    message, headers = about_task("tools/call", "repeatable", {"name": "repeatable", "arguments": {"number": 0}})
+    answer(proxy_event(json.dumps(message), "kim", headers), FunctionContext())
+    answer(kept.events[0], FunctionContext())
+
+
 def supervise() -> None:
     """Fork a worker, wait until it has died, tell the Runtime API, and again."""
+    load_once()
     address = os.environ["AWS_LAMBDA_RUNTIME_API"]
     client = http_client(os.environ["DATABASE"])  # it has no connection yet, so each worker may go on with it
     while True:
@@ -189,4 +234,5 @@ def read_journal() -> list[list[Any]]:
 
 
 if __name__ == "__main__":
+    sys.path.append(str(Path(__file__).parents[3]))
     supervise()
