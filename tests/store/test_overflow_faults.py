@@ -11,7 +11,6 @@ from botocore.config import Config
 from botocore.exceptions import NoRegionError
 
 from mcp_baton.exceptions import StoreUnavailable, ValueLost
-from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.outside import ObjectTooLarge
 from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore

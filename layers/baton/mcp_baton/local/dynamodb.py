@@ -8,8 +8,8 @@ from mcp_baton.clients import ATTEMPTS, pass_items_through
 from mcp_baton.exceptions import SettingsError
 
 if TYPE_CHECKING:
+    from boto3 import Session
     from botocore.config import Config
-    from botocore.session import Session
     from mypy_boto3_dynamodb import DynamoDBClient
 
     from mcp_baton.local.embedded import EmbeddedEngine, Keep
@@ -57,6 +57,7 @@ def _session() -> "Session":
     """The session of all embedded clients, with botocore's data: making it takes longer than making a client."""
     import os
 
+    import boto3
     import botocore.session
 
     # A profile that does not exist, or a configuration file that cannot be read, must not matter here.
@@ -64,7 +65,7 @@ def _session() -> "Session":
         {"profile": (None, None, None, None), "config_file": (None, None, os.devnull, None)}
     )
     session.set_credentials(CREDENTIAL, CREDENTIAL)
-    return session
+    return boto3.Session(botocore_session=session)
 
 
 def http_client(url: str, config: "Config | None" = None) -> "DynamoDBClient":
@@ -73,6 +74,7 @@ def http_client(url: str, config: "Config | None" = None) -> "DynamoDBClient":
     Credentials and region are the user's where there are any. An endpoint other than AWS's takes whatever it is
     given: without credentials it gets made-up ones, and no metadata service is asked for them.
     """
+    import boto3
     import botocore.session
 
     session = botocore.session.get_session()
@@ -82,11 +84,11 @@ def http_client(url: str, config: "Config | None" = None) -> "DynamoDBClient":
             resolver.remove(provider)
         if session.get_credentials() is None:
             session.set_credentials(CREDENTIAL, CREDENTIAL)
-    return _client(session, url, session.get_config_variable("region") or REGION, config)
+    region = session.get_config_variable("region") or REGION
+    return _client(boto3.Session(botocore_session=session), url, region, config)
 
 
 def _client(session: "Session", url: str, region: str, config: "Config | None" = None) -> "DynamoDBClient":
-    import boto3
     from botocore.config import Config
 
     # The store sends again by itself (docs/storage.md); timeouts are the config's.
@@ -96,9 +98,7 @@ def _client(session: "Session", url: str, region: str, config: "Config | None" =
         parameter_validation=False,
     )
     merged = pooled if config is None else pooled.merge(config)
-    client = boto3.Session(botocore_session=session).client(
-        "dynamodb", endpoint_url=url, region_name=region, config=merged
-    )
+    client = session.client("dynamodb", endpoint_url=url, region_name=region, config=merged)
     pass_items_through(client)
     return client
 
