@@ -105,10 +105,6 @@ class SimulatedQueue[Element]:
             raise Empty
         return self._elements.popleft()
 
-    def empty(self) -> bool:
-        """Whether there is no element now."""
-        return not self._elements
-
     @classmethod
     def __class_getitem__(cls, _element: object) -> type["SimulatedQueue[Element]"]:
         return cls

@@ -249,23 +249,18 @@ def test_the_requests_thread_does_what_is_due_while_a_function_runs() -> None:
     assert threads == {threading.get_ident()}
 
 
-def test_a_job_that_ended_in_time_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    def at_once(function: Callable[..., object], arguments: dict[str, Any], mailbox: Mailbox) -> Callable[[], None]:
-        mailbox.returned(function(**arguments))
-        return lambda: None
+def test_what_is_due_is_done_before_a_function_begins() -> None:
+    done: list[str] = []
 
-    monkeypatch.setattr(beside, "_start_thread", at_once)
-    ended = run_and_deliver(
-        lambda: 1,
-        {},
-        Mailbox(),
-        Ear(),
-        is_async=False,
-        left_s=lambda: None,
-        stay=True,
-        pulse=lambda: pytest.fail("due"),
-    )
-    assert ended == Returned(1)
+    def pulse() -> float:
+        done.append("what is due")
+        return PATIENCE_S
+
+    def begin() -> None:
+        done.append("the function")
+
+    run_and_deliver(begin, {}, Mailbox(), Ear(), is_async=False, left_s=lambda: None, stay=True, pulse=pulse)
+    assert done == ["what is due", "the function"]
 
 
 def test_what_is_due_is_done_while_a_function_goes_on_talking(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,7 +280,7 @@ def test_what_is_due_is_done_while_a_function_goes_on_talking(monkeypatch: pytes
     monkeypatch.setattr(beside, "_start_thread", talk)
     ended = run_and_deliver(lambda: 1, {}, mailbox, ear, is_async=False, left_s=lambda: None, stay=True, pulse=pulse)
     assert ended == Returned(1)
-    assert heard_when_due == [1, 2, 3]
+    assert heard_when_due == [0, 1, 2, 3]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")

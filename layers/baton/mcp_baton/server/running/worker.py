@@ -89,11 +89,6 @@ class Mailbox:
         """The function raised."""
         self._mail.put(Raised(error))
 
-    @property
-    def has_mail(self) -> bool:
-        """Whether there is mail now."""
-        return not self._mail.empty()
-
     def next(self, timeout_s: float) -> Mail | None:
         """The next mail, or `None` when there was none in time."""
         try:
@@ -157,20 +152,17 @@ def run_and_deliver(
     left = left_s()
     if left is not None and left <= 0:
         return NotBegun()
+    # Before the function begins, so that it begins with nothing due.
+    wait_s = min(KEEP_ALIVE_S, pulse())
+    if listener.gone and not stay:
+        raise CallerGone
     if is_async:
         from mcp_baton.server.running.event_loop import start
 
         give_up = start(function, arguments, mailbox.returned, mailbox.raised)
     else:
         give_up = _start_thread(function, arguments, mailbox)
-    is_early = mailbox.has_mail
     while True:
-        if listener.gone and not stay:
-            give_up()
-            raise CallerGone
-        # Most functions have ended by now, and nothing is due; one that goes on talking must not put off what is.
-        wait_s = 0.0 if is_early else min(KEEP_ALIVE_S, pulse())
-        is_early = False
         mail = mailbox.next(wait_s if left is None else min(wait_s, left))
         match mail:
             case Returned() | Raised():
@@ -185,6 +177,11 @@ def run_and_deliver(
         if left is not None and left <= 0:
             give_up()
             return TimedOut()
+        # After each mail, too: a function that goes on talking must not put off what is due.
+        wait_s = min(KEEP_ALIVE_S, pulse())
+        if listener.gone and not stay:
+            give_up()
+            raise CallerGone
 
 
 def _start_thread(function: Callable[..., object], arguments: dict[str, Any], mailbox: Mailbox) -> Callable[[], None]:
