@@ -2,11 +2,9 @@
 simulation's.
 
 It answers some twenty times as fast as moto. `tests/simulation/test_expressions.py` holds it to AWS's own engine, and
-`tests/store` holds what the store sends to every engine that there is.
+`tests/store` asks of it what it asks of every other.
 """
 
-import json
-from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from io import BytesIO
 from threading import Lock
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.compat import HTTPHeaders
 
+from mcp_baton.dynamodb.notation import from_json, to_json
 from mcp_baton.local.dynamodb import embedded_client
 from mcp_baton.local.engine_http import loopback_answer
 from mcp_baton.local.loopback import LoopbackServer
@@ -58,14 +57,14 @@ class MemoryDynamoDB:
         target = request.headers["X-Amz-Target"]
         operation = (target.decode() if isinstance(target, bytes) else target).rpartition(".")[2]
         sent: Any = request.body
-        asked: dict[str, Any] = json.loads(sent or "{}", object_hook=_with_bytes)
+        asked: dict[str, Any] = from_json(sent or b"{}")
         try:
             with self._lock:
                 status, answer = 200, self._answer(operation, asked)
         except Refusal as refusal:
             item = {} if refusal.item is None else {"Item": refusal.item}
             status, answer = 400, {"__type": PREFIX + refusal.code, "message": refusal.message, **item}
-        body: Any = Body(json.dumps(answer, default=_base64).encode())
+        body: Any = Body(to_json(answer))
         return AWSResponse(request.url, status, HEADERS, body)
 
     def _answer(self, operation: str, asked: dict[str, Any]) -> Answer:
@@ -81,7 +80,7 @@ class MemoryDynamoDB:
             case "DescribeTable":
                 return {"Table": {"TableName": name, "TableStatus": "ACTIVE"}}
             case "Scan":
-                return {"Items": list(table.items.values())}
+                return {"Items": list(table.items.values()), "Count": len(table.items)}
             case _:
                 return table.request(operation, asked)
 
@@ -108,14 +107,3 @@ def memory_database() -> "DynamoDBClient":
     engine = MemoryDynamoDB()
     engine.create(TABLE)
     return memory_client(engine)
-
-
-def _with_bytes(found: dict[str, Any]) -> dict[str, Any]:
-    """A JSON object; of a binary attribute value with bytes in the place of their base64."""
-    if len(found) == 1 and isinstance(found.get("B"), str):
-        return {"B": b64decode(found["B"])}
-    return found
-
-
-def _base64(value: bytes) -> str:
-    return b64encode(value).decode()

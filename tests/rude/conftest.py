@@ -7,9 +7,9 @@ from contextlib import closing
 import pytest
 
 from mcp_baton.aws import dynamodb_store, handler
-from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.settings import Settings
 from tests.e2e.support import Client, Table
+from tests.memory_dynamodb import MemoryDynamoDB, memory_client
 from tests.rude.served import server
 from tests.rude.wire import ORIGIN, Rude
 
@@ -24,11 +24,12 @@ type MakeRude = Callable[[int], Rude]
 @pytest.fixture(scope="session")
 def make_rude() -> Iterator[MakeRude]:
     """Makes rude clients of servers with a table and a limit of its own for bodies."""
-    with closing(embedded_client()) as client:
+    memory = MemoryDynamoDB()
+    with closing(memory_client(memory)) as client:
 
         def make(max_body_bytes: int) -> Rude:
             table = f"rude-{next(TABLES)}"
-            create_table(client, table)
+            memory.create(table)
             chosen = Settings(table=table, max_body_bytes=max_body_bytes, allowed_origins=frozenset({ORIGIN}))
             store = dynamodb_store(table, chosen, connect=lambda: client)
             rude = Rude(Client(handler(server, settings=chosen, store=store)), Table(client, table))

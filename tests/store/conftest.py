@@ -21,6 +21,7 @@ from mcp_baton.tasks.record import LEASE_MS, PROGRESS, Claim, NewTask, TaskRecor
 from mcp_baton.tasks.work import Work
 from tests.buckets import Bucket, embedded_s3, http_s3, new_bucket
 from tests.fakes import Pauses
+from tests.memory_dynamodb import MemoryDynamoDB, memory_client
 from tests.sent import Requests, noted
 
 if TYPE_CHECKING:
@@ -116,7 +117,16 @@ def dynamodb_local_engine(dynamodb_local_url: str) -> Iterator[Engine]:
         yield Engine("dynamodb_local", client, s3, dynamodb_local_url)
 
 
-@pytest.fixture(params=["embedded", "ministack", "dynamodb_local"])
+@pytest.fixture(scope="session")
+def memory_engine() -> Iterator[Engine]:
+    """The DynamoDB in memory that the end-to-end tests run over."""
+    memory = MemoryDynamoDB()
+    memory.create(TABLE)
+    with closing(memory_client(memory)) as client, closing(embedded_s3()) as s3:
+        yield Engine("memory", client, s3)
+
+
+@pytest.fixture(params=["memory", "embedded", "ministack", "dynamodb_local"])
 def engine(request: pytest.FixtureRequest) -> Engine:
     """Each engine in turn."""
     chosen: Engine = request.getfixturevalue(f"{request.param}_engine")

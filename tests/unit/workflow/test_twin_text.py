@@ -163,18 +163,26 @@ def test_a_step_that_another_call_has_completed_meanwhile_is_not_said_to_have_fa
     assert text.startswith("Another call has completed step 'refund' while this run was under way.\n\nTo continue")
     assert "Call refund with" not in text
     assert told(statuses=[COMPLETED] * 3).endswith(
-        'All steps are done. Call refund_order with {"task_id": "t-1"} to finish.'
+        'All 3 steps are done. Call refund_order with {"task_id": "t-1"} to finish.'
     )
 
 
 @pytest.mark.parametrize(
-    ("stop", "first"),
-    [(TaskOver(TaskStatus.CANCELLED), "The task was cancelled"), (Superseded(), "This run was superseded")],
+    ("stop", "first", "goes_on"),
+    [
+        (TaskOver(TaskStatus.CANCELLED), "The task was cancelled", False),
+        (TaskOver(None), "The task expired or was deleted", False),
+        (TaskOver(TaskStatus.COMPLETED), "The task was completed by somebody else", True),
+        (Superseded(), "This run was superseded", True),
+    ],
 )
-def test_a_run_whose_task_was_over_or_anothers_says_so_and_hands_nothing_off(stop: object, first: str) -> None:
+def test_a_run_whose_task_was_over_or_anothers_says_so_and_how_to_see_what_became_of_it(
+    stop: object, first: str, goes_on: bool
+) -> None:
     text = told(stop=stop)
     assert text.startswith(first)
-    assert "Call" not in text
+    assert "Or call" not in text
+    assert text.endswith(' Call refund_order with {"task_id": "t-1"} to let the server go on.') is goes_on
 
 
 def test_a_held_task_is_asked_for_later() -> None:

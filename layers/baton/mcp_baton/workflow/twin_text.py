@@ -26,7 +26,7 @@ from mcp_baton.workflow.pause import PauseReason
 from mcp_baton.workflow.quoting import LONGEST as LONG
 from mcp_baton.workflow.quoting import one_line
 from mcp_baton.workflow.resolve import Known
-from mcp_baton.workflow.run import EndedRun, Superseded, TaskOver
+from mcp_baton.workflow.run import EndedRun, Over, Superseded, TaskOver
 from mcp_baton.workflow.trace import UNKNOWN
 
 LIMIT: Final = 2_000
@@ -77,7 +77,7 @@ def told_of_run(run: EndedRun, known: Known, tools: Requirements, handle: Handle
         where: Where results can be read.
     """
     if isinstance(run.stop, TaskOver | Superseded):
-        return cut(what_became(run, run.stop))
+        return cut(" ".join([what_became(run, run.stop), *_going_on(run, run.stop, known, handle)]))
     if run.pause:
         return _paused(run, run.pause, known, tools, handle)
     notes = _notes(run, handle)
@@ -117,13 +117,21 @@ def cut(text: str, most: int = LIMIT) -> str:
     return text if len(data) <= most else f"{data[: most - 4].decode(errors='ignore')} …"
 
 
+def _going_on(run: EndedRun, over: Over, known: Known, handle: Handle | None) -> list[str]:
+    """How to learn what became of a task that others have completed, or go on with."""
+    ended = isinstance(over, TaskOver) and over.status is not TaskStatus.COMPLETED
+    if handle is None or ended:
+        return []
+    return [handle.offer(run.workflow.name, secrets_given(run.workflow, known), alone=True)]
+
+
 def _paused(run: EndedRun, pause: PauseReason, known: Known, tools: Requirements, handle: Handle | None) -> str:
     tail = _notes(run, handle)
     if handle and run.persisted is True:
         tail = [*tail, handle.offer(run.workflow.name, secrets_given(run.workflow, known))]
     steps = remaining_steps(run.workflow, known)
     if not steps:
-        finish = [f"All steps are done. {handle.finish()}"] if handle else []
+        finish = [f"All {len(known.statuses)} steps are done. {handle.finish()}"] if handle else []
         return "\n\n".join([_event(pause, known), *finish])
     head = [_event(pause, known), MAKE_THESE_CALLS]
     room = LIMIT - _size("\n\n".join([*head, *tail])) - _ROOM_FOR_COUNT
