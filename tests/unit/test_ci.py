@@ -16,8 +16,8 @@ import pytest
 
 CI = Path(__file__).parents[2] / ".ci"
 WITHIN_S = 60
-STEPS = "check test setup-tests setup-containers test-deployed sam-local"
-REST_PASSED = "── the rest passed; NOT RUN for want of Docker: make test-deployed, make sam-local. "
+STEPS = "check test setup-tests setup-containers test-containers"
+REST_PASSED = "── the rest passed; NOT RUN for want of Docker: make test-containers. "
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may start a daemon, and gets as far as that")
 
 MAKEFILE = f'{STEPS}:\n\t@echo "made $@"; sleep $(or $(SLEEPS_$@),0); test "$@" != "$(FAILS)"\n.PHONY: {STEPS}\n'
@@ -112,7 +112,7 @@ def test_a_daemon_that_answers_is_used_as_it_is(checkout: Checkout) -> None:
     done = checkout.run("run", CI="1")
 
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "── everything passed")
-    assert made(done) == ["check", "test", "test-deployed", "sam-local"]
+    assert made(done) == ["check", "test", "test-containers"]
     assert checkout.called("apt-get", "dockerd", "systemctl", "unshare") == []
 
 
@@ -168,7 +168,7 @@ def test_a_daemon_is_started_used_and_stopped_though_nobody_says_that_this_is_ci
     done = checkout.run("run")
 
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "── everything passed")
-    assert made(done) == ["check", "test", "test-deployed", "sam-local"]
+    assert made(done) == ["check", "test", "test-containers"]
     assert len(checkout.called("dockerd")) == 1
     assert checkout.called("apt-get") == []
     assert not checkout.daemon.exists()
@@ -176,10 +176,10 @@ def test_a_daemon_is_started_used_and_stopped_though_nobody_says_that_this_is_ci
 
 @needs_root
 def test_a_failing_test_fails_the_run_and_the_daemon_is_stopped_all_the_same(checkout: Checkout) -> None:
-    done = checkout.run("run", CI="true", FAILS="test-deployed")
+    done = checkout.run("run", CI="true", FAILS="test-containers")
 
     assert done.returncode != 0
-    assert made(done)[-1] == "test-deployed"
+    assert made(done)[-1] == "test-containers"
     assert not checkout.daemon.exists()
 
 
@@ -189,10 +189,12 @@ def test_what_fails_beside_the_tests_in_containers_stops_them_and_shows_what_the
 ) -> None:
     (checkout.folder / "daemon-answers").touch()
 
-    done = checkout.run("run", CI="1", FAILS=step, **{f"SLEEPS_{step}": "2", "SLEEPS_sam-local": str(2 * WITHIN_S)})
+    done = checkout.run(
+        "run", CI="1", FAILS=step, **{f"SLEEPS_{step}": "2", "SLEEPS_test-containers": str(2 * WITHIN_S)}
+    )
 
     assert done.returncode != 0
-    assert made(done)[-2:] == ["test-deployed", "sam-local"]
+    assert made(done)[-1] == "test-containers"
     assert "── stopped: the tests in containers" in done.stdout
 
 

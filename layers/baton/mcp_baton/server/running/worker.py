@@ -156,12 +156,7 @@ def run_and_deliver(
     wait_s = min(KEEP_ALIVE_S, pulse())
     if listener.gone and not stay:
         raise CallerGone
-    if is_async:
-        from mcp_baton.server.running.event_loop import start
-
-        give_up = start(function, arguments, mailbox.returned, mailbox.raised)
-    else:
-        give_up = _start_thread(function, arguments, mailbox)
+    give_up = (_start_coroutine if is_async else _start_thread)(function, arguments, mailbox)
     while True:
         mail = mailbox.next(wait_s if left is None else min(wait_s, left))
         match mail:
@@ -182,6 +177,14 @@ def run_and_deliver(
         if listener.gone and not stay:
             give_up()
             raise CallerGone
+
+
+def _start_coroutine(
+    function: Callable[..., object], arguments: dict[str, Any], mailbox: Mailbox
+) -> Callable[[], None]:
+    from mcp_baton.server.running.event_loop import start
+
+    return start(function, arguments, mailbox.returned, mailbox.raised)
 
 
 def _start_thread(function: Callable[..., object], arguments: dict[str, Any], mailbox: Mailbox) -> Callable[[], None]:
