@@ -172,7 +172,9 @@ class ScriptedHost:
     requires: frozenset[str] = frozenset()
     starts: int = 1000
     log: list[str] = field(default_factory=list)
-    pulse: Callable[[], float] = field(default=lambda: 1.0)
+
+    def __post_init__(self) -> None:
+        self.pulse: Callable[[], float] = lambda: 1.0
 
     def required(self, _tool: str) -> frozenset[str]:
         """The same for every tool."""
@@ -212,10 +214,6 @@ class ScriptedHost:
     def left_ms(self) -> int | None:
         """Nothing stops the function."""
         return None
-
-    def meanwhile(self, pulse: Callable[[], float]) -> None:
-        """Keep what wants to be called while a tool runs."""
-        self.pulse = pulse
 
     def wait(self, seconds: float) -> None:
         self.log.append(f"wait {seconds:g}")

@@ -152,7 +152,7 @@ def void(_value: object) -> None:
 
 def _start_thread(function: Callable[..., object], arguments: dict[str, Any], mailbox: Mailbox) -> Callable[[], None]:
     """A tool's thread is an actor of the invocation's process."""
-    beside("tool", worker._Job(copy_context(), function, arguments, mailbox).run)  # noqa: SLF001 - the real one
+    beside("tool", partial(copy_context().run, worker.run_and_tell, function, arguments, mailbox, lambda: None))
     return lambda: None
 
 

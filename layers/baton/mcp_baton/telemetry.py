@@ -114,15 +114,18 @@ def timed(telemetry: "Telemetry", service: str, operation: str, **details: str) 
         telemetry.add(STORE_LATENCY, 1000 * (time.perf_counter() - began), of=operation)
 
 
+_UNTRACED = nullcontext(Span("untraced", {}, 0.0))
+
+
 class Silent:
     """Drops every note."""
 
     def add(self, metric: Metric, value: float = 1, *, of: str = "") -> None:
         """Forget it."""
 
-    def span(self, name: str, **details: str) -> AbstractContextManager[Span]:
+    def span(self, name: str, **details: str) -> AbstractContextManager[Span]:  # noqa: ARG002 - as `Telemetry` has it
         """Forget it."""
-        return nullcontext(Span(name, details, 0.0))
+        return _UNTRACED
 
     def correlate(self, request_id: str) -> None:
         """Forget it."""
@@ -152,9 +155,6 @@ class _Open:
             self._span.failed = True
         _within.reset(self._token)
         self._end(self._span, self._around)
-
-
-_UNTRACED = nullcontext(Span("untraced", {}, 0.0))
 
 
 class Collector:

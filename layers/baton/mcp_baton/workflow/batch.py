@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.tasks.record import CALL_PREFIX, PROGRESS, StepStatus, TaskRecord, pause_of
+from mcp_baton.tasks.record import CALL_PREFIX, PROGRESS, Claim, StepStatus, TaskRecord, pause_of
 from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepWrite
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.drift import Move, carried, left_behind, statuses_of
@@ -31,6 +31,8 @@ def run_batch(
     *,
     finished: bool,
     move: Move | None = None,
+    claim: Claim | None = None,
+    release: bool = False,
 ) -> Batch:
     """The batch of a run, or of the part of it that has not been written yet.
 
@@ -45,6 +47,8 @@ def run_batch(
         finished: Every step is settled: the task becomes `completed` in the same write.
         move: The definition that the run goes by, where the task was read with another. A task that somebody else has
             moved meanwhile is not moved back: of this run it takes the steps that it still has.
+        claim: The run's.
+        release: Whether it gives the claim up.
     """
     moving = move if move and move.concerns(task) else None
     statuses = carried(task, moving.workflow) if moving else statuses_of(task)
@@ -59,6 +63,8 @@ def run_batch(
         result=run_result(after) if completed else None,
         definition=moving.workflow.fingerprint if moving else None,
         open_steps=0 if completed else writes_to_come(after),
+        claim=claim,
+        release=release,
     )
 
 

@@ -69,7 +69,7 @@ class Engine:
         self._clock = clock
         self._drawn = drawn
         self._sleep = sleep
-        self._steps = Steps(host, clock, drawn, self._checkpoint)
+        self._steps = Steps(host, clock, drawn)
 
     def start(self, workflow: Workflow, invocation: Invocation) -> EndedRun:
         """Run a workflow from its first step, as a new task if it is durable and the store takes one.
@@ -142,7 +142,7 @@ class Engine:
 
     def _hold(self, store: TaskStore, task: TaskRecord, *, unsure: bool = False) -> Hold:
         hold = Hold(store, task, self._host.left_ms, self._clock, unsure=unsure)
-        self._host.meanwhile(hold.pulse)
+        self._host.pulse = hold.pulse
         return hold
 
     def _replay(self, run: Run, step: Step) -> None:
@@ -167,7 +167,7 @@ class Engine:
         return preview_arguments(step, run.workflow, run.known, self._host) if called is None else called
 
     def _finish(self, run: Run) -> EndedRun:
-        stop = self._steps.advance(run)
+        stop = self._steps.advance(run, self._checkpoint)
         if isinstance(stop, TaskOver | Superseded):
             # Nothing can be written to it any more.
             run.persisted = run.persisted if run.written == len(run.traces) else False
@@ -188,8 +188,12 @@ class Engine:
             return None
 
         def decided(task: TaskRecord) -> Batch:
-            batch = run_batch(task, run.unwritten(task), pause, run.variables, finished=finished, move=run.move)
-            return replace(batch, claim=hold.claim(), release=last)
+            # Of a claim that is given up it does not matter when it would end.
+            claim = hold.held if last else hold.claim()
+            traces, variables = run.unwritten(task), run.variables
+            return run_batch(
+                task, traces, pause, variables, finished=finished, move=run.move, claim=claim, release=last
+            )
 
         try:
             written = write_decided(
@@ -197,7 +201,7 @@ class Engine:
             )
         except StoreError as error:
             return self._not_written(run, hold, error)
-        self._written(run, hold, written)
+        self._written(run, hold, written, released=last)
         return None
 
     def _not_written(self, run: Run, hold: Hold, error: StoreError) -> Over | None:
@@ -221,8 +225,11 @@ class Engine:
         logger.error("task %s: the run could not be written", hold.task.task_id, exc_info=error)
         return None
 
-    def _written(self, run: Run, hold: Hold, written: Written) -> None:
-        hold.written(written.task)
+    def _written(self, run: Run, hold: Hold, written: Written, *, released: bool) -> None:
+        if released:
+            hold.task, hold.released = written.task, True
+        else:
+            hold.written(written.task)
         # What has been written once is not written again: somebody else may have changed it by then.
         run.draw_on(TaskVariables(written.task.variables))
         run.persisted = run.holds_unsure(written.task) if run.unsure else True

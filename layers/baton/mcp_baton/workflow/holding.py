@@ -56,6 +56,8 @@ class Hold:
     Attributes:
         task: The task as it was last read or written.
         unsure: As above, until something shows that it was.
+        held: The claim as it was last confirmed.
+        released: Whether a write has given it up, so that there is nothing left to renew.
     """
 
     def __init__(
@@ -63,17 +65,18 @@ class Hold:
     ) -> None:
         self.task = task
         self.unsure = unsure
+        self.held = task.claim or Claim("", 0, 0)
+        self.released = False
         self._store = store
         self._left_ms = left_ms
         self._clock = clock
-        self._claim = task.claim or Claim("", 0, 0)
         self._over: Over | None = None
         self._heard_s = clock()
         self._renew_at_ms = store.now_ms() + RENEW_MS
 
     def claim(self) -> Claim:
         """The claim as a write renews it now."""
-        known = self._claim
+        known = self.held
         return Claim(known.id, lease_end(self._store, self._left_ms), known.number, known.dispatch)
 
     def begin(self) -> Began | Over | None:
@@ -87,7 +90,7 @@ class Hold:
     def written(self, task: TaskRecord) -> None:
         """The run has written to the task, and its claim was renewed with that."""
         self.task, self.unsure = task, False
-        self._confirmed(task.claim or self._claim)
+        self._confirmed(task.claim or self.held)
 
     def look(self) -> Over | None:
         """What has become of the task, where that has not been known for a while: a renewal that is due tells it, or
@@ -114,7 +117,7 @@ class Hold:
         return self._is_sure_at(self._store.now_ms())
 
     def _is_sure_at(self, now_ms: int) -> bool:
-        lasts_ms = self._claim.until_ms - now_ms
+        lasts_ms = self.held.until_ms - now_ms
         if self.unsure or lasts_ms >= SURE_MS:
             return True
         left = self._left_ms()
@@ -125,6 +128,8 @@ class Hold:
         answers, while a tool runs or a pause lasts."""
         if self._over is not None:
             return math.inf
+        if self.released:
+            return RENEW_MS / 1000
         now_ms = self._store.now_ms()
         if self._renewal_is_due(now_ms):
             self._renew()
@@ -135,7 +140,7 @@ class Hold:
         if now_ms < self._renew_at_ms:
             return False
         # A claim that ends with the function cannot be had for longer.
-        gains = self.claim().until_ms - self._claim.until_ms >= SURE_MS
+        gains = self.claim().until_ms - self.held.until_ms >= SURE_MS
         if not gains:
             self._renew_at_ms = now_ms + RENEW_MS
         return gains
@@ -182,7 +187,7 @@ class Hold:
         self.unsure = False
         if standing.status.terminal:
             self.task, self._over = replace(self.task, status=standing.status), TaskOver(standing.status)
-        elif standing.claim is not None and standing.claim.number > self._claim.number:
+        elif standing.claim is not None and standing.claim.number > self.held.number:
             # What is read may be older than this run's own claim, which has then a higher number.
             self._over = Superseded()
 
@@ -191,6 +196,6 @@ class Hold:
             self._over = TaskOver(None)
 
     def _confirmed(self, claim: Claim) -> None:
-        self._claim = claim
+        self.held = claim
         self._heard_s = self._clock()
         self._renew_at_ms = self._store.now_ms() + RENEW_MS

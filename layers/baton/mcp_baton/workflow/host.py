@@ -154,12 +154,9 @@ class Host(Protocol):
     def left_ms(self) -> int | None:
         """Milliseconds until the function is stopped; `None` where nothing stops it."""
 
-    def meanwhile(self, pulse: Callable[[], float]) -> None:
-        """Call this from now on while a function runs or a wait lasts, by the thread that answers the request.
-
-        Args:
-            pulse: Gives the seconds after which it wants to be called again.
-        """
+    pulse: Callable[[], float]
+    """Called while a function runs or a wait lasts, by the thread that answers the request; gives the seconds after
+    which it wants to be called again. The engine sets it."""
 
     def words(self, name: str, error: Exception) -> str:
         """An exception in words for the client. `name` is that of the tool or step that it ended."""

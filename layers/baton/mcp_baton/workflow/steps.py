@@ -48,30 +48,27 @@ class Steps:
         host: The server's tools, resources, clock and the client's ear.
         clock: Seconds, from any moment on.
         drawn: Gives a number from 0 up to 1, for the waits between attempts.
-        checkpoint: Writes what has not been written; says why the run must stop, if it must.
     """
 
-    def __init__(
-        self,
-        host: Host,
-        clock: Callable[[], float],
-        drawn: Callable[[], float],
-        checkpoint: Callable[[Run], Over | None],
-    ) -> None:
+    def __init__(self, host: Host, clock: Callable[[], float], drawn: Callable[[], float]) -> None:
         self._host = host
         self._clock = clock
         self._drawn = drawn
-        self._checkpoint = checkpoint
 
-    def advance(self, run: Run) -> Stop | None:
-        """Run steps in order as far as they go; why the run stops, if it does before the last one."""
+    def advance(self, run: Run, checkpoint: Callable[[Run], Over | None]) -> Stop | None:
+        """Run steps in order as far as they go; why the run stops, if it does before the last one.
+
+        Args:
+            run: The run.
+            checkpoint: Writes what has not been written; says why the run must stop, if it must.
+        """
         for number, step in enumerate(run.workflow.steps, 1):
             status = run.statuses[step.name]
             if status is not StepStatus.PENDING and status.settled:
                 continue
             stop = self._begin_safely(run, number, step)
             if stop is None and step.checkpoint:
-                stop = self._checkpoint(run)
+                stop = checkpoint(run)
             if stop:
                 return stop
         return None

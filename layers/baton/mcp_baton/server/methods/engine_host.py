@@ -8,8 +8,8 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.methods.resources import find_resource, readable, why_not
 from mcp_baton.server.published.resource import Resource
 from mcp_baton.server.request import Request
-from mcp_baton.server.running.runner import Surroundings, call, prepare, run
-from mcp_baton.server.running.work import Work, resource_work, tool_work
+from mcp_baton.server.running.runner import Surroundings, call, run
+from mcp_baton.server.running.work import ToolWorks, Work, resource_work
 from mcp_baton.server.running.worker import KEEP_ALIVE_S, no_pulse
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.host import (
@@ -17,11 +17,9 @@ from mcp_baton.workflow.host import (
     Attempt,
     Failed,
     FetchedResource,
-    Mismatch,
     Outcome,
     Prepared,
     ResourceUnavailable,
-    Succeeded,
 )
 
 START_MARGIN_MS = 1_000
@@ -41,22 +39,19 @@ class ServerHost:
         self._request = request
         self.announces = request.envelope.progress_token is not None
         self.left_ms = request.exchange.remaining_ms
+        self.pulse: Callable[[], float] = no_pulse
         self._until_s = request.begun_s + request.server.reply_budget_s if reply_budget else math.inf
         self._kept_ms = request.settings.write_reserve_ms + START_MARGIN_MS
         self._asking = request.asking_in_workflow()
-        self._works: dict[str, Work[Succeeded]] = {}
+        self._works = ToolWorks(request.server.tools)
+        self.prepare = self._works.prepare
         self._begun = 0
         self._total = 0
         self._shown = 0.0
-        self._pulse: Callable[[], float] = no_pulse
 
     def required(self, tool: str) -> frozenset[str]:
         """The names of the arguments that a tool cannot do without."""
         return self._request.server.tools[tool].signature.required
-
-    def prepare(self, tool: str, arguments: JsonObject) -> Prepared | Mismatch:
-        """Validate the arguments against the tool's whole input schema."""
-        return prepare(self._work(tool), arguments)
 
     def canonical(self, tool: str, arguments: JsonObject) -> JsonObject:
         """Arguments as the tool takes them, as JSON, without those that equal their defaults."""
@@ -64,18 +59,14 @@ class ServerHost:
 
     def run(self, prepared: Prepared, variables: TaskVariables | None, attempt: Attempt = FIRST) -> Outcome:
         """Run a tool. It is not given up when the client goes away: what it did is recorded with the task."""
-        work = self._work(prepared.name)
+        work = self._works[prepared.name]
         surroundings = self._surroundings(variables, attempt)
         try:
-            return run(self._request, work, _anew(prepared, work, attempt), self._asking, surroundings)
+            if attempt.number > FIRST.number:
+                prepared = _anew(prepared, work)
+            return run(self._request, work, prepared, self._asking, surroundings)
         except ProtocolError as error:
             return Failed(error.message, cause=error)
-
-    def _work(self, tool: str) -> Work[Succeeded]:
-        known = self._works.get(tool)
-        if known is None:
-            known = self._works[tool] = tool_work(self._request.server.tools[tool])
-        return known
 
     def read(self, uri: str) -> Sequence[FetchedResource]:
         """Fetch a resource of this server.
@@ -97,7 +88,7 @@ class ServerHost:
         return readable(uri, call(self._request, work, arguments, surroundings, self._asking))
 
     def _surroundings(self, variables: TaskVariables | None, attempt: Attempt = FIRST) -> Surroundings:
-        return Surroundings(variables, self._within_step, stay=True, attempt=attempt, pulse=self._pulse)
+        return Surroundings(variables, self._within_step, stay=True, attempt=attempt, pulse=self.pulse)
 
     def announce(self, begun: int, total: int, step: str, task_id: str | None) -> None:
         """Send `notifications/progress`, when the client asked for it.
@@ -130,15 +121,11 @@ class ServerHost:
     def wait(self, seconds: float) -> None:
         """Let this much time pass, and keep the client's stream alive meanwhile."""
         while seconds > 0:
-            part = min(seconds, KEEP_ALIVE_S, self._pulse())
+            part = min(seconds, KEEP_ALIVE_S, self.pulse())
             self._request.sleep(part)
             seconds -= part
             if seconds > 0:
                 self._request.reply.keep_alive()
-
-    def meanwhile(self, pulse: Callable[[], float]) -> None:
-        """Call this from now on while a function runs or a wait lasts."""
-        self._pulse = pulse
 
     def words(self, name: str, error: Exception) -> str:
         """An exception in words for the client."""
@@ -161,7 +148,7 @@ class ServerHost:
         return self._shown, self._total
 
 
-def _anew[T](prepared: Prepared, work: Work[T], attempt: Attempt) -> Prepared:
+def _anew[T](prepared: Prepared, work: Work[T]) -> Prepared:
     """A call that is made again gets arguments of its own: the tool may have changed those of the first."""
-    again = prepared if attempt.number == FIRST.number else prepare(work, prepared.arguments)
+    again = work.prepare(prepared.arguments)
     return again if isinstance(again, Prepared) else prepared

@@ -185,9 +185,9 @@ def _note(request: Request, run: EndedRun) -> None:
     ran = [trace.outcome for trace in run.traces if not trace.replayed]
     if ran:
         request.telemetry.add(STEPS_RUN, len(ran))
-    if any(isinstance(outcome, Failed) for outcome in ran):  # a run stops at the first one
-        request.telemetry.add(STEPS_FAILED)
-    again = sum(max(trace.attempts - 1, 0) for trace in run.traces)
+        if isinstance(ran[-1], Failed):  # a run stops at the first one
+            request.telemetry.add(STEPS_FAILED)
+    again = sum([trace.attempts - 1 for trace in run.traces if trace.attempts])
     if again:
         request.telemetry.add(STEP_RETRIES, again)
     if run.pause:

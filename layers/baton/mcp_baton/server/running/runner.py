@@ -30,7 +30,6 @@ from mcp_baton.server.running.worker import (
     no_pulse,
     run_and_deliver,
 )
-from mcp_baton.server.schema.schema import InvalidArguments
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.host import FIRST, Attempt, Failed, Failure, Mismatch, Prepared
 from mcp_baton.workflow.keys import own_key
@@ -94,20 +93,8 @@ def call[T](
 
 
 def prepared_for[T](request: Request, work: Work[T], arguments: JsonObject) -> Prepared | Mismatch | Failed:
-    """As `prepare`; what a validator of the author's raises is an outcome of the call's, too."""
-    return _by_author(request, work, lambda: prepare(work, arguments))
-
-
-def prepare[T](work: Work[T], arguments: JsonObject) -> Prepared | Mismatch:
-    """Validate a call's arguments: the only time that this is done for it.
-
-    Raises:
-        Exception: what a validator of the author's raised.
-    """
-    try:
-        return Prepared(work.name, arguments, work.bind(arguments))
-    except InvalidArguments as error:
-        return error.mismatch
+    """As `Work.prepare`; what a validator of the author's raises is an outcome of the call's, too."""
+    return _by_author(request, work, work.prepare, arguments)
 
 
 def run[T](
@@ -130,7 +117,7 @@ def run[T](
     """
     match _ended(request, work, prepared.bound, asking, surroundings):
         case Returned(value):
-            return _by_author(request, work, lambda: work.shape(value))
+            return _by_author(request, work, work.shape, value)
         case Raised(InputRequired() | TaskBegins() | ProtocolError() as answer):
             raise answer
         case Raised(error):
@@ -143,10 +130,12 @@ def run[T](
             return Failed(NOT_BEGUN, kind=Failure.NOT_BEGUN)
 
 
-def _by_author[T, V](request: Request, work: Work[T], make: Callable[[], V]) -> V | Failed:
+def _by_author[T, V, **P](
+    request: Request, work: Work[T], make: Callable[P, V], *given: P.args, **named: P.kwargs
+) -> V | Failed:
     """What validators, serializers and generators of the author's make; only a `ProtocolError` is meant to pass."""
     try:
-        return make()
+        return make(*given, **named)
     except ProtocolError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the call's outcome; `_failed` logs it

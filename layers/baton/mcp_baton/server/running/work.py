@@ -11,8 +11,9 @@ from mcp_baton.server.published.completion import Completion, suggestions
 from mcp_baton.server.published.prompt import Prompt, messages_of
 from mcp_baton.server.published.resource import Resource, contents_of
 from mcp_baton.server.published.tool import Tool
+from mcp_baton.server.schema.schema import InvalidArguments
 from mcp_baton.server.schema.signature import Signature
-from mcp_baton.workflow.host import FetchedResource, Succeeded
+from mcp_baton.workflow.host import FetchedResource, Mismatch, Prepared, Succeeded
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +34,41 @@ class Work[T]:
     bind: Callable[[Mapping[str, Json]], dict[str, Any]]
     shape: Callable[[object], T]
 
+    def prepare(self, arguments: JsonObject) -> Prepared | Mismatch:
+        """Validate a call's arguments: the only time that this is done for it.
+
+        Raises:
+            Exception: what a validator of the author's raised.
+        """
+        try:
+            return Prepared(self.name, arguments, self.bind(arguments))
+        except InvalidArguments as error:
+            return error.mismatch
+
 
 def tool_work(tool: Tool) -> Work[Succeeded]:
     """A tool's function."""
     return Work(tool.name, f"tool {tool.name}", tool.function, tool.signature, tool.input.bind, tool.outcome)
+
+
+class ToolWorks(dict[str, Work[Succeeded]]):
+    """Tools' functions by the tools' names, each made when it is first asked for.
+
+    Args:
+        tools: The tools.
+    """
+
+    def __init__(self, tools: Mapping[str, Tool]) -> None:
+        super().__init__()
+        self._tools = tools
+
+    def __missing__(self, tool: str) -> Work[Succeeded]:
+        made = self[tool] = tool_work(self._tools[tool])
+        return made
+
+    def prepare(self, tool: str, arguments: JsonObject) -> Prepared | Mismatch:
+        """Validate the arguments against a tool's whole input schema."""
+        return self[tool].prepare(arguments)
 
 
 def resource_work(resource: Resource, uri: str) -> Work[FetchedResource]:

@@ -9,8 +9,8 @@ import os
 import queue
 import threading
 from collections.abc import Callable
-from contextvars import Context as Variables
 from contextvars import copy_context
+from functools import partial
 from typing import Any, Protocol
 
 from mcp_baton.light_dataclasses import dataclass
@@ -67,32 +67,31 @@ type Ending = Returned | Raised | TimedOut | NotBegun
 type Mail = Said | Asked | Returned | Raised
 
 
-class Mailbox:
+class Mailbox(queue.SimpleQueue[Mail]):
     """What a running function has said, in order, and how it ended."""
 
-    def __init__(self) -> None:
-        self._mail: queue.SimpleQueue[Mail] = queue.SimpleQueue()
+    __slots__ = ()
 
     def notify(self, method: str, params: dict[str, Json]) -> None:
         """Say something to the client. From any thread."""
-        self._mail.put(Said(method, params))
+        self.put(Said(method, params))
 
     def request(self, identifier: str, method: str, params: JsonObject) -> None:
         """Ask the client something. From any thread."""
-        self._mail.put(Asked(identifier, method, params))
+        self.put(Asked(identifier, method, params))
 
     def returned(self, value: object) -> None:
         """The function returned."""
-        self._mail.put(Returned(value))
+        self.put(Returned(value))
 
     def raised(self, error: BaseException) -> None:
         """The function raised."""
-        self._mail.put(Raised(error))
+        self.put(Raised(error))
 
     def next(self, timeout_s: float) -> Mail | None:
         """The next mail, or `None` when there was none in time."""
         try:
-            return self._mail.get(timeout=timeout_s)
+            return self.get(timeout=timeout_s)
         except queue.Empty:
             return None
 
@@ -192,24 +191,22 @@ def _start_thread(function: Callable[..., object], arguments: dict[str, Any], ma
         worker = _idle.pop()  # the one that was used last
     except IndexError:
         worker = _Worker()
-    worker.take(_Job(copy_context(), function, arguments, mailbox))
+    worker.take(partial(copy_context().run, run_and_tell, function, arguments, mailbox, partial(_idle.append, worker)))
     return lambda: None
 
 
-@dataclass(slots=True)
-class _Job:
-    variables: Variables
-    function: Callable[..., object]
-    arguments: dict[str, Any]
-    mailbox: Mailbox
-
-    def run(self) -> None:
-        try:
-            value = self.variables.run(self.function, **self.arguments)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the request's thread must be told
-            self.mailbox.raised(error)
-        else:
-            self.mailbox.returned(value)
+def run_and_tell(
+    function: Callable[..., object], arguments: dict[str, Any], mailbox: Mailbox, ended: Callable[[], None]
+) -> None:
+    """Run a `def`, and tell how it ended; `ended` is called first."""
+    try:
+        value = function(**arguments)
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the request's thread must be told
+        ended()
+        mailbox.raised(error)
+    else:
+        ended()
+        mailbox.returned(value)
 
 
 class _Worker:
@@ -218,27 +215,22 @@ class _Worker:
 
     It waits at a pipe. Writing lets go of the interpreter's lock, so that the thread that is woken runs at once, and
     the one that wrote often finds the job done when it goes on: there are half as many changes of threads as with a
-    queue or a lock.
+    queue or a lock. For the same reason it tells how a job ended right before it waits again: a thread that is woken
+    while another one has the interpreter's lock must be woken twice.
     """
 
     def __init__(self) -> None:
-        self._job: _Job | None = None
+        self._jobs: list[Callable[[], None]] = []
         self._reads, self._writes = os.pipe()
         threading.Thread(target=self._work, name="baton-tool", daemon=True).start()
 
-    def take(self, job: _Job) -> None:
-        self._job = job
+    def take(self, job: Callable[[], None]) -> None:
+        self._jobs.append(job)
         os.write(self._writes, b"\0")
 
     def _work(self) -> None:
         while os.read(self._reads, 1):
-            job, self._job = self._job, None
-            try:
-                if job is not None:
-                    job.run()
-            finally:
-                del job
-                _idle.append(self)
+            self._jobs.pop()()
 
 
 _idle: list[_Worker] = []

@@ -2,7 +2,7 @@
 (docs/background.md, Workflows in the background)."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from mcp_baton.light_dataclasses import replace
@@ -43,25 +43,12 @@ class WorkerHost(ServerHost):
         super().__init__(request)
         self.announces = True
         self._watch = watch
-        self._pulse = watch.pulse
         refusal = CannotAsk(
             "a step of a workflow cannot wait: call the tool by itself", AskedInWorkflow, request.envelope
         )
         self._asking = lambda _ask, _waited_for: refusal
         self._given_ms = request.exchange.remaining_ms()
         self._failed = False
-
-    def meanwhile(self, pulse: Callable[[], float]) -> None:
-        """Renew both claims from now on while a function runs or a wait lasts."""
-
-        def both() -> float:
-            own_s = pulse()
-            if own_s == math.inf:  # the workflow's task is over, or another run's
-                self._watch.stop()
-            calls_s = self._watch.pulse()
-            return 0 if self._watch.gone else min(own_s, calls_s)
-
-        super().meanwhile(both)
 
     def run(self, prepared: Prepared, variables: TaskVariables | None, attempt: Attempt = FIRST) -> Outcome:
         """Run a tool. It is stopped when one of the two tasks is over, or another's."""
@@ -100,7 +87,7 @@ class WorkerHost(ServerHost):
     def wait(self, seconds: float) -> None:
         """Let this much time pass, or less where the run is to stop."""
         while seconds > 0:
-            part = min(seconds, self._pulse())
+            part = min(seconds, self._both())
             if self._watch.gone:
                 return
             self._request.sleep(part)
@@ -113,4 +100,12 @@ class WorkerHost(ServerHost):
         return self._given_ms - left_ms <= self._given_ms * FRESH_SHARE
 
     def _surroundings(self, variables: TaskVariables | None, attempt: Attempt = FIRST) -> Surroundings:
-        return replace(super()._surroundings(variables, attempt), stay=False)
+        return replace(super()._surroundings(variables, attempt), stay=False, pulse=self._both)
+
+    def _both(self) -> float:
+        """Renew the claims on both tasks, where that is due."""
+        own_s = self.pulse()
+        if own_s == math.inf:  # the workflow's task is over, or another run's
+            self._watch.stop()
+        calls_s = self._watch.pulse()
+        return 0 if self._watch.gone else min(own_s, calls_s)
