@@ -10,6 +10,7 @@ import pytest
 
 from mcp_baton import RegistrationError, Retry, Step, ToolError
 from mcp_baton.tasks.record import TaskStatus
+from mcp_baton.workflow.holding import Hold
 from mcp_baton.workflow.host import Failed, Failure, Host, Outcome, Succeeded
 from mcp_baton.workflow.retry import draw
 from mcp_baton.workflow.run import TaskOver
@@ -51,7 +52,10 @@ class Scene:
 
     def tried(self, retry: Retry | None, *, retryable: bool = False, drawn: Callable[[], float] = lambda: 0.5) -> Tried:
         step = Step("s", tool="t", retry=retry, retryable=retryable)
-        return attempt(step, cast("Host", self), self.call, self.look, drawn)
+        return attempt(step, cast("Host", self), self.call, cast("Hold", self), drawn)
+
+    def is_sure(self) -> bool:
+        return True
 
     @property
     def calls(self) -> int:

@@ -12,7 +12,7 @@ from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tasks.store import Timing
 from mcp_baton.workflow.definition import Step
 from mcp_baton.workflow.fetching import NOTHING_FETCHED, Fetched, fetch_after, fetch_before
-from mcp_baton.workflow.holding import Began
+from mcp_baton.workflow.holding import Began, Hold
 from mcp_baton.workflow.host import Attempt, Failed, Failure, Host, Outcome, Prepared, Succeeded
 from mcp_baton.workflow.invocation import Run
 from mcp_baton.workflow.kept_calls import kept_call
@@ -138,14 +138,7 @@ class Steps:
         """Call the step's tool, again if its `Retry` says so. What tells the calls apart is the `Attempt`."""
         hold, host, key = run.hold, self._host, self._key(run, step, call)
         variables = run.variables if hold else None
-        return attempt(
-            step,
-            host,
-            lambda number: host.run(call, variables, Attempt(number, key)),
-            hold.look if hold else lambda: None,
-            self._drawn,
-            is_sure=hold.is_sure if hold else lambda: True,
-        )
+        return attempt(step, host, lambda number: host.run(call, variables, Attempt(number, key)), hold, self._drawn)
 
     def _key(self, run: Run, step: Step, call: Prepared) -> Key | None:
         """The step's idempotency key; a run without a task is all that its calls belong to. A call that is made once
@@ -193,9 +186,8 @@ def attempt(
     step: Step,
     host: Host,
     call: Callable[[int], Outcome],
-    look: Callable[[], Over | None],
+    hold: Hold | None,
     drawn: Callable[[], float] = draw,
-    is_sure: Callable[[], bool] = lambda: True,
 ) -> Tried:
     """Call a step's tool until it succeeds, or must not or cannot be called again.
 
@@ -203,9 +195,8 @@ def attempt(
         step: The step.
         host: Whose clock says whether there is time for a wait and for a call after it.
         call: Calls the tool; each call is the same but for its number, from 1 on.
-        look: What has become of the task.
+        hold: The run's hold on its task; `None` for a run without one.
         drawn: Gives a number from 0 up to 1, for the jitter.
-        is_sure: Whether the run is sure to hold the task for the next seconds.
     """
     outcome = call(1)
     tried = Tried(outcome, 0 if _was_not_begun(outcome) else 1)
@@ -214,8 +205,8 @@ def attempt(
         if not host.may_start(wait_s):
             break
         host.wait(wait_s)
-        over = look()
-        if over or not host.may_start() or not is_sure():
+        over = hold.look() if hold else None
+        if over or not host.may_start() or (hold and not hold.is_sure()):
             return Tried(tried.outcome, tried.attempts, over)
         again = call(tried.attempts + 1)
         if _was_not_begun(again):

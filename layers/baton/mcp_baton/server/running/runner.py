@@ -115,9 +115,10 @@ def run[T](
         TaskBegins: the call goes on in the background.
         ProtocolError: the function wants the request answered with it.
     """
-    match _ended(request, work, prepared.bound, asking, surroundings):
-        case Returned(value):
-            return _by_author(request, work, work.shape, value)
+    ended = _ended(request, work, prepared.bound, asking, surroundings)
+    match ended:
+        case Returned():
+            return _by_author(request, work, work.shape, ended.value)
         case Raised(InputRequired() | TaskBegins() | ProtocolError() as answer):
             raise answer
         case Raised(error):
@@ -130,12 +131,10 @@ def run[T](
             return Failed(NOT_BEGUN, kind=Failure.NOT_BEGUN)
 
 
-def _by_author[T, V, **P](
-    request: Request, work: Work[T], make: Callable[P, V], *given: P.args, **named: P.kwargs
-) -> V | Failed:
+def _by_author[T, G, V](request: Request, work: Work[T], make: Callable[[G], V], given: G) -> V | Failed:
     """What validators, serializers and generators of the author's make; only a `ProtocolError` is meant to pass."""
     try:
-        return make(*given, **named)
+        return make(given)
     except ProtocolError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the call's outcome; `_failed` logs it
