@@ -115,7 +115,15 @@ class SimulatedMailbox(Mailbox):
 
     def __init__(self) -> None:
         super().__init__()
-        self._mail = cast("Any", SimulatedQueue())
+        self._mail: SimulatedQueue[Mail] = SimulatedQueue()
+
+    def put(self, item: Mail, block: bool = True, timeout: float | None = None) -> None:  # noqa: ARG002 - as `SimpleQueue`
+        """Add mail; who waits is woken."""
+        self._mail.put(item)
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Mail:  # noqa: ARG002 - as `SimpleQueue`
+        """The first mail, waited for so many seconds."""
+        return self._mail.get(timeout)
 
     def next(self, timeout_s: float) -> Mail | None:
         """As `Mailbox`."""

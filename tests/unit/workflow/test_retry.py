@@ -10,8 +10,9 @@ import pytest
 
 from mcp_baton import RegistrationError, Retry, Step, ToolError
 from mcp_baton.tasks.record import TaskStatus
+from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.holding import Hold
-from mcp_baton.workflow.host import Failed, Failure, Host, Outcome, Succeeded
+from mcp_baton.workflow.host import Attempt, Failed, Failure, Host, Outcome, Prepared, Succeeded
 from mcp_baton.workflow.retry import draw
 from mcp_baton.workflow.run import TaskOver
 from mcp_baton.workflow.steps import Tried, attempt
@@ -41,9 +42,9 @@ class Scene:
         self.log.append(f"wait {seconds:g}")
         self.left_s -= seconds
 
-    def call(self, number: int) -> Outcome:
-        self.log.append(f"call {number}")
-        return self.outcomes[min(number, len(self.outcomes)) - 1]
+    def run(self, _call: Prepared, _variables: TaskVariables | None, attempt: Attempt) -> Outcome:
+        self.log.append(f"call {attempt.number}")
+        return self.outcomes[min(attempt.number, len(self.outcomes)) - 1]
 
     def look(self) -> TaskOver | None:
         self.log.append("look")
@@ -52,7 +53,8 @@ class Scene:
 
     def tried(self, retry: Retry | None, *, retryable: bool = False, drawn: Callable[[], float] = lambda: 0.5) -> Tried:
         step = Step("s", tool="t", retry=retry, retryable=retryable)
-        return attempt(step, cast("Host", self), self.call, cast("Hold", self), drawn)
+        call = Prepared("t", {}, {})
+        return attempt(step, cast("Host", self), call, None, None, cast("Hold", self), drawn)
 
     def is_sure(self) -> bool:
         return True

@@ -10,6 +10,7 @@ from mcp_baton.light_dataclasses import dataclass, replace
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tasks.store import Timing
+from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.definition import Step
 from mcp_baton.workflow.fetching import NOTHING_FETCHED, Fetched, fetch_after, fetch_before
 from mcp_baton.workflow.holding import Began, Hold
@@ -109,7 +110,8 @@ class Steps:
         if call is None:
             run.settle(StepTrace(step, None, fetched.contents, Succeeded(None), timing=self._timing(run)))
             return None
-        tried = self._attempt(run, step, call)
+        key, variables = self._key(run, step, call), run.variables if run.hold else None
+        tried = attempt(step, self._host, call, key, variables, run.hold, self._drawn)
         outcome, attempts = tried.outcome, tried.attempts
         if isinstance(outcome, Failed):
             error, read = outcome.error, fetched.read
@@ -133,12 +135,6 @@ class Steps:
         """Of the present step, which has ended; `None` where no task notes it."""
         began = run.began
         return None if began is None else Timing(began.at_ms, round((self._clock() - began.at_s) * 1000))
-
-    def _attempt(self, run: Run, step: Step, call: Prepared) -> Tried:
-        """Call the step's tool, again if its `Retry` says so. What tells the calls apart is the `Attempt`."""
-        hold, host, key = run.hold, self._host, self._key(run, step, call)
-        variables = run.variables if hold else None
-        return attempt(step, host, lambda number: host.run(call, variables, Attempt(number, key)), hold, self._drawn)
 
     def _key(self, run: Run, step: Step, call: Prepared) -> Key | None:
         """The step's idempotency key; a run without a task is all that its calls belong to. A call that is made once
@@ -185,20 +181,25 @@ def _kept(run: Run, step: Step, arguments: Mapping[str, Json] | None) -> JsonObj
 def attempt(
     step: Step,
     host: Host,
-    call: Callable[[int], Outcome],
+    call: Prepared,
+    key: Key | None,
+    variables: TaskVariables | None,
     hold: Hold | None,
     drawn: Callable[[], float] = draw,
 ) -> Tried:
-    """Call a step's tool until it succeeds, or must not or cannot be called again.
+    """Call a step's tool until it succeeds, or must not or cannot be called again. What tells the calls apart is the
+    `Attempt`.
 
     Args:
         step: The step.
-        host: Whose clock says whether there is time for a wait and for a call after it.
-        call: Calls the tool; each call is the same but for its number, from 1 on.
+        host: Has the tool; its clock says whether there is time for a wait and for a call after it.
+        call: What it is called with.
+        key: The idempotency key of all calls.
+        variables: The task's variables; `None` without a task.
         hold: The run's hold on its task; `None` for a run without one.
         drawn: Gives a number from 0 up to 1, for the jitter.
     """
-    outcome = call(1)
+    outcome = host.run(call, variables, Attempt(1, key))
     tried = Tried(outcome, 0 if _was_not_begun(outcome) else 1)
     while isinstance(tried.outcome, Failed) and _may_pass(step, tried.outcome, tried.attempts):
         wait_s = step.retry.wait_s(tried.attempts, drawn) if step.retry else 0.0
@@ -208,7 +209,7 @@ def attempt(
         over = hold.look() if hold else None
         if over or not host.may_start() or (hold and not hold.is_sure()):
             return Tried(tried.outcome, tried.attempts, over)
-        again = call(tried.attempts + 1)
+        again = host.run(call, variables, Attempt(tried.attempts + 1, key))
         if _was_not_begun(again):
             break
         tried = Tried(again, tried.attempts + 1)
