@@ -6,6 +6,7 @@ engine, with faults put in front of it where it could not be made to fail by its
 
 import dataclasses
 import logging
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,7 @@ from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
-from mcp_baton.tasks.record import StepStatus, TaskRecord, TaskStatus, pause_of, steps_of
+from mcp_baton.tasks.record import LEASE_MS, StepStatus, TaskRecord, TaskStatus, pause_of, steps_of
 from mcp_baton.tasks.store import Batch, TaskStore
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.continuation import Call, continuation_batch
@@ -640,6 +641,18 @@ def test_a_call_that_came_between_keeps_its_completed_step(store: DynamoDBTaskSt
     assert pause_of(task) is None
     assert run.persisted
     assert len(recording.batches) == 2
+
+
+def test_a_run_that_has_ended_renews_its_claim_no_more(
+    store: DynamoDBTaskStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = ScriptedHost()
+    recording = RecordingStore(store, host)
+    Engine(host, recording).start(THREE, INVOCATION)
+    asked = recording.requests
+    monkeypatch.setattr(recording, "now_ms", lambda: store.now_ms() + LEASE_MS)
+    assert host.pulse() < math.inf
+    assert recording.requests == asked
 
 
 def test_a_task_that_was_cancelled_meanwhile_stays_cancelled(store: DynamoDBTaskStore) -> None:

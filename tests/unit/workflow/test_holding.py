@@ -67,6 +67,13 @@ def test_a_claim_that_ends_with_the_function_is_not_renewed() -> None:
     assert hold.is_sure()
 
 
+def test_a_claim_that_was_given_up_is_not_renewed() -> None:
+    store, hold = held()
+    store.ms, hold.released = 60_000, True
+    assert 0 < hold.pulse() < math.inf
+    assert store.asked == []
+
+
 def test_a_renewal_that_fails_is_made_again_soon_and_not_at_each_call() -> None:
     store, hold = held()
     store.fails = StoreUnavailable("down")

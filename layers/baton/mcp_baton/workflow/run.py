@@ -32,24 +32,24 @@ class StepTrace:
         arguments: The resolved arguments of the call that was made; `None` where none was made.
         resources: What was fetched for it.
         outcome: How it ended.
-        replayed: It was completed by an earlier call; this run only shows it.
-        read: Which of the step's `resources` were fetched, as the step has them.
-        after: What was fetched after its tool.
         attempts: How often its tool was called in this run.
         kept: The arguments that are kept with its result, since a person has given some of them.
         timing: When it ran, with all that was fetched for it; `None` where no task notes it.
+        replayed: It was completed by an earlier call; this run only shows it.
+        read: Which of the step's `resources` were fetched, as the step has them.
+        after: What was fetched after its tool.
     """
 
     step: Step
     arguments: JsonObject | None
     resources: tuple[Content, ...]
     outcome: Outcome
-    replayed: bool = False
-    read: frozenset[str] = frozenset()
-    after: tuple[Content, ...] = ()
     attempts: int = 0
     kept: JsonObject | None = None
     timing: Timing | None = field(default=None, compare=False)
+    replayed: bool = False
+    read: frozenset[str] = frozenset()
+    after: tuple[Content, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

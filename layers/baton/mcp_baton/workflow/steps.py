@@ -122,9 +122,7 @@ class Steps:
             retryable = outcome.by_itself or (pause.retryable and not outcome.final)
             return tried.over or replace(pause, by_itself=outcome.by_itself, retryable=retryable)
         kept, timing = _kept(run, step, call.arguments), self._timing(run)
-        run.settle(
-            StepTrace(step, call.arguments, fetched.contents, outcome, attempts=attempts, kept=kept, timing=timing)
-        )
+        run.settle(StepTrace(step, call.arguments, fetched.contents, outcome, attempts, kept, timing))
         if step.resources:
             # The tool has done its work: what cannot be fetched now must not make anybody call it again.
             after = fetch_after(step, run.workflow, run.known, self._host)
@@ -165,9 +163,7 @@ class Steps:
         # An error may quote what the tool was called with, and it is stored.
         error = run.secrets.hide_text(error)
         kept, timing = _kept(run, step, arguments), self._timing(run)
-        run.settle(
-            StepTrace(step, arguments, resources, Failed(error), read=read, attempts=attempts, kept=kept, timing=timing)
-        )
+        run.settle(StepTrace(step, arguments, resources, Failed(error), attempts, kept, timing, read=read))
         return ToolFailed(step.name, error, step.retryable, tool)
 
 

@@ -14,7 +14,16 @@ import pytest
 
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.running import worker as beside
-from mcp_baton.server.running.worker import CallerGone, Ending, Mailbox, Raised, Returned, TimedOut, run_and_deliver
+from mcp_baton.server.running.worker import (
+    CallerGone,
+    Ending,
+    Mail,
+    Mailbox,
+    Raised,
+    Returned,
+    TimedOut,
+    run_and_deliver,
+)
 
 PATIENCE_S = 10.0
 """How long a test waits for what must happen; it never waits that long unless it fails."""
@@ -247,6 +256,15 @@ def test_the_requests_thread_does_what_is_due_while_a_function_runs() -> None:
     )
     assert ended == Returned(True)
     assert threads == {threading.get_ident()}
+
+
+def test_a_thread_takes_the_next_function_as_soon_as_the_last_ones_end_is_heard_of() -> None:
+    class Slow(Mailbox):
+        def put(self, item: Mail, block: bool = True, timeout: float | None = None) -> None:
+            super().put(item, block, timeout)
+            time.sleep(0.05)
+
+    assert run(threading.get_ident, mailbox=Slow()) == run(threading.get_ident)
 
 
 def test_what_is_due_is_done_before_a_function_begins() -> None:
