@@ -6,7 +6,6 @@ engine, with faults put in front of it where it could not be made to fail by its
 
 import dataclasses
 import logging
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +17,7 @@ from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
-from mcp_baton.tasks.record import LEASE_MS, StepStatus, TaskRecord, TaskStatus, pause_of, steps_of
+from mcp_baton.tasks.record import LEASE_MS, RENEW_MS, StepStatus, TaskRecord, TaskStatus, pause_of, steps_of
 from mcp_baton.tasks.store import Batch, TaskStore
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.continuation import Call, continuation_batch
@@ -651,7 +650,7 @@ def test_a_run_that_has_ended_renews_its_claim_no_more(
     Engine(host, recording).start(THREE, INVOCATION)
     asked = recording.requests
     monkeypatch.setattr(recording, "now_ms", lambda: store.now_ms() + LEASE_MS)
-    assert host.pulse() < math.inf
+    assert host.pulse() == RENEW_MS / 1000
     assert recording.requests == asked
 
 

@@ -33,6 +33,7 @@ class Scene:
     left_s: float = 1000.0
     over_after: int | None = None
     look_takes_s: float = 0.0
+    sure: bool = True
     log: list[str] = field(default_factory=list)
 
     def may_start(self, after_s: float = 0.0) -> bool:
@@ -57,7 +58,7 @@ class Scene:
         return attempt(step, cast("Host", self), call, None, None, cast("Hold", self), drawn)
 
     def is_sure(self) -> bool:
-        return True
+        return self.sure
 
     @property
     def calls(self) -> int:
@@ -121,6 +122,11 @@ def test_jitter_is_a_drawn_part_of_the_wait() -> None:
     drawn = {draw() for _ in range(20)}
     assert len(drawn) > 1
     assert all(0 <= number < 1 for number in drawn)
+
+
+def test_there_is_no_further_attempt_where_the_task_may_be_anothers() -> None:
+    scene = Scene([raised()], sure=False)
+    assert scene.tried(Retry(attempts=3)) == Tried(raised(), 1)
 
 
 def test_a_tool_that_fails_is_called_again_until_it_succeeds() -> None:
