@@ -169,6 +169,14 @@ class Request:
             raise ProtocolError(INVALID_PARAMS, f"Invalid params: `{name}` must be a string")
         return value
 
+    def called(self) -> tuple[str, JsonObject]:
+        """The tool or the prompt that is called, by its name, and the call's arguments.
+
+        Raises:
+            ProtocolError: the name is missing or is no string, or the arguments are no object.
+        """
+        return self.text("name"), self.object("arguments")
+
     def object(self, name: str) -> JsonObject:
         """A param that is an object where it is given.
 

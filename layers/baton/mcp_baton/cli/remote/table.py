@@ -159,7 +159,7 @@ def _state(task: TaskRecord, now_ms: int) -> TaskState:
         else:
             meta[name] = _value(lambda name=name: task.variables[name])  # type: ignore[misc]
     meta.pop(PAUSE_REASON, None)
-    pause = shown_pause(task, now_ms)
+    pause = shown_pause(task, lambda: now_ms)
     told = {**_head(task), "_meta": {**meta, OMITTED_KEY: omitted, **({PAUSE_REASON: pause} if pause else {})}}
     timings = timings_of(task)
     told["_meta"][TIMINGS_KEY] = {name: {"at": timing.at_ms, "ms": timing.ms} for name, timing in timings.items()}

@@ -74,7 +74,7 @@ def task_meta(request: Request, task: TaskRecord, steps: Sequence[StepProgress] 
         "task_status": task.status.value,
         "steps": [{"name": step["name"], "status": step["status"]} for step in steps],
     }
-    pause = shown_pause(task, request.now_ms())
+    pause = shown_pause(task, request.now_ms)
     if pause is not None:
         meta["pause_reason"] = pause
     return meta if request.stateless else meta | related_task(task.task_id)
@@ -93,7 +93,7 @@ def listed_meta(task: TaskRecord, now_ms: int) -> dict[str, Json]:
     step = next((step["name"] for step in steps_of(task) if not StepStatus(step["status"]).settled), None)
     if step is not None:
         meta["step"] = step
-    pause = shown_pause(task, now_ms)
+    pause = shown_pause(task, lambda: now_ms)
     if pause is not None:
         meta["pause_reason"] = {name: value for name, value in pause.items() if name != "error"}
     return {"_meta": meta}

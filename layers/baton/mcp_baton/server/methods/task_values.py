@@ -88,7 +88,7 @@ def _state(request: Request, task: TaskRecord) -> dict[str, Json]:
         return state
     # A pause reason that is stored may be older than the run that holds the task, or that was killed.
     state.pop(PAUSE_REASON, None)
-    pause = shown_pause(task, request.now_ms())
+    pause = shown_pause(task, request.now_ms)
     return state if pause is None else {**state, PAUSE_REASON: pause}
 
 

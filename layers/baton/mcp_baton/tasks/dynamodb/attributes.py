@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp_baton.exceptions import StoreError
-from mcp_baton.protocol.json import Json, JsonObject, dumps, loads
+from mcp_baton.protocol.json import Json, JsonObject, dumps, dumps_each, loads
 from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS
 from mcp_baton.tasks.texts import (
     MARK,
@@ -39,6 +39,9 @@ IN_ITEMS: Final = "V"
 IN_BUCKET: Final = "S"
 """How a text begins that stands for a value outside the item: no JSON text does (`pointers`)."""
 
+NATIVE: Final = frozenset({PROGRESS, PAUSE_REASON})
+"""Variables that are stored as native maps."""
+
 MAX_DIGITS = 38
 MAX_NATIVE_LEVELS = 16
 """Levels of maps and lists in a native value: DynamoDB takes 32, those that the item puts around it included."""
@@ -57,7 +60,7 @@ def encode_variable(name: str, value: Json, compress_over: int, zips: Zips = zip
         StoreError: the value is not JSON.
     """
     try:
-        if name in {PROGRESS, PAUSE_REASON}:
+        if name in NATIVE:
             return native(value)
         return encode_text(dumps(value), compress_over, zips)
     except (ValueError, TypeError, RecursionError) as error:
@@ -70,10 +73,21 @@ def encode_arguments(arguments: JsonObject, compress_over: int) -> Attribute:
     Raises:
         StoreError: they are not JSON.
     """
-    text = encode_object("arguments", arguments, compress_over)
-    if "B" in text:
-        return text
+    if not _is_surely_short(arguments, compress_over):
+        text = encode_object("arguments", arguments, compress_over)
+        if "B" in text:
+            return text
     return native(arguments)
+
+
+def _is_surely_short(arguments: JsonObject, most: int) -> bool:
+    """Whether arguments are texts whose JSON has no more bytes than this: in it a character has six at most."""
+    longest = 2
+    for name, value in arguments.items():
+        if not isinstance(value, str):
+            return False
+        longest += 6 * (len(name) + len(value) + 1)
+    return longest <= most
 
 
 def encode_object(name: str, value: JsonObject, compress_over: int, zips: Zips = zipped) -> Attribute:
@@ -94,10 +108,17 @@ def encode_variables(values: JsonObject, compress_over: int, zips: Zips = zipped
     Raises:
         StoreError: a value is not JSON.
     """
-    return {
-        name if _is_stored_so(name) else to_text(name): encode_variable(name, value, compress_over, zips)
-        for name, value in values.items()
-    }
+    try:
+        texts = iter(dumps_each(value for name, value in values.items() if name not in NATIVE))
+        return {
+            name if _is_stored_so(name) else to_text(name): native(value)
+            if name in NATIVE
+            else encode_text(next(texts), compress_over, zips)
+            for name, value in values.items()
+        }
+    except (ValueError, TypeError, RecursionError):
+        # One by one, to say which of them it is.
+        return {to_text(name): encode_variable(name, value, compress_over, zips) for name, value in values.items()}
 
 
 def encode_text(text: str, compress_over: int, zips: Zips = zipped) -> Attribute:

@@ -6,12 +6,13 @@ from typing import Any
 
 from mcp_baton.exceptions import StoreError
 from mcp_baton.light_dataclasses import dataclass, field
-from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, Zips, encode_object, encode_variable, encode_variables
+from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, Zips, encode_variable, encode_variables
 from mcp_baton.tasks.dynamodb.items import IN_HEAD, TIMINGS, members
 from mcp_baton.tasks.dynamodb.sizes import ELEMENT_BYTES, at_most, item_size, some_large
 from mcp_baton.tasks.record import CALL_PREFIX, PAUSE_REASON, PROGRESS, RESULT_PREFIX, StepStatus
 from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite
 from mcp_baton.tasks.texts import to_text, zipped
+from mcp_baton.tasks.values import FINAL_RESULT
 
 STEPWISE_LIMIT = 75
 BOOKKEEPING_BYTES = 64
@@ -73,7 +74,10 @@ def plan(stored: Item, batch: Batch, compress_over: int, zips: Zips = zipped) ->
             removed |= {PAUSE_REASON}
         case None:
             pass
+    if batch.result is not None:
+        values[FINAL_RESULT] = batch.result
     variables = encode_variables(values, compress_over, zips)
+    result = variables.pop(FINAL_RESULT, None)
     replaceable = frozenset(variables) - IN_HEAD
     steps, timings = batch.steps, _timings(batch.steps, stored)
     before = members(stored, "variables").get(PROGRESS, NO_PROGRESS)
@@ -87,7 +91,6 @@ def plan(stored: Item, batch: Batch, compress_over: int, zips: Zips = zipped) ->
         steps = ()
         named = {step["M"]["name"]["S"] for step in after["M"]["steps"]["L"]}
         timings = {name: timing for name, timing in {**members(stored, TIMINGS), **timings}.items() if name in named}
-    result = None if batch.result is None else encode_object("result", batch.result, compress_over, zips)
     definition: Attribute | None = None if batch.definition is None else {"S": batch.definition}
     return Changes(
         steps,

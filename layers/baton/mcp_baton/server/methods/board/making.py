@@ -64,7 +64,7 @@ def state_of(request: Request, twin: Twin, task: TaskRecord) -> State:
     kept outside it."""
     plan = plan_of(request, inside(task))
     now_ms = request.now_ms()
-    pause = shown_pause(task, now_ms)
+    pause = shown_pause(task, lambda: now_ms)
     reason = None if pause is None else pause_in(pause)
     held = task.claim is not None and not task.status.terminal and task.claim.holds_at(now_ms)
     until = timestamp(task.claim.until_ms) if held and task.claim is not None else None
