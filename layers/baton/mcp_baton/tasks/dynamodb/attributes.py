@@ -109,7 +109,8 @@ def encode_variables(values: JsonObject, compress_over: int, zips: Zips = zipped
         StoreError: a value is not JSON.
     """
     try:
-        texts = iter(dumps_each(value for name, value in values.items() if name not in NATIVE))
+        others = [value for name, value in values.items() if name not in NATIVE]
+        texts = iter(dumps_each(others) if others else ())
         return {
             name if _is_stored_so(name) else to_text(name): native(value)
             if name in NATIVE
