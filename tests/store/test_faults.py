@@ -23,8 +23,8 @@ from mcp_baton.exceptions import (
     TaskNotFound,
 )
 from mcp_baton.local.dynamodb import http_client
+from mcp_baton.tasks.dynamodb.expressions import SETS
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
-from mcp_baton.tasks.dynamodb.tokens import SETS
 from mcp_baton.tasks.ids import new_task_id, new_token
 from mcp_baton.tasks.record import Claim, NewTask, StepStatus, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import Batch, StepWrite, TaskStore

@@ -125,8 +125,7 @@ class Request:
         )
 
     def _unable(self, why: str, refusal: type[ToolError] = ToolError) -> Asking:
-        asker = CannotAsk(why, refusal, self.envelope)
-        return lambda _ask, _waited_for: asker
+        return lambda _ask, _waited_for: CannotAsk(why, refusal, self.envelope)
 
     def words(self, name: str, error: BaseException) -> str:
         """An exception in words for the client: a `ToolError`'s text, which is meant for it; of any other one an id to

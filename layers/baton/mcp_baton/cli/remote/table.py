@@ -144,8 +144,8 @@ def _head(task: TaskRecord) -> dict[str, Any]:
 
 
 def _state(task: TaskRecord, now_ms: int) -> TaskState:
+    from mcp_baton.server.methods.task_meta import shown_pause
     from mcp_baton.server.methods.task_values import OMITTED_KEY, TIMINGS_KEY
-    from mcp_baton.tasks.pauses import shown_pause
     from mcp_baton.tasks.record import PAUSE_REASON
     from mcp_baton.tasks.timings import timings_of
     from mcp_baton.tasks.values import weight_of

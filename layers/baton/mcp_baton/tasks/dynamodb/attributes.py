@@ -112,9 +112,7 @@ def encode_variables(values: JsonObject, compress_over: int, zips: Zips = zipped
         others = [value for name, value in values.items() if name not in NATIVE]
         texts = iter(dumps_each(others) if others else ())
         return {
-            name if _is_stored_so(name) else to_text(name): native(value)
-            if name in NATIVE
-            else encode_text(next(texts), compress_over, zips)
+            stored_text(name): native(value) if name in NATIVE else encode_text(next(texts), compress_over, zips)
             for name, value in values.items()
         }
     except (ValueError, TypeError, RecursionError):
@@ -208,6 +206,16 @@ def native(value: Json, levels: int = MAX_NATIVE_LEVELS) -> Attribute:
 
 def _is_stored_so(text: str) -> bool:
     return text.isascii() and text[:1] > MARK
+
+
+def stored_text(text: str) -> str:
+    """`to_text`, at once for most texts."""
+    return text if _is_stored_so(text) else to_text(text)
+
+
+def texts_by_name(texts: Mapping[str, str]) -> dict[str, Attribute]:
+    """Texts as the elements of a map, by the names under which they are stored."""
+    return {stored_text(name): {"S": text} for name, text in texts.items()}
 
 
 def from_native(attribute: Attribute) -> Json:

@@ -11,8 +11,8 @@ from mcp_baton.tasks.dynamodb.attributes import Attribute, decode, text_pieces
 from mcp_baton.tasks.dynamodb.outside import ObjectMissing, ObjectTooLarge, Outside, ValueTable
 from mcp_baton.tasks.dynamodb.placing import BUNDLE_BYTES
 from mcp_baton.tasks.dynamodb.pointers import Pointer, name_of, object_key, piece_key, pointer_in
-from mcp_baton.tasks.dynamodb.sizes import text_bytes
 from mcp_baton.tasks.dynamodb.together import THREADS, together
+from mcp_baton.tasks.dynamodb.values import text_bytes
 from mcp_baton.tasks.record import Weight
 from mcp_baton.tasks.texts import check_readable, decoded, is_zipped, unzipped_stream
 

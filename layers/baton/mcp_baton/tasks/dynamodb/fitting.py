@@ -8,7 +8,7 @@ from mcp_baton.tasks.dynamodb.changes import Changes, excess_after
 from mcp_baton.tasks.dynamodb.items import IN_HEAD
 from mcp_baton.tasks.dynamodb.moving import Mover
 from mcp_baton.tasks.dynamodb.placing import POINTER_BYTES, Place, cheapest
-from mcp_baton.tasks.dynamodb.sizes import SMALLEST_BYTES, excess, size, text_bytes
+from mcp_baton.tasks.dynamodb.values import SMALLEST_BYTES, excess, size, text_bytes
 from mcp_baton.tasks.record import oversized_value
 from mcp_baton.tasks.texts import VALUE_BYTES, from_text
 from mcp_baton.tasks.values import FINAL_RESULT

@@ -19,8 +19,8 @@ from mcp_baton.tasks.dynamodb.pointers import (
     pointer_in,
     stored_form,
 )
-from mcp_baton.tasks.dynamodb.sizes import text_bytes
 from mcp_baton.tasks.dynamodb.together import together
+from mcp_baton.tasks.dynamodb.values import text_bytes
 from mcp_baton.tasks.texts import VALUE_BYTES
 
 logger = logging.getLogger(__name__)

@@ -12,11 +12,10 @@ from mcp_baton.server.methods.board.parts import described, inside, is_outside, 
 from mcp_baton.server.methods.engine_host import ServerHost
 from mcp_baton.server.methods.handles import handle_of
 from mcp_baton.server.methods.recording import plan_of
-from mcp_baton.server.methods.task_meta import task_meta
+from mcp_baton.server.methods.task_meta import shown_pause, task_meta
 from mcp_baton.server.methods.task_values import TIMINGS_KEY, timings_shown
 from mcp_baton.server.published.twin import Twin
 from mcp_baton.server.request import Request
-from mcp_baton.tasks.pauses import shown_pause
 from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord, timestamp
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.drift import differing
