@@ -216,6 +216,16 @@ def to_json(value: object) -> Json:
     return made
 
 
+def dumped(kind: PlainType, returned: object) -> Json:
+    """What a function returned, of a plain type, as JSON.
+
+    Raises:
+        NotPlain: pydantic must see it.
+        ValueError: as `to_json`.
+    """
+    return to_json(kind.dump(returned))
+
+
 def _dump_special(value: object) -> object:
     from pydantic_core import PydanticSerializationError, to_jsonable_python
 

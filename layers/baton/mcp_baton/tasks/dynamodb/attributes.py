@@ -7,21 +7,13 @@ and because operators look for the rest; what has no exact native form stands in
 which nothing else is.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import Json, JsonObject, dumps, dumps_each, loads
 from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS
-from mcp_baton.tasks.texts import (
-    MARK,
-    decoded,
-    from_text,
-    to_text,
-    unzipped,
-    unzipped_pieces,
-    zipped,
-)
+from mcp_baton.tasks.texts import MARK, from_text, to_text, unzipped, zipped, zipped_length
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
@@ -150,22 +142,15 @@ def decode(attribute: Attribute) -> Json:
         raise StoreError(f"a stored value is damaged: {error}") from error
 
 
-def text_pieces(attribute: Attribute) -> Iterator[str]:
-    """The JSON text behind an encoded value, in pieces.
-
-    Raises:
-        StoreError: as `decode`; what came before is then worth nothing.
-    """
-    try:
-        match attribute:
-            case {"S": text}:
-                yield text
-            case {"B": bytes() as compressed}:
-                yield from decoded(unzipped_pieces(compressed))
-            case _:
-                yield dumps(from_native(attribute))
-    except ValueError as error:
-        raise StoreError(f"a stored value is damaged: {error}") from error
+def text_bytes(attribute: Attribute) -> int:
+    """The length of the JSON text behind an encoded value, bytes. Nothing is unzipped for it."""
+    match attribute:
+        case {"S": text}:
+            return len(text) if text.isascii() else len(text.encode())
+        case {"B": bytes() as compressed}:
+            return zipped_length(compressed)
+        case _:
+            return len(dumps(from_native(attribute)).encode())
 
 
 def native(value: Json, levels: int = MAX_NATIVE_LEVELS) -> Attribute:

@@ -15,14 +15,14 @@ from mcp_baton.exceptions import (
     TaskNotFound,
     TooLarge,
 )
-from mcp_baton.tasks.dynamodb.attributes import Item
+from mcp_baton.tasks.dynamodb.attributes import Item, text_bytes
 from mcp_baton.tasks.dynamodb.changes import Changes, all_stays, plan
 from mcp_baton.tasks.dynamodb.claims import holds
 from mcp_baton.tasks.dynamodb.expressions import Update, first_token, hold, write_update
 from mcp_baton.tasks.dynamodb.items import HEAD_MS, Limits, expired, key_of, new_item, stays_whole, to_record
 from mcp_baton.tasks.dynamodb.patience import END, WRITE, Patience
 from mcp_baton.tasks.dynamodb.table import ConditionFailed, ItemTooLarge, TaskTable
-from mcp_baton.tasks.dynamodb.values import excess, item_size, text_bytes
+from mcp_baton.tasks.dynamodb.values import excess, item_size
 from mcp_baton.tasks.ids import is_task_id, new_token
 from mcp_baton.tasks.record import Claim, NewTask, TaskRecord
 from mcp_baton.tasks.store import Batch, Written
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from mcp_baton.tasks.dynamodb.counting import LiveTasks
     from mcp_baton.tasks.dynamodb.moving import Mover
     from mcp_baton.tasks.dynamodb.outside import ObjectStore, Outside, RecentWrites
-
-type Name = tuple[str, int]
-"""A write's name, as `Batch.token`."""
 
 
 class Heads:
@@ -183,23 +180,15 @@ class Writes(Heads):
         if stays:
             with suppress(ItemTooLarge):
                 return self._write_batch(task, stored, changes, batch, name, now_ms)
-        return self._write_less(task, stored, changes, batch, name, began_s, refused=stays)
+        return self._write_less(task, changes, batch, name, began_s, refused=stays)
 
     def _write_less(
-        self,
-        task: TaskRecord,
-        stored: Item,
-        planned: Changes,
-        batch: Batch,
-        name: Name,
-        began_s: float,
-        *,
-        refused: bool,
+        self, task: TaskRecord, planned: Changes, batch: Batch, name: tuple[str, int], began_s: float, *, refused: bool
     ) -> Written:
         """Write a batch some of whose values are kept outside the head, or give way."""
         from mcp_baton.tasks.dynamodb.fitting import fitted, lighter
 
-        grows = task.job is not None or task.workflow is not None
+        stored, grows = stored_item(task), task.job is not None or task.workflow is not None
         mover, limit = self._mover(task.owner, task.task_id, task.ttl_ms, began_s, grows=grows), self._limits.item_bytes
         changes = lighter(planned, mover) if refused else fitted(stored, planned, limit, mover, batch.open_steps)
         while changes is not None:
@@ -225,7 +214,7 @@ class Writes(Heads):
         return Mover(self._outside(), target, until_s, self._monotonic)
 
     def _write_batch(
-        self, task: TaskRecord, stored: Item, changes: Changes, batch: Batch, name: Name, now_ms: int
+        self, task: TaskRecord, stored: Item, changes: Changes, batch: Batch, name: tuple[str, int], now_ms: int
     ) -> Written:
         update = write_update(stored, changes, now_ms, name[0])
         update.now_ms = name[1]

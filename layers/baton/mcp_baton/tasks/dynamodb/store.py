@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from mcp_baton.exceptions import ClaimLost, Conflict, StoreError, TaskFinished, TaskHeld, TaskNotFound, TooLarge
 from mcp_baton.light_dataclasses import replace
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.tasks.dynamodb.attributes import encode_object
+from mcp_baton.tasks.dynamodb.attributes import encode_object, text_bytes
 from mcp_baton.tasks.dynamodb.claims import claimed, take
 from mcp_baton.tasks.dynamodb.clock import system_ms
 from mcp_baton.tasks.dynamodb.expressions import Update, finish_update, guarded_update, hold
@@ -17,7 +17,7 @@ from mcp_baton.tasks.dynamodb.heads import Writes
 from mcp_baton.tasks.dynamodb.items import RUN, Limits, claim_in, expired, number
 from mcp_baton.tasks.dynamodb.patience import CREATE, RENEW, draw
 from mcp_baton.tasks.dynamodb.table import ConditionFailed, ItemTooLarge, TaskTable
-from mcp_baton.tasks.dynamodb.values import size, text_bytes
+from mcp_baton.tasks.dynamodb.values import size
 from mcp_baton.tasks.ids import new_task_id, new_token
 from mcp_baton.tasks.record import Claim, Standing, TaskPage, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import Batch

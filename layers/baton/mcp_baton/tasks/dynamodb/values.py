@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from mcp_baton.protocol.json import Json, dumps, encoding
-from mcp_baton.tasks.dynamodb.attributes import IN_BUCKET, IN_ITEMS, Attribute, decode, from_native, text_pieces
+from mcp_baton.protocol.json import Json, encoding
+from mcp_baton.tasks.dynamodb.attributes import IN_BUCKET, IN_ITEMS, Attribute, decode, text_bytes
 from mcp_baton.tasks.record import Weight
-from mcp_baton.tasks.texts import from_text, zipped_length
+from mcp_baton.tasks.texts import from_text
 from mcp_baton.tasks.values import StoredValues
 
 if TYPE_CHECKING:
@@ -67,6 +67,8 @@ class Variables(StoredValues):
         Raises:
             StoreError: it cannot be had; what came before is then worth nothing.
         """
+        from mcp_baton.tasks.dynamodb.fetching import text_pieces
+
         attribute = self._stored[name]
         return self._fetcher().text(attribute) if _is_elsewhere(attribute) else text_pieces(attribute)
 
@@ -144,17 +146,6 @@ def some_large(values: Iterable[Attribute]) -> bool:
 def all_small(values: Iterable[Attribute], most: int, *attributes: Mapping[str, Attribute]) -> bool:
     """Whether no value could be cheaper outside the head, and these attributes surely have no more bytes than this."""
     return not some_large(values) and at_most(*attributes) <= most
-
-
-def text_bytes(attribute: Attribute) -> int:
-    """The length of the JSON text behind an encoded value, bytes. Nothing is unzipped for it."""
-    match attribute:
-        case {"S": _}:
-            return size(attribute)
-        case {"B": bytes() as compressed}:
-            return zipped_length(compressed)
-        case _:
-            return len(dumps(from_native(attribute)).encode())
 
 
 def item_size(item: Mapping[str, Attribute]) -> int:
