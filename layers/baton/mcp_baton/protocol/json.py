@@ -77,21 +77,16 @@ def loads(text: str | bytes, levels: int | None = None) -> Json:
     if not isinstance(text, str):
         text = text.decode()
     try:
-        value = _read(text)
+        value: Json
+        end = -1
+        if not text.startswith(_BLANKS):
+            value, end = _STRICT.raw_decode(text)
+        if end != len(text):
+            value = _STRICT.decode(text)  # which takes blanks around the value, and says what else is there
     except RecursionError as error:
         raise TooDeep("nested too deep") from error
     if levels is not None and text_is_deeper_than(text, levels, lambda: value):
         raise TooDeep(f"nested deeper than {levels} levels")
-    return value
-
-
-def _read(text: str) -> Json:
-    value: Json
-    if not text.startswith(_BLANKS):
-        value, end = _STRICT.raw_decode(text)
-        if end == len(text):
-            return value
-    value = _STRICT.decode(text)  # which takes blanks around the value, and says what else is there
     return value
 
 
