@@ -1,13 +1,14 @@
 """As much of DynamoDB as one workflow run needs, over HTTP on loopback: real round trips that cost little."""
 
 import json
+import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 
 class FakeDynamoDB(ThreadingHTTPServer):
-    """Takes every write, and answers with the item that was put last.
+    """Takes every write, and answers with the item that was put last, and the attributes that were set since.
 
     Attributes:
         calls: The operations, in order.
@@ -39,6 +40,10 @@ class _Operation(BaseHTTPRequestHandler):
         if operation == "PutItem":
             self.server.item = request["Item"]
         elif operation == "UpdateItem":
+            # Whole attributes alone, such as the status: that a task has ended is what the engine looks at.
+            names, values = request["ExpressionAttributeNames"], request["ExpressionAttributeValues"]
+            for name, value in re.findall(r"(?:^SET |,)(#\w+)=(:\w+)", request["UpdateExpression"]):
+                self.server.item[names[name]] = values[value]
             answer = {"Attributes": self.server.item}
         body = json.dumps(answer).encode()
         self.send_response(200)

@@ -13,7 +13,7 @@ from threading import Lock, local
 from time import process_time, thread_time
 from typing import TYPE_CHECKING, Any
 
-from mcp_baton.tasks.dynamodb.sizes import item_size
+from mcp_baton.tasks.dynamodb.values import item_size
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.compat import HTTPHeaders
 
-from mcp_baton.dynamodb.notation import from_json, to_json
+from mcp_baton.dynamodb.direct import from_json, to_json
 from mcp_baton.local.dynamodb import embedded_client
 from mcp_baton.local.engine_http import loopback_answer
 from mcp_baton.local.loopback import LoopbackServer

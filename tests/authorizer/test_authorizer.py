@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from authorizer import Authorizer
-from mcp_baton.transport.owner import resolve_owner
+from mcp_baton.transport.request_context import resolve_owner
 from tests.authorizer.conftest import AUDIENCE, ISSUER, Issuer, Question
 from tokens import Rules, TokenVerifier
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from mcp_baton.tasks.dynamodb import expressions, table, tokens
+from mcp_baton.tasks.dynamodb import expressions, table
 from tests.simulation.harness import Outcome, simulate, simulating
 from tests.simulation.jobs.world import JobWorld
 from tests.simulation.rewriting import without_action, without_condition
@@ -51,7 +51,7 @@ def killed_by(mutant: Mutant, seeds: range = range(MOST_SEEDS)) -> Outcome | Non
 
 
 def _tokens_short_lived(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(expressions, "old_set_at", lambda now_ms: tokens.set_at(now_ms - tokens.MINUTE_MS))
+    patch.setattr(expressions, "old_set_at", lambda now_ms: expressions.set_at(now_ms - expressions.MINUTE_MS))
 
 
 def _tokens_not_looked_for(patch: pytest.MonkeyPatch) -> None:

@@ -23,8 +23,8 @@ from mcp_baton.exceptions import (
     TaskNotFound,
 )
 from mcp_baton.local.dynamodb import http_client
+from mcp_baton.tasks.dynamodb.expressions import SETS
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
-from mcp_baton.tasks.dynamodb.tokens import SETS
 from mcp_baton.tasks.ids import new_task_id, new_token
 from mcp_baton.tasks.record import Claim, NewTask, StepStatus, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import Batch, StepWrite, TaskStore
@@ -420,3 +420,19 @@ def test_a_write_that_arrives_when_it_was_decided_on_again_is_not_applied_beside
     late = store.write(task, Batch(steps=(done(0),), token=token)).task
     assert late == after == store.get(task.owner, task.task_id)
     assert statuses(after) == ["pending", "completed"]
+
+
+def test_a_write_that_lost_its_race_tells_the_token_that_it_keeps(
+    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], clock: "Clock"
+) -> None:
+    task, token = begin(2), (new_token(), clock.ms)
+    store.write(task, Batch(steps=(done(0),)))
+    clock.ms += 60_000
+    with pytest.raises(Conflict) as named_before:
+        store.write(task, Batch(steps=(done(0),), token=token))
+    with pytest.raises(Conflict) as named_now:
+        store.write(task, Batch(steps=(done(0),)))
+
+    assert named_before.value.token == token
+    assert named_now.value.token is not None
+    assert named_now.value.token[1] == clock.ms

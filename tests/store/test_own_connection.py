@@ -11,8 +11,8 @@ import pytest
 from botocore.config import Config
 
 from mcp_baton.dynamodb.by_botocore import BotocoreClient
+from mcp_baton.dynamodb.connections import Endpoint
 from mcp_baton.dynamodb.direct import DirectClient
-from mcp_baton.dynamodb.environment import Endpoint
 from mcp_baton.dynamodb.requests import NoAnswer, RequestFailed, Requests
 from mcp_baton.exceptions import OutcomeUnknown, StoreBusy, StoreUnavailable
 from mcp_baton.local.dynamodb import create_table, embedded_client, embedded_engine, http_client

@@ -9,8 +9,8 @@ import pytest
 from mcp_baton.exceptions import Conflict, StoreError
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.items import Limits
-from mcp_baton.tasks.dynamodb.sizes import item_size
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
+from mcp_baton.tasks.dynamodb.values import item_size
 from mcp_baton.tasks.record import PROGRESS, StepStatus, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import Batch, SetPause
 from tests.store.steps import done, result, statuses

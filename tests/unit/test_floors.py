@@ -28,7 +28,7 @@ FLOORS = {
     "transport": ("transport", "protocol.http", "protocol.json"),
     "state_keys.py": ("protocol",),
     "dispatching.py": ("protocol",),
-    "observability": ("observability", "transport.correlation"),
+    "observability": ("observability", "transport.request_context"),
 }
 """What a floor may import of the package, besides what all share."""
 

@@ -103,3 +103,19 @@ def test_whoever_reports_an_invocation_hears_which_request_it_belongs_to(collect
     collector.correlate("gateway-7")
     SILENT.correlate("gateway-8")
     assert heard == ["gateway-7"]
+
+
+@pytest.mark.parametrize("failed", [True, False])
+def test_a_request_is_noted_when_it_has_ended_as_a_part_of_the_work_around_it(failed: bool) -> None:
+    collector = Collector(clock=lambda: 10.0)
+
+    with collector.span("workflow greet"):
+        collector.add_request("DynamoDB", "PutItem", 0.5, failed=failed, table_name="tasks")
+
+    notes = collector.take()
+    [part] = notes.spans[0].parts
+    assert (part.began_s, part.ended_s, part.failed) == (9.5, 10.0, failed)
+    assert part.details == {"operation": "PutItem", "table_name": "tasks"}
+    assert [(each.metric.name, each.value, each.of) for each in notes.measurements] == [
+        ("StoreLatency", 500, "PutItem")
+    ]

@@ -25,7 +25,7 @@ from mcp_baton.settings import INIT, Settings, unknown_settings
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import SILENT, Collector, Telemetry
 from mcp_baton.transport.adapter import LambdaAdapter
-from mcp_baton.transport.owner import resolve_owner
+from mcp_baton.transport.request_context import resolve_owner
 from mcp_baton.transport.stream import do_later
 
 if TYPE_CHECKING:

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from mcp_baton.dynamodb.notation import ITEMS_IN, from_json, to_json
-
 if TYPE_CHECKING:
     from botocore.awsrequest import AWSRequest
     from botocore.client import BaseClient
@@ -81,6 +79,8 @@ def pass_items_through(client: "BaseClient | DynamoDBClient") -> None:
     half of a request's CPU time, and makes the same of it: DynamoDB's JSON is the notation that its clients take and
     give out (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.LowLevelAPI.html).
     """
+    from mcp_baton.dynamodb.direct import ITEMS_IN
+
     # botocore takes what this one gives; its stubs say that handlers give nothing.
     keep_params: Any = _keep_params
     for operation in ITEMS_OF:
@@ -97,6 +97,8 @@ def _keep_params(params: dict[str, Any], context: dict[str, Any], **_: object) -
 
 
 def _write_body(params: dict[str, Any], context: dict[str, Any], **_: object) -> None:
+    from mcp_baton.dynamodb.direct import to_json
+
     params["body"] = to_json(context[_WHOLE])
 
 
@@ -110,6 +112,8 @@ def _take_items(
 
     An answer that is not as DynamoDB's are is left to it as a whole.
     """
+    from mcp_baton.dynamodb.direct import ITEMS_IN, from_json
+
     member = ITEMS_IN[operation_model.name]
     if response_dict["status_code"] != 200:
         return

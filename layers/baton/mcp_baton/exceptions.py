@@ -116,11 +116,12 @@ class Conflict(StoreError):
 
     Args:
         current: The task as the winner left it.
+        token: The name of the write, which it keeps when it is decided on again (`Batch.token`).
     """
 
-    def __init__(self, current: "TaskRecord") -> None:
+    def __init__(self, current: "TaskRecord", token: "tuple[str, int] | None" = None) -> None:
         super().__init__("the task changed while it was being written")
-        self.current = current
+        self.current, self.token = current, token
 
 
 class TaskNotFound(StoreError):

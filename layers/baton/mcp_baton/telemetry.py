@@ -5,8 +5,8 @@ Where they are not wanted (`baton serve`, tests) they go to `SILENT`.
 """
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from threading import Lock
 from typing import Protocol
@@ -90,28 +90,21 @@ class Telemetry(Protocol):
     def span(self, name: str, **details: str) -> AbstractContextManager[Span]:
         """Note a piece of work; one that an exception ends has failed."""
 
+    def add_request(self, service: str, operation: str, took_s: float, *, failed: bool, **details: str) -> None:
+        """Note a request to where tasks are kept, which has just ended: as a span, and by its time.
+
+        Args:
+            service: The AWS service, such as `DynamoDB`.
+            operation: What it was asked for, such as `GetItem`.
+            took_s: How long it took, seconds.
+            failed: Whether it went wrong.
+            details: What else the span says of it.
+        """
+
     def correlate(self, request_id: str) -> None:
         """What is logged from here on, and noted in this invocation, belongs to this request: a worker says so of the
         one that created its task.
         """
-
-
-@contextmanager
-def timed(telemetry: "Telemetry", service: str, operation: str, **details: str) -> Iterator[None]:
-    """Note a request to where tasks are kept, as a span and by its time.
-
-    Args:
-        telemetry: Where to.
-        service: The AWS service, such as `DynamoDB`.
-        operation: What it is asked for, such as `GetItem`.
-        details: What else the span says of it.
-    """
-    began = time.perf_counter()
-    try:
-        with telemetry.span(service, operation=operation, **details):
-            yield
-    finally:
-        telemetry.add(STORE_LATENCY, 1000 * (time.perf_counter() - began), of=operation)
 
 
 _UNTRACED = nullcontext(Span("untraced", {}, 0.0))
@@ -126,6 +119,9 @@ class Silent:
     def span(self, name: str, **details: str) -> AbstractContextManager[Span]:  # noqa: ARG002 - as `Telemetry` has it
         """Forget it."""
         return _UNTRACED
+
+    def add_request(self, service: str, operation: str, took_s: float, *, failed: bool, **details: str) -> None:
+        """Forget it."""
 
     def correlate(self, request_id: str) -> None:
         """Forget it."""
@@ -194,6 +190,13 @@ class Collector:
     def span(self, name: str, **details: str) -> AbstractContextManager[Span]:
         """Note a piece of work when it has ended, as a part of the one around it."""
         return _Open(Span(name, details, 0.0), self._clock, self._end) if self._traced else _UNTRACED
+
+    def add_request(self, service: str, operation: str, took_s: float, *, failed: bool, **details: str) -> None:
+        """Note a request that has just ended, as a part of the work around it, and its time."""
+        if self._traced:
+            span = Span(service, {"operation": operation, **details}, self._clock() - took_s, failed=failed)
+            self._end(span, _within.get())
+        self.add(STORE_LATENCY, 1000 * took_s, of=operation)
 
     def take(self) -> Notes:
         """All that has been noted since the last time."""

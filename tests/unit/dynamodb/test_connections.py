@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from mcp_baton.dynamodb import connections
-from mcp_baton.dynamodb.connections import KEPT, Connections
-from mcp_baton.dynamodb.direct import DirectClient
-from mcp_baton.dynamodb.environment import Endpoint, certificate_authorities
-from mcp_baton.dynamodb.notation import to_json
+from mcp_baton.dynamodb.connections import KEPT, Connections, Endpoint
+from mcp_baton.dynamodb.direct import DirectClient, to_json
+from mcp_baton.dynamodb.environment import certificate_authorities
 from mcp_baton.dynamodb.requests import NoAnswer, NotConnected, NotSent, Refused
 from tests.unit.dynamodb.scripted import CLOSE, HANG, Scripted, Told, ok, raw, scripted
 

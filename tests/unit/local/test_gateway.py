@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mcp_baton.local.gateway import InvocationContext, WireRequest, proxy_event
 from mcp_baton.transport.events import parse_event
-from mcp_baton.transport.owner import resolve_owner
+from mcp_baton.transport.request_context import resolve_owner
 
 
 def event(

@@ -34,6 +34,15 @@ def test_every_attempt_is_decided_on_the_state_that_won() -> None:
     assert len(slept) == 3
 
 
+def test_all_attempts_have_the_token_of_the_first() -> None:
+    token = ("0a", 5)
+    store = RecordingStore(None, ScriptedHost(), {1: Conflict(TASK, token)})
+
+    write_decided(store, TASK, decide, attempts=2, sleep=lambda _: None)
+
+    assert [batch.token for batch in store.batches] == [None, token]
+
+
 def test_attempts_are_bounded_and_the_last_loss_is_reported() -> None:
     store, slept = contested(lost=3), list[float]()
 

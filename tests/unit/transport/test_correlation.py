@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from mcp_baton.transport.correlation import correlation_id
+from mcp_baton.transport.request_context import correlation_id
 
 CONTEXT = SimpleNamespace(aws_request_id="lambda-id")
 

@@ -9,11 +9,10 @@ import socket
 from typing import TYPE_CHECKING, Final, cast
 
 from mcp_baton.dynamodb.requests import NoAnswer, NotConnected
+from mcp_baton.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from ssl import SSLContext
-
-    from mcp_baton.dynamodb.environment import Endpoint
 
 KEPT: Final = 10
 """How many idle connections are kept, as botocore's client keeps them."""
@@ -27,6 +26,33 @@ _PIECE_BYTES: Final = 65_536
 type Answer = tuple[int, dict[str, str], bytes]
 """Status, headers by their names in lower case, and body."""
 
+PORTS: Final = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A DynamoDB.
+
+    Attributes:
+        region: The region that requests are signed for.
+        host: Its name or IPv4 address.
+        port: Its port.
+        path: The path of its requests.
+        certificates: The file of the certificate authorities that may vouch for it; `None` without TLS.
+    """
+
+    region: str
+    host: str
+    port: int
+    path: str = "/"
+    certificates: str | None = None
+
+    @property
+    def authority(self) -> str:
+        """What the header `Host` says."""
+        default = PORTS["http" if self.certificates is None else "https"]
+        return self.host if self.port == default else f"{self.host}:{self.port}"
+
 
 class Connections:
     """Connections to a DynamoDB, for any number of threads, each of which has one to itself during a request.
@@ -37,7 +63,7 @@ class Connections:
         read_timeout_s: How long sending may take, and waiting for each part of the answer.
     """
 
-    def __init__(self, endpoint: "Endpoint", connect_timeout_s: float, read_timeout_s: float) -> None:
+    def __init__(self, endpoint: Endpoint, connect_timeout_s: float, read_timeout_s: float) -> None:
         # The last one first: what is used seldom is closed by the other end. `append` and `pop` are atomic.
         self._idle: list[socket.socket] = []
         self._endpoint = endpoint

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Final
 
+from mcp_baton.dynamodb.connections import PORTS, Endpoint
+from mcp_baton.dynamodb.direct import KEY_ID, SECRET, TOKEN, credentials_in
 from mcp_baton.dynamodb.requests import NotSent
-from mcp_baton.dynamodb.signing import KEY_ID, SECRET, TOKEN, credentials_in
-from mcp_baton.light_dataclasses import dataclass
 
 REGION: Final = "AWS_DEFAULT_REGION"
 ENDPOINTS: Final = ("AWS_ENDPOINT_URL_DYNAMODB", "AWS_ENDPOINT_URL")
@@ -41,32 +41,6 @@ _NAME = r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _URL = re.compile(
     rf"(?P<scheme>https?)://(?P<host>{_NAME}(\.{_NAME})*)(:(?P<port>[0-9]{{1,5}}))?(?P<path>(/[A-Za-z0-9_~-]+)*/?)"
 )
-_PORTS = {"http": 80, "https": 443}
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """A DynamoDB.
-
-    Attributes:
-        region: The region that requests are signed for.
-        host: Its name or IPv4 address.
-        port: Its port.
-        path: The path of its requests.
-        certificates: The file of the certificate authorities that may vouch for it; `None` without TLS.
-    """
-
-    region: str
-    host: str
-    port: int
-    path: str = "/"
-    certificates: str | None = None
-
-    @property
-    def authority(self) -> str:
-        """What the header `Host` says."""
-        default = _PORTS["http" if self.certificates is None else "https"]
-        return self.host if self.port == default else f"{self.host}:{self.port}"
 
 
 def endpoint_in(environment: Mapping[str, str]) -> Endpoint | None:
@@ -81,7 +55,7 @@ def endpoint_in(environment: Mapping[str, str]) -> Endpoint | None:
         return None
     url = next(filter(None, map(environment.get, ENDPOINTS)), f"https://dynamodb.{region}.amazonaws.com")
     found = _URL.fullmatch(url)
-    if found is None or not 0 < (port := int(found["port"] or _PORTS[found["scheme"]])) < 65_536:
+    if found is None or not 0 < (port := int(found["port"] or PORTS[found["scheme"]])) < 65_536:
         return None
     certificates = certificate_authorities() if found["scheme"] == "https" else None
     if found["scheme"] == "https" and certificates is None:

@@ -24,7 +24,7 @@ from moto.dynamodb.parsing.validators import ActionCountValidator, OverlappingPa
 from moto.dynamodb.responses import DynamoHandler, DynamoResult
 from werkzeug.exceptions import HTTPException
 
-from mcp_baton.tasks.dynamodb.sizes import item_size
+from mcp_baton.tasks.dynamodb.values import item_size
 
 if TYPE_CHECKING:
     from mcp_baton.local.data_file import Key

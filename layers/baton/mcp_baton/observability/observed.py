@@ -9,7 +9,7 @@ from mcp_baton.observability.logs import PowertoolsHandler
 from mcp_baton.observability.metrics import EmbeddedMetrics
 from mcp_baton.observability.traces import XRayTraces
 from mcp_baton.telemetry import Collector, Notes
-from mcp_baton.transport.correlation import correlation_id
+from mcp_baton.transport.request_context import correlation_id
 
 logger = logging.getLogger(__name__)
 

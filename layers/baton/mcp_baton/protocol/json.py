@@ -54,8 +54,21 @@ def dumps_spaced(value: object) -> str:
     return _spaced(value)
 
 
-def loads(text: str | bytes) -> Json:
+def dumps_each(values: Iterable[object]) -> list[str]:
+    """`dumps` of each of several values.
+
+    Raises:
+        TypeError, ValueError: as `dumps`, of the first that is not JSON.
+    """
+    return list(map(dumps, values))
+
+
+def loads(text: str | bytes, levels: int | None = None) -> Json:
     """The value of a JSON text.
+
+    Args:
+        text: The text.
+        levels: How many levels of lists and objects it may have; `None` for as many as can be read.
 
     Raises:
         ValueError: the text is not JSON (RFC 8259; `NaN` and the infinities are not), is nested too deep (`TooDeep`),
@@ -65,13 +78,15 @@ def loads(text: str | bytes) -> Json:
         text = text.decode()
     try:
         value: Json
+        end = -1
         if not text.startswith(_BLANKS):
             value, end = _STRICT.raw_decode(text)
-            if end == len(text):
-                return value
-        value = _STRICT.decode(text)  # which takes blanks around the value, and says what else is there
+        if end != len(text):
+            value = _STRICT.decode(text)  # which takes blanks around the value, and says what else is there
     except RecursionError as error:
         raise TooDeep("nested too deep") from error
+    if levels is not None and text_is_deeper_than(text, levels, lambda: value):
+        raise TooDeep(f"nested deeper than {levels} levels")
     return value
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.codes import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
-from mcp_baton.protocol.json import Json, JsonObject, TooDeep, loads, text_is_deeper_than
+from mcp_baton.protocol.json import Json, JsonObject, TooDeep, loads
 
 MAX_DEPTH = 64
 """Levels of nesting that a body may have (docs/http.md)."""
@@ -69,14 +69,12 @@ def parse_body(body: bytes) -> Message | list[Message]:
             (`-32600`).
     """
     try:
-        text = body.decode()
-        value = loads(text)
+        value = loads(body, MAX_DEPTH)
     except TooDeep as error:
-        raise _too_deep() from error
+        too_deep = f"Invalid request: the body is nested deeper than {MAX_DEPTH} levels"
+        raise ProtocolError(INVALID_REQUEST, too_deep) from error
     except ValueError as error:
         raise ProtocolError(PARSE_ERROR, "Parse error: the body is not JSON in UTF-8") from error
-    if text_is_deeper_than(text, MAX_DEPTH, lambda: value):
-        raise _too_deep()
     if isinstance(value, list):
         if not value:
             raise ProtocolError(INVALID_REQUEST, "Invalid request: the batch is empty")
@@ -84,10 +82,6 @@ def parse_body(body: bytes) -> Message | list[Message]:
             raise ProtocolError(INVALID_REQUEST, f"Invalid request: a batch has {MAX_BATCH} messages at most")
         return [parse_message(item) for item in value]
     return parse_message(value)
-
-
-def _too_deep() -> ProtocolError:
-    return ProtocolError(INVALID_REQUEST, f"Invalid request: the body is nested deeper than {MAX_DEPTH} levels")
 
 
 def parse_message(value: Json) -> Message:

@@ -6,7 +6,6 @@ from typing import Any, Protocol, Self
 
 from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.workflow.sources import as_text
 
 type Annotations = Mapping[str, Json]
 """`audience` (`["user"]`, `["assistant"]` or both), `priority` (0 to 1), `lastModified` (ISO-8601)."""
@@ -141,24 +140,6 @@ class ToolResult:
 def block(item: str | Content) -> JsonObject:
     """One piece of content in its wire form."""
     return {"type": "text", "text": item} if isinstance(item, str) else item.to_json()
-
-
-def explicit_content(returned: object) -> ToolResult | None:
-    """What a tool returned, when it is content, or a list with content in it; `None` for an ordinary value."""
-    if isinstance(returned, ToolResult):
-        return returned
-    if isinstance(returned, CONTENT_TYPES):
-        return ToolResult([returned])
-    if isinstance(returned, list | tuple) and any(isinstance(item, CONTENT_TYPES) for item in returned):
-        return ToolResult([item if isinstance(item, CONTENT_TYPES) else as_text(item) for item in returned])
-    return None
-
-
-def mentions_content(annotation: object) -> bool:
-    """Whether a return type speaks of content, which has no output schema."""
-    if annotation in (*CONTENT_TYPES, ToolResult):
-        return True
-    return any(mentions_content(part) for part in getattr(annotation, "__args__", ()))
 
 
 def base64_of(data: bytes) -> str:

@@ -31,7 +31,7 @@ from mcp_baton.server.asking.asker import InputRequired
 from mcp_baton.server.asking.taking import take_answer
 from mcp_baton.server.methods import Method, call_method
 from mcp_baton.server.methods.lifecycle import finished
-from mcp_baton.server.published.scopes import seen_by
+from mcp_baton.server.published.registry import seen_by
 from mcp_baton.server.reply import Reply, whole
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.worker import CallerGone

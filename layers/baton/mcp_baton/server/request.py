@@ -125,8 +125,7 @@ class Request:
         )
 
     def _unable(self, why: str, refusal: type[ToolError] = ToolError) -> Asking:
-        asker = CannotAsk(why, refusal, self.envelope)
-        return lambda _ask, _waited_for: asker
+        return lambda _ask, _waited_for: CannotAsk(why, refusal, self.envelope)
 
     def words(self, name: str, error: BaseException) -> str:
         """An exception in words for the client: a `ToolError`'s text, which is meant for it; of any other one an id to
@@ -168,6 +167,14 @@ class Request:
         if not isinstance(value, str):
             raise ProtocolError(INVALID_PARAMS, f"Invalid params: `{name}` must be a string")
         return value
+
+    def called(self) -> tuple[str, JsonObject]:
+        """The tool or the prompt that is called, by its name, and the call's arguments.
+
+        Raises:
+            ProtocolError: the name is missing or is no string, or the arguments are no object.
+        """
+        return self.text("name"), self.object("arguments")
 
     def object(self, name: str) -> JsonObject:
         """A param that is an object where it is given.

@@ -244,6 +244,6 @@ def steps_of(task: TaskRecord) -> list[StepProgress]:
 
 
 def pause_of(task: TaskRecord) -> JsonObject | None:
-    """A task's stored pause reason, whether or not it still says how the task stands: see `pauses.shown_pause`."""
+    """A task's stored pause reason, whether or not it still says how the task stands: see `shown_pause`."""
     reason = task.variables.get(PAUSE_REASON)
     return reason if isinstance(reason, Mapping) else None

@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 from mcp_baton.exceptions import Conflict
 from mcp_baton.light_dataclasses import replace
-from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tasks.store import Batch, TaskStore, Written
 
@@ -31,8 +30,8 @@ def write_decided(
     """Write what `decide` makes of the task; after a lost race, what it makes of the state that won.
 
     A lost race means that somebody else got on, and statuses only move forward, so as many attempts as others can
-    change the task are enough. Waits with full jitter between them, at most `LONGEST_BACKOFF_S`. All attempts have one
-    token: one that was given up, and arrives late, is not applied beside a later one.
+    change the task are enough. Waits with full jitter between them, at most `LONGEST_BACKOFF_S`. All attempts have the
+    token of the first: one that was given up, and arrives late, is not applied beside a later one.
 
     Args:
         store: Where to write.
@@ -46,14 +45,15 @@ def write_decided(
         Conflict: every attempt lost its race; nothing was written.
         StoreError: as `TaskStore.write`.
     """
-    longest, token = FIRST_BACKOFF_S, (new_token(), store.now_ms())
+    longest, token = FIRST_BACKOFF_S, None
     for attempt in range(1, attempts + 1):
+        batch = decide(task)
         try:
-            return store.write(task, replace(decide(task), token=token))
+            return store.write(task, batch if token is None else replace(batch, token=token))
         except Conflict as conflict:
             if attempt == attempts:
                 raise
-            task = conflict.current
+            task, token = conflict.current, conflict.token
         sleep((drawn or _draw)() * longest)
         longest = min(longest * 2, LONGEST_BACKOFF_S)
     raise ValueError("attempts must be at least 1")

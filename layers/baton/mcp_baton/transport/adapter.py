@@ -7,9 +7,8 @@ from typing import Any, Final, Protocol
 from mcp_baton.light_dataclasses import replace
 from mcp_baton.protocol.http import Application, ClientGone, Exchange, HttpRequest, HttpResponse, StreamSink
 from mcp_baton.protocol.json import JsonObject, dumps
-from mcp_baton.transport.correlation import correlation_id
 from mcp_baton.transport.events import Incoming, parse_event
-from mcp_baton.transport.owner import claims_in, resolve_owner
+from mcp_baton.transport.request_context import claims_in, correlation_id, resolve_owner
 from mcp_baton.transport.stream import StreamOpener, stream_opener
 
 logger = logging.getLogger(__name__)

@@ -18,8 +18,8 @@ from pydantic import AfterValidator, BaseModel, Field, ValidationError
 from mcp_baton import Context, RegistrationError
 from mcp_baton.server.published.labels import Labels
 from mcp_baton.server.published.tool import Tool
+from mcp_baton.server.schema.plain_types import to_json
 from mcp_baton.server.schema.schema import InvalidArguments
-from mcp_baton.server.schema.values import to_json
 from mcp_baton.workflow.host import Mismatch, Succeeded
 
 

@@ -13,6 +13,7 @@ from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.attributes import (
     Attribute,
     decode,
+    encode_arguments,
     encode_text,
     encode_variable,
     from_native,
@@ -104,3 +105,8 @@ def test_text_is_compressed_above_the_threshold_where_that_is_smaller(text: str,
 def test_a_damaged_value_is_an_error(attribute: Attribute) -> None:
     with pytest.raises(StoreError):
         decode(attribute)
+
+
+@pytest.mark.parametrize(("length", "kind"), [(90, "M"), (120, "B")])
+def test_arguments_are_zipped_where_their_json_is_longer_than_the_threshold(length: int, kind: str) -> None:
+    assert [*encode_arguments({"a": "x" * length}, compress_over=100)] == [kind]

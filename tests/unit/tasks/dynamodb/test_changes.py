@@ -17,7 +17,7 @@ from mcp_baton.tasks.dynamodb.items import Limits, new_item, stays_whole
 from mcp_baton.tasks.dynamodb.moving import Mover, Target
 from mcp_baton.tasks.dynamodb.outside import Outside, RecentWrites
 from mcp_baton.tasks.dynamodb.pointers import pointer_in
-from mcp_baton.tasks.dynamodb.sizes import item_size
+from mcp_baton.tasks.dynamodb.values import item_size
 from mcp_baton.tasks.record import PROGRESS, NewTask, StepStatus
 from mcp_baton.tasks.store import Batch, SetPause, StepWrite
 from mcp_baton.tasks.texts import to_text

@@ -11,7 +11,7 @@ from mcp_baton.tasks.dynamodb.placing import (
     cheapest_outside,
 )
 from mcp_baton.tasks.dynamodb.pointers import Pointer, piece_key
-from mcp_baton.tasks.dynamodb.sizes import item_size, size
+from mcp_baton.tasks.dynamodb.values import item_size, size
 from mcp_baton.tasks.ids import LENGTH
 
 WRITE, READ = 0.625e-6, 0.125e-6

@@ -2,7 +2,8 @@
 
 import pytest
 
-from mcp_baton.tasks.dynamodb.tokens import MINUTE_MS, first_token, has_token, old_set_at, set_at
+from mcp_baton.tasks.dynamodb.expressions import MINUTE_MS, first_token, old_set_at, set_at
+from mcp_baton.tasks.dynamodb.table import has_token
 
 
 @pytest.mark.parametrize("minute", range(15))

@@ -161,7 +161,7 @@ def _binding(request: Request) -> str:
     """What a state is bound to: the caller, and the request with the task that it names."""
     meta = request.envelope.meta
     named: list[Json] = ["workflow", meta.get(TASK_ID_KEY, meta.get(PREFIXED_TASK_ID_KEY)), meta.get(RELATED_TASK_KEY)]
-    name, arguments = request.text("name"), request.object("arguments")
+    name, arguments = request.called()
     return binding_of(request.owner, request.message.method, name, arguments, named)
 
 

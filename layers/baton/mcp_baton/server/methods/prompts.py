@@ -40,16 +40,16 @@ def get_prompt(request: Request) -> JsonObject:
         ProtocolError: an unknown prompt, arguments that are missing, unknown or do not convert, or a task that this
             workflow cannot go on with. Nothing was run, and no task created.
     """
-    name = request.text("name")
+    name, given = request.called()
     if name in request.server.workflows:
-        return _run_workflow(request, request.server.workflows[name])
+        return _run_workflow(request, request.server.workflows[name], given)
     if name in request.server.prompts:
-        return _get_messages(request, request.server.prompts[name])
+        return _get_messages(request, request.server.prompts[name], given)
     raise ProtocolError(INVALID_PARAMS, f"Unknown prompt: {name}")
 
 
-def _get_messages(request: Request, prompt: Prompt) -> JsonObject:
-    _, converted = check_arguments(prompt.arguments, request.object("arguments"))
+def _get_messages(request: Request, prompt: Prompt, given: JsonObject) -> JsonObject:
+    _, converted = check_arguments(prompt.arguments, given)
     match call(request, prompt_work(prompt), converted):
         case Mismatch() as mismatch:
             raise ProtocolError(INVALID_PARAMS, f"Invalid params: {explain(mismatch)}")
@@ -59,8 +59,8 @@ def _get_messages(request: Request, prompt: Prompt) -> JsonObject:
             return _result(prompt.labels.description or "", made)
 
 
-def _run_workflow(request: Request, workflow: Workflow) -> JsonObject:
-    task_id, given = _named(request, workflow)
+def _run_workflow(request: Request, workflow: Workflow, given: JsonObject) -> JsonObject:
+    task_id, given = _named(request, workflow, given)
     ttl_ms = request.requested_ttl()
     host = ServerHost(request, reply_budget=request.reply.silent)
     try:
@@ -70,9 +70,8 @@ def _run_workflow(request: Request, workflow: Workflow) -> JsonObject:
     return _render(request, run, host)
 
 
-def _named(request: Request, workflow: Workflow) -> tuple[str | None, JsonObject]:
+def _named(request: Request, workflow: Workflow, given: JsonObject) -> tuple[str | None, JsonObject]:
     """The task to go on with, and the workflow's arguments."""
-    given = request.object("arguments")
     if not request.server.names_tasks_in_text(workflow):
         return request.bound_task(), given
     try:

@@ -1,13 +1,12 @@
 """What a result's `_meta` says of a task (docs/workflows.md)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY
-from mcp_baton.protocol.json import Json
+from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.request import Request
-from mcp_baton.tasks.pauses import shown_pause
-from mcp_baton.tasks.record import RESULT_PREFIX, StepProgress, StepStatus, TaskRecord, steps_of
+from mcp_baton.tasks.record import INTERRUPTED, RESULT_PREFIX, StepProgress, StepStatus, TaskRecord, pause_of, steps_of
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.run import EndedRun, Superseded, TaskOver
 
@@ -74,10 +73,37 @@ def task_meta(request: Request, task: TaskRecord, steps: Sequence[StepProgress] 
         "task_status": task.status.value,
         "steps": [{"name": step["name"], "status": step["status"]} for step in steps],
     }
-    pause = shown_pause(task, request.now_ms())
+    pause = shown_pause(task, request.now_ms)
     if pause is not None:
         meta["pause_reason"] = pause
     return meta if request.stateless else meta | related_task(task.task_id)
+
+
+def shown_pause(task: TaskRecord, now_ms: Callable[[], int]) -> JsonObject | None:
+    """Why a task does not go on, as every reader is told (docs/workflows.md, When a run is killed).
+
+    While a run holds the task it is not paused. Where a run's claim has run out and steps are not settled, it was
+    interrupted, whatever an earlier run has stored.
+
+    Args:
+        task: The task.
+        now_ms: The time by which claims end, epoch milliseconds; read where there is a claim.
+    """
+    claim = None if task.status.terminal else task.claim
+    if claim is None:
+        return pause_of(task)
+    at_ms = now_ms()
+    if claim.lapsed_at(at_ms):
+        return interrupted(task) or pause_of(task)
+    return None if claim.holds_at(at_ms) else pause_of(task)
+
+
+def interrupted(task: TaskRecord) -> JsonObject | None:
+    """The pause reason of a task whose run was killed; `None` where every step is settled."""
+    for step in steps_of(task):
+        if not StepStatus(step["status"]).settled:
+            return {"type": INTERRUPTED, "blockedStep": step["name"], "suggestedTool": step.get("tool", "")}
+    return None
 
 
 def listed_meta(task: TaskRecord, now_ms: int) -> dict[str, Json]:
@@ -93,7 +119,7 @@ def listed_meta(task: TaskRecord, now_ms: int) -> dict[str, Json]:
     step = next((step["name"] for step in steps_of(task) if not StepStatus(step["status"]).settled), None)
     if step is not None:
         meta["step"] = step
-    pause = shown_pause(task, now_ms)
+    pause = shown_pause(task, lambda: now_ms)
     if pause is not None:
         meta["pause_reason"] = {name: value for name, value in pause.items() if name != "error"}
     return {"_meta": meta}

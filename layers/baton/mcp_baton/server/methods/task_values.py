@@ -7,9 +7,9 @@ from typing import Final
 from mcp_baton.exceptions import ProtocolError, StoreError, StoreUnavailable, ValueLost
 from mcp_baton.protocol.codes import INVALID_PARAMS
 from mcp_baton.protocol.json import Json, JsonObject, dumps
+from mcp_baton.server.methods.task_meta import shown_pause
 from mcp_baton.server.published.own_uris import value_uri
 from mcp_baton.server.request import Request
-from mcp_baton.tasks.pauses import shown_pause
 from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, TaskRecord, Weight
 from mcp_baton.tasks.values import FINAL_RESULT, read_ahead, weight_of
 
@@ -88,7 +88,7 @@ def _state(request: Request, task: TaskRecord) -> dict[str, Json]:
         return state
     # A pause reason that is stored may be older than the run that holds the task, or that was killed.
     state.pop(PAUSE_REASON, None)
-    pause = shown_pause(task, request.now_ms())
+    pause = shown_pause(task, request.now_ms)
     return state if pause is None else {**state, PAUSE_REASON: pause}
 
 

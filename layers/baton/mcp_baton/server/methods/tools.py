@@ -19,7 +19,7 @@ def call_tool(request: Request) -> JsonObject:
     Raises:
         ProtocolError: an unknown tool, or params that are not of the right form.
     """
-    name, arguments = request.text("name"), request.object("arguments")
+    name, arguments = request.called()
     tool = request.server.tools.get(name)
     if tool is None:
         twin = request.server.twin(name)

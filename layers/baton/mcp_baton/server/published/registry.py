@@ -1,6 +1,6 @@
 """What a server publishes, each by its name: tools, resources, prompts, workflows and completions."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal
 
 from mcp_baton.exceptions import RegistrationError, WorkflowError
@@ -187,6 +187,33 @@ class Registry:
         else:
             cause = f"no prompt, workflow or resource before it is called so{meant(of, named)}"
         raise RegistrationError(f"completion of {of!r}: {cause}")
+
+
+def seen_by[R: Registry](server: R, claims: Mapping[str, object]) -> R:
+    """The server as a caller sees it: without what they lack the scopes for, as if it had never been registered."""
+    kinds: tuple[Iterable[Tool | Resource | Prompt], ...] = (
+        server.tools.values(),
+        server.resources.values(),
+        server.prompts.values(),
+    )
+    if not any(item.requires for published in kinds for item in published):
+        return server
+    import copy
+
+    from mcp_baton.server.published.scopes import scopes_in
+
+    has = scopes_in(claims)
+    seen = copy.copy(server)
+    seen.is_view = True
+    seen.tools = {name: tool for name, tool in server.tools.items() if tool.requires <= has}
+    seen.resources = {uri: resource for uri, resource in server.resources.items() if resource.requires <= has}
+    seen.prompts = {name: prompt for name, prompt in server.prompts.items() if prompt.requires <= has}
+    seen.workflows = {
+        name: workflow
+        for name, workflow in server.workflows.items()
+        if all(step.tool is None or step.tool in seen.tools for step in workflow.steps)
+    }
+    return seen
 
 
 def _refuse_taken(kind: str, name: str, by: object) -> None:

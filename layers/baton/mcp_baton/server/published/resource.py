@@ -8,9 +8,9 @@ from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.server.content import base64_of
 from mcp_baton.server.published.labels import Labels
 from mcp_baton.server.published.uri_template import match, variables_of, withheld
+from mcp_baton.server.schema.plain_types import to_json
 from mcp_baton.server.schema.schema import InputSchema
 from mcp_baton.server.schema.signature import read_signature
-from mcp_baton.server.schema.values import to_json
 from mcp_baton.workflow.host import FetchedResource
 
 

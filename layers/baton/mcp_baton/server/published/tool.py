@@ -6,14 +6,14 @@ from typing import Any
 
 from mcp_baton.exceptions import RegistrationError
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.content import explicit_content, mentions_content
+from mcp_baton.server.content import CONTENT_TYPES, ToolResult
 from mcp_baton.server.published.labels import Labels
 from mcp_baton.server.published.param_headers import Header, mirrored
 from mcp_baton.server.published.task_support import NO_TASK, TaskSupport
 from mcp_baton.server.schema.functions import NO_ANNOTATION
+from mcp_baton.server.schema.plain_types import to_json
 from mcp_baton.server.schema.schema import InputSchema, OutputSchema
 from mcp_baton.server.schema.signature import Signature, read_signature, undescribable
-from mcp_baton.server.schema.values import to_json
 from mcp_baton.workflow.host import Succeeded
 from mcp_baton.workflow.names import NAME, hosts_take
 from mcp_baton.workflow.sources import as_text
@@ -171,6 +171,24 @@ def _check_parameters(signature: Signature, tool: str) -> None:
         name = parameter.published
         if not hosts_take(name):
             raise RegistrationError(f"tool {tool!r}: the parameter {name!r}: a parameter's name is {NAME}")
+
+
+def explicit_content(returned: object) -> ToolResult | None:
+    """What a tool returned, when it is content, or a list with content in it; `None` for an ordinary value."""
+    if isinstance(returned, ToolResult):
+        return returned
+    if isinstance(returned, CONTENT_TYPES):
+        return ToolResult([returned])
+    if isinstance(returned, list | tuple) and any(isinstance(item, CONTENT_TYPES) for item in returned):
+        return ToolResult([item if isinstance(item, CONTENT_TYPES) else as_text(item) for item in returned])
+    return None
+
+
+def mentions_content(annotation: object) -> bool:
+    """Whether a return type speaks of content, which has no output schema."""
+    if annotation in (*CONTENT_TYPES, ToolResult):
+        return True
+    return any(mentions_content(part) for part in getattr(annotation, "__args__", ()))
 
 
 def content_of(value: Json) -> list[Json]:

@@ -2,9 +2,9 @@
 
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.server.schema.functions import NO_ANNOTATION
+from mcp_baton.server.schema.plain_types import to_json
 from mcp_baton.server.schema.schema import InputSchema
 from mcp_baton.server.schema.signature import Parameter, Signature, is_field
-from mcp_baton.server.schema.values import to_json
 
 
 def canonical_arguments(schema: InputSchema, signature: Signature, arguments: JsonObject) -> JsonObject:

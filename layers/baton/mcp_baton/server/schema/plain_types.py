@@ -1,19 +1,24 @@
-"""Plain types: those that are described, checked and dumped by hand, just as pydantic would, without importing it.
+"""Plain types: those that are described, checked and dumped by hand, just as pydantic would, without importing it; and
+what users' functions return, of whatever type, as JSON.
 
 Importing pydantic is most of what a first request costs, so the types that most tools are made of are known here. What
 is not exactly of its type is never refused: it is left to pydantic, which may convert it, or has the words for what is
 wrong with it.
 """
 
+import json
 import math
 from collections.abc import Mapping
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, cast
 
-from mcp_baton.protocol.json import Json
+from mcp_baton.protocol.json import MAX_LEVELS, Json, encoding, text_is_deeper_than
 from mcp_baton.workflow.sources import copy_json
 
 EXACT_INTEGERS = 2**53
 """Up to here every integer is a float too."""
+
+SMALL_BITS = 64
+"""An integer of so many is JSON as it stands, in a few characters."""
 
 
 class NotPlain(Exception):
@@ -189,3 +194,47 @@ def is_plain_default(default: object) -> bool:
     if type(default) is float:
         return math.isfinite(default)
     return default is None or type(default) in (str, int, bool)
+
+
+def to_json(value: object) -> Json:
+    """Any Python value as JSON: models and dataclasses dumped, tuples as lists; `NaN` and infinities become `null`.
+
+    Raises:
+        ValueError: something in it cannot be written as JSON.
+    """
+    kind = type(value)
+    if kind is str or value is None or kind is bool or (kind is int and cast("int", value).bit_length() <= SMALL_BITS):
+        return cast("Json", value)
+    try:
+        text = _encode(value)
+        made: Json = _DECODER.raw_decode(text)[0]
+    except Exception as error:
+        # A value can bring code along, which may raise anything: a generator, a model's serializer.
+        raise ValueError(f"the value is not JSON: {error}") from error
+    if text_is_deeper_than(text, MAX_LEVELS, lambda: made):
+        raise ValueError(f"the value is nested deeper than {MAX_LEVELS} levels")
+    return made
+
+
+def dumped(kind: PlainType, returned: object) -> Json:
+    """What a function returned, of a plain type, as JSON.
+
+    Raises:
+        NotPlain: pydantic must see it.
+        ValueError: as `to_json`.
+    """
+    return to_json(kind.dump(returned))
+
+
+def _dump_special(value: object) -> object:
+    from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+    try:
+        return to_jsonable_python(value)
+    except PydanticSerializationError as error:
+        raise TypeError(str(error)) from error
+
+
+# `json.dumps` and `json.loads` would make one of these anew for each call.
+_encode = encoding(json.JSONEncoder(default=_dump_special))
+_DECODER = json.JSONDecoder(parse_constant=lambda _: None)

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 from mcp_baton.protocol.json import Json
 from mcp_baton.server.schema.functions import NO_ANNOTATION
 from mcp_baton.server.schema.plain import plain_arguments, plain_parameters, plain_type, plain_value
-from mcp_baton.server.schema.plain_types import NotPlain, PlainType, Scalar, bind_all
+from mcp_baton.server.schema.plain_types import NotPlain, PlainType, Scalar, bind_all, dumped, to_json
 from mcp_baton.server.schema.signature import Signature, is_field
-from mcp_baton.server.schema.values import to_json
 from mcp_baton.workflow.host import Mismatch
 from mcp_baton.workflow.pause import MAX_FIELDS, InvalidField
 
@@ -159,7 +158,7 @@ class OutputSchema:
         """
         if self._plain is not None:
             try:
-                return to_json(self._plain.dump(returned))
+                return dumped(self._plain, returned)
             except NotPlain:
                 pass  # to be converted, or refused in words
         from pydantic import ValidationError

@@ -7,21 +7,13 @@ and because operators look for the rest; what has no exact native form stands in
 which nothing else is.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp_baton.exceptions import StoreError
-from mcp_baton.protocol.json import Json, JsonObject, dumps, loads
+from mcp_baton.protocol.json import Json, JsonObject, dumps, dumps_each, loads
 from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS
-from mcp_baton.tasks.texts import (
-    MARK,
-    decoded,
-    from_text,
-    to_text,
-    unzipped,
-    unzipped_pieces,
-    zipped,
-)
+from mcp_baton.tasks.texts import MARK, from_text, to_text, unzipped, zipped, zipped_length
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
@@ -38,6 +30,9 @@ type Zips = Callable[[bytes], bytes]
 IN_ITEMS: Final = "V"
 IN_BUCKET: Final = "S"
 """How a text begins that stands for a value outside the item: no JSON text does (`pointers`)."""
+
+NATIVE: Final = frozenset({PROGRESS, PAUSE_REASON})
+"""Variables that are stored as native maps."""
 
 MAX_DIGITS = 38
 MAX_NATIVE_LEVELS = 16
@@ -57,7 +52,7 @@ def encode_variable(name: str, value: Json, compress_over: int, zips: Zips = zip
         StoreError: the value is not JSON.
     """
     try:
-        if name in {PROGRESS, PAUSE_REASON}:
+        if name in NATIVE:
             return native(value)
         return encode_text(dumps(value), compress_over, zips)
     except (ValueError, TypeError, RecursionError) as error:
@@ -70,10 +65,21 @@ def encode_arguments(arguments: JsonObject, compress_over: int) -> Attribute:
     Raises:
         StoreError: they are not JSON.
     """
-    text = encode_object("arguments", arguments, compress_over)
-    if "B" in text:
-        return text
+    if not _is_surely_short(arguments, compress_over):
+        text = encode_object("arguments", arguments, compress_over)
+        if "B" in text:
+            return text
     return native(arguments)
+
+
+def _is_surely_short(arguments: JsonObject, most: int) -> bool:
+    """Whether arguments are texts whose JSON has no more bytes than this: in it a character has six at most."""
+    longest = 2
+    for name, value in arguments.items():
+        if not isinstance(value, str):
+            return False
+        longest += 6 * (len(name) + len(value) + 1)
+    return longest <= most
 
 
 def encode_object(name: str, value: JsonObject, compress_over: int, zips: Zips = zipped) -> Attribute:
@@ -94,10 +100,16 @@ def encode_variables(values: JsonObject, compress_over: int, zips: Zips = zipped
     Raises:
         StoreError: a value is not JSON.
     """
-    return {
-        name if _is_stored_so(name) else to_text(name): encode_variable(name, value, compress_over, zips)
-        for name, value in values.items()
-    }
+    try:
+        others = [value for name, value in values.items() if name not in NATIVE]
+        texts = iter(dumps_each(others) if others else ())
+        return {
+            stored_text(name): native(value) if name in NATIVE else encode_text(next(texts), compress_over, zips)
+            for name, value in values.items()
+        }
+    except (ValueError, TypeError, RecursionError):
+        # One by one, to say which of them it is.
+        return {to_text(name): encode_variable(name, value, compress_over, zips) for name, value in values.items()}
 
 
 def encode_text(text: str, compress_over: int, zips: Zips = zipped) -> Attribute:
@@ -130,22 +142,15 @@ def decode(attribute: Attribute) -> Json:
         raise StoreError(f"a stored value is damaged: {error}") from error
 
 
-def text_pieces(attribute: Attribute) -> Iterator[str]:
-    """The JSON text behind an encoded value, in pieces.
-
-    Raises:
-        StoreError: as `decode`; what came before is then worth nothing.
-    """
-    try:
-        match attribute:
-            case {"S": text}:
-                yield text
-            case {"B": bytes() as compressed}:
-                yield from decoded(unzipped_pieces(compressed))
-            case _:
-                yield dumps(from_native(attribute))
-    except ValueError as error:
-        raise StoreError(f"a stored value is damaged: {error}") from error
+def text_bytes(attribute: Attribute) -> int:
+    """The length of the JSON text behind an encoded value, bytes. Nothing is unzipped for it."""
+    match attribute:
+        case {"S": text}:
+            return len(text) if text.isascii() else len(text.encode())
+        case {"B": bytes() as compressed}:
+            return zipped_length(compressed)
+        case _:
+            return len(dumps(from_native(attribute)).encode())
 
 
 def native(value: Json, levels: int = MAX_NATIVE_LEVELS) -> Attribute:
@@ -186,6 +191,16 @@ def native(value: Json, levels: int = MAX_NATIVE_LEVELS) -> Attribute:
 
 def _is_stored_so(text: str) -> bool:
     return text.isascii() and text[:1] > MARK
+
+
+def stored_text(text: str) -> str:
+    """`to_text`, at once for most texts."""
+    return text if _is_stored_so(text) else to_text(text)
+
+
+def texts_by_name(texts: Mapping[str, str]) -> dict[str, Attribute]:
+    """Texts as the elements of a map, by the names under which they are stored."""
+    return {stored_text(name): {"S": text} for name, text in texts.items()}
 
 
 def from_native(attribute: Attribute) -> Json:

@@ -6,12 +6,13 @@ from typing import Any
 
 from mcp_baton.exceptions import StoreError
 from mcp_baton.light_dataclasses import dataclass, field
-from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, Zips, encode_object, encode_variable, encode_variables
+from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, Zips, encode_variable, encode_variables, texts_by_name
 from mcp_baton.tasks.dynamodb.items import IN_HEAD, TIMINGS, members
-from mcp_baton.tasks.dynamodb.sizes import ELEMENT_BYTES, at_most, item_size, some_large
+from mcp_baton.tasks.dynamodb.values import ELEMENT_BYTES, all_small, at_most, item_size, some_large
 from mcp_baton.tasks.record import CALL_PREFIX, PAUSE_REASON, PROGRESS, RESULT_PREFIX, StepStatus
 from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite
 from mcp_baton.tasks.texts import to_text, zipped
+from mcp_baton.tasks.values import FINAL_RESULT
 
 STEPWISE_LIMIT = 75
 BOOKKEEPING_BYTES = 64
@@ -73,7 +74,10 @@ def plan(stored: Item, batch: Batch, compress_over: int, zips: Zips = zipped) ->
             removed |= {PAUSE_REASON}
         case None:
             pass
+    if batch.result is not None:
+        values[FINAL_RESULT] = batch.result
     variables = encode_variables(values, compress_over, zips)
+    result = variables.pop(FINAL_RESULT, None)
     replaceable = frozenset(variables) - IN_HEAD
     steps, timings = batch.steps, _timings(batch.steps, stored)
     before = members(stored, "variables").get(PROGRESS, NO_PROGRESS)
@@ -87,7 +91,6 @@ def plan(stored: Item, batch: Batch, compress_over: int, zips: Zips = zipped) ->
         steps = ()
         named = {step["M"]["name"]["S"] for step in after["M"]["steps"]["L"]}
         timings = {name: timing for name, timing in {**members(stored, TIMINGS), **timings}.items() if name in named}
-    result = None if batch.result is None else encode_object("result", batch.result, compress_over, zips)
     definition: Attribute | None = None if batch.definition is None else {"S": batch.definition}
     return Changes(
         steps,
@@ -107,7 +110,7 @@ def _timings(writes: tuple[StepWrite, ...], stored: Item) -> dict[str, Attribute
     if not timed:
         return {}
     created_ms = round(datetime.fromisoformat(stored["created_at"]["S"]).timestamp() * 1000)
-    return {to_text(name): {"S": f"{timing.at_ms - created_ms}+{timing.ms}"} for name, timing in timed}
+    return texts_by_name({name: f"{timing.at_ms - created_ms}+{timing.ms}" for name, timing in timed})
 
 
 def _check_places(progress: Attribute, writes: tuple[StepWrite, ...]) -> None:
@@ -136,28 +139,29 @@ def all_stays(stored: Item, changes: Changes, limit: int) -> bool:
     values = [changes.variables[name] for name in changes.replaceable]
     if changes.result is not None:
         values.append(changes.result)
-    return not some_large(values) and excess_after(stored, changes, limit) <= 0
+    if all_small(values, limit - _besides(changes), stored, changes.variables, changes.timings, _added(changes)):
+        return True
+    return not some_large(values) and size_after(stored, changes) <= limit
 
 
 def size_after(stored: Item, changes: Changes) -> int:
     """The bytes that the item will have, at most, when nobody else writes meanwhile."""
     variables = {name: value for name, value in members(stored, "variables").items() if name not in changes.removed}
     variables |= changes.variables
-    item: Item = {**stored, "variables": {"M": variables}}
-    if changes.result is not None:
-        item["result"] = changes.result
-    if changes.definition is not None:
-        item["definition"] = changes.definition
+    item: Item = {**stored, "variables": {"M": variables}, **_added(changes)}
     return item_size(item) + item_size(changes.timings) + _besides(changes)
 
 
 def excess_after(stored: Item, changes: Changes, limit: int) -> int:
     """By how many bytes `size_after` is above a limit; where it clearly is not, some number that is not above 0."""
-    added: Item = {} if changes.result is None else {"result": changes.result}
-    if changes.definition is not None:
-        added["definition"] = changes.definition
-    over = at_most(stored, changes.variables, changes.timings, added) + _besides(changes) - limit
+    over = at_most(stored, changes.variables, changes.timings, _added(changes)) + _besides(changes) - limit
     return over if over <= 0 else size_after(stored, changes) - limit
+
+
+def _added(changes: Changes) -> Item:
+    """The whole attributes that are written, besides the variables and the timings."""
+    added: Item = {} if changes.result is None else {"result": changes.result}
+    return added if changes.definition is None else {**added, "definition": changes.definition}
 
 
 def _besides(changes: Changes) -> int:

@@ -3,6 +3,12 @@
 Every name and value is a placeholder of one or two characters, so that the length depends on how much is written and
 not on what it is called. The conditions close the races: a write states what it was decided on, and fails as a whole
 when that no longer holds.
+
+Every write is applied once, however often it is sent (docs/storage.md, Lost answers). Its token is kept in one of
+thirteen binary sets of its item, by the minute of its first attempt, on the condition that it is not there yet. Each
+write also drops the set that is farthest from this minute, so that a token outlives its repeats where another writer's
+clock is five minutes off, too, as far as AWS takes signed requests (IAM User Guide, "Troubleshoot signed requests for
+AWS APIs"). At most seven minutes' tokens are kept, eight bytes each: every write is paid by all of its item.
 """
 
 from mcp_baton.exceptions import StoreError
@@ -10,12 +16,36 @@ from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item
 from mcp_baton.tasks.dynamodb.changes import NO_PROGRESS, Changes
 from mcp_baton.tasks.dynamodb.items import RUN, TIMINGS, members
-from mcp_baton.tasks.dynamodb.tokens import old_set_at, set_at, stored_token
 from mcp_baton.tasks.record import LIVE, PAUSE_REASON, PROGRESS, Claim, TaskStatus, timestamp
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 EXPRESSION_BYTES = 4096
 LIVE_STATUSES = sorted(LIVE)
+
+SETS = tuple(f"w{place}" for place in range(13))
+AWAY = len(SETS) // 2
+MINUTE_MS = 60_000
+
+
+def set_at(now_ms: int) -> str:
+    """The set that takes the tokens of this minute."""
+    return SETS[now_ms // MINUTE_MS % len(SETS)]
+
+
+def old_set_at(now_ms: int) -> str:
+    """The set of seven minutes ago, as far from this minute as one can be."""
+    return SETS[(now_ms // MINUTE_MS + AWAY) % len(SETS)]
+
+
+def stored_token(token: str) -> bytes:
+    """A token, which is made of hex digits, as it stands in a set."""
+    return bytes.fromhex(token)
+
+
+def first_token(now_ms: int, token: str) -> Item:
+    """What a new item has of the write that creates it."""
+    tokens: Attribute = {"BS": [stored_token(token)]}
+    return {set_at(now_ms): tokens}
 
 
 @dataclass(slots=True)
@@ -84,11 +114,11 @@ class Update:
         Raises:
             StoreError: it is longer than DynamoDB takes.
         """
-        tokens = self._place(":toks", {"BS": [stored_token(self.token)]})
+        self.values[":toks"] = {"BS": [stored_token(self.token)]}
         removals = ",".join([*self.removals, self.name(old_set_at(self.now_ms))])
         settings = f"SET {','.join(self.settings)} " if self.settings else ""
-        additions = ",".join([*self.additions, f"{self.name(set_at(self.now_ms))} {tokens}"])
-        return checked(f"{settings}REMOVE {removals} ADD {additions}")
+        additions = ",".join([*self.additions, f"{self.name(set_at(self.now_ms))} :toks"])
+        return _checked(f"{settings}REMOVE {removals} ADD {additions}")
 
     def condition(self) -> str:
         """The condition expression.
@@ -96,21 +126,12 @@ class Update:
         Raises:
             StoreError: it is longer than DynamoDB takes.
         """
-        token = self._place(":tok", {"B": stored_token(self.token)})
-        fresh = f"NOT contains({self.name(set_at(self.now_ms))},{token})"
-        return checked(" AND ".join([*self.conditions, fresh]))
-
-    def _place(self, placeholder: str, attribute: Attribute) -> str:
-        self.values[placeholder] = attribute
-        return placeholder
+        self.values[":tok"] = {"B": stored_token(self.token)}
+        fresh = f"NOT contains({self.name(set_at(self.now_ms))},:tok)"
+        return _checked(" AND ".join([*self.conditions, fresh]))
 
 
-def checked(expression: str) -> str:
-    """The expression, if DynamoDB takes it.
-
-    Raises:
-        StoreError: it is longer than DynamoDB takes.
-    """
+def _checked(expression: str) -> str:
     if len(expression) > EXPRESSION_BYTES:
         raise StoreError(
             f"the batch sets too many values for one write: its expression has {len(expression)} bytes, "
@@ -121,10 +142,8 @@ def checked(expression: str) -> str:
 
 def base36(number: int) -> str:
     """A number in as few letters and digits as possible."""
-    if number < len(DIGITS):
-        return DIGITS[number]
     head, digit = divmod(number, len(DIGITS))
-    return base36(head) + DIGITS[digit]
+    return (base36(head) if head else "") + DIGITS[digit]
 
 
 def live_update(now_ms: int, token: str) -> Update:
@@ -157,7 +176,11 @@ def finish_update(now_ms: int, token: str, status: TaskStatus, result: Attribute
 
 def write_update(stored: Item, changes: Changes, now_ms: int, token: str) -> Update:
     """The write of a batch: every change it holds, and every condition that it was decided on."""
-    update = live_update(now_ms, token) if changes.result is None else _completing(changes.result, now_ms, token)
+    update = (
+        live_update(now_ms, token)
+        if changes.result is None
+        else finish_update(now_ms, token, TaskStatus.COMPLETED, changes.result)
+    )
     steps, status = (update.path("variables", PROGRESS, "steps"), update.name("status")) if changes.steps else ("", "")
     for step in changes.steps:
         path = f"{steps}[{step.index}].{status}"
@@ -185,14 +208,11 @@ def write_update(stored: Item, changes: Changes, now_ms: int, token: str) -> Upd
 
 
 def _note_timings(update: Update, changes: Changes) -> None:
-    if not changes.timings:
-        return
-    timings = update.name(TIMINGS)
-    if changes.all_timings:
-        update.set(timings, update.value({"M": dict(changes.timings)}))
+    if changes.timings and changes.all_timings:
+        update.set(update.name(TIMINGS), update.value({"M": dict(changes.timings)}))
         return
     for name, attribute in changes.timings.items():
-        update.set(f"{timings}.{update.name(name)}", update.value(attribute))
+        update.set(update.path(TIMINGS, name), update.value(attribute))
 
 
 def _require_paused_step(update: Update, stored: Item, changes: Changes) -> None:
@@ -214,10 +234,6 @@ def _require_same_pause(update: Update, stored: Item) -> None:
     update.require(f"attribute_not_exists({path})" if pause is None else f"{path}={update.value(pause)}")
 
 
-def _completing(result: Attribute, now_ms: int, token: str) -> Update:
-    return finish_update(now_ms, token, TaskStatus.COMPLETED, result)
-
-
 def require_held(update: Update, claim: Claim, *, job: bool = False) -> None:
     """The write takes place only while this run holds the task.
 
@@ -232,14 +248,3 @@ def hold(update: Update, claim: Claim, *, release: bool = False, job: bool = Fal
     """A write of the run that holds the task: it renews the claim, or gives it up."""
     require_held(update, claim, job=job)
     update.set(update.path(RUN, "u"), update.value({"N": "0" if release else str(claim.until_ms)}))
-
-
-def take(update: Update, workflow: str, claim: Claim, now_ms: int) -> None:
-    """The write by which a run takes a task that nobody holds."""
-    held_by, number, until = (update.path(RUN, member) for member in ("i", "n", "u"))
-    mine = update.text(claim.id)
-    update.require(f"{update.name('workflow')}={update.text(workflow)}")
-    update.require(f"({until}<{update.value({'N': str(now_ms)})} OR {held_by}={mine})")
-    update.set(held_by, mine)
-    update.set(number, f"{number}+{update.value({'N': '1'})}")
-    update.set(until, update.value({"N": str(claim.until_ms)}))

@@ -6,15 +6,14 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from mcp_baton.exceptions import StoreError, StoreUnavailable, ValueLost
-from mcp_baton.protocol.json import Json
-from mcp_baton.tasks.dynamodb.attributes import Attribute, decode, text_pieces
+from mcp_baton.protocol.json import Json, dumps
+from mcp_baton.tasks.dynamodb.attributes import Attribute, decode, from_native, text_bytes
 from mcp_baton.tasks.dynamodb.outside import ObjectMissing, ObjectTooLarge, Outside, ValueTable
 from mcp_baton.tasks.dynamodb.placing import BUNDLE_BYTES
 from mcp_baton.tasks.dynamodb.pointers import Pointer, name_of, object_key, piece_key, pointer_in
-from mcp_baton.tasks.dynamodb.sizes import text_bytes
 from mcp_baton.tasks.dynamodb.together import THREADS, together
 from mcp_baton.tasks.record import Weight
-from mcp_baton.tasks.texts import check_readable, decoded, is_zipped, unzipped_stream
+from mcp_baton.tasks.texts import check_readable, decoded, is_zipped, unzipped_pieces, unzipped_stream
 
 logger = logging.getLogger(__name__)
 
@@ -201,3 +200,21 @@ def _pointer(attribute: Attribute) -> Pointer | None:
 def _after(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
     yield first
     yield from rest
+
+
+def text_pieces(attribute: Attribute) -> Iterator[str]:
+    """The JSON text behind an encoded value, in pieces.
+
+    Raises:
+        StoreError: as `decode`; what came before is then worth nothing.
+    """
+    try:
+        match attribute:
+            case {"S": text}:
+                yield text
+            case {"B": bytes() as compressed}:
+                yield from decoded(unzipped_pieces(compressed))
+            case _:
+                yield dumps(from_native(attribute))
+    except ValueError as error:
+        raise StoreError(f"a stored value is damaged: {error}") from error

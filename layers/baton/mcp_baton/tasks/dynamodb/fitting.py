@@ -3,12 +3,12 @@
 from collections.abc import Collection, Mapping
 
 from mcp_baton.light_dataclasses import replace
-from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, encode_variable
+from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, encode_variable, text_bytes
 from mcp_baton.tasks.dynamodb.changes import Changes, excess_after
 from mcp_baton.tasks.dynamodb.items import IN_HEAD
 from mcp_baton.tasks.dynamodb.moving import Mover
 from mcp_baton.tasks.dynamodb.placing import POINTER_BYTES, Place, cheapest
-from mcp_baton.tasks.dynamodb.sizes import SMALLEST_BYTES, excess, size, text_bytes
+from mcp_baton.tasks.dynamodb.values import SMALLEST_BYTES, excess, size
 from mcp_baton.tasks.record import oversized_value
 from mcp_baton.tasks.texts import VALUE_BYTES, from_text
 from mcp_baton.tasks.values import FINAL_RESULT

@@ -1,30 +1,42 @@
-"""What is done with one task's head alone: claims, light looks, and what a write that was refused means."""
+"""The heads of tasks in a table: creating them, writing to them, and what a write that was refused means."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from functools import cache, partial
+from typing import TYPE_CHECKING, Self
 
-from mcp_baton.exceptions import ClaimLost, Conflict, StoreError, TaskFinished, TaskHeld, TaskNotFound
-from mcp_baton.light_dataclasses import replace
-from mcp_baton.tasks.dynamodb.attributes import Item
-from mcp_baton.tasks.dynamodb.expressions import Update, guarded_update, hold, take
-from mcp_baton.tasks.dynamodb.items import RUN, Limits, claim_in, expired, key_of, number, to_record
-from mcp_baton.tasks.dynamodb.patience import CREATE, RENEW, WRITE, Patience
-from mcp_baton.tasks.dynamodb.table import ConditionFailed, TaskTable
+from mcp_baton.exceptions import (
+    ClaimLost,
+    Conflict,
+    OutcomeUnknown,
+    StoreError,
+    StoreUnavailable,
+    TaskFinished,
+    TaskNotFound,
+    TooLarge,
+)
+from mcp_baton.tasks.dynamodb.attributes import Item, text_bytes
+from mcp_baton.tasks.dynamodb.changes import Changes, all_stays, plan
+from mcp_baton.tasks.dynamodb.claims import holds
+from mcp_baton.tasks.dynamodb.expressions import Update, first_token, hold, write_update
+from mcp_baton.tasks.dynamodb.items import HEAD_MS, Limits, expired, key_of, new_item, stays_whole, to_record
+from mcp_baton.tasks.dynamodb.patience import END, WRITE, Patience
+from mcp_baton.tasks.dynamodb.table import ConditionFailed, ItemTooLarge, TaskTable
+from mcp_baton.tasks.dynamodb.values import excess, item_size
 from mcp_baton.tasks.ids import is_task_id, new_token
-from mcp_baton.tasks.record import Claim, Standing, TaskRecord, TaskStatus
-from mcp_baton.tasks.texts import to_text
+from mcp_baton.tasks.record import Claim, NewTask, TaskRecord
+from mcp_baton.tasks.store import Batch, Written
+from mcp_baton.tasks.texts import VALUE_BYTES, ZipWithin
 from mcp_baton.telemetry import STORE_CONFLICTS, Telemetry
 
 if TYPE_CHECKING:
     from mcp_baton.tasks.dynamodb.counting import LiveTasks
+    from mcp_baton.tasks.dynamodb.moving import Mover
     from mcp_baton.tasks.dynamodb.outside import ObjectStore, Outside, RecentWrites
-
-GLANCED_AT = ("status", "expires_at", "version", RUN)
-"""The attributes that tell whether a task is live, whether it has changed, and who runs it."""
 
 
 class Heads:
-    """The heads of tasks in a table. The part of `DynamoDBTaskStore` that changes nothing but claims."""
+    """The heads of tasks in a table, and what all that writes to them shares."""
 
     _table: TaskTable
     _telemetry: Telemetry
@@ -34,81 +46,17 @@ class Heads:
     now_ms: Callable[[], int]
     """The time by which claims end, epoch milliseconds. The clock itself: a run reads it many times."""
 
-    def look(self, owner: str, task_id: str) -> Standing:
-        """A task's status and claim: one `GetItem` of four attributes, eventually consistent.
-
-        A task that it does not find may be too new for it, so it is looked for once more, strongly consistent.
-        """
-        key = self._key(owner, task_id)
-        item = self._table.glance(key, GLANCED_AT) or self._table.get(key)
-        if item is None:
-            raise TaskNotFound
-        try:
-            over = expired(item, self.now_ms())
-            standing = Standing(TaskStatus(item["status"]["S"]), claim_in(item), number(item, "version"))
-        except (KeyError, TypeError, ValueError) as error:
-            raise StoreError(f"the item of the task {task_id} is damaged: {error}") from error
-        if over:
-            raise TaskNotFound
-        return standing
-
-    def take(self, owner: str, task_id: str, workflow: str, claim: Claim) -> TaskRecord:
-        """Claim a live task that nobody holds, and read it: one `UpdateItem`."""
-        now_ms = self.now_ms()
-        update = guarded_update(now_ms, new_token())
-        take(update, to_text(workflow), claim, now_ms)
-        try:
-            taken = self._claimed(owner, self._table.update(self._key(owner, task_id), update, CREATE), claim)
-            return taken or self.take(owner, task_id, workflow, claim)
-        except ConditionFailed as failure:
-            current = self._live(owner, failure, workflow)
-            if current.claim is not None and current.claim.id != claim.id and current.claim.holds_at(now_ms):
-                raise TaskHeld(current.claim.until_ms, current) from failure
-            self._telemetry.add(STORE_CONFLICTS)
-            raise Conflict(current) from failure
-
-    def _claimed(self, owner: str, item: Item, claim: Claim) -> TaskRecord | None:
-        """The task that was claimed. Where the answer to that was lost, and was asked for again by a function that had
-        stood still, another one may have taken it over since.
-
-        Returns:
-            The task; `None` where it was taken over, and nobody holds it any more.
-
-        Raises:
-            TaskHeld: another one holds it.
-            TaskFinished: it is over.
-        """
-        task = self._task_in(owner, item)
-        if task.status.terminal:
-            raise TaskFinished(task)
-        if task.claim is None or task.claim.id == claim.id:
-            return task
-        if task.claim.holds_at(self.now_ms()):
-            raise TaskHeld(task.claim.until_ms, task)
-        return None
-
-    def renew(self, task: TaskRecord, claim: Claim) -> TaskRecord:
-        """Hold on to a task until the claim's new end, or give it up: one `UpdateItem`, sent once."""
-        update = guarded_update(self.now_ms(), new_token())
-        hold(update, claim, job=task.job is not None)
-        key = self._key(task.owner, task.task_id)
-        try:
-            self._table.update(key, update, RENEW, whole=False)
-        except ConditionFailed as failure:
-            raise ClaimLost(self._live(task.owner, failure)) from failure
-        return replace(task, claim=claim)
-
     def _write(
-        self, owner: str, task_id: str, update: Update, patience: Patience = WRITE, claim: Claim | None = None
+        self, owner: str, key: Item, update: Update, patience: Patience = WRITE, claim: Claim | None = None
     ) -> Item:
         try:
-            return self._table.update(self._key(owner, task_id), update, patience)
+            return self._table.update(key, update, patience)
         except ConditionFailed as failure:
             current = self._live(owner, failure)
-            if claim is not None and not _holds(current, claim):
+            if claim is not None and not holds(current, claim):
                 raise ClaimLost(current) from failure
             self._telemetry.add(STORE_CONFLICTS)
-            raise Conflict(current) from failure
+            raise Conflict(current, (update.token, update.now_ms)) from failure
 
     def _live(self, owner: str, failure: ConditionFailed, workflow: str | None = None) -> TaskRecord:
         """The live task that a condition failed on.
@@ -141,11 +89,6 @@ class Heads:
             live.leave(owner, task_id, item)
         return item
 
-    def _move(self, task: TaskRecord, before: Item, after: Item) -> None:
-        """Count a task by its new end, whose life was made longer."""
-        if live := self._live_tasks():
-            live.move(task.owner, task.task_id, before, after)
-
     def _outside(self) -> "Outside":
         """Where values are that are not in the heads."""
         from mcp_baton.tasks.dynamodb.outside import Outside
@@ -161,10 +104,133 @@ class Heads:
         return key_of(owner, task_id)
 
 
-def _holds(task: TaskRecord, claim: Claim) -> bool:
-    if task.claim is None or task.claim.id != claim.id:
-        return False
-    return task.job is None or task.claim.until_ms > 0
+class Writes(Heads):
+    """Creating tasks, and writing batches to them. The part of `DynamoDBTaskStore` that a run needs."""
+
+    _monotonic: Callable[[], float]
+    _new_id: Callable[[int, int], str]
+    _left_ms: Callable[[], int | None] | None
+
+    def within(self, left_ms: Callable[[], int | None]) -> Self:
+        """The same store for one request: nothing is tried again when the function would be stopped meanwhile."""
+        made: Self = object.__new__(type(self))
+        vars(made).update(vars(self), _table=self._table.within(left_ms), _left_ms=left_ms)
+        return made
+
+    def create(self, task: NewTask) -> TaskRecord:
+        """Create a `working` task: one `PutItem`, after `LiveTasks.enter` where their number is limited.
+
+        Two creations at the same moment may both pass that count: the limit is a brake, not a quota.
+        """
+        began_s, now_ms, token = self._monotonic(), self.now_ms(), new_token()
+        task_id = self._new_id(now_ms, self._limits.shards)
+        item = new_item(task, task_id, now_ms, self._limits) | first_token(now_ms, token)
+        whole = stays_whole(item, self._limits.item_bytes)
+        if not whole and text_bytes(item["arguments"]) > VALUE_BYTES:
+            raise StoreError(f"the task is too large: its arguments have {text_bytes(item['arguments'])} bytes")
+        # Counted before its values are written: nobody fills the table or the bucket for a task that is one too many.
+        live = self._live_tasks()
+        if live:
+            live.enter(task.owner, task_id, item)
+        try:
+            if not whole:
+                item = self._fitted(task, task_id, item, began_s)
+            self._put(item, token)
+        except OutcomeUnknown as error:
+            raise OutcomeUnknown(str(error), self._task_in(task.owner, item)) from error
+        except StoreError:
+            if live:
+                live.leave(task.owner, task_id, item)
+            raise
+        return self._task_in(task.owner, item)
+
+    def _fitted(self, task: NewTask, task_id: str, item: Item, began_s: float) -> Item:
+        from mcp_baton.tasks.dynamodb.fitting import fitted_new
+
+        grows, limit = task.work is not None or task.workflow is not None, self._limits.item_bytes
+        mover = self._mover(task.owner, task_id, self._limits.ttl_ms(task.ttl_ms), began_s, grows=grows)
+        item = fitted_new(item, limit, mover)
+        if excess(item, limit) > 0:
+            raise StoreError(f"the task is too large: {item_size(item)} bytes")
+        return item
+
+    def _put(self, item: Item, token: str) -> None:
+        try:
+            self._table.put(item, token)
+        except ConditionFailed as error:
+            raise StoreError("the new task's id is taken") from error
+        except ItemTooLarge as error:
+            raise StoreError(f"the task is too large: {item_size(item)} bytes") from error
+
+    def write(self, task: TaskRecord, batch: Batch) -> Written:
+        """Write a batch: one `UpdateItem`, after what is kept outside the head.
+
+        The item's size is computed beforehand from what was read. Writers who came in between may have made it
+        larger: then DynamoDB refuses, and values of this batch give way.
+        """
+        began_s, now_ms, stored, limits = self._monotonic(), self.now_ms(), stored_item(task), self._limits
+        name = batch.token or (new_token(), now_ms)
+        zip_within = cache(partial(ZipWithin, limits.zip_ms / 1000, self._monotonic))
+
+        def zips(text: bytes) -> bytes:
+            return zip_within()(text)  # few writes have anything to zip
+
+        changes = plan(stored, batch, limits.compress_over_bytes, zips)
+        stays = all_stays(stored, changes, limits.item_bytes)
+        if stays:
+            with suppress(ItemTooLarge):
+                return self._write_batch(task, stored, changes, batch, name, now_ms)
+        return self._write_less(task, changes, batch, name, began_s, refused=stays)
+
+    def _write_less(
+        self, task: TaskRecord, planned: Changes, batch: Batch, name: tuple[str, int], began_s: float, *, refused: bool
+    ) -> Written:
+        """Write a batch some of whose values are kept outside the head, or give way."""
+        from mcp_baton.tasks.dynamodb.fitting import fitted, lighter
+
+        stored, grows = stored_item(task), task.job is not None or task.workflow is not None
+        mover, limit = self._mover(task.owner, task.task_id, task.ttl_ms, began_s, grows=grows), self._limits.item_bytes
+        changes = lighter(planned, mover) if refused else fitted(stored, planned, limit, mover, batch.open_steps)
+        while changes is not None:
+            try:
+                return self._write_batch(task, stored, changes, batch, name, self.now_ms())
+            except ItemTooLarge:
+                changes = lighter(changes, mover)
+        if mover.failed:
+            raise StoreUnavailable("the values of this write could not be kept outside the task's item")
+        raise TooLarge("the task's item is full: DynamoDB takes 409,600 bytes, and no value is left to replace")
+
+    def _mover(self, owner: str, task_id: str, ttl_ms: int, began_s: float, *, grows: bool) -> "Mover":
+        """What moves the values of a write that began then, by the monotonic clock. A worker makes its task, and that
+        of a workflow which it runs, live longer: such a task grows."""
+        from mcp_baton.tasks.dynamodb.moving import Mover, target_of
+
+        longest_ms, until_s = self._limits.max_ttl_ms, began_s + self._limits.values_ms / 1000
+        left_ms = self._left_ms() if self._left_ms else None
+        if left_ms is not None:
+            until_s = min(until_s, self._monotonic() + (left_ms - HEAD_MS) / 1000)
+        needed_ms = max(ttl_ms, longest_ms) if grows else ttl_ms
+        target = target_of(owner, task_id, needed_ms, longest_ms, self.now_ms())
+        return Mover(self._outside(), target, until_s, self._monotonic)
+
+    def _write_batch(
+        self, task: TaskRecord, stored: Item, changes: Changes, batch: Batch, name: tuple[str, int], now_ms: int
+    ) -> Written:
+        update = write_update(stored, changes, now_ms, name[0])
+        update.now_ms = name[1]
+        if batch.message is not None:
+            from mcp_baton.tasks.dynamodb.job_writes import say
+
+            say(update, batch.message)
+        key: Item = {"pk": stored["pk"], "sk": stored["sk"]}
+        if batch.claim is None:
+            item = self._write(task.owner, key, update)
+        else:
+            hold(update, batch.claim, release=batch.release, job="tool" in stored)
+            item = self._write(task.owner, key, update, END, batch.claim)
+        if changes.result is not None:
+            self._left(task.owner, task.task_id, item)
+        return Written(self._task_in(task.owner, item), changes.oversized)
 
 
 def stored_item(task: TaskRecord) -> Item:
@@ -176,10 +242,3 @@ def stored_item(task: TaskRecord) -> Item:
     if not isinstance(task.source, dict) or "arguments" not in task.source:
         raise ValueError("a task must be read before it can be written against")
     return task.source
-
-
-def recent_writes(monotonic: Callable[[], float]) -> "RecentWrites":
-    """What is remembered of values that were just written outside; loaded when there are some."""
-    from mcp_baton.tasks.dynamodb.outside import RecentWrites
-
-    return RecentWrites(monotonic)

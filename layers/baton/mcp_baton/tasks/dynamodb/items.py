@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any
 from mcp_baton.exceptions import StoreError
 from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, encode_arguments, encode_variables
-from mcp_baton.tasks.dynamodb.sizes import at_most, some_large
-from mcp_baton.tasks.dynamodb.values import values_of
+from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, encode_arguments, encode_variables, stored_text
+from mcp_baton.tasks.dynamodb.values import all_small, values_of
 from mcp_baton.tasks.ids import shard_name, shard_of
 from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, Claim, NewTask, TaskRecord, TaskStatus, timestamp
-from mcp_baton.tasks.texts import MARK, from_text, to_text
+from mcp_baton.tasks.texts import MARK, from_text
 
 if TYPE_CHECKING:
     from mcp_baton.tasks.dynamodb.outside import Outside
@@ -89,7 +88,7 @@ def partition(owner: str, part: str) -> Attribute:
     Raises:
         StoreError: the owner's name is longer than a partition key can hold.
     """
-    key = f"{OWNER_PREFIX}{to_text(owner)}#{part}"
+    key = f"{OWNER_PREFIX}{stored_text(owner)}#{part}"
     if len(key.encode()) > MAX_PARTITION_KEY_BYTES:
         most = MAX_PARTITION_KEY_BYTES - len(OWNER_PREFIX) - len(part) - 1
         raise StoreError(f"the owner's name is longer than {most} bytes")
@@ -132,7 +131,7 @@ def new_item(task: NewTask, task_id: str, now_ms: int, limits: Limits) -> Item:
         RUN: run_attribute(task.claim),
     }
     if task.workflow is not None:
-        item["workflow"] = {"S": to_text(task.workflow)}
+        item["workflow"] = {"S": stored_text(task.workflow)}
         item[TIMINGS] = {"M": {}}
     if task.definition is not None:
         item["definition"] = {"S": task.definition}
@@ -146,7 +145,7 @@ def new_item(task: NewTask, task_id: str, now_ms: int, limits: Limits) -> Item:
 def stays_whole(item: Item, limit: int) -> bool:
     """Whether a new item is within a limit, bytes, and none of its values could be cheaper outside it."""
     values = [value for name, value in item["variables"]["M"].items() if name not in IN_HEAD]
-    return not some_large([item["arguments"], *values]) and at_most(item) <= limit
+    return all_small([item["arguments"], *values], limit, item)
 
 
 def expired(item: Item, now_ms: int) -> bool:

@@ -7,7 +7,7 @@ from mcp_baton.tasks.dynamodb.attributes import Attribute, Item
 from mcp_baton.tasks.dynamodb.changes import BOOKKEEPING_BYTES
 from mcp_baton.tasks.dynamodb.expressions import Update, finish_update, guarded_update, hold, live_update
 from mcp_baton.tasks.dynamodb.items import RUN
-from mcp_baton.tasks.dynamodb.sizes import item_size, size
+from mcp_baton.tasks.dynamodb.values import item_size, size
 from mcp_baton.tasks.record import Claim, TaskStatus
 from mcp_baton.tasks.texts import to_text
 from mcp_baton.tasks.work import FIRST_DISPATCH_MS, LONGEST_DISPATCH_MS

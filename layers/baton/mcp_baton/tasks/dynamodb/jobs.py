@@ -8,6 +8,7 @@ from mcp_baton.light_dataclasses import replace
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.tasks.dynamodb import job_writes as writes
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item
+from mcp_baton.tasks.dynamodb.claims import claimed
 from mcp_baton.tasks.dynamodb.expressions import Update
 from mcp_baton.tasks.dynamodb.heads import Heads, stored_item
 from mcp_baton.tasks.dynamodb.items import Limits, number
@@ -59,7 +60,8 @@ class DynamoDBJobStore(Heads):
         now_ms = self.now_ms()
         update = writes.claiming(claim, dispatch, now_ms, new_token())
         try:
-            taken = self._claimed(owner, self._table.update(self._key(owner, task_id), update, CREATE), claim)
+            item = self._table.update(self._key(owner, task_id), update, CREATE)
+            taken = claimed(self._task_in(owner, item), claim, self.now_ms)
             return taken or self.claim(owner, task_id, claim, dispatch)
         except ConditionFailed as failure:
             current = self._live(owner, failure)
@@ -207,6 +209,11 @@ class DynamoDBJobStore(Heads):
 
     def _texts(self, what: str, values: JsonObject) -> dict[str, Attribute]:
         return {key: job_text(what, value, self._limits.compress_over_bytes) for key, value in values.items()}
+
+    def _move(self, task: TaskRecord, before: Item, after: Item) -> None:
+        """Count a task by its new end, whose life was made longer."""
+        if live := self._live_tasks():
+            live.move(task.owner, task.task_id, before, after)
 
 
 def job_of(task: TaskRecord) -> Job:

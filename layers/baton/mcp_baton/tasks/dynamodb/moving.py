@@ -6,7 +6,7 @@ from functools import partial
 
 from mcp_baton.exceptions import StoreUnavailable
 from mcp_baton.light_dataclasses import dataclass
-from mcp_baton.tasks.dynamodb.attributes import Attribute
+from mcp_baton.tasks.dynamodb.attributes import Attribute, text_bytes
 from mcp_baton.tasks.dynamodb.outside import DAY_MS, ObjectStore, Outside, retention_days
 from mcp_baton.tasks.dynamodb.placing import BUNDLE_BYTES, Place, cheapest_outside
 from mcp_baton.tasks.dynamodb.pointers import (
@@ -19,7 +19,6 @@ from mcp_baton.tasks.dynamodb.pointers import (
     pointer_in,
     stored_form,
 )
-from mcp_baton.tasks.dynamodb.sizes import text_bytes
 from mcp_baton.tasks.dynamodb.together import together
 from mcp_baton.tasks.texts import VALUE_BYTES
 

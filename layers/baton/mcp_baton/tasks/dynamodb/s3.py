@@ -1,5 +1,6 @@
 """Values outside the heads in S3: one request an object (docs/storage.md)."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from threading import Lock
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING
 from mcp_baton.exceptions import StoreUnavailable
 from mcp_baton.tasks.dynamodb.outside import ObjectMissing, ObjectTooLarge
 from mcp_baton.tasks.texts import PIECE_BYTES
-from mcp_baton.telemetry import SILENT, STORE_ERRORS, Telemetry, timed
+from mcp_baton.telemetry import SILENT, STORE_ERRORS, Telemetry
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -57,8 +58,13 @@ class S3ObjectStore:
 
         try:
             client = self._connected()
-            with timed(self._telemetry, "S3", operation, bucket_name=self._bucket):
+            began_s, failed = time.perf_counter(), True
+            try:
                 yield client
+                failed = False
+            finally:
+                took_s = time.perf_counter() - began_s
+                self._telemetry.add_request("S3", operation, took_s, failed=failed, bucket_name=self._bucket)
         except ClientError as error:
             self._telemetry.add(STORE_ERRORS)
             code, message = error.response["Error"]["Code"], error.response["Error"]["Message"]

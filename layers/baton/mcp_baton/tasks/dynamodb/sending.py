@@ -13,7 +13,7 @@ from mcp_baton.exceptions import OutcomeUnknown, StoreBusy, StoreUnavailable
 from mcp_baton.tasks.dynamodb.clock import system_ms
 from mcp_baton.tasks.dynamodb.failures import Unreached, failure_of
 from mcp_baton.tasks.dynamodb.patience import ATTEMPT_S, REPLY_S, Patience, draw, race_pause_s
-from mcp_baton.telemetry import SILENT, STORE_ERRORS, Telemetry, timed
+from mcp_baton.telemetry import SILENT, STORE_ERRORS, Telemetry
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -162,20 +162,24 @@ class Sender:
         Raises:
             Refused: a condition does not hold.
         """
-        unmet: Refused | None = None
         try:
             requests = self._connection.requests()
-            with timed(self._telemetry, "DynamoDB", operation, table_name=self.name):
-                try:
-                    return requests.request(operation, parameters)
-                except Refused as refused:
-                    # An answer like others, not a failure of the request.
-                    if refused.code != CONDITION_FAILED:
-                        raise
-                    unmet = refused
+            began_s, failed = time.perf_counter(), True
+            try:
+                answer = requests.request(operation, parameters)
+                failed = False
+            except Refused as refused:
+                # An answer like others, not a failure of the request.
+                failed = refused.code != CONDITION_FAILED
+                raise
+            finally:
+                took_s = time.perf_counter() - began_s
+                self._telemetry.add_request("DynamoDB", operation, took_s, failed=failed, table_name=self.name)
         except RequestFailed as error:
+            if isinstance(error, Refused) and error.code == CONDITION_FAILED:
+                raise
             raise failure_of(error, self._rng) from error.__cause__ or error
-        raise unmet
+        return answer
 
 
 def _for_ever() -> int | None:

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, cast
 from mcp_baton.dynamodb.requests import Refused
 from mcp_baton.exceptions import OutcomeUnknown, StoreUnavailable
 from mcp_baton.tasks.dynamodb.attributes import Item
-from mcp_baton.tasks.dynamodb.expressions import Update
+from mcp_baton.tasks.dynamodb.expressions import SETS, Update, stored_token
 from mcp_baton.tasks.dynamodb.failures import ItemTooLarge
 from mcp_baton.tasks.dynamodb.patience import CREATE, READ, RENEW, WRITE, Patience
 from mcp_baton.tasks.dynamodb.sending import Sender, understood
-from mcp_baton.tasks.dynamodb.tokens import has_token
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import QueryInputTypeDef, QueryOutputTypeDef
@@ -142,3 +141,9 @@ class TaskTable(Sender):
         if item is not None and has_token(item, token):
             return item
         raise ConditionFailed(item) from refused
+
+
+def has_token(item: Item, token: str) -> bool:
+    """Whether the write with this token has been applied to the item."""
+    stored = stored_token(token)
+    return any(stored in map(bytes, item[name]["BS"]) for name in SETS if name in item)

@@ -1,12 +1,13 @@
-"""The values of a task's item: decoded when they are read, and weighed without being read."""
+"""The values of a task's item: decoded when they are read, and weighed without being read, as DynamoDB counts it
+(docs/storage.md, Sizes)."""
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import repeat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from mcp_baton.protocol.json import Json
-from mcp_baton.tasks.dynamodb.attributes import IN_BUCKET, IN_ITEMS, Attribute, decode, text_pieces
-from mcp_baton.tasks.dynamodb.sizes import text_bytes
+from mcp_baton.protocol.json import Json, encoding
+from mcp_baton.tasks.dynamodb.attributes import IN_BUCKET, IN_ITEMS, Attribute, decode, text_bytes
 from mcp_baton.tasks.record import Weight
 from mcp_baton.tasks.texts import from_text
 from mcp_baton.tasks.values import StoredValues
@@ -14,6 +15,13 @@ from mcp_baton.tasks.values import StoredValues
 if TYPE_CHECKING:
     from mcp_baton.tasks.dynamodb.fetching import Fetcher
     from mcp_baton.tasks.dynamodb.outside import Outside
+
+COLLECTION_BYTES: Final = 3
+ELEMENT_BYTES: Final = 1
+
+SMALLEST_BYTES: Final = 300
+"""A value of fewer stored bytes stays in the head. It can be fetched with nothing but the head, and the writes that
+are expected may not all come."""
 
 
 class Variables(StoredValues):
@@ -59,6 +67,8 @@ class Variables(StoredValues):
         Raises:
             StoreError: it cannot be had; what came before is then worth nothing.
         """
+        from mcp_baton.tasks.dynamodb.fetching import text_pieces
+
         attribute = self._stored[name]
         return self._fetcher().text(attribute) if _is_elsewhere(attribute) else text_pieces(attribute)
 
@@ -126,3 +136,69 @@ class _Once:
 def _is_elsewhere(attribute: Attribute) -> bool:
     """Whether a value is not in the attribute, but a pointer to it."""
     return attribute.get("S", "")[:1] in (IN_ITEMS, IN_BUCKET)
+
+
+def some_large(values: Iterable[Attribute]) -> bool:
+    """Whether a value is so large that it could be cheaper outside the head. Most writes have none."""
+    return any(size(value) >= SMALLEST_BYTES for value in values)
+
+
+def all_small(values: Iterable[Attribute], most: int, *attributes: Mapping[str, Attribute]) -> bool:
+    """Whether no value could be cheaper outside the head, and these attributes surely have no more bytes than this."""
+    return not some_large(values) and at_most(*attributes) <= most
+
+
+def item_size(item: Mapping[str, Attribute]) -> int:
+    """The bytes that DynamoDB counts for an item: its names and its values."""
+    total = 0
+    for name, attribute in item.items():
+        total += (len(name) if name.isascii() else len(name.encode())) + size(attribute)
+    return total
+
+
+def excess(item: Mapping[str, Attribute], limit: int) -> int:
+    """By how many bytes an item is larger than a limit. Of one that clearly is not, some number that is not above 0:
+    weighing a task's values one by one takes longer than anything else in a write."""
+    over = at_most(item) - limit
+    return over if over <= 0 else item_size(item) - limit
+
+
+def at_most(*attributes: Mapping[str, Attribute]) -> int:
+    """Bytes that DynamoDB counts for names and values at most: as JSON, which is written at once, they are longer."""
+    return len(_as_json(attributes))
+
+
+_as_json = encoding(json.JSONEncoder(separators=(",", ":"), default=bytes.hex))
+
+
+def size(attribute: Attribute) -> int:
+    """The bytes that DynamoDB counts for one attribute value."""
+    # Asked of each of thousands of values in a write: comparing names is several times as fast as matching patterns.
+    [(kind, value)] = cast("Iterable[tuple[str, Any]]", attribute.items())
+    if kind == "S":
+        return len(value) if value.isascii() else len(value.encode())
+    if kind == "M":
+        return COLLECTION_BYTES + ELEMENT_BYTES * len(value) + item_size(value)
+    if kind == "L":
+        total = COLLECTION_BYTES + ELEMENT_BYTES * len(value)
+        for element in value:
+            total += size(element)
+        return total
+    if kind == "B":
+        return len(value)
+    if kind == "N":
+        return _number_size(value)
+    if kind == "SS":
+        return COLLECTION_BYTES + sum(ELEMENT_BYTES + _utf8_bytes(text) for text in value)
+    if kind == "BS":
+        return COLLECTION_BYTES + sum(ELEMENT_BYTES + len(token) for token in value)
+    return 1
+
+
+def _utf8_bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
+
+
+def _number_size(number: str) -> int:
+    """At most: DynamoDB counts a byte for two significant digits, one more, one for a sign, and no trailing zeros."""
+    return 1 + (len(number.lstrip("-")) + 1) // 2 + number.startswith("-")

@@ -12,11 +12,10 @@ from mcp_baton.server.methods.board.parts import described, inside, is_outside, 
 from mcp_baton.server.methods.engine_host import ServerHost
 from mcp_baton.server.methods.handles import handle_of
 from mcp_baton.server.methods.recording import plan_of
-from mcp_baton.server.methods.task_meta import task_meta
+from mcp_baton.server.methods.task_meta import shown_pause, task_meta
 from mcp_baton.server.methods.task_values import TIMINGS_KEY, timings_shown
 from mcp_baton.server.published.twin import Twin
 from mcp_baton.server.request import Request
-from mcp_baton.tasks.pauses import shown_pause
 from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord, timestamp
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.drift import differing
@@ -64,7 +63,7 @@ def state_of(request: Request, twin: Twin, task: TaskRecord) -> State:
     kept outside it."""
     plan = plan_of(request, inside(task))
     now_ms = request.now_ms()
-    pause = shown_pause(task, now_ms)
+    pause = shown_pause(task, lambda: now_ms)
     reason = None if pause is None else pause_in(pause)
     held = task.claim is not None and not task.status.terminal and task.claim.holds_at(now_ms)
     until = timestamp(task.claim.until_ms) if held and task.claim is not None else None

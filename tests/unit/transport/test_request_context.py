@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_baton.transport.owner import claims_in, resolve_owner
+from mcp_baton.transport.request_context import claims_in, resolve_owner
 
 ACCOUNT, USER, ROLE = "123456789012", "AIDA2CRXO3S2JEXAMPLE", "AROA2DREO3S2AEXAMPLE"
 USER_ARN = f"arn:aws:iam::{ACCOUNT}:user/kim"

@@ -11,8 +11,8 @@ from botocore.credentials import Credentials as BotocoreCredentials
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_baton.dynamodb.direct import Credentials, Signer, credentials_in
 from mcp_baton.dynamodb.requests import NotSent
-from mcp_baton.dynamodb.signing import Credentials, Signer, credentials_in
 
 PRINTED = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=1, max_size=60)
 CREDENTIALS = st.builds(Credentials, PRINTED, PRINTED, st.just("") | PRINTED)

@@ -1,7 +1,8 @@
-"""Who a request belongs to, and what is known of them (docs/http.md). Pure.
+"""Who a request belongs to, what is known of them, and the id by which it is found again (docs/http.md).
 
 Only API Gateway's own notes (`requestContext`) are read: what its authorizer, IAM or its API keys vouch for. Headers,
-query and body never are, since the client writes those.
+query and body never are, since the client writes those. The id stands in Baton's log lines, in API Gateway's access log
+and in the client's answer.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,6 +32,25 @@ def resolve_owner(
     if found is not None:
         return found
     return ANONYMOUS if allow_anonymous else None
+
+
+def correlation_id(request_context: object, context: object) -> str:
+    """API Gateway's id of the request, which its access log and its answer's `x-amzn-RequestId` have too.
+
+    Where there is none, Lambda's id of the invocation; made here where there is neither.
+
+    Args:
+        request_context: The event's `requestContext`, whatever it is.
+        context: What Lambda hands to a handler beside the event, whatever it is.
+    """
+    given = request_context.get("requestId") if isinstance(request_context, Mapping) else None
+    candidates = (given, getattr(context, "aws_request_id", None))
+    known = next((found for found in candidates if isinstance(found, str) and found), None)
+    if known is not None:
+        return known
+    from uuid import uuid4
+
+    return str(uuid4())
 
 
 def claims_in(request_context: Mapping[str, object]) -> Mapping[str, object]:
