@@ -13,7 +13,8 @@ from mcp_baton.server.methods.jobs import hops
 from mcp_baton.tasks.record import LEASE_MS
 from mcp_baton.tasks.work import FIRST_DISPATCH_MS
 from mcp_baton.workflow.definition import Argument
-from tests.e2e.cloud import Cloud, Killed, Kills, has_failed, quick_table
+from tests.e2e.background import Killed
+from tests.e2e.cloud import Cloud, Kills, has_failed, quick_table
 from tests.e2e.stock import STEPS, Shop, cloud_of, opened, own_task, returned, state, steps_of
 from tests.e2e.support import BOUND_S, Answer, Era, JsonDict, Table
 
@@ -374,7 +375,7 @@ def test_a_hop_whose_event_was_lost_is_found_by_a_poll_when_it_is_due(cloud: Clo
     cloud.queue.clear()
     state(client, call)
     assert cloud.queue == []
-    cloud.time.ms += FIRST_DISPATCH_MS + 1
+    cloud.time.pass_s(FIRST_DISPATCH_MS / 1000 + 1)
     state(client, call)
     assert [delivery.event["batonTask"]["dispatch"] for delivery in cloud.queue] == [3]
     cloud.work()

@@ -11,7 +11,7 @@ import pytest
 from mcp_baton import Server, Step, ToolError, Workflow
 from mcp_baton.tasks.record import LEASE_MS, timestamp
 from mcp_baton.testing import JsonRpcError, connect
-from tests.e2e.cloud import Time
+from tests.e2e.background import Time
 from tests.e2e.conftest import ON_MINISTACK, MakeClient
 from tests.e2e.support import Answer, Table
 from tests.sent import Requests
@@ -132,7 +132,7 @@ def test_a_run_that_was_taken_over_stops_and_says_so(make_client: MakeClient, ta
     course, wall, other = Course(), Time(), list[Answer]()
     server = three_steps(course)
     times: dict[str, Any] = {"now_ms": wall.now_ms, "remaining_ms": lambda: 600_000}
-    late = make_client(server, clock=wall.monotonic_s, **times)
+    late = make_client(server, clock=wall.monotonic, **times)
     client = make_client(server, **times)
 
     def stall() -> None:
@@ -153,7 +153,7 @@ def test_a_late_run_whose_task_another_one_holds_is_superseded(make_client: Make
     course, wall = Course(), Time()
     server = three_steps(course, *(["two"] if at == "a checkpoint" else []))
     times: dict[str, Any] = {"now_ms": wall.now_ms, "remaining_ms": lambda: 600_000}
-    late, client = make_client(server, clock=wall.monotonic_s, **times), make_client(server, **times)
+    late, client = make_client(server, clock=wall.monotonic, **times), make_client(server, **times)
     during = "three" if at == "its end" else "two"
 
     def stall() -> None:
@@ -178,7 +178,7 @@ def test_a_run_renews_its_claim_before_a_step_when_it_is_time_to(
     make_client: MakeClient, table: Table, requests: Requests
 ) -> None:
     course, wall = Course(), Time()
-    client = make_client(three_steps(course), now_ms=wall.now_ms, clock=wall.monotonic_s, remaining_ms=lambda: 600_000)
+    client = make_client(three_steps(course), now_ms=wall.now_ms, clock=wall.monotonic, remaining_ms=lambda: 600_000)
     course.during["one"] = lambda: wall.pass_s(15)
     course.during["two"] = lambda: wall.pass_s(LEASE_MS / 1000 + 20)
     answer = client.get_prompt("flow")
@@ -190,7 +190,7 @@ def test_a_run_that_cannot_renew_its_claim_begins_no_further_step(
     make_client: MakeClient, table: Table, requests: Requests
 ) -> None:
     course, wall = Course(), Time()
-    client = make_client(three_steps(course), now_ms=wall.now_ms, clock=wall.monotonic_s, remaining_ms=lambda: 600_000)
+    client = make_client(three_steps(course), now_ms=wall.now_ms, clock=wall.monotonic, remaining_ms=lambda: 600_000)
     events = table.client.meta.events
 
     def cut() -> None:
