@@ -1,85 +1,69 @@
 """A store that fails at each of its calls in turn fails no prompt and no tool call (docs/workflows.md).
 
-The faults are put between botocore and the engine, on a client that makes one attempt as a deployed one does, so that
-what the store sends again and what it gives up on is part of what is tested.
+The faults are put into botocore's client, which makes one attempt as a deployed one does, so that what the store sends
+again and what it gives up on is part of what is tested. What it makes of each fault is held by tests/store.
 """
 
-import json
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-import boto3
 import pytest
-from botocore.awsrequest import AWSPreparedRequest, AWSResponse
-from botocore.compat import HTTPHeaders
-from botocore.config import Config
 from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
-from moto.core.botocore_stubber import MockRawResponse
 
-from mcp_baton import Server, Step, ToolError, Workflow
-from mcp_baton.clients import ATTEMPTS
-from mcp_baton.local.dynamodb import REGION
+from mcp_baton import Server, Step, Workflow
+from mcp_baton.testing.store import refusal
 from tests.e2e.conftest import Engine, MakeClient
 from tests.e2e.support import Answer, Client, Script, Table
-from tests.memory_dynamodb import MemoryDynamoDB
-
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
 
 type Kind = Literal["unreachable", "lost", "throttled", "broken"]
 type Extent = Literal["once", "one call", "from then on"]
-type Deliver = Callable[[AWSPreparedRequest], AWSResponse]
 
-REFUSALS = {"throttled": (400, "ProvisionedThroughputExceededException"), "broken": (500, "InternalServerError")}
+REFUSALS = {"throttled": "ProvisionedThroughputExceededException", "broken": "InternalServerError"}
 
 
 @dataclass(slots=True)
 class Wire:
-    """What lies between botocore and an engine.
+    """What lies between the store and the engine.
 
     Attributes:
-        deliver: Brings a request to the engine.
         fails_at: The call that a fault begins with, counted from 1; `None` while nothing fails.
+        struck: Whether anything has failed.
     """
 
-    deliver: Deliver
     fails_at: int | None = None
     kind: Kind = "unreachable"
     extent: Extent = "once"
-    _calls: list[str] = field(default_factory=list)
-    _struck: int = 0
+    struck: bool = False
+    _calls: list[bytes] = field(default_factory=list)
+    _losing: bool = False
 
     def break_at(self, call: int, kind: Kind, extent: Extent) -> None:
         """Fail at this call from now: its first attempt alone, all its attempts, or those and every later call."""
         self.fails_at, self.kind, self.extent = call, kind, extent
-        self._calls, self._struck = [], 0
+        self._calls = []
 
     def heal(self) -> None:
         """Fail no more."""
         self.fails_at = None
 
-    @property
-    def struck(self) -> bool:
-        """Whether anything has failed."""
-        return self._struck > 0
-
-    def send(self, request: AWSPreparedRequest, **_: object) -> AWSResponse:
-        """Deliver a request, or do not: a handler of botocore's `before-send` event."""
-        if not self._fails(str(request.body)):
-            return self.deliver(request)
-        self._struck += 1
+    def before(self, params: dict[str, Any], **_: object) -> object:
+        """A handler of botocore's `before-call`, whose answer is taken for the server's."""
+        self._losing = False
+        if not self._fails(params["body"]):
+            return None
+        self.struck = True
         if self.kind == "unreachable":
-            raise EndpointConnectionError(endpoint_url=request.url)
-        if self.kind == "lost":
-            self.deliver(request)
-            raise ReadTimeoutError(endpoint_url=request.url)
-        status, code = REFUSALS[self.kind]
-        body = json.dumps({"__type": f"com.amazonaws.dynamodb.v20120810#{code}", "message": "no"}).encode()
-        return AWSResponse(request.url, status, HTTPHeaders(), MockRawResponse(body))
+            raise EndpointConnectionError(endpoint_url="")
+        self._losing = self.kind == "lost"
+        return None if self._losing else refusal(REFUSALS[self.kind])
 
-    def _fails(self, body: str) -> bool:
+    def after(self, **_: object) -> None:
+        """A handler of botocore's `after-call`."""
+        if self._losing:
+            raise ReadTimeoutError(endpoint_url="")
+
+    def _fails(self, body: bytes) -> bool:
         if self.fails_at is None:
             return False
         # What is sent again is sent as it was: a write with the same token.
@@ -92,45 +76,16 @@ class Wire:
         return number == self.fails_at and not (is_retry and self.extent == "once")
 
 
-def wired(url: str, deliver: Deliver) -> "tuple[Wire, DynamoDBClient]":
-    """A client with the retries of a deployed one whose requests all go through a wire."""
-    wire = Wire(deliver)
-    session = boto3.Session(aws_access_key_id="local", aws_secret_access_key="local", region_name=REGION)
-    config = Config(retries={"mode": "standard", "total_max_attempts": ATTEMPTS})
-    client = session.client("dynamodb", endpoint_url=url, config=config)
-    # botocore takes the answer of a `before-send` handler for the server's; its stubs say that handlers have none.
-    send: Any = wire.send
-    client.meta.events.register("before-send.dynamodb", send)
-    return wire, client
-
-
-@pytest.fixture(scope="module")
-def memory() -> MemoryDynamoDB:
-    """The engine at the end of the wire. What a client does about a fault does not depend on it; what the store sends
-    is held against every engine by tests/store."""
-    return MemoryDynamoDB()
-
-
-@pytest.fixture(scope="module")
-def wire_and_client(memory: MemoryDynamoDB) -> "Iterator[tuple[Wire, DynamoDBClient]]":
-    """A wire to it."""
-    wire, client = wired(f"https://dynamodb.{REGION}.amazonaws.com", memory.answer)
-    with closing(client):
-        yield wire, client
-
-
 @pytest.fixture
-def wire(wire_and_client: "tuple[Wire, DynamoDBClient]") -> Iterator[Wire]:
-    """A wire on which nothing fails yet."""
-    wire, _ = wire_and_client
+def wire(engine: Engine) -> Iterator[Wire]:
+    """A wire to the engine, on which nothing fails yet."""
+    wire = Wire()
+    events: Any = engine.client.meta.events
+    events.register_last("before-call.dynamodb", wire.before)
+    events.register_first("after-call.dynamodb", wire.after)
     yield wire
-    wire.heal()
-
-
-@pytest.fixture
-def engine(wire_and_client: "tuple[Wire, DynamoDBClient]", memory: MemoryDynamoDB, memory_engine: Engine) -> Engine:
-    """The engine at the end of the wire."""
-    return Engine(wire_and_client[1], memory_engine.s3, memory.create)
+    events.unregister("before-call.dynamodb", wire.before)
+    events.unregister("after-call.dynamodb", wire.after)
 
 
 @pytest.fixture
@@ -198,11 +153,15 @@ def run(client: Client, script: Script, error: str | None) -> tuple[Answer, list
 
 
 @kinds
-@pytest.mark.parametrize(("call", "error"), [(1, None), (2, "no"), (3, None), (3, "no")])
-def test_a_fault_that_passes_leaves_no_trace_in_a_run(
-    client: Client, script: Script, table: Table, wire: Wire, kind: Kind, call: int, error: str | None
+@pytest.mark.parametrize(
+    ("call", "extent", "error"),
+    [(1, "once", None), (2, "once", "no"), (3, "once", None), (3, "once", "no"), (2, "one call", None)],
+)
+def test_a_fault_that_passes_or_is_made_up_for_leaves_no_trace_in_a_run(
+    client: Client, script: Script, table: Table, wire: Wire, kind: Kind, call: int, extent: Extent, error: str | None
 ) -> None:
-    wire.break_at(call, kind, "once")
+    """A checkpoint that cannot be written is made up for at the end."""
+    wire.break_at(call, kind, extent)
     answer, ended = run(client, script, error)
     assert wire.struck
     wire.heal()
@@ -211,18 +170,20 @@ def test_a_fault_that_passes_leaves_no_trace_in_a_run(
     assert ("pause_reason" in answer.meta) is (error is not None)
     variables = client.variables(answer.task_id)
     assert ("_workflow.pause_reason" in variables) is (error is not None)
-    assert variables["_workflow.result.two"] == 2
+    assert (variables["_workflow.result.one"], variables["_workflow.result.two"]) == (1, 2)
 
 
-@pytest.mark.parametrize(("extent", "error"), [("one call", None), ("from then on", "no")])
-def test_a_task_that_cannot_be_created_leaves_the_run_without_one(
-    client: Client, script: Script, table: Table, wire: Wire, extent: Extent, error: str | None
+@pytest.mark.parametrize(
+    ("kind", "extent", "error"),
+    [("unreachable", "one call", None), ("unreachable", "from then on", "no"), ("broken", "one call", None)],
+)
+def test_a_task_that_was_not_created_leaves_the_run_without_one(
+    client: Client, script: Script, table: Table, wire: Wire, kind: Kind, extent: Extent, error: str | None
 ) -> None:
-    wire.break_at(1, "unreachable", extent)
+    wire.break_at(1, kind, extent)
     answer, _ = run(client, script, error)
     wire.heal()
-    assert answer.meta == {}
-    assert table.items == []
+    assert (answer.meta, table.items) == ({}, [])
 
 
 def test_a_task_whose_creation_is_throttled_is_refused_as_busy_before_anything_runs(
@@ -259,27 +220,6 @@ def test_a_run_says_what_is_not_known_of_its_task(
     assert answer.statuses == ended
     assert "Look at the task before any of its steps is repeated." in answer.conversation[-1][1]
     assert len(table.items) == (1 if kind == "lost" else 0)
-
-
-def test_a_task_that_turns_out_not_to_have_been_created_leaves_the_run_without_one(
-    client: Client, script: Script, table: Table, wire: Wire
-) -> None:
-    wire.break_at(1, "broken", "one call")
-    answer, _ = run(client, script, None)
-    wire.heal()
-    assert (answer.meta, table.items) == ({}, [])
-
-
-@kinds
-def test_a_checkpoint_that_cannot_be_written_is_made_up_for_at_the_end(
-    client: Client, script: Script, table: Table, wire: Wire, kind: Kind
-) -> None:
-    wire.break_at(2, kind, "one call")
-    answer, ended = run(client, script, None)
-    wire.heal()
-    assert "persisted" not in answer.meta
-    assert told(answer) == stored(table) == ("completed", ended)
-    assert client.variables(answer.task_id)["_workflow.result.one"] == 1
 
 
 @kinds
@@ -320,7 +260,7 @@ def paused(client: Client, script: Script) -> str:
 @kinds
 @pytest.mark.parametrize(
     ("call", "extent", "error"),
-    [(1, "once", None), (2, "once", "no"), (1, "from then on", "no"), (2, "one call", None), (2, "one call", "no")],
+    [(1, "from then on", "no"), (2, "one call", None), (2, "one call", "no")],
 )
 def test_a_continuations_result_is_the_same_whatever_becomes_of_its_record(
     client: Client,
@@ -342,16 +282,12 @@ def test_a_continuations_result_is_the_same_whatever_becomes_of_its_record(
     assert script.take() == ["third", "third"]
     assert {**answer.result, "_meta": None} == {**plain, "_meta": None}
     assert answer.meta["task_id"] == task
-    not_recorded = written(kind) if call == 2 else False
-    assert answer.meta["recorded"] == (True if extent == "once" else not_recorded)
-    ended = ["completed", "failed", "failed" if error else "completed"]
-    if extent == "once":
-        assert told(answer) == stored(table) == ("working", ended)
-    elif kind == "lost" and call == 2:
-        assert stored(table) == ("working", ended)
+    assert answer.meta["recorded"] == (written(kind) if call == 2 else False)
+    assert "record_error" in answer.meta
+    if kind == "lost" and call == 2:
+        assert stored(table) == ("working", ["completed", "failed", "failed" if error else "completed"])
     else:
         assert table.item(task) == before
-    assert ("record_error" in answer.meta) is (extent != "once")
 
 
 @kinds
@@ -384,26 +320,20 @@ def test_a_resume_whose_task_cannot_be_read_runs_nothing(
 
 
 @kinds
-@pytest.mark.parametrize("extent", ["once", "one call"])
 def test_a_resume_whose_batch_cannot_be_written_answers_all_the_same(
-    client: Client, script: Script, table: Table, wire: Wire, kind: Kind, extent: Extent
+    client: Client, script: Script, table: Table, wire: Wire, kind: Kind
 ) -> None:
     task = paused(client, script)
     before = table.item(task)
-    wire.break_at(2, kind, extent)
+    wire.break_at(2, kind, "one call")
     answer = client.get_prompt("flow", task=task)
     wire.heal()
     assert script.take() == ["second", "third"]
     assert ("user", "Result from third: 3") in answer.conversation[-2:]
     assert answer.statuses == ["completed"] * 3
-    if extent == "once":
-        assert told(answer) == stored(table) == ("completed", ["completed"] * 3)
-        assert "persisted" not in answer.meta
-    else:
-        assert answer.meta["persisted"] == written(kind)
-        assert answer.meta["task_status"] == "working"
-        # The claim was taken, and is not given up.
-        assert kind == "lost" or table.item(task)["variables"] == before["variables"]
+    assert (answer.meta["persisted"], answer.meta["task_status"]) == (written(kind), "working")
+    # The claim was taken, and is not given up.
+    assert kind == "lost" or table.item(task)["variables"] == before["variables"]
 
 
 @pytest.mark.parametrize("kind", ["unreachable", "throttled"])
@@ -419,32 +349,3 @@ def test_a_task_method_says_that_the_store_failed_and_nothing_of_how(
         answer = client.task(method, task)
     assert answer.refusal == (200, -32603)
     assert not any(word in answer.body.lower() for word in ("dynamodb", "http", "exception", "endpoint", "timeout"))
-
-
-@kinds
-@pytest.mark.parametrize("result", [None, {"done": True}])
-def test_a_cancellation_whose_first_answer_is_lost_still_happens_once(
-    client: Client, script: Script, table: Table, wire: Wire, kind: Kind, result: dict[str, bool] | None
-) -> None:
-    task = paused(client, script)
-    wire.break_at(1, kind, "once")
-    answer = client.task("cancel", task, **({"result": result} if result else {}))
-    assert wire.struck
-    wire.heal()
-    assert answer.result["status"] == ("completed" if result else "cancelled")
-    assert table.statuses == [answer.result["status"]]
-
-
-def test_a_tool_that_fails_beside_a_store_that_fails_is_told_of_as_ever(make_client: MakeClient, wire: Wire) -> None:
-    server = Server("s")
-
-    @server.tool
-    def work() -> None:
-        wire.break_at(1, "unreachable", "from then on")
-        raise ToolError("both at once")
-
-    server.add_workflow(Workflow(name="flow", description="work", steps=[Step("only", tool="work")]))
-    answer = make_client(server).get_prompt("flow")
-    assert answer.meta["persisted"] is False
-    assert answer.meta["pause_reason"]["error"] == "both at once"
-    assert answer.handoff.endswith("1. Call work with {}")
