@@ -402,22 +402,20 @@ def test_a_worker_holds_both_tasks_while_a_step_takes_long(make_cloud: Callable[
     assert returned(client, call)["structuredContent"]["task_status"] == "completed"
 
 
-def test_a_worker_waits_for_a_run_that_died_to_lose_the_task(order: Order) -> None:
-    order.cloud.lives_s = 900
+@pytest.mark.parametrize(
+    ("lives_s", "held_s", "outcomes"),
+    [(900, 40, ["completed"]), (10, 30, ["TaskHeld", "handed over", "handed over", "completed"])],
+    ids=["waits for it to lose the task", "leaves the call to the next delivery"],
+)
+def test_a_worker_goes_on_with_a_task_that_a_run_held_which_died(
+    order: Order, lives_s: float, held_s: float, outcomes: list[str]
+) -> None:
+    order.cloud.lives_s = lives_s
     client, call, own = begun(order.cloud, workflow="order", order=2)
-    hold(order, own, seconds=40)
+    hold(order, own, held_s)
     begun_ms = order.cloud.time.ms
-    assert order.cloud.work() == ["completed"]
-    assert order.cloud.time.ms - begun_ms > 40_000
-    assert (state(client, call)["status"], order.paid) == ("completed", [20])
-
-
-def test_a_worker_that_cannot_wait_so_long_leaves_the_call_to_the_next_delivery(order: Order) -> None:
-    client, call, own = begun(order.cloud, workflow="order", order=2)
-    hold(order, own, seconds=30)
-    assert order.cloud.deliver() == "TaskHeld"
-    assert order.cloud.table.item(call)["run"]["M"]["u"] == {"N": "0"}
-    assert order.cloud.work() == ["handed over", "handed over", "completed"]
+    assert order.cloud.work() == outcomes
+    assert order.cloud.time.ms - begun_ms > held_s * 1000
     assert (state(client, call)["status"], order.paid) == ("completed", [20])
 
 

@@ -1,4 +1,4 @@
-"""Every file in `events/` through the sample's own `lambda_handler`, over the embedded DynamoDB engine."""
+"""Every file in `events/` through the sample's own `lambda_handler`, over a DynamoDB in memory."""
 
 import importlib
 import json
@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from mcp_baton.local.dynamodb import create_table, embedded_client
-from tests.e2e.support import events_in
+from tests.e2e.support import Table, events_in
 from tests.fakes import FunctionContext
 
 ROOT = Path(__file__).parents[2]
@@ -171,13 +170,11 @@ stands for a slash in a name. The status is 200 where nothing else is said."""
 
 
 @pytest.fixture
-def lambda_handler(monkeypatch: pytest.MonkeyPatch) -> Iterator[Handler]:
+def lambda_handler(monkeypatch: pytest.MonkeyPatch, table: Table) -> Iterator[Handler]:
     """The sample's handler as Lambda makes it: `app.py` imported with the function's folder on the path."""
-    client = embedded_client()
-    create_table(client, "tasks")
-    monkeypatch.setenv("BATON_TABLE", "tasks")
+    monkeypatch.setenv("BATON_TABLE", table.name)
     monkeypatch.setenv("BATON_ALLOWED_ORIGINS", PAGE)
-    monkeypatch.setattr("mcp_baton.clients.dynamodb_client", lambda: client)
+    monkeypatch.setattr("mcp_baton.clients.dynamodb_client", lambda: table.client)
     monkeypatch.syspath_prepend(FUNCTION)
     forget_sample()
     yield importlib.import_module("app").lambda_handler

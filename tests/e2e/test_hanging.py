@@ -164,11 +164,10 @@ def test_a_run_replies_in_time_when_s3_and_dynamodb_hang_at_once(
     assert all(value in answer.body for value in VALUES)
 
 
-@LIMITS
 def test_when_only_values_hang_the_head_is_written_with_notes_in_their_place(
-    engine: Engine, table: Table, bucket: Bucket, limit_s: float
+    engine: Engine, table: Table, bucket: Bucket
 ) -> None:
-    run = Run(engine, table, bucket, {"s3.PutObject": limit_s, "dynamodb.PutItem": limit_s})
+    run = Run(engine, table, bucket, {"s3.PutObject": FOR_EVER_S, "dynamodb.PutItem": FOR_EVER_S})
     answer = run.go()
     assert FUNCTION_S - run.replied_s >= HEAD_S
     assert "persisted" not in answer.meta
@@ -178,11 +177,8 @@ def test_when_only_values_hang_the_head_is_written_with_notes_in_their_place(
     }
 
 
-@LIMITS
-def test_when_only_s3_hangs_the_values_are_kept_in_items(
-    engine: Engine, table: Table, bucket: Bucket, limit_s: float
-) -> None:
-    run = Run(engine, table, bucket, {"s3.PutObject": limit_s})
+def test_when_only_s3_hangs_the_values_are_kept_in_items(engine: Engine, table: Table, bucket: Bucket) -> None:
+    run = Run(engine, table, bucket, {"s3.PutObject": FOR_EVER_S})
     answer = run.go()
     assert FUNCTION_S - run.replied_s >= HEAD_S
     assert {"persisted", "oversized"}.isdisjoint(answer.meta)
