@@ -15,10 +15,12 @@ from mcp_baton.protocol.json import JsonObject
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.jobs import Dispatcher
 from tests.e2e.support import Answer, Client, Era, Handler, JsonDict, Table
+from tests.e2e.throttling import Virtual
 from tests.fakes import FunctionContext
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_s3 import S3Client
 
 EPOCH_S = 1_800_000_000.0
 WORKER_MS = 900_000
@@ -93,12 +95,20 @@ class Killed(BaseException):
     """The end of a worker's process. A `BaseException`, so that nothing takes it for a failure of its own."""
 
 
-def container(server: Server, table: Table, settings: Settings, time: Time, dispatcher: Dispatcher | None) -> Handler:
+def container(
+    server: Server,
+    table: Table,
+    settings: Settings,
+    time: Time | Virtual,
+    dispatcher: Dispatcher | None = None,
+    connect_s3: "Callable[[], S3Client] | None" = None,
+) -> Handler:
     """The function in a container of its own: a handler and a store that share nothing but the table and the time."""
     store = dynamodb_store(
         table.name,
         settings,
         connect=lambda: table.client,
+        connect_s3=connect_s3,
         now_ms=time.now_ms,
         monotonic=time.monotonic,
         sleep=time.sleep,

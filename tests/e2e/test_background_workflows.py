@@ -459,15 +459,6 @@ def test_cancelling_the_call_stops_the_run_and_leaves_the_workflow_to_be_gone_on
     assert sorted(shop.sold.values()) == list(range(0, STEPS, 2))
 
 
-def test_cancelling_the_call_between_two_invocations_runs_nothing_more(cloud: Cloud, shop: Shop) -> None:
-    client, call, _ = begun(cloud)
-    cloud.deliver()
-    done = shop.done.total()
-    client.task("cancel", call)
-    assert cloud.work() == ["over: cancelled"]
-    assert shop.done.total() == done
-
-
 def test_cancelling_the_workflow_while_it_runs_ends_the_call(cloud: Cloud, shop: Shop) -> None:
     client, call, own = begun(cloud)
 

@@ -26,8 +26,7 @@ from mcp_baton import (
 )
 from mcp_baton.settings import Settings
 from mcp_baton.testing import connect
-
-BOUND_S = 20.0
+from tests.e2e.support import BOUND_S
 
 
 @dataclass

@@ -231,13 +231,6 @@ def test_a_client_that_waits_for_100_is_told_once_to_go_on(serve: Serve) -> None
         assert b"".join(iter(lambda: client.recv(65536), b"")).endswith(b"body")
 
 
-def test_an_application_that_fails_is_answered_by_the_handler(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
-    def app(request: HttpRequest, exchange: Exchange) -> HttpResponse:
-        raise LookupError("the secret cause")
-
-    assert ask(serve(adapted(app))).status == 500
-
-
 def broken_handler(event: object, context: object) -> dict[str, object]:
     raise LookupError("the secret cause")
 

@@ -64,10 +64,6 @@ def add_tools(server: Server) -> None:
         break_down()
 
     @server.tool
-    def exits() -> None:
-        raise SystemExit(SECRET)
-
-    @server.tool
     def checks(amount: Annotated[int, AfterValidator(refuse)]) -> int:
         return amount
 
@@ -78,10 +74,6 @@ def add_tools(server: Server) -> None:
     @server.tool
     def dumps() -> Receipt:
         return Receipt()
-
-    @server.tool
-    def yields() -> Any:
-        return (break_down() for _ in range(1))
 
 
 def add_resources(server: Server) -> None:
@@ -134,7 +126,7 @@ def assert_masked(answer: Answer, log: str) -> None:
     assert REQUEST_ID in log
 
 
-@pytest.mark.parametrize("tool", ["raises", "raises_later", "exits", "checks", "declares", "dumps", "yields"])
+@pytest.mark.parametrize("tool", ["raises", "raises_later", "checks", "declares", "dumps"])
 def test_what_breaks_in_a_tool_is_not_the_clients_to_read(
     make_client: MakeClient, caplog: pytest.LogCaptureFixture, tool: str
 ) -> None:
