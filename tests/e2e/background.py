@@ -151,6 +151,25 @@ class Background:
         outcome: str = worker(dict(event), FunctionContext(remaining_ms, "worker-1"))["outcome"]
         return outcome
 
+    def kill(self, event: JsonObject | None = None, at: int = 1, *, landed: bool = False) -> None:
+        """Deliver an event to a worker that is killed at a request to the table, its claim (0) or its result (1):
+        before it lands, or when it has."""
+        sent = iter(range(1_000))
+
+        def strike(**_: object) -> None:
+            if next(sent) == at:
+                raise Killed
+
+        name, events = f"{'after' if landed else 'before'}-call.dynamodb", self.table.client.meta.events
+        events.register(name, strike)
+        try:
+            self.work(event)
+        except Killed:
+            return
+        finally:
+            events.unregister(name, strike)
+        raise AssertionError("nobody was killed")
+
     def status(self, task: str, era: Era = "2026") -> str:
         """A task's status, as a poll finds it, which looks after the task, too."""
         status: str = self.client(era).task("get", task).result["status"]
@@ -177,24 +196,6 @@ def created(answer: Answer) -> JsonDict:
     result = answer.result
     made: JsonDict = result.get("task", result)
     return made
-
-
-@contextmanager
-def killed_at(client: "DynamoDBClient", number: int, *, landed: bool) -> Iterator[None]:
-    """Kill whoever sends this request to the table, counted from 0: before it lands, or when it has."""
-    sent = iter(range(1_000))
-
-    def strike(**_: object) -> None:
-        if next(sent) == number:
-            raise Killed
-
-    event = "after-call.dynamodb" if landed else "before-call.dynamodb"
-    events: Any = client.meta.events
-    events.register(event, strike)
-    try:
-        yield
-    finally:
-        events.unregister(event, strike)
 
 
 @contextmanager

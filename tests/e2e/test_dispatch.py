@@ -13,7 +13,7 @@ from mcp_baton.server.methods.jobs import watching
 from mcp_baton.server.methods.jobs.worker import StillHeld
 from mcp_baton.tasks.record import LEASE_MS
 from mcp_baton.tasks.texts import VALUE_BYTES
-from tests.e2e.background import WORKER_MS, Background, Killed, MakeBackground, away, call, created, killed_at
+from tests.e2e.background import WORKER_MS, Background, MakeBackground, away, call, created
 from tests.e2e.support import Era, Script, Table
 
 LEASE_S = LEASE_MS / 1000
@@ -107,7 +107,6 @@ def test_an_event_that_comes_again_while_it_is_worked_on_is_sent_back_to_come_la
 ) -> None:
     jobs.begin("report")
     (event,) = jobs.queue.events
-
     refused = list[type[BaseException]]()
 
     def doubled() -> None:
@@ -134,11 +133,10 @@ def test_a_later_dispatch_leaves_a_task_alone_that_a_worker_holds(jobs: Backgrou
 @pytest.mark.parametrize("landed", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("request_number", range(REQUESTS_OF_A_WORKER))
 def test_a_worker_that_dies_at_any_request_is_replaced_and_the_task_ends_once(
-    jobs: Background, table: Table, script: Script, request_number: int, landed: bool
+    jobs: Background, script: Script, request_number: int, landed: bool
 ) -> None:
     task = jobs.begin("report")
-    with killed_at(table.client, request_number, landed=landed), pytest.raises(Killed):
-        jobs.work()
+    jobs.kill(at=request_number, landed=landed)
     ended = landed and request_number == 1
     assert jobs.status(task) == ("completed" if ended else "working")
     jobs.time.s += LEASE_S + 1
@@ -151,7 +149,7 @@ def test_a_worker_that_dies_at_any_request_is_replaced_and_the_task_ends_once(
 
 
 def test_a_worker_that_stood_still_changes_nothing_once_another_has_taken_its_task(
-    jobs: Background, table: Table, script: Script, monkeypatch: pytest.MonkeyPatch
+    jobs: Background, script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Its thread that watches over the claim stands still, too.
     monkeypatch.setattr(watching, "LOOK_AFTER_S", 60.0)
@@ -160,8 +158,7 @@ def test_a_worker_that_stood_still_changes_nothing_once_another_has_taken_its_ta
     def taken_over() -> None:
         jobs.time.s += LEASE_S + 1
         assert jobs.status(task) == "working"
-        with killed_at(table.client, 1, landed=False), pytest.raises(Killed):
-            jobs.work()
+        jobs.kill()
 
     script.meanwhile["report"] = taken_over
     assert jobs.work().startswith(("dropped", "stopped"))
@@ -169,11 +166,10 @@ def test_a_worker_that_stood_still_changes_nothing_once_another_has_taken_its_ta
     assert script.take() == ["report"] * 2
 
 
-def test_a_task_whose_workers_die_three_times_has_failed(jobs: Background, table: Table, script: Script) -> None:
+def test_a_task_whose_workers_die_three_times_has_failed(jobs: Background, script: Script) -> None:
     task = jobs.begin("report")
     for attempt in (1, 2, 3):
-        with killed_at(table.client, 1, landed=False), pytest.raises(Killed):
-            jobs.work()
+        jobs.kill()
         assert jobs.head(task)[2] == attempt
         jobs.time.s += 700
         found = jobs.client().task("get", task).result
@@ -183,11 +179,10 @@ def test_a_task_whose_workers_die_three_times_has_failed(jobs: Background, table
     assert jobs.client("2025").task("result", task).error["code"] == -32603
 
 
-def test_a_worker_finds_out_as_well_that_no_attempt_is_left(jobs: Background, table: Table, script: Script) -> None:
+def test_a_worker_finds_out_as_well_that_no_attempt_is_left(jobs: Background, script: Script) -> None:
     task = jobs.begin("pay")
     (event,) = jobs.queue.events
-    with killed_at(table.client, 1, landed=False), pytest.raises(Killed):
-        jobs.work(event)
+    jobs.kill(event)
     jobs.time.s += LEASE_S + 1
     assert jobs.work(event) == "given up: failed"
     found = jobs.client().task("get", task).result
@@ -272,8 +267,7 @@ def test_each_attempt_has_its_number_and_all_have_one_idempotency_key(
 ) -> None:
     task = jobs.begin("attempts")
     (event,) = jobs.queue.events
-    with killed_at(table.client, 1, landed=False), pytest.raises(Killed):
-        jobs.work(event)
+    jobs.kill(event)
     # Lambda's own second delivery takes the task over, once the claim of the worker that died has run out.
     with pytest.raises(StillHeld):
         jobs.work(event)
