@@ -5,7 +5,6 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from http.client import HTTPConnection, HTTPResponse, IncompleteRead
 
@@ -94,24 +93,6 @@ def test_a_stream_arrives_in_pieces_while_the_application_runs(serve: Serve) -> 
         assert response.read() == b"data: second\n\n"
         client.request("POST", "/mcp", b"{}")
         assert client.getresponse().read() == b"data: first\n\ndata: second\n\n"
-
-
-def test_requests_overlap(serve: Serve) -> None:
-    together = threading.Barrier(12, timeout=BOUND_S)
-
-    def app(request: HttpRequest, exchange: Exchange) -> HttpResponse:
-        together.wait()
-        return HttpResponse(200, {}, request.body)
-
-    port = serve(adapted(app))
-
-    def call(number: int) -> bytes:
-        with closing(connect(port)) as client:
-            client.request("POST", "/mcp", b"%d" % number)
-            return client.getresponse().read()
-
-    with ThreadPoolExecutor(12) as pool:
-        assert list(pool.map(call, range(12))) == [b"%d" % number for number in range(12)]
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE", "OPTIONS", "PUT", "PATCH", "PROPFIND"])
