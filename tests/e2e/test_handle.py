@@ -157,6 +157,14 @@ def test_a_model_that_sees_text_alone_is_led_to_the_end(make_client: MakeClient)
     assert paused.client.variables(paused.task)["_workflow.result.refund"] == {"id": "R-A-17", "amount": 30.0}
 
 
+def test_without_a_twin_the_client_is_to_complete_the_task(make_client: MakeClient) -> None:
+    paused = begun(make_client, tool=False)
+    paused.call("refund", order_id="A-17", amount=30.0)
+    sent = paused.call("send_mail", to="kim@example.com", text="R-A-17")
+    assert told(sent) == "All 3 steps are done; the client completes the task."
+    assert sent.meta["next"] == []
+
+
 def test_a_failed_call_says_what_happened_and_what_to_do(make_client: MakeClient) -> None:
     paused = begun(make_client)
     paused.shop.bank_is_open = False

@@ -140,8 +140,6 @@ def test_the_end_is_said_also_of_an_extra_call() -> None:
     assert text(of, wrote("get")) == end
     assert text(of) == f"Recorded as an extra call, not as a step (4 of 4 done). {end}"
     assert text(of, wrote("get"), oversized=["_workflow.result.get"]) == f"{LOST} {end}"
-    without = plan(COMPLETED, COMPLETED, SKIPPED, COMPLETED, workflow=flow(tool=False))
-    assert text(without, wrote("get")) == "All 4 steps are done; the client completes the task."
 
 
 def test_without_its_workflow_a_task_has_steps_and_no_next_call() -> None:
