@@ -12,7 +12,6 @@ from mcp_baton.testing import JsonRpcError, connect
 from tests.e2e.background import Time
 from tests.e2e.conftest import ON_MINISTACK, MakeClient
 from tests.e2e.support import Answer, Script, Table
-from tests.sent import Requests
 
 STEPS = ("one", "two", "three")
 
@@ -103,18 +102,6 @@ def test_a_late_run_whose_task_another_one_holds_is_superseded(
     stored = client.variables(task_in(table))
     assert "_workflow.result.two" not in stored
     assert stored["_workflow.pause_reason"]["failedStep"] == "one"
-
-
-def test_a_run_renews_its_claim_before_a_step_when_it_is_time_to(
-    script: Script, make_client: MakeClient, table: Table, requests: Requests
-) -> None:
-    wall = Time()
-    client = make_client(three_steps(script), now_ms=wall.now_ms, clock=wall.monotonic, remaining_ms=lambda: 600_000)
-    script.meanwhile["one"] = lambda: wall.pass_s(15)
-    script.meanwhile["two"] = lambda: wall.pass_s(LEASE_MS / 1000 + 20)
-    answer = client.get_prompt("flow")
-    assert requests.take() == ["PutItem", "UpdateItem", "UpdateItem", "UpdateItem"]
-    assert (answer.statuses, table.statuses) == (["completed"] * 3, ["completed"])
 
 
 @pytest.mark.parametrize("paused_before", [False, True])

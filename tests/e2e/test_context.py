@@ -192,13 +192,6 @@ def test_a_resource_that_cannot_be_read_raises_in_the_tool(uri: str, error: str)
         assert str(client.call_tool("caught", {"uri": uri}).value).startswith(error)
 
 
-def test_what_a_failing_resource_says_stays_from_the_client() -> None:
-    with connect(library()) as client:
-        failed = client.call_tool("read", {"uri": "broken://mine"})
-        assert failed.is_error
-        assert "lost" not in failed.text
-
-
 def test_a_resource_that_a_tool_reads_may_ask(era: Era) -> None:
     with connect(library(), era=era) as client:
         client.answers({"Who?": {"value": "Kim"}})
