@@ -13,11 +13,14 @@ from mcp_baton.aws import dynamodb_store, handler
 from mcp_baton.exceptions import NotDispatched
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.settings import Settings
+from mcp_baton.tasks.jobs import Dispatcher
 from tests.e2e.support import Answer, Client, Era, Handler, JsonDict, Table
+from tests.e2e.throttling import Virtual
 from tests.fakes import FunctionContext
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_s3 import S3Client
 
 EPOCH_S = 1_800_000_000.0
 WORKER_MS = 900_000
@@ -25,7 +28,7 @@ WORKER_MS = 900_000
 
 @dataclass(slots=True)
 class Time:
-    """A time that stands still until it is moved. Whoever sleeps moves it.
+    """One clock for everything, which stands still until it is moved. Whoever sleeps moves it.
 
     Attributes:
         s: The time, epoch seconds.
@@ -37,18 +40,27 @@ class Time:
     slept: list[float] = field(default_factory=list)
     meanwhile: list[Callable[[], object]] = field(default_factory=list)
 
-    def now_ms(self) -> int:
-        """Epoch milliseconds."""
+    @property
+    def ms(self) -> int:
+        """The time, epoch milliseconds."""
         return round(self.s * 1000)
+
+    def now_ms(self) -> int:
+        """The same."""
+        return self.ms
 
     def monotonic(self) -> float:
         """Seconds."""
         return self.s
 
+    def pass_s(self, seconds: float) -> None:
+        """Let so much time pass."""
+        self.s += seconds
+
     def sleep(self, seconds: float) -> None:
         """Let so much time pass, and what is to happen meanwhile."""
         self.slept.append(seconds)
-        self.s += seconds
+        self.pass_s(seconds)
         if self.meanwhile:
             self.meanwhile.pop(0)()
 
@@ -80,7 +92,30 @@ class Queue:
 
 
 class Killed(BaseException):
-    """The end of a worker's process."""
+    """The end of a worker's process. A `BaseException`, so that nothing takes it for a failure of its own."""
+
+
+def container(
+    server: Server,
+    table: Table,
+    settings: Settings,
+    time: Time | Virtual,
+    dispatcher: Dispatcher | None = None,
+    connect_s3: "Callable[[], S3Client] | None" = None,
+) -> Handler:
+    """The function in a container of its own: a handler and a store that share nothing but the table and the time."""
+    store = dynamodb_store(
+        table.name,
+        settings,
+        connect=lambda: table.client,
+        connect_s3=connect_s3,
+        now_ms=time.now_ms,
+        monotonic=time.monotonic,
+        sleep=time.sleep,
+        random=lambda: 0.99,
+    )
+    clock, sleep = time.monotonic, time.sleep
+    return handler(server, settings=settings, store=store, clock=clock, sleep=sleep, dispatcher=dispatcher)
 
 
 @dataclass(slots=True)
@@ -94,25 +129,9 @@ class Background:
     queue: Queue = field(default_factory=Queue)
 
     def container(self) -> Handler:
-        """The function in a container of its own: a handler and a store that share nothing but the table."""
+        """The function in a container of its own."""
         chosen = Settings(table=self.table.name, **self.settings)
-        store = dynamodb_store(
-            self.table.name,
-            chosen,
-            connect=lambda: self.table.client,
-            now_ms=self.time.now_ms,
-            monotonic=self.time.monotonic,
-            sleep=self.time.sleep,
-            random=lambda: 0.99,
-        )
-        return handler(
-            self.server,
-            settings=chosen,
-            store=store,
-            clock=self.time.monotonic,
-            sleep=self.time.sleep,
-            dispatcher=self.queue,
-        )
+        return container(self.server, self.table, chosen, self.time, self.queue)
 
     def client(
         self, era: Era = "2026", owner: str = "alice", remaining_ms: Callable[[], int] = lambda: 60_000
@@ -131,6 +150,25 @@ class Background:
         worker: Any = self.container()
         outcome: str = worker(dict(event), FunctionContext(remaining_ms, "worker-1"))["outcome"]
         return outcome
+
+    def kill(self, event: JsonObject | None = None, at: int = 1, *, landed: bool = False) -> None:
+        """Deliver an event to a worker that is killed at a request to the table, its claim (0) or its result (1):
+        before it lands, or when it has."""
+        sent = iter(range(1_000))
+
+        def strike(**_: object) -> None:
+            if next(sent) == at:
+                raise Killed
+
+        name, events = f"{'after' if landed else 'before'}-call.dynamodb", self.table.client.meta.events
+        events.register(name, strike)
+        try:
+            self.work(event)
+        except Killed:
+            return
+        finally:
+            events.unregister(name, strike)
+        raise AssertionError("nobody was killed")
 
     def status(self, task: str, era: Era = "2026") -> str:
         """A task's status, as a poll finds it, which looks after the task, too."""
@@ -158,24 +196,6 @@ def created(answer: Answer) -> JsonDict:
     result = answer.result
     made: JsonDict = result.get("task", result)
     return made
-
-
-@contextmanager
-def killed_at(client: "DynamoDBClient", number: int, *, landed: bool) -> Iterator[None]:
-    """Kill whoever sends this request to the table, counted from 0: before it lands, or when it has."""
-    sent = iter(range(1_000))
-
-    def strike(**_: object) -> None:
-        if next(sent) == number:
-            raise Killed
-
-    event = "after-call.dynamodb" if landed else "before-call.dynamodb"
-    events: Any = client.meta.events
-    events.register(event, strike)
-    try:
-        yield
-    finally:
-        events.unregister(event, strike)
 
 
 @contextmanager

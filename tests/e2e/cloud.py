@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mcp_baton import Server
-from mcp_baton.aws import dynamodb_store, handler
 from mcp_baton.exceptions import NotDispatched
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.settings import Settings
+from tests.e2e.background import Killed, Time, container
 from tests.e2e.support import Client, Era, Handler, JsonDict, Table
 from tests.fakes import FunctionContext
 from tests.simulation.client import Exceptions, refused
@@ -20,29 +20,6 @@ from tests.simulation.dynamodb.database import Database
 from tests.simulation.dynamodb.refusals import Refusal
 
 RETRIES_AFTER_MS = (60_000, 120_000)
-
-
-class Killed(BaseException):
-    """The process was killed. A `BaseException`, so that nothing takes it for a failure of its own."""
-
-
-@dataclass(slots=True)
-class Time:
-    """One clock for everything; it stands still until it is moved."""
-
-    ms: int = 4_000_000_000_000
-
-    def now_ms(self) -> int:
-        """The time of day, epoch milliseconds."""
-        return self.ms
-
-    def monotonic_s(self) -> float:
-        """The same, seconds."""
-        return self.ms / 1000
-
-    def pass_s(self, seconds: float) -> None:
-        """Let this much time pass."""
-        self.ms += round(seconds * 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,20 +95,8 @@ class Cloud:
 
     def deploy(self, server: Server, *, dispatches: bool = True) -> None:
         """Serve this version from now on, which knows of a worker or does not."""
-        store = dynamodb_store(
-            self.table.name,
-            self.settings,
-            connect=lambda: self.table.client,
-            now_ms=self.time.now_ms,
-            monotonic=self.time.monotonic_s,
-            sleep=self.time.pass_s,
-            random=lambda: 0.5,
-        )
-        clock, sleep = self.time.monotonic_s, self.time.pass_s
         worker = self if dispatches else None
-        self._handler = handler(
-            server, settings=self.settings, store=store, clock=clock, sleep=sleep, dispatcher=worker
-        )
+        self._handler = container(server, self.table, self.settings, self.time, worker)
 
     def client(self, era: Era = "2026", owner: str = "alice") -> Client:
         """A client of the version that is served when it asks."""
@@ -179,7 +144,7 @@ class Cloud:
         """The next delivery, when it is due; what became of it. One that fails is put back, as long as Lambda does."""
         delivery = min(self.queue, key=lambda item: item.due_ms)
         self.queue.remove(delivery)
-        self.time.ms = max(self.time.ms, delivery.due_ms)
+        self.time.pass_s(max(0, delivery.due_ms - self.time.ms) / 1000)
         outcome = self.invoke(delivery.event)
         if has_failed(outcome) and delivery.attempt <= len(RETRIES_AFTER_MS):
             due_ms = self.time.ms + RETRIES_AFTER_MS[delivery.attempt - 1]
@@ -217,25 +182,10 @@ class QuickClient:
         self.database = Database()
         self.point = point
 
-    def put_item(self, **request: Any) -> JsonDict:
-        """`PutItem`."""
-        return self._send("PutItem", request)
-
-    def update_item(self, **request: Any) -> JsonDict:
-        """`UpdateItem`."""
-        return self._send("UpdateItem", request)
-
-    def get_item(self, **request: Any) -> JsonDict:
-        """`GetItem`."""
-        return self._send("GetItem", request)
-
-    def delete_item(self, **request: Any) -> JsonDict:
-        """`DeleteItem`."""
-        return self._send("DeleteItem", request)
-
-    def query(self, **request: Any) -> JsonDict:
-        """`Query`."""
-        return self._send("Query", request)
+    def __getattr__(self, method: str) -> Callable[..., JsonDict]:
+        """A method of botocore's client: `put_item` sends a `PutItem`."""
+        operation = "".join(map(str.capitalize, method.split("_")))
+        return lambda **request: self._send(operation, request)
 
     def scan(self, **_request: Any) -> JsonDict:
         """`Scan`, of everything."""

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -51,8 +51,12 @@ class Engine:
     url: str | None = None
 
 
-class MakeClient(Protocol):
+@dataclass(frozen=True, slots=True)
+class MakeClient:
     """Puts a server behind the real handler, over the test's table."""
+
+    engine: Engine
+    table: Table
 
     def __call__(
         self,
@@ -60,10 +64,10 @@ class MakeClient(Protocol):
         *,
         owner: str | None = "alice",
         era: Era = "2025",
-        remaining_ms: Callable[[], int] = ...,
+        remaining_ms: Callable[[], int] = lambda: 30_000,
         table_name: str | None = None,
         bucket: Bucket | None = None,
-        clock: Callable[[], float] = ...,
+        clock: Callable[[], float] = time.monotonic,
         now_ms: Callable[[], int] | None = None,
         **settings: Any,
     ) -> Client:
@@ -80,6 +84,20 @@ class MakeClient(Protocol):
             now_ms: The wall clock, epoch milliseconds; the machine's unless given.
             settings: The operator's choices.
         """
+        name = table_name or self.table.name
+        chosen = Settings(table=name, overflow_bucket=bucket.name if bucket else None, **settings)
+        pauses = Pauses()
+        store = dynamodb_store(
+            name,
+            chosen,
+            connect=lambda: self.table.client,
+            connect_s3=lambda: self.engine.s3,
+            now_ms=now_ms,
+            monotonic=pauses.monotonic,
+            sleep=pauses.sleep,
+            random=lambda: 0.99,
+        )
+        return Client(handler(server, settings=chosen, store=store, clock=clock), owner, era, remaining_ms)
 
 
 @pytest.fixture(autouse=True)
@@ -145,35 +163,7 @@ def bucket(engine: Engine) -> Bucket:
 @pytest.fixture
 def make_client(engine: Engine, table: Table) -> MakeClient:
     """Makes clients of servers over the test's table."""
-
-    def make(
-        server: Server,
-        *,
-        owner: str | None = "alice",
-        era: Era = "2025",
-        remaining_ms: Callable[[], int] = lambda: 30_000,
-        table_name: str | None = None,
-        bucket: Bucket | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        now_ms: Callable[[], int] | None = None,
-        **settings: Any,
-    ) -> Client:
-        name = table_name or table.name
-        chosen = Settings(table=name, overflow_bucket=bucket.name if bucket else None, **settings)
-        pauses = Pauses()
-        store = dynamodb_store(
-            name,
-            chosen,
-            connect=lambda: table.client,
-            connect_s3=lambda: engine.s3,
-            now_ms=now_ms,
-            monotonic=pauses.monotonic,
-            sleep=pauses.sleep,
-            random=lambda: 0.99,
-        )
-        return Client(handler(server, settings=chosen, store=store, clock=clock), owner, era, remaining_ms)
-
-    return make
+    return MakeClient(engine, table)
 
 
 @pytest.fixture

@@ -34,8 +34,12 @@ class Shop:
 
     sold: dict[str, int] = field(default_factory=dict)
     done: Counter[int] = field(default_factory=Counter)
-    meanwhile: Callable[[int], None] = lambda _number: None
+    meanwhile: Callable[[int], object] = lambda _number: None
     point: Callable[[], None] = lambda: None
+
+    def at(self, number: int, act: Callable[[], object]) -> None:
+        """Have this happen within one step."""
+        self.meanwhile = lambda step: act() if step == number else None
 
     def server(self, pass_s: Callable[[float], None], *, steps: int = STEPS, step_s: float = STEP_S) -> Server:
         """A server with a workflow of so many steps, whose every other one honours the key."""

@@ -11,11 +11,11 @@ from botocore.exceptions import EndpointConnectionError
 from mcp_baton import Context, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
 from mcp_baton.server.methods.jobs import hops
 from mcp_baton.tasks.record import LEASE_MS
-from mcp_baton.tasks.work import FIRST_DISPATCH_MS
 from mcp_baton.workflow.definition import Argument
-from tests.e2e.cloud import Cloud, Killed, Kills, has_failed, quick_table
+from tests.e2e.background import Killed
+from tests.e2e.cloud import Cloud, Kills, has_failed, quick_table
 from tests.e2e.stock import STEPS, Shop, cloud_of, opened, own_task, returned, state, steps_of
-from tests.e2e.support import BOUND_S, Answer, Era, JsonDict, Table
+from tests.e2e.support import BOUND_S, Answer, Client, Era, JsonDict, Table
 
 LOOKS = 400
 """How often a test looks whether a worker's thread has renewed its claims."""
@@ -54,14 +54,19 @@ def cloud(make_cloud: Callable[..., Cloud], shop: Shop) -> Cloud:
     return made
 
 
+def begun(cloud: Cloud, era: Era = "2026", workflow: str = "stock", **arguments: Any) -> tuple[Client, str, str]:
+    """A workflow that was called as a task: the client, the call's task and the workflow's own."""
+    client = cloud.client(era)
+    call = opened(client, workflow, arguments)
+    return client, call, own_task(client, call)
+
+
 # Being called
 
 
 def test_a_client_that_can_have_tasks_gets_one_and_polls_it_to_the_end(cloud: Cloud, shop: Shop, era: Era) -> None:
-    client = cloud.client(era)
-    call = opened(client, "stock")
+    client, call, own = begun(cloud, era)
     assert state(client, call)["status"] == "working"
-    own = own_task(client, call)
     assert steps_of(client, own) == ["pending"] * STEPS
     assert shop.done.total() == 0
 
@@ -86,22 +91,25 @@ def test_forty_steps_take_ten_invocations_of_a_function_that_lives_ten_seconds(c
     assert shop.done == Counter(range(1, STEPS, 2))
 
 
-def test_a_call_that_was_dispatched_as_often_as_may_be_ends_with_the_pause(
-    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("why", "outcomes", "done"),
+    [
+        ("dispatched as often as may be", ["handed over", "completed"], 4),
+        ("can send for no other", ["completed"], 2),
+        ("no time for a single step", ["completed"], 0),
+    ],
+)
+def test_a_worker_that_cannot_go_on_ends_the_call_with_the_pause(
+    cloud: Cloud, shop: Shop, monkeypatch: pytest.MonkeyPatch, why: str, outcomes: list[str], done: int
 ) -> None:
-    monkeypatch.setattr(hops, "MOST_DISPATCHES", 2)
-    call = opened(cloud.client(), "stock")
-    assert cloud.work() == ["handed over", "completed"]
-    paused = returned(cloud.client(), call)["structuredContent"]
+    monkeypatch.setattr(hops, "MOST_DISPATCHES", 2 if why == "dispatched as often as may be" else hops.MOST_DISPATCHES)
+    cloud.lives_s = 2.5 if why == "no time for a single step" else cloud.lives_s
+    client, call, _ = begun(cloud)
+    cloud.deploy(shop.server(cloud.time.pass_s), dispatches=why != "can send for no other")
+    assert cloud.work() == outcomes
+    paused = returned(client, call)["structuredContent"]
     assert (paused["pause_reason"]["type"], paused["task_status"]) == ("deadlineExceeded", "working")
-
-
-def test_a_worker_that_can_send_for_no_other_ends_the_call_with_the_pause(cloud: Cloud, shop: Shop) -> None:
-    call = opened(cloud.client(), "stock")
-    cloud.deploy(shop.server(cloud.time.pass_s), dispatches=False)
-    assert cloud.work() == ["completed"]
-    paused = returned(cloud.client(), call)["structuredContent"]
-    assert (paused["pause_reason"]["type"], paused["task_status"]) == ("deadlineExceeded", "working")
+    assert (len(cloud.sent), shop.done.total()) == (len(outcomes), done)
 
 
 def test_the_status_of_the_call_says_which_step_runs(cloud: Cloud, shop: Shop) -> None:
@@ -122,16 +130,11 @@ def test_the_status_of_the_call_says_which_step_runs(cloud: Cloud, shop: Shop) -
     assert state(client, call)["statusMessage"] == "Step 40/40: s39"
 
 
-def test_a_client_that_can_have_no_tasks_has_it_run_in_its_request(cloud: Cloud, shop: Shop) -> None:
+def test_a_client_without_tasks_and_a_prompt_have_it_run_in_their_request(cloud: Cloud, shop: Shop) -> None:
     answer = cloud.client("2025").call_tool("stock")
     assert answer.result["structuredContent"]["task_status"] == "completed"
-    assert (cloud.sent, shop.done.total()) == ([], STEPS // 2)
-
-
-def test_its_prompt_runs_in_its_request(cloud: Cloud) -> None:
-    answer = cloud.client().get_prompt("stock")
-    assert answer.meta["task_status"] == "completed"
-    assert cloud.sent == []
+    assert cloud.client().get_prompt("stock").meta["task_status"] == "completed"
+    assert (cloud.sent, shop.done.total()) == ([], STEPS)
 
 
 def test_lists_of_the_2025_era_say_that_it_may_be_a_task(cloud: Cloud) -> None:
@@ -248,9 +251,7 @@ def test_what_cannot_be_run_is_refused_and_makes_no_task(
 
 
 def test_a_task_that_is_over_or_another_workflows_is_told_at_once(order: Order, table: Table) -> None:
-    client = order.cloud.client()
-    call = opened(client, "order", {"order": 1})
-    own = own_task(client, call)
+    client, call, own = begun(order.cloud, workflow="order", order=1)
     order.cloud.work()
     assert "This task is completed; nothing was run." in text_of(client.call_tool("order", {"task_id": own}))
     assert "is not one of this workflow" in text_of(client.call_tool("charged", {"task_id": own}))
@@ -259,23 +260,16 @@ def test_a_task_that_is_over_or_another_workflows_is_told_at_once(order: Order, 
 
 
 def test_a_task_that_a_run_holds_is_told_at_once(cloud: Cloud, shop: Shop, table: Table) -> None:
-    client, told = cloud.client(), list[str]()
-    own = own_task(client, opened(client, "stock"))
-
-    def meanwhile(number: int) -> None:
-        if number == 1:
-            told.append(text_of(client.call_tool("stock", {"task_id": own})))
-
-    shop.meanwhile = meanwhile
+    (client, _, own), told = begun(cloud), list[str]()
+    shop.at(1, lambda: told.append(text_of(client.call_tool("stock", {"task_id": own}))))
     cloud.deliver()
     assert "call stock again" in told[0]
     assert len(table.statuses) == 2
 
 
 def test_what_is_completed_and_differs_is_told_at_once(order: Order) -> None:
-    client = order.cloud.client()
     order.refuse = "no funds"
-    own = own_task(client, opened(client, "order", {"order": 1}))
+    client, _, own = begun(order.cloud, workflow="order", order=1)
     order.cloud.work()
     order.cloud.deploy(order.server(fetch="get"))
     assert "The workflow has changed since this task was started" in text_of(
@@ -287,9 +281,8 @@ def test_what_is_completed_and_differs_is_told_at_once(order: Order) -> None:
 
 
 def test_a_pause_for_the_model_ends_the_call_and_the_model_goes_on(order: Order, era: Era) -> None:
-    client, order.refuse = order.cloud.client(era), "no funds"
-    call = opened(client, "order", {"order": 3})
-    own = own_task(client, call)
+    order.refuse = "no funds"
+    client, call, own = begun(order.cloud, era, "order", order=3)
     assert order.cloud.work() == ["handed over", "completed"]
 
     result = client.task("result", call).result if era == "2025" else returned(client, call)
@@ -308,8 +301,8 @@ def test_a_pause_for_the_model_ends_the_call_and_the_model_goes_on(order: Order,
 
 
 def test_a_resume_brings_arguments_of_its_own_to_each_invocation(order: Order) -> None:
-    client, order.refuse = order.cloud.client(), "no funds"
-    own = own_task(client, opened(client, "order", {"order": 3}))
+    order.refuse = "no funds"
+    client, _, own = begun(order.cloud, workflow="order", order=3)
     order.cloud.work()
     order.refuse = None
     opened(client, "order", {"task_id": own, "order": 4})
@@ -317,18 +310,8 @@ def test_a_resume_brings_arguments_of_its_own_to_each_invocation(order: Order) -
     assert (order.paid, order.sent) == ([30], [4])
 
 
-def test_a_worker_without_time_for_a_single_step_ends_the_call_with_the_pause(cloud: Cloud, shop: Shop) -> None:
-    cloud.lives_s = 2.5
-    client = cloud.client()
-    call = opened(client, "stock")
-    assert cloud.work() == ["completed"]
-    assert returned(client, call)["structuredContent"]["pause_reason"]["type"] == "deadlineExceeded"
-    assert (shop.done.total(), len(cloud.sent)) == (0, 1)
-
-
 def test_a_run_that_could_not_be_written_is_not_handed_over_but_run_again(cloud: Cloud, shop: Shop) -> None:
-    client = cloud.client()
-    call = opened(client, "stock")
+    client, call, _ = begun(cloud)
     database: Any = cloud.table.client
     update_item = database.update_item
 
@@ -360,30 +343,14 @@ def test_each_write_comes_before_the_one_that_relies_on_it(cloud: Cloud, shop: S
 
 
 def test_a_hop_that_nobody_could_be_sent_for_is_made_again(cloud: Cloud) -> None:
-    client = cloud.client()
-    call = opened(client, "stock")
+    client, call, _ = begun(cloud)
     cloud.refuses = 1
     assert cloud.work() == ["NotDispatched"] + ["handed over"] * 8 + ["completed"]
     assert state(client, call)["status"] == "completed"
 
 
-def test_a_hop_whose_event_was_lost_is_found_by_a_poll_when_it_is_due(cloud: Cloud) -> None:
-    client = cloud.client()
-    call = opened(client, "stock")
-    cloud.deliver()
-    cloud.queue.clear()
-    state(client, call)
-    assert cloud.queue == []
-    cloud.time.ms += FIRST_DISPATCH_MS + 1
-    state(client, call)
-    assert [delivery.event["batonTask"]["dispatch"] for delivery in cloud.queue] == [3]
-    cloud.work()
-    assert state(client, call)["status"] == "completed"
-
-
 def test_a_changed_step_that_is_not_done_yet_is_run_as_it_is_deployed(order: Order) -> None:
-    client = order.cloud.client()
-    call = opened(client, "order", {"order": 2})
+    client, call, _ = begun(order.cloud, workflow="order", order=2)
     assert order.cloud.deliver() == "handed over"
     order.cloud.deploy(order.server(send=False))
     order.cloud.work()
@@ -392,8 +359,7 @@ def test_a_changed_step_that_is_not_done_yet_is_run_as_it_is_deployed(order: Ord
 
 
 def test_a_changed_step_that_is_done_ends_the_call_and_says_so(order: Order) -> None:
-    client = order.cloud.client()
-    call = opened(client, "order", {"order": 2})
+    client, call, _ = begun(order.cloud, workflow="order", order=2)
     assert order.cloud.deliver() == "handed over"
     order.cloud.deploy(order.server(fetch="get"))
     assert order.cloud.work() == ["completed"]
@@ -403,9 +369,7 @@ def test_a_changed_step_that_is_done_ends_the_call_and_says_so(order: Order) -> 
 
 
 def test_a_workflow_that_is_deployed_no_more_fails_its_call(order: Order) -> None:
-    client = order.cloud.client()
-    call = opened(client, "order", {"order": 2})
-    own = own_task(client, call)
+    client, call, own = begun(order.cloud, workflow="order", order=2)
     order.cloud.deploy(Server("none"))
     assert order.cloud.work() == ["failed"]
     assert state(client, call)["error"]["message"] == "Unknown tool: order"
@@ -413,23 +377,6 @@ def test_a_workflow_that_is_deployed_no_more_fails_its_call(order: Order) -> Non
 
 
 # One at a time
-
-
-def test_a_second_delivery_runs_nothing_while_the_first_is_worked_on(cloud: Cloud, shop: Shop) -> None:
-    client, outcomes = cloud.client(), list[str]()
-    call = opened(client, "stock")
-    event = cloud.sent[0]
-
-    def meanwhile(number: int) -> None:
-        if number == 1:
-            outcomes.append(cloud.invoke(event))
-            outcomes.append(cloud.invoke({"batonTask": {**event["batonTask"], "dispatch": 2}}))
-
-    shop.meanwhile = meanwhile
-    cloud.work()
-    assert outcomes == ["StillHeld", "held by another worker"]
-    assert shop.done == Counter(range(1, STEPS, 2))
-    assert state(client, call)["status"] == "completed"
 
 
 def test_a_worker_holds_both_tasks_while_a_step_takes_long(make_cloud: Callable[..., Cloud]) -> None:
@@ -450,40 +397,30 @@ def test_a_worker_holds_both_tasks_while_a_step_takes_long(make_cloud: Callable[
     grinding = Workflow(name="mill", description="grind", steps=[Step("grind", tool="grind")], background=True)
     server.add_workflow(grinding)
     cloud = make_cloud(server, lives_s=900)
-    client = cloud.client()
-    call = opened(client, "mill")
-    own = own_task(client, call)
+    client, call, own = begun(cloud, workflow="mill")
     assert cloud.work() == ["completed"]
     assert returned(client, call)["structuredContent"]["task_status"] == "completed"
 
 
-def test_a_worker_waits_for_a_run_that_died_to_lose_the_task(order: Order) -> None:
-    client = order.cloud.client()
-    order.cloud.lives_s = 900
-    call = opened(client, "order", {"order": 2})
-    own = own_task(client, call)
-    hold(order, own, seconds=40)
+@pytest.mark.parametrize(
+    ("lives_s", "held_s", "outcomes"),
+    [(900, 40, ["completed"]), (10, 30, ["TaskHeld", "handed over", "handed over", "completed"])],
+    ids=["waits for it to lose the task", "leaves the call to the next delivery"],
+)
+def test_a_worker_goes_on_with_a_task_that_a_run_held_which_died(
+    order: Order, lives_s: float, held_s: float, outcomes: list[str]
+) -> None:
+    order.cloud.lives_s = lives_s
+    client, call, own = begun(order.cloud, workflow="order", order=2)
+    hold(order, own, held_s)
     begun_ms = order.cloud.time.ms
-    assert order.cloud.work() == ["completed"]
-    assert order.cloud.time.ms - begun_ms > 40_000
-    assert (state(client, call)["status"], order.paid) == ("completed", [20])
-
-
-def test_a_worker_that_cannot_wait_so_long_leaves_the_call_to_the_next_delivery(order: Order) -> None:
-    client = order.cloud.client()
-    call = opened(client, "order", {"order": 2})
-    own = own_task(client, call)
-    hold(order, own, seconds=30)
-    assert order.cloud.deliver() == "TaskHeld"
-    assert order.cloud.table.item(call)["run"]["M"]["u"] == {"N": "0"}
-    assert order.cloud.work() == ["handed over", "handed over", "completed"]
+    assert order.cloud.work() == outcomes
+    assert order.cloud.time.ms - begun_ms > held_s * 1000
     assert (state(client, call)["status"], order.paid) == ("completed", [20])
 
 
 def test_a_workflow_that_another_run_holds_for_long_ends_the_call_and_says_until_when(order: Order) -> None:
-    client = order.cloud.client()
-    call = opened(client, "order", {"order": 2})
-    own = own_task(client, call)
+    client, call, own = begun(order.cloud, workflow="order", order=2)
     hold(order, own, seconds=1_000)
     assert order.cloud.work() == ["TaskHeld", "TaskHeld", "completed"]
     assert "running_until" in returned(client, call)["structuredContent"]
@@ -502,17 +439,13 @@ def hold(order: Order, own: str, seconds: float) -> None:
 
 
 def test_cancelling_the_call_stops_the_run_and_leaves_the_workflow_to_be_gone_on_with(cloud: Cloud, shop: Shop) -> None:
-    client = cloud.client()
-    call = opened(client, "stock")
-    own = own_task(client, call)
+    client, call, own = begun(cloud)
 
-    def meanwhile(number: int) -> None:
-        if number == 9:
-            client.task("cancel", call)
-            # The worker looks every two seconds.
-            cloud.time.pass_s(2)
+    def cancel() -> None:
+        client.task("cancel", call)
+        cloud.time.pass_s(2)  # the worker looks every two seconds
 
-    shop.meanwhile = meanwhile
+    shop.at(9, cancel)
     outcomes = cloud.work()
     assert outcomes[-1] == "dropped: the task is cancelled"
     assert state(client, call)["status"] == "cancelled"
@@ -526,26 +459,10 @@ def test_cancelling_the_call_stops_the_run_and_leaves_the_workflow_to_be_gone_on
     assert sorted(shop.sold.values()) == list(range(0, STEPS, 2))
 
 
-def test_cancelling_the_call_between_two_invocations_runs_nothing_more(cloud: Cloud, shop: Shop) -> None:
-    client = cloud.client()
-    call = opened(client, "stock")
-    cloud.deliver()
-    done = shop.done.total()
-    client.task("cancel", call)
-    assert cloud.work() == ["over: cancelled"]
-    assert shop.done.total() == done
-
-
 def test_cancelling_the_workflow_while_it_runs_ends_the_call(cloud: Cloud, shop: Shop) -> None:
-    client = cloud.client()
-    call = opened(client, "stock")
-    own = own_task(client, call)
+    client, call, own = begun(cloud)
 
-    def meanwhile(number: int) -> None:
-        if number == 9:
-            client.task("cancel", own)
-
-    shop.meanwhile = meanwhile
+    shop.at(9, lambda: client.task("cancel", own))
     assert cloud.work()[-1] == "completed"
     result = returned(client, call)
     assert result["structuredContent"]["task_status"] == "cancelled"
@@ -554,9 +471,7 @@ def test_cancelling_the_workflow_while_it_runs_ends_the_call(cloud: Cloud, shop:
 
 
 def test_cancelling_the_workflow_between_two_invocations_ends_the_call(cloud: Cloud) -> None:
-    client = cloud.client()
-    call = opened(client, "stock")
-    own = own_task(client, call)
+    client, call, own = begun(cloud)
     cloud.deliver()
     client.task("cancel", own)
     assert cloud.work() == ["completed"]
@@ -582,9 +497,7 @@ def test_cancelling_ends_an_asynchronous_tool_at_once(make_cloud: Callable[..., 
 
     server.add_workflow(Workflow(name="wait", description="wait", steps=[Step("stall", tool="stall")], background=True))
     cloud = make_cloud(server, lives_s=900)
-    client = cloud.client()
-    call = opened(client, "wait")
-    own = own_task(client, call)
+    client, call, own = begun(cloud, workflow="wait")
     outcomes = cloud.work()
     assert ended.wait(BOUND_S)
     if cancelled == "the call":
@@ -598,28 +511,18 @@ def test_cancelling_ends_an_asynchronous_tool_at_once(make_cloud: Callable[..., 
 # Living long enough
 
 
-def test_tasks_live_as_long_as_the_work_lasts(make_cloud: Callable[..., Cloud], shop: Shop) -> None:
-    """Two hours of work, of tasks that live for one unless they are made to live longer."""
-    cloud = make_cloud(Server("none"), lives_s=900)
-    cloud.deploy(shop.server(cloud.time.pass_s, steps=12, step_s=600))
-    client = cloud.client()
-    call = opened(client, "stock")
-    own = own_task(client, call)
-    begun_ms = cloud.time.ms
-    assert cloud.work() == ["handed over"] * 11 + ["completed"]
-    assert cloud.time.ms - begun_ms == 2 * 3_600_000
-    assert (state(client, call)["status"], state(client, own)["status"]) == ("completed", "completed")
-
-
-def test_tasks_outlive_an_invocation_that_is_longer_than_their_lives(
-    make_cloud: Callable[..., Cloud], shop: Shop
+@pytest.mark.parametrize(("steps", "ttl_ms"), [(12, 3_600_000), (2, 60_000)], ids=["together", "in one invocation"])
+def test_tasks_live_as_long_as_the_work_lasts(
+    make_cloud: Callable[..., Cloud], shop: Shop, steps: int, ttl_ms: int
 ) -> None:
-    cloud = make_cloud(Server("none"), lives_s=900, default_ttl_ms=60_000)
-    cloud.deploy(shop.server(cloud.time.pass_s, steps=2, step_s=600))
-    client = cloud.client()
-    call = opened(client, "stock")
-    cloud.work()
-    assert state(client, call)["status"] == "completed"
+    """Work that takes longer than its tasks live, unless they are made to live longer."""
+    cloud = make_cloud(Server("none"), lives_s=900, default_ttl_ms=ttl_ms)
+    cloud.deploy(shop.server(cloud.time.pass_s, steps=steps, step_s=600))
+    client, call, own = begun(cloud)
+    begun_ms = cloud.time.ms
+    assert cloud.work() == ["handed over"] * (steps - 1) + ["completed"]
+    assert cloud.time.ms - begun_ms == steps * 600_000
+    assert (state(client, call)["status"], state(client, own)["status"]) == ("completed", "completed")
 
 
 # What may happen between two writes
@@ -649,10 +552,8 @@ def test_a_call_whose_task_cannot_be_created_leaves_no_workflow_behind(
 
 
 def test_a_step_that_must_not_be_repeated_is_not_repeated_by_itself(order: Order, table: Table) -> None:
-    client = order.cloud.client()
     order.cloud.lives_s = 900
-    call = opened(client, "charged", {"order": 2})
-    own = own_task(client, call)
+    client, call, own = begun(order.cloud, workflow="charged", order=2)
     order.cloud.deliver()
     assert (order.cloud.outcomes, order.paid) == (["killed"], [20])
     order.cloud.work()

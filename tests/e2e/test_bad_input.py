@@ -148,14 +148,6 @@ def test_a_lifetime_that_is_none_is_refused(client: Client, ttl: Any) -> None:
 
 
 @pytest.mark.usefixtures("untouched")
-def test_the_id_of_a_refused_message_is_given_back_where_there_is_one(client: Client) -> None:
-    [answer] = client.post('{"jsonrpc": "1.0", "id": "mine", "method": "ping"}').messages
-    assert answer["id"] == "mine"
-    [answer] = client.post('{"jsonrpc": "2.0", "id": true, "method": "ping"}').messages
-    assert answer["id"] is None
-
-
-@pytest.mark.usefixtures("untouched")
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_a_batch_is_refused_by_every_revision_but_the_first(client: Client, revision: str) -> None:
     batch = json.dumps([message(), message("prompts/get", name="flow", arguments={"amount": "1"})])
@@ -189,19 +181,6 @@ def run_message() -> str:
 @pytest.mark.parametrize("content_type", ["application/json; charset=utf-8", "Application/JSON"])
 def test_a_content_types_case_and_parameters_do_not_matter(client: Client, content_type: str) -> None:
     assert client.post(run_message(), {"Content-Type": content_type}).status == 200
-
-
-@pytest.mark.usefixtures("untouched")
-def test_a_revision_that_is_not_spoken_is_refused_with_those_that_are(client: Client) -> None:
-    answer = client.post(run_message(), {"MCP-Protocol-Version": "2024-11-05"})
-    assert answer.refusal == (400, -32022)
-    assert set(REVISIONS) < set(answer.error["data"]["supported"])
-
-
-@pytest.mark.usefixtures("untouched")
-def test_headers_of_2026_that_do_not_say_what_the_body_says_are_refused(client: Client) -> None:
-    answer = client.in_era("2026").request("tools/list", headers={"Mcp-Method": "tools/call"})
-    assert answer.refusal == (400, -32020)
 
 
 METHODS = [

@@ -1,7 +1,6 @@
 """An answer of Baton's own making has a budget; what it leaves out can be read whole (docs/storage.md, Budgets)."""
 
 import json
-import random
 from collections.abc import Mapping
 from urllib.parse import quote
 
@@ -16,11 +15,11 @@ from tests.buckets import Bucket
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Answer, Client, Era, JsonDict, Table, events_in
 from tests.fakes import Wire, listening
+from tests.noise import noise
 from tests.sent import Requests
 
 ODD = 'a/b %2F?#é "q"'
 """A variable's name with everything that a URI must escape."""
-LETTERS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_"
 
 
 def value_server() -> Server:
@@ -31,8 +30,7 @@ def value_server() -> Server:
     def keep(ctx: Context, sizes: dict[str, int], seed: int | None = None) -> str:
         assert ctx.task is not None
         for name, size in sizes.items():
-            text = "x" * size if seed is None else "".join(random.Random(seed).choices(LETTERS, k=size))
-            ctx.task[name] = text
+            ctx.task[name] = "x" * size if seed is None else noise(size, seed)
         return "kept"
 
     @server.tool

@@ -11,7 +11,7 @@ from mcp_baton import Context, Server
 from mcp_baton.server.methods.jobs import watching
 from mcp_baton.workflow import holding
 from tests.e2e.background import Background, MakeBackground
-from tests.e2e.support import BOUND_S, Era, Script, Table
+from tests.e2e.support import BOUND_S, Era, Table
 
 
 class Work:
@@ -129,16 +129,3 @@ def test_a_cancellation_reaches_a_task_that_waits_for_the_client(jobs: Backgroun
     jobs.client().task("cancel", task)
     assert jobs.status(task) == "cancelled"
     assert jobs.work() == "over: cancelled"
-
-
-def test_a_cancelled_task_makes_room_for_another(background: MakeBackground, script: Script) -> None:
-    server = Server("s")
-
-    @server.tool(task="optional")
-    def report() -> str:
-        return script.play("report", "done")
-
-    jobs = background(server, max_tasks_per_owner=1)
-    task = jobs.begin("report")
-    jobs.client().task("cancel", task)
-    assert jobs.begin("report") != task

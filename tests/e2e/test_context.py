@@ -80,15 +80,6 @@ def test_a_key_that_asks_something_else_in_the_same_call_is_refused_by_its_name(
     assert "'who'" in errors[0]
 
 
-def test_the_same_question_under_the_same_key_has_the_same_answer(era: Era) -> None:
-    def tool(ctx: Context) -> list[Any]:
-        return [ctx.elicit("Who?", FORM, key="who").content["name"] for _ in range(2)]
-
-    with connect(with_tool(tool), era=era) as client:
-        client.answers({"who": {"name": "Kim"}})
-        assert client.call_tool("tool").value == ["Kim", "Kim"]
-
-
 def test_a_page_has_an_id_of_its_own_up_to_2025_11_25(make_client: MakeClient, streaming: Streaming) -> None:
     def tool(ctx: Context) -> str:
         return ctx.elicit_url("Please sign in.", "https://example.com").action
@@ -199,13 +190,6 @@ def test_an_asynchronous_tool_must_await_an_asynchronous_resource_and_is_told_so
 def test_a_resource_that_cannot_be_read_raises_in_the_tool(uri: str, error: str) -> None:
     with connect(library()) as client:
         assert str(client.call_tool("caught", {"uri": uri}).value).startswith(error)
-
-
-def test_what_a_failing_resource_says_stays_from_the_client() -> None:
-    with connect(library()) as client:
-        failed = client.call_tool("read", {"uri": "broken://mine"})
-        assert failed.is_error
-        assert "lost" not in failed.text
 
 
 def test_a_resource_that_a_tool_reads_may_ask(era: Era) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from mcp_baton import Context, Server, Step, ToolError, Workflow, constant
-from mcp_baton.protocol.envelope import PREFIXED_TASK_ID_KEY, RELATED_TASK_KEY, TASK_ID_KEY
 from mcp_baton.tasks.dynamodb.values import Variables
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.tasks.record import PROGRESS
@@ -155,19 +154,6 @@ def test_results_are_recorded_in_the_steps_that_they_fit_and_failures_pause(clie
 def test_arguments_that_the_tool_refuses_are_a_failure_of_the_call(client: Client, task: str) -> None:
     assert client.call_tool("b", {"text": 5}, task=task).is_error
     assert statuses(client, task) == ["failed", "failed", "pending"]
-
-
-def test_a_task_is_named_by_any_of_its_keys_or_by_several_alike(client: Client, task: str) -> None:
-    standard = {RELATED_TASK_KEY: {"taskId": task}}
-    named: list[Any] = [
-        {TASK_ID_KEY: task},
-        {PREFIXED_TASK_ID_KEY: task},
-        standard,
-        {TASK_ID_KEY: task, PREFIXED_TASK_ID_KEY: task, **standard},
-    ]
-    for meta in named:
-        result: Any = client.request("tools/call", {"name": "b", "arguments": {"text": "x"}}, meta)
-        assert result["_meta"]["recorded"] is True
 
 
 def test_a_step_that_another_call_takes_meanwhile_is_left_to_it(client: Client, task: str) -> None:

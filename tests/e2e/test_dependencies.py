@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -24,9 +25,8 @@ from mcp_baton import (
     prompt_arg,
 )
 from mcp_baton.settings import Settings
-from mcp_baton.testing import JsonRpcError, connect
-
-BOUND_S = 20.0
+from mcp_baton.testing import connect
+from tests.e2e.support import BOUND_S
 
 
 @dataclass
@@ -84,40 +84,25 @@ class Database:
 
 def server_of(log: Log, *, is_async: bool) -> Server:
     server = Server("shop")
-    all_kinds: dict[str, Any] = {
-        "first": Depends(log.generator),
-        "second": Depends(log.async_generator),
-        "third": Depends(log.coroutine),
-        "fourth": Depends(log.plain),
-        "fifth": Depends(log.manager),
-        "sixth": Depends(Database),
-    }
 
     def refund(
         order_id: str,
-        first: str = all_kinds["first"],
-        second: str = all_kinds["second"],
-        third: str = all_kinds["third"],
-        fourth: str = all_kinds["fourth"],
-        fifth: str = all_kinds["fifth"],
-        sixth: Database = all_kinds["sixth"],
+        first: Annotated[str, Depends(log.generator)],
+        second: Annotated[str, Depends(log.async_generator)],
+        third: Annotated[str, Depends(log.coroutine)],
+        fourth: Annotated[str, Depends(log.plain)],
+        fifth: Annotated[str, Depends(log.manager)],
+        sixth: Annotated[Database, Depends(Database)],
     ) -> list[str]:
         log.events.append("run")
         if order_id == "bad":
             raise ToolError("no such order")
         return [first, second, third, fourth, fifth, type(sixth).__name__]
 
-    async def refund_async(
-        order_id: str,
-        first: str = all_kinds["first"],
-        second: str = all_kinds["second"],
-        third: str = all_kinds["third"],
-        fourth: str = all_kinds["fourth"],
-        fifth: str = all_kinds["fifth"],
-        sixth: Database = all_kinds["sixth"],
-    ) -> list[str]:
+    @functools.wraps(refund)
+    async def refund_async(*values: Any, **named: Any) -> list[str]:
         await asyncio.sleep(0)
-        return refund(order_id, first, second, third, fourth, fifth, sixth)
+        return refund(*values, **named)
 
     server.add_tool(refund_async if is_async else refund, name="refund")
     return server
@@ -147,13 +132,8 @@ def test_an_error_reaches_what_is_open_and_the_client(is_async: bool) -> None:
 
     assert (result.is_error, result.text) == (True, "no such order")
     # The manager has no `finally`: what it would do after its `yield` is not done.
-    assert log.events == [
-        *OPENED,
-        "run",
-        "close async generator",
-        "roll back: no such order",
-        "close generator",
-    ]
+    closed = ["close async generator", "roll back: no such order", "close generator"]
+    assert log.events == [*OPENED, "run", *closed]
 
 
 def test_one_instance_is_made_for_a_call_and_factories_take_the_context_and_each_other() -> None:
@@ -364,14 +344,9 @@ def test_resources_prompts_completions_and_steps_have_dependencies_too() -> None
     def step(order_id: str, text: Annotated[str, Depends(log.plain)]) -> str:
         return f"{order_id}: {text}"
 
-    server.add_workflow(
-        Workflow(
-            name="go",
-            description="go",
-            arguments=[Argument("order_id", required=True)],
-            steps=[Step("step", tool="step", arguments={"order_id": prompt_arg("order_id")})],
-        )
-    )
+    steps = [Step("step", tool="step", arguments={"order_id": prompt_arg("order_id")})]
+    order = Argument("order_id", required=True)
+    server.add_workflow(Workflow(name="go", description="go", arguments=[order], steps=steps))
     with connect(server) as client:
         assert client.read_resource("docs://a").text == "a: generator"
         assert client.get_prompt("greeting", {"name": "Kim"}).messages[0].text == "Kim: async generator"
@@ -454,17 +429,3 @@ def test_an_override_that_cannot_work_is_refused(overridden: tuple[Server, Calla
     for factory, by, cause in refused:
         with pytest.raises(RegistrationError, match=cause), server.override(factory, by):
             pytest.fail("it was taken")
-
-
-def test_a_prompt_whose_dependency_fails_is_answered_with_an_error() -> None:
-    def broken() -> str:
-        raise OSError("secret")
-
-    server = Server("shop")
-
-    @server.prompt
-    def greeting(text: Annotated[str, Depends(broken)]) -> str:
-        return text
-
-    with connect(server) as client, pytest.raises(JsonRpcError, match="internal error in greeting"):
-        client.get_prompt("greeting")

@@ -1,8 +1,7 @@
-"""Every file in `events/` through the sample's own `lambda_handler`, over the embedded DynamoDB engine."""
+"""Every file in `events/` through the sample's own `lambda_handler`, over a DynamoDB in memory."""
 
 import importlib
 import json
-import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -10,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from mcp_baton.local.dynamodb import create_table, embedded_client
-from tests.fakes import FunctionContext, Wire, listening
+from tests.e2e.support import Table, events_in
+from tests.fakes import FunctionContext
 
 ROOT = Path(__file__).parents[2]
 EVENTS = ROOT / "events"
@@ -20,9 +19,6 @@ MODULES = ("app", "shop", "orders", "sales")
 FILES = sorted(path.stem for path in EVENTS.glob("*.json"))
 TOOLS = ["send_message", "fetch_order", "issue_refund", "extract_sales", "validate_sales", "publish_report"]
 WORKFLOWS = ["refund_order", "monthly_report"]
-TASK_ID = re.compile(r"\b[0-9a-hjkmnp-tv-z]{37}\b")
-TIMING = re.compile(r'\{"at":\d+,"ms":\d+\}')
-TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 PAGE = "https://app.example.com"
 PAUSED = ["completed", "completed", "failed", "pending"]
 
@@ -174,13 +170,11 @@ stands for a slash in a name. The status is 200 where nothing else is said."""
 
 
 @pytest.fixture
-def lambda_handler(monkeypatch: pytest.MonkeyPatch) -> Iterator[Handler]:
+def lambda_handler(monkeypatch: pytest.MonkeyPatch, table: Table) -> Iterator[Handler]:
     """The sample's handler as Lambda makes it: `app.py` imported with the function's folder on the path."""
-    client = embedded_client()
-    create_table(client, "tasks")
-    monkeypatch.setenv("BATON_TABLE", "tasks")
+    monkeypatch.setenv("BATON_TABLE", table.name)
     monkeypatch.setenv("BATON_ALLOWED_ORIGINS", PAGE)
-    monkeypatch.setattr("mcp_baton.clients.dynamodb_client", lambda: client)
+    monkeypatch.setattr("mcp_baton.clients.dynamodb_client", lambda: table.client)
     monkeypatch.syspath_prepend(FUNCTION)
     forget_sample()
     yield importlib.import_module("app").lambda_handler
@@ -197,22 +191,15 @@ def run(handler: Handler, name: str, task_id: str = "") -> dict[str, Any]:
     event = json.loads((EVENTS / f"{name}.json").read_text().replace("TASK_ID", task_id))
     answer = handler(event, FunctionContext())
     assert not answer["isBase64Encoded"]
-    messages = messages_in(answer["headers"].get("Content-Type"), answer["body"])
-    final = messages[-1] if messages else {}
+    is_stream = answer["headers"].get("Content-Type") == "text/event-stream"
+    messages = events_in(answer["body"]) if is_stream else [json.loads(answer["body"] or "{}")]
     return {
         "status": answer["statusCode"],
         "headers": answer["headers"],
         "body": answer["body"],
         "progress": [message["params"]["message"] for message in messages[:-1]],
-        **final,
+        **messages[-1],
     }
-
-
-def messages_in(content_type: str | None, body: str) -> list[dict[str, Any]]:
-    """The JSON-RPC messages of an answer, streamed or whole."""
-    if content_type != "text/event-stream":
-        return [json.loads(body)] if body else []
-    return [json.loads(line.removeprefix("data: ")) for line in body.splitlines() if line.startswith("data: ")]
 
 
 def at(value: Any, path: str) -> Any:
@@ -256,40 +243,6 @@ def test_an_event_gives_its_documented_outcome(name: str, lambda_handler: Handle
 
     expected = {"status": 200, **OUTCOMES[name]}
     assert {path: at(answer, path) for path in expected} == {path: slashes(value) for path, value in expected.items()}
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_an_event_gives_the_same_answer_streamed_and_whole(name: str, lambda_handler: Handler) -> None:
-    whole = lambda_handler(event_with_task(lambda_handler, name), FunctionContext())
-
-    streamed = run_streamed(lambda_handler, event_with_task(lambda_handler, name))
-
-    assert steady(streamed) == steady(whole)
-
-
-def event_with_task(handler: Handler, name: str) -> dict[str, Any]:
-    """An event about a task of its own, where it is about one."""
-    text = (EVENTS / f"{name}.json").read_text()
-    event: dict[str, Any] = json.loads(text.replace("TASK_ID", paused_task(handler)) if "TASK_ID" in text else text)
-    return event
-
-
-def run_streamed(handler: Handler, event: dict[str, Any]) -> dict[str, Any]:
-    """Run an event where a stream is taken; a streamed answer as if it had come whole."""
-    with listening(Wire()) as wire:
-        answer = handler(event, FunctionContext())
-    if not wire.heads:
-        return answer
-    assert answer == {}
-    status, headers = wire.heads[0]
-    return {"statusCode": status, "headers": dict(headers), "body": wire.data.decode(), "isBase64Encoded": False}
-
-
-def steady(answer: Mapping[str, Any]) -> Mapping[str, Any]:
-    """An answer without what differs from one run to the next: task ids, session ids and times."""
-    headers = {name: value for name, value in answer["headers"].items() if name.lower() != "mcp-session-id"}
-    body = TIMING.sub("TIMING", TASK_ID.sub("TASK_ID", TIME.sub("TIME", answer["body"])))
-    return {**answer, "headers": headers, "body": body}
 
 
 def test_the_continuation_and_a_resume_complete_the_refund(lambda_handler: Handler) -> None:

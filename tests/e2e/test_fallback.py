@@ -51,12 +51,6 @@ def test_a_store_that_refuses_another_task_leaves_the_run_without_one(baton: Con
     assert [task.task_id for task in client.tasks()] == [task_id]
 
 
-def test_a_finished_task_does_not_count_against_the_owners_limit(baton: Connect) -> None:
-    client = baton(flow_server(), settings=ONE_TASK)
-    assert [client.get_prompt("flow").completed for _ in range(2)] == [True, True]
-    assert [task.status for task in client.tasks()] == ["completed"] * 2
-
-
 def test_a_store_that_is_down_leaves_the_run_without_a_task(baton: Connect, era: Era) -> None:
     client = baton(flow_server(), era=era)
     client.store.fails("PutItem", times=None)

@@ -160,7 +160,6 @@ def test_a_model_that_sees_text_alone_is_led_to_the_end(make_client: MakeClient)
 def test_without_a_twin_the_client_is_to_complete_the_task(make_client: MakeClient) -> None:
     paused = begun(make_client, tool=False)
     paused.call("refund", order_id="A-17", amount=30.0)
-
     sent = paused.call("send_mail", to="kim@example.com", text="R-A-17")
     assert told(sent) == "All 3 steps are done; the client completes the task."
     assert sent.meta["next"] == []
@@ -181,17 +180,6 @@ def test_a_failed_call_says_what_happened_and_what_to_do(make_client: MakeClient
         "the bank is closed",
         f'{failed} Next: call refund with {again}\nNote: Refund no more than the total of "A-17".',
     ]
-
-
-def test_a_failed_repeat_is_said_to_be_an_extra(make_client: MakeClient) -> None:
-    paused = begun(make_client)
-    paused.call("refund", order_id="A-17", amount=30.0)
-    paused.shop.bank_is_open = False
-
-    answer = paused.call("refund", order_id="A-17", amount=30.0)
-
-    assert told(answer).startswith("Recorded as an extra call, not as a step (2 of 3 done). Next: call send_mail with ")
-    assert answer.statuses == ["completed", "completed", "pending"]
 
 
 @pytest.mark.parametrize("absent", [None, ""])
@@ -302,30 +290,6 @@ def test_a_tools_own_parameter_is_left_to_it_in_the_next_call(make_client: MakeC
     )
 
 
-def test_what_only_hosts_that_read_resources_can_do_is_left_to_the_server(make_client: MakeClient) -> None:
-    server = Shop().server
-    steps = [
-        Step("mail", tool="send_mail", arguments={"to": constant("a"), "text": constant("b")}),
-        Step("read", resources=["docs://returns"]),
-        Step("again", tool="send_mail", arguments={"to": constant("c"), "text": constant("d")}),
-    ]
-    server.add_workflow(Workflow(name="reading", description="read", steps=steps))
-    clock = Clock()
-    client = make_client(server, remaining_ms=clock)
-    task = begin(client, clock, "reading")
-
-    first = client.call_tool("send_mail", {"to": "a", "text": "b", "task_id": task})
-    second = client.call_tool("send_mail", {"to": "c", "text": "d", "task_id": task})
-
-    mail = naming(task, to="c", text="d")
-    recorded = "Recorded as step 'mail' (1 of 3 done)."
-    assert told(first) == f"{recorded} Next: read the resource docs://returns, then call send_mail with {mail}"
-    assert told(second) == (
-        "Recorded as step 'again' (2 of 3 done). Next: read the resource docs://returns. "
-        f"Call reading with {naming(task)} to let the server go on."
-    )
-
-
 class Closed(BaseModel):
     """Nothing but its fields."""
 
@@ -339,10 +303,6 @@ class Taken(BaseModel):
     baton_next: int
 
 
-class Numbers(RootModel[dict[str, int]]):
-    """Numbers by any name."""
-
-
 class Few(RootModel[Annotated[dict[str, int], Field(max_length=1)]]):
     """One number at most, so that nothing can be added."""
 
@@ -353,11 +313,8 @@ VALUES: dict[str, tuple[Any, Any, str | None]] = {
     "rows": (list[int], [1], "baton_next"),
     "data": (dict[str, Any], {"a": 1}, "baton_next"),
     "same": (dict[str, Any], {"baton_next": 1}, "baton_next_"),
-    "either": (Closed | Taken, Closed(id="a"), "baton_next"),
-    "record": (Refund, Refund("R", 1.0), "baton_next"),
     "closed": (Closed, Closed(id="a"), "baton_next"),
     "taken": (Taken, Taken(baton_next=5), "baton_next_"),
-    "numbers": (Numbers, Numbers({"a": 1}), "baton_next"),
     "few": (Few, Few({"a": 1}), None),
     "image": (Image, Image(b"x"), None),
     "full": (ToolResult, ToolResult(["a", Image(b"x")], {"a": 1}, {"own": 1}), "baton_next"),

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from mcp_baton import Server, Step, Workflow, constant
-from mcp_baton.aws import dynamodb_store, handler
 from mcp_baton.settings import Settings
 from tests.buckets import Bucket
+from tests.e2e.background import container
 from tests.e2e.conftest import Engine
 from tests.e2e.support import Answer, Client, Table
 from tests.e2e.throttling import Virtual
@@ -71,17 +71,7 @@ class Run:
         self.answers = list[Answer]()
         self._engine = engine
         time, settings = self.time, Settings(table=table.name, overflow_bucket=bucket.name)
-        store = dynamodb_store(
-            table.name,
-            settings,
-            connect=lambda: table.client,
-            connect_s3=lambda: engine.s3,
-            now_ms=time.now_ms,
-            monotonic=time.monotonic,
-            sleep=time.sleep,
-            random=lambda: 0.99,
-        )
-        made = handler(self._server(), settings=settings, store=store, clock=time.monotonic, sleep=time.sleep)
+        made = container(self._server(), table, settings, time, connect_s3=lambda: engine.s3)
         self.client = Client(made, remaining_ms=lambda: int((FUNCTION_S - time.s) * 1000))
 
     def _server(self) -> Server:
@@ -137,15 +127,11 @@ def task_values(client: Client, task_id: str) -> list[object]:
     return [json.loads(answer.result["contents"][0]["text"]) for answer in read]
 
 
-LIMITS = pytest.mark.parametrize("limit_s", [ATTEMPT_S, FOR_EVER_S], ids=["times out", "never ends"])
-"""How long a request for a value hangs: until the client's time limit, or beyond it, as one does whose answer comes in
-drops."""
-
-
-@LIMITS
+@pytest.mark.parametrize("limit_s", [ATTEMPT_S, FOR_EVER_S], ids=["times out", "never ends"])
 def test_a_run_replies_in_time_when_s3_and_dynamodb_hang_at_once(
     engine: Engine, table: Table, bucket: Bucket, limit_s: float
 ) -> None:
+    """A request hangs until the client's time limit, or beyond it, as one does whose answer comes in drops."""
     run = Run(
         engine,
         table,
@@ -164,11 +150,10 @@ def test_a_run_replies_in_time_when_s3_and_dynamodb_hang_at_once(
     assert all(value in answer.body for value in VALUES)
 
 
-@LIMITS
 def test_when_only_values_hang_the_head_is_written_with_notes_in_their_place(
-    engine: Engine, table: Table, bucket: Bucket, limit_s: float
+    engine: Engine, table: Table, bucket: Bucket
 ) -> None:
-    run = Run(engine, table, bucket, {"s3.PutObject": limit_s, "dynamodb.PutItem": limit_s})
+    run = Run(engine, table, bucket, {"s3.PutObject": FOR_EVER_S, "dynamodb.PutItem": FOR_EVER_S})
     answer = run.go()
     assert FUNCTION_S - run.replied_s >= HEAD_S
     assert "persisted" not in answer.meta
@@ -178,11 +163,8 @@ def test_when_only_values_hang_the_head_is_written_with_notes_in_their_place(
     }
 
 
-@LIMITS
-def test_when_only_s3_hangs_the_values_are_kept_in_items(
-    engine: Engine, table: Table, bucket: Bucket, limit_s: float
-) -> None:
-    run = Run(engine, table, bucket, {"s3.PutObject": limit_s})
+def test_when_only_s3_hangs_the_values_are_kept_in_items(engine: Engine, table: Table, bucket: Bucket) -> None:
+    run = Run(engine, table, bucket, {"s3.PutObject": FOR_EVER_S})
     answer = run.go()
     assert FUNCTION_S - run.replied_s >= HEAD_S
     assert {"persisted", "oversized"}.isdisjoint(answer.meta)

@@ -82,20 +82,6 @@ def test_on_a_machine_of_ones_own_the_header_is_asked_for(server: Server) -> Non
     assert "--owner-header" in client.request("tools/list").error["message"]
 
 
-@pytest.mark.parametrize(
-    "context",
-    [
-        {"identity": {"userArn": "arn:aws:iam::123456789012:user/kim", "sourceIp": "192.0.2.7"}},
-        {"authorizer": {"claims": {"sub": ""}}},
-        {},
-    ],
-)
-def test_what_vouches_for_nobody_is_no_identity(client: Client, script: Script, context: Mapping[str, Any]) -> None:
-    event = proxy_event(json.dumps(call()), None, {}, requestContext=context)
-    answer = client.handler(event, FunctionContext(lambda: 30_000))
-    assert (answer["statusCode"], script.called) == (403, [])
-
-
 @pytest.mark.parametrize("trusted", [False, True])
 def test_the_sessions_of_one_role_are_one_owner_unless_their_names_are_trusted(
     server: Server, make_client: MakeClient, trusted: bool

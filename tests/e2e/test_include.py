@@ -86,22 +86,16 @@ def test_an_included_server_works_under_its_prefix(billing: Server) -> None:
             assert completed["completion"]["values"] == [first]
 
 
-def test_a_step_keeps_all_but_its_tools_name(billing: Server) -> None:
-    shop = Server("shop")
-    shop.include(billing, prefix="b_")
-
-    [step], [before] = shop.workflows["b_refund_order"].steps, billing.workflows["refund_order"].steps
-    assert step.tool == "b_refund"
-    for name in ("name", "arguments", "binding", "guidance", "resources", "retryable", "checkpoint"):
-        assert getattr(step, name) == getattr(before, name)
-
-
 def test_the_included_server_stays_as_it_is_and_what_comes_later_is_not_seen(billing: Server) -> None:
     shop = Server("shop")
     shop.include(billing, prefix="billing_")
 
     billing.tool(name="later")(lambda: "later")
 
+    [step], [before] = shop.workflows["billing_refund_order"].steps, billing.workflows["refund_order"].steps
+    assert (step.tool, before.tool) == ("billing_refund", "refund")
+    for name in ("name", "arguments", "binding", "guidance", "resources", "retryable", "checkpoint"):
+        assert getattr(step, name) == getattr(before, name)
     assert list(billing.tools) == ["refund", "later"]
     assert list(shop.tools) == ["billing_refund"]
 

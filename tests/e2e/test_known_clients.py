@@ -9,7 +9,7 @@ import pytest
 from mcp_baton import Context, Server, Step, Workflow
 from tests.e2e.conftest import MakeClient, Streaming
 from tests.e2e.support import BOUND_S, Client, JsonDict, Sink, Table
-from tests.e2e.test_questions import ACCEPTED, questions_in, respond, text_of
+from tests.e2e.test_questions import questions_in
 
 HEADER = "Mcp-Session-Id"
 FORM: Any = {"type": "object", "properties": {"name": {"type": "string"}}}
@@ -21,10 +21,6 @@ def asking_server() -> Server:
     @server.tool
     def who(ctx: Context) -> str:
         return str(ctx.elicit("Who?", FORM).content["name"])
-
-    @server.tool
-    def soon(ctx: Context) -> str:
-        return str(ctx.elicit("Who?", FORM, timeout_s=0.001).content["name"])
 
     @server.tool
     def able(ctx: Context) -> list[str]:
@@ -123,35 +119,6 @@ def test_in_the_2026_era_a_client_that_cannot_answer_is_not_told_to_call_the_too
 
     assert "has not declared" in answer.meta["pause_reason"]["error"]
     assert "called by itself" not in answer.handoff
-
-
-def test_a_client_that_has_declared_it_is_asked(make_client: MakeClient, streaming: Streaming) -> None:
-    client, sink = make_client(asking_server()), Sink()
-    headers = handshake(client, {"elicitation": {}})
-
-    streaming(sink, lambda: call(client, "who", headers))
-    respond(client, sink.next(), result=ACCEPTED)
-
-    assert text_of(sink.next()) == "Kim"
-
-
-def test_a_question_has_a_time_limit_of_its_own(make_client: MakeClient, streaming: Streaming, table: Table) -> None:
-    client, sink = make_client(asking_server()), Sink()
-
-    streaming(sink, lambda: client.call_tool("soon"))
-    sink.next()
-    message = sink.next()
-
-    assert text_of(message) == "Nobody answered elicitation/create in 0.001 s."
-    assert questions_in(table) == 0
-
-
-def test_get_and_delete_of_a_session_are_405(make_client: MakeClient) -> None:
-    client = make_client(asking_server())
-    headers = handshake(client, {})
-
-    for method in ("GET", "DELETE"):
-        assert client.post(None, headers, httpMethod=method).status == 405
 
 
 def test_a_page_may_read_its_session_id(make_client: MakeClient) -> None:

@@ -1,7 +1,7 @@
 """Web pages through the real handler: what an allowed one can read, and that no other can read anything."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -54,31 +54,10 @@ def preflight(client: Client, origin: str | None = PAGE, **changes: Any) -> Answ
     return client.as_owner(None).post(None, {"Content-Type": "", **headers}, httpMethod="OPTIONS", **changes)
 
 
-def test_a_preflight_lets_the_page_send_what_its_client_sends(client: Client) -> None:
-    answer = preflight(client)
-
-    assert (answer.status, answer.body) == (204, "")
-    assert answer.headers["Access-Control-Allow-Origin"] == PAGE
-    assert answer.headers["Access-Control-Allow-Methods"] == "POST"
-    assert answer.headers["Access-Control-Allow-Headers"] == "authorization, content-type, mcp-param-region"
-    assert int(answer.headers["Access-Control-Max-Age"]) > 0
-    assert answer.headers["Vary"].split(", ")[0] == "Origin"
-
-
-@pytest.mark.parametrize("origin", FOREIGN)
-def test_another_pages_preflight_is_forbidden_and_tells_its_browser_nothing(client: Client, origin: str) -> None:
-    answer = preflight(client, origin)
-
-    assert answer.status == 403
-    assert cors(answer.headers) == {}
-
-
 @pytest.mark.parametrize("origin", FOREIGN)
 def test_another_pages_call_is_forbidden_and_tells_its_browser_nothing(client: Client, origin: str) -> None:
-    answer = client.request("tools/list", headers={"Origin": origin})
-
-    assert answer.status == 403
-    assert cors(answer.headers) == {}
+    for answer in (preflight(client, origin), client.request("tools/list", headers={"Origin": origin})):
+        assert (answer.status, cors(answer.headers)) == (403, {})
 
 
 def test_without_a_page_there_is_nothing_to_say_to_browsers(client: Client) -> None:
@@ -89,10 +68,25 @@ def test_without_a_page_there_is_nothing_to_say_to_browsers(client: Client) -> N
     assert preflight(client, None).status == 405
 
 
-def test_a_page_can_read_a_whole_answer(client: Client) -> None:
-    answer = client.request("tools/list", headers={"Origin": PAGE})
+FROM_PAGE = {"Origin": PAGE}
+PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+TAKEN = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+ANSWERS: dict[str, tuple[int, str, Callable[[Client], Answer]]] = {
+    "a result": (200, '"tools":', lambda client: client.request("tools/list", headers=FROM_PAGE)),
+    "an error": (0, "-32602", lambda client: client.request("tools/call", {"name": "nothing"}, headers=FROM_PAGE)),
+    "a fault": (200, "-32603", lambda client: client.request("prompts/get", {"name": "breaks"}, headers=FROM_PAGE)),
+    "a batch's": (200, "},{", lambda client: client.post(json.dumps([PING, PING]), FROM_PAGE)),
+    "a notification's": (202, "", lambda client: client.post(json.dumps(TAKEN), FROM_PAGE)),
+}
 
-    assert answer.result["tools"]
+
+@pytest.mark.parametrize("what", ANSWERS)
+def test_a_page_can_read_a_whole_answer(client: Client, what: str) -> None:
+    status, part, ask = ANSWERS[what]
+    answer = ask(client)
+    # A client of the handshake era takes an HTTP status for a fault of the transport's.
+    assert answer.status == (status or (200 if client.era == "2025" else 400))
+    assert part in answer.body
     assert readable(answer.headers)
 
 
@@ -107,14 +101,6 @@ def test_a_page_can_read_a_streamed_answer_streamed_or_collected(client: Client)
     [(status, headers)] = wire.heads
     assert (status, readable(headers)) == (200, True)
     assert [list(message)[1] for message in events_in(wire.data.decode())] == ["method", "id"]
-
-
-def test_a_page_can_read_that_a_notification_was_taken(client: Client) -> None:
-    body = json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"})
-    answer = client.in_era("2025").post(body, {"Origin": PAGE, "MCP-Protocol-Version": "2025-11-25"})
-
-    assert answer.status == 202
-    assert readable(answer.headers)
 
 
 @pytest.mark.parametrize(
@@ -146,15 +132,6 @@ def test_a_page_can_read_what_was_wrong_with_its_request(
     assert readable(answer.headers)
 
 
-def test_a_page_can_read_errors_of_the_protocol_and_faults_of_the_servers(client: Client) -> None:
-    unknown = client.request("tools/call", {"name": "nothing"}, headers={"Origin": PAGE})
-    fault = client.request("prompts/get", {"name": "breaks"}, headers={"Origin": PAGE})
-
-    assert (unknown.error["code"], fault.error["code"]) == (-32602, -32603)
-    assert readable(unknown.headers)
-    assert readable(fault.headers)
-
-
 def test_a_page_can_read_that_the_server_broke_altogether(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(_: object) -> None:
         raise LookupError("the secret cause")
@@ -163,12 +140,4 @@ def test_a_page_can_read_that_the_server_broke_altogether(client: Client, monkey
     answer = client.request("tools/list", headers={"Origin": PAGE})
 
     assert (answer.status, json.loads(answer.body)["error"]) == (500, "internal error")
-    assert readable(answer.headers)
-
-
-def test_a_page_can_read_the_answers_to_a_batch(client: Client) -> None:
-    message = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
-    answer = client.post(json.dumps([message, message]), {"Origin": PAGE})
-
-    assert len(json.loads(answer.body)) == 2
     assert readable(answer.headers)

@@ -3,7 +3,7 @@
 import pytest
 
 from mcp_baton import Server, Step, ToolError, Workflow
-from tests.e2e.cloud import Time
+from tests.e2e.background import Time
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Client, Era
 
@@ -39,7 +39,7 @@ def client(make_client: MakeClient, era: Era, time: Time) -> Client:
 
     steps = [Step(name, tool=name) for name in ("fetch", "refund", "notify")]
     server.add_workflow(Workflow(name="flow", description="work", steps=steps))
-    return make_client(server, era=era, clock=time.monotonic_s, now_ms=time.now_ms)
+    return make_client(server, era=era, clock=time.monotonic, now_ms=time.now_ms)
 
 
 def test_a_run_a_continuation_and_a_resume_each_note_when_their_steps_began_and_how_long_they_took(

@@ -735,6 +735,19 @@ def test_a_store_that_does_not_answer_a_look_stops_no_run_and_is_not_asked_again
     assert "cannot be read" in caplog.text
 
 
+def test_a_run_whose_claim_may_end_and_cannot_be_renewed_begins_no_further_step(
+    store: DynamoDBTaskStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    host = ScriptedHost({"make": clock.passing(LEASE_MS / 1000 - 4)})
+    monkeypatch.setattr(RecordingStore, "now_ms", lambda _store: store.now_ms() + round(clock() * 1000))
+
+    run = Engine(host, RecordingStore(store, host, {2: StoreUnavailable("down")}), clock).start(THREE, INVOCATION)
+
+    assert verbs(host) == ["create", "call", "renew", "write"]
+    assert (run.pause, run.persisted) == (DeadlineExceeded("b", "change"), True)
+
+
 def test_a_run_that_has_no_time_for_another_step_does_not_look(store: DynamoDBTaskStore) -> None:
     clock = Clock()
     host = ScriptedHost({"make": clock.passing(3)}, starts=1)

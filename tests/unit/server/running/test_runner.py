@@ -362,11 +362,14 @@ def test_a_host_starts_no_step_in_the_last_of_its_time(server: Server) -> None:
         ({"_task_id": "a"}, "a"),
         ({"_task_id": None}, None),
         ({RELATED_TASK_KEY: {"taskId": "a"}}, "a"),
-        ({"_task_id": "a", RELATED_TASK_KEY: {"taskId": "a"}}, "a"),
+        ({"mcp-baton/task_id": "a"}, "a"),
+        ({"_task_id": "a", "mcp-baton/task_id": "a", RELATED_TASK_KEY: {"taskId": "a"}}, "a"),
         ({RELATED_TASK_KEY: None}, None),
     ],
 )
-def test_a_request_names_its_task_in_one_of_two_ways(server: Server, meta: dict[str, Json], task: str | None) -> None:
+def test_a_request_names_its_task_by_any_of_the_keys_or_by_several_alike(
+    server: Server, meta: dict[str, Json], task: str | None
+) -> None:
     assert call(server, meta=meta).bound_task() == task
 
 
