@@ -4,13 +4,13 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Concatenate, Self
+from typing import Concatenate, Self, cast
 
 from mcp_baton.protocol.http import ClientGone
-from mcp_baton.protocol.json import JsonObject
+from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.answers import AnswerStore
 from mcp_baton.tasks.jobs import JobStore
-from mcp_baton.tasks.record import NewTask, TaskRecord
+from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, NewTask, StepStatus, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import Batch, TaskStore, Written
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.transport.stream import stream_opener
@@ -25,6 +25,7 @@ from mcp_baton.workflow.host import (
     ResourceUnavailable,
     Succeeded,
 )
+from mcp_baton.workflow.pause import PauseReason
 from mcp_baton.workflow.plan import Plan
 
 type Behaviour = Callable[[JsonObject, TaskVariables | None], Outcome]
@@ -153,6 +154,25 @@ class Pauses:
 def plan_of(task: TaskRecord, workflow: Workflow | None, texts: Mapping[str, str] | None = None) -> Plan:
     """A task's plan, with these prompt arguments and tools that convert nothing."""
     return Plan(task, workflow, lambda _: (texts or {}, texts or {}), lambda _, arguments: arguments)
+
+
+def statuses_of(letters: str) -> list[StepStatus]:
+    """The statuses of steps by their first letters: `cfp` is completed, failed, pending."""
+    return [found for letter in letters for found in StepStatus if found.startswith(letter)]
+
+
+def task_of(
+    workflow: Workflow,
+    letters: str,
+    pause: PauseReason | None = None,
+    kept: JsonObject | None = None,
+    **variables: Json,
+) -> TaskRecord:
+    """A task under way, as it is read: its steps have these statuses."""
+    stored: dict[str, Json] = {PROGRESS: cast("JsonObject", workflow.progress(statuses_of(letters))), **variables}
+    if pause:
+        stored[PAUSE_REASON] = pause.to_json()
+    return TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, stored, kept=kept or {})
 
 
 @dataclass

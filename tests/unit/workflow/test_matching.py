@@ -1,12 +1,11 @@
 """Which step a call is."""
 
 from collections.abc import Sequence
-from typing import cast
 
 import pytest
 
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, StepStatus, TaskRecord, TaskStatus
+from mcp_baton.tasks.record import PAUSE_REASON, StepStatus
 from mcp_baton.workflow.definition import Argument, Step, Workflow
 from mcp_baton.workflow.kept_calls import kept_call
 from mcp_baton.workflow.matching import Candidate, Rank, candidates, choose, meant
@@ -14,7 +13,7 @@ from mcp_baton.workflow.pause import InvalidField, SchemaMismatch
 from mcp_baton.workflow.plan import Plan, TellsApart
 from mcp_baton.workflow.secrets import stored_arguments
 from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output
-from tests.fakes import plan_of
+from tests.fakes import plan_of, task_of
 
 PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
 ANN: JsonObject = {"to": "ann", "text": "hi"}
@@ -38,12 +37,10 @@ def plan(
     """The plan of a task with these steps, the results of some, and the calls of continuations that made them."""
     arguments = [Argument("whom"), Argument("pin", secret=True)]
     workflow = Workflow(name="w", description="d", arguments=arguments, steps=[step for step, _ in steps])
-    progress = workflow.progress([status for _, status in steps])
-    variables: dict[str, Json] = {PROGRESS: cast("JsonObject", progress), **more}
-    variables |= {f"_workflow.result.{name}": value for name, value in (results or {}).items()}
+    variables: dict[str, Json] = {f"_workflow.result.{name}": value for name, value in (results or {}).items()}
     variables |= {f"_workflow.call.{name}": value for name, value in (calls or {}).items()}
     kept: JsonObject = {"arguments": stored_arguments({"whom": "bob", "pin": "4711"}, {"pin"})}
-    task = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, variables, kept=kept)
+    task = task_of(workflow, "".join(status[0] for _, status in steps), None, kept, **variables, **more)
     return plan_of(task, workflow, {"whom": "bob"})
 
 
