@@ -164,12 +164,14 @@ def statuses_of(letters: str) -> list[StepStatus]:
 def task_of(
     workflow: Workflow,
     letters: str,
+    variables: JsonObject | None = None,
+    *,
     pause: PauseReason | None = None,
     kept: JsonObject | None = None,
-    **variables: Json,
 ) -> TaskRecord:
     """A task under way, as it is read: its steps have these statuses."""
-    stored: dict[str, Json] = {PROGRESS: cast("JsonObject", workflow.progress(statuses_of(letters))), **variables}
+    stored: dict[str, Json] = {PROGRESS: cast("JsonObject", workflow.progress(statuses_of(letters)))}
+    stored |= variables or {}
     if pause:
         stored[PAUSE_REASON] = pause.to_json()
     return TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, stored, kept=kept or {})

@@ -24,7 +24,7 @@ LATE_C = DeadlineExceeded("c", "do_c")
 
 
 def task(letters: str, pause: PauseReason | None = None) -> TaskRecord:
-    return task_of(WORKFLOW, letters, pause)
+    return task_of(WORKFLOW, letters, pause=pause)
 
 
 def traces(**outcomes: Outcome) -> list[StepTrace]:
@@ -160,7 +160,7 @@ def test_a_task_that_is_moved_already_is_written_to_as_any_other() -> None:
 
 
 def test_a_reason_that_names_no_step_is_cleared_by_a_finished_run_alone() -> None:
-    odd = task_of(WORKFLOW, "ccc", **{PAUSE_REASON: {"type": "?"}})
+    odd = task_of(WORKFLOW, "ccc", {PAUSE_REASON: {"type": "?"}})
 
     assert run_batch(odd, (), None, nothing(), finished=False).pause is None
     assert run_batch(odd, (), None, nothing(), finished=True).pause == ClearPause({"type": "?"})

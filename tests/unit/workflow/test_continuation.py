@@ -26,7 +26,7 @@ BLOCKED_MAIL1 = SchemaMismatch("mail1", ("to",), (), "mail")
 
 
 def task(letters: str, pause: PauseReason | None = None) -> TaskRecord:
-    return task_of(WORKFLOW, letters, pause)
+    return task_of(WORKFLOW, letters, pause=pause)
 
 
 def continued(task: TaskRecord, tool: str, outcome: Outcome, variables: TaskVariables | None = None) -> Batch:

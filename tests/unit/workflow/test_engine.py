@@ -158,8 +158,9 @@ def test_too_little_time_blocks_the_next_step_unannounced_and_unread(store: Dyna
     run = Engine(host, store).start(workflow(*steps), INVOCATION)
 
     blocked = THREE.steps[starts]
-    assert (run.pause, run.blocked) == (DeadlineExceeded(blocked.name, blocked.tool or ""), None)
-    assert pause_of(stored(store, run)) == run.pause.to_json()
+    late = DeadlineExceeded(blocked.name, blocked.tool or "")
+    assert (run.pause, run.blocked) == (late, None)
+    assert pause_of(stored(store, run)) == late.to_json()
     assert [entry.split()[0] for entry in host.log] == ["announce", "read", "call"] * starts
 
 

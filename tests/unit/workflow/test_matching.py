@@ -1,6 +1,7 @@
 """Which step a call is."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -41,7 +42,7 @@ def plan(
     variables: dict[str, Json] = {f"_workflow.result.{name}": value for name, value in (results or {}).items()}
     variables |= {f"_workflow.call.{name}": value for name, value in (calls or {}).items()}
     kept: JsonObject = {"arguments": stored_arguments({"whom": "bob", "pin": "4711"}, {"pin"})}
-    task = task_of(workflow, "".join(status[0] for _, status in steps), None, kept, **variables, **more)
+    task = task_of(workflow, "".join(status[0] for _, status in steps), variables | more, kept=kept)
     return plan_of(task, workflow, {"whom": "bob"})
 
 
@@ -214,7 +215,7 @@ DIFFERENT: TellsApart = lambda _tool, _argument, one, other: one != other  # noq
 
 
 FILLED = Step("filled", tool="mail", arguments={"to": constant("{whom}"), "text": constant("hi")})
-REFUSED: Json = SchemaMismatch("ann", (), (InvalidField("to", "no address"),), "mail").to_json()
+REFUSED: Any = {PAUSE_REASON: SchemaMismatch("ann", (), (InvalidField("to", "no address"),), "mail").to_json()}
 FIXED = {
     "another value rules a step out": (
         plan([(TO_ANN, COMPLETED), (TO_CARL, PENDING), (TO_CARL_AGAIN, FAILED)]),
@@ -229,7 +230,7 @@ FIXED = {
         [("filled", Rank.EQUAL), ("carl", Rank.PENDING)],
     ),
     "what the tool has refused rules nothing out": (
-        plan([(TO_ANN, PENDING), (TO_CARL, PENDING)], **{PAUSE_REASON: REFUSED}),
+        plan([(TO_ANN, PENDING), (TO_CARL, PENDING)], **REFUSED),
         [("ann", Rank.EQUAL), ("carl", Rank.PENDING)],
     ),
 }

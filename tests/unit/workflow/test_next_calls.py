@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mcp_baton import Argument, Step, Workflow, constant, prompt_arg, step_output
-from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskStatus
 from mcp_baton.tasks.store import Batch, SetPause, StepWrite
 from mcp_baton.workflow.continuation_text import LOST, RecordedCall, recorded_text
@@ -43,8 +43,8 @@ def flow(**changes: Any) -> Workflow:
 
 def plan(letters: str, *, workflow: Workflow | None = None, status: TaskStatus = TaskStatus.WORKING) -> Plan:
     """A plan whose first step, where it is completed, gave a long value."""
-    given: dict[str, Json] = {f"{RESULT_PREFIX}get": {"page": "one", "more": LONG}} if letters[0] == "c" else {}
-    task = replace(task_of(flow(), letters, **given), task_id="T-1", status=status)
+    given: JsonObject = {f"{RESULT_PREFIX}get": {"page": "one", "more": LONG}} if letters[0] == "c" else {}
+    task = replace(task_of(flow(), letters, given), task_id="T-1", status=status)
     return plan_of(task, workflow or flow(), {"order": "A-17"})
 
 

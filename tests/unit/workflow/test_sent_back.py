@@ -42,7 +42,7 @@ VALUES: dict[str, Any] = {
 
 
 def plan(workflow: Workflow | None = FLOW, **more: Any) -> Plan:
-    return plan_of(task_of(FLOW, STATUSES, **{**VALUES, **more}), workflow, {"order": "A-17"})
+    return plan_of(task_of(FLOW, STATUSES, VALUES | more), workflow, {"order": "A-17"})
 
 
 def sent(text: Any, of: Plan | None = None) -> Replaced:
@@ -126,7 +126,7 @@ class Unreadable(dict[str, Any]):
 
 
 def test_a_value_that_cannot_be_read_now_is_not_known_and_the_log_says_why(caplog: pytest.LogCaptureFixture) -> None:
-    task = task_of(FLOW, STATUSES, **VALUES, **{f"{CALL_PREFIX}fetch": {"id": "A-17"}})
+    task = task_of(FLOW, STATUSES, {**VALUES, f"{CALL_PREFIX}fetch": {"id": "A-17"}})
     found = plan_of(replace(task, variables=Unreadable(task.variables)), FLOW)
     with caplog.at_level("WARNING"):
         assert found.known is not None
