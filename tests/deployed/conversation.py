@@ -12,9 +12,9 @@ import httpx2
 from mcp import Client
 from mcp.client.extension import advertise
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import ElicitRequestParams, ElicitResult, ProgressNotification, Request, RequestParams
-from pydantic import ConfigDict, TypeAdapter
+from mcp_types import ElicitRequestParams, ElicitResult, ProgressNotification
 
+from tests.clients.raw_tasks import EXTENSION, RESULT, TaskParams, TaskRequest
 from tests.deployed.callers import Caller, HeaderCaller
 
 TIMEOUT_S = 120
@@ -26,24 +26,9 @@ PAUSED_AT = ["completed", "completed", "failed", "pending"]
 BY_HAND = {"resultType": "complete", "content": [{"type": "text", "text": "by hand"}]}
 MODES = {"2025": "legacy", "2026": "2026-07-28"}
 REVISIONS = {"2025": "2025-11-25", "2026": "2026-07-28"}
-TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
 FIRST_SDK = Path(__file__).parent / "first_sdk"
-RESULT = TypeAdapter(dict[str, Any])
-"""A result of any shape."""
 
 type Era = Literal["2025", "2026"]
-
-
-class TaskParams(RequestParams):
-    """The params of a request for a task, whatever they are."""
-
-    model_config = ConfigDict(extra="allow")
-
-
-class TaskRequest(Request[TaskParams, str]):
-    """A request for a task. The client knows none; it puts the task's id into the header `Mcp-Name`, too."""
-
-    name_param = "taskId"
 
 
 class Talk:
@@ -104,7 +89,7 @@ async def talking(url: str, caller: Caller, era: Era = "2025", answer: str = "Ki
             mode=MODES[era],
             message_handler=heard,
             elicitation_callback=asked,
-            extensions=[advertise(TASKS_EXTENSION)],
+            extensions=[advertise(EXTENSION)],
             cache=None,
             read_timeout_seconds=TIMEOUT_S,
         ) as client,

@@ -1,6 +1,5 @@
 """A project as `baton new` makes it out of the wheel alone, built and deployed by `sam build` and `sam deploy`."""
 
-import json
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -11,8 +10,6 @@ from tests.deployed.conversation import ask, talking
 from tests.deployed.deployment import Stack, Twin, sam
 from tests.deployed.machine import ROOT, architecture
 from tests.starter import needs_the_starter
-
-PRELUDE_END = bytes(8)
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +45,4 @@ def test_nobody_calls_a_new_project_without_its_key(bookshop: Stack) -> None:
 
 
 def test_a_new_project_runs_on_the_streaming_runtime_that_its_layer_brings(bookshop: Stack) -> None:
-    event, name = (ROOT / "events" / "tools-list.json").read_text(), bookshop.outputs["FunctionName"]
-
-    answer = bookshop.twin.client("lambda").invoke(FunctionName=name, Qualifier="live", Payload=event)
-
-    prelude, streamed, _ = answer["Payload"].read().partition(PRELUDE_END)
-    assert (json.loads(prelude)["statusCode"], streamed) == (200, PRELUDE_END)
+    assert bookshop.invoke((ROOT / "events" / "tools-list.json").read_text())["statusCode"] == 200

@@ -80,7 +80,8 @@ def test_a_proxy_response_is_streamed_since_a_streaming_integration_takes_nothin
 
 def test_any_other_return_value_is_posted_as_it_is(api: FakeRuntimeApi, start: Start) -> None:
     start("plain.returned")
-    for value in (None, "done", 7, [1], {}, {"batchItemFailures": []}, {"statusCode": "done"}):
+    values: list[object] = [None, "done", 7, [1], {}, {"batchItemFailures": []}, {"statusCode": "done"}]
+    for value in values:
         answer = api.invoke(value).wait()
         assert (answer.kind, answer.json()) == ("response", value)
         assert "lambda-runtime-function-response-mode" not in answer.headers
@@ -88,8 +89,8 @@ def test_any_other_return_value_is_posted_as_it_is(api: FakeRuntimeApi, start: S
 
 def test_a_proxy_response_that_cannot_be_sent_is_the_functions_error(api: FakeRuntimeApi, start: Start) -> None:
     start("plain.returned")
-    wrong = {"body": {}}, {"body": "%", "isBase64Encoded": True}, {"headers": ["a"]}, {"multiValueHeaders": {"A": "b"}}
-    for member in wrong:
+    wrong: Any = {"body": {}}, {"body": "%", "isBase64Encoded": True}, {"headers": ["a"]}
+    for member in (*wrong, {"multiValueHeaders": {"A": "b"}}):
         answer = api.invoke({"statusCode": 200, **member}).wait()
         error: Any = answer.json()
         assert (answer.kind, error["errorType"]) == ("error", "MalformedProxyResponse"), member
