@@ -163,11 +163,11 @@ def test_only_the_very_form_is_read(state: str) -> None:
 
 SIGNED: dict[str, object] = {
     "list": [1],
-    "no answers": {"binding": BINDING, "expires": NOW_S + 1},
-    "no time": {"binding": BINDING, "answers": {}},
-    "answers in a list": {"binding": BINDING, "answers": [], "expires": NOW_S + 1},
-    "a word for a time": {"binding": BINDING, "answers": {}, "expires": "tomorrow"},
-    "no binding": {"answers": {}, "expires": NOW_S + 1},
+    "no content": {"binding": BINDING, "expires": NOW_S + 1},
+    "no time": {"binding": BINDING, "content": {}},
+    "content in a list": {"binding": BINDING, "content": [], "expires": NOW_S + 1},
+    "a word for a time": {"binding": BINDING, "content": {}, "expires": "tomorrow"},
+    "no binding": {"content": {}, "expires": NOW_S + 1},
 }
 
 
