@@ -159,6 +159,12 @@ def test_secret_arguments_are_told_apart_by_the_others() -> None:
     assert ranked(plan([(step, COMPLETED) for step in steps]), call)[0] == ("ann", Rank.REPEAT)
 
 
+def test_numbers_that_clients_write_differently_are_equal() -> None:
+    amounts = [(Step(f"a{n}", tool="mail", arguments={"n": constant(n)}), PENDING) for n in (20, 30.0)]
+
+    assert ranked(plan(amounts), {"n": 30})[0] == ("a30.0", Rank.EQUAL)
+
+
 def candidate(index: int, rank: Rank, equal: int = 0) -> Candidate:
     status = {Rank.REPEAT: COMPLETED, Rank.LAST: COMPLETED, Rank.FAILED: FAILED}.get(rank, PENDING)
     return Candidate(index, {"name": f"s{index}", "tool": "mail", "status": status}, rank, equal)
