@@ -70,8 +70,8 @@ def test_the_application_gets_the_request_and_its_owner() -> None:
 
 @pytest.mark.parametrize("event", [REST, HTTP_API])
 def test_a_whole_answer_is_a_proxy_response(event: dict[str, Any]) -> None:
-    answer = adapt(lambda _request, _exchange: HttpResponse(202, {"X": "y"}, b"done"))(event, CONTEXT)
-    assert answer == {"statusCode": 202, "headers": {"X": "y"}, "body": "done", "isBase64Encoded": False}
+    answer = adapt(lambda _request, _exchange: HttpResponse(202, {"X": "y"}, "grün".encode()))(event, CONTEXT)
+    assert answer == {"statusCode": 202, "headers": {"X": "y"}, "body": "grün", "isBase64Encoded": False}
 
 
 def test_a_stream_goes_to_whoever_takes_it_and_the_return_value_is_empty() -> None:

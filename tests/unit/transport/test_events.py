@@ -196,17 +196,6 @@ def test_no_json_at_all_raises_anything_but_an_event_error(event: object) -> Non
 
 
 @pytest.mark.parametrize("event", [REST, HTTP_API])
-def test_text_is_answered_as_text(event: dict[str, Any]) -> None:
-    answer = parse_event(event).answer(HttpResponse(202, {"Content-Type": "text/plain"}, "grün".encode()))
-    assert answer == {
-        "statusCode": 202,
-        "headers": {"Content-Type": "text/plain"},
-        "body": "grün",
-        "isBase64Encoded": False,
-    }
-
-
-@pytest.mark.parametrize("event", [REST, HTTP_API])
 @given(body=st.binary())
 def test_every_answer_carries_its_exact_bytes(event: dict[str, Any], body: bytes) -> None:
     answer = parse_event(event).answer(HttpResponse(200, {}, body))
