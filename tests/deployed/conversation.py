@@ -2,12 +2,13 @@
 
 import json
 import subprocess
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import anyio
 import httpx2
 from mcp import Client
 from mcp.client.extension import advertise
@@ -16,6 +17,7 @@ from mcp_types import ElicitRequestParams, ElicitResult, ProgressNotification
 
 from tests.clients.raw_tasks import EXTENSION, RESULT, TaskParams, TaskRequest
 from tests.deployed.callers import Caller, HeaderCaller
+from tests.deployed.deployment import Stack
 
 TIMEOUT_S = 120
 """More than any cold start takes; it only keeps a failing test from waiting forever."""
@@ -96,6 +98,18 @@ async def talking(url: str, caller: Caller, era: Era = "2025", answer: str = "Ki
     ):
         assert client.protocol_version == REVISIONS[era]
         yield Talk(client, era, progress)
+
+
+def talked[Seen](
+    stack: Stack, about: Callable[[Talk], Awaitable[Seen]], era: Era = "2025", answer: str = "Kim"
+) -> Seen:
+    """What comes of a talk with a stack's endpoint, by the key that the stack made."""
+
+    async def talk() -> Seen:
+        async with talking(stack.endpoint, stack.caller(x_api_key=stack.api_key), era, answer) as own:
+            return await about(own)
+
+    return anyio.run(talk)
 
 
 async def whole_conversation(url: str, caller: Caller, era: Era) -> str:
