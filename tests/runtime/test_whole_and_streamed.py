@@ -123,7 +123,9 @@ def test_a_part_is_delivered_while_the_handler_still_runs(api: FakeRuntimeApi, s
     assert answer.wait().streamed == b"firstlast"
 
 
-def test_many_invocations_whole_and_streamed_use_the_same_two_connections(api: FakeRuntimeApi, start: Start) -> None:
+def test_many_invocations_whole_streamed_and_large_use_the_same_two_connections(
+    api: FakeRuntimeApi, start: Start
+) -> None:
     start("plain.large")
     expected = {"whole": set[int](), "streamed": set[int]()}
     for number in range(40):
@@ -133,14 +135,10 @@ def test_many_invocations_whole_and_streamed_use_the_same_two_connections(api: F
         assert streamed.streamed == b"".join(bytes([piece]) * (number + 1) for piece in range(3))
         expected["whole"].add(whole.connection)
         expected["streamed"].add(streamed.connection)
-    assert len(expected["streamed"]) == 1
+    large = api.invoke({"count": 12, "size": 1_000_003}).wait()
+    assert large.streamed == b"".join(bytes([piece]) * 1_000_003 for piece in range(12))
+    assert len({*expected["streamed"], large.connection}) == 1
     assert not expected["streamed"] & expected["whole"]
-
-
-def test_large_answers_arrive_to_the_byte(api: FakeRuntimeApi, start: Start) -> None:
-    start("plain.large")
-    answer = api.invoke({"count": 12, "size": 1_000_003}).wait()
-    assert answer.streamed == b"".join(bytes([piece]) * 1_000_003 for piece in range(12))
 
 
 def test_an_invocation_id_is_given_back_so_that_answers_cannot_be_crossed_and_a_large_event_reaches_the_handler(
