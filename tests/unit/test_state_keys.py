@@ -79,7 +79,15 @@ def test_what_was_sealed_before_the_last_rotation_is_accepted_and_before_that_no
     assert opened(keys, sealed(keys)) == {"name": "yes"}
     with pytest.raises(ForgedState, match="signature"):
         opened(keys, oldest)
-    assert sealed(keys) == Seal(lambda: (THIRD.encode(),)).seal({"name": "yes"}, BINDING, NOW_S)
+
+
+def test_the_previous_version_never_signs(vault: Vault, clock: Clock) -> None:
+    old = sealed(keys_in(vault, clock))
+    vault.put(SECOND)
+    keys = keys_in(vault, clock)
+    opened(keys, old)
+
+    assert sealed(keys) == Seal(lambda: (SECOND.encode(),)).seal({"name": "yes"}, BINDING, NOW_S)
 
 
 def test_a_process_that_knows_the_old_key_takes_what_another_sealed_with_the_new_one(
