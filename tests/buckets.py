@@ -109,8 +109,8 @@ def new_bucket(client: "S3Client") -> Bucket:
     return Bucket(client, name)
 
 
-def embedded_s3() -> "S3Client":
-    """A client whose requests are answered by moto in this process; every other client is left alone."""
+def answered_by_moto(client: Any, service: str) -> None:
+    """Have a client's requests answered by moto in this process; every other client is left alone."""
     stub = BotocoreStubber()
 
     def answer(request: AWSPreparedRequest, **_: object) -> AWSResponse | None:
@@ -123,9 +123,13 @@ def embedded_s3() -> "S3Client":
         headers: Any = answered[1]
         return AWSResponse(request.url, status, headers, MockRawResponse(body))
 
+    client.meta.events.register_last(f"before-send.{service}", answer)
+
+
+def embedded_s3() -> "S3Client":
+    """A client of moto's S3."""
     client = _client(None)
-    moto: Any = answer
-    client.meta.events.register_last("before-send.s3", moto)
+    answered_by_moto(client, "s3")
     return client
 
 

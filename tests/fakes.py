@@ -4,13 +4,13 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Concatenate, Self, cast
 
 from mcp_baton.protocol.http import ClientGone
-from mcp_baton.protocol.json import JsonObject
+from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.answers import AnswerStore
 from mcp_baton.tasks.jobs import JobStore
-from mcp_baton.tasks.record import Claim, NewTask, Standing, TaskPage, TaskRecord
+from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, NewTask, StepStatus, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import Batch, TaskStore, Written
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.transport.stream import stream_opener
@@ -25,6 +25,7 @@ from mcp_baton.workflow.host import (
     ResourceUnavailable,
     Succeeded,
 )
+from mcp_baton.workflow.pause import PauseReason
 from mcp_baton.workflow.plan import Plan
 
 type Behaviour = Callable[[JsonObject, TaskVariables | None], Outcome]
@@ -155,6 +156,27 @@ def plan_of(task: TaskRecord, workflow: Workflow | None, texts: Mapping[str, str
     return Plan(task, workflow, lambda _: (texts or {}, texts or {}), lambda _, arguments: arguments)
 
 
+def statuses_of(letters: str) -> list[StepStatus]:
+    """The statuses of steps by their first letters: `cfp` is completed, failed, pending."""
+    return [found for letter in letters for found in StepStatus if found.startswith(letter)]
+
+
+def task_of(
+    workflow: Workflow,
+    letters: str,
+    variables: JsonObject | None = None,
+    *,
+    pause: PauseReason | None = None,
+    kept: JsonObject | None = None,
+) -> TaskRecord:
+    """A task under way, as it is read: its steps have these statuses."""
+    stored: dict[str, Json] = {PROGRESS: cast("JsonObject", workflow.progress(statuses_of(letters)))}
+    stored |= variables or {}
+    if pause:
+        stored[PAUSE_REASON] = pause.to_json()
+    return TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, stored, kept=kept or {})
+
+
 @dataclass
 class ScriptedHost:
     """A server whose tools do what the test says, and which remembers all that was asked of it.
@@ -233,6 +255,19 @@ class ScriptedHost:
         return [entry for entry in self.log if entry.startswith("call")]
 
 
+def _asked[**Given, Result](
+    method: Callable[Concatenate[TaskStore, Given], Result],
+) -> Callable[Concatenate["RecordingStore", Given], Result]:
+    """A method that notes the request and asks the real store."""
+
+    def ask(self: "RecordingStore", /, *given: Given.args, **named: Given.kwargs) -> Result:
+        self.request(method.__name__)
+        result: Result = getattr(self.below, method.__name__)(*given, **named)
+        return result
+
+    return ask
+
+
 class RecordingStore:
     """A store that notes each request, and fails at those that it is told to.
 
@@ -256,12 +291,12 @@ class RecordingStore:
     @property
     def answers(self) -> AnswerStore:
         """The real store's."""
-        return self._below.answers
+        return self.below.answers
 
     @property
     def jobs(self) -> JobStore:
         """The real store's."""
-        return self._below.jobs
+        return self.below.jobs
 
     def within(self, _left_ms: Callable[[], int | None]) -> Self:
         """The test sets no time limit."""
@@ -273,58 +308,33 @@ class RecordingStore:
 
     def create(self, task: NewTask) -> TaskRecord:
         """Keep what was created."""
-        self._request("create")
-        self.created.append(self._below.create(task))
+        self.request("create")
+        self.created.append(self.below.create(task))
         return self.created[-1]
 
-    def get(self, owner: str, task_id: str) -> TaskRecord:
-        """Ask the real store."""
-        self._request("get")
-        return self._below.get(owner, task_id)
-
-    def look(self, owner: str, task_id: str) -> Standing:
-        """Ask the real store."""
-        self._request("look")
-        return self._below.look(owner, task_id)
-
-    def list(self, owner: str, cursor: str | None = None) -> TaskPage:
-        """Ask the real store."""
-        self._request("list")
-        return self._below.list(owner, cursor)
-
-    def take(self, owner: str, task_id: str, workflow: str, claim: Claim) -> TaskRecord:
-        """Ask the real store."""
-        self._request("take")
-        return self._below.take(owner, task_id, workflow, claim)
-
-    def renew(self, task: TaskRecord, claim: Claim) -> TaskRecord:
-        """Ask the real store."""
-        self._request("renew")
-        return self._below.renew(task, claim)
+    get = _asked(TaskStore.get)
+    look = _asked(TaskStore.look)
+    list = _asked(TaskStore.list)
+    take = _asked(TaskStore.take)
+    renew = _asked(TaskStore.renew)
+    cancel = _asked(TaskStore.cancel)
+    complete = _asked(TaskStore.complete)
 
     def write(self, task: TaskRecord, batch: Batch) -> Written:
         """Keep what was to be written."""
         self.batches.append(batch)
         self.versions.append(task.version)
-        self._request("write")
+        self.request("write")
         return self._store.write(task, batch) if self._store else Written(task)
 
-    def cancel(self, owner: str, task_id: str) -> TaskRecord:
-        """Ask the real store."""
-        self._request("cancel")
-        return self._below.cancel(owner, task_id)
-
-    def complete(self, owner: str, task_id: str, result: JsonObject) -> TaskRecord:
-        """Ask the real store."""
-        self._request("complete")
-        return self._below.complete(owner, task_id, result)
-
     @property
-    def _below(self) -> TaskStore:
+    def below(self) -> TaskStore:
+        """The real store."""
         assert self._store, "there is no store to ask"
         return self._store
 
-    def _request(self, verb: str) -> None:
+    def request(self, verb: str) -> None:
+        """Note a request, which may be one that fails."""
         self.requests += 1
         self._host.log.append(verb)
         if self.requests in self._failing:

@@ -7,10 +7,10 @@ from itertools import count
 from typing import Any
 
 import botocore.session
-from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.config import Config
 from botocore.exceptions import ConnectionClosedError
-from moto.core.botocore_stubber import BotocoreStubber, MockRawResponse
+
+from tests.buckets import answered_by_moto
 
 SECRETS = count(1)
 
@@ -58,22 +58,13 @@ class Vault:
 
 def new_vault(key: str | bytes) -> Vault:
     """A new secret with this value."""
-    stub = BotocoreStubber()
-
-    def answer(request: AWSPreparedRequest, **_: object) -> AWSResponse:
-        answered = stub.process_request(request)
-        assert answered is not None
-        status, headers, body = answered
-        told: Any = headers
-        return AWSResponse(request.url, status, told, MockRawResponse(body))
-
     session = botocore.session.Session()
     session.set_credentials("local", "local")
     client: Any = session.create_client(
         "secretsmanager", region_name="us-east-1", config=Config(retries={"total_max_attempts": 1})
     )
     vault = Vault(client)
-    client.meta.events.register("before-send.secretsmanager", answer)
+    answered_by_moto(client, "secretsmanager")
     vault.arn = client.create_secret(Name=f"state-key-{next(SECRETS)}", **_value(key))["ARN"]
     client.meta.events.register("provide-client-params.secretsmanager.GetSecretValue", vault.note)
     return vault

@@ -2,20 +2,22 @@
 
 import json
 import subprocess
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import anyio
 import httpx2
 from mcp import Client
 from mcp.client.extension import advertise
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import ElicitRequestParams, ElicitResult, ProgressNotification, Request, RequestParams
-from pydantic import ConfigDict, TypeAdapter
+from mcp_types import ElicitRequestParams, ElicitResult, ProgressNotification
 
+from tests.clients.raw_tasks import EXTENSION, RESULT, TaskParams, TaskRequest
 from tests.deployed.callers import Caller, HeaderCaller
+from tests.deployed.deployment import Stack
 
 TIMEOUT_S = 120
 """More than any cold start takes; it only keeps a failing test from waiting forever."""
@@ -26,24 +28,9 @@ PAUSED_AT = ["completed", "completed", "failed", "pending"]
 BY_HAND = {"resultType": "complete", "content": [{"type": "text", "text": "by hand"}]}
 MODES = {"2025": "legacy", "2026": "2026-07-28"}
 REVISIONS = {"2025": "2025-11-25", "2026": "2026-07-28"}
-TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
 FIRST_SDK = Path(__file__).parent / "first_sdk"
-RESULT = TypeAdapter(dict[str, Any])
-"""A result of any shape."""
 
 type Era = Literal["2025", "2026"]
-
-
-class TaskParams(RequestParams):
-    """The params of a request for a task, whatever they are."""
-
-    model_config = ConfigDict(extra="allow")
-
-
-class TaskRequest(Request[TaskParams, str]):
-    """A request for a task. The client knows none; it puts the task's id into the header `Mcp-Name`, too."""
-
-    name_param = "taskId"
 
 
 class Talk:
@@ -104,13 +91,25 @@ async def talking(url: str, caller: Caller, era: Era = "2025", answer: str = "Ki
             mode=MODES[era],
             message_handler=heard,
             elicitation_callback=asked,
-            extensions=[advertise(TASKS_EXTENSION)],
+            extensions=[advertise(EXTENSION)],
             cache=None,
             read_timeout_seconds=TIMEOUT_S,
         ) as client,
     ):
         assert client.protocol_version == REVISIONS[era]
         yield Talk(client, era, progress)
+
+
+def talked[Seen](
+    stack: Stack, about: Callable[[Talk], Awaitable[Seen]], era: Era = "2025", answer: str = "Kim"
+) -> Seen:
+    """What comes of a talk with a stack's endpoint, by the key that the stack made."""
+
+    async def talk() -> Seen:
+        async with talking(stack.endpoint, stack.caller(x_api_key=stack.api_key), era, answer) as own:
+            return await about(own)
+
+    return anyio.run(talk)
 
 
 async def whole_conversation(url: str, caller: Caller, era: Era) -> str:

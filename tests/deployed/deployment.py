@@ -1,15 +1,17 @@
 """The twin as a process, `sam deploy` to it, and copies of what that deployed."""
 
 import io
+import json
 import re
 import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,25 +23,26 @@ from tests.deployed.machine import CREDENTIALS, REGION, ROOT, SAM_ENVIRONMENT, a
 
 SAM = SAM_ENVIRONMENT / "bin" / "sam"
 SAM_LOG = ROOT / ".aws-sam" / "tests.log"
-"""What every `sam` command of the tests said."""
+"""What every command of the tests said."""
 READY_WITHIN_S = 180.0
-SAM_WITHIN_S = 300
+COMMAND_WITHIN_S = 300
 ENDED_WITHIN_S = 180.0
 POLL_S = 0.1
 USUAL = {"Architecture": architecture(), "KeyRateLimit": "50", "KeyBurstLimit": "100"}
 """Parameters of every stack. One key is for many clients at once, none of which waits a second because of it."""
 
 
+PRELUDE_END = bytes(8)
 PACKAGED = re.compile(r"CodeUri: s3://(\S+)/(\S+)\n      Handler: app\.lambda_handler")
 """Where the code of the function and its worker is, which is the same: a bucket and a key."""
 
 
-class SamFailed(Exception):
-    """A `sam` command stopped with an error; its text is what it said."""
+class CommandFailed(Exception):
+    """A command stopped with an error; its text is what it said."""
 
 
-class TwinFailed(Exception):
-    """The twin did not start; its text is its log."""
+class NotReady(Exception):
+    """What was started does not answer; its text is its log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +59,13 @@ class Twin:
 
     def client(self, service: str) -> Any:
         """A client of one of its services."""
-        key, secret = CREDENTIALS["AWS_ACCESS_KEY_ID"], CREDENTIALS["AWS_SECRET_ACCESS_KEY"]
-        # Typed for services by their names; which one it is, is known where it is used.
-        make: Any = boto3.client
-        return make(
-            service, endpoint_url=self.url, region_name=REGION, aws_access_key_id=key, aws_secret_access_key=secret
-        )
+        return client_of(service, self.url)
 
     def deploy(self, build: Path, stack: str) -> "Stack":
         """Deploy what was built, as `sam deploy` does it, with the template's defaults.
 
         Raises:
-            SamFailed: the deployment failed.
+            CommandFailed: the deployment failed.
         """
         overrides = [f"{name}={value}" for name, value in USUAL.items()]
         command = ["deploy", "--stack-name", stack, "--template-file", str(build / "template.yaml"), "--resolve-s3"]
@@ -147,6 +145,14 @@ class Stack:
         """Somebody who calls with these headers, an underscore for each hyphen."""
         return HeaderCaller({"Host": self.host, **{name.replace("_", "-"): value for name, value in headers.items()}})
 
+    def invoke(self, event: str) -> dict[str, Any]:
+        """What the function streams in answer to this event: status, headers and body."""
+        aws_lambda, name = self.twin.client("lambda"), self.outputs["FunctionName"]
+        answer = aws_lambda.invoke(FunctionName=name, Qualifier="live", Payload=event)["Payload"].read()
+        head, end, body = answer.partition(PRELUDE_END)
+        assert end, answer
+        return {**json.loads(head), "body": body.decode()}
+
     def resources(self, kind: str) -> dict[str, str]:
         """The physical ids of the stack's resources of this kind, by logical id."""
         cloudformation = self.twin.client("cloudformation")
@@ -159,7 +165,7 @@ def running_twin(log: Path, docker_flags: str = "") -> Iterator[Twin]:
     """A twin on a port of its own; its containers, started with these flags of `docker run`, go when it goes.
 
     Raises:
-        TwinFailed: it does not get ready.
+        NotReady: it does not answer.
     """
     port = free_port()
     own = {
@@ -177,37 +183,88 @@ def running_twin(log: Path, docker_flags: str = "") -> Iterator[Twin]:
         "AUTH": "true",
     }
     command = [sys.executable, str(Path(__file__).with_name("twin.py"))]
-    with log.open("wb") as output:
-        process = subprocess.Popen(command, env=environment(**own), stdout=output, stderr=subprocess.STDOUT)
-    try:
-        url = f"http://127.0.0.1:{port}"
-        _await_ready(process, url, log)
+    url = f"http://127.0.0.1:{port}"
+    with running(command, log, **own) as process:
+        await_ready(process, f"{url}/_ministack/health", log, until=lambda answer: answer.is_success)
         yield Twin(url, log)
+
+
+@contextmanager
+def running(command: Sequence[str], log: Path, **more: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """A process that says what it says in this log, while this lasts."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, cwd=ROOT, env=environment(**more), stdout=output, stderr=subprocess.STDOUT)
+    try:
+        yield process
     finally:
         process.terminate()
         process.wait(ENDED_WITHIN_S)
+
+
+def await_ready(
+    process: "subprocess.Popen[bytes]",
+    url: str,
+    log: Path,
+    within_s: float = READY_WITHIN_S,
+    until: Callable[[httpx2.Response], bool] = lambda _: True,
+) -> None:
+    """Wait until a process answers at this URL.
+
+    Raises:
+        NotReady: it does not, or not in time.
+    """
+    stop = time.monotonic() + within_s
+    while time.monotonic() < stop and process.poll() is None:
+        try:
+            if until(httpx2.get(url)):
+                return
+        except httpx2.TransportError:
+            time.sleep(0.1)
+    raise NotReady(log.read_text())
 
 
 def sam(arguments: list[str], folder: Path = ROOT, **more: str) -> str:
     """Run the SAM CLI in a folder to its end; what it printed.
 
     Raises:
-        SamFailed: it failed.
+        CommandFailed: it failed.
+    """
+    return run([str(SAM), *arguments], folder, more)
+
+
+def run(
+    command: Sequence[str | Path],
+    folder: Path = ROOT,
+    variables: Mapping[str, str] = MappingProxyType({}),
+    within_s: float = COMMAND_WITHIN_S,
+) -> str:
+    """Run a command in a folder to its end; what it printed.
+
+    Raises:
+        CommandFailed: it failed.
     """
     done = subprocess.run(
-        [SAM, *arguments],
+        command,
         cwd=folder,
-        env=environment(**more),
+        env=environment(**variables),
         capture_output=True,
         text=True,
         check=False,
-        timeout=SAM_WITHIN_S,
+        timeout=within_s,
     )
     with SAM_LOG.open("a") as log:
-        log.write(f"sam {' '.join(arguments)}\n{done.stderr}{done.stdout}\n")
+        log.write(f"{' '.join(map(str, command))}\n{done.stderr}{done.stdout}\n")
     if done.returncode != 0:
-        raise SamFailed(done.stdout + done.stderr)
+        raise CommandFailed(done.stdout + done.stderr)
     return done.stdout
+
+
+def client_of(service: str, url: str) -> Any:
+    """A client of a service of this machine's."""
+    key, secret = CREDENTIALS["AWS_ACCESS_KEY_ID"], CREDENTIALS["AWS_SECRET_ACCESS_KEY"]
+    # Typed for services by their names; which one it is, is known where it is used.
+    make: Any = boto3.client
+    return make(service, endpoint_url=url, region_name=REGION, aws_access_key_id=key, aws_secret_access_key=secret)
 
 
 def zipped(folder: Path) -> bytes:
@@ -217,14 +274,3 @@ def zipped(folder: Path) -> bytes:
             for path in sorted(folder.rglob("*")):
                 archive.write(path, path.relative_to(folder))
         return file.getvalue()
-
-
-def _await_ready(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
-    stop = time.monotonic() + READY_WITHIN_S
-    while time.monotonic() < stop and process.poll() is None:
-        try:
-            if httpx2.get(f"{url}/_ministack/health").is_success:
-                return
-        except httpx2.TransportError:
-            time.sleep(0.1)
-    raise TwinFailed(log.read_text())

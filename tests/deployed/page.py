@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.deployed.deployment import SAM, SAM_LOG, SamFailed
+from tests.deployed.deployment import SAM, run
 from tests.deployed.machine import ROOT, environment
 
 PATH = os.pathsep.join([str(SAM.parent), str(ROOT / ".tools" / "uv" / "bin"), os.environ["PATH"]])
@@ -65,21 +65,9 @@ class Page:
         """Run what builds; where that is.
 
         Raises:
-            SamFailed: it failed.
+            CommandFailed: it failed.
         """
-        done = subprocess.run(
-            ["bash", "-euc", f"{self.sets}\n{self.builds}"],
-            cwd=ROOT,
-            env=environment(PATH=PATH),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=BUILT_WITHIN_S,
-        )
-        with SAM_LOG.open("a") as log:
-            log.write(f"{self.builds}\n{done.stderr}{done.stdout}\n")
-        if done.returncode != 0:
-            raise SamFailed(done.stdout + done.stderr)
+        run(["bash", "-euc", f"{self.sets}\n{self.builds}"], variables={"PATH": PATH}, within_s=BUILT_WITHIN_S)
         return BUILT
 
     @contextmanager

@@ -3,14 +3,14 @@
 import json
 import subprocess
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import anyio
 import pytest
 
 from tests.deployed.containers import SERVED, containers_of, log_stream_of, said_by_worker
-from tests.deployed.conversation import REVISIONS, Talk, ask, talking
+from tests.deployed.conversation import REVISIONS, Talk, ask, talked
 from tests.deployed.deployment import Stack
 from tests.deployed.machine import ROOT, environment
 
@@ -42,16 +42,6 @@ async def until(talk: Talk, task_id: str, reached: Callable[[dict[str, Any]], bo
             await anyio.sleep(POLL_S)
 
 
-def within(stack: Stack, talked: Callable[[Talk], Awaitable[Any]]) -> Any:
-    """What comes of a talk with the stack's endpoint."""
-
-    async def talk() -> Any:
-        async with talking(stack.endpoint, stack.caller(x_api_key=stack.api_key)) as own:
-            return await talked(own)
-
-    return anyio.run(talk)
-
-
 def wait_until(reached: Callable[[], bool]) -> None:
     """Wait until something has come to be."""
     stop = time.monotonic() + WITHIN_S
@@ -69,7 +59,7 @@ def test_a_task_of_the_sample_is_worked_on_in_a_container_of_the_workers(stack: 
         task_id = begun(stack, "extract_sales", month="2026-09")
         return await until(talk, task_id, over), await talk.task("result", task_id)
 
-    task, result = within(stack, exported)
+    task, result = talked(stack, exported)
     assert task["status"] == "completed"
     assert len(result["structuredContent"]["result"]) == 10
     workers, servers = containers_of(stack, worker=True), containers_of(stack)
@@ -83,7 +73,7 @@ def test_the_worker_reports_under_the_id_of_the_request_that_created_the_task(st
         await until(talk, task_id, over)
         return task_id
 
-    task_id = within(stack, exported)
+    task_id = talked(stack, exported)
     table = stack.twin.client("dynamodb").scan(TableName=stack.outputs["TaskTableName"])["Items"]
     [work] = [json.loads(item["work"]["S"]) for item in table if task_id in item["sk"]["S"]]
     wait_until(lambda: f'"correlation_id":"{work["request_id"]}"' in said_by_worker(stack).replace(" ", ""))
@@ -106,7 +96,7 @@ def test_a_task_is_cancelled_from_another_container_and_stays_so(probe: Stack, n
         await talk.task("cancel", task_id)
         return running, await until(talk, task_id, lambda _: worker.logs().count(SERVED) > served)
 
-    running, task = within(probe, cancelled)
+    running, task = talked(probe, cancelled)
     assert running["status"] == "working"
     assert task["status"] == "cancelled"
     # It stopped at a call of its context, and did not get to its end.
@@ -118,7 +108,7 @@ def test_a_workflow_that_one_invocation_has_no_time_for_goes_on_in_another(probe
     async def slept(talk: Talk) -> tuple[dict[str, Any], dict[str, Any]]:
         return await until(talk, night, over), await talk.task("result", night)
 
-    task, result = within(probe, slept)
+    task, result = talked(probe, slept)
     assert task["status"] == "completed", task
     assert {step["status"] for step in result["structuredContent"]["steps"]} == {"completed"}, result
     wait_until(lambda: '"TasksHandedOver"' in said_by_worker(probe))

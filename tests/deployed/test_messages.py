@@ -2,10 +2,9 @@
 
 import json
 
-import anyio
 import pytest
 
-from tests.deployed.conversation import talking
+from tests.deployed.conversation import Talk, talked
 from tests.deployed.deployment import Stack
 
 
@@ -37,12 +36,11 @@ def test_the_last_step_of_a_refund_is_published_to_the_stacks_topic(messages: St
     sqs = messages.twin.client("sqs")
     queue_url = subscribed_queue(messages)
 
-    async def refunded() -> str:
-        async with talking(messages.endpoint, messages.caller(x_api_key=messages.api_key), "2026") as talk:
-            _, meta = await talk.prompt("refund_order", {"order_id": "A-18"})
-            return str(meta["task_status"])
+    async def refunded(talk: Talk) -> str:
+        _, meta = await talk.prompt("refund_order", {"order_id": "A-18"})
+        return str(meta["task_status"])
 
-    assert anyio.run(refunded) == "completed"
+    assert talked(messages, refunded, "2026") == "completed"
     [message] = sqs.receive_message(QueueUrl=queue_url, WaitTimeSeconds=5)["Messages"]
     published = json.loads(message["Body"])
     assert published["Subject"] == "News from the shop (R-A-18)"

@@ -3,24 +3,22 @@
 import json
 from typing import Any
 
-import anyio
 from mcp_types import TextResourceContents
 
-from tests.deployed.conversation import talking
+from tests.deployed.conversation import Talk, talked
 from tests.deployed.deployment import Stack
 
 
 def test_a_result_that_no_item_holds_is_in_the_bucket_and_comes_back_whole(probe: Stack) -> None:
-    async def drawn() -> tuple[Any, Any, Any]:
-        async with talking(probe.endpoint, probe.caller(x_api_key=probe.api_key)) as talk:
-            _, meta = await talk.prompt("drawing")
-            task = await talk.task("get", meta["task_id"])
-            read = await talk.client.read_resource(task["_meta"]["_workflow.result.draw"]["uri"])
-            [contents] = read.contents
-            assert isinstance(contents, TextResourceContents)
-            return meta, task, json.loads(contents.text)
+    async def drawn(talk: Talk) -> tuple[Any, Any, Any]:
+        _, meta = await talk.prompt("drawing")
+        task = await talk.task("get", meta["task_id"])
+        read = await talk.client.read_resource(task["_meta"]["_workflow.result.draw"]["uri"])
+        [contents] = read.contents
+        assert isinstance(contents, TextResourceContents)
+        return meta, task, json.loads(contents.text)
 
-    meta, task, value = anyio.run(drawn)
+    meta, task, value = talked(probe, drawn)
     assert (meta["task_status"], task["status"]) == ("completed", "completed")
     assert "oversized" not in meta
     assert task["_meta"]["omitted"] == ["_workflow.result.draw"]

@@ -1,18 +1,14 @@
 """A project as `baton new` makes it out of the wheel alone, built and deployed by `sam build` and `sam deploy`."""
 
-import json
 from concurrent.futures import Future
 from pathlib import Path
 
-import anyio
 import pytest
 
-from tests.deployed.conversation import ask, talking
+from tests.deployed.conversation import Era, Talk, ask, talked
 from tests.deployed.deployment import Stack, Twin, sam
 from tests.deployed.machine import ROOT, architecture
 from tests.starter import needs_the_starter
-
-PRELUDE_END = bytes(8)
 
 
 @pytest.fixture(scope="module")
@@ -27,20 +23,18 @@ def bookshop(making_project: Future[Path], twin: Twin) -> Stack:
 @needs_the_starter
 @pytest.mark.parametrize("era", ["2025", "2026"])
 def test_the_workflow_of_a_new_project_pauses_goes_on_and_is_finished_where_it_is_deployed(
-    bookshop: Stack, era: str
+    bookshop: Stack, era: Era
 ) -> None:
-    async def borrowed() -> tuple[list[str], str]:
-        caller = bookshop.caller(x_api_key=bookshop.api_key)
-        async with talking(bookshop.endpoint, caller, "2025" if era == "2025" else "2026") as talk:
-            handoff, meta = await talk.prompt("borrow", {"title": "Walden"})
-            assert 'Call lend_book with {"shelf": "PS-3048", "reader": "<missing: reader>"}' in handoff
-            task_id = meta["task_id"]
-            loan, _ = await talk.call("lend_book", {"shelf": "PS-3048", "reader": "Kim"}, task_id)
-            assert loan == {"shelf": "PS-3048", "reader": "Kim", "weeks": 2}
-            _, meta = await talk.prompt("borrow", _task_id=task_id)
-            return [step["status"] for step in meta["steps"]], meta["task_status"]
+    async def borrowed(talk: Talk) -> tuple[list[str], str]:
+        handoff, meta = await talk.prompt("borrow", {"title": "Walden"})
+        assert 'Call lend_book with {"shelf": "PS-3048", "reader": "<missing: reader>"}' in handoff
+        task_id = meta["task_id"]
+        loan, _ = await talk.call("lend_book", {"shelf": "PS-3048", "reader": "Kim"}, task_id)
+        assert loan == {"shelf": "PS-3048", "reader": "Kim", "weeks": 2}
+        _, meta = await talk.prompt("borrow", _task_id=task_id)
+        return [step["status"] for step in meta["steps"]], meta["task_status"]
 
-    assert anyio.run(borrowed) == (["completed", "completed"], "completed")
+    assert talked(bookshop, borrowed, era) == (["completed", "completed"], "completed")
 
 
 def test_nobody_calls_a_new_project_without_its_key(bookshop: Stack) -> None:
@@ -48,9 +42,4 @@ def test_nobody_calls_a_new_project_without_its_key(bookshop: Stack) -> None:
 
 
 def test_a_new_project_runs_on_the_streaming_runtime_that_its_layer_brings(bookshop: Stack) -> None:
-    event, name = (ROOT / "events" / "tools-list.json").read_text(), bookshop.outputs["FunctionName"]
-
-    answer = bookshop.twin.client("lambda").invoke(FunctionName=name, Qualifier="live", Payload=event)
-
-    prelude, streamed, _ = answer["Payload"].read().partition(PRELUDE_END)
-    assert (json.loads(prelude)["statusCode"], streamed) == (200, PRELUDE_END)
+    assert bookshop.invoke((ROOT / "events" / "tools-list.json").read_text())["statusCode"] == 200

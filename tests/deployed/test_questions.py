@@ -2,43 +2,40 @@
 
 from typing import Any
 
-import anyio
 from mcp_types import CallToolResult, ElicitResult, InputRequiredResult
 
 from tests.deployed.containers import containers_of
-from tests.deployed.conversation import talking
+from tests.deployed.conversation import Talk, talked
 from tests.deployed.deployment import Stack
 
 
 def test_another_container_takes_the_answer_to_a_containers_question(probe: Stack) -> None:
-    async def ask_and_answer() -> tuple[str, Any]:
-        async with talking(probe.endpoint, probe.caller(x_api_key=probe.api_key), "2026") as talk:
-            session = talk.client.session
-            asked = await session.call_tool("greet", {}, allow_input_required=True)
-            assert isinstance(asked, InputRequiredResult)
-            assert asked.input_requests is not None
-            question: Any = asked.input_requests["name"]
-            for container in containers_of(probe):
-                container.kill()
-            answers = {"name": ElicitResult(action="accept", content={"name": "Kim"})}
-            answered = await session.call_tool(
-                "greet", {}, input_responses=answers, request_state=asked.request_state, allow_input_required=True
-            )
-            assert isinstance(answered, CallToolResult), answered
-            return question.params.message, answered.structured_content
+    async def ask_and_answer(talk: Talk) -> tuple[str, Any]:
+        session = talk.client.session
+        asked = await session.call_tool("greet", {}, allow_input_required=True)
+        assert isinstance(asked, InputRequiredResult)
+        assert asked.input_requests is not None
+        question: Any = asked.input_requests["name"]
+        for container in containers_of(probe):
+            container.kill()
+        answers = {"name": ElicitResult(action="accept", content={"name": "Kim"})}
+        answered = await session.call_tool(
+            "greet", {}, input_responses=answers, request_state=asked.request_state, allow_input_required=True
+        )
+        assert isinstance(answered, CallToolResult), answered
+        return question.params.message, answered.structured_content
 
-    message, answer = anyio.run(ask_and_answer)
+    message, answer = talked(probe, ask_and_answer, "2026")
     assert answer["name"] == "Kim"
     assert message.startswith("Who calls ")
     assert answer["container"] not in message
 
 
 def test_the_client_answers_of_itself(probe: Stack) -> None:
-    async def greeted() -> Any:
-        async with talking(probe.endpoint, probe.caller(x_api_key=probe.api_key), "2026", answer="Ada") as talk:
-            return await talk.call("greet", {})
+    async def greeted(talk: Talk) -> Any:
+        return await talk.call("greet", {})
 
-    value, _ = anyio.run(greeted)
+    value, _ = talked(probe, greeted, "2026", answer="Ada")
     assert value["name"] == "Ada"
 
 

@@ -8,28 +8,24 @@ one `sam`, since starting it takes longer than they do; `sam local invoke` and `
 import json
 import re
 import subprocess
-import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import anyio
-import boto3
-import httpx2
 import pytest
 
 from tests.deployed.callers import HeaderCaller
 from tests.deployed.conversation import Era, first_sdk, whole_conversation
-from tests.deployed.deployment import SAM, Stack, Twin
+from tests.deployed.deployment import SAM, Stack, Twin, await_ready, client_of, running
 from tests.deployed.evidence import Evidence
-from tests.deployed.machine import REGION, ROOT, architecture, environment, free_port
+from tests.deployed.machine import ROOT, architecture, free_port
 from tests.deployed.page import Page, Served
 
 EVENTS = ROOT / "events"
 FILES = sorted(path.stem for path in EVENTS.glob("*.json"))
-READY_WITHIN_S = 120.0
 PAGE_URL = "http://127.0.0.1:3000"
 """Where the page's commands serve."""
 PAGE_WITHIN_S = 300.0
@@ -43,7 +39,6 @@ OWNER = "6f1d2c1e-0b52-4c43-9a55-3f1f0f7a9d21"
 TASK_ID = re.compile(r"\b[0-9a-hjkmnp-tv-z]{37}\b")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 TIMING = re.compile(r'\{"at":\d+,"ms":\d+\}')
-PRELUDE_END = bytes(8)
 
 type Answers = tuple[dict[str, Any], dict[str, Any]]
 """What the function says to an event under `sam local`, and what the deployed one streams."""
@@ -68,38 +63,19 @@ class Local:
         return [*options, "--parameter-overrides", f"Architecture={architecture()}", f"AllowedOrigins={ORIGIN}"]
 
 
-@dataclass(frozen=True, slots=True)
-class Streaming:
-    """The same function deployed, where it streams.
-
-    Attributes:
-        stack: Its stack.
-    """
-
-    stack: Stack
-
-    def invoke(self, event: str) -> dict[str, Any]:
-        """What the function streams in answer to this event: status, headers and body."""
-        aws_lambda = self.stack.twin.client("lambda")
-        name = self.stack.outputs["FunctionName"]
-        answer = aws_lambda.invoke(FunctionName=name, Qualifier="live", Payload=event)["Payload"].read()
-        head, end, body = answer.partition(PRELUDE_END)
-        assert end, answer
-        return {**json.loads(head), "body": body.decode()}
+@pytest.fixture(scope="module")
+def streaming(stack: Stack) -> Stack:
+    """The same function deployed, where it streams."""
+    return stack.copy("streaming", AllowedOrigins=ORIGIN)
 
 
 @pytest.fixture(scope="module")
-def streaming(stack: Stack) -> Streaming:
-    return Streaming(stack.copy("streaming", AllowedOrigins=ORIGIN))
-
-
-@pytest.fixture(scope="module")
-def local(build: Path, twin: Twin, streaming: Streaming, tmp_path_factory: pytest.TempPathFactory) -> Local:
+def local(build: Path, twin: Twin, streaming: Stack, tmp_path_factory: pytest.TempPathFactory) -> Local:
     """The built template, its function told where this machine's DynamoDB is and what the table is called there."""
     port = twin.url.rsplit(":", 1)[1]
     where = {
         "AWS_ENDPOINT_URL_DYNAMODB": f"http://host.docker.internal:{port}",
-        "BATON_TABLE": streaming.stack.outputs["TaskTableName"],
+        "BATON_TABLE": streaming.outputs["TaskTableName"],
     }
     variables = tmp_path_factory.mktemp("local") / "variables.json"
     variables.write_text(json.dumps({"McpFunction": where}))
@@ -108,50 +84,19 @@ def local(build: Path, twin: Twin, streaming: Streaming, tmp_path_factory: pytes
 
 @pytest.fixture(scope="module")
 def local_lambda(local: Local, tmp_path_factory: pytest.TempPathFactory, evidence: Evidence) -> Iterator[Any]:
-    """A client of `sam local start-lambda`."""
+    """A client of `sam local start-lambda`, with one container that stays."""
     log = tmp_path_factory.mktemp("start-lambda") / "start-lambda.log"
     evidence.watch(log)
-    with serving(local, log) as url, closing(made_up_client("lambda", url)) as client:
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    command = [str(SAM), "local", "start-lambda", "--port", str(port), "--warm-containers", "EAGER", *local.options]
+    with running(command, log) as process, closing(client_of("lambda", url)) as client:
+        await_ready(process, url, log)
         yield client
 
 
-@contextmanager
-def serving(local: Local, log: Path) -> Iterator[str]:
-    """The URL of a `sam local start-lambda` that serves, with one container that stays."""
-    port = free_port()
-    url = f"http://127.0.0.1:{port}"
-    arguments = [str(SAM), "local", "start-lambda", "--port", str(port), "--warm-containers", "EAGER", *local.options]
-    with log.open("wb") as output:
-        process = subprocess.Popen(arguments, cwd=ROOT, env=environment(), stdout=output, stderr=subprocess.STDOUT)
-    try:
-        await_ready(process, url, log)
-        yield url
-    finally:
-        process.terminate()
-        process.wait(60)
-
-
-def made_up_client(service: str, url: str) -> Any:
-    """A client of a service of this machine's, which asks nobody who they are."""
-    # Typed for services by their names; which one it is, is known where it is used.
-    make: Any = boto3.client
-    return make(service, endpoint_url=url, region_name=REGION, aws_access_key_id="x", aws_secret_access_key="x")
-
-
-def await_ready(process: subprocess.Popen[bytes], url: str, log: Path, within_s: float = READY_WITHIN_S) -> None:
-    stop = time.monotonic() + within_s
-    while time.monotonic() < stop and process.poll() is None:
-        try:
-            httpx2.get(url)
-        except httpx2.TransportError:
-            time.sleep(0.2)
-        else:
-            return
-    pytest.fail(f"sam local did not start:\n{log.read_text()}")
-
-
 @pytest.fixture(scope="module")
-def answers(local_lambda: Any, streaming: Streaming) -> Mapping[str, Answers]:
+def answers(local_lambda: Any, streaming: Stack) -> Mapping[str, Answers]:
     """Both answers to every event."""
 
     def both(name: str) -> Answers:
@@ -162,7 +107,7 @@ def answers(local_lambda: Any, streaming: Streaming) -> Mapping[str, Answers]:
     return {name: both(name) for name in FILES}
 
 
-def event_of_its_own(name: str, way: str, streaming: Streaming) -> str:
+def event_of_its_own(name: str, way: str, streaming: Stack) -> str:
     """An event, its owner's only one, about a task of its own where it is about tasks."""
     text, owner = (EVENTS / f"{name}.json").read_text(), f"{way} {name}"
     if "TASK_ID" in text or name == "tasks-list":
@@ -238,7 +183,7 @@ def test_the_official_client_holds_the_whole_conversation_with_the_pages_command
 
 def tasks_of_the_page() -> list[str]:
     """The sort keys of the tasks in the table that the page's commands make."""
-    database = made_up_client("dynamodb", "http://127.0.0.1:8001")
+    database = client_of("dynamodb", "http://127.0.0.1:8001")
     pages = database.get_paginator("scan").paginate(TableName="baton")
     return [item["sk"]["S"] for page in pages for item in page["Items"]]
 

@@ -9,7 +9,7 @@ from typing import Any
 import shop
 from mcp_baton import Argument, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
 from mcp_baton.testing.client import Client
-from tests.hosts.servers import COLOURED, FILED, FOUND, Shop, refund, without
+from tests.hosts.servers import COLOURED, FILED, FOUND, LARGE, Shop, refund, without
 
 type Build = Callable[[Shop], Server]
 
@@ -43,6 +43,7 @@ class Scenario:
         fails: What refunding says before it goes well.
         before: Arranged before the call of that number, from 1.
         paid: How many refunds the bank has in the end.
+        stored: Variables that its task has in the end.
         workflow: Its name.
         arguments: What the user asks for.
     """
@@ -54,6 +55,7 @@ class Scenario:
     fails: tuple[str, ...] = ()
     before: Mapping[int, Callable[[Client], object]] = field(default_factory=dict)
     paid: int = 1
+    stored: Mapping[str, Any] = NOTHING
     workflow: str = "refund_order"
     arguments: Mapping[str, Any] = field(default_factory=lambda: {"order_id": "A-17"})
 
@@ -160,6 +162,7 @@ SCENARIOS = [
         ONE_VALUE,
         knows={"label": "A"},
         paid=0,
+        stored={"_workflow.result.file": {"label": "A", "characters": len(LARGE) + 6}},
     ),
     Scenario("a resource cannot be read at first", unreadable, Fewest(2, 4)),
     Scenario(

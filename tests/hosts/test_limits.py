@@ -20,7 +20,6 @@ type JsonDict = dict[str, Any]
 
 MOST_TEXT = 2_048
 MOST_DESCRIPTION = 600
-SHORT = 45
 BEGIN: JsonDict = {"order_id": "A-17"}
 
 
@@ -58,11 +57,6 @@ def called(client: Client, tool: str, arguments: JsonDict) -> JsonDict:
 def test_no_listed_tool_is_left_out_by_a_host(listed: list[JsonDict]) -> None:
     assert listed
     assert {tool["name"]: refused(tool) for tool in listed if refused(tool)} == {}
-
-
-def test_the_samples_names_leave_room_for_a_servers_name(baton: Connect) -> None:
-    import_module("app")
-    assert all(len(tool["name"]) <= SHORT for tool in baton(shop.server).list_tools())
 
 
 def test_a_description_of_a_workflow_is_short_and_says_how_to_go_on(listed: list[JsonDict]) -> None:

@@ -15,6 +15,7 @@ from tests.runtime.fake_runtime_api import FakeRuntimeApi
 
 PEER, SAMPLE, MODELS = "baton_peer.handler", "app.lambda_handler", "models_peer.handler"
 APOLOGY = prompts_get("apology", expected="apology", order_id="A-17")
+SUM, REFUND = prompts_get("sum", start="1"), prompts_get("refund_order", order_id="A-18")
 
 NEVER = {
     *{"asyncio", "boto3", "multiprocessing", "s3transfer"},
@@ -46,8 +47,8 @@ STORE_RARE = {
 """What the store needs for large values, lists, counts and background tasks alone."""
 PYDANTIC = {"annotated_types", "pydantic", "pydantic_core", "typing_extensions"}
 
-type Load = Callable[[str, Probe], set[str]]
-"""`load(function, probe)`: what is loaded when the function has answered its first request."""
+type Load = Callable[..., set[str]]
+"""`load(function, probe, **environment)`: what is loaded when the function has answered its first request."""
 
 
 @pytest.fixture
@@ -77,9 +78,9 @@ def serve(dynamodb: FakeDynamoDB, start: Start) -> Callable[..., None]:
 
 
 @pytest.fixture
-def load(api: FakeRuntimeApi, serve: Callable[[str], None]) -> Load:
-    def load(function: str, probe: Probe) -> set[str]:
-        serve(function)
+def load(api: FakeRuntimeApi, serve: Callable[..., None]) -> Load:
+    def load(function: str, probe: Probe, **environment: str) -> set[str]:
+        serve(function, **environment)
         probe.check(api.invoke(probe.event).wait())
         names: Any = api.invoke({"tell": "modules"}).wait().json()
         return set(names)
@@ -99,8 +100,8 @@ def test_a_first_request_loads_neither_pydantic_nor_a_client(load: Load, functio
 @pytest.mark.parametrize(
     ("function", "probe"),
     [
-        (PEER, prompts_get("sum", start="1")),
-        (SAMPLE, prompts_get("refund_order", order_id="A-18")),
+        (PEER, SUM),
+        (SAMPLE, REFUND),
         (SAMPLE, workflow_call("refund_order", order_id="A-18")),
     ],
     ids=["a workflow", "the sample's workflow", "the sample's workflow as a tool"],
@@ -112,39 +113,23 @@ def test_a_first_task_loads_neither_a_client_nor_pydantic(load: Load, function: 
     assert loaded >= CONNECTION
 
 
-def test_a_first_task_loads_no_client_for_a_bucket_that_it_does_not_need(
-    api: FakeRuntimeApi, serve: Callable[..., None]
-) -> None:
-    serve(PEER, BATON_OVERFLOW_BUCKET="large-results")
-    prompts_get("sum", start="1").check(api.invoke(prompts_get("sum", start="1").event).wait())
-
-    loaded: Any = api.invoke({"tell": "modules"}).wait().json()
-    assert set(loaded) & SDK == set()
+def test_a_first_task_loads_no_client_for_a_bucket_that_it_does_not_need(load: Load) -> None:
+    assert load(PEER, SUM, BATON_OVERFLOW_BUCKET="large-results") & SDK == set()
 
 
-def test_a_first_task_loads_the_client_where_only_botocore_understands_the_environment(
-    api: FakeRuntimeApi, serve: Callable[..., None]
-) -> None:
-    probe = prompts_get("sum", start="1")
-    serve(PEER, AWS_SDK_UA_APP_ID="shop")
-    probe.check(api.invoke(probe.event).wait())
-
-    loaded: Any = api.invoke({"tell": "modules"}).wait().json()
-    assert set(loaded) >= {"botocore", "urllib3"}
+def test_a_first_task_loads_the_client_where_only_botocore_understands_the_environment(load: Load) -> None:
+    assert load(PEER, SUM, AWS_SDK_UA_APP_ID="shop") >= {"botocore", "urllib3"}
 
 
 def test_a_first_list_loads_no_engine_and_nothing_that_inspects(load: Load) -> None:
     assert load(PEER, tools_list()) & (ENGINE | INSPECTION) == set()
 
 
-def test_the_connection_is_there_before_the_first_request_where_it_is_made_at_initialisation(
-    api: FakeRuntimeApi, serve: Callable[..., None]
-) -> None:
-    serve(PEER, BATON_CONNECT="init", AWS_ENDPOINT_URL_DYNAMODB="https://127.0.0.1:1")
-    api.invoke(tools_list().event).wait()
-    loaded: Any = api.invoke({"tell": "modules"}).wait().json()
-    assert set(loaded) >= CONNECTION | ENGINE | {"ssl"}
-    assert set(loaded) & SDK == set()
+def test_the_connection_is_there_before_the_first_request_where_it_is_made_at_initialisation(load: Load) -> None:
+    loaded = load(PEER, tools_list(), BATON_CONNECT="init", AWS_ENDPOINT_URL_DYNAMODB="https://127.0.0.1:1")
+
+    assert loaded >= CONNECTION | ENGINE | {"ssl"}
+    assert loaded & SDK == set()
 
 
 def test_a_server_of_models_loads_pydantic_and_no_client(load: Load) -> None:
@@ -155,26 +140,20 @@ def test_a_server_of_models_loads_pydantic_and_no_client(load: Load) -> None:
 
 
 def test_a_first_task_costs_two_requests(load: Load, dynamodb: FakeDynamoDB) -> None:
-    load(SAMPLE, prompts_get("refund_order", order_id="A-18"))
+    load(SAMPLE, REFUND)
 
     assert dynamodb.calls == ["PutItem", "UpdateItem"]
 
 
-def test_garbage_is_collected_from_the_first_invocation_on_and_not_before(
-    api: FakeRuntimeApi, serve: Callable[[str], None]
+def test_garbage_is_collected_from_the_first_invocation_on_and_not_before_a_client_or_not(
+    api: FakeRuntimeApi, serve: Callable[..., None]
 ) -> None:
     serve(SAMPLE)
 
-    told: Any = api.invoke({"tell": "collector"}).wait().json()
+    first: Any = api.invoke({"tell": "collector"}).wait().json()
+    api.invoke(REFUND.event).wait()
+    later: Any = api.invoke({"tell": "collector"}).wait().json()
 
-    assert told["enabled at import"] is False
-    assert told["enabled"] is True
-    assert told["frozen"] > 10_000
-
-
-def test_garbage_is_collected_after_a_client_was_made(api: FakeRuntimeApi, serve: Callable[[str], None]) -> None:
-    serve(SAMPLE)
-    api.invoke(prompts_get("refund_order", order_id="A-18").event).wait()
-
-    told: Any = api.invoke({"tell": "collector"}).wait().json()
-    assert told["enabled"] is True
+    assert [told["enabled at import"] for told in (first, later)] == [False, False]
+    assert [told["enabled"] for told in (first, later)] == [True, True]
+    assert first["frozen"] > 10_000

@@ -20,8 +20,10 @@ def test_a_handler_that_opens_no_stream_answers_whole(api: FakeRuntimeApi, start
     assert "lambda-runtime-function-response-mode" not in answer.headers
 
 
-def test_a_streamed_answer_has_the_form_that_api_gateway_wants(api: FakeRuntimeApi, start: Start) -> None:
-    start("plain.streamed")
+def test_a_streamed_answer_has_the_form_that_api_gateway_wants_whatever_is_returned_after_it(
+    api: FakeRuntimeApi, start: Start
+) -> None:
+    function = start("plain.streamed")
     event = {"status": 207, "headers": {"Content-Type": "text/event-stream"}, "parts": ["one ", "", "two"]}
     answer = api.invoke(event).wait()
     assert (answer.kind, answer.whole) == ("response", True)
@@ -32,70 +34,66 @@ def test_a_streamed_answer_has_the_form_that_api_gateway_wants(api: FakeRuntimeA
     assert answer.prelude == {"statusCode": 207, "headers": {"Content-Type": "text/event-stream"}}
     assert answer.chunks[1:] == [b"one ", b"two"]
     assert answer.trailers == {}
+    # What it returns is not even JSON.
+    assert b"ERROR" not in function.log.read_bytes()
+
+
+SEVERAL = {"link": ["<a>", "<b>"], "X-Two": ["2"]}
+PROXY_RESPONSES = [
+    (
+        {
+            "statusCode": 202,
+            "headers": {"Content-Type": "text/html", "X-Retry": 3},
+            "body": "ä",
+            "isBase64Encoded": False,
+        },
+        {"statusCode": 202, "headers": {"Content-Type": "text/html", "X-Retry": "3"}},
+        "ä".encode(),
+    ),
+    (
+        {
+            "statusCode": 200,
+            "headers": {"Link": "<a>", "X-One": "1"},
+            "multiValueHeaders": SEVERAL,
+            "cookies": ["a=1", "b=2"],
+            "body": "AP/+",
+            "isBase64Encoded": True,
+        },
+        {"statusCode": 200, "headers": {"X-One": "1"}, "multiValueHeaders": SEVERAL, "cookies": ["a=1", "b=2"]},
+        b"\x00\xff\xfe",
+    ),
+    ({"statusCode": 204}, {"statusCode": 204, "headers": {}}, b""),
+]
 
 
 def test_a_proxy_response_is_streamed_since_a_streaming_integration_takes_nothing_else(
     api: FakeRuntimeApi, start: Start
 ) -> None:
     start("plain.returned")
-    headers = {"Content-Type": "application/json", "X-Retry": 3}
-    answer = api.invoke({"statusCode": 202, "headers": headers, "body": '{"ä": 1}', "isBase64Encoded": False}).wait()
-    assert (answer.kind, answer.whole) == ("response", True)
-    assert answer.headers["content-type"] == "application/vnd.awslambda.http-integration-response"
-    assert answer.headers["lambda-runtime-function-response-mode"] == "streaming"
-    assert answer.prelude == {"statusCode": 202, "headers": {"Content-Type": "application/json", "X-Retry": "3"}}
-    assert answer.streamed == '{"ä": 1}'.encode()
-    assert answer.trailers == {}
+    for returned, prelude, body in PROXY_RESPONSES:
+        answer = api.invoke(returned).wait()
+        assert (answer.kind, answer.whole, answer.trailers) == ("response", True, {})
+        assert answer.headers["content-type"] == "application/vnd.awslambda.http-integration-response"
+        assert answer.headers["lambda-runtime-function-response-mode"] == "streaming"
+        assert (answer.prelude, answer.streamed) == (prelude, body)
 
 
-def test_a_proxy_response_keeps_its_bytes_its_cookies_and_its_repeated_headers(
-    api: FakeRuntimeApi, start: Start
-) -> None:
+def test_any_other_return_value_is_posted_as_it_is(api: FakeRuntimeApi, start: Start) -> None:
     start("plain.returned")
-    several = {"link": ["<a>", "<b>"], "X-Two": ["2"]}
-    returned = {
-        "statusCode": 200,
-        "headers": {"Link": "<a>", "X-One": "1"},
-        "multiValueHeaders": several,
-        "cookies": ["a=1", "b=2"],
-        "body": "AP/+",
-        "isBase64Encoded": True,
-    }
-    answer = api.invoke(returned).wait()
-    assert answer.prelude == {
-        "statusCode": 200,
-        "headers": {"X-One": "1"},
-        "multiValueHeaders": several,
-        "cookies": ["a=1", "b=2"],
-    }
-    assert answer.streamed == b"\x00\xff\xfe"
+    values: list[object] = [None, "done", 7, [1], {}, {"batchItemFailures": []}, {"statusCode": "done"}]
+    for value in values:
+        answer = api.invoke(value).wait()
+        assert (answer.kind, answer.json()) == ("response", value)
+        assert "lambda-runtime-function-response-mode" not in answer.headers
 
 
-def test_a_proxy_response_without_a_body_has_none(api: FakeRuntimeApi, start: Start) -> None:
+def test_a_proxy_response_that_cannot_be_sent_is_the_functions_error(api: FakeRuntimeApi, start: Start) -> None:
     start("plain.returned")
-    answer = api.invoke({"statusCode": 204}).wait()
-    assert (answer.prelude, answer.streamed) == ({"statusCode": 204, "headers": {}}, b"")
-
-
-@pytest.mark.parametrize("value", [None, "done", 7, [1], {}, {"batchItemFailures": []}, {"statusCode": "done"}])
-def test_any_other_return_value_is_posted_as_it_is(api: FakeRuntimeApi, start: Start, value: object) -> None:
-    start("plain.returned")
-    answer = api.invoke(value).wait()
-    assert (answer.kind, answer.json()) == ("response", value)
-    assert "lambda-runtime-function-response-mode" not in answer.headers
-
-
-@pytest.mark.parametrize(
-    "member",
-    [{"body": {}}, {"body": "%", "isBase64Encoded": True}, {"headers": ["a"]}, {"multiValueHeaders": {"A": "b"}}],
-)
-def test_a_proxy_response_that_cannot_be_sent_is_the_functions_error(
-    api: FakeRuntimeApi, start: Start, member: dict[str, object]
-) -> None:
-    start("plain.returned")
-    answer = api.invoke({"statusCode": 200, **member}).wait()
-    error: Any = answer.json()
-    assert (answer.kind, error["errorType"]) == ("error", "MalformedProxyResponse")
+    wrong: Any = {"body": {}}, {"body": "%", "isBase64Encoded": True}, {"headers": ["a"]}
+    for member in (*wrong, {"multiValueHeaders": {"A": "b"}}):
+        answer = api.invoke({"statusCode": 200, **member}).wait()
+        error: Any = answer.json()
+        assert (answer.kind, error["errorType"]) == ("error", "MalformedProxyResponse"), member
 
 
 def test_a_client_that_leaves_a_proxy_response_does_not_stop_the_runtime(api: FakeRuntimeApi, start: Start) -> None:
@@ -125,15 +123,9 @@ def test_a_part_is_delivered_while_the_handler_still_runs(api: FakeRuntimeApi, s
     assert answer.wait().streamed == b"firstlast"
 
 
-def test_the_return_value_is_ignored_after_a_stream_even_if_it_is_not_json(api: FakeRuntimeApi, start: Start) -> None:
-    function = start("plain.streamed")
-    answer = api.invoke({"parts": ["done"]}).wait()
-    assert answer.whole
-    assert answer.trailers == {}
-    assert b"ERROR" not in function.log.read_bytes()
-
-
-def test_many_invocations_whole_and_streamed_use_the_same_two_connections(api: FakeRuntimeApi, start: Start) -> None:
+def test_many_invocations_whole_streamed_and_large_use_the_same_two_connections(
+    api: FakeRuntimeApi, start: Start
+) -> None:
     start("plain.large")
     expected = {"whole": set[int](), "streamed": set[int]()}
     for number in range(40):
@@ -143,26 +135,20 @@ def test_many_invocations_whole_and_streamed_use_the_same_two_connections(api: F
         assert streamed.streamed == b"".join(bytes([piece]) * (number + 1) for piece in range(3))
         expected["whole"].add(whole.connection)
         expected["streamed"].add(streamed.connection)
-    assert len(expected["streamed"]) == 1
+    large = api.invoke({"count": 12, "size": 1_000_003}).wait()
+    assert large.streamed == b"".join(bytes([piece]) * 1_000_003 for piece in range(12))
+    assert len({*expected["streamed"], large.connection}) == 1
     assert not expected["streamed"] & expected["whole"]
 
 
-def test_large_answers_arrive_to_the_byte(api: FakeRuntimeApi, start: Start) -> None:
-    start("plain.large")
-    answer = api.invoke({"count": 12, "size": 1_000_003}).wait()
-    assert answer.streamed == b"".join(bytes([piece]) * 1_000_003 for piece in range(12))
-
-
-def test_a_large_event_reaches_a_handler_that_streams(api: FakeRuntimeApi, start: Start) -> None:
+def test_an_invocation_id_is_given_back_so_that_answers_cannot_be_crossed_and_a_large_event_reaches_the_handler(
+    api: FakeRuntimeApi, start: Start
+) -> None:
     start("plain.streamed")
     part = "ü" * 3_000_000
-    assert api.invoke({"parts": [part]}).wait().streamed == part.encode()
-
-
-def test_an_invocation_id_is_given_back_so_that_answers_cannot_be_crossed(api: FakeRuntimeApi, start: Start) -> None:
-    start("plain.streamed")
-    with_id = api.invoke({"parts": ["a"]}, headers={"Lambda-Runtime-Invocation-Id": "b1946ac9"}).wait()
+    with_id = api.invoke({"parts": [part]}, headers={"Lambda-Runtime-Invocation-Id": "b1946ac9"}).wait()
     without = api.invoke({"parts": ["a"]}).wait()
+    assert with_id.streamed == part.encode()
     assert with_id.headers["lambda-runtime-invocation-id"] == "b1946ac9"
     assert "lambda-runtime-invocation-id" not in without.headers
 

@@ -50,11 +50,11 @@ def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_reference_has_an_address_and_every_address_is_used(page: Path) -> None:
     text = text_of(page)
-    addresses = re.findall(r"^\[([a-z0-9-]+)\]: (\S+)$", text, re.MULTILINE)
-    used = {name for name, _ in addresses if re.search(rf"\[{name}\](?![:(])", text)}
+    named = set(re.findall(r"\[([a-z0-9-]+)\](?![:(])", text))
+    addressed = dict(re.findall(r"^\[([a-z0-9-]+)\]: (\S+)$", text, re.MULTILINE))
 
-    assert used == {name for name, _ in addresses}
-    assert all(address.startswith("https://") for _, address in addresses)
+    assert named == addressed.keys()
+    assert all(address.startswith("https://") for address in addressed.values())
 
 
 def test_dead_links_are_found(tmp_path: Path) -> None:

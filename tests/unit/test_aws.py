@@ -32,7 +32,7 @@ from mcp_baton.clients import (
     secrets_client,
 )
 from mcp_baton.exceptions import SettingsError
-from mcp_baton.local.dynamodb import create_table, embedded_client
+from mcp_baton.local.dynamodb import create_table
 from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.dynamodb.outside import LONGEST_TTL_MS
@@ -41,6 +41,7 @@ from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
 from mcp_baton.tasks.record import NewTask
 from tests.buckets import embedded_s3, new_bucket
 from tests.fakes import FunctionContext
+from tests.memory_dynamodb import MemoryDynamoDB, memory_client
 
 MAX_BACKOFF_S = 1.0
 
@@ -59,6 +60,21 @@ def server() -> Server:
     return made
 
 
+@pytest.fixture
+def table() -> Any:
+    """A client of a DynamoDB in memory that has the table `tasks`."""
+    engine = MemoryDynamoDB()
+    engine.create("tasks")
+    return memory_client(engine)
+
+
+@pytest.fixture
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What clients cannot be made without."""
+    for name in ("AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "eu-west-1")
+
+
 def post(method: str, **params: Any) -> dict[str, Any]:
     return {
         "httpMethod": "POST",
@@ -69,31 +85,36 @@ def post(method: str, **params: Any) -> dict[str, Any]:
     }
 
 
+def counted(lambda_handler: Any) -> Any:
+    """What comes of the workflow."""
+    return json.loads(lambda_handler(post("prompts/get", name="counting"), FunctionContext())["body"])["result"]
+
+
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-def test_without_a_table_workflows_run_without_tasks_and_the_first_request_says_so(
-    server: Server, caplog: pytest.LogCaptureFixture
+@mock_aws
+@pytest.mark.parametrize("client", [False, True], ids=["no client", "a client"])
+def test_without_a_table_workflows_run_without_tasks_and_the_first_request_says_what_is_missing(
+    server: Server, caplog: pytest.LogCaptureFixture, client: bool
 ) -> None:
-    lambda_handler = handler(server, settings=Settings())
+    given = boto3.client("dynamodb", "eu-west-1") if client else None
+    lambda_handler = handler(server, settings=Settings(), dynamodb=given)
     assert warnings(caplog) == []
     for _ in range(2):
-        answer = lambda_handler(post("prompts/get", name="counting"), FunctionContext())
-        assert "_meta" not in json.loads(answer["body"])["result"]
+        assert "_meta" not in counted(lambda_handler)
     [warning] = [text for text in warnings(caplog) if "BATON_TABLE" in text]
+    assert "BATON_TABLE is not set" in warning
     assert "Set it" in warning
 
 
 def test_with_a_store_workflows_have_tasks_and_nothing_is_warned_of(
-    server: Server, caplog: pytest.LogCaptureFixture
+    server: Server, caplog: pytest.LogCaptureFixture, table: Any
 ) -> None:
-    client = embedded_client()
-    create_table(client, "tasks")
     settings = Settings(table="tasks")
-    lambda_handler = handler(server, settings=settings, store=dynamodb_store("tasks", settings, lambda: client))
-    answer = lambda_handler(post("prompts/get", name="counting"), FunctionContext())
-    assert json.loads(answer["body"])["result"]["_meta"]["task_status"] == "completed"
+    lambda_handler = handler(server, settings=settings, store=dynamodb_store("tasks", settings, lambda: table))
+    assert counted(lambda_handler)["_meta"]["task_status"] == "completed"
     assert warnings(caplog) == []
 
 
@@ -134,31 +155,17 @@ def test_a_bad_environment_is_told_when_the_handler_is_made(server: Server, monk
         handler(server)
 
 
-def test_a_table_makes_a_store_whose_client_waits_for_the_first_request(
-    server: Server, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("connect", ["first", "init"])
+def test_a_tables_client_is_made_with_the_handler_where_the_settings_say_so_and_else_when_it_is_needed(
+    server: Server, table: Any, connect: Any
 ) -> None:
-    client = embedded_client()
-    create_table(client, "tasks")
-    with patch("mcp_baton.clients.dynamodb_client", return_value=client) as connect:
-        lambda_handler = handler(server, settings=Settings(table="tasks"))
+    with patch("mcp_baton.clients.dynamodb_client", return_value=table) as made:
+        lambda_handler = handler(server, settings=Settings(table="tasks", connect=connect))
         lambda_handler(post("tools/list"), FunctionContext())
-        assert connect.call_count == 0
-        answer = lambda_handler(post("prompts/get", name="counting"), FunctionContext())
-        assert connect.call_count == 1
-    assert json.loads(answer["body"])["result"]["_meta"]["task_status"] == "completed"
-
-
-def test_a_client_is_made_with_the_handler_where_the_settings_say_so(server: Server) -> None:
-    client = embedded_client()
-    create_table(client, "tasks")
-    with patch("mcp_baton.clients.dynamodb_client", return_value=client) as connect:
-        lambda_handler = handler(server, settings=Settings(table="tasks", connect="init"))
-        assert connect.call_count == 1
-        answer = lambda_handler(post("prompts/get", name="counting"), FunctionContext())
-        assert connect.call_count == 1
-        handler(server, settings=Settings(connect="init"))
-        assert connect.call_count == 1, "without a table there is nothing to connect to"
-    assert json.loads(answer["body"])["result"]["_meta"]["task_status"] == "completed"
+        assert made.call_count == (connect == "init")
+        assert counted(lambda_handler)["_meta"]["task_status"] == "completed"
+        handler(server, settings=Settings(connect=connect))
+        assert made.call_count == 1, "without a table there is nothing to connect to"
 
 
 @mock_aws
@@ -169,9 +176,8 @@ def test_a_boto3_client_that_is_given_keeps_the_tasks_and_no_other_is_made(
     create_table(client, "tasks")
     monkeypatch.setenv("BATON_TABLE", "tasks")
     with patch("mcp_baton.clients.dynamodb_client") as connect:
-        answer = handler(server, dynamodb=client)(post("prompts/get", name="counting"), FunctionContext())
+        meta = counted(handler(server, dynamodb=client))["_meta"]
     assert connect.call_count == 0
-    meta = json.loads(answer["body"])["result"]["_meta"]
     [item] = client.scan(TableName="tasks")["Items"]
     assert meta["task_status"] == item["status"]["S"] == "completed"
     assert meta["task_id"] in item["sk"]["S"]
@@ -200,16 +206,6 @@ def test_a_boto3_client_for_s3_that_is_given_takes_what_the_table_cannot() -> No
 
 
 @mock_aws
-def test_a_client_without_a_table_keeps_no_tasks_and_the_first_request_says_what_is_missing(
-    server: Server, caplog: pytest.LogCaptureFixture
-) -> None:
-    lambda_handler = handler(server, settings=Settings(), dynamodb=boto3.client("dynamodb", "eu-west-1"))
-    answer = lambda_handler(post("prompts/get", name="counting"), FunctionContext())
-    assert "_meta" not in json.loads(answer["body"])["result"]
-    assert any("BATON_TABLE is not set" in text for text in warnings(caplog))
-
-
-@mock_aws
 def test_what_is_no_client_of_the_service_is_refused_with_the_remedy(server: Server) -> None:
     resource: Any = boto3.resource("dynamodb", "eu-west-1")
     another: Any = boto3.client("s3", "eu-west-1")
@@ -224,11 +220,10 @@ def test_what_is_no_client_of_the_service_is_refused_with_the_remedy(server: Ser
         handler(server, settings=settings, s3=resource)
 
 
-def test_a_store_takes_no_client_beside_its_own(server: Server) -> None:
-    client = embedded_client()
-    store = dynamodb_store("tasks", Settings(), lambda: client)
+def test_a_store_takes_no_client_beside_its_own(server: Server, table: Any) -> None:
+    store = dynamodb_store("tasks", Settings(), lambda: table)
     with pytest.raises(TypeError, match="pass either `store`, or `dynamodb` and `s3`"):
-        handler(server, settings=Settings(table="tasks"), store=store, dynamodb=client)
+        handler(server, settings=Settings(table="tasks"), store=store, dynamodb=table)
 
 
 def dispatcher_of(server: Server, **given: Any) -> Any:
@@ -257,21 +252,18 @@ def test_a_dispatcher_that_is_given_is_used_whatever_the_settings_name(server: S
     assert dispatcher_of(server, settings=Settings()) is None
 
 
-def test_the_settings_limit_the_stores_tasks() -> None:
-    client = embedded_client()
-    create_table(client, "tasks")
+def test_the_settings_limit_the_stores_tasks(table: Any) -> None:
     settings = Settings(default_ttl_ms=5_000, max_ttl_ms=9_000)
-    store = dynamodb_store("tasks", settings, lambda: client)
+    store = dynamodb_store("tasks", settings, lambda: table)
     assert store.create(NewTask("kim", {})).ttl_ms == 5_000
     assert store.create(NewTask("kim", {}, ttl_ms=60_000)).ttl_ms == 9_000
 
 
-def test_a_bucket_takes_what_the_table_cannot_and_its_client_waits_for_that() -> None:
-    client, bucket = embedded_client(), new_bucket(embedded_s3())
-    create_table(client, "tasks")
+def test_a_bucket_takes_what_the_table_cannot_and_its_client_waits_for_that(table: Any) -> None:
+    bucket = new_bucket(embedded_s3())
     large = os.urandom(400_000).hex()
     with patch("mcp_baton.aws.s3_client", return_value=bucket.client) as connect:
-        store = dynamodb_store("tasks", Settings(overflow_bucket=bucket.name), lambda: client)
+        store = dynamodb_store("tasks", Settings(overflow_bucket=bucket.name), lambda: table)
         store.create(NewTask("kim", {"small": 1}))
         assert connect.call_count == 0
         task = store.create(NewTask("kim", {"large": large}))
@@ -288,18 +280,28 @@ def test_a_bucket_is_refused_where_tasks_may_outlive_its_objects() -> None:
     dynamodb_store("tasks", Settings(max_ttl_ms=LONGEST_TTL_MS + 1))
 
 
-def test_an_s3_that_hangs_leaves_time_to_write_without_it_within_the_write_reserve() -> None:
-    environment = {"AWS_DEFAULT_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"}
-    with patch.dict(os.environ, environment):
-        config: Any = s3_client().meta.config
-    assert (config.connect_timeout, config.read_timeout) == (S3_TIMEOUT_S, S3_TIMEOUT_S)
-    assert (config.retries["mode"], config.retries["total_max_attempts"]) == ("standard", OTHER_ATTEMPTS)
-    slowest_s = (
-        OTHER_ATTEMPTS * S3_TIMEOUT_S + (OTHER_ATTEMPTS - 1) * MAX_BACKOFF_S + max(CONNECT_TIMEOUT_S, READ_TIMEOUT_S)
-    )
+@pytest.mark.usefixtures("credentials")
+@pytest.mark.parametrize(
+    ("make", "connect_s", "read_s", "attempts", "then_s"),
+    [
+        (dynamodb_client, CONNECT_TIMEOUT_S, READ_TIMEOUT_S, ATTEMPTS, 0.0),
+        (secrets_client, CONNECT_TIMEOUT_S, READ_TIMEOUT_S, OTHER_ATTEMPTS, 0.0),
+        # After S3 the table is written without it.
+        (s3_client, S3_TIMEOUT_S, S3_TIMEOUT_S, OTHER_ATTEMPTS, max(CONNECT_TIMEOUT_S, READ_TIMEOUT_S)),
+    ],
+)
+def test_a_service_that_hangs_leaves_time_within_the_write_reserve(
+    make: Callable[[], Any], connect_s: float, read_s: float, attempts: int, then_s: float
+) -> None:
+    config = make().meta.config
+    assert (config.connect_timeout, config.read_timeout) == (connect_s, read_s)
+    assert (config.retries["mode"], config.retries["total_max_attempts"]) == ("standard", attempts)
+    assert config.tcp_keepalive is True
+    slowest_s = attempts * max(connect_s, read_s) + (attempts - 1) * MAX_BACKOFF_S + then_s
     assert slowest_s * 1000 < Settings().write_reserve_ms
 
 
+@pytest.mark.usefixtures("credentials")
 def test_an_object_is_sent_at_once_with_its_checksum() -> None:
     sent: list[AWSPreparedRequest] = []
 
@@ -307,9 +309,7 @@ def test_an_object_is_sent_at_once_with_its_checksum() -> None:
         sent.append(request)
         return AWSResponse(request.url, 200, HTTPHeaders(), MockRawResponse(b""))
 
-    environment = {"AWS_DEFAULT_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"}
-    with patch.dict(os.environ, environment):
-        client = s3_client()
+    client = s3_client()
     answer: Any = take
     client.meta.events.register("before-send.s3", answer)
     S3ObjectStore("large-results", lambda: client).put("2d/key", b"content", sha256(b"content").digest())
@@ -317,18 +317,6 @@ def test_an_object_is_sent_at_once_with_its_checksum() -> None:
     # A hanging S3 would be waited for a second before the object is sent.
     assert "Expect" not in request.headers
     assert b64decode(request.headers["x-amz-checksum-sha256"]) == sha256(b"content").digest()
-
-
-@pytest.mark.parametrize(("make", "attempts"), [(dynamodb_client, ATTEMPTS), (secrets_client, OTHER_ATTEMPTS)])
-def test_a_service_that_hangs_leaves_time_within_the_write_reserve(make: Callable[[], Any], attempts: int) -> None:
-    environment = {"AWS_DEFAULT_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"}
-    with patch.dict(os.environ, environment):
-        config: Any = make().meta.config
-    assert (config.connect_timeout, config.read_timeout) == (CONNECT_TIMEOUT_S, READ_TIMEOUT_S)
-    assert (config.retries["mode"], config.retries["total_max_attempts"]) == ("standard", attempts)
-    assert config.tcp_keepalive is True
-    slowest_s = attempts * max(CONNECT_TIMEOUT_S, READ_TIMEOUT_S) + (attempts - 1) * MAX_BACKOFF_S
-    assert slowest_s * 1000 < Settings().write_reserve_ms
 
 
 def test_dynamodb_is_asked_once_by_botocore_and_again_by_the_store_alone() -> None:

@@ -127,28 +127,30 @@ def test_told_not_to_be_ci_nothing_is_installed_or_started_and_the_last_line_say
     assert checkout.called("apt-get", "dockerd", "systemctl") == []
 
 
+LOCAL = "DynamoDB Local needs Java 17 or newer, which is missing"
+
+
+@pytest.mark.parametrize(
+    ("note", "said"),
+    [
+        ("not-audited", "NOT AUDITED: advisories about 70 locked packages"),
+        ("left-out", f"LEFT OUT: {LOCAL}"),
+    ],
+)
 @pytest.mark.parametrize("answers", [True, False], ids=["with Docker", "without Docker"])
-def test_advisories_that_nobody_told_are_in_the_last_line(checkout: Checkout, answers: bool) -> None:
+def test_advisories_that_nobody_told_and_engines_that_were_left_out_are_in_the_last_line(
+    checkout: Checkout, note: str, said: str, answers: bool
+) -> None:
     (checkout.folder / ".tools").mkdir()
-    (checkout.folder / ".tools" / "not-audited").write_text("advisories about 70 locked packages\n")
+    (checkout.folder / ".tools" / note).write_text(f"{said.partition(': ')[2]}\n")
     if answers:
         (checkout.folder / "daemon-answers").touch()
 
     done = checkout.run("run", CI="")
 
-    assert done.returncode == 0
-    assert done.stdout.splitlines()[-1].endswith("NOT AUDITED: advisories about 70 locked packages")
-
-
-def test_an_engine_that_was_left_out_is_in_the_last_line(checkout: Checkout) -> None:
-    (checkout.folder / ".tools").mkdir()
-    (checkout.folder / ".tools" / "left-out").write_text("DynamoDB Local needs Java 17 or newer, which is missing")
-    (checkout.folder / "daemon-answers").touch()
-
-    done = checkout.run("run", CI="")
-
-    said = "that was run; LEFT OUT: DynamoDB Local needs Java 17 or newer, which is missing"
-    assert done.stdout.splitlines()[-1] == f"── everything passed {said}"
+    last = done.stdout.splitlines()[-1]
+    assert (done.returncode, last.startswith("── everything passed")) == (0, answers)
+    assert last.endswith(said)
 
 
 @needs_root

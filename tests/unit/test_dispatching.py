@@ -2,10 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from threading import Thread
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -26,6 +23,7 @@ from mcp_baton.exceptions import NotDispatched
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.settings import Settings
 from mcp_baton.telemetry import SILENT, Collector
+from tests.unit.dynamodb.scripted import Told, raw, scripted
 
 WORKER = "arn:aws:lambda:eu-west-1:123456789012:function:baton-worker:live"
 EVENT: JsonObject = {"batonTask": {"owner": "kim", "taskId": "t-1", "dispatch": 1}}
@@ -100,42 +98,23 @@ class Lambda:
         return given
 
 
-def test_the_worker_is_invoked_asynchronously_with_the_event() -> None:
-    aws = Lambda(answer(202))
-
-    aws.dispatcher().dispatch(EVENT)
-
-    [request] = aws.sent
-    assert request.method == "POST"
-    assert request.url == f"{URL}/2015-03-31/functions/{WORKER.replace(':', '%3A')}/invocations"
-    assert request.headers["X-Amz-Invocation-Type"] in ("Event", b"Event")
-    assert body(request) == EVENT
-
-
-def test_the_trace_of_the_request_goes_along_so_that_the_workers_is_the_same() -> None:
-    aws = Lambda(answer(202))
-
-    aws.dispatcher().dispatch(EVENT)
-
-    assert aws.sent[0].headers["X-Amzn-Trace-Id"] in (TRACE, TRACE.encode())
-
-
-def test_the_client_is_made_with_the_first_event_and_kept() -> None:
+def test_the_worker_is_invoked_asynchronously_with_the_event_and_the_requests_trace_by_one_client() -> None:
     aws = Lambda(answer(202), answer(202))
     dispatcher = aws.dispatcher()
     assert aws.made == 0
     for _ in range(2):
         dispatcher.dispatch(EVENT)
+
     assert (aws.made, len(aws.sent)) == (1, 2)
-
-
-def test_an_invocation_is_a_span_of_the_request_that_made_it() -> None:
-    aws = Lambda(answer(202))
-
-    aws.dispatcher().dispatch(EVENT)
-
-    [span] = aws.telemetry.take().spans
-    assert (span.name, span.details, span.failed) == ("Lambda", {"operation": "Invoke", "function_name": WORKER}, False)
+    for request in aws.sent:
+        assert request.method == "POST"
+        assert request.url == f"{URL}/2015-03-31/functions/{WORKER.replace(':', '%3A')}/invocations"
+        assert request.headers["X-Amz-Invocation-Type"] in ("Event", b"Event")
+        assert request.headers["X-Amzn-Trace-Id"] in (TRACE, TRACE.encode())
+        assert body(request) == EVENT
+    invoked = {"operation": "Invoke", "function_name": WORKER}
+    spans = aws.telemetry.take().spans
+    assert [(span.name, span.details, span.failed) for span in spans] == [("Lambda", invoked, False)] * 2
 
 
 NOT_TAKEN: list[Callable[[], Answer]] = [
@@ -215,38 +194,15 @@ def test_a_client_that_cannot_be_made_is_a_failed_dispatch(monkeypatch: pytest.M
         LambdaDispatcher(WORKER, lambda_client).dispatch(EVENT)
 
 
-@contextmanager
-def lambda_endpoint() -> Iterator[tuple[str, list[tuple[str, Any]]]]:
-    """A server that takes invocations as Lambda does; its URL, and what it was sent."""
-    taken: list[tuple[str, Any]] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            taken.append((self.path, json.loads(body)))
-            self.send_response(202)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}", taken
-        server.shutdown()
-        thread.join()
-
-
 @pytest.mark.enable_socket
 def test_a_worker_is_invoked_over_the_network_by_name_and_alias(monkeypatch: pytest.MonkeyPatch) -> None:
-    with lambda_endpoint() as (url, taken):
-        monkeypatch.setenv("AWS_ENDPOINT_URL_LAMBDA", url)
+    with scripted(Told(raw(b"", 202))) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_LAMBDA", server.url)
         dispatcher = WorkerDispatcher("baton-worker:live", SILENT)
         for _ in range(2):
             dispatcher.dispatch(EVENT)
-    assert taken == [("/2015-03-31/functions/baton-worker%3Alive/invocations", EVENT)] * 2
+    taken = [(head.partition(" HTTP/")[0], json.loads(sent)) for head, sent in server.requests]
+    assert taken == [("POST /2015-03-31/functions/baton-worker%3Alive/invocations", EVENT)] * 2
 
 
 def test_a_worker_is_set_without_importing_what_invokes_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,35 +69,26 @@ def test_a_maven_that_fails_is_a_failure_with_its_words(maven: Path, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("java", "reason"),
-    [(None, "Java 17 or newer, which is missing"), ("11.0.2", "which is 11"), ("1.8.0_402", "which is 8")],
+    ("machine", "java", "reason"),
+    [
+        ("x86_64", None, "Java 17 or newer, which is missing"),
+        ("x86_64", "11.0.2", "which is 11"),
+        ("x86_64", "1.8.0_402", "which is 8"),
+        ("x86_64", "17.0.15", "(mvn), which is missing"),
+        ("aarch64", "17.0.15", "aarch64"),
+    ],
 )
-def test_without_a_java_that_is_new_enough_it_is_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, java: str | None, reason: str
+def test_without_a_new_java_maven_or_a_processor_with_its_sqlite_it_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: str, java: str | None, reason: str
 ) -> None:
-    usual_machine(monkeypatch)
-    have(tmp_path, monkeypatch, java)
+    have(tmp_path, monkeypatch, java, machine)
 
     assert reason in str(engine.left_out())
-
-
-def test_without_maven_it_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    usual_machine(monkeypatch)
-    have(tmp_path, monkeypatch, "17.0.15")
-
-    assert "(mvn), which is missing" in str(engine.left_out())
-
-
-def test_on_a_processor_for_which_it_has_no_sqlite_it_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("platform.machine", lambda: "aarch64")
-
-    assert "aarch64" in str(engine.left_out())
 
 
 def test_what_is_left_out_is_no_failure_and_is_noted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    usual_machine(monkeypatch)
     have(tmp_path, monkeypatch, None)
     note = tmp_path / ".tools" / "left-out"
 
@@ -106,13 +97,10 @@ def test_what_is_left_out_is_no_failure_and_is_noted(
     assert capsys.readouterr().out.startswith("LEFT OUT: DynamoDB Local needs Java")
 
 
-def usual_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+def have(folder: Path, monkeypatch: pytest.MonkeyPatch, java: str | None, machine: str = "x86_64") -> None:
+    """Put a Java of this version on the path of such a machine with Linux, and nothing else."""
+    monkeypatch.setattr("platform.machine", lambda: machine)
     monkeypatch.setattr("platform.system", lambda: "Linux")
-
-
-def have(folder: Path, monkeypatch: pytest.MonkeyPatch, java: str | None) -> None:
-    """Put a Java of this version on the path, and nothing else."""
     if java is not None:
         program = folder / "java"
         program.write_text(f"#!/bin/sh\necho 'openjdk version \"{java}\" 2025-04-15' >&2\n")

@@ -417,6 +417,7 @@ def test_the_package_hands_out_each_of_its_names_from_where_it_is_defined() -> N
         # Asked for by hand: a name that has been used before is an attribute.
         found = mcp_baton.__getattr__(name)
         assert found is getattr(importlib.import_module(module or ""), name)
+        assert found.__module__ == module
 
 
 def test_a_name_that_the_package_does_not_have_is_an_attribute_error() -> None:

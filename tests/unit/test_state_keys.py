@@ -179,7 +179,5 @@ def test_a_binary_secret_is_a_key_as_well(clock: Clock) -> None:
 
 
 def test_a_secret_that_is_not_there_cannot_be_read(vault: Vault, clock: Clock) -> None:
-    keys = SecretKeys(f"{vault.arn}-gone", lambda: vault.client, clock=clock)
-
     with pytest.raises(KeyUnavailable):
-        sealed(keys)
+        sealed(SecretKeys(f"{vault.arn}-gone", lambda: vault.client, clock=clock))

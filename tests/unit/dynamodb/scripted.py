@@ -15,10 +15,15 @@ KEEP, CLOSE, HANG = "keep", "close", "hang"
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the server sends for one request, and what it does then."""
+    """What the server sends for one request, and what it does then.
+
+    Attributes:
+        data: What is sent at once; `pieces` come after it, each by itself.
+    """
 
     data: bytes = b""
     then: str = KEEP
+    pieces: tuple[bytes, ...] = ()
 
 
 @dataclass(slots=True)
@@ -88,6 +93,7 @@ def _accept(server: Scripted, listener: socket.socket, tls: SSLContext | None) -
     with suppress(OSError):
         while True:
             connection, _ = listener.accept()
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             server.connections += 1
             server.closing.append(connection)
             threading.Thread(target=_serve, args=(server, connection, tls), daemon=True).start()
@@ -102,7 +108,8 @@ def _serve(server: Scripted, connection: socket.socket, tls: SSLContext | None) 
             while (request := _request(reader)) is not None:
                 server.requests.append(request)
                 told = server.answer(*request)
-                peer.sendall(told.data)
+                for piece in (told.data, *told.pieces):
+                    peer.sendall(piece)
                 if told.then == CLOSE:
                     peer.shutdown(socket.SHUT_RDWR)
                     return

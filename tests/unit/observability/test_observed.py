@@ -102,6 +102,12 @@ class Watched:
                 raise TaskIsHeld
         return {}
 
+    def serve(self, *events: dict[str, Any], context: object = None) -> None:
+        """Answer, and do what is left then."""
+        for event in events:
+            self.handler(event, context)
+        self.do_what_is_left()
+
     def do_what_is_left(self) -> None:
         for work in self.left:
             work()
@@ -122,19 +128,22 @@ def error_log() -> Iterator[list[str]]:
     logger.removeHandler(keep)
 
 
-def test_nothing_is_written_before_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_written_before_the_answer_and_nothing_is_left_where_there_is_nothing_to_report(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     watched = Watched()
+    watched.handler({"quiet": True}, None)
+    assert watched.left == []
     assert watched.handler(EVENT, "the context") == {"context": "the context"}
     assert (capsys.readouterr().out, watched.traces.sent) == ("", [])
     watched.do_what_is_left()
     assert json.loads(capsys.readouterr().out)["correlation_id"] == "gateway-1"
-    assert watched.traces.sent == [(["work"], "gateway-1", True)]
+    assert watched.traces.sent == [(["work"], "gateway-1", False)]
 
 
 def test_a_request_without_any_id_has_one_and_the_same_in_its_answer_and_in_what_is_reported() -> None:
     watched = Watched()
-    watched.handler({}, None)
-    watched.do_what_is_left()
+    watched.serve({})
     assert [request_id for _, request_id, _ in watched.traces.sent] == watched.request_ids
     assert len(watched.request_ids[0]) == 36
 
@@ -149,30 +158,20 @@ def test_a_request_that_failed_is_reported_and_still_fails(capsys: pytest.Captur
 
 def test_only_the_first_request_of_a_process_is_a_cold_start() -> None:
     watched = Watched()
-    for _ in range(3):
-        watched.handler(EVENT, None)
-    watched.do_what_is_left()
+    watched.serve(EVENT, EVENT, EVENT)
     assert [cold_start for _, _, cold_start in watched.traces.sent] == [True, False, False]
-
-
-def test_a_request_without_anything_to_report_leaves_nothing_to_do() -> None:
-    watched = Watched()
-    watched.handler({"quiet": True}, None)
-    assert watched.left == []
 
 
 def test_a_trace_that_is_not_sampled_is_not_sent() -> None:
     watched = Watched()
     watched.sampled = False
-    watched.handler(EVENT, None)
-    watched.do_what_is_left()
+    watched.serve(EVENT)
     assert watched.traces.sent == []
 
 
 def test_metrics_that_cannot_be_written_are_logged_and_break_nothing(error_log: list[str]) -> None:
     watched = Watched(BrokenMetrics("Baton", "shop", None))
-    watched.handler(EVENT, None)
-    watched.do_what_is_left()
+    watched.serve(EVENT)
     assert error_log == ["request gateway-1: its metrics or traces could not be reported"]
 
 
@@ -180,8 +179,7 @@ def test_a_worker_logs_and_reports_under_the_id_of_the_request_that_created_its_
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     watched = Watched()
-    watched.handler({**WORKER_EVENT, "of": "gateway-7"}, WorkerContext())
-    watched.do_what_is_left()
+    watched.serve({**WORKER_EVENT, "of": "gateway-7"}, context=WorkerContext())
     before, after = watched.logged
     assert (before["correlation_id"], after["correlation_id"]) == ("invocation-1", "gateway-7")
     assert {**after, "correlation_id": "invocation-1"} == before

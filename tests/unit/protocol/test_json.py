@@ -5,17 +5,9 @@ import math
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from mcp_baton.protocol.json import dumps, dumps_spaced, is_deeper_than, loads
-
-TEXT = st.text(st.characters(codec=None))
-"""Every string that Python has, lone surrogates included."""
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
-    max_leaves=12,
-)
+from tests.examples import JSON
 
 
 def same(left: object, right: object) -> bool:
@@ -23,7 +15,7 @@ def same(left: object, right: object) -> bool:
     return repr(left) == repr(right)
 
 
-@given(VALUES)
+@given(JSON)
 def test_a_value_that_is_written_and_read_is_the_same_in_value_and_type(value: object) -> None:
     assert same(loads(dumps(value)), value)
     assert same(loads(dumps(value).encode()), value)

@@ -21,6 +21,7 @@ from mcp_baton.protocol.jsonrpc import (
     parse_message,
     result_message,
 )
+from tests.examples import JSON
 
 PING: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 
@@ -165,11 +166,6 @@ def test_an_empty_batch_is_refused() -> None:
     assert refused(b"[]").code == INVALID_REQUEST
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
-    max_leaves=8,
-)
 FIELDS = st.fixed_dictionaries(
     {},
     optional={

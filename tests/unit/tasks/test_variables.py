@@ -23,34 +23,21 @@ def test_stored_variables_can_be_read_and_are_not_written_again() -> None:
 
 
 def test_changes_are_seen_and_collected() -> None:
-    variables = TaskVariables({"a": 1, "b": 2, "c": 3})
+    variables = TaskVariables({"a": 1, "b": 2, "c": 3, "d": 4})
 
     variables["a"] = [1]
     variables["new"] = None
     del variables["b"]
-
-    assert dict(variables) == {"a": [1], "c": 3, "new": None}
-    assert (variables.changed, variables.removed) == ({"a": [1], "new": None}, frozenset("b"))
-    assert len(variables) == 3
-
-
-def test_a_variable_that_was_removed_can_be_set_again() -> None:
-    variables = TaskVariables({"a": 1})
-
-    del variables["a"]
-    variables["a"] = 2
-
-    assert (dict(variables), variables.changed, variables.removed) == ({"a": 2}, {"a": 2}, frozenset())
-
-
-def test_a_variable_that_was_set_and_removed_leaves_no_trace_unless_it_is_stored() -> None:
-    variables = TaskVariables({"stored": 1})
-
-    for name in ("new", "stored"):
+    # What was removed can be set again, and what was set and removed leaves no trace unless it is stored.
+    del variables["c"]
+    variables["c"] = 4
+    for name in ("gone", "d"):
         variables[name] = 2
         del variables[name]
 
-    assert (dict(variables), variables.changed, variables.removed) == ({}, {}, frozenset({"stored"}))
+    assert dict(variables) == {"a": [1], "c": 4, "new": None}
+    assert (variables.changed, variables.removed) == ({"a": [1], "new": None, "c": 4}, frozenset("bd"))
+    assert len(variables) == 3
 
 
 def test_what_is_not_there_cannot_be_removed() -> None:

@@ -68,17 +68,10 @@ def test_the_application_gets_the_request_and_its_owner() -> None:
     assert seen == [HttpRequest("POST", "/mcp", headers, b"{}", "kim", {"sub": "kim"})]
 
 
-@pytest.mark.parametrize(("allowed", "owner"), [(True, "anonymous"), (False, None)])
-def test_a_caller_without_identity_is_anonymous_only_where_allowed(allowed: bool, owner: str | None) -> None:
-    seen: list[str | None] = []
-    adapt(answering(lambda request, _: seen.append(request.owner)), allow_anonymous=allowed)(HTTP_API, None)
-    assert seen == [owner]
-
-
 @pytest.mark.parametrize("event", [REST, HTTP_API])
 def test_a_whole_answer_is_a_proxy_response(event: dict[str, Any]) -> None:
-    answer = adapt(lambda _request, _exchange: HttpResponse(202, {"X": "y"}, b"done"))(event, CONTEXT)
-    assert answer == {"statusCode": 202, "headers": {"X": "y"}, "body": "done", "isBase64Encoded": False}
+    answer = adapt(lambda _request, _exchange: HttpResponse(202, {"X": "y"}, "grün".encode()))(event, CONTEXT)
+    assert answer == {"statusCode": 202, "headers": {"X": "y"}, "body": "grün", "isBase64Encoded": False}
 
 
 def test_a_stream_goes_to_whoever_takes_it_and_the_return_value_is_empty() -> None:
@@ -94,51 +87,30 @@ def test_a_stream_that_nobody_takes_is_the_same_body_whole() -> None:
     assert answer["headers"] == {"Content-Type": "text/event-stream"}
 
 
-def test_with_streaming_off_a_stream_is_whole_even_where_one_is_open() -> None:
+@pytest.mark.parametrize(("app", "streaming"), [(streams, False), (answering(lambda *_: None), True)])
+def test_a_whole_answer_leaves_the_stream_alone(app: Application, streaming: bool) -> None:
     with listening(Wire()) as wire:
-        answer = adapt(streams, streaming=False)(REST, CONTEXT)
-    assert answer["body"] == "data: 1\n\ndata: 2\n\n"
+        answer = adapt(app, streaming=streaming)(REST, CONTEXT)
+    assert answer["body"] == ("" if streaming else "data: 1\n\ndata: 2\n\n")
     assert wire.heads == []
 
 
-def test_a_whole_answer_leaves_the_stream_alone() -> None:
-    with listening(Wire()) as wire:
-        answer = adapt(lambda _request, _exchange: HttpResponse(200, {}, b"whole"))(REST, CONTEXT)
-    assert (answer["body"], wire.heads) == ("whole", [])
+def test_the_exchange_tells_the_invocations_id_or_the_one_found_already_and_the_time_asked_for_anew() -> None:
+    left, seen = [1234], list[tuple[str, int | None]]()
 
+    def record(_: HttpRequest, exchange: Exchange) -> None:
+        seen.append((exchange.request_id, exchange.remaining_ms()))
+        left[0] -= 1
+        seen.append((exchange.request_id, exchange.remaining_ms()))
 
-@pytest.mark.parametrize(
-    ("context", "request_id", "remaining"),
-    [(CONTEXT, "gateway-id", 1234), (None, "gateway-id", None)],
-)
-def test_the_exchange_tells_the_invocations_id_and_time(
-    context: object, request_id: str, remaining: int | None
-) -> None:
-    seen: list[tuple[str, int | None]] = []
-    adapt(answering(lambda _, exchange: seen.append((exchange.request_id, exchange.remaining_ms()))))(REST, context)
-    assert seen == [(request_id, remaining)]
-
-
-def test_an_id_that_whoever_called_the_handler_has_found_already_is_the_requests() -> None:
-    seen: list[str] = []
-    handler = adapt(answering(lambda _, exchange: seen.append(exchange.request_id)))
-    handler(REST, CONTEXT, "known-id")
-    assert seen == ["known-id"]
-
-
-def test_the_remaining_time_is_asked_for_anew_each_time() -> None:
-    left = [1234]
-    context = FunctionContext(lambda: left[0])
-    seen: list[int | None] = []
-
-    def app(request: HttpRequest, exchange: Exchange) -> HttpResponse:
-        seen.append(exchange.remaining_ms())
-        left[0] = 5
-        seen.append(exchange.remaining_ms())
-        return HttpResponse(204)
-
-    adapt(app)(REST, context)
-    assert seen == [1234, 5]
+    handler, context = adapt(answering(record)), FunctionContext(lambda: left[0])
+    handler(REST, context)
+    handler(REST, None)
+    handler(REST, context, "known-id")
+    assert seen == [
+        *(("gateway-id", 1234), ("gateway-id", 1233), ("gateway-id", None), ("gateway-id", None)),
+        *(("known-id", 1232), ("known-id", 1231)),
+    ]
 
 
 @pytest.mark.parametrize("event", [REST, HTTP_API])
@@ -217,23 +189,22 @@ def test_an_application_that_answers_twice_has_its_one_stream_broken_off(app: Ap
     assert len(wire.heads) == 1
 
 
-def test_an_application_that_never_answers_has_failed_even_where_it_could_stream(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_an_application_that_never_answers_has_failed_even_where_it_could_stream() -> None:
     with listening(Wire()) as wire:
         assert adapt(never_answers)(REST, CONTEXT)["statusCode"] == 500
     assert wire.heads == []
 
 
-def test_the_owner_resolver_can_be_replaced() -> None:
+@pytest.mark.parametrize("allowed", [True, False])
+def test_the_owner_resolver_can_be_replaced_and_hears_whether_anybody_may_call(allowed: bool) -> None:
     seen: list[str | None] = []
 
     def owner(request_context: Mapping[str, object], *, allow_anonymous: bool) -> str | None:
         return f"{request_context['requestId']}/{allow_anonymous}"
 
     app = answering(lambda request, _: seen.append(request.owner))
-    LambdaAdapter(app, allow_anonymous=False, streaming=True, owner=owner)(REST, CONTEXT)
-    assert seen == ["gateway-id/False"]
+    LambdaAdapter(app, allow_anonymous=allowed, streaming=True, owner=owner)(REST, CONTEXT)
+    assert seen == [f"gateway-id/{allowed}"]
 
 
 ADDED = {"Vary": "Origin", "X-Added": "yes"}
@@ -248,23 +219,26 @@ def adding(app: Application) -> Application:
     return adds
 
 
-def test_headers_that_were_added_are_on_a_whole_answer_which_keeps_its_own() -> None:
-    own = {"Vary": "Accept", "X": "y"}
-    answer = adapt(adding(lambda _request, _exchange: HttpResponse(200, own)))(REST, CONTEXT)
-    assert answer["headers"] == {**ADDED, **own}
+@pytest.mark.parametrize(
+    ("app", "status", "own"),
+    [
+        (lambda *_: HttpResponse(200, {"Vary": "Accept", "X": "y"}), 200, {"Vary": "Accept", "X": "y"}),
+        (streams, 200, {"Content-Type": "text/event-stream"}),
+        (fails, 500, {"Content-Type": "application/json"}),
+    ],
+    ids=["whole", "a stream in memory", "failed"],
+)
+def test_headers_that_were_added_are_on_every_answer_which_keeps_its_own(
+    app: Application, status: int, own: dict[str, str]
+) -> None:
+    answer = adapt(adding(app))(REST, CONTEXT)
+    assert (answer["statusCode"], answer["headers"]) == (status, {**ADDED, **own})
 
 
-def test_headers_that_were_added_are_on_a_stream_on_the_wire_and_in_memory() -> None:
+def test_headers_that_were_added_are_on_a_stream_on_the_wire() -> None:
     with listening(Wire()) as wire:
         adapt(adding(streams))(REST, CONTEXT)
     assert wire.heads == [(200, {**ADDED, "Content-Type": "text/event-stream"})]
-    answer = adapt(adding(streams))(REST, CONTEXT)
-    assert answer["headers"] == {**ADDED, "Content-Type": "text/event-stream"}
-
-
-def test_headers_that_were_added_are_on_the_answer_for_an_application_that_failed() -> None:
-    answer = adapt(adding(fails))(REST, CONTEXT)
-    assert (answer["statusCode"], answer["headers"]) == (500, {**ADDED, "Content-Type": "application/json"})
 
 
 def test_headers_that_were_added_to_one_answer_are_on_no_other() -> None:

@@ -2,12 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import cast
 
 import pytest
 
-from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, StepStatus, TaskRecord, TaskStatus
+from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, StepStatus, TaskRecord
 from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepWrite
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.batch import run_batch
@@ -16,6 +14,7 @@ from mcp_baton.workflow.drift import Move
 from mcp_baton.workflow.host import Failed, Outcome, Succeeded
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, ToolFailed
 from mcp_baton.workflow.run import StepTrace
+from tests.fakes import task_of
 
 PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
 WORKFLOW = Workflow(name="w", description="d", steps=[Step(name, tool=f"do_{name}") for name in "abc"])
@@ -24,11 +23,8 @@ LATE_B = DeadlineExceeded("b", "do_b")
 LATE_C = DeadlineExceeded("c", "do_c")
 
 
-def task(*statuses: StepStatus, pause: PauseReason | None = None) -> TaskRecord:
-    variables: dict[str, Json] = {PROGRESS: cast("JsonObject", WORKFLOW.progress(statuses))}
-    if pause:
-        variables[PAUSE_REASON] = pause.to_json()
-    return TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, variables)
+def task(letters: str, pause: PauseReason | None = None) -> TaskRecord:
+    return task_of(WORKFLOW, letters, pause=pause)
 
 
 def traces(**outcomes: Outcome) -> list[StepTrace]:
@@ -42,7 +38,7 @@ def nothing() -> TaskVariables:
 def test_a_finished_run_completes_the_task_in_the_same_write() -> None:
     ran = traces(a=Succeeded(1), b=Succeeded(None), c=Succeeded({"x": 2}))
 
-    batch = run_batch(task(PENDING, PENDING, PENDING), ran, None, nothing(), finished=True)
+    batch = run_batch(task("ppp"), ran, None, nothing(), finished=True)
 
     assert batch.steps == (
         StepWrite(0, "a", PENDING, COMPLETED, 1),
@@ -55,7 +51,7 @@ def test_a_finished_run_completes_the_task_in_the_same_write() -> None:
 def test_a_paused_run_writes_what_ran_and_why_it_stopped() -> None:
     ran = traces(a=Succeeded(1), b=Failed("boom"))
 
-    batch = run_batch(task(PENDING, PENDING, PENDING), ran, FAILED_B, nothing(), finished=False)
+    batch = run_batch(task("ppp"), ran, FAILED_B, nothing(), finished=False)
 
     assert batch.steps == (
         StepWrite(0, "a", PENDING, COMPLETED, 1),
@@ -69,76 +65,47 @@ def test_the_changed_and_removed_variables_go_along() -> None:
     variables["new"] = [3]
     del variables["gone"]
 
-    batch = run_batch(task(PENDING, PENDING, PENDING), (), LATE_B, variables, finished=False)
+    batch = run_batch(task("ppp"), (), LATE_B, variables, finished=False)
 
     assert (batch.variables, batch.removed) == ({"new": [3]}, frozenset({"gone"}))
 
 
-@pytest.mark.parametrize(
-    ("stored", "outcome", "written"),
-    [
-        pytest.param(COMPLETED, Failed("boom"), None, id="a failure never takes a completed step back"),
-        pytest.param(COMPLETED, Succeeded(2), StepWrite(1, "b", COMPLETED, COMPLETED, 2), id="the last result wins"),
-        pytest.param(FAILED, Failed("boom"), StepWrite(1, "b", FAILED, FAILED, {"error": "boom"}), id="failed again"),
-        pytest.param(FAILED, Succeeded(2), StepWrite(1, "b", FAILED, COMPLETED, 2), id="a retry that succeeded"),
-        pytest.param(PENDING, Failed("boom"), StepWrite(1, "b", PENDING, FAILED, {"error": "boom"}), id="failed"),
-    ],
-)
-def test_a_lost_race_is_decided_on_the_state_that_won(
-    stored: StepStatus, outcome: Outcome, written: StepWrite | None
-) -> None:
+RACES = {
+    "a failure never takes a completed step back": ("ccp", Failed("boom"), None),
+    "the last result wins": ("ccp", Succeeded(2), StepWrite(1, "b", COMPLETED, COMPLETED, 2)),
+    "failed again": ("cfp", Failed("boom"), StepWrite(1, "b", FAILED, FAILED, {"error": "boom"})),
+    "a retry that succeeded": ("cfp", Succeeded(2), StepWrite(1, "b", FAILED, COMPLETED, 2)),
+    "failed": ("cpp", Failed("boom"), StepWrite(1, "b", PENDING, FAILED, {"error": "boom"})),
+}
+
+
+@pytest.mark.parametrize(("stored", "outcome", "written"), RACES.values(), ids=RACES)
+def test_a_lost_race_is_decided_on_the_state_that_won(stored: str, outcome: Outcome, written: StepWrite | None) -> None:
     pause = FAILED_B if isinstance(outcome, Failed) else None
 
-    batch = run_batch(task(COMPLETED, stored, PENDING), traces(b=outcome), pause, nothing(), finished=False)
+    batch = run_batch(task(stored), traces(b=outcome), pause, nothing(), finished=False)
 
     assert batch.steps == ((written,) if written else ())
 
 
-@pytest.mark.parametrize(
-    ("statuses", "stored", "pause", "finished", "written"),
-    [
-        pytest.param((COMPLETED, PENDING, PENDING), None, LATE_B, False, SetPause(LATE_B.to_json()), id="a new reason"),
-        pytest.param((COMPLETED, FAILED, PENDING), FAILED_B, LATE_B, False, SetPause(LATE_B.to_json()), id="replaced"),
-        pytest.param((COMPLETED, COMPLETED, PENDING), None, LATE_B, False, None, id="the blocked step was completed"),
-        pytest.param(
-            (COMPLETED, COMPLETED, PENDING),
-            LATE_C,
-            LATE_B,
-            False,
-            None,
-            id="the blocked step was completed, and somebody else is blocked",
-        ),
-        pytest.param(
-            (COMPLETED, COMPLETED, PENDING),
-            FAILED_B,
-            LATE_B,
-            False,
-            ClearPause(FAILED_B.to_json()),
-            id="what is stored is over, too",
-        ),
-        pytest.param((COMPLETED, PENDING, PENDING), LATE_C, None, False, None, id="another's reason stays"),
-        pytest.param(
-            (COMPLETED, COMPLETED, PENDING),
-            FAILED_B,
-            None,
-            False,
-            ClearPause(FAILED_B.to_json()),
-            id="a checkpoint after the step that was blocked",
-        ),
-        pytest.param(
-            (COMPLETED, COMPLETED, COMPLETED), LATE_C, None, True, ClearPause(LATE_C.to_json()), id="a finished run"
-        ),
-        pytest.param((COMPLETED, COMPLETED, COMPLETED), None, None, True, None, id="nothing to clear"),
-    ],
-)
+REASONS = {
+    "a new reason": ("cpp", None, LATE_B, SetPause(LATE_B.to_json())),
+    "replaced": ("cfp", FAILED_B, LATE_B, SetPause(LATE_B.to_json())),
+    "the blocked step was completed": ("ccp", None, LATE_B, None),
+    "the blocked step was completed, and somebody else is blocked": ("ccp", LATE_C, LATE_B, None),
+    "what is stored is over, too": ("ccp", FAILED_B, LATE_B, ClearPause(FAILED_B.to_json())),
+    "another's reason stays": ("cpp", LATE_C, None, None),
+    "a checkpoint after the step that was blocked": ("ccp", FAILED_B, None, ClearPause(FAILED_B.to_json())),
+    "a finished run": ("ccc", LATE_C, None, ClearPause(LATE_C.to_json())),
+    "nothing to clear": ("ccc", None, None, None),
+}
+
+
+@pytest.mark.parametrize(("statuses", "stored", "pause", "written"), REASONS.values(), ids=REASONS)
 def test_the_pause_reason_follows_the_state_that_is_written(
-    statuses: tuple[StepStatus, ...],
-    stored: PauseReason | None,
-    pause: PauseReason | None,
-    finished: bool,
-    written: PauseWrite,
+    statuses: str, stored: PauseReason | None, pause: PauseReason | None, written: PauseWrite
 ) -> None:
-    batch = run_batch(task(*statuses, pause=stored), (), pause, nothing(), finished=finished)
+    batch = run_batch(task(statuses, stored), (), pause, nothing(), finished=statuses == "ccc")
 
     assert batch.pause == written
 
@@ -158,7 +125,7 @@ def by(definition: Workflow, task: TaskRecord) -> TaskRecord:
 
 
 def test_a_move_writes_the_new_steps_with_what_is_settled_and_drops_what_is_left_of_the_others() -> None:
-    current = by(WORKFLOW, task(COMPLETED, FAILED, PENDING, pause=LATE_C))
+    current = by(WORKFLOW, task("cfp", LATE_C))
 
     batch = moved_batch(current, LATE_B, x=Succeeded(1))
 
@@ -169,7 +136,7 @@ def test_a_move_writes_the_new_steps_with_what_is_settled_and_drops_what_is_left
 
 
 def test_a_move_clears_a_reason_whose_step_is_gone_at_a_checkpoint_too() -> None:
-    current = by(WORKFLOW, task(COMPLETED, PENDING, PENDING, pause=LATE_C))
+    current = by(WORKFLOW, task("cpp", LATE_C))
 
     batch = run_batch(current, (), None, nothing(), finished=False, move=Move(WORKFLOW.fingerprint, NEXT))
 
@@ -177,13 +144,13 @@ def test_a_move_clears_a_reason_whose_step_is_gone_at_a_checkpoint_too() -> None
 
 
 def test_a_step_that_a_call_has_completed_meanwhile_keeps_its_result_though_its_step_is_gone() -> None:
-    batch = moved_batch(by(WORKFLOW, task(COMPLETED, PENDING, COMPLETED)), LATE_B)
+    batch = moved_batch(by(WORKFLOW, task("cpc")), LATE_B)
 
     assert batch.removed == frozenset()
 
 
 def test_a_task_that_is_moved_already_is_written_to_as_any_other() -> None:
-    current = by(NEXT, task(COMPLETED, PENDING, PENDING))
+    current = by(NEXT, task("cpp"))
 
     batch = moved_batch(current, LATE_B, x=Succeeded(1), b=Failed("no"))
 
@@ -193,8 +160,7 @@ def test_a_task_that_is_moved_already_is_written_to_as_any_other() -> None:
 
 
 def test_a_reason_that_names_no_step_is_cleared_by_a_finished_run_alone() -> None:
-    odd = task(COMPLETED, COMPLETED, COMPLETED)
-    odd = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, {**odd.variables, PAUSE_REASON: {"type": "?"}})
+    odd = task_of(WORKFLOW, "ccc", {PAUSE_REASON: {"type": "?"}})
 
     assert run_batch(odd, (), None, nothing(), finished=False).pause is None
     assert run_batch(odd, (), None, nothing(), finished=True).pause == ClearPause({"type": "?"})
@@ -203,15 +169,15 @@ def test_a_reason_that_names_no_step_is_cleared_by_a_finished_run_alone() -> Non
 @pytest.mark.parametrize(
     ("statuses", "ran", "result"),
     [
-        ((PENDING, PENDING, PENDING), {"a": Succeeded(1), "b": Succeeded(1), "c": Succeeded(1)}, 3),
-        ((COMPLETED, SKIPPED, PENDING), {"c": Succeeded(1)}, 2),
-        ((COMPLETED, PENDING, PENDING), {"c": Succeeded(1)}, None),
-        ((COMPLETED, FAILED, PENDING), {"c": Succeeded(1)}, None),
+        ("ppp", {"a": Succeeded(1), "b": Succeeded(1), "c": Succeeded(1)}, 3),
+        ("csp", {"c": Succeeded(1)}, 2),
+        ("cpp", {"c": Succeeded(1)}, None),
+        ("cfp", {"c": Succeeded(1)}, None),
     ],
 )
 def test_a_task_is_complete_when_every_step_is_settled_and_skipped_ones_do_not_count(
-    statuses: tuple[StepStatus, ...], ran: Mapping[str, Outcome], result: int | None
+    statuses: str, ran: Mapping[str, Outcome], result: int | None
 ) -> None:
-    batch = run_batch(task(*statuses), traces(**ran), None, nothing(), finished=True)
+    batch = run_batch(task(statuses), traces(**ran), None, nothing(), finished=True)
 
     assert batch.result == (None if result is None else {"completed": True, "steps_completed": result})

@@ -20,9 +20,8 @@ from mcp_baton.workflow.pause import (
 )
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.sources import Source, TaskVariable, constant, prompt_arg, step_output, task_variable
-from tests.fakes import ScriptedHost
+from tests.fakes import ScriptedHost, statuses_of
 
-PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
 FETCH = Step("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")}, binding="order")
 REFUND = Step(
     "refund",
@@ -42,26 +41,26 @@ ORDER: dict[str, Json] = {"lines": [{"total": 30.0}], "email": "kim@example.com"
 
 def text(
     steps: list[Step],
-    statuses: list[StepStatus],
+    letters: str,
     pause: PauseReason,
     *,
-    tools: ScriptedHost | None = None,
+    requires: str = "",
     variables: Mapping[str, Json] | None = None,
     read: frozenset[str] = frozenset(),
     **given: str,
 ) -> str:
     workflow = Workflow(name="w", description="d", arguments=ARGUMENTS, steps=steps)
-    by_name = {step.name: status for step, status in zip(steps, statuses, strict=True)}
-    outputs: dict[str, Json] = {name: ORDER for name, status in by_name.items() if status is COMPLETED}
+    statuses = {step.name: status for step, status in zip(steps, statuses_of(letters), strict=True)}
+    outputs: dict[str, Json] = {name: ORDER for name, status in statuses.items() if status is StepStatus.COMPLETED}
     texts = {"order_id": "A-17", **given}
-    known = Known(texts, texts, by_name, outputs, variables or {})
-    return handoff(workflow, known, pause, tools or ScriptedHost(), read)
+    known = Known(texts, texts, statuses, outputs, variables or {})
+    return handoff(workflow, known, pause, ScriptedHost(requires=frozenset(requires)), read)
 
 
 def test_the_handoff_is_the_contracts() -> None:
     pause = ToolFailed("refund", "connection timeout", True, "refund")
 
-    assert text([FETCH, REFUND, NOTIFY], [COMPLETED, FAILED, PENDING], pause) == (
+    assert text([FETCH, REFUND, NOTIFY], "cfp", pause) == (
         "Step 'refund' failed: \"connection timeout\". This step is retryable.\n"
         "\n"
         "To continue the workflow, make these tool calls:\n"
@@ -118,51 +117,41 @@ def test_the_handoff_is_the_contracts() -> None:
 )
 def test_every_pause_reason_has_its_own_words(pause: PauseReason, told: str) -> None:
     assert what_happened(pause) == told
-    assert text([Step("s", tool="t")], [PENDING], pause).startswith(f"{told}\n\n")
+    assert text([Step("s", tool="t")], "p", pause).startswith(f"{told}\n\n")
 
 
 LATE = DeadlineExceeded("next", "do")
 
 
-@pytest.mark.parametrize(
-    ("status", "source", "shown"),
-    [
-        pytest.param(COMPLETED, constant("x"), '"x"', id="a value"),
-        pytest.param(COMPLETED, constant(None), "null", id="null"),
-        pytest.param(COMPLETED, constant("für"), '"für"', id="readable Unicode"),
-        pytest.param(FAILED, step_output("order"), '"<output from fetch_order>"', id="no output"),
-        pytest.param(PENDING, step_output("order"), '"<output from fetch_order>"', id="no output yet"),
-        pytest.param(SKIPPED, step_output("order"), '"<output from fetch_order>"', id="skipped"),
-        pytest.param(FAILED, step_output("order", "a.b"), "\"<field 'a.b' from fetch_order>\"", id="of no output"),
-        pytest.param(COMPLETED, step_output("order", "a.b"), "\"<field 'a.b' from fetch_order>\"", id="no such field"),
-        pytest.param(COMPLETED, task_variable("seen"), '"<task variable seen>"', id="no such variable"),
-        pytest.param(
-            COMPLETED,
-            task_variable("seen", "a.0"),
-            "\"<field 'a.0' from task variable seen>\"",
-            id="no such field of it",
-        ),
-        pytest.param(
-            COMPLETED,
-            TaskVariable("seen", set_by=("look",)),
-            '"<task variable seen (set by look)>"',
-            id="a variable of which is known who sets it",
-        ),
-        pytest.param(
-            COMPLETED,
-            TaskVariable("seen", "a.0", set_by=("look", "see")),
-            "\"<field 'a.0' from task variable seen (set by look or see)>\"",
-            id="a field of one that several set",
-        ),
-        pytest.param(COMPLETED, prompt_arg("amount"), '"<prompt arg amount>"', id="a required prompt argument"),
-    ],
-)
-def test_an_argument_shows_its_value_or_a_placeholder(status: StepStatus, source: Source, shown: str) -> None:
-    step = Step("next", tool="do", arguments={"a": source})
+SHOWN = {
+    "a value": ("c", constant("x"), "x"),
+    "readable Unicode": ("c", constant("für"), "für"),
+    "no output": ("f", step_output("order"), "<output from fetch_order>"),
+    "no output yet": ("p", step_output("order"), "<output from fetch_order>"),
+    "skipped": ("s", step_output("order"), "<output from fetch_order>"),
+    "of no output": ("f", step_output("order", "a.b"), "<field 'a.b' from fetch_order>"),
+    "no such field": ("c", step_output("order", "a.b"), "<field 'a.b' from fetch_order>"),
+    "no such variable": ("c", task_variable("seen"), "<task variable seen>"),
+    "no such field of it": ("c", task_variable("seen", "a.0"), "<field 'a.0' from task variable seen>"),
+    "a variable of which is known who sets it": (
+        "c",
+        TaskVariable("seen", set_by=("look",)),
+        "<task variable seen (set by look)>",
+    ),
+    "a field of one that several set": (
+        "c",
+        TaskVariable("seen", "a.0", set_by=("look", "see")),
+        "<field 'a.0' from task variable seen (set by look or see)>",
+    ),
+    "a required prompt argument": ("c", prompt_arg("amount"), "<prompt arg amount>"),
+}
 
-    assert f'Call do with {{"a": {shown}}}' in text(
-        [FETCH, step], [status, PENDING], LATE, tools=ScriptedHost(requires=frozenset({"a"}))
-    )
+
+@pytest.mark.parametrize(("status", "source", "shown"), SHOWN.values(), ids=SHOWN)
+def test_an_argument_shows_its_value_or_a_placeholder(status: str, source: Source, shown: str) -> None:
+    step = Step("next", tool="do", arguments={"a": source, "null": constant(None)})
+
+    assert f'Call do with {{"a": "{shown}", "null": null}}' in text([FETCH, step], f"{status}p", LATE, requires="a")
 
 
 @pytest.mark.parametrize(("path", "what"), [(None, "output"), ("id", "field 'id'")])
@@ -170,7 +159,7 @@ def test_a_placeholder_names_the_step_where_two_steps_share_the_tool(path: str |
     again = Step("fetch again", tool="fetch_order")
     step = Step("next", tool="do", arguments={"a": step_output("fetch again", path), "b": step_output("order", path)})
 
-    told = text([FETCH, again, step], [FAILED, PENDING, PENDING], LATE)
+    told = text([FETCH, again, step], "fpp", LATE)
 
     assert f'"a": "<{what} from fetch_order (step \'fetch again\')>"' in told
     assert f'"b": "<{what} from fetch_order (step \'fetch\')>"' in told
@@ -182,7 +171,7 @@ def test_a_value_that_the_schema_refused_is_not_suggested_again(field: str) -> N
     steps = [Step("b", tool="do", arguments=arguments), Step("c", tool="do", arguments=arguments)]
     pause = SchemaMismatch("b", (), (InvalidField(field, "too small"),), "do")
 
-    told = text(steps, [PENDING, PENDING], pause)
+    told = text(steps, "pp", pause)
 
     assert '1. Call do with {"amount": "<invalid: amount>", "amounts": [2]}' in told
     assert '2. Call do with {"amount": -1, "amounts": [2]}' in told
@@ -206,7 +195,7 @@ def test_a_long_value_is_shown_as_its_placeholder(source: Source, shown: str, mo
     monkeypatch.setitem(ORDER, "shorter", LONG[1:])
     step = Step("next", tool="do", arguments={"a": source})
 
-    told = text([FETCH, step], [COMPLETED, PENDING], LATE, variables={"long": LONG}, topic=LONG)
+    told = text([FETCH, step], "cp", LATE, variables={"long": LONG}, topic=LONG)
 
     assert f'Call do with {{"a": "{shown}"}}' in told
 
@@ -226,7 +215,7 @@ def test_a_tools_step_lists_the_resources_that_have_not_been_read_with_its_call(
         guidance="Mind.",
     )
 
-    told = text([step], [FAILED], ToolFailed("b", "no", True, "do"), read=frozenset({"docs://faq"}))
+    told = text([step], "f", ToolFailed("b", "no", True, "do"), read=frozenset({"docs://faq"}))
 
     assert told.split("\n\n", 2)[2].splitlines() == [
         "1. Call do with {}",
@@ -239,7 +228,7 @@ def test_a_tools_step_lists_the_resources_that_have_not_been_read_with_its_call(
 def test_what_was_read_of_one_step_is_not_taken_for_anothers() -> None:
     steps = [Step(name, resources=["docs://faq"]) for name in "ab"]
 
-    told = text(steps, [PENDING, PENDING], DeadlineExceeded("a", ""), read=frozenset({"docs://faq"}))
+    told = text(steps, "pp", DeadlineExceeded("a", ""), read=frozenset({"docs://faq"}))
 
     assert "2. Read the resource docs://faq" in told
 
@@ -248,19 +237,19 @@ def test_a_producer_without_a_tool_is_called_by_its_name() -> None:
     policy = Step("policy", resources=["docs://faq"])
     step = Step("next", tool="do", arguments={"a": step_output("policy")})
 
-    assert '{"a": "<output from policy>"}' in text([policy, step], [FAILED, PENDING], LATE)
+    assert '{"a": "<output from policy>"}' in text([policy, step], "fp", LATE)
 
 
 def test_an_absent_optional_argument_that_the_tool_does_not_require_is_left_out() -> None:
     step = Step("next", tool="do", arguments={"a": prompt_arg("amount"), "b": constant(1)})
 
-    assert 'Call do with {"b": 1}' in text([step], [PENDING], LATE)
+    assert 'Call do with {"b": 1}' in text([step], "p", LATE)
 
 
 def test_what_the_tool_requires_and_no_source_gives_is_missing() -> None:
     step = Step("next", tool="do", arguments={"b": constant(1)})
 
-    told = text([step], [PENDING], LATE, tools=ScriptedHost(requires=frozenset({"z", "b", "c"})))
+    told = text([step], "p", LATE, requires="zbc")
 
     assert 'Call do with {"b": 1, "c": "<missing: c>", "z": "<missing: z>"}' in told
 
@@ -268,7 +257,7 @@ def test_what_the_tool_requires_and_no_source_gives_is_missing() -> None:
 def test_remaining_steps_come_in_order_without_those_that_are_settled() -> None:
     steps = [Step(name, tool=f"do_{name}") for name in "abcde"]
 
-    told = text(steps, [COMPLETED, FAILED, SKIPPED, COMPLETED, PENDING], ToolFailed("b", "x", True, "do_b"))
+    told = text(steps, "cfscp", ToolFailed("b", "x", True, "do_b"))
 
     assert [line for line in told.splitlines() if line[:1].isdigit()] == [
         "1. Call do_b with {}",
@@ -303,7 +292,7 @@ def test_remaining_steps_come_in_order_without_those_that_are_settled() -> None:
     ],
 )
 def test_a_remaining_resource_only_step_is_read(step: Step, lines: list[str]) -> None:
-    told = text([FETCH, step], [COMPLETED, PENDING], DeadlineExceeded("r", ""))
+    told = text([FETCH, step], "cp", DeadlineExceeded("r", ""))
 
     assert told.split("\n\n", 2)[2].splitlines() == lines
 
@@ -311,13 +300,13 @@ def test_a_remaining_resource_only_step_is_read(step: Step, lines: list[str]) ->
 def test_a_variable_that_a_tool_has_set_is_shown() -> None:
     step = Step("next", tool="do", arguments={"a": task_variable("seen", "x")})
 
-    assert '{"a": 5}' in text([step], [PENDING], LATE, variables={"seen": {"x": 5}})
+    assert '{"a": 5}' in text([step], "p", LATE, variables={"seen": {"x": 5}})
 
 
 def test_a_preview_shares_nothing_with_what_is_known() -> None:
     output: Json = {"list": []}
     step = Step("next", tool="do", arguments={"a": step_output("order")})
     workflow = Workflow(name="w", description="d", steps=[FETCH, step])
-    known = Known({}, {}, {"fetch": COMPLETED, "next": PENDING}, {"fetch": output}, {})
+    known = Known({}, {}, {"fetch": StepStatus.COMPLETED, "next": StepStatus.PENDING}, {"fetch": output}, {})
 
     assert preview_arguments(step, workflow, known, ScriptedHost())["a"] is not output

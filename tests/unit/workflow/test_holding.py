@@ -97,11 +97,16 @@ def test_no_step_begins_where_the_claim_may_end_and_cannot_be_renewed() -> None:
     assert hold.begin() is None
 
 
-def test_a_run_looks_when_it_has_not_heard_of_its_task_for_two_seconds() -> None:
+@pytest.mark.parametrize("fails", [None, StoreUnavailable("down")], ids=repr)
+def test_a_run_looks_when_it_has_not_heard_of_its_task_for_two_seconds_and_goes_on_without_an_answer(
+    caplog: pytest.LogCaptureFixture, fails: Exception | None
+) -> None:
     store, hold = held()
+    store.fails = fails
     for store.ms in (1_999, 2_000, 3_999, 4_000):
         assert hold.look() is None
     assert store.asked == ["look", "look"]
+    assert ("cannot be read" in caplog.text) == (fails is not None)
 
 
 def test_a_renewal_that_is_due_takes_the_place_of_a_look() -> None:

@@ -1,12 +1,12 @@
 """Which step a call is."""
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Any
 
 import pytest
 
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, StepStatus, TaskRecord, TaskStatus
+from mcp_baton.tasks.record import PAUSE_REASON, StepStatus
 from mcp_baton.workflow.definition import Argument, Step, Workflow
 from mcp_baton.workflow.kept_calls import kept_call
 from mcp_baton.workflow.matching import Candidate, Rank, candidates, choose, meant
@@ -14,7 +14,7 @@ from mcp_baton.workflow.pause import InvalidField, SchemaMismatch
 from mcp_baton.workflow.plan import Plan, TellsApart
 from mcp_baton.workflow.secrets import stored_arguments
 from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output
-from tests.fakes import plan_of
+from tests.fakes import plan_of, task_of
 
 PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
 ANN: JsonObject = {"to": "ann", "text": "hi"}
@@ -26,6 +26,7 @@ TO_CARL_AGAIN = Step("carl again", tool="mail", arguments={"to": constant("carl"
 FETCH = Step("fetch", tool="fetch")
 TO_FOUND = Step("found", tool="mail", arguments={"to": step_output("fetch", "email")})
 ANYTHING = Step("anything", tool="mail")
+VAGUE = Step("vague", tool="mail", arguments={"text": constant("hi")})
 
 
 def plan(
@@ -38,12 +39,10 @@ def plan(
     """The plan of a task with these steps, the results of some, and the calls of continuations that made them."""
     arguments = [Argument("whom"), Argument("pin", secret=True)]
     workflow = Workflow(name="w", description="d", arguments=arguments, steps=[step for step, _ in steps])
-    progress = workflow.progress([status for _, status in steps])
-    variables: dict[str, Json] = {PROGRESS: cast("JsonObject", progress), **more}
-    variables |= {f"_workflow.result.{name}": value for name, value in (results or {}).items()}
+    variables: dict[str, Json] = {f"_workflow.result.{name}": value for name, value in (results or {}).items()}
     variables |= {f"_workflow.call.{name}": value for name, value in (calls or {}).items()}
     kept: JsonObject = {"arguments": stored_arguments({"whom": "bob", "pin": "4711"}, {"pin"})}
-    task = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, variables, kept=kept)
+    task = task_of(workflow, "".join(status[0] for _, status in steps), variables | more, kept=kept)
     return plan_of(task, workflow, {"whom": "bob"})
 
 
@@ -60,52 +59,44 @@ def ranked(made: Plan, call: JsonObject) -> list[tuple[str, Rank]]:
     return [(candidate.name, candidate.rank) for candidate in candidates(made, "mail", call)]
 
 
+RANKED = {
+    "a repeat before an open step that is merely possible": (
+        [(TO_FOUND, PENDING), (FETCH, PENDING), (TO_ANN, COMPLETED)],
+        [("ann", Rank.REPEAT), ("found", Rank.POSSIBLE)],
+    ),
+    "an open step that nothing contradicts before a failed one that is planned otherwise": (
+        [(TO_BOB, FAILED), (FETCH, PENDING), (TO_FOUND, PENDING)],
+        [("found", Rank.POSSIBLE), ("bob", Rank.FAILED)],
+    ),
+    "a failed step before a pending one where both are planned otherwise": (
+        [(TO_BOB, PENDING), (TO_CARL, FAILED)],
+        [("carl", Rank.FAILED), ("bob", Rank.PENDING)],
+    ),
+    "any open step before a completed one that was made with other arguments": (
+        [(TO_BOB, PENDING), (TO_CARL, COMPLETED)],
+        [("bob", Rank.PENDING), ("carl", Rank.LAST)],
+    ),
+    "of completed steps the last": (
+        [(TO_BOB, COMPLETED), (TO_CARL, COMPLETED)],
+        [("carl", Rank.LAST), ("bob", Rank.LAST)],
+    ),
+    "no skipped step and no other tool": ([(TO_ANN, SKIPPED), (FETCH, PENDING)], []),
+    "the equal step of which the plan knows more": (
+        [(VAGUE, PENDING), (TO_ANN, PENDING)],
+        [("ann", Rank.EQUAL), ("vague", Rank.EQUAL)],
+    ),
+}
+
+
+@pytest.mark.parametrize(("steps", "order"), RANKED.values(), ids=RANKED)
+def test_a_call_of_ann_comes_first_to(steps: Sequence[tuple[Step, StepStatus]], order: list[tuple[str, Rank]]) -> None:
+    assert ranked(plan(steps), ANN) == order
+
+
 def test_an_open_step_whose_known_arguments_are_all_the_calls_comes_before_everything() -> None:
     steps = [(TO_ANN, PENDING), (TO_CARL, COMPLETED), (ANYTHING, FAILED), (TO_BOB, PENDING)]
-    made = plan(steps, calls={"carl": BOB})
 
-    assert ranked(made, BOB)[0] == ("bob", Rank.EQUAL)
-
-
-def test_a_repeat_comes_before_an_open_step_that_is_merely_possible() -> None:
-    made = plan([(TO_FOUND, PENDING), (FETCH, PENDING), (TO_ANN, COMPLETED)])
-
-    assert ranked(made, ANN) == [("ann", Rank.REPEAT), ("found", Rank.POSSIBLE)]
-
-
-def test_an_open_step_that_nothing_contradicts_comes_before_a_failed_one_that_is_planned_otherwise() -> None:
-    made = plan([(TO_BOB, FAILED), (FETCH, PENDING), (TO_FOUND, PENDING)])
-
-    assert ranked(made, ANN) == [("found", Rank.POSSIBLE), ("bob", Rank.FAILED)]
-
-
-def test_a_failed_step_comes_before_a_pending_one_where_both_are_planned_otherwise() -> None:
-    made = plan([(TO_BOB, PENDING), (TO_CARL, FAILED)])
-
-    assert ranked(made, ANN) == [("carl", Rank.FAILED), ("bob", Rank.PENDING)]
-
-
-def test_any_open_step_comes_before_a_completed_one_that_was_made_with_other_arguments() -> None:
-    made = plan([(TO_BOB, PENDING), (TO_CARL, COMPLETED)])
-
-    assert ranked(made, ANN) == [("bob", Rank.PENDING), ("carl", Rank.LAST)]
-
-
-def test_of_completed_steps_the_last_comes_first() -> None:
-    made = plan([(TO_BOB, COMPLETED), (TO_CARL, COMPLETED)])
-
-    assert ranked(made, ANN) == [("carl", Rank.LAST), ("bob", Rank.LAST)]
-
-
-def test_skipped_steps_and_other_tools_are_no_candidates() -> None:
-    assert ranked(plan([(TO_ANN, SKIPPED), (FETCH, PENDING)]), ANN) == []
-
-
-def test_the_step_of_which_the_plan_knows_more_that_is_equal_comes_first() -> None:
-    vague = Step("vague", tool="mail", arguments={"text": constant("hi")})
-    made = plan([(vague, PENDING), (TO_ANN, PENDING)])
-
-    assert ranked(made, ANN) == [("ann", Rank.EQUAL), ("vague", Rank.EQUAL)]
+    assert ranked(plan(steps, calls={"carl": BOB}), BOB)[0] == ("bob", Rank.EQUAL)
 
 
 def test_a_step_that_has_no_sources_is_as_equal_as_it_will_ever_be() -> None:
@@ -169,14 +160,9 @@ def test_secret_arguments_are_told_apart_by_the_others() -> None:
 
 
 def test_numbers_that_clients_write_differently_are_equal() -> None:
-    amounts = [Step(f"a{n}", tool="mail", arguments={"n": constant(n)}) for n in (20, 30.0)]
+    amounts = [(Step(f"a{n}", tool="mail", arguments={"n": constant(n)}), PENDING) for n in (20, 30.0)]
 
-    assert ranked(plan([(step, PENDING) for step in amounts]), {"n": 30})[0] == ("a30.0", Rank.EQUAL)
-
-
-def test_the_only_step_with_the_tool_is_not_held_against_the_call() -> None:
-    assert choose(candidates(plan([(TO_BOB, PENDING)]), "mail", ANN)) is not None
-    assert meant(candidates(plan([(TO_BOB, PENDING)]), "mail", ANN)) == "bob"
+    assert ranked(plan(amounts), {"n": 30})[0] == ("a30.0", Rank.EQUAL)
 
 
 def candidate(index: int, rank: Rank, equal: int = 0) -> Candidate:
@@ -205,6 +191,7 @@ def test_of_completed_steps_none_is_drawn() -> None:
     ("ranks", "step"),
     [
         pytest.param([Rank.EQUAL], "s0", id="the only open one"),
+        pytest.param([Rank.PENDING], "s0", id="the only open one, with other arguments"),
         pytest.param([Rank.EQUAL, Rank.PENDING, Rank.FAILED, Rank.LAST], "s0", id="the only one not contradicted"),
         pytest.param([Rank.EQUAL, Rank.REPEAT], "s0", id="an equal open one beside an equal completed one"),
         pytest.param([Rank.EQUAL, Rank.EQUAL], None, id="two open ones"),
@@ -227,23 +214,30 @@ def test_a_call_means_a_step_only_where_it_can_mean_no_other(ranks: list[Rank], 
 DIFFERENT: TellsApart = lambda _tool, _argument, one, other: one != other  # noqa: E731 - one line says it
 
 
-def test_a_step_whose_fixed_argument_is_another_is_ruled_out_without_reading_or_converting_anything() -> None:
-    made = with_tools(plan([(TO_ANN, COMPLETED), (TO_CARL, PENDING), (TO_CARL_AGAIN, FAILED)]), DIFFERENT)
-    assert ranked(made, BOB) == [("carl again", Rank.FAILED), ("carl", Rank.PENDING), ("ann", Rank.LAST)]
+FILLED = Step("filled", tool="mail", arguments={"to": constant("{whom}"), "text": constant("hi")})
+REFUSED: Any = {PAUSE_REASON: SchemaMismatch("ann", (), (InvalidField("to", "no address"),), "mail").to_json()}
+FIXED = {
+    "another value rules a step out": (
+        plan([(TO_ANN, COMPLETED), (TO_CARL, PENDING), (TO_CARL_AGAIN, FAILED)]),
+        [("carl again", Rank.FAILED), ("carl", Rank.PENDING), ("ann", Rank.LAST)],
+    ),
+    "a continuation's own arguments count and not the step's": (
+        plan([(TO_ANN, COMPLETED), (TO_CARL, PENDING)], calls={"ann": BOB}),
+        [("ann", Rank.REPEAT), ("carl", Rank.PENDING)],
+    ),
+    "what is filled in rules nothing out": (
+        plan([(FILLED, PENDING), (TO_CARL, PENDING)]),
+        [("filled", Rank.EQUAL), ("carl", Rank.PENDING)],
+    ),
+    "what the tool has refused rules nothing out": (
+        plan([(TO_ANN, PENDING), (TO_CARL, PENDING)], **REFUSED),
+        [("ann", Rank.EQUAL), ("carl", Rank.PENDING)],
+    ),
+}
 
 
-def test_a_continuations_own_arguments_count_and_not_those_that_its_step_was_defined_with() -> None:
-    made = with_tools(plan([(TO_ANN, COMPLETED), (TO_CARL, PENDING)], calls={"ann": BOB}), DIFFERENT)
-    assert ranked(made, BOB) == [("ann", Rank.REPEAT), ("carl", Rank.PENDING)]
-
-
-def test_a_fixed_argument_that_is_filled_in_rules_nothing_out() -> None:
-    filled = Step("filled", tool="mail", arguments={"to": constant("{whom}"), "text": constant("hi")})
-    made = with_tools(plan([(filled, PENDING), (TO_CARL, PENDING)]), DIFFERENT)
-    assert ranked(made, BOB) == [("filled", Rank.EQUAL), ("carl", Rank.PENDING)]
-
-
-def test_a_fixed_argument_that_the_tool_has_refused_rules_nothing_out() -> None:
-    reason = SchemaMismatch("ann", (), (InvalidField("to", "no address"),), "mail").to_json()
-    made = with_tools(plan([(TO_ANN, PENDING), (TO_CARL, PENDING)], **{PAUSE_REASON: reason}), DIFFERENT)
-    assert ranked(made, BOB) == [("ann", Rank.EQUAL), ("carl", Rank.PENDING)]
+@pytest.mark.parametrize(("made", "order"), FIXED.values(), ids=FIXED)
+def test_a_fixed_argument_is_held_against_the_call_without_reading_or_converting_anything(
+    made: Plan, order: list[tuple[str, Rank]]
+) -> None:
+    assert ranked(with_tools(made, DIFFERENT), BOB) == order

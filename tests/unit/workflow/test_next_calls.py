@@ -1,13 +1,14 @@
 """What remains to be done of a task, as data and in words (docs/workflows.md, Going on)."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from mcp_baton import Argument, Step, Workflow, constant, prompt_arg, step_output
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.tasks.record import PROGRESS, RESULT_PREFIX, StepStatus, TaskRecord, TaskStatus
+from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskStatus
 from mcp_baton.tasks.store import Batch, SetPause, StepWrite
 from mcp_baton.workflow.continuation_text import LOST, RecordedCall, recorded_text
 from mcp_baton.workflow.handle import Handle
@@ -15,7 +16,7 @@ from mcp_baton.workflow.next_calls import next_calls
 from mcp_baton.workflow.pause import ToolFailed
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.quoting import LONGEST
-from tests.fakes import ScriptedHost, plan_of
+from tests.fakes import ScriptedHost, plan_of, task_of
 
 PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
 LONG = "x" * LONGEST
@@ -40,12 +41,10 @@ def flow(**changes: Any) -> Workflow:
     return Workflow(**{"name": "flow", "description": "flow", "arguments": arguments, "steps": STEPS, **changes})
 
 
-def plan(*statuses: StepStatus, workflow: Workflow | None = None, status: TaskStatus = TaskStatus.WORKING) -> Plan:
+def plan(letters: str, *, workflow: Workflow | None = None, status: TaskStatus = TaskStatus.WORKING) -> Plan:
     """A plan whose first step, where it is completed, gave a long value."""
-    variables: Any = {PROGRESS: flow().progress(statuses)}
-    if statuses[0] is COMPLETED:
-        variables[f"{RESULT_PREFIX}get"] = {"page": "one", "more": LONG}
-    task = TaskRecord("kim", "T-1", status, "", "", 1, 1, variables)
+    given: JsonObject = {f"{RESULT_PREFIX}get": {"page": "one", "more": LONG}} if letters[0] == "c" else {}
+    task = replace(task_of(flow(), letters, given), task_id="T-1", status=status)
     return plan_of(task, workflow or flow(), {"order": "A-17"})
 
 
@@ -63,7 +62,7 @@ def wrote(name: str, status: StepStatus = COMPLETED) -> StepWrite:
 
 
 def test_all_that_is_not_settled_is_listed_in_order_with_what_is_known() -> None:
-    assert remaining(plan(COMPLETED, PENDING, FAILED, PENDING)) == [
+    assert remaining(plan("cpfp")) == [
         {"resource": "docs://one"},
         {"tool": "put", "arguments": {"a": "<output from get>", "b": LONG}, "guidance": 'For "A-17".'},
         {"resource": "docs://before"},
@@ -73,18 +72,16 @@ def test_all_that_is_not_settled_is_listed_in_order_with_what_is_known() -> None
 
 
 def test_with_every_step_settled_it_is_the_twin() -> None:
-    assert remaining(plan(COMPLETED, COMPLETED, COMPLETED, SKIPPED)) == [
-        {"tool": "flow", "arguments": {"task_id": "T-1"}}
-    ]
+    assert remaining(plan("cccs")) == [{"tool": "flow", "arguments": {"task_id": "T-1"}}]
 
 
 @pytest.mark.parametrize(
     "of",
     [
-        plan(COMPLETED, COMPLETED, COMPLETED, COMPLETED, workflow=flow(tool=False)),
-        plan(COMPLETED, COMPLETED, COMPLETED, COMPLETED, workflow=flow(durable=False)),
-        plan(COMPLETED, COMPLETED, COMPLETED, COMPLETED, status=TaskStatus.COMPLETED),
-        plan(COMPLETED, COMPLETED, COMPLETED, PENDING, status=TaskStatus.CANCELLED),
+        plan("cccc", workflow=flow(tool=False)),
+        plan("cccc", workflow=flow(durable=False)),
+        plan("cccc", status=TaskStatus.COMPLETED),
+        plan("cccp", status=TaskStatus.CANCELLED),
     ],
     ids=["no twin", "not durable", "completed", "cancelled"],
 )
@@ -93,7 +90,7 @@ def test_nothing_remains_without_a_twin_or_once_the_task_is_over(of: Plan) -> No
 
 
 def test_each_call_carries_the_task_where_its_tool_takes_it() -> None:
-    of, handle = plan(COMPLETED, COMPLETED, PENDING, PENDING), Handle("T-1", {"put"}.__contains__, "flow")
+    of, handle = plan("ccpp"), Handle("T-1", {"put"}.__contains__, "flow")
     named = [entry["arguments"] for entry in remaining(of, handle) if "tool" in entry]
     assert named == [
         {"a": "<output from get>", "b": LONG, "task_id": "T-1"},
@@ -103,23 +100,23 @@ def test_each_call_carries_the_task_where_its_tool_takes_it() -> None:
 
 def test_the_next_call_stands_after_what_is_to_be_read_first() -> None:
     call = f'call put with {{"a": "<output from get>", "b": "{LONG}", "task_id": "T-1"}}'
-    assert text(plan(COMPLETED, PENDING, PENDING, PENDING), wrote("get")) == (
+    assert text(plan("cppp"), wrote("get")) == (
         f"Recorded as step 'get' (1 of 4 done). Next: read the resource docs://one, then {call}\nNote: For \"A-17\"."
     )
 
 
 def test_a_tool_that_does_not_take_the_task_is_not_given_it() -> None:
-    assert text(plan(COMPLETED, SKIPPED, COMPLETED, PENDING), wrote("put")) == (
+    assert text(plan("cscp"), wrote("put")) == (
         "Recorded as step 'put' (3 of 4 done). Next: read the resource docs://before, then call end with "
         '{"of": "<output from put>", "n": "A-17"}'
     )
 
 
 def test_where_only_reading_is_left_the_server_can_go_on() -> None:
-    of = plan(COMPLETED, PENDING, COMPLETED, COMPLETED)
+    of = plan("cpcc")
     recorded = "Recorded as step 'end' (3 of 4 done). Next: read the resource docs://one."
     assert text(of, wrote("end")) == f'{recorded} Call flow with {{"task_id": "T-1"}} to let the server go on.'
-    without = plan(COMPLETED, PENDING, COMPLETED, COMPLETED, workflow=flow(tool=False))
+    without = plan("cpcc", workflow=flow(tool=False))
     assert text(without, wrote("end")) == f"{recorded} No call is left; the client completes the task."
 
 
@@ -129,13 +126,13 @@ def test_where_only_reading_is_left_the_server_can_go_on() -> None:
 )
 def test_a_failure_says_whether_the_call_may_be_repeated(retryable: bool, hint: str) -> None:
     pause = SetPause(ToolFailed("get", "no", retryable, "get").to_json())
-    assert text(plan(FAILED, PENDING, PENDING, PENDING), wrote("get", FAILED), pause=pause) == (
+    assert text(plan("fppp"), wrote("get", FAILED), pause=pause) == (
         f'Recorded as step \'get\', which failed (0 of 4 done). {hint} Next: call get with {{"task_id": "T-1"}}'
     )
 
 
 def test_the_end_is_said_also_of_an_extra_call() -> None:
-    of = plan(COMPLETED, COMPLETED, SKIPPED, COMPLETED)
+    of = plan("ccsc")
     end = 'All 4 steps are done. Call flow with {"task_id": "T-1"} to finish.'
     assert text(of, wrote("get")) == end
     assert text(of) == f"Recorded as an extra call, not as a step (4 of 4 done). {end}"
@@ -143,15 +140,15 @@ def test_the_end_is_said_also_of_an_extra_call() -> None:
 
 
 def test_without_its_workflow_a_task_has_steps_and_no_next_call() -> None:
-    of = plan(COMPLETED, PENDING, PENDING, PENDING)
+    of = plan("cppp")
     gone = plan_of(of.task, None)
     assert text(gone, wrote("get")) == "Recorded as step 'get' (1 of 4 done)."
-    done = plan_of(plan(COMPLETED, COMPLETED, COMPLETED, COMPLETED).task, None)
+    done = plan_of(plan("cccc").task, None)
     assert text(done, wrote("get")) == "All 4 steps are done; the client completes the task."
 
 
 def test_a_step_that_the_definition_has_gained_is_to_be_done() -> None:
     longer = flow(steps=[*STEPS, Step("more", tool="get")])
-    assert text(plan(COMPLETED, COMPLETED, COMPLETED, COMPLETED, workflow=longer), wrote("end")) == (
+    assert text(plan("cccc", workflow=longer), wrote("end")) == (
         'Recorded as step \'end\' (4 of 5 done). Next: call get with {"task_id": "T-1"}'
     )

@@ -6,16 +6,9 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from mcp_baton.workflow.quoting import encoded_uri, is_long, one_line, quoted_error
-
-TEXT = st.text(st.characters(codec=None), max_size=20)
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
-    max_leaves=10,
-)
+from tests.examples import JSON
 
 
 @given(JSON)

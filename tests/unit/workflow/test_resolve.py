@@ -10,13 +10,10 @@ from mcp_baton.tasks.record import StepStatus
 from mcp_baton.workflow.definition import Argument, Step, Workflow
 from mcp_baton.workflow.host import Mismatch, Prepared
 from mcp_baton.workflow.pause import (
-    DeadlineExceeded,
     InvalidField,
     SchemaMismatch,
-    ToolFailed,
     UnresolvableParams,
     UnresolvedDependency,
-    step_named_by,
 )
 from mcp_baton.workflow.resolve import Known, Ready, decide, resolve_uri
 from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output, task_variable
@@ -61,12 +58,6 @@ def situation(
         variables=variables or {},
     )
     return workflow, known
-
-
-def located(step: Step) -> list[object]:
-    """The URIs of a step's resources."""
-    workflow, known = situation(step)
-    return [resolve_uri(resource, step, workflow, known) for resource in step.resources]
 
 
 def call(**arguments: Source) -> Step:
@@ -153,23 +144,28 @@ def test_arguments_that_do_not_satisfy_the_schema_are_a_mismatch() -> None:
     )
 
 
-def test_a_resource_only_step_needs_no_schema() -> None:
-    step = Step("next", resources=["docs://faq", "docs://{id}"])
+LOCATED = {
+    "resources alone need no schema": (
+        Step("next", resources=["docs://faq", "docs://{id}"]),
+        ["docs://faq", "docs://7"],
+    ),
+    "a step's own templates win over prompt arguments": (
+        Step("next", resources=["docs://{id}/{n}"], template_bindings={"id": constant("x y"), "n": constant(3)}),
+        ["docs://x%20y/3"],
+    ),
+    "a value reaches one segment whatever it holds": (
+        Step("next", resources=["docs://{t}"], template_bindings={"t": step_output("order", "topic")}),
+        ["docs://a%2Fb"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("step", "uris"), LOCATED.values(), ids=LOCATED)
+def test_resources_are_located_by_what_is_known(step: Step, uris: list[str]) -> None:
+    workflow, known = situation(step)
 
     assert decided(step, verdict=Mismatch(("a",))) == Ready(None)
-    assert located(step) == ["docs://faq", "docs://7"]
-
-
-def test_a_steps_templates_are_bound_and_win_over_prompt_arguments() -> None:
-    step = Step("next", resources=["docs://{id}/{n}"], template_bindings={"id": constant("x y"), "n": constant(3)})
-
-    assert located(step) == ["docs://x%20y/3"]
-
-
-def test_a_value_in_a_uri_reaches_one_segment_of_it_whatever_it_holds() -> None:
-    step = Step("next", resources=["docs://{topic}"], template_bindings={"topic": step_output("order", "topic")})
-
-    assert located(step) == ["docs://a%2Fb"]
+    assert [resolve_uri(resource, step, workflow, known) for resource in step.resources] == uris
 
 
 @pytest.mark.parametrize(
@@ -213,64 +209,3 @@ def test_a_template_whose_producer_failed_is_an_unresolved_dependency() -> None:
     step = Step("next", resources=["docs://{t}"], template_bindings={"t": step_output("order")})
 
     assert decided(step, status=StepStatus.FAILED) == UnresolvedDependency("next", "order", "fetch", "")
-
-
-@pytest.mark.parametrize(
-    ("reason", "wire"),
-    [
-        (
-            UnresolvableParams("s", "p", "t"),
-            {"type": "unresolvableParams", "blockedStep": "s", "missingParam": "p", "suggestedTool": "t"},
-        ),
-        (
-            SchemaMismatch("s", ("a",), (InvalidField("b", "bad"),), "t"),
-            {
-                "type": "schemaMismatch",
-                "blockedStep": "s",
-                "missingFields": ["a"],
-                "invalidFields": [{"field": "b", "problem": "bad"}],
-                "suggestedTool": "t",
-            },
-        ),
-        (
-            ToolFailed("s", "e", True, ""),
-            {"type": "toolError", "failedStep": "s", "error": "e", "retryable": True, "suggestedTool": ""},
-        ),
-        (
-            UnresolvedDependency("s", "out", "by", "t"),
-            {
-                "type": "unresolvedDependency",
-                "blockedStep": "s",
-                "missingOutput": "out",
-                "producingStep": "by",
-                "suggestedTool": "t",
-            },
-        ),
-        (DeadlineExceeded("s", "t"), {"type": "deadlineExceeded", "blockedStep": "s", "suggestedTool": "t"}),
-    ],
-)
-def test_a_pause_reason_has_its_fields_on_the_wire_and_names_its_step(reason: Any, wire: JsonObject) -> None:
-    assert reason.to_json() == wire
-    assert step_named_by(wire) == "s"
-
-
-@pytest.mark.parametrize("stored", [{}, {"type": "toolError"}, {"failedStep": 7}, {"blockedStep": None}])
-def test_a_stored_reason_that_names_no_step_names_none(stored: JsonObject) -> None:
-    assert step_named_by(stored) is None
-
-
-def test_a_reason_never_grows_with_what_the_tool_said() -> None:
-    reason = ToolFailed("s", "x" * 1_000_000, True, "t")
-
-    stored = reason.to_json()["error"]
-    assert isinstance(stored, str)
-    assert stored.startswith("xxxx")
-    assert len(stored) < 5_000
-
-
-def test_a_reason_never_grows_with_what_was_wrong() -> None:
-    fields = tuple(InvalidField("f" * 10_000, "p" * 10_000) for _ in range(1_000))
-
-    stored = SchemaMismatch("s", (), fields, "t").to_json()
-
-    assert len(repr(stored)) < 100_000

@@ -1,5 +1,6 @@
 """Placeholders that a model sends back (docs/workflows.md, Placeholders)."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,14 +9,13 @@ from hypothesis import strategies as st
 
 from mcp_baton import Argument, Step, Workflow, prompt_arg, step_output, task_variable
 from mcp_baton.exceptions import StoreUnavailable
-from mcp_baton.tasks.record import CALL_PREFIX, PROGRESS, RESULT_PREFIX, StepStatus, TaskRecord, TaskStatus
+from mcp_baton.tasks.record import CALL_PREFIX, PROGRESS, RESULT_PREFIX
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.quoting import placeholder
 from mcp_baton.workflow.sent_back import LONGEST, Replaced, is_placeholder, refusal, replaced
 from mcp_baton.workflow.sources import Source
-from tests.fakes import plan_of
+from tests.fakes import plan_of, task_of
 
-PENDING, COMPLETED, FAILED, SKIPPED = StepStatus
 ODD = "it's' from here"
 FLOW = Workflow(
     name="flow",
@@ -31,8 +31,8 @@ FLOW = Workflow(
     ],
 )
 """Two steps call `get`, two `mail`; one only reads."""
-STATUSES = [COMPLETED, COMPLETED, COMPLETED, PENDING, FAILED, SKIPPED]
-VALUES = {
+STATUSES = "cccpfs"
+VALUES: dict[str, Any] = {
     f"{RESULT_PREFIX}fetch": {"lines": [{"id": 7}]},
     f"{RESULT_PREFIX}again": {ODD: "odd", "of": {"a": [1.0, None]}},
     f"{RESULT_PREFIX}read": None,
@@ -42,9 +42,7 @@ VALUES = {
 
 
 def plan(workflow: Workflow | None = FLOW, **more: Any) -> Plan:
-    variables: Any = {PROGRESS: FLOW.progress(STATUSES), **VALUES, **more}
-    task = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, variables)
-    return plan_of(task, workflow, {"order": "A-17"})
+    return plan_of(task_of(FLOW, STATUSES, VALUES | more), workflow, {"order": "A-17"})
 
 
 def sent(text: Any, of: Plan | None = None) -> Replaced:
@@ -128,8 +126,8 @@ class Unreadable(dict[str, Any]):
 
 
 def test_a_value_that_cannot_be_read_now_is_not_known_and_the_log_says_why(caplog: pytest.LogCaptureFixture) -> None:
-    variables = Unreadable({PROGRESS: FLOW.progress(STATUSES), **VALUES, f"{CALL_PREFIX}fetch": {"id": "A-17"}})
-    found = plan_of(TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, variables), FLOW)
+    task = task_of(FLOW, STATUSES, {**VALUES, f"{CALL_PREFIX}fetch": {"id": "A-17"}})
+    found = plan_of(replace(task, variables=Unreadable(task.variables)), FLOW)
     with caplog.at_level("WARNING"):
         assert found.known is not None
         assert "again" not in found.known.outputs

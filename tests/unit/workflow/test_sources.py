@@ -18,6 +18,7 @@ from mcp_baton.workflow.sources import (
     lookup,
     placeholders,
 )
+from tests.examples import JSON
 
 ORDER: dict[str, Any] = {
     "id": "A-17",
@@ -135,13 +136,6 @@ def test_every_string_inside_a_constant_is_filled() -> None:
     template: Json = {"to": ["{a}", {"deep": "{a}-{b}"}], "{a}": 1, "n": None, "t": True, "f": 1.5}
 
     assert fill_json(template, {"a": "x"}) == {"to": ["x", {"deep": "x-{b}"}], "{a}": 1, "n": None, "t": True, "f": 1.5}
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=4),
-    max_leaves=10,
-)
 
 
 def containers(value: object) -> list[int]:

@@ -1,4 +1,4 @@
-"""A stored pause reason is read as what it was written from."""
+"""A pause reason as it is stored and sent, and read again."""
 
 import json
 
@@ -14,23 +14,56 @@ from mcp_baton.workflow.pause import (
     ToolFailed,
     UnresolvableParams,
     UnresolvedDependency,
+    step_named_by,
 )
 from mcp_baton.workflow.stored_pause import pause_in
 
-REASONS: list[PauseReason] = [
-    ToolFailed("one", "no", retryable=True, suggested_tool="t"),
-    ToolFailed("one", "", retryable=False, suggested_tool="t"),
-    UnresolvableParams("one", "amount", "t"),
-    SchemaMismatch("one", ("a", "b"), (InvalidField("c.d", "is no number"),), "t"),
-    UnresolvedDependency("one", "order", "fetch", "t"),
-    DeadlineExceeded("one", "t"),
-    Interrupted("one", ""),
-]
 
-
-@pytest.mark.parametrize("reason", REASONS, ids=lambda reason: reason.type)
-def test_what_was_stored_is_read_again(reason: PauseReason) -> None:
-    assert pause_in(json.loads(json.dumps(reason.to_json()))) == reason
+@pytest.mark.parametrize(
+    ("reason", "wire"),
+    [
+        (
+            UnresolvableParams("one", "p", "t"),
+            {"type": "unresolvableParams", "blockedStep": "one", "missingParam": "p", "suggestedTool": "t"},
+        ),
+        (
+            SchemaMismatch("one", ("a",), (InvalidField("b", "bad"),), "t"),
+            {
+                "type": "schemaMismatch",
+                "blockedStep": "one",
+                "missingFields": ["a"],
+                "invalidFields": [{"field": "b", "problem": "bad"}],
+                "suggestedTool": "t",
+            },
+        ),
+        (
+            ToolFailed("one", "e", True, ""),
+            {"type": "toolError", "failedStep": "one", "error": "e", "retryable": True, "suggestedTool": ""},
+        ),
+        (
+            ToolFailed("one", "", False, "t"),
+            {"type": "toolError", "failedStep": "one", "error": "", "retryable": False, "suggestedTool": "t"},
+        ),
+        (
+            UnresolvedDependency("one", "out", "by", "t"),
+            {
+                "type": "unresolvedDependency",
+                "blockedStep": "one",
+                "missingOutput": "out",
+                "producingStep": "by",
+                "suggestedTool": "t",
+            },
+        ),
+        (DeadlineExceeded("one", "t"), {"type": "deadlineExceeded", "blockedStep": "one", "suggestedTool": "t"}),
+        (Interrupted("one", ""), {"type": "interrupted", "blockedStep": "one", "suggestedTool": ""}),
+    ],
+)
+def test_a_reason_has_its_fields_on_the_wire_names_its_step_and_is_read_again(
+    reason: PauseReason, wire: JsonObject
+) -> None:
+    assert reason.to_json() == wire
+    assert step_named_by(wire) == "one"
+    assert pause_in(json.loads(json.dumps(wire))) == reason
 
 
 def test_of_a_type_that_is_not_known_nothing_is_said() -> None:
@@ -47,3 +80,25 @@ def test_a_damaged_reason_says_what_is_left_of_it() -> None:
     }
 
     assert pause_in(damaged) == SchemaMismatch("", (), (InvalidField("", ""),), "")
+
+
+@pytest.mark.parametrize("stored", [{}, {"type": "toolError"}, {"failedStep": 7}, {"blockedStep": None}])
+def test_a_stored_reason_that_names_no_step_names_none(stored: JsonObject) -> None:
+    assert step_named_by(stored) is None
+
+
+def test_a_reason_never_grows_with_what_the_tool_said() -> None:
+    reason = ToolFailed("s", "x" * 1_000_000, True, "t")
+
+    stored = reason.to_json()["error"]
+    assert isinstance(stored, str)
+    assert stored.startswith("xxxx")
+    assert len(stored) < 5_000
+
+
+def test_a_reason_never_grows_with_what_was_wrong() -> None:
+    fields = tuple(InvalidField("f" * 10_000, "p" * 10_000) for _ in range(1_000))
+
+    stored = SchemaMismatch("s", (), fields, "t").to_json()
+
+    assert len(repr(stored)) < 100_000

@@ -48,12 +48,13 @@ def told(
     value: Json = None,
     uri: str | None = None,
     statuses: list[StepStatus] | None = None,
+    order_id: str = "A-17",
     **changes: Any,
 ) -> str:
     """What is said of a run whose first step is done, and with `pause=None` all of them."""
     steps = STEPS if steps is None else steps
     workflow = Workflow(name="refund_order", description="d", arguments=[Argument("order_id")], steps=steps)
-    given = {"order_id": "A-17"}
+    given = {"order_id": order_id}
     after = statuses or ([COMPLETED, *[PENDING] * (len(steps) - 1)] if pause else [COMPLETED] * len(steps))
     known = Known(
         given,
@@ -137,18 +138,9 @@ def test_what_does_not_fit_is_counted_and_the_first_calls_stand_there() -> None:
 
 
 def test_a_first_call_that_does_not_fit_has_placeholders_for_what_is_not_short() -> None:
-    producer = Step("fetch", tool="fetch_order")
     sources = {f"a{number}": prompt_arg("order_id") for number in range(5)}
-    workflow = Workflow(
-        name="w",
-        description="d",
-        arguments=[Argument("order_id")],
-        steps=[producer, Step("x", tool="work", arguments=sources)],
-    )
-    given: dict[str, str] = {"order_id": "y" * 450}
-    known = Known(given, given, {"fetch": COMPLETED, "x": PENDING}, {}, {})
-    run = EndedRun(workflow, known, (), DeadlineExceeded("x", "work"), TASK)
-    text = told_of_run(run, known, ScriptedHost(), handle(), lambda _: None)
+    steps = [Step("fetch", tool="fetch_order"), Step("x", tool="work", arguments=sources)]
+    text = told(DeadlineExceeded("x", "work"), steps=steps, order_id="y" * 450)
     assert '1. Call work with {"a0": "<prompt arg order_id>", ' in text
 
 

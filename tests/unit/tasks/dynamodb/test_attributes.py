@@ -20,18 +20,17 @@ from mcp_baton.tasks.dynamodb.attributes import (
     native,
 )
 from mcp_baton.tasks.texts import from_text, to_text, zipped
+from tests.examples import JSON, TEXT
 
-any_text = st.text(st.characters(exclude_categories=()))
 
-
-@given(any_text)
+@given(TEXT)
 def test_any_text_becomes_one_that_utf8_can_carry_and_comes_back(text: str) -> None:
     stored = to_text(text)
     assert stored.encode()
     assert from_text(stored) == text
 
 
-@given(any_text, any_text)
+@given(TEXT, TEXT)
 def test_different_texts_are_stored_differently(left: str, right: str) -> None:
     assert (to_text(left) == to_text(right)) == (left == right)
 
@@ -41,13 +40,7 @@ def test_a_plain_text_is_stored_as_it_is() -> None:
     assert from_text(to_text(json.dumps("x"))) == '"x"'
 
 
-any_json = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | any_text,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(any_text, inner, max_size=4),
-)
-
-
-@given(any_json)
+@given(JSON)
 @example({'"': '"', '"text"': '"text"', "": "", "é": "é", "\ud800": "\ud800", "!": " "})
 def test_native_values_come_back_exactly(value: Json) -> None:
     assert repr(from_native(native({"value": value}))) == repr({"value": value})
@@ -80,7 +73,7 @@ def test_what_is_nested_too_deep_for_an_item_is_text_inside_a_native_value() -> 
     assert levels == 16
 
 
-@given(st.dictionaries(any_text, any_json, max_size=4))
+@given(st.dictionaries(TEXT, JSON, max_size=4))
 def test_equal_values_have_equal_forms_whatever_the_order_of_their_keys(value: dict[str, Json]) -> None:
     assert native({"in": [value]}, 2) == native({"in": [dict(reversed(value.items()))]}, 2)
 

@@ -12,10 +12,10 @@ from mcp_baton.tasks.dynamodb.attributes import Attribute, decode, encode_text, 
 from mcp_baton.tasks.dynamodb.fetching import text_pieces
 from mcp_baton.tasks.dynamodb.values import at_most, excess, item_size, size
 from mcp_baton.tasks.texts import to_text
-from tests.unit.tasks.dynamodb.test_attributes import any_json, any_text
+from tests.examples import JSON, TEXT
 
 
-@given(st.dictionaries(any_text, any_json, max_size=4), st.binary(), st.lists(st.binary(), max_size=3))
+@given(st.dictionaries(TEXT, JSON, max_size=4), st.binary(), st.lists(st.binary(), max_size=3))
 def test_an_item_never_weighs_more_than_is_said_at_once(values: dict[str, Json], data: bytes, tokens: Any) -> None:
     item: dict[str, Any] = {to_text(name): native(value) for name, value in values.items()}
     item |= {"data": {"B": data}, "tokens": {"BS": tokens}, "version": {"N": "-1"}, "é": {"S": "中🎉"}}
