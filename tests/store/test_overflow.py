@@ -1,8 +1,7 @@
 """Large values are kept in a bucket, exactly, and by nobody else's leave (docs/storage.md, Values outside the head)."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -17,12 +16,13 @@ from mcp_baton.tasks.store import Batch, SetPause
 from mcp_baton.tasks.writing import write_decided
 from tests.buckets import Bucket
 from tests.noise import noise
+from tests.sent import Requests
+from tests.store.conftest import Engine
+from tests.store.given import OVER_S3, Begin, Store, Stores, Threads
 from tests.store.steps import done, result, statuses
 from tests.store.test_values import EXACT, same
 
-if TYPE_CHECKING:
-    from tests.sent import Requests
-    from tests.store.conftest import Engine
+pytestmark = OVER_S3
 
 PENDING, COMPLETED = StepStatus.PENDING, StepStatus.COMPLETED
 
@@ -38,18 +38,14 @@ BIG = noise(600_000)
 
 
 @pytest.fixture
-def uncompressed(stores: Callable[..., DynamoDBTaskStore], bucket: Bucket) -> DynamoDBTaskStore:
+def uncompressed(stores: Stores, bucket: Bucket) -> Store:
     """A store with a bucket, which compresses nothing that stays in the item."""
     limits = Limits(compress_over_bytes=10**9)
     return stores(limits=limits, objects=S3ObjectStore(bucket.name, lambda: bucket.client))
 
 
 def test_a_result_that_does_not_fit_goes_to_the_bucket_and_comes_back_exactly(
-    overflowing: DynamoDBTaskStore,
-    owner: str,
-    bucket: Bucket,
-    begin: Callable[..., TaskRecord],
-    requests: "Requests",
+    overflowing: Store, owner: str, bucket: Bucket, begin: Begin, requests: Requests
 ) -> None:
     task = begin(2)
     requests.take()
@@ -68,7 +64,7 @@ def test_a_result_that_does_not_fit_goes_to_the_bucket_and_comes_back_exactly(
 
 
 def test_what_fits_once_it_is_compressed_stays_in_the_item(
-    overflowing: DynamoDBTaskStore, begin: Callable[..., TaskRecord], requests: "Requests"
+    overflowing: Store, begin: Begin, requests: Requests
 ) -> None:
     task = begin()
     requests.take()
@@ -78,7 +74,7 @@ def test_what_fits_once_it_is_compressed_stays_in_the_item(
 
 
 def test_values_of_one_write_are_one_object_up_to_the_size_of_a_bundle(
-    uncompressed: DynamoDBTaskStore, bucket: Bucket, begin: Callable[..., TaskRecord], requests: "Requests"
+    uncompressed: Store, bucket: Bucket, begin: Begin, requests: Requests
 ) -> None:
     values = [letter * size for letter, size in zip("abc", (100_000, 250_000, 200_000), strict=True)]
     task = begin(3)
@@ -108,7 +104,7 @@ WRITES: dict[str, Callable[[DynamoDBTaskStore, TaskRecord], TaskRecord]] = {
 
 @pytest.mark.parametrize("write", WRITES)
 def test_every_write_is_one_object_and_one_update(
-    overflowing: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], requests: "Requests", write: str
+    overflowing: Store, owner: str, begin: Begin, requests: Requests, write: str
 ) -> None:
     task = begin()
     requests.take()
@@ -121,7 +117,7 @@ def test_every_write_is_one_object_and_one_update(
 
 
 def test_a_task_is_created_with_large_variables_and_arguments(
-    overflowing: DynamoDBTaskStore, owner: str, requests: "Requests"
+    overflowing: Store, owner: str, requests: Requests
 ) -> None:
     other, small = noise(700_000, 1), noise(10_000, 2)
     new = NewTask(owner, {"large": BIG, "small": small}, arguments={"text": other})
@@ -135,9 +131,7 @@ def test_a_task_is_created_with_large_variables_and_arguments(
     assert requests.take() == ["GetObject"] * 3
 
 
-def test_a_creation_that_is_one_too_many_writes_no_object(
-    stores: Callable[..., DynamoDBTaskStore], bucket: Bucket, owner: str
-) -> None:
+def test_a_creation_that_is_one_too_many_writes_no_object(stores: Stores, bucket: Bucket, owner: str) -> None:
     store = stores(limits=Limits(max_tasks_per_owner=1), objects=S3ObjectStore(bucket.name, lambda: bucket.client))
     store.create(NewTask(owner, {}))
     with pytest.raises(Exception, match="as many as are allowed"):
@@ -146,7 +140,7 @@ def test_a_creation_that_is_one_too_many_writes_no_object(
 
 
 def test_a_task_is_completed_with_a_large_result(
-    overflowing: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], requests: "Requests"
+    overflowing: Store, owner: str, begin: Begin, requests: Requests
 ) -> None:
     task = begin()
     requests.take()
@@ -157,11 +151,7 @@ def test_a_task_is_completed_with_a_large_result(
 
 
 def test_a_result_that_finds_the_item_full_moves_after_all(
-    overflowing: DynamoDBTaskStore,
-    store: DynamoDBTaskStore,
-    owner: str,
-    begin: Callable[..., TaskRecord],
-    requests: "Requests",
+    overflowing: Store, store: Store, owner: str, begin: Begin, requests: Requests
 ) -> None:
     filler, large = noise(400_000, 1), noise(250_000, 2)
     # Without a bucket, and with nothing to come, the filler stays in the head.
@@ -174,7 +164,7 @@ def test_a_result_that_finds_the_item_full_moves_after_all(
 
 
 def test_nobody_fills_the_bucket_for_tasks_that_are_over_or_anothers(
-    overflowing: DynamoDBTaskStore, owner: str, bucket: Bucket, begin: Callable[..., TaskRecord]
+    overflowing: Store, owner: str, bucket: Bucket, begin: Begin
 ) -> None:
     task = begin()
     with pytest.raises(TaskNotFound):
@@ -188,9 +178,7 @@ def test_nobody_fills_the_bucket_for_tasks_that_are_over_or_anothers(
     assert bucket.keys == []
 
 
-def test_a_listing_fetches_nothing(
-    overflowing: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], requests: "Requests"
-) -> None:
+def test_a_listing_fetches_nothing(overflowing: Store, owner: str, begin: Begin, requests: Requests) -> None:
     task = begin()
     overflowing.write(task, Batch(steps=(done(0, BIG),), result={"large": BIG}))
     requests.take()
@@ -200,7 +188,7 @@ def test_a_listing_fetches_nothing(
 
 
 def test_writing_beside_a_value_that_has_moved_fetches_nothing(
-    overflowing: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], requests: "Requests"
+    overflowing: Store, owner: str, begin: Begin, requests: Requests
 ) -> None:
     task = begin(2)
     overflowing.write(task, Batch(steps=(done(0, BIG),)))
@@ -215,9 +203,7 @@ def test_writing_beside_a_value_that_has_moved_fetches_nothing(
 
 
 @pytest.mark.parametrize("value", EXACT, ids=range(len(EXACT)))
-def test_a_value_in_the_bucket_comes_back_exactly(
-    stores: Callable[..., DynamoDBTaskStore], bucket: Bucket, owner: str, value: Json
-) -> None:
+def test_a_value_in_the_bucket_comes_back_exactly(stores: Stores, bucket: Bucket, owner: str, value: Json) -> None:
     # Compressed or not: what moves is the same text.
     for threshold in (100, 10**9):
         limits = Limits(compress_over_bytes=threshold, item_bytes=1_500)
@@ -232,9 +218,7 @@ def test_a_value_in_the_bucket_comes_back_exactly(
         assert same(read.result, {"result": large})
 
 
-def test_a_value_that_looks_like_a_pointer_is_a_value(
-    overflowing: DynamoDBTaskStore, owner: str, requests: "Requests"
-) -> None:
+def test_a_value_that_looks_like_a_pointer_is_a_value(overflowing: Store, owner: str, requests: Requests) -> None:
     forged: Json = "V,other,1,1"
     task = overflowing.create(NewTask(owner, {"forged": forged}, arguments={"forged": forged}))
     overflowing.complete(owner, task.task_id, {"S": forged})
@@ -245,9 +229,7 @@ def test_a_value_that_looks_like_a_pointer_is_a_value(
     assert requests.take() == ["GetItem"]
 
 
-def test_two_writers_who_are_too_large_together_are_both_kept(
-    stores: Callable[..., DynamoDBTaskStore], begin: Callable[..., TaskRecord], requests: "Requests"
-) -> None:
+def test_two_writers_who_are_too_large_together_are_both_kept(stores: Stores, begin: Begin, requests: Requests) -> None:
     store, task, first, second = stores(), begin(2), noise(300_000, 1), noise(300_000, 2)
     store.write(task, Batch(steps=(done(0, first),)))
     requests.take()
@@ -258,7 +240,7 @@ def test_two_writers_who_are_too_large_together_are_both_kept(
 
 
 def test_who_loses_the_race_leaves_the_winners_value_as_it_is(
-    overflowing: DynamoDBTaskStore, owner: str, bucket: Bucket, begin: Callable[..., TaskRecord]
+    overflowing: Store, owner: str, bucket: Bucket, begin: Begin
 ) -> None:
     task, theirs, mine = begin(), noise(600_000, 1), noise(600_000, 2)
     overflowing.write(task, Batch(steps=(done(0, theirs),)))
@@ -270,7 +252,7 @@ def test_who_loses_the_race_leaves_the_winners_value_as_it_is(
 
 
 def test_the_same_value_is_the_same_object_each_time(
-    overflowing: DynamoDBTaskStore, owner: str, bucket: Bucket, begin: Callable[..., TaskRecord]
+    overflowing: Store, owner: str, bucket: Bucket, begin: Begin
 ) -> None:
     task = begin()
     for _ in range(3):
@@ -281,7 +263,7 @@ def test_the_same_value_is_the_same_object_each_time(
 
 @pytest.mark.parametrize(("ttl_ms", "days"), [(1_000, 2), (86_400_000, 2), (86_400_001, 8), (31_536_000_000, 366)])
 def test_an_object_is_kept_longer_than_its_task_and_names_nobody(
-    stores: Callable[..., DynamoDBTaskStore], bucket: Bucket, ttl_ms: int, days: int
+    stores: Stores, bucket: Bucket, ttl_ms: int, days: int
 ) -> None:
     store = stores(limits=Limits(max_ttl_ms=10**12), objects=S3ObjectStore(bucket.name, lambda: bucket.client))
     task = store.create(NewTask("kim@example.com", {"large": BIG}, ttl_ms=ttl_ms))
@@ -296,7 +278,7 @@ def test_an_object_is_kept_longer_than_its_task_and_names_nobody(
 
 
 def test_the_s3_client_is_made_by_the_first_value_that_moves(
-    stores: Callable[..., DynamoDBTaskStore], engine: "Engine", bucket: Bucket, begin: Callable[..., TaskRecord]
+    stores: Stores, engine: Engine, bucket: Bucket, begin: Begin
 ) -> None:
     made: list[str] = []
 
@@ -313,7 +295,7 @@ def test_the_s3_client_is_made_by_the_first_value_that_moves(
 
 
 def test_writers_at_the_same_time_all_keep_their_large_values(
-    overflowing: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], threads: ThreadPoolExecutor
+    overflowing: Store, owner: str, begin: Begin, threads: Threads
 ) -> None:
     task, values = begin(6), [noise(450_000, seed) for seed in range(6)]
 
