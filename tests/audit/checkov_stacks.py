@@ -1,6 +1,6 @@
 """checkov's findings in the CloudFormation templates of the current folder, in JSON.
 
-Run with the interpreter of tests/audit. checkov's own command would first import the checks of every framework there is.
+Run with the interpreter of tests/audit. checkov's own command would first import the checks of every framework.
 """
 
 import importlib
