@@ -9,7 +9,7 @@ import pytest
 from mcp_baton.exceptions import ClaimLost, Conflict, TaskFinished, TaskHeld, TaskNotFound
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.ids import new_task_id
-from mcp_baton.tasks.record import LEASE_MS, Claim, Standing, StepStatus, TaskRecord, TaskStatus, steps_of
+from mcp_baton.tasks.record import LEASE_MS, Claim, StepStatus, TaskRecord, steps_of
 from mcp_baton.tasks.store import Batch, StepWrite
 from tests.sent import Requests
 from tests.store.conftest import Clock, LostReplies
@@ -189,11 +189,6 @@ def test_continuations_are_not_held_up_by_a_claim(store: Store, begin: Begin, ru
         store.write(task, Batch(steps=DONE.steps, claim=run("a"), release=True))
 
 
-def test_a_light_look_tells_who_runs_the_task(store: Store, begin: Begin, run: MakeClaim) -> None:
-    task = begin(claim=run("a"), workflow="flow")
-    assert store.look(task.owner, task.task_id) == Standing(TaskStatus.WORKING, task.claim, task.version)
-
-
 def test_of_many_that_take_a_task_at_once_one_gets_it(
     store: Store, begin: Begin, run: MakeClaim, threads: Threads, rounds: Rounds
 ) -> None:
@@ -210,11 +205,6 @@ def test_of_many_that_take_a_task_at_once_one_gets_it(
 
         [winner] = [name for name in threads.map(take, range(8)) if name is not None]
         assert (store.get(task.owner, task.task_id).claim or run("none")).id == winner
-
-
-def test_a_task_that_is_listed_says_who_runs_it(store: Store, begin: Begin, run: MakeClaim) -> None:
-    task = begin(claim=run("a"), workflow="flow")
-    assert [listed.claim for listed in store.list(task.owner).tasks] == [task.claim]
 
 
 def test_a_run_that_was_taken_over_before_it_heard_of_its_claim_holds_nothing(

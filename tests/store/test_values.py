@@ -183,12 +183,6 @@ def test_pause_reason_and_arguments_can_be_read_in_the_console(store: Store, beg
 
 
 @ON_MEMORY
-def test_arguments_that_look_like_a_pointer_are_arguments(begin: Begin) -> None:
-    arguments = {"object": "2d/a/b", "bytes": 1, "sha256": ""}
-    assert begin(arguments=arguments).arguments == arguments
-
-
-@ON_MEMORY
 def test_a_hostile_zip_costs_its_own_value_and_no_memory(
     store: Store, engine: Engine, owner: str, begin: Begin
 ) -> None:
