@@ -7,7 +7,6 @@ Time goes faster for the store than for the machine, so that a dead worker's cla
 where things are: `DATABASE` (a URL), `JOURNAL` (a file), `PLANS` (a folder), `EPOCH_MS` and `SPEED`.
 """
 
-import gc
 import importlib
 import json
 import os
@@ -215,7 +214,6 @@ def supervise() -> None:
     load_once()
     address = os.environ["AWS_LAMBDA_RUNTIME_API"]
     client = http_client(os.environ["DATABASE"])  # it has no connection yet, so each worker may go on with it
-    gc.freeze()  # what is loaded is no garbage: a worker that looked through it would copy it
     while True:
         heard, said = os.pipe()
         pid = os.fork()
