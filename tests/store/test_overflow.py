@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from mcp_baton.exceptions import Conflict, TaskFinished, TaskNotFound
+from mcp_baton.exceptions import Conflict, TaskFinished, TaskNotFound, ValueLost
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.items import Limits
+from mcp_baton.tasks.dynamodb.outside import ObjectTooLarge
 from mcp_baton.tasks.dynamodb.pointers import pointer_in
 from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
@@ -307,3 +308,76 @@ def test_writers_at_the_same_time_all_keep_their_large_values(
     read = overflowing.get(owner, task.task_id)
     assert [result(read, index) for index in range(6)] == values
     assert (statuses(read), read.version) == (["completed"] * 6, 7)
+
+
+LOSSES: dict[str, Callable[[Bucket, str], None]] = {
+    "expired": lambda bucket, key: bucket.expire(key),
+    "replaced": lambda bucket, key: bucket.replace(key, b"something else"),
+    "cut short": lambda bucket, key: bucket.replace(key, bucket.content(key)[:-1]),
+    "empty": lambda bucket, key: bucket.replace(key, b""),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_value_whose_object_is_gone_or_another_is_lost_and_the_rest_is_there(
+    overflowing: Store,
+    owner: str,
+    bucket: Bucket,
+    begin: Begin,
+    requests: Requests,
+    caplog: pytest.LogCaptureFixture,
+    loss: str,
+) -> None:
+    task, kept = begin(2), noise(600_000, 1)
+    overflowing.write(task, Batch(steps=(done(0, BIG),)))
+    [key] = bucket.keys
+    overflowing.write(task, Batch(steps=(done(1, kept),)))
+    LOSSES[loss](bucket, key)
+    read = overflowing.get(owner, task.task_id)
+    with pytest.raises(ValueLost, match="600002 bytes"):
+        result(read, 0)
+    assert (result(read, 1), statuses(read), read.status) == (kept, ["completed"] * 2, TaskStatus.WORKING)
+    assert key.rpartition("/")[2] in caplog.text
+    overflowing.write(read, Batch(variables={"later": 1}))
+
+
+def test_an_object_that_is_larger_than_its_pointer_says_is_lost_and_not_read(
+    overflowing: Store, bucket: Bucket, begin: Begin
+) -> None:
+    task = overflowing.write(begin(), Batch(steps=(done(0, BIG),))).task
+    [key] = bucket.keys
+    bucket.replace(key, bucket.content(key) + bytes(1_000_000))
+    with pytest.raises(ObjectTooLarge):
+        list(S3ObjectStore(bucket.name, lambda: bucket.client).get(key, 1_000_000))
+    with pytest.raises(ValueLost, match="damaged"):
+        result(task, 0)
+
+
+def test_results_and_arguments_can_be_lost_too(overflowing: Store, owner: str, bucket: Bucket, begin: Begin) -> None:
+    task = overflowing.create(NewTask(owner, {"small": 1}, arguments={"large": BIG}))
+    completed = overflowing.complete(owner, task.task_id, {"large": BIG})
+    for key in bucket.keys:
+        bucket.expire(key)
+    for read in (completed, overflowing.get(owner, task.task_id)):
+        assert (read.status, dict(read.variables)) == (TaskStatus.COMPLETED, {"small": 1})
+        with pytest.raises(ValueLost):
+            _ = read.result
+        with pytest.raises(ValueLost):
+            _ = read.arguments
+
+
+def test_a_pointer_copied_from_another_owners_item_leads_nowhere(
+    overflowing: Store, engine: Engine, owner: str, requests: Requests
+) -> None:
+    theirs = overflowing.create(NewTask("another", {"secret": BIG}))
+    mine = overflowing.create(NewTask(owner, {"secret": "mine"}))
+    assert isinstance(theirs.source, dict)
+    assert isinstance(mine.source, dict)
+    forged = {**mine.source, "variables": theirs.source["variables"]}
+    engine.client.put_item(TableName="tasks", Item=forged)
+    requests.take()
+    read = overflowing.get(owner, mine.task_id)
+    assert moved(read) == ["secret"]
+    with pytest.raises(ValueLost, match="missing"):
+        _ = read.variables["secret"]
+    assert requests.take() == ["GetItem", "GetObject"]
