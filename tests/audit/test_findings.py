@@ -106,8 +106,8 @@ def test_a_file_that_is_no_python_fails_the_audit(folder: Path) -> None:
 
 
 def test_a_stack_that_checkov_says_nothing_of_fails_the_audit() -> None:
-    check = {"check_id": "CKV_AWS_1", "check_name": "x", "resource": "AWS::S3::Bucket.B", "file_path": "/JWT.json"}
-    report = {"results": {"failed_checks": [check]}, "summary": {"parsing_errors": 0}}
+    check = {"check": "CKV_AWS_1", "name": "x", "resource": "AWS::S3::Bucket.B", "file": "/JWT.json"}
+    report = {"failed": [check], "unread": []}
 
     with pytest.raises(AuditError, match="IAM"):
         list(stacks.parsed(json.dumps(report), "", {"JWT", "IAM"}))

@@ -1,6 +1,7 @@
-"""What `sam local` gives the function, by the template and a file for `--env-vars`. Needs the SAM CLI's interpreter.
+"""What `sam local` gives the function, and how its commands begin. Needs the SAM CLI's interpreter.
 
-`python sam_local.py TEMPLATE VARIABLES` prints the function's environment as JSON.
+`python sam_local.py TEMPLATE VARIABLES`, where VARIABLES is a file for `--env-vars`, prints what the function gets and
+the exit status of each command, as JSON. The commands say on standard error what they read.
 """
 
 import importlib
@@ -35,6 +36,19 @@ def environment(template: str, variables: dict[str, dict[str, str]]) -> dict[str
     return resolved
 
 
+def ended(*command: str) -> object:
+    """The exit status of a command."""
+    try:
+        module("samcli.cli.main").cli(command)
+    except SystemExit as exited:
+        return exited.code
+    return None
+
+
 if __name__ == "__main__":
     os.environ.setdefault("AWS_DEFAULT_REGION", "eu-central-1")
-    sys.stdout.write(json.dumps(environment(sys.argv[1], json.loads(Path(sys.argv[2]).read_text()))))
+    told = {
+        "environment": environment(sys.argv[1], json.loads(Path(sys.argv[2]).read_text())),
+        "ended": [ended("local", command, "--debug") for command in ("start-api", "invoke")],
+    }
+    sys.stdout.write(json.dumps(told))

@@ -81,7 +81,7 @@ def served(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]:
 
 @pytest.mark.parametrize(
     ("served", "number", "code"),
-    [("embedded", signal.SIGTERM, 0), ("URL", signal.SIGKILL, -9), ("embedded", signal.SIGINT, 130)],
+    [("embedded", signal.SIGTERM, 0), ("URL", signal.SIGKILL, -9), ("URL", signal.SIGINT, 130)],
     indirect=["served"],
 )
 def test_a_worker_process_makes_the_call_and_does_not_outlive_its_server(
@@ -103,7 +103,7 @@ def test_a_worker_process_makes_the_call_and_does_not_outlive_its_server(
     wait_for(lambda: not is_running(worker) and not is_running(at_work))
 
 
-@pytest.mark.parametrize("served", ["embedded"], indirect=True)
+@pytest.mark.parametrize("served", ["URL"], indirect=True)
 def test_a_worker_that_is_killed_is_told_of_and_its_event_delivered_again(served: Served) -> None:
     served.start()
     worker = served.worker()

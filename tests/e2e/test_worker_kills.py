@@ -34,6 +34,8 @@ BOUND_S = 60
 WORKER = (sys.executable, killed.__file__)
 LOOK_S = 0.1
 KILLS = 200
+AT_ONCE = 12
+"""Tasks that go on at the same time: enough for four workers, who are each given one twice."""
 MOST_CALLS = 6
 """More store calls than an invocation makes."""
 
@@ -214,11 +216,14 @@ def test_workers_are_killed_two_hundred_times_while_two_race_for_each_task(
         for number in range(KILLS):
             (tmp_path / "random" / str(number)).touch()
         tools: dict[str, str] = {}
+        going_on: list[str] = []
         while any((tmp_path / "random").iterdir()):
-            for tool in ("repeatable", "repeatable", "once"):
-                tools[tasks.start(tool)] = tool
-            for task_id in random.sample(list(tools), k=min(6, len(tools))):
-                tasks.state(task_id)
+            going_on = [task_id for task_id in going_on if tasks.state(task_id)["status"] not in TERMINAL]
+            while len(going_on) < AT_ONCE:
+                tool = random.choice(("repeatable", "repeatable", "once"))
+                going_on.append(tasks.start(tool))
+                tools[going_on[-1]] = tool
+            time.sleep(LOOK_S)
         ended = tasks.end_all()
         lives = check(tasks, tools, ended)
     statuses = Counter((tools[task_id], state["status"]) for task_id, state in ended.items())

@@ -1,13 +1,13 @@
 """Writes of steps, what became of them, and calls that are made at the same moment."""
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
 from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.record import StepStatus, TaskRecord, steps_of
 from mcp_baton.tasks.store import StepWrite
+from tests.store.given import Threads
 
 type Outcome = TaskRecord | StoreError | None
 
@@ -33,7 +33,7 @@ def note(value: str) -> Json:
 
 
 def at_once(
-    threads: ThreadPoolExecutor,
+    threads: Threads,
     calls: Sequence[Callable[[], TaskRecord | None]],
     caught: tuple[type[StoreError], ...] = (StoreError,),
 ) -> list[Outcome]:

@@ -1,30 +1,26 @@
 """Questions to clients and their answers, over every engine (docs/http.md)."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from threading import Barrier
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from mcp_baton.exceptions import StoreError, TaskNotFound
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.dynamodb.answers import DynamoDBAnswerStore
-from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.ids import new_question
-
-if TYPE_CHECKING:
-    from tests.sent import Requests
-    from tests.store.conftest import Clock, Engine
+from tests.sent import Requests
+from tests.store.conftest import Clock, Engine
+from tests.store.given import Rounds, Store, Threads
 
 TTL_S = 60
 YES: JsonObject = {"result": {"action": "accept", "content": {"name": "Kim"}}}
-ROUNDS = 20
 
 
 @pytest.fixture
-def answers(store: DynamoDBTaskStore) -> DynamoDBAnswerStore:
+def answers(store: Store) -> DynamoDBAnswerStore:
     """The answers of the store."""
     return store.answers
 
@@ -86,7 +82,7 @@ def test_a_question_is_answered_once(answers: DynamoDBAnswerStore, owner: str, q
     ids=["empty", "prefix", "well-formed", "letters", "no prefix", "text", "long", "lone surrogate", "hash"],
 )
 def test_a_question_that_nobody_asked_cannot_be_answered(
-    answers: DynamoDBAnswerStore, owner: str, unknown: str, requests: "Requests"
+    answers: DynamoDBAnswerStore, owner: str, unknown: str, requests: Requests
 ) -> None:
     with pytest.raises(TaskNotFound):
         answers.answer(owner, unknown, YES)
@@ -104,7 +100,7 @@ def test_a_question_is_its_owners_alone(answers: DynamoDBAnswerStore, owner: str
 
 
 def test_a_question_is_over_when_its_time_is(
-    answers: DynamoDBAnswerStore, owner: str, question: str, clock: "Clock"
+    answers: DynamoDBAnswerStore, owner: str, question: str, clock: Clock
 ) -> None:
     answers.answer(owner, question, YES)
     late = new_question()
@@ -117,7 +113,7 @@ def test_a_question_is_over_when_its_time_is(
 
 
 def test_a_question_that_was_closed_is_gone(
-    answers: DynamoDBAnswerStore, owner: str, question: str, engine: "Engine"
+    answers: DynamoDBAnswerStore, owner: str, question: str, engine: Engine
 ) -> None:
     answers.answer(owner, question, YES)
 
@@ -143,7 +139,7 @@ def test_an_id_is_taken_once(answers: DynamoDBAnswerStore, owner: str, question:
     assert answers.answered(owner, question) == YES
 
 
-def test_questions_are_no_tasks(store: DynamoDBTaskStore, owner: str, question: str, begin: Callable[..., Any]) -> None:
+def test_questions_are_no_tasks(store: Store, owner: str, question: str, begin: Callable[..., Any]) -> None:
     task = begin()
 
     assert [listed.task_id for listed in store.list(owner).tasks] == [task.task_id]
@@ -152,9 +148,9 @@ def test_questions_are_no_tasks(store: DynamoDBTaskStore, owner: str, question: 
 
 
 def test_of_answers_at_the_same_moment_exactly_one_stands(
-    answers: DynamoDBAnswerStore, owner: str, threads: ThreadPoolExecutor
+    answers: DynamoDBAnswerStore, owner: str, threads: Threads, rounds: Rounds
 ) -> None:
-    for _ in range(ROUNDS):
+    for _ in rounds(20):
         question, barrier, won = new_question(), Barrier(4), list[int]()
         answers.ask(owner, question, TTL_S)
 

@@ -1,29 +1,26 @@
 """Who may write: one run at a time holds a task, and only as long as its claim lasts (docs/storage.md, Claims)."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from threading import Barrier
-from typing import TYPE_CHECKING
 
 import pytest
 
 from mcp_baton.exceptions import ClaimLost, Conflict, TaskFinished, TaskHeld, TaskNotFound
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.ids import new_task_id
-from mcp_baton.tasks.record import LEASE_MS, Claim, Standing, StepStatus, TaskRecord, TaskStatus, steps_of
+from mcp_baton.tasks.record import LEASE_MS, Claim, StepStatus, TaskRecord, steps_of
 from mcp_baton.tasks.store import Batch, StepWrite
-
-if TYPE_CHECKING:
-    from tests.sent import Requests
-    from tests.store.conftest import Clock, LostReplies
+from tests.sent import Requests
+from tests.store.conftest import Clock, LostReplies
+from tests.store.given import Begin, MakeClaim, Rounds, Store, Threads
 
 PENDING, COMPLETED = StepStatus.PENDING, StepStatus.COMPLETED
 DONE = Batch(steps=(StepWrite(0, "s0", PENDING, COMPLETED, "value"),))
 
 
 @pytest.fixture
-def run(clock: "Clock") -> Callable[[str], Claim]:
+def run(clock: Clock) -> MakeClaim:
     """Makes a claim of a run with this name, from now on."""
     return lambda name: Claim(name, clock.ms + LEASE_MS)
 
@@ -32,16 +29,14 @@ def batch(claim: Claim, *, release: bool = False) -> Batch:
     return Batch(variables={"by": claim.id}, claim=claim, release=release)
 
 
-def test_a_task_is_created_with_its_runs_claim(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], run: Callable[[str], Claim]
-) -> None:
+def test_a_task_is_created_with_its_runs_claim(store: Store, begin: Begin, run: MakeClaim) -> None:
     task = begin(claim=run("a"), workflow="flow")
     assert store.get(task.owner, task.task_id).claim == task.claim == Claim("a", run("a").until_ms, 1)
     assert begin().claim is None
 
 
 def test_a_task_does_not_expire_while_the_run_that_creates_it_holds_it(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], run: Callable[[str], Claim], clock: "Clock"
+    store: Store, begin: Begin, run: MakeClaim, clock: Clock
 ) -> None:
     task = begin(claim=run("a"), ttl_ms=1_000)
     clock.ms += LEASE_MS - 1_000
@@ -52,10 +47,7 @@ def test_a_task_does_not_expire_while_the_run_that_creates_it_holds_it(
 
 
 def test_a_task_is_taken_by_one_request_which_reads_it(
-    store: DynamoDBTaskStore,
-    begin: Callable[..., TaskRecord],
-    run: Callable[[str], Claim],
-    requests: "Requests",
+    store: Store, begin: Begin, run: MakeClaim, requests: Requests
 ) -> None:
     task = begin(workflow="flow")
     requests.take()
@@ -67,7 +59,7 @@ def test_a_task_is_taken_by_one_request_which_reads_it(
 
 
 def test_nobody_takes_a_task_that_is_held_and_everybody_one_whose_claim_ran_out(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], run: Callable[[str], Claim], clock: "Clock"
+    store: Store, begin: Begin, run: MakeClaim, clock: Clock
 ) -> None:
     task = begin(claim=run("a"), workflow="flow")
     until_ms = run("a").until_ms
@@ -80,9 +72,7 @@ def test_nobody_takes_a_task_that_is_held_and_everybody_one_whose_claim_ran_out(
     assert taken.claim == Claim("b", run("b").until_ms, 2)
 
 
-def test_a_run_may_take_again_what_it_holds(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], run: Callable[[str], Claim]
-) -> None:
+def test_a_run_may_take_again_what_it_holds(store: Store, begin: Begin, run: MakeClaim) -> None:
     task = begin(claim=run("a"), workflow="flow")
     assert store.take(task.owner, task.task_id, "flow", run("a")).claim == Claim("a", run("a").until_ms, 2)
 
@@ -96,10 +86,7 @@ def test_a_run_may_take_again_what_it_holds(
     ids=["with a batch", "alone"],
 )
 def test_a_claim_that_was_given_up_can_be_taken_at_once(
-    store: DynamoDBTaskStore,
-    begin: Callable[..., TaskRecord],
-    run: Callable[[str], Claim],
-    end: Callable[[DynamoDBTaskStore, TaskRecord, Claim], TaskRecord],
+    store: Store, begin: Begin, run: MakeClaim, end: Callable[[DynamoDBTaskStore, TaskRecord, Claim], TaskRecord]
 ) -> None:
     task = begin(claim=run("a"), workflow="flow")
     given_up = end(store, task, run("a"))
@@ -108,9 +95,7 @@ def test_a_claim_that_was_given_up_can_be_taken_at_once(
 
 
 @pytest.mark.parametrize("end", ["cancel", "complete"])
-def test_a_task_that_is_over_is_not_taken(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], run: Callable[[str], Claim], end: str
-) -> None:
+def test_a_task_that_is_over_is_not_taken(store: Store, begin: Begin, run: MakeClaim, end: str) -> None:
     task = begin(claim=run("a"), workflow="flow")
     over = store.cancel(task.owner, task.task_id) if end == "cancel" else store.complete(task.owner, task.task_id, {})
     for claim in (run("a"), run("b")):
@@ -121,9 +106,7 @@ def test_a_task_that_is_over_is_not_taken(
         store.renew(task, run("a"))
 
 
-def test_a_task_is_taken_for_its_own_workflow_alone(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], run: Callable[[str], Claim]
-) -> None:
+def test_a_task_is_taken_for_its_own_workflow_alone(store: Store, begin: Begin, run: MakeClaim) -> None:
     task = begin(workflow="flow")
     with pytest.raises(Conflict) as conflict:
         store.take(task.owner, task.task_id, "another", run("a"))
@@ -134,7 +117,7 @@ def test_a_task_is_taken_for_its_own_workflow_alone(
 
 
 def test_a_task_that_is_gone_or_anothers_is_neither_taken_nor_held_on_to(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], run: Callable[[str], Claim], clock: "Clock"
+    store: Store, begin: Begin, run: MakeClaim, clock: Clock
 ) -> None:
     task = begin(claim=run("a"), workflow="flow")
     for owner, task_id in ((task.owner + "x", task.task_id), (task.owner, new_task_id(0)), (task.owner, "no id")):
@@ -148,11 +131,7 @@ def test_a_task_that_is_gone_or_anothers_is_neither_taken_nor_held_on_to(
 
 
 def test_a_claim_is_renewed_by_one_request_as_long_as_nobody_else_took_the_task(
-    store: DynamoDBTaskStore,
-    begin: Callable[..., TaskRecord],
-    run: Callable[[str], Claim],
-    clock: "Clock",
-    requests: "Requests",
+    store: Store, begin: Begin, run: MakeClaim, clock: Clock, requests: Requests
 ) -> None:
     task = begin(claim=run("a"), workflow="flow")
     requests.take()
@@ -170,11 +149,7 @@ def test_a_claim_is_renewed_by_one_request_as_long_as_nobody_else_took_the_task(
 
 @pytest.mark.parametrize("release", [True, False], ids=["end", "checkpoint"])
 def test_a_run_writes_only_while_it_holds_the_task(
-    store: DynamoDBTaskStore,
-    begin: Callable[..., TaskRecord],
-    run: Callable[[str], Claim],
-    clock: "Clock",
-    release: bool,
+    store: Store, begin: Begin, run: MakeClaim, clock: Clock, release: bool
 ) -> None:
     first = run("a")
     task = begin(claim=first, workflow="flow")
@@ -191,16 +166,14 @@ def test_a_run_writes_only_while_it_holds_the_task(
         store.write(task, batch(first, release=release))
 
 
-def test_a_checkpoint_renews_the_claim(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], run: Callable[[str], Claim], clock: "Clock"
-) -> None:
+def test_a_checkpoint_renews_the_claim(store: Store, begin: Begin, run: MakeClaim, clock: Clock) -> None:
     task = begin(claim=run("a"), workflow="flow")
     clock.ms += 10_000
     assert store.write(task, batch(run("a"))).task.claim == Claim("a", run("a").until_ms, 1)
 
 
 def test_a_run_that_was_late_and_that_nobody_replaced_still_ends(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], run: Callable[[str], Claim], clock: "Clock"
+    store: Store, begin: Begin, run: MakeClaim, clock: Clock
 ) -> None:
     claim = run("a")
     task = begin(claim=claim, workflow="flow")
@@ -208,9 +181,7 @@ def test_a_run_that_was_late_and_that_nobody_replaced_still_ends(
     assert store.write(task, batch(claim, release=True)).task.variables["by"] == "a"
 
 
-def test_continuations_are_not_held_up_by_a_claim(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], run: Callable[[str], Claim]
-) -> None:
+def test_continuations_are_not_held_up_by_a_claim(store: Store, begin: Begin, run: MakeClaim) -> None:
     task = begin(claim=run("a"), workflow="flow")
     written = store.write(task, DONE).task
     assert written.claim == task.claim
@@ -218,20 +189,10 @@ def test_continuations_are_not_held_up_by_a_claim(
         store.write(task, Batch(steps=DONE.steps, claim=run("a"), release=True))
 
 
-def test_a_light_look_tells_who_runs_the_task(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], run: Callable[[str], Claim]
-) -> None:
-    task = begin(claim=run("a"), workflow="flow")
-    assert store.look(task.owner, task.task_id) == Standing(TaskStatus.WORKING, task.claim, task.version)
-
-
 def test_of_many_that_take_a_task_at_once_one_gets_it(
-    store: DynamoDBTaskStore,
-    begin: Callable[..., TaskRecord],
-    run: Callable[[str], Claim],
-    threads: ThreadPoolExecutor,
+    store: Store, begin: Begin, run: MakeClaim, threads: Threads, rounds: Rounds
 ) -> None:
-    for _ in range(5):
+    for _ in rounds(8):
         task, barrier = begin(workflow="flow"), Barrier(8)
 
         def take(name: int, task: TaskRecord = task, barrier: Barrier = barrier) -> str | None:
@@ -246,19 +207,8 @@ def test_of_many_that_take_a_task_at_once_one_gets_it(
         assert (store.get(task.owner, task.task_id).claim or run("none")).id == winner
 
 
-def test_a_task_that_is_listed_says_who_runs_it(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], run: Callable[[str], Claim]
-) -> None:
-    task = begin(claim=run("a"), workflow="flow")
-    assert [listed.claim for listed in store.list(task.owner).tasks] == [task.claim]
-
-
 def test_a_run_that_was_taken_over_before_it_heard_of_its_claim_holds_nothing(
-    store: DynamoDBTaskStore,
-    begin: Callable[..., TaskRecord],
-    run: Callable[[str], Claim],
-    clock: "Clock",
-    lost: "LostReplies",
+    store: Store, begin: Begin, run: MakeClaim, clock: Clock, lost: LostReplies
 ) -> None:
     """Its function stood still between the first attempt at the request and the second."""
     task, first = begin(workflow="flow"), run("a")
@@ -274,11 +224,7 @@ def test_a_run_that_was_taken_over_before_it_heard_of_its_claim_holds_nothing(
 
 
 def test_a_run_that_was_taken_over_by_one_that_has_ended_takes_the_task_again(
-    store: DynamoDBTaskStore,
-    begin: Callable[..., TaskRecord],
-    run: Callable[[str], Claim],
-    clock: "Clock",
-    lost: "LostReplies",
+    store: Store, begin: Begin, run: MakeClaim, clock: Clock, lost: LostReplies
 ) -> None:
     task, first = begin(workflow="flow"), run("a")
 

@@ -1,15 +1,11 @@
 """What every method of a task store does, over every engine (docs/http.md, docs/storage.md)."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
 import pytest
 
 from mcp_baton.exceptions import Conflict, StoreError, TaskFinished, TaskNotFound
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.dynamodb.counting import count_key
 from mcp_baton.tasks.dynamodb.items import Limits, key_of
-from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.tasks.record import (
     PAUSE_REASON,
@@ -22,11 +18,10 @@ from mcp_baton.tasks.record import (
     timestamp,
 )
 from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite, TaskStore
+from tests.sent import Requests
+from tests.store.conftest import Clock, Engine
+from tests.store.given import BUT_EMBEDDED, ON_MEMORY, Begin, Store, Stores
 from tests.store.steps import statuses
-
-if TYPE_CHECKING:
-    from tests.sent import Requests
-    from tests.store.conftest import Clock, Engine
 
 PENDING, COMPLETED, FAILED = StepStatus.PENDING, StepStatus.COMPLETED, StepStatus.FAILED
 PAUSE: JsonObject = {
@@ -53,9 +48,7 @@ def finish(store: TaskStore, task: TaskRecord, how: str) -> TaskRecord:
             return store.write(task, Batch(result={"by": "engine"})).task
 
 
-def test_a_created_task_is_read_back_as_it_was_created(
-    store: DynamoDBTaskStore, owner: str, clock: "Clock", begin: Callable[..., TaskRecord]
-) -> None:
+def test_a_created_task_is_read_back_as_it_was_created(store: Store, owner: str, clock: Clock, begin: Begin) -> None:
     created = begin(2, workflow="flow", definition="hash", arguments={"amount": "30.0"})
     assert store.get(owner, created.task_id) == created
     assert created.status is TaskStatus.WORKING
@@ -67,7 +60,7 @@ def test_a_created_task_is_read_back_as_it_was_created(
 
 
 def test_a_status_is_read_by_one_request_whatever_the_task_holds(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], requests: "Requests"
+    store: Store, begin: Begin, requests: Requests
 ) -> None:
     task = begin(2)
     requests.take()
@@ -77,8 +70,9 @@ def test_a_status_is_read_by_one_request_whatever_the_task_holds(
     assert store.look(task.owner, task.task_id).status is TaskStatus.CANCELLED
 
 
+@ON_MEMORY
 def test_a_status_is_read_of_as_little_as_can_be_and_need_not_be_the_newest(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], engine: "Engine"
+    store: Store, begin: Begin, engine: Engine
 ) -> None:
     task, sent = begin(2), list[dict[str, object]]()
     events, event = engine.client.meta.events, "provide-client-params.dynamodb.GetItem"
@@ -94,8 +88,9 @@ def test_a_status_is_read_of_as_little_as_can_be_and_need_not_be_the_newest(
     assert read["ExpressionAttributeNames"] == {"#0": "status", "#1": "expires_at", "#2": "version", "#3": "run"}
 
 
+@ON_MEMORY
 def test_a_task_that_a_replica_does_not_know_yet_is_not_taken_for_gone(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], engine: "Engine"
+    store: Store, begin: Begin, engine: Engine
 ) -> None:
     task = begin(1)
     events, event = engine.client.meta.events, "provide-client-params.dynamodb.GetItem"
@@ -111,9 +106,10 @@ def test_a_task_that_a_replica_does_not_know_yet_is_not_taken_for_gone(
         events.unregister(event, lag)
 
 
+@ON_MEMORY
 @pytest.mark.parametrize("damage", [{"status": {"S": "odd"}}, {"expires_at": {"S": "never"}}], ids=["status", "time"])
 def test_a_damaged_status_is_the_stores_failure(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], engine: "Engine", damage: dict[str, dict[str, str]]
+    store: Store, begin: Begin, engine: Engine, damage: dict[str, dict[str, str]]
 ) -> None:
     task = begin(1)
     assert isinstance(task.source, dict)
@@ -122,9 +118,7 @@ def test_a_damaged_status_is_the_stores_failure(
         store.look(task.owner, task.task_id)
 
 
-def test_a_task_that_is_gone_or_anothers_has_no_status(
-    store: DynamoDBTaskStore, clock: "Clock", begin: Callable[..., TaskRecord]
-) -> None:
+def test_a_task_that_is_gone_or_anothers_has_no_status(store: Store, clock: Clock, begin: Begin) -> None:
     task = begin(1)
     for owner, task_id in ((task.owner + "x", task.task_id), (task.owner, NOBODYS), (task.owner, "no id")):
         with pytest.raises(TaskNotFound):
@@ -135,24 +129,21 @@ def test_a_task_that_is_gone_or_anothers_has_no_status(
 
 
 @pytest.mark.parametrize("name", ['"quoted"', "Zoë 🎉", "lone \ud800 half", "with#hash and space", ""])
-def test_owner_and_workflow_names_may_hold_any_text(store: DynamoDBTaskStore, owner: str, name: str) -> None:
+def test_owner_and_workflow_names_may_hold_any_text(store: Store, owner: str, name: str) -> None:
     created = store.create(NewTask(name + owner, {f"v{name}": name}, workflow=name))
     read = store.get(name + owner, created.task_id)
     assert (read.owner, read.workflow, dict(read.variables)) == (name + owner, name, {f"v{name}": name})
 
 
+@ON_MEMORY
 @pytest.mark.parametrize(
     ("asked", "granted"), [(None, 3_600_000), (0, 1), (-5, 1), (1, 1), (60_000, 60_000), (10**12, 86_400_000)]
 )
-def test_a_lifetime_is_cut_to_what_is_allowed(
-    begin: Callable[..., TaskRecord], asked: int | None, granted: int
-) -> None:
+def test_a_lifetime_is_cut_to_what_is_allowed(begin: Begin, asked: int | None, granted: int) -> None:
     assert begin(ttl_ms=asked).ttl_ms == granted
 
 
-def test_a_task_is_gone_when_its_lifetime_is_over(
-    store: DynamoDBTaskStore, owner: str, clock: "Clock", begin: Callable[..., TaskRecord]
-) -> None:
+def test_a_task_is_gone_when_its_lifetime_is_over(store: Store, owner: str, clock: Clock, begin: Begin) -> None:
     task = begin(ttl_ms=1500)
     clock.ms += 1999
     assert store.get(owner, task.task_id).task_id == task.task_id
@@ -168,18 +159,14 @@ def test_a_task_is_gone_when_its_lifetime_is_over(
     assert store.list(owner).tasks == ()
 
 
-def test_a_terminal_task_expires_too(
-    store: DynamoDBTaskStore, owner: str, clock: "Clock", begin: Callable[..., TaskRecord]
-) -> None:
+def test_a_terminal_task_expires_too(store: Store, owner: str, clock: Clock, begin: Begin) -> None:
     task = store.cancel(owner, begin(ttl_ms=1000).task_id)
     clock.ms += 1000
     with pytest.raises(TaskNotFound):
         store.cancel(owner, task.task_id)
 
 
-def test_writes_keep_the_lifetime(
-    store: DynamoDBTaskStore, owner: str, clock: "Clock", begin: Callable[..., TaskRecord]
-) -> None:
+def test_writes_keep_the_lifetime(store: Store, owner: str, clock: Clock, begin: Begin) -> None:
     task = begin(ttl_ms=10_000)
     clock.ms += 9_000
     written = store.write(task, Batch(steps=(done(0),))).task
@@ -195,7 +182,7 @@ def test_writes_keep_the_lifetime(
     [NOBODYS, "", "no such task", "x" * 5000, "\ud800", NOBODYS.upper() + "u"],
     ids=["nobody's", "empty", "text", "long", "lone surrogate", "another alphabet"],
 )
-def test_an_unknown_task_is_not_found(store: DynamoDBTaskStore, owner: str, task_id: str) -> None:
+def test_an_unknown_task_is_not_found(store: Store, owner: str, task_id: str) -> None:
     with pytest.raises(TaskNotFound):
         store.get(owner, task_id)
     with pytest.raises(TaskNotFound):
@@ -204,9 +191,7 @@ def test_an_unknown_task_is_not_found(store: DynamoDBTaskStore, owner: str, task
         store.complete(owner, task_id, {})
 
 
-def test_another_owner_sees_nothing_and_changes_nothing(
-    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord]
-) -> None:
+def test_another_owner_sees_nothing_and_changes_nothing(store: Store, owner: str, begin: Begin) -> None:
     task = begin()
     foreign = store.create(NewTask(owner + "-other", {}))
     with pytest.raises(TaskNotFound):
@@ -219,12 +204,12 @@ def test_another_owner_sees_nothing_and_changes_nothing(
     assert store.get(owner, task.task_id) == task
 
 
-def test_an_owner_whose_name_begins_like_anothers_has_tasks_of_its_own(store: DynamoDBTaskStore, owner: str) -> None:
+def test_an_owner_whose_name_begins_like_anothers_has_tasks_of_its_own(store: Store, owner: str) -> None:
     store.create(NewTask(owner + "#TASK#", {}))
     assert store.list(owner).tasks == ()
 
 
-def test_a_batch_is_written_as_a_whole(store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord]) -> None:
+def test_a_batch_is_written_as_a_whole(store: Store, owner: str, begin: Begin) -> None:
     task = begin(3)
     failed = StepWrite(1, "s1", PENDING, FAILED, {"error": "timeout"})
     batch = Batch(steps=(done(0), failed), pause=SetPause(PAUSE), variables={"note": [1, 2.0]})
@@ -241,23 +226,21 @@ def test_a_batch_is_written_as_a_whole(store: DynamoDBTaskStore, owner: str, beg
     }
 
 
-def test_a_batch_with_a_result_completes_the_task(
-    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord]
-) -> None:
+def test_a_batch_with_a_result_completes_the_task(store: Store, owner: str, begin: Begin) -> None:
     result = {"completed": True, "steps_completed": 1}
     written = store.write(begin(), Batch(steps=(done(0),), result=result)).task
     assert (written.status, written.result) == (TaskStatus.COMPLETED, result)
     assert store.get(owner, written.task_id) == written
 
 
-def test_variables_are_removed(store: DynamoDBTaskStore, begin: Callable[..., TaskRecord]) -> None:
+def test_variables_are_removed(store: Store, begin: Begin) -> None:
     task = store.write(begin(), Batch(variables={"a": 1, "b": 2, "c": 3})).task
     left = store.write(task, Batch(variables={"c": 4}, removed=frozenset({"a", "c", "never was"}))).task
     assert {name: value for name, value in left.variables.items() if name != PROGRESS} == {"b": 2, "c": 4}
 
 
 def test_a_step_that_is_not_as_expected_is_a_conflict_that_shows_the_winner(
-    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord]
+    store: Store, owner: str, begin: Begin
 ) -> None:
     task = begin(2)
     winner = store.write(task, Batch(steps=(done(0, "first"),))).task
@@ -266,9 +249,7 @@ def test_a_step_that_is_not_as_expected_is_a_conflict_that_shows_the_winner(
     assert conflict.value.current == winner == store.get(owner, task.task_id)
 
 
-def test_whoever_has_read_another_definition_conflicts(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord]
-) -> None:
+def test_whoever_has_read_another_definition_conflicts(store: Store, begin: Begin) -> None:
     """The steps that it means may be in other places by now."""
     created = begin(2, definition="one two")
     turned: list[Json] = [{"name": f"s{index}", "tool": "work", "status": "pending"} for index in (1, 0)]
@@ -282,9 +263,7 @@ def test_whoever_has_read_another_definition_conflicts(
     assert statuses(store.write(moved, Batch(steps=(done(0),))).task) == ["completed", "pending"]
 
 
-def test_what_a_conflict_reports_can_be_written_against(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord]
-) -> None:
+def test_what_a_conflict_reports_can_be_written_against(store: Store, begin: Begin) -> None:
     task = begin(2)
     store.write(task, Batch(steps=(done(0),), variables={"large": "x" * 20_000}))
     with pytest.raises(Conflict) as conflict:
@@ -294,9 +273,7 @@ def test_what_a_conflict_reports_can_be_written_against(
     assert written.variables["large"] == "x" * 20_000
 
 
-def test_a_result_alone_is_overwritten_while_the_status_stands(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord]
-) -> None:
+def test_a_result_alone_is_overwritten_while_the_status_stands(store: Store, begin: Begin) -> None:
     task = store.write(begin(), Batch(steps=(done(0, "old"),))).task
     again = StepWrite(0, "s0", COMPLETED, COMPLETED, {"value": "new"})
     written = store.write(task, Batch(steps=(again,))).task
@@ -304,23 +281,19 @@ def test_a_result_alone_is_overwritten_while_the_status_stands(
     assert statuses(written) == ["completed"]
 
 
-def test_a_stale_writer_of_another_step_does_not_conflict(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord]
-) -> None:
+def test_a_stale_writer_of_another_step_does_not_conflict(store: Store, begin: Begin) -> None:
     task = begin(2)
     store.write(task, Batch(steps=(done(0),)))
     assert statuses(store.write(task, Batch(steps=(done(1),))).task) == ["completed", "completed"]
 
 
-def test_a_pause_is_cleared_by_whoever_knows_it(store: DynamoDBTaskStore, begin: Callable[..., TaskRecord]) -> None:
+def test_a_pause_is_cleared_by_whoever_knows_it(store: Store, begin: Begin) -> None:
     task = store.write(begin(), Batch(pause=SetPause({"b": 1.5, "a": ["é", None], "c": {"e": 1, "d": 2}}))).task
     cleared = store.write(task, Batch(pause=ClearPause({"a": ["é", None], "b": 1.5, "c": {"d": 2, "e": 1}}))).task
     assert PAUSE_REASON not in cleared.variables
 
 
-def test_a_pause_that_is_somebody_elses_is_not_cleared(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord]
-) -> None:
+def test_a_pause_that_is_somebody_elses_is_not_cleared(store: Store, begin: Begin) -> None:
     paused = store.write(begin(), Batch(pause=SetPause(PAUSE))).task
     other = store.write(paused, Batch(pause=SetPause({**PAUSE, "error": "another"}))).task
     with pytest.raises(Conflict) as conflict:
@@ -328,16 +301,14 @@ def test_a_pause_that_is_somebody_elses_is_not_cleared(
     assert conflict.value.current == other
 
 
-def test_a_pause_that_is_gone_is_not_cleared_again(store: DynamoDBTaskStore, begin: Callable[..., TaskRecord]) -> None:
+def test_a_pause_that_is_gone_is_not_cleared_again(store: Store, begin: Begin) -> None:
     with pytest.raises(Conflict):
         store.write(begin(), Batch(pause=ClearPause(PAUSE)))
 
 
 @pytest.mark.parametrize("first", ["cancel", "complete", "write"])
 @pytest.mark.parametrize("second", ["cancel", "complete", "write"])
-def test_nothing_leaves_a_terminal_state(
-    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], first: str, second: str
-) -> None:
+def test_nothing_leaves_a_terminal_state(store: Store, owner: str, begin: Begin, first: str, second: str) -> None:
     task = begin()
     over = finish(store, task, first)
     assert over.status.terminal
@@ -346,23 +317,19 @@ def test_nothing_leaves_a_terminal_state(
     assert finished.value.current == over == store.get(owner, task.task_id)
 
 
-def test_cancelling_keeps_what_was_recorded(store: DynamoDBTaskStore, begin: Callable[..., TaskRecord]) -> None:
+def test_cancelling_keeps_what_was_recorded(store: Store, begin: Begin) -> None:
     task = store.write(begin(), Batch(steps=(done(0),))).task
     cancelled = store.cancel(task.owner, task.task_id)
     assert (cancelled.status, cancelled.result) == (TaskStatus.CANCELLED, None)
     assert cancelled.variables == task.variables
 
 
-def test_completing_stores_the_clients_result(
-    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord]
-) -> None:
+def test_completing_stores_the_clients_result(store: Store, owner: str, begin: Begin) -> None:
     completed = store.complete(owner, begin().task_id, {"total": 30.0})
     assert (completed.status, completed.result) == (TaskStatus.COMPLETED, {"total": 30.0})
 
 
-def test_tasks_are_listed_newest_first_in_pages(
-    stores: Callable[..., DynamoDBTaskStore], owner: str, clock: "Clock", requests: "Requests"
-) -> None:
+def test_tasks_are_listed_newest_first_in_pages(stores: Stores, owner: str, clock: Clock, requests: Requests) -> None:
     store = stores(limits=Limits(page_size=2))
     created = []
     for _ in range(5):
@@ -380,8 +347,9 @@ def test_tasks_are_listed_newest_first_in_pages(
     assert all((dict(task.variables), task.workflow) == ({}, "flow") for task in listed)
 
 
+@BUT_EMBEDDED
 def test_tasks_of_more_shards_than_there_were_are_listed_with_those_before(
-    stores: Callable[..., DynamoDBTaskStore], owner: str, clock: "Clock", requests: "Requests"
+    stores: Stores, owner: str, clock: Clock, requests: Requests
 ) -> None:
     created = []
     for shards in (1, 8, 32):
@@ -406,7 +374,8 @@ def test_tasks_of_more_shards_than_there_were_are_listed_with_those_before(
     assert all(store.get(owner, task.task_id) == task for task in created)
 
 
-def test_tasks_of_all_shards_are_counted(stores: Callable[..., DynamoDBTaskStore], owner: str) -> None:
+@BUT_EMBEDDED
+def test_tasks_of_all_shards_are_counted(stores: Stores, owner: str) -> None:
     store = stores(limits=Limits(max_tasks_per_owner=12, shards=8))
     for _ in range(12):
         store.create(NewTask(owner, {}))
@@ -414,15 +383,13 @@ def test_tasks_of_all_shards_are_counted(stores: Callable[..., DynamoDBTaskStore
         store.create(NewTask(owner, {}))
 
 
-def test_a_list_that_fits_on_one_page_has_no_cursor(
-    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord]
-) -> None:
+def test_a_list_that_fits_on_one_page_has_no_cursor(store: Store, owner: str, begin: Begin) -> None:
     assert store.list(owner).cursor is None
     begin()
     assert store.list(owner).cursor is None
 
 
-def test_a_cursor_reaches_no_other_owner(stores: Callable[..., DynamoDBTaskStore], owner: str, clock: "Clock") -> None:
+def test_a_cursor_reaches_no_other_owner(stores: Stores, owner: str, clock: Clock) -> None:
     store = stores(limits=Limits(page_size=1))
     other = owner + "-other"
     mine = store.create(NewTask(owner, {}))
@@ -434,26 +401,22 @@ def test_a_cursor_reaches_no_other_owner(stores: Callable[..., DynamoDBTaskStore
     assert [task.task_id for task in store.list(owner, cursor).tasks] == [mine.task_id]
 
 
+@ON_MEMORY
 @pytest.mark.parametrize("cursor", ["", "garbled", "AAAA", "é", "====", "MDAw\n", "x" * 3000, "\ud800"])
-def test_a_cursor_that_is_not_ours_is_refused(
-    store: DynamoDBTaskStore, owner: str, cursor: str, requests: "Requests"
-) -> None:
+def test_a_cursor_that_is_not_ours_is_refused(store: Store, owner: str, cursor: str, requests: Requests) -> None:
     with pytest.raises(ValueError, match="cursor"):
         store.list(owner, cursor)
     assert requests.sent == []
 
 
-def test_a_listed_task_cannot_be_written_against(
-    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord]
-) -> None:
+@ON_MEMORY
+def test_a_listed_task_cannot_be_written_against(store: Store, owner: str, begin: Begin) -> None:
     begin()
     with pytest.raises(ValueError, match="read"):
         store.write(store.list(owner).tasks[0], Batch(steps=(done(0),)))
 
 
-def test_an_owner_has_no_more_live_tasks_than_allowed(
-    stores: Callable[..., DynamoDBTaskStore], owner: str, clock: "Clock"
-) -> None:
+def test_an_owner_has_no_more_live_tasks_than_allowed(stores: Stores, owner: str, clock: Clock) -> None:
     store = stores(limits=Limits(max_tasks_per_owner=2))
     store.create(NewTask(owner, {}, ttl_ms=1000))
     second = store.create(NewTask(owner, {}))
@@ -470,9 +433,7 @@ def test_an_owner_has_no_more_live_tasks_than_allowed(
 
 
 @pytest.mark.parametrize("how", ["cancel", "complete", "write"])
-def test_a_task_that_has_ended_is_counted_no_more(
-    stores: Callable[..., DynamoDBTaskStore], owner: str, how: str
-) -> None:
+def test_a_task_that_has_ended_is_counted_no_more(stores: Stores, owner: str, how: str) -> None:
     store = stores(limits=Limits(max_tasks_per_owner=1, shards=8))
     for _ in range(3):
         task = store.create(NewTask(owner, {}))
@@ -483,9 +444,8 @@ def test_a_task_that_has_ended_is_counted_no_more(
             finish(store, task, how)
 
 
-def test_a_count_forgets_the_spans_that_are_over(
-    stores: Callable[..., DynamoDBTaskStore], engine: "Engine", owner: str, clock: "Clock"
-) -> None:
+@BUT_EMBEDDED
+def test_a_count_forgets_the_spans_that_are_over(stores: Stores, engine: Engine, owner: str, clock: Clock) -> None:
     store = stores(limits=Limits(max_tasks_per_owner=5))
     for _ in range(20):
         store.create(NewTask(owner, {}, ttl_ms=1000))
@@ -494,9 +454,8 @@ def test_a_count_forgets_the_spans_that_are_over(
     assert sum(name.startswith("until ") for name in count) <= 2
 
 
-def test_a_creation_costs_as_much_however_many_tasks_there_are(
-    stores: Callable[..., DynamoDBTaskStore], owner: str, requests: "Requests"
-) -> None:
+@ON_MEMORY
+def test_a_creation_costs_as_much_however_many_tasks_there_are(stores: Stores, owner: str, requests: Requests) -> None:
     store = stores(limits=Limits(max_tasks_per_owner=100))
     for _ in range(30):
         requests.sent.clear()
@@ -504,7 +463,7 @@ def test_a_creation_costs_as_much_however_many_tasks_there_are(
         assert requests.sent == ["GetItem", "UpdateItem", "PutItem"]
 
 
-def test_a_task_that_could_not_be_created_is_not_counted(stores: Callable[..., DynamoDBTaskStore], owner: str) -> None:
+def test_a_task_that_could_not_be_created_is_not_counted(stores: Stores, owner: str) -> None:
     store = stores(limits=Limits(max_tasks_per_owner=2), new_id=lambda *_: NOBODYS)
     store.create(NewTask(owner, {}))
     for _ in range(3):
@@ -512,9 +471,7 @@ def test_a_task_that_could_not_be_created_is_not_counted(stores: Callable[..., D
             store.create(NewTask(owner, {}))
 
 
-def test_an_id_that_is_taken_is_refused_and_the_first_task_stands(
-    stores: Callable[..., DynamoDBTaskStore], owner: str
-) -> None:
+def test_an_id_that_is_taken_is_refused_and_the_first_task_stands(stores: Stores, owner: str) -> None:
     store = stores(new_id=lambda *_: NOBODYS)
     first = store.create(NewTask(owner, {"first": True}))
     with pytest.raises(StoreError):
@@ -522,15 +479,15 @@ def test_an_id_that_is_taken_is_refused_and_the_first_task_stands(
     assert store.get(owner, NOBODYS) == first
 
 
-def test_a_name_too_long_for_a_key_is_an_error_of_its_own(store: DynamoDBTaskStore, requests: "Requests") -> None:
+@ON_MEMORY
+def test_a_name_too_long_for_a_key_is_an_error_of_its_own(store: Store, requests: Requests) -> None:
     with pytest.raises(StoreError, match="longer"):
         store.create(NewTask("é" * 2000, {}))
     assert requests.sent == []
 
 
-def test_each_method_is_one_request(
-    stores: Callable[..., DynamoDBTaskStore], owner: str, requests: "Requests", begin: Callable[..., TaskRecord]
-) -> None:
+@ON_MEMORY
+def test_each_method_is_one_request(stores: Stores, owner: str, requests: Requests, begin: Begin) -> None:
     store = stores()
     task = begin(2)
     assert requests.sent == ["PutItem"]
@@ -543,10 +500,3 @@ def test_each_method_is_one_request(
     with pytest.raises(TaskFinished):
         store.complete(owner, task.task_id, {})
     assert requests.sent[1:] == ["GetItem", "UpdateItem", "UpdateItem", "Query", "UpdateItem", "UpdateItem"]
-
-
-def test_a_limit_of_tasks_costs_one_query(
-    stores: Callable[..., DynamoDBTaskStore], owner: str, requests: "Requests"
-) -> None:
-    stores(limits=Limits(max_tasks_per_owner=5)).create(NewTask(owner, {}))
-    assert requests.sent == ["GetItem", "UpdateItem", "PutItem"]

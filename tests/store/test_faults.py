@@ -1,7 +1,6 @@
 """The network fails, or the store: what was written is known, what was not is said (docs/storage.md)."""
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from threading import Barrier
 from typing import TYPE_CHECKING, Any
@@ -26,24 +25,24 @@ from mcp_baton.local.dynamodb import http_client
 from mcp_baton.tasks.dynamodb.expressions import SETS
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.ids import new_task_id, new_token
-from mcp_baton.tasks.record import Claim, NewTask, StepStatus, TaskRecord, TaskStatus
+from mcp_baton.tasks.record import Claim, NewTask, StepStatus, TaskStatus
 from mcp_baton.tasks.store import Batch, StepWrite, TaskStore
 from mcp_baton.testing.store import refusal
+from tests.fakes import Pauses
+from tests.sent import Requests
+from tests.store.conftest import Clock, Engine, LostReplies
+from tests.store.given import BUT_EMBEDDED, ON_MEMORY, Begin, Store, Stores, Threads
 from tests.store.steps import done, statuses
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-
-    from tests.fakes import Pauses
-    from tests.sent import Requests
-    from tests.store.conftest import Clock, Engine, LostReplies
 
 PENDING, COMPLETED = StepStatus.PENDING, StepStatus.COMPLETED
 SOME_ID = new_task_id(0)
 
 
 def test_a_creation_whose_reply_is_lost_has_happened(
-    store: DynamoDBTaskStore, owner: str, lost: "LostReplies", requests: "Requests"
+    store: Store, owner: str, lost: LostReplies, requests: Requests
 ) -> None:
     lost.times = 1
     task = store.create(NewTask(owner, {"a": 1}))
@@ -52,25 +51,22 @@ def test_a_creation_whose_reply_is_lost_has_happened(
     assert len(store.list(owner).tasks) == 1
 
 
+@pytest.mark.parametrize("times", [1, 2, 5])
 def test_a_batch_whose_reply_is_lost_is_written_once(
-    store: DynamoDBTaskStore,
-    owner: str,
-    begin: Callable[..., TaskRecord],
-    lost: "LostReplies",
-    requests: "Requests",
+    store: Store, owner: str, begin: Begin, lost: LostReplies, requests: Requests, times: int
 ) -> None:
     task = begin(2)
     requests.sent.clear()
-    lost.times = 2
+    lost.times = times
     written = store.write(task, Batch(steps=(done(0),), result={"completed": True}))
-    assert requests.sent == ["UpdateItem"] * 3
+    assert requests.sent == ["UpdateItem"] * (times + 1)
     assert written.task == store.get(owner, task.task_id)
     assert (written.task.version, written.task.status) == (2, TaskStatus.COMPLETED)
 
 
 @pytest.mark.parametrize("method", ["cancel", "complete"])
 def test_an_end_whose_reply_is_lost_is_not_taken_for_anothers(
-    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], lost: "LostReplies", method: str
+    store: Store, owner: str, begin: Begin, lost: LostReplies, method: str
 ) -> None:
     task = begin()
     lost.times = 1
@@ -81,8 +77,9 @@ def test_an_end_whose_reply_is_lost_is_not_taken_for_anothers(
         store.cancel(owner, task.task_id)
 
 
+@BUT_EMBEDDED
 def test_a_write_whose_reply_is_lost_is_known_though_others_have_written_since(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], lost: "LostReplies"
+    store: Store, begin: Begin, lost: LostReplies
 ) -> None:
     task = begin(20)
     lost.times = 1
@@ -94,7 +91,7 @@ def test_a_write_whose_reply_is_lost_is_known_though_others_have_written_since(
 
 
 def test_a_write_whose_reply_is_lost_is_known_though_the_task_has_ended_since(
-    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], lost: "LostReplies"
+    store: Store, owner: str, begin: Begin, lost: LostReplies
 ) -> None:
     task = begin()
     lost.times = 1
@@ -104,7 +101,7 @@ def test_a_write_whose_reply_is_lost_is_known_though_the_task_has_ended_since(
 
 
 def test_a_write_that_lost_the_race_and_then_its_reply_is_still_a_conflict(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], lost: "LostReplies"
+    store: Store, begin: Begin, lost: LostReplies
 ) -> None:
     task = begin()
     store.write(task, Batch(steps=(done(0, "theirs"),)))
@@ -114,22 +111,9 @@ def test_a_write_that_lost_the_race_and_then_its_reply_is_still_a_conflict(
     assert conflict.value.current.variables["_workflow.result.s0"] == "theirs"
 
 
-def test_when_every_reply_is_lost_the_store_is_unavailable(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], lost: "LostReplies"
-) -> None:
-    task = begin()
-    lost.times = 100
-    with pytest.raises(StoreUnavailable) as unavailable:
-        store.write(task, Batch(steps=(done(0),)))
-    assert isinstance(unavailable.value.__cause__, ConnectionClosedError)
-
-
+@ON_MEMORY
 def test_an_engine_that_shows_no_item_on_a_failed_condition_is_asked_for_it(
-    store: DynamoDBTaskStore,
-    owner: str,
-    engine: "Engine",
-    begin: Callable[..., TaskRecord],
-    lost: "LostReplies",
+    store: Store, owner: str, engine: Engine, begin: Begin, lost: LostReplies
 ) -> None:
     def hide(parsed: dict[str, Any], **_: object) -> None:
         parsed.pop("Item", None)
@@ -150,7 +134,7 @@ def test_an_engine_that_shows_no_item_on_a_failed_condition_is_asked_for_it(
 
 
 def test_a_write_is_applied_once_though_its_condition_still_holds_when_it_is_sent_again(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], lost: "LostReplies"
+    store: Store, begin: Begin, lost: LostReplies
 ) -> None:
     """An older result never takes the place of a newer one."""
     task = store.write(begin(), Batch(steps=(done(0, "first"),))).task
@@ -162,17 +146,9 @@ def test_a_write_is_applied_once_though_its_condition_still_holds_when_it_is_sen
     assert written.task.version == 4
 
 
-@pytest.mark.parametrize("times", [1, 2, 5])
-def test_however_many_replies_are_lost_a_write_is_applied_once(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], lost: "LostReplies", times: int
-) -> None:
-    task = begin()
-    lost.times = times
-    assert store.write(task, Batch(variables={"a": 1})).task.version == 2
-
-
+@BUT_EMBEDDED
 def test_a_write_that_is_sent_again_in_the_next_minute_is_still_applied_once(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], lost: "LostReplies", clock: "Clock"
+    store: Store, begin: Begin, lost: LostReplies, clock: Clock
 ) -> None:
     task = begin()
     clock.ms += 59_999
@@ -186,9 +162,8 @@ def test_a_write_that_is_sent_again_in_the_next_minute_is_still_applied_once(
     assert store.write(task, Batch(variables={"mine": 1})).task.version == 42
 
 
-def test_an_item_forgets_its_writes_after_seven_minutes(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], clock: "Clock"
-) -> None:
+@BUT_EMBEDDED
+def test_an_item_forgets_its_writes_after_seven_minutes(store: Store, begin: Begin, clock: Clock) -> None:
     task = begin()
     for _ in range(30):
         task = store.write(task, Batch(variables={"a": 1})).task
@@ -197,20 +172,23 @@ def test_an_item_forgets_its_writes_after_seven_minutes(
     assert sum(len(task.source[name]["BS"]) for name in SETS if name in task.source) <= 7 * 3
 
 
+@ON_MEMORY
 def test_when_the_last_word_is_lost_it_is_unknown_whether_a_write_was_applied(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], lost: "LostReplies", pauses: "Pauses"
+    store: Store, begin: Begin, lost: LostReplies, pauses: Pauses
 ) -> None:
     task = begin()
     lost.times = 1_000
-    with pytest.raises(OutcomeUnknown):
+    with pytest.raises(OutcomeUnknown) as unknown:
         store.write(task, Batch(steps=(done(0),)))
+    assert isinstance(unknown.value.__cause__, ConnectionClosedError)
     assert sum(pauses.taken) < 30
     lost.times = 0
     assert store.get(task.owner, task.task_id).version == 2
 
 
+@ON_MEMORY
 def test_a_creation_whose_outcome_is_unknown_tells_the_task_that_there_may_be(
-    store: DynamoDBTaskStore, owner: str, lost: "LostReplies"
+    store: Store, owner: str, lost: LostReplies
 ) -> None:
     lost.times = 1_000
     with pytest.raises(OutcomeUnknown) as unknown:
@@ -220,14 +198,10 @@ def test_a_creation_whose_outcome_is_unknown_tells_the_task_that_there_may_be(
     assert store.get(owner, unknown.value.current.task_id) == unknown.value.current
 
 
+@ON_MEMORY
 @pytest.mark.parametrize("left_ms", [1_000, 2_500])
 def test_nothing_is_sent_again_that_would_outlast_the_function(
-    store: DynamoDBTaskStore,
-    begin: Callable[..., TaskRecord],
-    lost: "LostReplies",
-    requests: "Requests",
-    pauses: "Pauses",
-    left_ms: int,
+    store: Store, begin: Begin, lost: LostReplies, requests: Requests, pauses: Pauses, left_ms: int
 ) -> None:
     """Each attempt takes up to a second here, and 0.3 s are the reply's."""
     task, began_s = begin(), pauses.s
@@ -255,16 +229,12 @@ CALLS: list[Callable[[TaskStore], object]] = [
 ]
 
 
+@ON_MEMORY
 @pytest.mark.parametrize(
     ("code", "budget_s"), [("ProvisionedThroughputExceededException", 0.5), ("ThrottlingException", 0.5)]
 )
 def test_a_creation_that_is_throttled_is_refused_as_busy_after_half_a_second(
-    stores: Callable[..., DynamoDBTaskStore],
-    owner: str,
-    engine: "Engine",
-    pauses: "Pauses",
-    code: str,
-    budget_s: float,
+    stores: Stores, owner: str, engine: Engine, pauses: Pauses, code: str, budget_s: float
 ) -> None:
     with refusing(engine, "PutItem", code), pytest.raises(StoreBusy) as busy:
         stores(random=lambda: 0.99).create(NewTask(owner, {}))
@@ -272,14 +242,10 @@ def test_a_creation_that_is_throttled_is_refused_as_busy_after_half_a_second(
     assert 1_000 <= busy.value.retry_after_ms < 2_000
 
 
+@ON_MEMORY
 @pytest.mark.parametrize(("held", "budget_s"), [(False, 10.0), (True, 20.0)], ids=["continuation", "end of a run"])
 def test_a_write_that_is_throttled_is_sent_again_for_as_long_as_it_may(
-    stores: Callable[..., DynamoDBTaskStore],
-    begin: Callable[..., TaskRecord],
-    engine: "Engine",
-    pauses: "Pauses",
-    held: bool,
-    budget_s: float,
+    stores: Stores, begin: Begin, engine: Engine, pauses: Pauses, held: bool, budget_s: float
 ) -> None:
     claim = Claim("r", 5_000_000_000_000)
     store, task = stores(), begin(claim=claim)
@@ -288,16 +254,13 @@ def test_a_write_that_is_throttled_is_sent_again_for_as_long_as_it_may(
     assert budget_s - 1.0 <= pauses.s < budget_s
 
 
+@ON_MEMORY
 @pytest.mark.parametrize(
     ("code", "failure"),
     [("InternalServerError", OutcomeUnknown), ("AccessDeniedException", StoreUnavailable)],
 )
 def test_what_dynamodb_failed_at_is_unknown_and_what_it_refused_was_not_written(
-    store: DynamoDBTaskStore,
-    begin: Callable[..., TaskRecord],
-    engine: "Engine",
-    code: str,
-    failure: type[StoreUnavailable],
+    store: Store, begin: Begin, engine: Engine, code: str, failure: type[StoreUnavailable]
 ) -> None:
     task = begin()
     with refusing(engine, "UpdateItem", code), pytest.raises(StoreUnavailable) as refused:
@@ -306,7 +269,7 @@ def test_what_dynamodb_failed_at_is_unknown_and_what_it_refused_was_not_written(
 
 
 @contextmanager
-def refusing(engine: "Engine", operation: str, code: str) -> Iterator[None]:
+def refusing(engine: Engine, operation: str, code: str) -> Iterator[None]:
     """An engine that refuses each request of an operation with an error of this code."""
 
     def refuse(**_: object) -> object:
@@ -330,15 +293,16 @@ def nobody() -> Iterator["DynamoDBClient"]:
 
 @pytest.mark.parametrize("call", CALLS, ids=["create", "get", "list", "cancel", "complete"])
 def test_a_store_that_is_down_is_unavailable(
-    nobody: "DynamoDBClient", call: Callable[[TaskStore], object], pauses: "Pauses"
+    nobody: "DynamoDBClient", call: Callable[[TaskStore], object], pauses: Pauses
 ) -> None:
     with pytest.raises(StoreUnavailable) as unavailable:
         call(DynamoDBTaskStore("tasks", lambda: nobody, monotonic=pauses.monotonic, sleep=pauses.sleep))
     assert isinstance(unavailable.value.__cause__, BotoCoreError)
 
 
+@ON_MEMORY
 def test_a_batch_for_a_store_that_is_down_is_unavailable(
-    nobody: "DynamoDBClient", begin: Callable[..., TaskRecord], pauses: "Pauses"
+    nobody: "DynamoDBClient", begin: Begin, pauses: Pauses
 ) -> None:
     store = DynamoDBTaskStore("tasks", lambda: nobody, monotonic=pauses.monotonic, sleep=pauses.sleep)
     with pytest.raises(StoreUnavailable) as unavailable:
@@ -347,15 +311,14 @@ def test_a_batch_for_a_store_that_is_down_is_unavailable(
 
 
 @pytest.mark.parametrize("call", CALLS, ids=["create", "get", "list", "cancel", "complete"])
-def test_what_dynamodb_refuses_is_named(engine: "Engine", call: Callable[[TaskStore], object]) -> None:
+def test_what_dynamodb_refuses_is_named(engine: Engine, call: Callable[[TaskStore], object]) -> None:
     with pytest.raises(StoreUnavailable, match="ResourceNotFoundException") as unavailable:
         call(DynamoDBTaskStore("no-such-table", lambda: engine.client))
     assert isinstance(unavailable.value.__cause__, ClientError)
 
 
-def test_an_answer_that_is_not_dynamodbs_is_unavailable(
-    engine: "Engine", store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord]
-) -> None:
+@ON_MEMORY
+def test_an_answer_that_is_not_dynamodbs_is_unavailable(engine: Engine, store: Store, owner: str, begin: Begin) -> None:
     def portal(request: AWSPreparedRequest, **_: object) -> AWSResponse:
         return AWSResponse(request.url, 200, HTTPHeaders(), MockRawResponse("<html>Please log in</html>"))
 
@@ -379,7 +342,8 @@ def test_a_client_that_cannot_be_made_is_unavailable() -> None:
         DynamoDBTaskStore("tasks", connect).get("owner", SOME_ID)
 
 
-def test_the_client_is_made_once_by_the_first_request(engine: "Engine", threads: ThreadPoolExecutor) -> None:
+@ON_MEMORY
+def test_the_client_is_made_once_by_the_first_request(engine: Engine, threads: Threads) -> None:
     made: list[str] = []
 
     def connect() -> "DynamoDBClient":
@@ -398,7 +362,8 @@ def test_the_client_is_made_once_by_the_first_request(engine: "Engine", threads:
     assert made == ["client"]
 
 
-def test_a_damaged_item_is_an_error_that_names_it(store: DynamoDBTaskStore, engine: "Engine", owner: str) -> None:
+@ON_MEMORY
+def test_a_damaged_item_is_an_error_that_names_it(store: Store, engine: Engine, owner: str) -> None:
     task = store.create(NewTask(owner, {"a": 1}))
     assert isinstance(task.source, dict)
     engine.client.put_item(TableName="tasks", Item={**task.source, "status": {"S": "confused"}})
@@ -410,7 +375,7 @@ def test_a_damaged_item_is_an_error_that_names_it(store: DynamoDBTaskStore, engi
 
 
 def test_a_write_that_arrives_when_it_was_decided_on_again_is_not_applied_beside_that(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], clock: "Clock"
+    store: Store, begin: Begin, clock: Clock
 ) -> None:
     """Writes of one token are applied once, also where the later one is of another minute."""
     task = begin(2)
@@ -422,9 +387,7 @@ def test_a_write_that_arrives_when_it_was_decided_on_again_is_not_applied_beside
     assert statuses(after) == ["pending", "completed"]
 
 
-def test_a_write_that_lost_its_race_tells_the_token_that_it_keeps(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], clock: "Clock"
-) -> None:
+def test_a_write_that_lost_its_race_tells_the_token_that_it_keeps(store: Store, begin: Begin, clock: Clock) -> None:
     task, token = begin(2), (new_token(), clock.ms)
     store.write(task, Batch(steps=(done(0),)))
     clock.ms += 60_000

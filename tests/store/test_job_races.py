@@ -1,26 +1,22 @@
 """Jobs when many come at once, and when answers of the store are lost (docs/storage.md, Jobs)."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pytest
 
 from mcp_baton.exceptions import ClaimLost, OutcomeUnknown, TaskFinished, TaskHeld
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import LEASE_MS, Claim, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import Batch
 from mcp_baton.tasks.work import FIRST_DISPATCH_MS
+from tests.store.conftest import AfterRead, Clock, LostReplies
+from tests.store.given import ON_MEMORY, Begin, HeldJob, MakeClaim, Rounds, Store, Threads
 from tests.store.steps import Outcome, at_once
 
-if TYPE_CHECKING:
-    from tests.store.conftest import AfterRead, Clock, LostReplies
-
 ROUNDS = 20
-CROWDED = 5
+CROWDED = 8
 """Rounds in which so many come that they are in each other's way every time."""
 MANY = 16
 WORKING, INPUT_REQUIRED, FAILED = TaskStatus.WORKING, TaskStatus.INPUT_REQUIRED, TaskStatus.FAILED
@@ -46,12 +42,9 @@ def number_of(task: TaskRecord | None) -> int:
 
 
 def test_of_many_workers_one_begins(
-    store: DynamoDBTaskStore,
-    create_job: Callable[..., TaskRecord],
-    worker: Callable[[str], Claim],
-    threads: ThreadPoolExecutor,
+    store: Store, create_job: Begin, worker: MakeClaim, threads: Threads, rounds: Rounds
 ) -> None:
-    for _ in range(CROWDED):
+    for _ in rounds(CROWDED):
         task = create_job(attempts=MANY)
         claims = [worker(f"w{place}") for place in range(MANY)]
         begun = [partial(store.jobs.claim, task.owner, task.task_id, claim, 1) for claim in claims]
@@ -66,9 +59,9 @@ def test_of_many_workers_one_begins(
 
 
 def test_of_many_polls_one_dispatches_again(
-    store: DynamoDBTaskStore, create_job: Callable[..., TaskRecord], clock: "Clock", threads: ThreadPoolExecutor
+    store: Store, create_job: Begin, clock: Clock, threads: Threads, rounds: Rounds
 ) -> None:
-    for _ in range(CROWDED):
+    for _ in rounds(CROWDED):
         task = create_job()
         clock.ms += FIRST_DISPATCH_MS + 1
         outcomes = at_once(threads, [partial(store.jobs.dispatch_again, task)] * MANY)
@@ -79,9 +72,9 @@ def test_of_many_polls_one_dispatches_again(
 
 
 def test_of_many_answers_to_as_many_questions_none_is_lost_and_one_is_the_last(
-    store: DynamoDBTaskStore, held_job: Callable[..., tuple[TaskRecord, Claim]], threads: ThreadPoolExecutor
+    store: Store, held_job: HeldJob, threads: Threads, rounds: Rounds
 ) -> None:
-    for _ in range(CROWDED):
+    for _ in rounds(CROWDED):
         task, claim = held_job()
         store.jobs.ask(task, claim, QUESTIONS)
         calls = [partial(store.jobs.answer, task.owner, task.task_id, {key: answer(key)}) for key in QUESTIONS]
@@ -95,9 +88,9 @@ def test_of_many_answers_to_as_many_questions_none_is_lost_and_one_is_the_last(
 
 
 def test_of_many_answers_to_one_question_one_stands(
-    store: DynamoDBTaskStore, held_job: Callable[..., tuple[TaskRecord, Claim]], threads: ThreadPoolExecutor
+    store: Store, held_job: HeldJob, threads: Threads, rounds: Rounds
 ) -> None:
-    for _ in range(CROWDED):
+    for _ in rounds(CROWDED):
         task, claim = held_job()
         store.jobs.ask(task, claim, {"q0": QUESTIONS["q0"], "q1": QUESTIONS["q1"]})
         texts = [f"t{place}" for place in range(MANY)]
@@ -109,12 +102,9 @@ def test_of_many_answers_to_one_question_one_stands(
 
 
 def test_a_job_is_begun_or_cancelled_first_and_then_its_worker_writes_nothing(
-    store: DynamoDBTaskStore,
-    create_job: Callable[..., TaskRecord],
-    worker: Callable[[str], Claim],
-    threads: ThreadPoolExecutor,
+    store: Store, create_job: Begin, worker: MakeClaim, threads: Threads, rounds: Rounds
 ) -> None:
-    for _ in range(ROUNDS):
+    for _ in rounds(ROUNDS):
         task = create_job()
         begun, cancelled = at_once(
             threads,
@@ -135,14 +125,10 @@ def test_a_job_is_begun_or_cancelled_first_and_then_its_worker_writes_nothing(
 
 
 def test_a_job_is_given_up_or_begun_and_never_both(
-    store: DynamoDBTaskStore,
-    held_job: Callable[..., tuple[TaskRecord, Claim]],
-    worker: Callable[[str], Claim],
-    clock: "Clock",
-    threads: ThreadPoolExecutor,
+    store: Store, held_job: HeldJob, worker: MakeClaim, clock: Clock, threads: Threads, rounds: Rounds
 ) -> None:
     """Its worker asks and is answered while a poll still believes that its only attempt is used up."""
-    for _ in range(ROUNDS):
+    for _ in rounds(ROUNDS):
         task, claim = held_job(attempts=1)
         clock.ms += LEASE_MS + 1
 
@@ -160,13 +146,8 @@ def test_a_job_is_given_up_or_begun_and_never_both(
             assert (given_up, after) == (None, begun)
 
 
-def test_a_job_ends_once(
-    store: DynamoDBTaskStore,
-    held_job: Callable[..., tuple[TaskRecord, Claim]],
-    clock: "Clock",
-    threads: ThreadPoolExecutor,
-) -> None:
-    for _ in range(ROUNDS):
+def test_a_job_ends_once(store: Store, held_job: HeldJob, clock: Clock, threads: Threads, rounds: Rounds) -> None:
+    for _ in rounds(ROUNDS):
         task, claim = held_job(attempts=1)
         clock.ms += LEASE_MS + 1
 
@@ -189,7 +170,7 @@ def test_a_job_ends_once(
 
 
 def test_a_job_whose_creation_is_not_answered_is_created_once(
-    store: DynamoDBTaskStore, create_job: Callable[..., TaskRecord], lost: "LostReplies"
+    store: Store, create_job: Begin, lost: LostReplies
 ) -> None:
     lost.times = 1
     task = create_job()
@@ -198,10 +179,7 @@ def test_a_job_whose_creation_is_not_answered_is_created_once(
 
 
 def test_a_claim_whose_answer_is_lost_is_counted_once(
-    store: DynamoDBTaskStore,
-    create_job: Callable[..., TaskRecord],
-    worker: Callable[[str], Claim],
-    lost: "LostReplies",
+    store: Store, create_job: Begin, worker: MakeClaim, lost: LostReplies
 ) -> None:
     task = create_job(attempts=1)
     lost.times = 2
@@ -210,11 +188,7 @@ def test_a_claim_whose_answer_is_lost_is_counted_once(
 
 
 def test_a_worker_whose_claim_was_taken_over_before_it_heard_of_it_has_begun_nothing(
-    store: DynamoDBTaskStore,
-    create_job: Callable[..., TaskRecord],
-    worker: Callable[[str], Claim],
-    clock: "Clock",
-    lost: "LostReplies",
+    store: Store, create_job: Begin, worker: MakeClaim, clock: Clock, lost: LostReplies
 ) -> None:
     """Its function stood still between the first attempt at the request and the second."""
     task, first = create_job(), worker("a")
@@ -231,10 +205,7 @@ def test_a_worker_whose_claim_was_taken_over_before_it_heard_of_it_has_begun_not
 
 
 def test_a_worker_whose_job_was_cancelled_before_it_heard_of_its_claim_has_begun_nothing(
-    store: DynamoDBTaskStore,
-    create_job: Callable[..., TaskRecord],
-    worker: Callable[[str], Claim],
-    lost: "LostReplies",
+    store: Store, create_job: Begin, worker: MakeClaim, lost: LostReplies
 ) -> None:
     task = create_job()
     lost.times, lost.meanwhile = 1, lambda: store.cancel(task.owner, task.task_id)
@@ -243,7 +214,7 @@ def test_a_worker_whose_job_was_cancelled_before_it_heard_of_its_claim_has_begun
 
 
 def test_a_dispatch_whose_answer_is_lost_is_noted_once(
-    store: DynamoDBTaskStore, create_job: Callable[..., TaskRecord], clock: "Clock", lost: "LostReplies"
+    store: Store, create_job: Begin, clock: Clock, lost: LostReplies
 ) -> None:
     task = create_job()
     clock.ms += FIRST_DISPATCH_MS + 1
@@ -255,11 +226,7 @@ def test_a_dispatch_whose_answer_is_lost_is_noted_once(
 
 @pytest.mark.parametrize("write", ["fail", "give up", "ask", "hand over", "result"])
 def test_a_write_of_a_job_whose_answer_is_lost_is_not_taken_for_anothers(
-    store: DynamoDBTaskStore,
-    held_job: Callable[..., tuple[TaskRecord, Claim]],
-    clock: "Clock",
-    lost: "LostReplies",
-    write: str,
+    store: Store, held_job: HeldJob, clock: Clock, lost: LostReplies, write: str
 ) -> None:
     task, claim = held_job(attempts=1)
     lost.times = 1
@@ -280,10 +247,7 @@ def test_a_write_of_a_job_whose_answer_is_lost_is_not_taken_for_anothers(
 
 
 def test_an_answer_whose_answer_is_lost_is_stored_once_though_others_came_since(
-    store: DynamoDBTaskStore,
-    held_job: Callable[..., tuple[TaskRecord, Claim]],
-    lost: "LostReplies",
-    after_read: "AfterRead",
+    store: Store, held_job: HeldJob, lost: LostReplies, after_read: AfterRead
 ) -> None:
     task, claim = held_job()
     store.jobs.ask(task, claim, {"q0": QUESTIONS["q0"], "q1": QUESTIONS["q1"]})
@@ -300,8 +264,9 @@ def test_an_answer_whose_answer_is_lost_is_stored_once_though_others_came_since(
     assert (after.status, after.version) == (WORKING, task.version + 3)
 
 
+@ON_MEMORY
 def test_a_report_is_sent_once_and_says_when_that_is_not_known(
-    store: DynamoDBTaskStore, held_job: Callable[..., tuple[TaskRecord, Claim]], lost: "LostReplies"
+    store: Store, held_job: HeldJob, lost: LostReplies
 ) -> None:
     task, claim = held_job()
     lost.times = 1
@@ -311,8 +276,9 @@ def test_a_report_is_sent_once_and_says_when_that_is_not_known(
     assert store.get(task.owner, task.task_id).status_message == "half"
 
 
+@ON_MEMORY
 def test_what_a_worker_does_not_know_to_have_asked_it_has_asked_all_the_same(
-    store: DynamoDBTaskStore, held_job: Callable[..., tuple[TaskRecord, Claim]], lost: "LostReplies"
+    store: Store, held_job: HeldJob, lost: LostReplies
 ) -> None:
     task, claim = held_job()
     lost.times = 1_000

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -25,12 +24,10 @@ from mcp_baton.tasks.jobs import event_of
 from mcp_baton.tasks.record import LEASE_MS, Claim, NewTask, Standing, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import Batch
 from mcp_baton.tasks.work import FIRST_DISPATCH_MS, LONGEST_DISPATCH_MS, Job, Work
-from tests.store.conftest import WORK
-
-if TYPE_CHECKING:
-    from tests.fakes import Pauses
-    from tests.sent import Requests
-    from tests.store.conftest import AfterRead, Clock
+from tests.fakes import Pauses
+from tests.sent import Requests
+from tests.store.conftest import WORK, AfterRead, Clock
+from tests.store.given import ON_MEMORY, Begin, HeldJob, MakeClaim, Store, Stores
 
 WORKING, INPUT_REQUIRED, FAILED = TaskStatus.WORKING, TaskStatus.INPUT_REQUIRED, TaskStatus.FAILED
 ERROR: JsonObject = {"code": -32603, "message": "the worker was lost"}
@@ -43,7 +40,7 @@ def job_of(task: TaskRecord) -> Job:
     return task.job
 
 
-def answered(store: DynamoDBTaskStore, task: TaskRecord, answers: JsonObject) -> TaskRecord:
+def answered(store: Store, task: TaskRecord, answers: JsonObject) -> TaskRecord:
     after = store.jobs.answer(task.owner, task.task_id, answers)
     assert after
     return after
@@ -58,7 +55,7 @@ def questions(number: int) -> dict[str, JsonObject]:
 
 
 def test_a_job_is_created_and_read_as_it_was_given(
-    store: DynamoDBTaskStore, create_job: Callable[..., TaskRecord], clock: "Clock", requests: "Requests"
+    store: Store, create_job: Begin, clock: Clock, requests: Requests
 ) -> None:
     task = create_job()
     assert requests.take() == ["PutItem"]
@@ -69,14 +66,13 @@ def test_a_job_is_created_and_read_as_it_was_given(
     assert event_of(task, 1) == {"batonTask": {"owner": task.owner, "taskId": task.task_id, "dispatch": 1}}
 
 
-def test_long_work_is_zipped_and_read_as_it_was_given(create_job: Callable[..., TaskRecord]) -> None:
+@ON_MEMORY
+def test_long_work_is_zipped_and_read_as_it_was_given(create_job: Begin) -> None:
     answers: JsonObject = {"text": {"text": "long " * 10_000}}
     assert job_of(create_job(answers=answers)).work.answers == answers
 
 
-def test_a_task_without_work_is_no_job(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], worker: Callable[[str], Claim], clock: "Clock"
-) -> None:
+def test_a_task_without_work_is_no_job(store: Store, begin: Begin, worker: MakeClaim, clock: Clock) -> None:
     task = begin()
     assert task.job is None
     with pytest.raises(Conflict):
@@ -87,9 +83,7 @@ def test_a_task_without_work_is_no_job(
     assert store.jobs.answer(task.owner, task.task_id, {"name": KIM}) is None
 
 
-def test_a_list_says_of_a_job_which_tool_it_calls_and_how_far_it_is(
-    store: DynamoDBTaskStore, held_job: Callable[..., tuple[TaskRecord, Claim]]
-) -> None:
+def test_a_list_says_of_a_job_which_tool_it_calls_and_how_far_it_is(store: Store, held_job: HeldJob) -> None:
     task, claim = held_job()
     store.jobs.report(task, claim, "half of it")
     (listed,) = store.list(task.owner).tasks
@@ -101,10 +95,7 @@ def test_a_list_says_of_a_job_which_tool_it_calls_and_how_far_it_is(
 
 
 def test_a_worker_begins_by_one_request_that_reads_the_task(
-    store: DynamoDBTaskStore,
-    create_job: Callable[..., TaskRecord],
-    worker: Callable[[str], Claim],
-    requests: "Requests",
+    store: Store, create_job: Begin, worker: MakeClaim, requests: Requests
 ) -> None:
     task = create_job()
     requests.take()
@@ -117,7 +108,7 @@ def test_a_worker_begins_by_one_request_that_reads_the_task(
 
 
 def test_nobody_begins_what_a_worker_holds_and_everybody_what_its_claim_has_left(
-    store: DynamoDBTaskStore, create_job: Callable[..., TaskRecord], worker: Callable[[str], Claim], clock: "Clock"
+    store: Store, create_job: Begin, worker: MakeClaim, clock: Clock
 ) -> None:
     task, first = create_job(), worker("a")
     taken = store.jobs.claim(task.owner, task.task_id, first, 1)
@@ -130,9 +121,7 @@ def test_nobody_begins_what_a_worker_holds_and_everybody_what_its_claim_has_left
     assert after.claim == replace(worker("b"), number=2, dispatch=2)
 
 
-def test_a_job_is_begun_as_often_as_it_may_be(
-    store: DynamoDBTaskStore, create_job: Callable[..., TaskRecord], worker: Callable[[str], Claim], clock: "Clock"
-) -> None:
+def test_a_job_is_begun_as_often_as_it_may_be(store: Store, create_job: Begin, worker: MakeClaim, clock: Clock) -> None:
     task = create_job(attempts=1)
     taken = store.jobs.claim(task.owner, task.task_id, worker("a"), 1)
     with pytest.raises(TaskHeld):
@@ -143,9 +132,7 @@ def test_a_job_is_begun_as_often_as_it_may_be(
     assert refused.value.current == taken == store.get(task.owner, task.task_id)
 
 
-def test_a_job_that_waits_for_the_client_is_not_begun(
-    store: DynamoDBTaskStore, held_job: Callable[..., tuple[TaskRecord, Claim]], worker: Callable[[str], Claim]
-) -> None:
+def test_a_job_that_waits_for_the_client_is_not_begun(store: Store, held_job: HeldJob, worker: MakeClaim) -> None:
     task, claim = held_job()
     waiting = store.jobs.ask(task, claim, {"name": NAME})
     with pytest.raises(Conflict) as refused:
@@ -155,11 +142,7 @@ def test_a_job_that_waits_for_the_client_is_not_begun(
 
 @pytest.mark.parametrize("name", ["claim", "answer"])
 def test_a_job_that_is_gone_or_anothers_is_not_there(
-    store: DynamoDBTaskStore,
-    create_job: Callable[..., TaskRecord],
-    worker: Callable[[str], Claim],
-    clock: "Clock",
-    name: str,
+    store: Store, create_job: Begin, worker: MakeClaim, clock: Clock, name: str
 ) -> None:
     task = create_job()
 
@@ -190,10 +173,10 @@ WRITES: dict[str, Callable[[DynamoDBTaskStore, TaskRecord, Claim], TaskRecord]] 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
 def test_a_worker_whose_job_another_has_begun_writes_nothing(
-    store: DynamoDBTaskStore,
-    held_job: Callable[..., tuple[TaskRecord, Claim]],
-    worker: Callable[[str], Claim],
-    clock: "Clock",
+    store: Store,
+    held_job: HeldJob,
+    worker: MakeClaim,
+    clock: Clock,
     write: Callable[[DynamoDBTaskStore, TaskRecord, Claim], TaskRecord],
 ) -> None:
     task, claim = held_job()
@@ -206,10 +189,7 @@ def test_a_worker_whose_job_another_has_begun_writes_nothing(
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
 def test_a_worker_that_was_late_and_that_nobody_replaced_still_writes(
-    store: DynamoDBTaskStore,
-    held_job: Callable[..., tuple[TaskRecord, Claim]],
-    clock: "Clock",
-    write: Callable[[DynamoDBTaskStore, TaskRecord, Claim], TaskRecord],
+    store: Store, held_job: HeldJob, clock: Clock, write: Callable[[DynamoDBTaskStore, TaskRecord, Claim], TaskRecord]
 ) -> None:
     task, claim = held_job()
     clock.ms += LEASE_MS * 3
@@ -219,8 +199,8 @@ def test_a_worker_that_was_late_and_that_nobody_replaced_still_writes(
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
 @pytest.mark.parametrize("is_answered", [False, True], ids=["waiting", "answered"])
 def test_a_worker_that_has_given_its_job_up_writes_nothing_more(
-    store: DynamoDBTaskStore,
-    held_job: Callable[..., tuple[TaskRecord, Claim]],
+    store: Store,
+    held_job: HeldJob,
     write: Callable[[DynamoDBTaskStore, TaskRecord, Claim], TaskRecord],
     is_answered: bool,
 ) -> None:
@@ -236,9 +216,9 @@ def test_a_worker_that_has_given_its_job_up_writes_nothing_more(
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
 @pytest.mark.parametrize("asking", [False, True], ids=["working", "input_required"])
 def test_nothing_is_written_after_a_cancellation(
-    store: DynamoDBTaskStore,
-    held_job: Callable[..., tuple[TaskRecord, Claim]],
-    worker: Callable[[str], Claim],
+    store: Store,
+    held_job: HeldJob,
+    worker: MakeClaim,
     write: Callable[[DynamoDBTaskStore, TaskRecord, Claim], TaskRecord],
     asking: bool,
 ) -> None:
@@ -256,7 +236,7 @@ def test_nothing_is_written_after_a_cancellation(
     assert store.get(task.owner, task.task_id) == cancelled
 
 
-def test_a_result_ends_the_job(store: DynamoDBTaskStore, held_job: Callable[..., tuple[TaskRecord, Claim]]) -> None:
+def test_a_result_ends_the_job(store: Store, held_job: HeldJob) -> None:
     task, claim = held_job()
     batch = Batch(result={"content": []}, variables={"rows": 3}, claim=claim, release=True)
     after = store.write(task, batch).task
@@ -269,9 +249,7 @@ def test_a_result_ends_the_job(store: DynamoDBTaskStore, held_job: Callable[...,
     assert after.claim == replace(claim, until_ms=0)
 
 
-def test_a_failure_ends_the_job_and_says_why(
-    store: DynamoDBTaskStore, held_job: Callable[..., tuple[TaskRecord, Claim]], requests: "Requests"
-) -> None:
+def test_a_failure_ends_the_job_and_says_why(store: Store, held_job: HeldJob, requests: Requests) -> None:
     task, claim = held_job()
     requests.take()
     failed = store.jobs.fail(task, claim, ERROR)
@@ -280,7 +258,8 @@ def test_a_failure_ends_the_job_and_says_why(
     assert (failed.status, failed.error, failed.status_message) == (FAILED, ERROR, ERROR["message"])
 
 
-def test_long_messages_are_cut(store: DynamoDBTaskStore, held_job: Callable[..., tuple[TaskRecord, Claim]]) -> None:
+@ON_MEMORY
+def test_long_messages_are_cut(store: Store, held_job: HeldJob) -> None:
     task, claim = held_job()
     assert store.jobs.report(task, claim, "x" * 1_000).status_message == "x" * 1_000
     assert store.jobs.report(task, claim, "x" * 500_000).status_message == "x" * 999 + "…"
@@ -288,9 +267,7 @@ def test_long_messages_are_cut(store: DynamoDBTaskStore, held_job: Callable[...,
     assert failed.error == {"code": 1, "message": "y" * 999 + "…"}
 
 
-def test_a_report_renews_the_claim(
-    store: DynamoDBTaskStore, held_job: Callable[..., tuple[TaskRecord, Claim]], clock: "Clock"
-) -> None:
+def test_a_report_renews_the_claim(store: Store, held_job: HeldJob, clock: Clock) -> None:
     task, claim = held_job()
     clock.ms += 15_000
     later = replace(claim, until_ms=claim.until_ms + 15_000)
@@ -301,7 +278,7 @@ def test_a_report_renews_the_claim(
 
 @pytest.mark.parametrize("end", ["result", "fail", "give up", "cancel"])
 def test_a_job_that_has_ended_is_not_counted_as_live(
-    stores: Callable[..., DynamoDBTaskStore], owner: str, worker: Callable[[str], Claim], clock: "Clock", end: str
+    stores: Stores, owner: str, worker: MakeClaim, clock: Clock, end: str
 ) -> None:
     store = stores(limits=Limits(max_tasks_per_owner=1))
     new = NewTask(owner, {}, work=replace(WORK, attempts=1))
@@ -327,7 +304,7 @@ def test_a_job_that_has_ended_is_not_counted_as_live(
 
 
 def test_a_job_is_dispatched_again_once_it_is_due(
-    store: DynamoDBTaskStore, create_job: Callable[..., TaskRecord], clock: "Clock", requests: "Requests"
+    store: Store, create_job: Begin, clock: Clock, requests: Requests
 ) -> None:
     task = create_job()
     requests.take()
@@ -345,8 +322,9 @@ def test_a_job_is_dispatched_again_once_it_is_due(
     assert store.get(task.owner, task.task_id) == again
 
 
+@ON_MEMORY
 def test_each_dispatch_waits_twice_as_long_for_the_next_and_ten_minutes_at_most(
-    store: DynamoDBTaskStore, create_job: Callable[..., TaskRecord], clock: "Clock"
+    store: Store, create_job: Begin, clock: Clock
 ) -> None:
     task, waits = create_job(), list[int]()
     for _ in range(8):
@@ -360,7 +338,7 @@ def test_each_dispatch_waits_twice_as_long_for_the_next_and_ten_minutes_at_most(
 
 
 def test_a_job_that_somebody_holds_is_not_dispatched_again(
-    store: DynamoDBTaskStore, create_job: Callable[..., TaskRecord], worker: Callable[[str], Claim], clock: "Clock"
+    store: Store, create_job: Begin, worker: MakeClaim, clock: Clock
 ) -> None:
     task = create_job()
     clock.ms += FIRST_DISPATCH_MS + 1
@@ -377,7 +355,7 @@ def test_a_job_that_somebody_holds_is_not_dispatched_again(
 
 
 def test_a_job_whose_attempts_are_used_up_is_given_up_and_no_other(
-    store: DynamoDBTaskStore, create_job: Callable[..., TaskRecord], worker: Callable[[str], Claim], clock: "Clock"
+    store: Store, create_job: Begin, worker: MakeClaim, clock: Clock
 ) -> None:
     task = create_job()
     assert store.jobs.give_up(task, ERROR) is None
@@ -396,9 +374,7 @@ def test_a_job_whose_attempts_are_used_up_is_given_up_and_no_other(
         store.jobs.give_up(second, ERROR)
 
 
-def test_what_a_poll_has_read_long_ago_ends_no_job(
-    store: DynamoDBTaskStore, held_job: Callable[..., tuple[TaskRecord, Claim]], clock: "Clock"
-) -> None:
+def test_what_a_poll_has_read_long_ago_ends_no_job(store: Store, held_job: HeldJob, clock: Clock) -> None:
     task, claim = held_job(attempts=1)
     clock.ms += LEASE_MS + 1
     # The worker was late, and is back.
@@ -415,11 +391,7 @@ def test_what_a_poll_has_read_long_ago_ends_no_job(
 
 
 def test_a_job_asks_and_is_dispatched_anew_when_all_is_answered(
-    store: DynamoDBTaskStore,
-    held_job: Callable[..., tuple[TaskRecord, Claim]],
-    worker: Callable[[str], Claim],
-    clock: "Clock",
-    requests: "Requests",
+    store: Store, held_job: HeldJob, worker: MakeClaim, clock: Clock, requests: Requests
 ) -> None:
     task, claim = held_job(attempts=1)
     requests.take()
@@ -453,7 +425,7 @@ def test_a_job_asks_and_is_dispatched_anew_when_all_is_answered(
 
 
 def test_answers_to_questions_that_are_not_open_change_nothing(
-    store: DynamoDBTaskStore, held_job: Callable[..., tuple[TaskRecord, Claim]], requests: "Requests"
+    store: Store, held_job: HeldJob, requests: Requests
 ) -> None:
     task, claim = held_job()
     assert store.jobs.answer(task.owner, task.task_id, {"q0": KIM}) is None
@@ -474,17 +446,14 @@ def test_answers_to_questions_that_are_not_open_change_nothing(
 
 
 @pytest.mark.parametrize("key", ["", "a.b#c", "\ud800", '"', "é🎉", "k" * 1_000])
-def test_any_text_is_a_key(
-    store: DynamoDBTaskStore, held_job: Callable[..., tuple[TaskRecord, Claim]], key: str
-) -> None:
+def test_any_text_is_a_key(store: Store, held_job: HeldJob, key: str) -> None:
     task, claim = held_job()
     assert job_of(store.jobs.ask(task, claim, {key: NAME})).open == {key: NAME}
     assert job_of(answered(store, task, {key: KIM})).answers == {key: KIM}
 
 
-def test_a_key_stands_for_one_question(
-    store: DynamoDBTaskStore, held_job: Callable[..., tuple[TaskRecord, Claim]], worker: Callable[[str], Claim]
-) -> None:
+@ON_MEMORY
+def test_a_key_stands_for_one_question(store: Store, held_job: HeldJob, worker: MakeClaim) -> None:
     task, claim = held_job()
     store.jobs.ask(task, claim, {"name": NAME})
     given = answered(store, task, {"name": KIM})
@@ -501,9 +470,7 @@ def test_a_key_stands_for_one_question(
     assert (asked.status, job_of(asked).open) == (INPUT_REQUIRED, {"more": NAME})
 
 
-def test_as_many_questions_as_one_write_takes_are_asked_and_answered_together(
-    store: DynamoDBTaskStore, held_job: Callable[..., tuple[TaskRecord, Claim]]
-) -> None:
+def test_as_many_questions_as_one_write_takes_are_asked_and_answered_together(store: Store, held_job: HeldJob) -> None:
     task, claim = held_job()
     with pytest.raises(TooLarge, match="101 questions"):
         store.jobs.ask(task, claim, questions(101))
@@ -513,8 +480,9 @@ def test_as_many_questions_as_one_write_takes_are_asked_and_answered_together(
     assert (after.status, job_of(after).answers) == (WORKING, dict.fromkeys(keys(100), KIM))
 
 
+@ON_MEMORY
 def test_questions_that_do_not_fit_are_refused_and_the_job_goes_on(
-    stores: Callable[..., DynamoDBTaskStore], owner: str, worker: Callable[[str], Claim]
+    stores: Stores, owner: str, worker: MakeClaim
 ) -> None:
     store = stores(limits=Limits(item_bytes=4_000, compress_over_bytes=100_000))
     created = store.create(NewTask(owner, {}, work=WORK))
@@ -531,7 +499,7 @@ def test_questions_that_do_not_fit_are_refused_and_the_job_goes_on(
 
 
 def test_answers_that_dynamodb_finds_too_large_are_refused_and_no_other_is_lost(
-    stores: Callable[..., DynamoDBTaskStore], owner: str, worker: Callable[[str], Claim]
+    stores: Stores, owner: str, worker: MakeClaim
 ) -> None:
     store = stores(limits=Limits(item_bytes=900_000, compress_over_bytes=1_000_000))
     created = store.create(NewTask(owner, {}, work=WORK))
@@ -546,8 +514,9 @@ def test_answers_that_dynamodb_finds_too_large_are_refused_and_no_other_is_lost(
     assert store.get(owner, task.task_id) == first
 
 
+@ON_MEMORY
 def test_an_answer_that_has_no_time_for_a_lost_race_says_that_it_is_not_stored(
-    store: DynamoDBTaskStore, held_job: Callable[..., tuple[TaskRecord, Claim]], after_read: "AfterRead"
+    store: Store, held_job: HeldJob, after_read: AfterRead
 ) -> None:
     task, claim = held_job()
     store.jobs.ask(task, claim, questions(3))
@@ -557,12 +526,9 @@ def test_an_answer_that_has_no_time_for_a_lost_race_says_that_it_is_not_stored(
     assert job_of(store.get(task.owner, task.task_id)).answers == {"q0": KIM}
 
 
+@ON_MEMORY
 def test_answers_are_decided_on_again_after_a_lost_race(
-    store: DynamoDBTaskStore,
-    held_job: Callable[..., tuple[TaskRecord, Claim]],
-    after_read: "AfterRead",
-    pauses: "Pauses",
-    requests: "Requests",
+    store: Store, held_job: HeldJob, after_read: AfterRead, pauses: Pauses, requests: Requests
 ) -> None:
     task, claim = held_job()
     store.jobs.ask(task, claim, questions(2))
@@ -577,7 +543,7 @@ def test_answers_are_decided_on_again_after_a_lost_race(
 
 
 def test_an_answer_that_comes_too_late_for_a_cancellation_is_refused(
-    store: DynamoDBTaskStore, held_job: Callable[..., tuple[TaskRecord, Claim]], after_read: "AfterRead"
+    store: Store, held_job: HeldJob, after_read: AfterRead
 ) -> None:
     task, claim = held_job()
     store.jobs.ask(task, claim, questions(1))
@@ -591,10 +557,7 @@ def test_an_answer_that_comes_too_late_for_a_cancellation_is_refused(
 
 
 def test_a_job_is_handed_over_to_a_fresh_worker_and_lives_longer(
-    store: DynamoDBTaskStore,
-    owner: str,
-    worker: Callable[[str], Claim],
-    clock: "Clock",
+    store: Store, owner: str, worker: MakeClaim, clock: Clock
 ) -> None:
     created = store.create(NewTask(owner, {}, work=WORK, ttl_ms=100_000))
     clock.ms += 50_000
@@ -615,9 +578,8 @@ def test_a_job_is_handed_over_to_a_fresh_worker_and_lives_longer(
         store.get(owner, task.task_id)
 
 
-def test_no_job_lives_longer_than_any_task_may(
-    stores: Callable[..., DynamoDBTaskStore], owner: str, worker: Callable[[str], Claim], clock: "Clock"
-) -> None:
+@ON_MEMORY
+def test_no_job_lives_longer_than_any_task_may(stores: Stores, owner: str, worker: MakeClaim, clock: Clock) -> None:
     store = stores(limits=Limits(max_ttl_ms=120_000))
     created = store.create(NewTask(owner, {}, work=WORK, ttl_ms=100_000))
     clock.ms += 50_000
@@ -631,7 +593,7 @@ def test_no_job_lives_longer_than_any_task_may(
 
 @pytest.mark.parametrize("work", [WORK, None], ids=["a job", "a workflow's task"])
 def test_a_task_is_made_to_live_longer_by_one_request_and_only_where_it_would_soon_expire(
-    stores: Callable[..., DynamoDBTaskStore], owner: str, clock: "Clock", requests: "Requests", work: Work | None
+    stores: Stores, owner: str, clock: Clock, requests: Requests, work: Work | None
 ) -> None:
     store = stores(limits=Limits(max_ttl_ms=250_000))
     task = store.create(NewTask(owner, {}, workflow=None if work else "stock", work=work, ttl_ms=100_000))
@@ -656,9 +618,7 @@ def test_a_task_is_made_to_live_longer_by_one_request_and_only_where_it_would_so
         store.get(owner, task.task_id)
 
 
-def test_a_task_that_is_over_is_not_made_to_live_longer(
-    stores: Callable[..., DynamoDBTaskStore], owner: str, clock: "Clock"
-) -> None:
+def test_a_task_that_is_over_is_not_made_to_live_longer(stores: Stores, owner: str, clock: Clock) -> None:
     store = stores(limits=Limits(max_ttl_ms=250_000))
     task = store.create(NewTask(owner, {}, work=WORK, ttl_ms=100_000))
     store.cancel(owner, task.task_id)
@@ -668,7 +628,7 @@ def test_a_task_that_is_over_is_not_made_to_live_longer(
 
 
 def test_whoever_extends_a_task_that_another_has_claimed_meanwhile_does_not_hold_it(
-    stores: Callable[..., DynamoDBTaskStore], owner: str, worker: Callable[[str], Claim], clock: "Clock"
+    stores: Stores, owner: str, worker: MakeClaim, clock: Clock
 ) -> None:
     store = stores(limits=Limits(max_ttl_ms=250_000))
     created = store.create(NewTask(owner, {}, work=WORK, ttl_ms=100_000))
@@ -683,7 +643,7 @@ def test_whoever_extends_a_task_that_another_has_claimed_meanwhile_does_not_hold
 
 
 def test_a_job_that_lives_longer_is_counted_as_live_for_as_long(
-    stores: Callable[..., DynamoDBTaskStore], owner: str, worker: Callable[[str], Claim], clock: "Clock"
+    stores: Stores, owner: str, worker: MakeClaim, clock: Clock
 ) -> None:
     store = stores(limits=Limits(max_tasks_per_owner=1, max_ttl_ms=86_400_000))
     new = NewTask(owner, {}, work=WORK, ttl_ms=3_600_000)

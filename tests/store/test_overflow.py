@@ -1,14 +1,14 @@
 """Large values are kept in a bucket, exactly, and by nobody else's leave (docs/storage.md, Values outside the head)."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from mcp_baton.exceptions import Conflict, TaskFinished, TaskNotFound
+from mcp_baton.exceptions import Conflict, TaskFinished, TaskNotFound, ValueLost
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.items import Limits
+from mcp_baton.tasks.dynamodb.outside import ObjectTooLarge
 from mcp_baton.tasks.dynamodb.pointers import pointer_in
 from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
@@ -17,12 +17,13 @@ from mcp_baton.tasks.store import Batch, SetPause
 from mcp_baton.tasks.writing import write_decided
 from tests.buckets import Bucket
 from tests.noise import noise
+from tests.sent import Requests
+from tests.store.conftest import Engine
+from tests.store.given import OVER_S3, Begin, Store, Stores, Threads
 from tests.store.steps import done, result, statuses
 from tests.store.test_values import EXACT, same
 
-if TYPE_CHECKING:
-    from tests.sent import Requests
-    from tests.store.conftest import Engine
+pytestmark = OVER_S3
 
 PENDING, COMPLETED = StepStatus.PENDING, StepStatus.COMPLETED
 
@@ -38,18 +39,14 @@ BIG = noise(600_000)
 
 
 @pytest.fixture
-def uncompressed(stores: Callable[..., DynamoDBTaskStore], bucket: Bucket) -> DynamoDBTaskStore:
+def uncompressed(stores: Stores, bucket: Bucket) -> Store:
     """A store with a bucket, which compresses nothing that stays in the item."""
     limits = Limits(compress_over_bytes=10**9)
     return stores(limits=limits, objects=S3ObjectStore(bucket.name, lambda: bucket.client))
 
 
 def test_a_result_that_does_not_fit_goes_to_the_bucket_and_comes_back_exactly(
-    overflowing: DynamoDBTaskStore,
-    owner: str,
-    bucket: Bucket,
-    begin: Callable[..., TaskRecord],
-    requests: "Requests",
+    overflowing: Store, owner: str, bucket: Bucket, begin: Begin, requests: Requests
 ) -> None:
     task = begin(2)
     requests.take()
@@ -68,7 +65,7 @@ def test_a_result_that_does_not_fit_goes_to_the_bucket_and_comes_back_exactly(
 
 
 def test_what_fits_once_it_is_compressed_stays_in_the_item(
-    overflowing: DynamoDBTaskStore, begin: Callable[..., TaskRecord], requests: "Requests"
+    overflowing: Store, begin: Begin, requests: Requests
 ) -> None:
     task = begin()
     requests.take()
@@ -78,7 +75,7 @@ def test_what_fits_once_it_is_compressed_stays_in_the_item(
 
 
 def test_values_of_one_write_are_one_object_up_to_the_size_of_a_bundle(
-    uncompressed: DynamoDBTaskStore, bucket: Bucket, begin: Callable[..., TaskRecord], requests: "Requests"
+    uncompressed: Store, bucket: Bucket, begin: Begin, requests: Requests
 ) -> None:
     values = [letter * size for letter, size in zip("abc", (100_000, 250_000, 200_000), strict=True)]
     task = begin(3)
@@ -108,7 +105,7 @@ WRITES: dict[str, Callable[[DynamoDBTaskStore, TaskRecord], TaskRecord]] = {
 
 @pytest.mark.parametrize("write", WRITES)
 def test_every_write_is_one_object_and_one_update(
-    overflowing: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], requests: "Requests", write: str
+    overflowing: Store, owner: str, begin: Begin, requests: Requests, write: str
 ) -> None:
     task = begin()
     requests.take()
@@ -121,7 +118,7 @@ def test_every_write_is_one_object_and_one_update(
 
 
 def test_a_task_is_created_with_large_variables_and_arguments(
-    overflowing: DynamoDBTaskStore, owner: str, requests: "Requests"
+    overflowing: Store, owner: str, requests: Requests
 ) -> None:
     other, small = noise(700_000, 1), noise(10_000, 2)
     new = NewTask(owner, {"large": BIG, "small": small}, arguments={"text": other})
@@ -135,9 +132,7 @@ def test_a_task_is_created_with_large_variables_and_arguments(
     assert requests.take() == ["GetObject"] * 3
 
 
-def test_a_creation_that_is_one_too_many_writes_no_object(
-    stores: Callable[..., DynamoDBTaskStore], bucket: Bucket, owner: str
-) -> None:
+def test_a_creation_that_is_one_too_many_writes_no_object(stores: Stores, bucket: Bucket, owner: str) -> None:
     store = stores(limits=Limits(max_tasks_per_owner=1), objects=S3ObjectStore(bucket.name, lambda: bucket.client))
     store.create(NewTask(owner, {}))
     with pytest.raises(Exception, match="as many as are allowed"):
@@ -146,7 +141,7 @@ def test_a_creation_that_is_one_too_many_writes_no_object(
 
 
 def test_a_task_is_completed_with_a_large_result(
-    overflowing: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], requests: "Requests"
+    overflowing: Store, owner: str, begin: Begin, requests: Requests
 ) -> None:
     task = begin()
     requests.take()
@@ -157,11 +152,7 @@ def test_a_task_is_completed_with_a_large_result(
 
 
 def test_a_result_that_finds_the_item_full_moves_after_all(
-    overflowing: DynamoDBTaskStore,
-    store: DynamoDBTaskStore,
-    owner: str,
-    begin: Callable[..., TaskRecord],
-    requests: "Requests",
+    overflowing: Store, store: Store, owner: str, begin: Begin, requests: Requests
 ) -> None:
     filler, large = noise(400_000, 1), noise(250_000, 2)
     # Without a bucket, and with nothing to come, the filler stays in the head.
@@ -174,7 +165,7 @@ def test_a_result_that_finds_the_item_full_moves_after_all(
 
 
 def test_nobody_fills_the_bucket_for_tasks_that_are_over_or_anothers(
-    overflowing: DynamoDBTaskStore, owner: str, bucket: Bucket, begin: Callable[..., TaskRecord]
+    overflowing: Store, owner: str, bucket: Bucket, begin: Begin
 ) -> None:
     task = begin()
     with pytest.raises(TaskNotFound):
@@ -188,9 +179,7 @@ def test_nobody_fills_the_bucket_for_tasks_that_are_over_or_anothers(
     assert bucket.keys == []
 
 
-def test_a_listing_fetches_nothing(
-    overflowing: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], requests: "Requests"
-) -> None:
+def test_a_listing_fetches_nothing(overflowing: Store, owner: str, begin: Begin, requests: Requests) -> None:
     task = begin()
     overflowing.write(task, Batch(steps=(done(0, BIG),), result={"large": BIG}))
     requests.take()
@@ -200,7 +189,7 @@ def test_a_listing_fetches_nothing(
 
 
 def test_writing_beside_a_value_that_has_moved_fetches_nothing(
-    overflowing: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], requests: "Requests"
+    overflowing: Store, owner: str, begin: Begin, requests: Requests
 ) -> None:
     task = begin(2)
     overflowing.write(task, Batch(steps=(done(0, BIG),)))
@@ -215,9 +204,7 @@ def test_writing_beside_a_value_that_has_moved_fetches_nothing(
 
 
 @pytest.mark.parametrize("value", EXACT, ids=range(len(EXACT)))
-def test_a_value_in_the_bucket_comes_back_exactly(
-    stores: Callable[..., DynamoDBTaskStore], bucket: Bucket, owner: str, value: Json
-) -> None:
+def test_a_value_in_the_bucket_comes_back_exactly(stores: Stores, bucket: Bucket, owner: str, value: Json) -> None:
     # Compressed or not: what moves is the same text.
     for threshold in (100, 10**9):
         limits = Limits(compress_over_bytes=threshold, item_bytes=1_500)
@@ -232,9 +219,7 @@ def test_a_value_in_the_bucket_comes_back_exactly(
         assert same(read.result, {"result": large})
 
 
-def test_a_value_that_looks_like_a_pointer_is_a_value(
-    overflowing: DynamoDBTaskStore, owner: str, requests: "Requests"
-) -> None:
+def test_a_value_that_looks_like_a_pointer_is_a_value(overflowing: Store, owner: str, requests: Requests) -> None:
     forged: Json = "V,other,1,1"
     task = overflowing.create(NewTask(owner, {"forged": forged}, arguments={"forged": forged}))
     overflowing.complete(owner, task.task_id, {"S": forged})
@@ -245,9 +230,7 @@ def test_a_value_that_looks_like_a_pointer_is_a_value(
     assert requests.take() == ["GetItem"]
 
 
-def test_two_writers_who_are_too_large_together_are_both_kept(
-    stores: Callable[..., DynamoDBTaskStore], begin: Callable[..., TaskRecord], requests: "Requests"
-) -> None:
+def test_two_writers_who_are_too_large_together_are_both_kept(stores: Stores, begin: Begin, requests: Requests) -> None:
     store, task, first, second = stores(), begin(2), noise(300_000, 1), noise(300_000, 2)
     store.write(task, Batch(steps=(done(0, first),)))
     requests.take()
@@ -258,7 +241,7 @@ def test_two_writers_who_are_too_large_together_are_both_kept(
 
 
 def test_who_loses_the_race_leaves_the_winners_value_as_it_is(
-    overflowing: DynamoDBTaskStore, owner: str, bucket: Bucket, begin: Callable[..., TaskRecord]
+    overflowing: Store, owner: str, bucket: Bucket, begin: Begin
 ) -> None:
     task, theirs, mine = begin(), noise(600_000, 1), noise(600_000, 2)
     overflowing.write(task, Batch(steps=(done(0, theirs),)))
@@ -270,7 +253,7 @@ def test_who_loses_the_race_leaves_the_winners_value_as_it_is(
 
 
 def test_the_same_value_is_the_same_object_each_time(
-    overflowing: DynamoDBTaskStore, owner: str, bucket: Bucket, begin: Callable[..., TaskRecord]
+    overflowing: Store, owner: str, bucket: Bucket, begin: Begin
 ) -> None:
     task = begin()
     for _ in range(3):
@@ -281,7 +264,7 @@ def test_the_same_value_is_the_same_object_each_time(
 
 @pytest.mark.parametrize(("ttl_ms", "days"), [(1_000, 2), (86_400_000, 2), (86_400_001, 8), (31_536_000_000, 366)])
 def test_an_object_is_kept_longer_than_its_task_and_names_nobody(
-    stores: Callable[..., DynamoDBTaskStore], bucket: Bucket, ttl_ms: int, days: int
+    stores: Stores, bucket: Bucket, ttl_ms: int, days: int
 ) -> None:
     store = stores(limits=Limits(max_ttl_ms=10**12), objects=S3ObjectStore(bucket.name, lambda: bucket.client))
     task = store.create(NewTask("kim@example.com", {"large": BIG}, ttl_ms=ttl_ms))
@@ -296,7 +279,7 @@ def test_an_object_is_kept_longer_than_its_task_and_names_nobody(
 
 
 def test_the_s3_client_is_made_by_the_first_value_that_moves(
-    stores: Callable[..., DynamoDBTaskStore], engine: "Engine", bucket: Bucket, begin: Callable[..., TaskRecord]
+    stores: Stores, engine: Engine, bucket: Bucket, begin: Begin
 ) -> None:
     made: list[str] = []
 
@@ -313,7 +296,7 @@ def test_the_s3_client_is_made_by_the_first_value_that_moves(
 
 
 def test_writers_at_the_same_time_all_keep_their_large_values(
-    overflowing: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], threads: ThreadPoolExecutor
+    overflowing: Store, owner: str, begin: Begin, threads: Threads
 ) -> None:
     task, values = begin(6), [noise(450_000, seed) for seed in range(6)]
 
@@ -325,3 +308,76 @@ def test_writers_at_the_same_time_all_keep_their_large_values(
     read = overflowing.get(owner, task.task_id)
     assert [result(read, index) for index in range(6)] == values
     assert (statuses(read), read.version) == (["completed"] * 6, 7)
+
+
+LOSSES: dict[str, Callable[[Bucket, str], None]] = {
+    "expired": lambda bucket, key: bucket.expire(key),
+    "replaced": lambda bucket, key: bucket.replace(key, b"something else"),
+    "cut short": lambda bucket, key: bucket.replace(key, bucket.content(key)[:-1]),
+    "empty": lambda bucket, key: bucket.replace(key, b""),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_value_whose_object_is_gone_or_another_is_lost_and_the_rest_is_there(
+    overflowing: Store,
+    owner: str,
+    bucket: Bucket,
+    begin: Begin,
+    requests: Requests,
+    caplog: pytest.LogCaptureFixture,
+    loss: str,
+) -> None:
+    task, kept = begin(2), noise(600_000, 1)
+    overflowing.write(task, Batch(steps=(done(0, BIG),)))
+    [key] = bucket.keys
+    overflowing.write(task, Batch(steps=(done(1, kept),)))
+    LOSSES[loss](bucket, key)
+    read = overflowing.get(owner, task.task_id)
+    with pytest.raises(ValueLost, match="600002 bytes"):
+        result(read, 0)
+    assert (result(read, 1), statuses(read), read.status) == (kept, ["completed"] * 2, TaskStatus.WORKING)
+    assert key.rpartition("/")[2] in caplog.text
+    overflowing.write(read, Batch(variables={"later": 1}))
+
+
+def test_an_object_that_is_larger_than_its_pointer_says_is_lost_and_not_read(
+    overflowing: Store, bucket: Bucket, begin: Begin
+) -> None:
+    task = overflowing.write(begin(), Batch(steps=(done(0, BIG),))).task
+    [key] = bucket.keys
+    bucket.replace(key, bucket.content(key) + bytes(1_000_000))
+    with pytest.raises(ObjectTooLarge):
+        list(S3ObjectStore(bucket.name, lambda: bucket.client).get(key, 1_000_000))
+    with pytest.raises(ValueLost, match="damaged"):
+        result(task, 0)
+
+
+def test_results_and_arguments_can_be_lost_too(overflowing: Store, owner: str, bucket: Bucket, begin: Begin) -> None:
+    task = overflowing.create(NewTask(owner, {"small": 1}, arguments={"large": BIG}))
+    completed = overflowing.complete(owner, task.task_id, {"large": BIG})
+    for key in bucket.keys:
+        bucket.expire(key)
+    for read in (completed, overflowing.get(owner, task.task_id)):
+        assert (read.status, dict(read.variables)) == (TaskStatus.COMPLETED, {"small": 1})
+        with pytest.raises(ValueLost):
+            _ = read.result
+        with pytest.raises(ValueLost):
+            _ = read.arguments
+
+
+def test_a_pointer_copied_from_another_owners_item_leads_nowhere(
+    overflowing: Store, engine: Engine, owner: str, requests: Requests
+) -> None:
+    theirs = overflowing.create(NewTask("another", {"secret": BIG}))
+    mine = overflowing.create(NewTask(owner, {"secret": "mine"}))
+    assert isinstance(theirs.source, dict)
+    assert isinstance(mine.source, dict)
+    forged = {**mine.source, "variables": theirs.source["variables"]}
+    engine.client.put_item(TableName="tasks", Item=forged)
+    requests.take()
+    read = overflowing.get(owner, mine.task_id)
+    assert moved(read) == ["secret"]
+    with pytest.raises(ValueLost, match="missing"):
+        _ = read.variables["secret"]
+    assert requests.take() == ["GetItem", "GetObject"]

@@ -11,21 +11,21 @@ from botocore.config import Config
 from botocore.exceptions import NoRegionError
 
 from mcp_baton.exceptions import StoreUnavailable, ValueLost
-from mcp_baton.tasks.dynamodb.outside import ObjectTooLarge
 from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
-from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
-from mcp_baton.tasks.record import NewTask, TaskRecord, TaskStatus
+from mcp_baton.tasks.record import NewTask, TaskStatus
 from mcp_baton.tasks.store import Batch, SetPause
 from tests.buckets import DENIED, SLOW_DOWN, Bucket
 from tests.noise import noise
+from tests.sent import Requests
+from tests.store.conftest import Engine
+from tests.store.given import ON_MEMORY, Begin, Store, Stores
 from tests.store.steps import done, note, result, statuses
 from tests.store.test_overflow import BIG, moved
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-    from tests.sent import Requests
-    from tests.store.conftest import Engine
+pytestmark = ON_MEMORY
 
 FAULTS: dict[str, Callable[[Bucket, str], AbstractContextManager[None]]] = {
     "denied": lambda bucket, operation: bucket.refusing(operation, DENIED),
@@ -41,7 +41,7 @@ class Killed(BaseException):
 
 
 @contextmanager
-def killed_before_the_update(engine: "Engine") -> Iterator[None]:
+def killed_before_the_update(engine: Engine) -> Iterator[None]:
     """Expect a run to get as far as its `UpdateItem`, and stop it there."""
 
     def stop(**_: object) -> None:
@@ -70,7 +70,7 @@ def tracebacks(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def test_a_run_that_is_killed_between_s3_and_dynamodb_leaves_the_task_as_it_was(
-    overflowing: DynamoDBTaskStore, engine: "Engine", owner: str, bucket: Bucket, begin: Callable[..., TaskRecord]
+    overflowing: Store, engine: Engine, owner: str, bucket: Bucket, begin: Begin
 ) -> None:
     task = overflowing.write(begin(2), Batch(steps=(done(0, noise(600_000, 1)),))).task
     with killed_before_the_update(engine):
@@ -84,9 +84,7 @@ def test_a_run_that_is_killed_between_s3_and_dynamodb_leaves_the_task_as_it_was(
     assert result(read, 0) == noise(600_000, 1)
 
 
-def test_what_was_killed_can_be_written_again(
-    overflowing: DynamoDBTaskStore, engine: "Engine", bucket: Bucket, begin: Callable[..., TaskRecord]
-) -> None:
+def test_what_was_killed_can_be_written_again(overflowing: Store, engine: Engine, bucket: Bucket, begin: Begin) -> None:
     task = begin()
     with killed_before_the_update(engine):
         overflowing.write(task, Batch(steps=(done(0, BIG),)))
@@ -96,11 +94,11 @@ def test_what_was_killed_can_be_written_again(
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_when_objects_cannot_be_written_the_values_go_to_items_of_their_own(
-    overflowing: DynamoDBTaskStore,
+    overflowing: Store,
     owner: str,
     bucket: Bucket,
-    begin: Callable[..., TaskRecord],
-    requests: "Requests",
+    begin: Begin,
+    requests: Requests,
     caplog: pytest.LogCaptureFixture,
     fault: str,
 ) -> None:
@@ -119,17 +117,13 @@ def test_when_objects_cannot_be_written_the_values_go_to_items_of_their_own(
     assert bucket.keys == []
 
 
-def test_a_bucket_where_nobody_listens_costs_nothing_but_time(
-    stores: Callable[..., DynamoDBTaskStore], nobody: "S3Client", begin: Callable[..., TaskRecord]
-) -> None:
+def test_a_bucket_where_nobody_listens_costs_nothing_but_time(stores: Stores, nobody: "S3Client", begin: Begin) -> None:
     store = stores(objects=S3ObjectStore("bucket", lambda: nobody))
     written = store.write(begin(), Batch(steps=(done(0, BIG),)))
     assert (written.oversized, result(written.task, 0)) == ((), BIG)
 
 
-def test_an_s3_client_that_cannot_be_made_costs_nothing(
-    stores: Callable[..., DynamoDBTaskStore], begin: Callable[..., TaskRecord]
-) -> None:
+def test_an_s3_client_that_cannot_be_made_costs_nothing(stores: Stores, begin: Begin) -> None:
     def connect() -> "S3Client":
         raise NoRegionError
 
@@ -139,7 +133,7 @@ def test_an_s3_client_that_cannot_be_made_costs_nothing(
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_without_s3_results_and_arguments_are_kept_all_the_same(
-    overflowing: DynamoDBTaskStore, owner: str, bucket: Bucket, begin: Callable[..., TaskRecord], fault: str
+    overflowing: Store, owner: str, bucket: Bucket, begin: Begin, fault: str
 ) -> None:
     task = begin()
     with FAULTS[fault](bucket, "PutObject"):
@@ -151,7 +145,7 @@ def test_without_s3_results_and_arguments_are_kept_all_the_same(
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_value_of_more_than_is_read_back_is_kept_in_s3_alone(
-    overflowing: DynamoDBTaskStore, bucket: Bucket, begin: Callable[..., TaskRecord], fault: str
+    overflowing: Store, bucket: Bucket, begin: Begin, fault: str
 ) -> None:
     longer = "x" * 6_000_001
     kept = overflowing.write(begin(), Batch(steps=(done(0, longer),)))
@@ -161,80 +155,17 @@ def test_a_value_of_more_than_is_read_back_is_kept_in_s3_alone(
     assert (noted.oversized, result(noted.task, 0)) == (("_workflow.result.s0",), note(longer))
 
 
-LOSSES: dict[str, Callable[[Bucket, str], None]] = {
-    "expired": lambda bucket, key: bucket.expire(key),
-    "replaced": lambda bucket, key: bucket.replace(key, b"something else"),
-    "cut short": lambda bucket, key: bucket.replace(key, bucket.content(key)[:-1]),
-    "empty": lambda bucket, key: bucket.replace(key, b""),
-}
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-def test_a_value_whose_object_is_gone_or_another_is_lost_and_the_rest_is_there(
-    overflowing: DynamoDBTaskStore,
-    owner: str,
-    bucket: Bucket,
-    begin: Callable[..., TaskRecord],
-    requests: "Requests",
-    caplog: pytest.LogCaptureFixture,
-    loss: str,
-) -> None:
-    task, kept = begin(2), noise(600_000, 1)
-    overflowing.write(task, Batch(steps=(done(0, BIG),)))
-    [key] = bucket.keys
-    overflowing.write(task, Batch(steps=(done(1, kept),)))
-    LOSSES[loss](bucket, key)
-    read = overflowing.get(owner, task.task_id)
-    with pytest.raises(ValueLost, match="600002 bytes"):
-        result(read, 0)
-    assert (result(read, 1), statuses(read), read.status) == (kept, ["completed"] * 2, TaskStatus.WORKING)
-    assert key.rpartition("/")[2] in caplog.text
-    overflowing.write(read, Batch(variables={"later": 1}))
-
-
 def test_a_missing_object_of_a_bucket_that_may_not_be_listed_is_lost(
-    overflowing: DynamoDBTaskStore, bucket: Bucket, begin: Callable[..., TaskRecord]
+    overflowing: Store, bucket: Bucket, begin: Begin
 ) -> None:
     task = overflowing.write(begin(), Batch(steps=(done(0, BIG),))).task
     with bucket.refusing("GetObject", DENIED), pytest.raises(ValueLost):
         result(task, 0)
 
 
-def test_an_object_that_is_larger_than_its_pointer_says_is_lost_and_not_read(
-    overflowing: DynamoDBTaskStore, bucket: Bucket, begin: Callable[..., TaskRecord]
-) -> None:
-    task = overflowing.write(begin(), Batch(steps=(done(0, BIG),))).task
-    [key] = bucket.keys
-    bucket.replace(key, bucket.content(key) + bytes(1_000_000))
-    with pytest.raises(ObjectTooLarge):
-        list(S3ObjectStore(bucket.name, lambda: bucket.client).get(key, 1_000_000))
-    with pytest.raises(ValueLost, match="damaged"):
-        result(task, 0)
-
-
-def test_results_and_arguments_can_be_lost_too(
-    overflowing: DynamoDBTaskStore, owner: str, bucket: Bucket, begin: Callable[..., TaskRecord]
-) -> None:
-    task = overflowing.create(NewTask(owner, {"small": 1}, arguments={"large": BIG}))
-    completed = overflowing.complete(owner, task.task_id, {"large": BIG})
-    for key in bucket.keys:
-        bucket.expire(key)
-    for read in (completed, overflowing.get(owner, task.task_id)):
-        assert (read.status, dict(read.variables)) == (TaskStatus.COMPLETED, {"small": 1})
-        with pytest.raises(ValueLost):
-            _ = read.result
-        with pytest.raises(ValueLost):
-            _ = read.arguments
-
-
 @pytest.mark.parametrize("fault", OUTAGES)
 def test_an_s3_that_does_not_answer_is_unavailable_and_is_asked_once(
-    overflowing: DynamoDBTaskStore,
-    owner: str,
-    bucket: Bucket,
-    begin: Callable[..., TaskRecord],
-    requests: "Requests",
-    fault: str,
+    overflowing: Store, owner: str, bucket: Bucket, begin: Begin, requests: Requests, fault: str
 ) -> None:
     task = begin(3)
     overflowing.write(task, Batch(steps=(done(0, BIG), done(1, noise(600_000, 1)), done(2, "small"))))
@@ -249,16 +180,14 @@ def test_an_s3_that_does_not_answer_is_unavailable_and_is_asked_once(
     assert result(overflowing.get(owner, task.task_id), 0) == BIG
 
 
-def test_an_object_that_breaks_off_on_its_way_is_unavailable(
-    overflowing: DynamoDBTaskStore, bucket: Bucket, begin: Callable[..., TaskRecord]
-) -> None:
+def test_an_object_that_breaks_off_on_its_way_is_unavailable(overflowing: Store, bucket: Bucket, begin: Begin) -> None:
     task = overflowing.write(begin(), Batch(steps=(done(0, BIG),))).task
     with bucket.breaking_off("GetObject"), pytest.raises(StoreUnavailable, match="IncompleteReadError"):
         result(task, 0)
 
 
 def test_a_value_that_has_moved_cannot_be_read_where_no_bucket_is_configured(
-    overflowing: DynamoDBTaskStore, store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord]
+    overflowing: Store, store: Store, owner: str, begin: Begin
 ) -> None:
     task = overflowing.write(begin(2), Batch(steps=(done(0, BIG), done(1, "small")))).task
     read = store.get(owner, task.task_id)
@@ -268,26 +197,7 @@ def test_a_value_that_has_moved_cannot_be_read_where_no_bucket_is_configured(
     assert result(overflowing.get(owner, task.task_id), 0) == BIG
 
 
-def test_a_pointer_copied_from_another_owners_item_leads_nowhere(
-    overflowing: DynamoDBTaskStore, engine: "Engine", owner: str, requests: "Requests"
-) -> None:
-    theirs = overflowing.create(NewTask("another", {"secret": BIG}))
-    mine = overflowing.create(NewTask(owner, {"secret": "mine"}))
-    assert isinstance(theirs.source, dict)
-    assert isinstance(mine.source, dict)
-    forged = {**mine.source, "variables": theirs.source["variables"]}
-    engine.client.put_item(TableName="tasks", Item=forged)
-    requests.take()
-    read = overflowing.get(owner, mine.task_id)
-    assert moved(read) == ["secret"]
-    with pytest.raises(ValueLost, match="missing"):
-        _ = read.variables["secret"]
-    assert requests.take() == ["GetItem", "GetObject"]
-
-
-def test_printing_a_task_fetches_nothing(
-    overflowing: DynamoDBTaskStore, begin: Callable[..., TaskRecord], requests: "Requests"
-) -> None:
+def test_printing_a_task_fetches_nothing(overflowing: Store, begin: Begin, requests: Requests) -> None:
     task = overflowing.write(begin(), Batch(steps=(done(0, BIG),), result={"large": BIG})).task
     requests.take()
     assert "S2," in repr(task)

@@ -55,7 +55,7 @@ def own(url: str, timeout_s: float = 10.0) -> DirectClient:
     return DirectClient(endpoint, KEYS, connect_timeout_s=timeout_s, read_timeout_s=timeout_s)
 
 
-@pytest.fixture(params=["embedded", "ministack", "dynamodb_local"])
+@pytest.fixture(params=["embedded", "dynamodb_local"])
 def served(request: pytest.FixtureRequest) -> "Iterator[tuple[str, DynamoDBClient]]":
     """An engine over HTTP with the task table, and botocore's client of it."""
     if request.param != "embedded":

@@ -2,33 +2,31 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from mcp_baton.exceptions import Conflict, StoreUnavailable, TooLarge, ValueLost
 from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.tasks.dynamodb.pointers import piece_key, pointer_in
-from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import NewTask, TaskRecord
 from mcp_baton.tasks.store import Batch, Written
 from mcp_baton.tasks.values import read_ahead, text_of
 from tests.e2e.throttling import Virtual
 from tests.hanging import Hang, values_in
 from tests.noise import noise
+from tests.sent import Requests
+from tests.store.conftest import Clock, Engine
+from tests.store.given import BUT_EMBEDDED, ON_MEMORY, Begin, Store, Stores
 from tests.store.steps import done, note, result
 from tests.store.test_overflow import BIG, moved
 from tests.store.test_overflow_faults import Killed, killed_before_the_update
-
-if TYPE_CHECKING:
-    from tests.sent import Requests
-    from tests.store.conftest import Clock, Engine
 
 LARGEST = noise(5_999_998, 7)
 """With its quotation marks, as long as a value can be that is read back."""
 
 
-def pieces(engine: "Engine", task: TaskRecord, name: str) -> list[dict[str, Any]]:
+def pieces(engine: Engine, task: TaskRecord, name: str) -> list[dict[str, Any]]:
     """The keys of a value's items."""
     assert isinstance(task.source, dict)
     pointer = pointer_in(task.source["variables"]["M"][name])
@@ -39,12 +37,12 @@ def pieces(engine: "Engine", task: TaskRecord, name: str) -> list[dict[str, Any]
     return keys
 
 
-def value_item(engine: "Engine", key: dict[str, Any]) -> dict[str, Any]:
+def value_item(engine: Engine, key: dict[str, Any]) -> dict[str, Any]:
     return engine.client.get_item(TableName="tasks", Key=key, ConsistentRead=True)["Item"]
 
 
 @contextmanager
-def at_each(engine: "Engine", operation: str, do: Callable[..., object]) -> Iterator[None]:
+def at_each(engine: Engine, operation: str, do: Callable[..., object]) -> Iterator[None]:
     """Do something at each request of a kind, before it is sent."""
     handler: Any = do
     engine.client.meta.events.register_first(f"before-send.dynamodb.{operation}", handler)
@@ -59,7 +57,7 @@ def fail(**_: object) -> None:
 
 
 def test_six_megabytes_are_kept_whole_without_a_bucket(
-    store: DynamoDBTaskStore, engine: "Engine", owner: str, begin: Callable[..., TaskRecord], requests: "Requests"
+    store: Store, engine: Engine, owner: str, begin: Begin, requests: Requests
 ) -> None:
     task = begin(2)
     requests.take()
@@ -78,9 +76,8 @@ def test_six_megabytes_are_kept_whole_without_a_bucket(
     )
 
 
-def test_a_value_of_more_than_six_megabytes_gives_way_to_a_note(
-    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord]
-) -> None:
+@ON_MEMORY
+def test_a_value_of_more_than_six_megabytes_gives_way_to_a_note(store: Store, owner: str, begin: Begin) -> None:
     task, longer = begin(2), f"{LARGEST}x"
     written = store.write(task, Batch(steps=(done(0, longer), done(1, "small"))))
     assert written.oversized == ("_workflow.result.s0",)
@@ -89,7 +86,8 @@ def test_a_value_of_more_than_six_megabytes_gives_way_to_a_note(
         store.complete(owner, task.task_id, {"text": longer})
 
 
-def test_arguments_variables_and_results_are_kept_without_a_bucket(store: DynamoDBTaskStore, owner: str) -> None:
+@BUT_EMBEDDED
+def test_arguments_variables_and_results_are_kept_without_a_bucket(store: Store, owner: str) -> None:
     task = store.create(NewTask(owner, {"large": BIG}, arguments={"text": BIG}))
     assert moved(task) == ["arguments", "large"]
     store.complete(owner, task.task_id, {"text": BIG})
@@ -97,8 +95,9 @@ def test_arguments_variables_and_results_are_kept_without_a_bucket(store: Dynamo
     assert (read.variables["large"], read.arguments, read.result) == (BIG, {"text": BIG}, {"text": BIG})
 
 
+@ON_MEMORY
 def test_small_results_cost_no_item_of_their_own_and_larger_ones_one_together(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], requests: "Requests"
+    store: Store, begin: Begin, requests: Requests
 ) -> None:
     task = begin(20)
     requests.take()
@@ -117,8 +116,9 @@ def test_small_results_cost_no_item_of_their_own_and_larger_ones_one_together(
     assert requests.take() == ["UpdateItem"]
 
 
+@ON_MEMORY
 def test_an_items_expiry_is_after_its_heads_whenever_it_is_written(
-    stores: Callable[..., DynamoDBTaskStore], engine: "Engine", clock: "Clock", owner: str
+    stores: Stores, engine: Engine, clock: Clock, owner: str
 ) -> None:
     store = stores(limits=Limits(max_ttl_ms=10_000_000))
     task = store.create(NewTask(owner, {"large": BIG}, ttl_ms=5_000_000))
@@ -131,10 +131,9 @@ def test_an_items_expiry_is_after_its_heads_whenever_it_is_written(
             assert int(value_item(engine, key)["expires_at"]["N"]) >= head + day
 
 
+@ON_MEMORY
 @pytest.mark.parametrize("lost", [0, 1])
-def test_a_lost_piece_costs_its_value_alone(
-    store: DynamoDBTaskStore, engine: "Engine", owner: str, begin: Callable[..., TaskRecord], lost: int
-) -> None:
+def test_a_lost_piece_costs_its_value_alone(store: Store, engine: Engine, owner: str, begin: Begin, lost: int) -> None:
     task, other = begin(2), noise(600_000, 5)
     task = store.write(task, Batch(steps=(done(0, BIG), done(1, other)))).task
     engine.client.delete_item(TableName="tasks", Key=pieces(engine, task, "_workflow.result.s0")[lost])
@@ -147,9 +146,10 @@ def test_a_lost_piece_costs_its_value_alone(
     assert result(store.write(read, Batch(steps=())).task, 1) == other
 
 
+@ON_MEMORY
 @pytest.mark.parametrize("content", [b"", b"something else"])
 def test_a_piece_that_is_not_what_was_written_is_a_lost_value(
-    store: DynamoDBTaskStore, engine: "Engine", begin: Callable[..., TaskRecord], content: bytes
+    store: Store, engine: Engine, begin: Begin, content: bytes
 ) -> None:
     task = store.write(begin(), Batch(steps=(done(0, BIG),))).task
     key = pieces(engine, task, "_workflow.result.s0")[1]
@@ -160,8 +160,9 @@ def test_a_piece_that_is_not_what_was_written_is_a_lost_value(
         list(text_of(task, "_workflow.result.s0"))
 
 
+@ON_MEMORY
 def test_a_miss_is_looked_at_once_more_consistently_before_it_is_a_loss(
-    store: DynamoDBTaskStore, engine: "Engine", begin: Callable[..., TaskRecord], requests: "Requests"
+    store: Store, engine: Engine, begin: Begin, requests: Requests
 ) -> None:
     task = store.write(begin(), Batch(variables={"v": noise(3_000)}, open_steps=3)).task
     [key] = pieces(engine, task, "v")
@@ -178,8 +179,9 @@ def test_a_miss_is_looked_at_once_more_consistently_before_it_is_a_loss(
     assert looks == [False, True]
 
 
+@ON_MEMORY
 def test_a_run_that_is_killed_between_two_pieces_leaves_the_task_as_it_was_and_can_be_repeated(
-    store: DynamoDBTaskStore, engine: "Engine", owner: str, begin: Callable[..., TaskRecord], requests: "Requests"
+    store: Store, engine: Engine, owner: str, begin: Begin, requests: Requests
 ) -> None:
     task, puts = begin(), list[str]()
 
@@ -199,9 +201,8 @@ def test_a_run_that_is_killed_between_two_pieces_leaves_the_task_as_it_was_and_c
     assert requests.take()[0] == "UpdateItem"
 
 
-def test_a_value_that_is_replaced_while_it_is_read_is_read_as_it_was(
-    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord]
-) -> None:
+@ON_MEMORY
+def test_a_value_that_is_replaced_while_it_is_read_is_read_as_it_was(store: Store, owner: str, begin: Begin) -> None:
     task = store.write(begin(), Batch(variables={"v": LARGEST})).task
     read = store.get(owner, task.task_id)
     coming = text_of(read, "v")
@@ -212,8 +213,9 @@ def test_a_value_that_is_replaced_while_it_is_read_is_read_as_it_was(
     assert store.get(owner, task.task_id).variables["v"] == BIG
 
 
+@ON_MEMORY
 def test_who_loses_the_race_does_not_write_its_value_again(
-    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], requests: "Requests"
+    store: Store, owner: str, begin: Begin, requests: Requests
 ) -> None:
     task = begin(2)
     store.write(task, Batch(steps=(done(0, "theirs"),)))
@@ -225,8 +227,9 @@ def test_who_loses_the_race_does_not_write_its_value_again(
     assert [result(written.task, index) for index in range(2)] == ["theirs", BIG]
 
 
+@ON_MEMORY
 def test_when_some_pieces_cannot_be_written_only_their_value_gives_way(
-    store: DynamoDBTaskStore, engine: "Engine", begin: Callable[..., TaskRecord]
+    store: Store, engine: Engine, begin: Begin
 ) -> None:
     failed = list[bytes]()
 
@@ -242,8 +245,9 @@ def test_when_some_pieces_cannot_be_written_only_their_value_gives_way(
     assert [result(written.task, index) for index in range(2)] == [note(LARGEST), BIG]
 
 
+@ON_MEMORY
 def test_what_cannot_be_written_outside_stays_in_the_head_where_it_fits(
-    store: DynamoDBTaskStore, engine: "Engine", owner: str, begin: Callable[..., TaskRecord]
+    store: Store, engine: Engine, owner: str, begin: Begin
 ) -> None:
     task, value = begin(), noise(20_000)
     with at_each(engine, "PutItem", fail):
@@ -253,9 +257,10 @@ def test_what_cannot_be_written_outside_stays_in_the_head_where_it_fits(
     assert (written.oversized, moved(written.task), result(written.task, 0)) == ((), [], value)
 
 
+@ON_MEMORY
 @pytest.mark.parametrize("limit_s", [1.0, 1_000.0])
 def test_a_table_that_hangs_is_not_waited_for_beyond_the_time_of_a_write(
-    stores: Callable[..., DynamoDBTaskStore], engine: "Engine", begin: Callable[..., TaskRecord], limit_s: float
+    stores: Stores, engine: Engine, begin: Begin, limit_s: float
 ) -> None:
     task, time, ended = begin(2), Virtual(), list[tuple[float, Written]]()
     store = stores(limits=Limits(values_ms=200), monotonic=time.monotonic, sleep=time.sleep)
@@ -276,9 +281,7 @@ def test_a_table_that_hangs_is_not_waited_for_beyond_the_time_of_a_write(
 
 
 @pytest.mark.parametrize("owners", [("a#b", "a"), ("a", "a#b"), ("o" * 1_900, "o" * 1_901), ("kim", "Kim")])
-def test_nobody_reads_anothers_value_by_its_pointer(
-    store: DynamoDBTaskStore, engine: "Engine", owners: tuple[str, str]
-) -> None:
+def test_nobody_reads_anothers_value_by_its_pointer(store: Store, engine: Engine, owners: tuple[str, str]) -> None:
     theirs = store.create(NewTask(owners[0], {"secret": BIG}))
     mine = store.create(NewTask(owners[1], {"secret": "mine"}))
     assert isinstance(theirs.source, dict)
@@ -291,8 +294,9 @@ def test_nobody_reads_anothers_value_by_its_pointer(
     assert theirs.variables["secret"] == BIG
 
 
+@ON_MEMORY
 def test_several_values_are_read_at_once_and_each_but_once(
-    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], requests: "Requests"
+    store: Store, owner: str, begin: Begin, requests: Requests
 ) -> None:
     task = begin(6)
     for index in range(6):
@@ -306,8 +310,9 @@ def test_several_values_are_read_at_once_and_each_but_once(
     assert requests.take() == []
 
 
+@BUT_EMBEDDED
 def test_a_listing_is_of_heads_and_says_where_tasks_stand(
-    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], requests: "Requests"
+    store: Store, owner: str, begin: Begin, requests: Requests
 ) -> None:
     task = store.write(begin(2), Batch(steps=(done(0, BIG),), variables={"mine": 1})).task
     requests.take()

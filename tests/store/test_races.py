@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -13,14 +12,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mcp_baton.exceptions import Conflict, TaskFinished
-from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import StepStatus, TaskRecord
 from mcp_baton.tasks.store import Batch, StepWrite
+from tests.store.conftest import Engine
+from tests.store.given import Begin, Rounds, Store, Threads, on
 from tests.store.steps import at_once, statuses
 
 if TYPE_CHECKING:
-    from tests.store.conftest import Engine
-
     type Writer = subprocess.Popen[str]
 
 ROUNDS = 8
@@ -29,14 +27,14 @@ PROCESSES = 4
 PENDING, COMPLETED, FAILED = StepStatus.PENDING, StepStatus.COMPLETED, StepStatus.FAILED
 
 
-def recording(store: DynamoDBTaskStore, task: TaskRecord, write: StepWrite) -> Callable[[], TaskRecord]:
+def recording(store: Store, task: TaskRecord, write: StepWrite) -> Callable[[], TaskRecord]:
     return lambda: store.write(task, Batch(steps=(write,))).task
 
 
 def test_sixteen_writers_of_sixteen_steps_all_stand(
-    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], threads: ThreadPoolExecutor
+    store: Store, owner: str, begin: Begin, threads: Threads, rounds: Rounds
 ) -> None:
-    for _ in range(ROUNDS):
+    for _ in rounds(ROUNDS):
         task = begin(WRITERS)
         writes = [StepWrite(index, f"s{index}", PENDING, COMPLETED, {"by": index}) for index in range(WRITERS)]
         outcomes = at_once(threads, [recording(store, task, write) for write in writes], (Conflict, TaskFinished))
@@ -50,9 +48,9 @@ def test_sixteen_writers_of_sixteen_steps_all_stand(
 
 
 def test_of_many_writers_of_one_step_exactly_one_wins(
-    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], threads: ThreadPoolExecutor
+    store: Store, owner: str, begin: Begin, threads: Threads, rounds: Rounds
 ) -> None:
-    for _ in range(ROUNDS):
+    for _ in rounds(ROUNDS):
         task = begin(1)
         writes = [StepWrite(0, "s0", PENDING, COMPLETED, {"by": writer}) for writer in range(WRITERS)]
         outcomes = at_once(threads, [recording(store, task, write) for write in writes], (Conflict, TaskFinished))
@@ -65,10 +63,10 @@ def test_of_many_writers_of_one_step_exactly_one_wins(
 
 
 def test_every_expected_status_is_left_once(
-    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], threads: ThreadPoolExecutor
+    store: Store, owner: str, begin: Begin, threads: Threads, rounds: Rounds
 ) -> None:
     ways = [(PENDING, FAILED), (FAILED, COMPLETED)]
-    for _ in range(ROUNDS):
+    for _ in rounds(ROUNDS):
         task = begin(1)
         writes = [StepWrite(0, "s0", *ways[writer % 2], {"by": writer}) for writer in range(8)]
         outcomes = at_once(threads, [recording(store, task, write) for write in writes], (Conflict, TaskFinished))
@@ -80,9 +78,9 @@ def test_every_expected_status_is_left_once(
 
 
 def test_a_task_is_ended_once_and_nothing_is_written_after_it(
-    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], threads: ThreadPoolExecutor
+    store: Store, owner: str, begin: Begin, threads: Threads, rounds: Rounds
 ) -> None:
-    for _ in range(ROUNDS):
+    for _ in rounds(ROUNDS):
         task = begin(WRITERS - 2)
         writes = [StepWrite(index, f"s{index}", PENDING, COMPLETED, index) for index in range(WRITERS - 2)]
         calls = [recording(store, task, write) for write in writes]
@@ -99,7 +97,7 @@ def test_a_task_is_ended_once_and_nothing_is_written_after_it(
 
 
 @pytest.fixture
-def writers(ministack_engine: "Engine") -> "Iterator[list[Writer]]":
+def writers(ministack_engine: Engine) -> "Iterator[list[Writer]]":
     """Processes that write to the engine what they are told, four steps at once each."""
     command = [sys.executable, str(Path(__file__).parent / "writer.py"), str(ministack_engine.url)]
     with ExitStack() as stack:
@@ -109,11 +107,11 @@ def writers(ministack_engine: "Engine") -> "Iterator[list[Writer]]":
         ]
 
 
-@pytest.mark.parametrize("engine", ["ministack"], indirect=True)
+@on("ministack")
 def test_writers_in_several_processes_all_stand(
-    writers: "list[Writer]", store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord]
+    writers: "list[Writer]", store: Store, owner: str, begin: Begin, rounds: Rounds
 ) -> None:
-    for _ in range(ROUNDS):
+    for _ in rounds(ROUNDS):
         task = begin(WRITERS)
         for place, writer in enumerate(writers):
             steps = list(range(place, WRITERS, PROCESSES))

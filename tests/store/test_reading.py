@@ -1,29 +1,28 @@
 """Reading values outside the heads, and what a store remembers of those that it wrote (docs/storage.md)."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from mcp_baton.exceptions import StoreUnavailable, ValueLost
 from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.tasks.dynamodb.pointers import pointer_in
-from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tasks.store import Batch
 from mcp_baton.tasks.values import read_ahead
 from tests.buckets import SLOW_DOWN, Bucket
 from tests.e2e.throttling import Virtual
+from tests.fakes import Pauses
 from tests.hanging import Hang, values_in
 from tests.noise import noise
+from tests.sent import Requests
+from tests.store.conftest import Engine
+from tests.store.given import ON_MEMORY, Begin, Store, Stores
 from tests.store.steps import done, note, result
 from tests.store.test_overflow import BIG
 from tests.store.test_pieces import at_each, pieces, value_item
 
-if TYPE_CHECKING:
-    from tests.fakes import Pauses
-    from tests.sent import Requests
-    from tests.store.conftest import Engine
+pytestmark = ON_MEMORY
 
 FIRST_PIECE = b'#0"'
 
@@ -36,10 +35,7 @@ def bundle_bytes(task: TaskRecord, name: str) -> int:
 
 
 def test_no_more_is_read_ahead_or_kept_than_there_is_room_for(
-    store: DynamoDBTaskStore,
-    begin: Callable[..., TaskRecord],
-    requests: "Requests",
-    monkeypatch: pytest.MonkeyPatch,
+    store: Store, begin: Begin, requests: Requests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = begin(4)
     for index in range(4):
@@ -56,9 +52,7 @@ def test_no_more_is_read_ahead_or_kept_than_there_is_room_for(
     assert requests.take() == ["GetItem"] * 2
 
 
-def test_pieces_are_joined_in_their_order_however_they_come(
-    stores: Callable[..., DynamoDBTaskStore], engine: "Engine", begin: Callable[..., TaskRecord]
-) -> None:
+def test_pieces_are_joined_in_their_order_however_they_come(stores: Stores, engine: Engine, begin: Begin) -> None:
     time, came, values = Virtual(), list[bool](), list[object]()
     store = stores(monotonic=time.monotonic, sleep=time.sleep)
     task = store.write(begin(), Batch(steps=(done(0, BIG),))).task
@@ -76,7 +70,7 @@ def test_pieces_are_joined_in_their_order_however_they_come(
 
 
 def test_a_value_whose_first_piece_alone_cannot_be_written_gives_way(
-    store: DynamoDBTaskStore, engine: "Engine", begin: Callable[..., TaskRecord]
+    store: Store, engine: Engine, begin: Begin
 ) -> None:
     def refuse_first(request: Any, **_: object) -> None:
         if FIRST_PIECE in request.body:
@@ -89,7 +83,7 @@ def test_a_value_whose_first_piece_alone_cannot_be_written_gives_way(
 
 
 def test_a_piece_of_the_same_length_with_another_text_is_a_lost_value(
-    stores: Callable[..., DynamoDBTaskStore], engine: "Engine", begin: Callable[..., TaskRecord]
+    stores: Stores, engine: Engine, begin: Begin
 ) -> None:
     store = stores(limits=Limits(compress_over_bytes=10**9, values_ms=60_000))
     task = store.write(begin(), Batch(steps=(done(0, BIG),))).task
@@ -100,9 +94,7 @@ def test_a_piece_of_the_same_length_with_another_text_is_a_lost_value(
         result(task, 0)
 
 
-def test_a_lost_value_that_is_made_again_is_written_again(
-    store: DynamoDBTaskStore, engine: "Engine", begin: Callable[..., TaskRecord]
-) -> None:
+def test_a_lost_value_that_is_made_again_is_written_again(store: Store, engine: Engine, begin: Begin) -> None:
     task = store.write(begin(), Batch(steps=(done(0, BIG),))).task
     engine.client.delete_item(TableName="tasks", Key=pieces(engine, task, "_workflow.result.s0")[0])
     with pytest.raises(ValueLost):
@@ -111,7 +103,7 @@ def test_a_lost_value_that_is_made_again_is_written_again(
 
 
 def test_what_was_written_is_remembered_for_ten_seconds(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord], requests: "Requests", pauses: "Pauses"
+    store: Store, begin: Begin, requests: Requests, pauses: Pauses
 ) -> None:
     """Afterwards it may have expired."""
     task, sent = begin(), list[list[str]]()
@@ -124,7 +116,7 @@ def test_what_was_written_is_remembered_for_ten_seconds(
 
 
 def test_s3_that_failed_is_not_asked_again_by_the_same_write(
-    overflowing: DynamoDBTaskStore, bucket: Bucket, begin: Callable[..., TaskRecord], requests: "Requests"
+    overflowing: Store, bucket: Bucket, begin: Begin, requests: Requests
 ) -> None:
     task = begin(2)
     requests.take()
@@ -135,7 +127,7 @@ def test_s3_that_failed_is_not_asked_again_by_the_same_write(
 
 
 def test_values_leave_the_head_its_time_when_the_function_has_less_than_the_reserve(
-    stores: Callable[..., DynamoDBTaskStore], engine: "Engine", begin: Callable[..., TaskRecord]
+    stores: Stores, engine: Engine, begin: Begin
 ) -> None:
     task, time, ended_s = begin(), Virtual(), list[float]()
     store = stores(limits=Limits(), monotonic=time.monotonic, sleep=time.sleep)

@@ -1,21 +1,19 @@
 """What the store notes of its requests: times, lost races, failures."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
 import pytest
 
 from mcp_baton.exceptions import Conflict, StoreUnavailable, TaskFinished, ValueLost
 from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
-from mcp_baton.tasks.record import StepStatus, TaskRecord
+from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tasks.store import Batch, StepWrite
 from mcp_baton.telemetry import STORE_CONFLICTS, STORE_ERRORS, STORE_LATENCY, Collector
 from tests.buckets import Bucket
+from tests.store.conftest import Engine
+from tests.store.given import ON_MEMORY, Begin, Store, Stores
 from tests.store.test_overflow import BIG
 
-if TYPE_CHECKING:
-    from tests.store.conftest import Engine
+pytestmark = ON_MEMORY
 
 DONE = Batch(steps=(StepWrite(0, "s0", StepStatus.PENDING, StepStatus.COMPLETED, 1),))
 
@@ -26,7 +24,7 @@ def collector() -> Collector:
 
 
 @pytest.fixture
-def watched(stores: Callable[..., DynamoDBTaskStore], collector: Collector) -> DynamoDBTaskStore:
+def watched(stores: Stores, collector: Collector) -> Store:
     return stores(telemetry=collector)
 
 
@@ -34,9 +32,7 @@ def noted(collector: Collector) -> list[tuple[str, str]]:
     return [(measurement.metric.name, measurement.of) for measurement in collector.take().measurements]
 
 
-def test_each_request_is_timed_under_its_name(
-    watched: DynamoDBTaskStore, collector: Collector, begin: Callable[..., TaskRecord], owner: str
-) -> None:
+def test_each_request_is_timed_under_its_name(watched: Store, collector: Collector, begin: Begin, owner: str) -> None:
     task = begin()
     watched.write(watched.get(owner, task.task_id), DONE)
     watched.list(owner)
@@ -46,9 +42,7 @@ def test_each_request_is_timed_under_its_name(
     assert [span.details["operation"] for span in notes.spans] == ["GetItem", "UpdateItem", "Query"]
 
 
-def test_a_lost_race_is_counted_and_is_no_error(
-    watched: DynamoDBTaskStore, collector: Collector, begin: Callable[..., TaskRecord]
-) -> None:
+def test_a_lost_race_is_counted_and_is_no_error(watched: Store, collector: Collector, begin: Begin) -> None:
     task = begin()
     watched.write(task, DONE)
     collector.take()
@@ -57,9 +51,7 @@ def test_a_lost_race_is_counted_and_is_no_error(
     assert noted(collector) == [(STORE_LATENCY.name, "UpdateItem"), (STORE_CONFLICTS.name, "")]
 
 
-def test_a_task_that_has_ended_is_no_lost_race(
-    watched: DynamoDBTaskStore, collector: Collector, begin: Callable[..., TaskRecord], owner: str
-) -> None:
+def test_a_task_that_has_ended_is_no_lost_race(watched: Store, collector: Collector, begin: Begin, owner: str) -> None:
     task = begin()
     watched.cancel(owner, task.task_id)
     collector.take()
@@ -71,7 +63,7 @@ def test_a_task_that_has_ended_is_no_lost_race(
     assert [span.failed for span in notes.spans] == [False]
 
 
-def test_a_refusal_of_dynamodb_is_counted(collector: Collector, engine: "Engine", owner: str) -> None:
+def test_a_refusal_of_dynamodb_is_counted(collector: Collector, engine: Engine, owner: str) -> None:
     store = DynamoDBTaskStore("no-such-table", lambda: engine.client, telemetry=collector)
     with pytest.raises(StoreUnavailable):
         store.list(owner)
@@ -81,10 +73,7 @@ def test_a_refusal_of_dynamodb_is_counted(collector: Collector, engine: "Engine"
 
 
 def test_objects_are_timed_and_their_failures_counted(
-    stores: Callable[..., DynamoDBTaskStore],
-    collector: Collector,
-    bucket: Bucket,
-    begin: Callable[..., TaskRecord],
+    stores: Stores, collector: Collector, bucket: Bucket, begin: Begin
 ) -> None:
     objects = S3ObjectStore(bucket.name, lambda: bucket.client, collector)
     task = stores(objects=objects).write(begin(), Batch(variables={"large": BIG})).task

@@ -1,26 +1,19 @@
 """When a task's steps ran, as it is kept with it (docs/storage.md)."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
 import pytest
 
 from mcp_baton.exceptions import StoreError
 from mcp_baton.light_dataclasses import replace
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.changes import STEPWISE_LIMIT
-from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
-from mcp_baton.tasks.record import PROGRESS, StepStatus, TaskRecord
+from mcp_baton.tasks.record import PROGRESS, StepStatus
 from mcp_baton.tasks.store import Batch, StepWrite, Timing
 from mcp_baton.tasks.timings import timings_of
-
-if TYPE_CHECKING:
-    from tests.sent import Requests
-    from tests.store.conftest import Clock, Engine
+from tests.sent import Requests
+from tests.store.conftest import Clock, Engine
+from tests.store.given import Begin, Store
 
 PENDING, COMPLETED = StepStatus.PENDING, StepStatus.COMPLETED
-
-type Begin = Callable[..., TaskRecord]
 
 
 def ran(index: int, timing: Timing, before: StepStatus = PENDING) -> StepWrite:
@@ -28,7 +21,7 @@ def ran(index: int, timing: Timing, before: StepStatus = PENDING) -> StepWrite:
 
 
 def test_timings_come_with_the_write_of_the_steps_and_leave_those_of_other_steps_alone(
-    store: DynamoDBTaskStore, begin: Begin, clock: "Clock", requests: "Requests"
+    store: Store, begin: Begin, clock: Clock, requests: Requests
 ) -> None:
     task = begin(3, workflow="flow")
     first, second, again = Timing(clock.ms + 5, 120), Timing(clock.ms + 130, 0), Timing(clock.ms + 86_400_000, 9)
@@ -44,7 +37,7 @@ def test_timings_come_with_the_write_of_the_steps_and_leave_those_of_other_steps
 
 
 def test_a_task_that_was_created_without_timings_gets_them_with_its_next_steps(
-    store: DynamoDBTaskStore, begin: Begin, clock: "Clock"
+    store: Store, begin: Begin, clock: Clock
 ) -> None:
     task = begin(2)
     assert "timings" not in task.kept
@@ -53,9 +46,7 @@ def test_a_task_that_was_created_without_timings_gets_them_with_its_next_steps(
     assert timings_of(task) == {"s0": Timing(clock.ms, 1), "s1": Timing(clock.ms + 1, 2)}
 
 
-def test_steps_that_are_replaced_keep_the_timings_of_those_that_stay(
-    store: DynamoDBTaskStore, begin: Begin, clock: "Clock"
-) -> None:
+def test_steps_that_are_replaced_keep_the_timings_of_those_that_stay(store: Store, begin: Begin, clock: Clock) -> None:
     task = begin(3, workflow="flow", definition="old")
     one, two = Timing(clock.ms, 1), Timing(clock.ms + 1, 2)
     task = store.write(task, Batch(steps=(ran(0, one), ran(1, one)))).task
@@ -66,7 +57,7 @@ def test_steps_that_are_replaced_keep_the_timings_of_those_that_stay(
 
 
 def test_so_many_steps_that_they_are_written_in_one_piece_have_their_timings_too(
-    store: DynamoDBTaskStore, begin: Begin, clock: "Clock"
+    store: Store, begin: Begin, clock: Clock
 ) -> None:
     task = begin(STEPWISE_LIMIT + 2, workflow="flow")
     task = store.write(task, Batch(steps=(ran(STEPWISE_LIMIT + 1, Timing(clock.ms, 7)),))).task
@@ -80,7 +71,7 @@ def test_so_many_steps_that_they_are_written_in_one_piece_have_their_timings_too
 
 
 def test_a_name_that_dynamodb_does_not_take_and_a_clock_that_is_behind_are_kept(
-    store: DynamoDBTaskStore, begin: Begin, clock: "Clock"
+    store: Store, begin: Begin, clock: Clock
 ) -> None:
     task, early = begin(1, workflow="flow"), Timing(clock.ms - 40, 3)
     for name in ('"s0"', "\ud800"):
@@ -90,7 +81,7 @@ def test_a_name_that_dynamodb_does_not_take_and_a_clock_that_is_behind_are_kept(
 
 @pytest.mark.parametrize("damaged", [{"M": {"s0": {"S": "soon"}}}, {"S": '"soon"'}], ids=["timing", "all"])
 def test_damaged_timings_are_the_stores_failure(
-    store: DynamoDBTaskStore, begin: Begin, engine: "Engine", damaged: dict[str, object]
+    store: Store, begin: Begin, engine: Engine, damaged: dict[str, object]
 ) -> None:
     task = begin(1, workflow="flow")
     assert isinstance(task.source, dict)

@@ -3,8 +3,6 @@
 import json
 import random
 import tracemalloc
-from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,15 +11,13 @@ from hypothesis import strategies as st
 from mcp_baton.exceptions import Conflict, StoreError, TaskFinished, ValueLost
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.items import Limits
-from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
-from mcp_baton.tasks.record import PAUSE_REASON, NewTask, StepStatus, TaskRecord, Weight
+from mcp_baton.tasks.record import PAUSE_REASON, NewTask, StepStatus, Weight
 from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite
 from mcp_baton.tasks.texts import zipped
 from mcp_baton.tasks.values import weight_of
 from tests.examples import examples
-
-if TYPE_CHECKING:
-    from tests.store.conftest import Engine
+from tests.store.conftest import Engine
+from tests.store.given import BUT_EMBEDDED, ON_MEMORY, Begin, Store, Stores
 
 PENDING, COMPLETED = StepStatus.PENDING, StepStatus.COMPLETED
 
@@ -75,9 +71,7 @@ def same(left: object, right: object) -> bool:
 
 
 @pytest.mark.parametrize("value", EXACT, ids=range(len(EXACT)))
-def test_a_value_comes_back_exactly_from_every_place(
-    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], value: Json
-) -> None:
+def test_a_value_comes_back_exactly_from_every_place(store: Store, owner: str, begin: Begin, value: Json) -> None:
     task = begin(arguments={"argument": value})
     step = StepWrite(0, "s0", PENDING, COMPLETED, value)
     store.write(task, Batch(steps=(step,), variables={"variable": value}, result={"result": value}))
@@ -88,18 +82,20 @@ def test_a_value_comes_back_exactly_from_every_place(
     assert same(read.result, {"result": value})
 
 
+@BUT_EMBEDDED
 @settings(examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(variable_names.filter(lambda name: not name.startswith("_workflow.")), json_values, max_size=4))
-def test_any_json_comes_back_exactly(store: DynamoDBTaskStore, owner: str, variables: dict[str, Json]) -> None:
+def test_any_json_comes_back_exactly(store: Store, owner: str, variables: dict[str, Json]) -> None:
     task = store.create(NewTask(owner, variables))
     assert same(sorted(store.get(owner, task.task_id).variables.items()), sorted(variables.items()))
     written = store.write(task, Batch(variables=variables)).task
     assert same(sorted(written.variables.items()), sorted(variables.items()))
 
 
+@BUT_EMBEDDED
 @settings(examples(10), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(texts, json_values, max_size=4))
-def test_any_pause_reason_is_known_again(store: DynamoDBTaskStore, owner: str, reason: dict[str, Json]) -> None:
+def test_any_pause_reason_is_known_again(store: Store, owner: str, reason: dict[str, Json]) -> None:
     task = store.write(store.create(NewTask(owner, {})), Batch(pause=SetPause(reason))).task
     stored = task.variables[PAUSE_REASON]
     assert isinstance(stored, dict)
@@ -109,13 +105,14 @@ def test_any_pause_reason_is_known_again(store: DynamoDBTaskStore, owner: str, r
 
 
 @pytest.mark.parametrize("text", ["a" * 50_000, noise(50_000), "é" * 8_192, noise(8_190)])
-def test_large_values_come_back_exactly_however_they_compress(store: DynamoDBTaskStore, owner: str, text: str) -> None:
+def test_large_values_come_back_exactly_however_they_compress(store: Store, owner: str, text: str) -> None:
     task = store.create(NewTask(owner, {"large": text}, arguments={"large": [text]}))
     read = store.get(owner, task.task_id)
     assert (read.variables["large"], read.arguments) == (text, {"large": [text]})
 
 
-def test_compression_begins_above_the_threshold(stores: Callable[..., DynamoDBTaskStore], owner: str) -> None:
+@ON_MEMORY
+def test_compression_begins_above_the_threshold(stores: Stores, owner: str) -> None:
     store = stores(limits=Limits(compress_over_bytes=100))
     task = store.create(NewTask(owner, {"at": "x" * 98, "over": "x" * 99}))
     assert isinstance(task.source, dict)
@@ -123,9 +120,7 @@ def test_compression_begins_above_the_threshold(stores: Callable[..., DynamoDBTa
     assert (list(stored["at"]), list(stored["over"])) == (["S"], ["B"])
 
 
-def test_a_conflict_and_a_finished_task_carry_compressed_values(
-    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord]
-) -> None:
+def test_a_conflict_and_a_finished_task_carry_compressed_values(store: Store, owner: str, begin: Begin) -> None:
     task = begin()
     step = StepWrite(0, "s0", PENDING, COMPLETED, "x" * 20_000)
     store.write(task, Batch(steps=(step,)))
@@ -138,9 +133,10 @@ def test_a_conflict_and_a_finished_task_carry_compressed_values(
     assert finished.value.current.result == {"large": "y" * 20_000}
 
 
+@ON_MEMORY
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), [float("-inf")]])
 def test_what_is_not_json_is_refused_before_anything_is_written(
-    store: DynamoDBTaskStore, owner: str, begin: Callable[..., TaskRecord], value: Json
+    store: Store, owner: str, begin: Begin, value: Json
 ) -> None:
     task = begin()
     with pytest.raises(StoreError, match="variable"):
@@ -151,7 +147,7 @@ def test_what_is_not_json_is_refused_before_anything_is_written(
 
 
 def test_tasks_that_paused_for_one_reason_are_found_by_a_filter(
-    store: DynamoDBTaskStore, engine: "Engine", owner: str, begin: Callable[..., TaskRecord]
+    store: Store, engine: Engine, owner: str, begin: Begin
 ) -> None:
     failed = [begin(), begin()]
     for task in failed:
@@ -170,9 +166,7 @@ def test_tasks_that_paused_for_one_reason_are_found_by_a_filter(
     assert found == {f"TASK#{task.task_id}" for task in failed}
 
 
-def test_pause_reason_and_arguments_can_be_read_in_the_console(
-    store: DynamoDBTaskStore, begin: Callable[..., TaskRecord]
-) -> None:
+def test_pause_reason_and_arguments_can_be_read_in_the_console(store: Store, begin: Begin) -> None:
     task = begin(arguments={"order_id": "A-17", "amount": 30.0})
     reason: Json = {"type": "schemaMismatch", "missingFields": ["to"], "retryable": False}
     assert isinstance(reason, dict)
@@ -188,13 +182,9 @@ def test_pause_reason_and_arguments_can_be_read_in_the_console(
     }
 
 
-def test_arguments_that_look_like_a_pointer_are_arguments(begin: Callable[..., TaskRecord]) -> None:
-    arguments = {"object": "2d/a/b", "bytes": 1, "sha256": ""}
-    assert begin(arguments=arguments).arguments == arguments
-
-
+@ON_MEMORY
 def test_a_hostile_zip_costs_its_own_value_and_no_memory(
-    store: DynamoDBTaskStore, engine: "Engine", owner: str, begin: Callable[..., TaskRecord]
+    store: Store, engine: Engine, owner: str, begin: Begin
 ) -> None:
     task = begin()
     assert isinstance(task.source, dict)
@@ -213,7 +203,7 @@ def test_a_hostile_zip_costs_its_own_value_and_no_memory(
     assert read.variables["other"] == 1
 
 
-def test_progress_and_variables_can_be_read_in_the_console(begin: Callable[..., TaskRecord]) -> None:
+def test_progress_and_variables_can_be_read_in_the_console(begin: Begin) -> None:
     source = begin().source
     assert isinstance(source, dict)
     step = source["variables"]["M"]["_workflow.progress"]["M"]["steps"]["L"][0]["M"]

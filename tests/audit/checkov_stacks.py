@@ -1,0 +1,26 @@
+"""checkov's findings in the CloudFormation templates of the current folder, in JSON.
+
+Run with the interpreter of tests/audit. checkov's own command would first import the checks of every framework.
+"""
+
+import importlib
+import json
+import sys
+import warnings
+
+
+def main() -> None:
+    """Look at each template of the folder, offline."""
+    warnings.simplefilter("ignore")
+    runner = importlib.import_module("checkov.cloudformation.runner").Runner()
+    wanted = importlib.import_module("checkov.runner_filter").RunnerFilter(framework=["cloudformation"])
+    report = runner.run(root_folder=".", runner_filter=wanted)
+    failed = [
+        {"check": one.check_id, "name": one.check_name, "resource": one.resource, "file": one.file_path}
+        for one in report.failed_checks
+    ]
+    sys.stdout.write(json.dumps({"failed": failed, "unread": report.parsing_errors}))
+
+
+if __name__ == "__main__":
+    main()
