@@ -48,9 +48,9 @@ def asking_server(runs: list[str] | None = None) -> Server:
 
     @server.tool(task="optional")
     async def everything(ctx: Context) -> list[str]:
-        thought, listed = (await ctx.sample("thought", "Which?")).text, await ctx.list_roots("where")
+        thought, listed = ctx.ask(sampling("thought", "Which?"), roots("where"))
         page = await ctx.elicit_url("Pay there", "https://pay.example", key="page")
-        return [thought, listed.roots[0].uri, page.action]
+        return [thought.text, listed.roots[0].uri, page.action]
 
     @server.tool(task="optional")
     def able(ctx: Context) -> list[bool]:
@@ -59,10 +59,6 @@ def asking_server(runs: list[str] | None = None) -> Server:
     @server.tool(task="optional")
     def changes(ctx: Context) -> str:
         return ctx.elicit(f"Who, attempt {next(changing)}?", FORM, key="who").action
-
-    @server.tool(task="optional")
-    def typed(ctx: Context) -> int:
-        return int(ctx.elicit("How many?", int, key="number").data)
 
     @server.tool(task="optional")
     def in_a_tuple(ctx: Context) -> str:
@@ -169,16 +165,16 @@ def test_answers_that_were_given_already_or_that_nobody_asked_for_are_ignored(jo
     assert value_of(jobs, task) == ["Kim", "Oslo", "today"]
 
 
-@pytest.mark.parametrize("wrong", ["yes", None, 3, ["accept"]])
 def test_an_answer_that_is_no_object_is_refused_by_its_name_and_nothing_of_the_update_is_taken(
-    jobs: Background, wrong: object
+    jobs: Background,
 ) -> None:
     task = asked(jobs, "two_rounds")
 
-    refused = update(jobs, task, who=named("Kim"), where=wrong)
-    assert refused.refusal == (400, INVALID_PARAMS)
-    assert "`inputResponses.where`" in refused.error["message"]
-    assert list(open_in(jobs, task)) == ["who", "where"]
+    for wrong in ("yes", None, 3, ["accept"]):
+        refused = update(jobs, task, who=named("Kim"), where=wrong)
+        assert refused.refusal == (400, INVALID_PARAMS)
+        assert "`inputResponses.where`" in refused.error["message"]
+        assert list(open_in(jobs, task)) == ["who", "where"]
 
 
 def test_an_unknown_task_cannot_be_answered_and_neither_can_anothers(jobs: Background) -> None:
@@ -190,18 +186,16 @@ def test_an_unknown_task_cannot_be_answered_and_neither_can_anothers(jobs: Backg
     assert list(open_in(jobs, task)) == ["who"]
 
 
-@pytest.mark.parametrize("ended", ["completed", "cancelled"])
-def test_an_update_of_a_task_that_is_over_is_acknowledged_and_changes_nothing(jobs: Background, ended: str) -> None:
-    task = asked(jobs, "one")
-    if ended == "completed":
-        update(jobs, task, who=named("Kim"))
-        jobs.work()
-    else:
-        jobs.client().task("cancel", task)
-    before = jobs.table.item(task)
+def test_an_update_of_a_task_that_is_over_is_acknowledged_and_changes_nothing(jobs: Background) -> None:
+    completed, cancelled = asked(jobs, "one"), asked(jobs, "one")
+    update(jobs, completed, who=named("Kim"))
+    jobs.work()
+    jobs.client().task("cancel", cancelled)
 
-    assert set(update(jobs, task, who=named("Pat")).result) == {"resultType", "_meta"}
-    assert (jobs.table.item(task), jobs.queue.events) == (before, [])
+    for task in (completed, cancelled):
+        before = jobs.table.item(task)
+        assert set(update(jobs, task, who=named("Pat")).result) == {"resultType", "_meta"}
+        assert (jobs.table.item(task), jobs.queue.events) == (before, [])
 
 
 def test_a_task_that_waits_for_answers_can_be_cancelled_and_shows_no_questions_any_more(
@@ -267,14 +261,6 @@ def test_the_same_question_in_three_places_has_three_keys_that_stay_from_run_to_
     assert len(set(keys)) == 3
 
 
-def test_an_answer_that_does_not_fit_is_a_tool_error(jobs: Background) -> None:
-    task = asked(jobs, "typed")
-    update(jobs, task, number={"action": "accept", "content": {"value": "many"}})
-
-    jobs.work()
-    assert jobs.client().task("get", task).result["result"]["isError"] is True
-
-
 def test_a_question_is_the_same_whether_its_author_wrote_lists_or_tuples(jobs: Background) -> None:
     task = asked(jobs, "in_a_tuple")
     update(jobs, task, size={"action": "accept", "content": {"size": "L"}})
@@ -285,42 +271,28 @@ def test_a_question_is_the_same_whether_its_author_wrote_lists_or_tuples(jobs: B
 
 def test_everything_that_the_client_can_do_can_be_asked_in_the_background(jobs: Background) -> None:
     task = asked(jobs, "everything")
-    answers: JsonDict = {
-        "thought": SAMPLED,
-        "where": {"roots": [{"uri": "file:///work"}]},
-        "page": {"action": "accept"},
-    }
-    for key, method in (
-        ("thought", "sampling/createMessage"),
-        ("where", "roots/list"),
-        ("page", "elicitation/create"),
-    ):
-        assert {name: question["method"] for name, question in open_in(jobs, task).items()} == {key: method}
-        update(jobs, task, **{key: answers[key]})
-        jobs.work()
+    methods = {name: question["method"] for name, question in open_in(jobs, task).items()}
+    assert methods == {"thought": "sampling/createMessage", "where": "roots/list"}
+    update(jobs, task, thought=SAMPLED, where={"roots": [{"uri": "file:///work"}]})
+    assert jobs.work() == "asked"
+    assert open_in(jobs, task)["page"]["method"] == "elicitation/create"
+    update(jobs, task, page={"action": "accept"})
+    jobs.work()
     assert value_of(jobs, task) == ["blue", "file:///work", "accept"]
 
 
-@pytest.mark.parametrize(
-    ("able", "expected"), [(ALL, [True] * 4), ({"elicitation": {}}, [True, False, False, False]), ({}, [False] * 4)]
-)
-def test_a_worker_knows_what_the_client_can_be_asked_for(
-    jobs: Background, able: JsonDict, expected: list[bool]
+def test_a_worker_knows_what_the_client_can_be_asked_for_as_far_as_its_request_or_session_says(
+    jobs: Background,
 ) -> None:
-    task = begin(jobs, "able", able=able)
-    jobs.work()
-    assert value_of(jobs, task) == expected
-
-
-def test_a_worker_knows_it_of_a_client_of_the_handshake_era_as_far_as_its_session_says(jobs: Background) -> None:
     params: JsonDict = {"name": "able", "arguments": {}, "task": {}}
+    tasks = [begin(jobs, "able", able=able) for able in (ALL, {"elicitation": {}}, {})]
     sessions = [{}, {SESSION_HEADER: session_id(["elicitation"], bytes(RANDOM_BYTES))}]
-    found = []
-    for headers in sessions:
-        task = created(jobs.client("2025").request("tools/call", params, headers=headers))["taskId"]
+    calls = [jobs.client("2025").request("tools/call", params, headers=headers) for headers in sessions]
+    tasks += [created(answer)["taskId"] for answer in calls]
+    while jobs.queue.events:
         jobs.work()
-        found.append(value_of(jobs, task))
-    assert found == [[True] * 4, [True, False, False, False]]
+    everything, forms, nothing = [True] * 4, [True, False, False, False], [False] * 4
+    assert [value_of(jobs, task) for task in tasks] == [everything, forms, nothing, everything, forms]
 
 
 def test_a_client_that_cannot_be_asked_makes_the_tool_fail_and_nobody_waits(jobs: Background) -> None:
@@ -495,20 +467,3 @@ def test_a_page_that_the_client_is_sent_to_has_an_id_that_stays(jobs: Background
     assert first["params"]["elicitationId"] == second["params"]["elicitationId"]
     assert first["id"] != second["id"]
     assert respond(jobs.client("2025"), first, result={"action": "accept"}).status == 202
-
-
-def test_sampling_and_roots_can_be_asked_at_once_with_a_form(table: Table) -> None:
-    server = Server("all")
-
-    @server.tool(task="required")
-    def ask(ctx: Context) -> list[str]:
-        name, thought, listed = ctx.ask(
-            elicitation("name", "Who?", FORM), sampling("thought", "Which?"), roots("where")
-        )
-        return [name.content["name"], thought.text, listed.roots[0].uri]
-
-    jobs = Background(server, table)
-    task = asked(jobs, "ask")
-    update(jobs, task, name=named("Kim"), thought=SAMPLED, where={"roots": [{"uri": "file:///work"}]})
-    jobs.work()
-    assert value_of(jobs, task) == ["Kim", "blue", "file:///work"]
