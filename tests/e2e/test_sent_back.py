@@ -10,12 +10,14 @@ from typing import Annotated, Any
 import pytest
 
 from mcp_baton import Argument, Context, Header, Server, Step, Workflow, constant, prompt_arg, step_output
-from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASK_ID_KEY
 from tests.e2e.conftest import MakeClient
-from tests.e2e.support import Answer, Client, Clock, Era, JsonDict, Table
+from tests.e2e.support import Answer, Client, Clock, Era, JsonDict, Table, naming
+from tests.e2e.test_rounds import asked, talk
 
 LONG = "word " * 200
 TEXT, NUMBER = "<field 'text' from read_page>", "<field 'pages.0' from read_page>"
+
+SURE = {"sure": {"action": "accept", "content": {"value": True}}}
 
 type Call = Callable[..., Answer]
 
@@ -193,28 +195,14 @@ def test_a_mirrored_parameter_is_held_against_what_was_sent(make_client: MakeCli
     assert answer.meta["recorded"] is True
 
 
-class Asking:
-    """A call of `ask` that goes through rounds."""
-
-    def __init__(self, client: Client, task: str, page: object) -> None:
-        self.client = client
-        self.params: JsonDict = {"name": "ask", "arguments": {"page": page, "task_id": task}}
-
-    def round(self, state: str | None = None, task: str | None = None) -> Answer:
-        meta = {CAPABILITIES_KEY: {"elicitation": {}}, **({TASK_ID_KEY: task} if task else {})}
-        answers = {"sure": {"action": "accept", "content": {"value": True}}}
-        later = {"requestState": state, "inputResponses": answers} if state else {}
-        return self.client.request("tools/call", {**self.params, **later}, meta)
-
-
 @pytest.mark.parametrize("page", [5, NUMBER])
 def test_a_call_keeps_its_identity_over_its_rounds(make_client: MakeClient, press: Press, page: object) -> None:
     client, task = begun(make_client, press, "2026")
     press.keys.clear()
-    asking = Asking(client, task, page)
+    asking = talk(client, name="ask", arguments={"page": page, "task_id": task})
 
-    state = asking.round().result["requestState"]
-    answer = asking.round(state)
+    _, state = asked(asking.round())
+    answer = asking.round(state, SURE)
 
     assert answer.statuses[-1] == "completed"
     assert answer.result["structuredContent"]["result"] == "5: True"
@@ -228,27 +216,29 @@ def test_a_round_cannot_be_moved_to_another_task_or_to_another_way_of_naming_it(
 ) -> None:
     client, task = begun(make_client, press, "2026")
     other = client.get_prompt("publish", {"name": "other"}).task_id
-    asking = Asking(client, task, 5)
-    state = asking.round().result["requestState"]
+    _, state = asked(talk(client, name="ask", arguments={"page": 5, "task_id": task}).round())
 
-    assert asking.round(state, task).refusal == (400, -32602)
-    asking.params["arguments"] = {"page": 5, "task_id": other}
-    assert asking.round(state).refusal == (400, -32602)
-    asking.params["arguments"] = {"page": 5}
-    assert asking.round(state, task).refusal == (400, -32602)
+    moved: list[tuple[JsonDict, JsonDict]] = [
+        ({"task_id": task}, naming(task)),
+        ({"task_id": other}, {}),
+        ({}, naming(task)),
+    ]
+    for argument, meta in moved:
+        asking = talk(client, meta=meta, name="ask", arguments={"page": 5, **argument})
+        assert asking.round(state, SURE).refusal == (400, -32602)
 
 
 def test_an_answer_does_not_hold_for_another_value_than_the_one_that_was_asked_about(
     make_client: MakeClient, press: Press
 ) -> None:
     client, task = begun(make_client, press, "2026")
-    asking = Asking(client, task, NUMBER)
-    state = asking.round().result["requestState"]
+    asking = talk(client, name="ask", arguments={"page": NUMBER, "task_id": task})
+    _, state = asked(asking.round())
     press.keys.clear()
     press.pages = [6]
     client.call_tool("read_page", {"name": "intro"}, task=task)
 
-    answer = asking.round(state)
+    answer = asking.round(state, SURE)
 
     assert answer.result["isError"]
     assert "has changed since the question was asked" in answer.result["content"][0]["text"]

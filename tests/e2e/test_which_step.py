@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from mcp_baton import Argument, Context, Retry, Server, Step, ToolError, Workflow, constant, prompt_arg
-from mcp_baton.protocol.envelope import CAPABILITIES_KEY
 from tests.e2e.conftest import MakeClient
-from tests.e2e.support import Answer, Client, Clock, Era, begin
+from tests.e2e.support import Answer, Client, Clock, Era, begin, naming
+from tests.e2e.test_rounds import talk
 
 
 class Post:
@@ -189,12 +189,9 @@ def test_a_call_with_a_steps_key_is_recorded_in_that_step_whatever_happens_meanw
 
 def ask(client: Client, task: str | None, answer: Answer | None = None) -> Answer:
     """Call `ask`, with the answer to the question of an earlier call."""
-    more: dict[str, Any] = {}
-    if answer is not None:
-        said = {"sure": {"action": "accept", "content": {"value": True}}}
-        more = {"inputResponses": said, "requestState": answer.result["requestState"]}
-    meta: dict[str, Any] = {CAPABILITIES_KEY: {"elicitation": {}}} | ({"_task_id": task} if task else {})
-    return client.request("tools/call", {"name": "ask", "arguments": {"to": "ann"}, **more}, meta)
+    asking = talk(client, name="ask", arguments={"to": "ann"}, meta=naming(task))
+    said = {"sure": {"action": "accept", "content": {"value": True}}}
+    return asking.round() if answer is None else asking.round(answer.result["requestState"], said)
 
 
 @pytest.mark.parametrize("with_task", [True, False])
