@@ -203,15 +203,6 @@ def test_a_secret_that_does_not_convert_is_not_quoted(make_client: MakeClient) -
     assert refused.error["message"] == "Invalid params: the argument 'pin' does not convert to its type"
 
 
-def test_a_list_says_that_a_secret_must_be_given_again(make_client: MakeClient) -> None:
-    client = make_client(secret_server([]))
-
-    listed = client.request("prompts/list").result["prompts"][0]["arguments"]
-    assert listed[1]["description"] == (
-        "The bank's PIN. Secret: it is not stored, and must be given again when the task is resumed."
-    )
-
-
 @pytest.mark.parametrize(
     ("step", "arguments", "told"),
     [
@@ -232,7 +223,7 @@ def test_a_secret_in_a_uri_and_one_with_a_default_are_refused(step: Step, argume
         server.check()
 
 
-def test_the_twin_says_no_secret_and_wants_it_again(make_client: MakeClient, table: Table) -> None:
+def test_the_twin_says_no_secret_and_wants_it_again_as_lists_say(make_client: MakeClient, table: Table) -> None:
     client = make_client(secret_server([], ["no route"]))
 
     paused = client.call_tool("flow", GIVEN)
@@ -249,3 +240,7 @@ def test_the_twin_says_no_secret_and_wants_it_again(make_client: MakeClient, tab
     assert went_on.statuses == ["completed", "completed", "pending"]
     (twin,) = (tool for tool in client.request("tools/list").result["tools"] if tool["name"] == "flow")
     assert "Secret: it is not stored" in twin["inputSchema"]["properties"]["pin"]["description"]
+    prompt = client.request("prompts/list").result["prompts"][0]
+    assert prompt["arguments"][1]["description"] == (
+        "The bank's PIN. Secret: it is not stored, and must be given again when the task is resumed."
+    )

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from jsonschema_rs import validator_for
 
-from mcp_baton import Argument, Context, Retry, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
+from mcp_baton import Argument, Retry, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.testing import Client, Connect, Era, JsonRpcError, Run
 from mcp_baton.workflow.sources import Source
+from tests.e2e import support
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Sink
 
@@ -451,35 +452,37 @@ def test_every_revision_of_the_handshake_has_it_and_the_first_which_has_no_links
         assert tools[-1]["name"] == "refund_order"  # and the wire is judged
 
 
-def slow_server(clock: list[float], seconds: float) -> Server:
-    """A workflow of four steps that take so many seconds each."""
-    server = Server("slow")
+def slow_client(make_client: MakeClient, **options: Any) -> support.Client:
+    """A client of a workflow of four steps that take 30 seconds each; `options` are the server's."""
+    server, clock = Server("slow", **options), [0.0]
 
     @server.tool
-    def work(ctx: Context) -> int:
-        clock[0] += seconds
+    def work() -> int:
+        clock[0] += 30
         return 1
 
     steps = [Step(name, tool="work") for name in "abcd"]
     server.add_workflow(Workflow(name="flow", description="flow", steps=steps))
-    return server
+    return make_client(server, clock=lambda: clock[0], remaining_ms=lambda: 900_000)
 
 
-def test_a_call_pauses_when_the_reply_has_taken_50_s_and_not_within_a_tool(make_client: MakeClient) -> None:
-    clock = [0.0]
-    client = make_client(slow_server(clock, 30.0), clock=lambda: clock[0], remaining_ms=lambda: 900_000)
+def test_a_call_pauses_when_the_reply_has_taken_50_s_or_the_servers_choice_and_not_within_a_tool(
+    make_client: MakeClient,
+) -> None:
+    client = slow_client(make_client)
     for sent in ({}, {"progressToken": "p"}):
         answer = client.call_tool("flow", meta=sent)
         assert answer.statuses == ["completed", "completed", "pending", "pending"]
         assert answer.meta["pause_reason"] == {"type": "deadlineExceeded", "blockedStep": "c", "suggestedTool": "work"}
         assert client.call_tool("flow", {"task_id": answer.task_id}).statuses == ["completed"] * 4
+    chosen = slow_client(make_client, reply_budget_s=20)
+    assert chosen.call_tool("flow").statuses == ["completed", "pending", "pending", "pending"]
 
 
 def test_a_prompt_pauses_so_where_its_client_hears_nothing_before_the_reply(
     make_client: MakeClient, streaming: Any
 ) -> None:
-    clock = [0.0]
-    client = make_client(slow_server(clock, 30.0), clock=lambda: clock[0], remaining_ms=lambda: 900_000)
+    client = slow_client(make_client)
     assert client.get_prompt("flow").meta["pause_reason"]["type"] == "deadlineExceeded"
     # Nothing can take a stream here, so that a client which wants progress hears as little.
     assert client.get_prompt("flow", meta={"progressToken": "p"}).meta["pause_reason"]["type"] == "deadlineExceeded"
@@ -488,14 +491,6 @@ def test_a_prompt_pauses_so_where_its_client_hears_nothing_before_the_reply(
     while "result" not in (message := sink.next()):
         pass
     assert message["result"]["_meta"]["task_status"] == "completed"
-
-
-def test_the_budget_of_a_reply_can_be_chosen(make_client: MakeClient) -> None:
-    clock = [0.0]
-    server = slow_server(clock, 30.0)
-    server.reply_budget_s = 20
-    client = make_client(server, clock=lambda: clock[0], remaining_ms=lambda: 900_000)
-    assert client.call_tool("flow").statuses == ["completed", "pending", "pending", "pending"]
 
 
 def test_no_further_attempt_is_made_when_the_budget_is_used_up(baton: Connect) -> None:
