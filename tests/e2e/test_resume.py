@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from mcp_baton import Argument, Context, Server, Step, Workflow, constant, prompt_arg, step_output
-from mcp_baton.protocol.envelope import RELATED_TASK_KEY
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.testing import Client, Connect, Era, JsonRpcError, Run
 from tests.e2e.conftest import MakeClient
@@ -181,14 +180,6 @@ def test_a_step_that_a_call_completes_while_the_resume_fails_at_it_stays_complet
     assert (run.steps, run.paused) == ({**DONE, "notify": "pending"}, False)
     task = client.task(task_id)
     assert (task.variables["_workflow.result.refund"], task.paused) == ("by hand", False)
-
-
-def test_a_task_may_be_named_by_the_standard_key(baton: Connect, era: Era) -> None:
-    client = baton(orders_server(), era=era)
-    task_id = paused_at(client, "refund")
-    named = {RELATED_TASK_KEY: {"taskId": task_id}}
-    client.request("prompts/get", {"name": "refund_order", "arguments": {}}, named)
-    assert client.task(task_id).status == "completed"
 
 
 @pytest.mark.parametrize("how", ["cancelled", "completed"])

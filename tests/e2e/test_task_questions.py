@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import Context, Server, ToolError, elicitation, roots, sampling
+from mcp_baton import Context, Server, elicitation, roots, sampling
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, RELATED_TASK_KEY, TASKS_EXTENSION
 from mcp_baton.protocol.sessions import RANDOM_BYTES, SESSION_HEADER, session_id
 from mcp_baton.tasks.ids import new_task_id, new_task_question
 from mcp_baton.transport.stream import stream_opener
 from tests.e2e.background import Background, MakeBackground, created
 from tests.e2e.conftest import Streaming
-from tests.e2e.support import BOUND_S, Answer, Client, Era, JsonDict, Sink, Table
+from tests.e2e.support import BOUND_S, Answer, Client, Era, JsonDict, Sink
 
 HEADERS = {"MCP-Protocol-Version": "2025-11-25"}
 FORM: Any = {"type": "object", "properties": {"name": {"type": "string"}}}
@@ -51,6 +51,10 @@ def asking_server(runs: list[str] | None = None) -> Server:
         thought, listed = ctx.ask(sampling("thought", "Which?"), roots("where"))
         page = await ctx.elicit_url("Pay there", "https://pay.example", key="page")
         return [thought.text, listed.roots[0].uri, page.action]
+
+    @server.tool(task="required")
+    def pay(ctx: Context) -> str:
+        return ctx.elicit_url("Pay there", "https://pay.example", key="page").action
 
     @server.tool(task="optional")
     def able(ctx: Context) -> list[bool]:
@@ -450,16 +454,7 @@ def test_an_answer_to_a_task_is_taken_once_and_from_its_owner_alone(jobs: Backgr
     assert value_of(jobs, task) == "Kim"
 
 
-def test_a_page_that_the_client_is_sent_to_has_an_id_that_stays(jobs: Background, table: Table) -> None:
-    server = Server("pages")
-
-    @server.tool(task="required")
-    def pay(ctx: Context) -> str:
-        if not ctx.elicit_url("Pay there", "https://pay.example", key="page").accepted:
-            raise ToolError("not paid")
-        return "paid"
-
-    jobs = Background(server, table)
+def test_a_page_that_the_client_is_sent_to_has_an_id_that_stays(jobs: Background) -> None:
     task = asked(jobs, "pay", "2025")
     first, _ = streamed(jobs.client("2025"), "get", task)
     jobs.time.s += 601

@@ -100,12 +100,6 @@ def test_the_interval_grows_with_a_tasks_age(jobs: Background, era: Era) -> None
     assert seen == [1_000, 1_000, 5_000, 5_000, 15_000, 15_000]
 
 
-def test_a_task_that_waits_for_a_person_is_looked_at_once_a_minute(jobs: Background, table: Table) -> None:
-    task = jobs.begin("count")
-    table.replace({**table.item(task), "status": {"S": "input_required"}})
-    assert jobs.client().task("get", task).result["pollIntervalMs"] == 60_000
-
-
 def test_a_server_may_choose_the_interval(background: MakeBackground, reports: Reports, era: Era, table: Table) -> None:
     jobs = background(counting_server(reports, poll_interval_s=0.25))
     made = created(call(jobs.client(era), "count"))

@@ -158,7 +158,7 @@ def test_it_runs_to_its_end_and_says_so(baton: Connect, era: Era) -> None:
     assert (run.completed, client.task(run.task_id).status) == (True, "completed")
 
 
-def test_it_pauses_with_what_remains_and_goes_on_from_there(baton: Connect) -> None:
+def test_it_pauses_with_what_remains_and_links_to_what_was_read_and_goes_on_from_there(baton: Connect) -> None:
     client = baton(orders_server())
     run = paused(client)
     named = json.dumps({"task_id": run.task_id})
@@ -174,6 +174,13 @@ To continue the workflow, make these tool calls:
 
 Or call refund_order with {named} to let the server go on."""
     )
+    _, link = run.messages
+    assert link.content == {
+        "type": "resource_link",
+        "uri": "docs://policy",
+        "name": "docs://policy",
+        "mimeType": "text/plain",
+    }
     assert structure(run)["pause_reason"] == run.pause.to_dict()
     assert run.next == [
         {
@@ -189,16 +196,6 @@ Or call refund_order with {named} to let the server go on."""
     again = client.call_workflow("refund_order", task=run.task_id)
     assert (again.steps, again.completed, again.task_id) == (DONE, True, run.task_id)
     assert len(client.calls("fetch_order")) == 1
-
-
-def test_a_pause_links_to_the_resources_that_were_fetched_for_the_model(baton: Connect) -> None:
-    _, link = paused(baton(orders_server())).messages
-    assert link.content == {
-        "type": "resource_link",
-        "uri": "docs://policy",
-        "name": "docs://policy",
-        "mimeType": "text/plain",
-    }
 
 
 def test_a_prompts_task_is_gone_on_with_by_the_tool_and_the_tools_by_the_prompt(baton: Connect) -> None:
