@@ -18,6 +18,13 @@ from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Era, Table, related
 
 NEXT = "To continue the workflow, make these tool calls:"
+TIMED_OUT: dict[str, Any] = {
+    "type": "toolError",
+    "failedStep": "refund",
+    "error": "connection timeout",
+    "retryable": False,
+    "suggestedTool": "refund",
+}
 
 
 def refunds_server(refund: Callable[..., object], **step: Any) -> Server:
@@ -70,13 +77,6 @@ def assert_paused(client: Client, run: Run, reason: dict[str, Any], *statuses: s
 def test_the_meta_of_a_paused_run_is_exactly_task_status_steps_and_reason(make_client: MakeClient, era: Era) -> None:
     client = make_client(refunds_server(refund_fails), era=era)
     answer = client.get_prompt("refund_order", {"order_id": "A-17"})
-    reason = {
-        "type": "toolError",
-        "failedStep": "refund",
-        "error": "connection timeout",
-        "retryable": False,
-        "suggestedTool": "refund",
-    }
     assert answer.meta == {
         "task_id": answer.task_id,
         "task_status": "working",
@@ -85,7 +85,7 @@ def test_the_meta_of_a_paused_run_is_exactly_task_status_steps_and_reason(make_c
             {"name": "refund", "status": "failed"},
             {"name": "notify", "status": "pending"},
         ],
-        "pause_reason": reason,
+        "pause_reason": TIMED_OUT,
         **related(era, answer.task_id),
     }
 
@@ -94,14 +94,7 @@ def test_a_tool_error_fails_its_step_pauses_and_is_handed_off_as_documented(bato
     guidance = "Refund no more than the order's total for {order_id}."
     client = baton(refunds_server(refund_fails, retryable=True, guidance=guidance))
     paused = run(client)
-    reason = {
-        "type": "toolError",
-        "failedStep": "refund",
-        "error": "connection timeout",
-        "retryable": True,
-        "suggestedTool": "refund",
-    }
-    assert_paused(client, paused, reason, "completed", "failed", "pending")
+    assert_paused(client, paused, {**TIMED_OUT, "retryable": True}, "completed", "failed", "pending")
     variables = client.task(paused.task_id).variables
     assert variables["_workflow.result.refund"] == {"error": "connection timeout"}
     assert "_workflow.result.notify" not in variables
