@@ -12,10 +12,10 @@ from mcp_baton import Context, Server, elicitation, roots, sampling
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, RELATED_TASK_KEY, TASKS_EXTENSION
 from mcp_baton.protocol.sessions import RANDOM_BYTES, SESSION_HEADER, session_id
 from mcp_baton.tasks.ids import new_task_id, new_task_question
-from mcp_baton.transport.stream import stream_opener
 from tests.e2e.background import Background, MakeBackground, created
 from tests.e2e.conftest import Streaming
 from tests.e2e.support import BOUND_S, Answer, Client, Era, JsonDict, Sink
+from tests.e2e.test_task_status import streamed_to
 
 HEADERS = {"MCP-Protocol-Version": "2025-11-25"}
 FORM: Any = {"type": "object", "properties": {"name": {"type": "string"}}}
@@ -324,11 +324,8 @@ def respond(client: Client, question: JsonDict, **message: Any) -> Answer:
 def streamed(client: Client, method: str, task: str, **headers: str) -> list[JsonDict]:
     """The messages of a request's stream."""
     sink = Sink()
-    token = stream_opener.set(sink.open)
-    try:
+    with streamed_to(sink):
         answer = client.request(f"tasks/{method}", {"taskId": task}, headers=headers)
-    finally:
-        stream_opener.reset(token)
     if answer.body:
         return answer.messages
     messages = [sink.next()]

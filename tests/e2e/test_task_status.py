@@ -29,7 +29,7 @@ class Reports:
 
 
 @contextmanager
-def streamed(sink: Sink) -> Iterator[None]:
+def streamed_to(sink: Sink) -> Iterator[None]:
     """Answers go to this sink where they are streamed."""
     token = stream_opener.set(sink.open)
     try:
@@ -175,7 +175,7 @@ def test_a_stream_is_kept_alive_while_tasks_result_waits(jobs: Background) -> No
         def write(self, data: bytes) -> None:
             written.append(data)
 
-    with streamed(Raw()):
+    with streamed_to(Raw()):
         result(jobs, task)
     assert written[0] == b": keep-alive\n\n"
     assert b'"counted"' in written[1]
@@ -185,7 +185,7 @@ def test_a_stream_is_kept_alive_while_tasks_result_waits(jobs: Background) -> No
 def test_a_result_that_is_there_before_the_first_keep_alive_is_one_whole_answer(jobs: Background) -> None:
     task, sink = jobs.begin("count", era="2025"), Sink()
     jobs.time.meanwhile = [jobs.work]
-    with streamed(sink):
+    with streamed_to(sink):
         answer = result(jobs, task)
     assert answer.headers["Content-Type"] == "application/json"
 
@@ -213,7 +213,7 @@ def test_a_task_that_waits_for_the_client_is_not_waited_for(jobs: Background, ta
 def listen(jobs: Background, ids: Any, owner: str = "alice") -> list[Any]:
     """What is sent on a stream that is opened for these tasks, the result last."""
     sink, heard = Sink(), list[Any]()
-    with streamed(sink):
+    with streamed_to(sink):
         jobs.client("2026", owner).request("subscriptions/listen", {"notifications": {"taskIds": ids}})
     while not heard or "result" not in heard[-1]:
         heard.append(sink.next())
