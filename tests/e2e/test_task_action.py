@@ -95,29 +95,7 @@ def test_the_text_stands_without_the_page_and_to_look_changes_nothing_and_runs_n
     assert len(told.text.encode()) <= 2_000
 
 
-def test_what_is_missing_is_named_and_can_be_filled_in(baton: Connect, era: Era) -> None:
-    server = Server("s")
-
-    @server.tool
-    def approve(order: str, by: str, note: str = "") -> str:
-        return f"{order} by {by}"
-
-    step = Step("approve", tool="approve", arguments={"order": prompt_arg("order"), "note": prompt_arg("note")})
-    then = Step("again", tool="approve", arguments={"order": step_output("approve"), "by": step_output("approve")})
-    arguments = [Argument("order", required=True), Argument("note")]
-    server.add_workflow(Workflow(name="flow", description="approve", steps=[step, then], arguments=arguments))
-    client = baton(server, era=era)
-    run = client.call_workflow("flow", {"order": "A"})
-    first, second = shown(client, run.task_id, "flow")["board"]["next"]
-
-    assert first["missing"] == ["by"]
-    # What another step is to provide is nothing that somebody has to give.
-    assert second["missing"] == []
-    assert client.call_tool("approve", {**first["arguments"], "by": "kim"}).recorded is True
-    assert shown(client, run.task_id, "flow")["board"]["next"][0]["arguments"]["by"] == "A by kim"
-
-
-def test_arguments_that_the_tool_has_refused_are_missing(baton: Connect) -> None:
+def test_what_is_missing_or_was_refused_is_named_and_can_be_filled_in(baton: Connect, era: Era) -> None:
     server = Server("s")
 
     @server.tool
@@ -125,16 +103,26 @@ def test_arguments_that_the_tool_has_refused_are_missing(baton: Connect) -> None
         return "many"
 
     @server.tool
-    def pay(amount: float) -> str:
-        return "paid"
+    def pay(amount: float, by: str, note: str = "") -> str:
+        return f"{amount} by {by}"
 
-    steps = [Step("fetch", tool="fetch"), Step("pay", tool="pay", arguments={"amount": step_output("fetch")})]
-    server.add_workflow(Workflow(name="flow", description="pay", steps=steps))
-    client = baton(server)
-    board = shown(client, client.call_workflow("flow").task_id, "flow")["board"]
-
-    assert (board["next"][0]["missing"], board["next"][0]["arguments"]["amount"]) == (["amount"], "<invalid: amount>")
+    steps = [
+        Step("fetch", tool="fetch"),
+        Step("pay", tool="pay", arguments={"amount": step_output("fetch"), "note": prompt_arg("note")}),
+        Step("again", tool="pay", arguments={"amount": constant(1), "by": step_output("pay")}),
+    ]
+    server.add_workflow(Workflow(name="flow", description="pay", steps=steps, arguments=[Argument("note")]))
+    client = baton(server, era=era)
+    run = client.call_workflow("flow")
+    board = shown(client, run.task_id, "flow")["board"]
     assert board["pause"]["message"].startswith("Step 'pay' could not start")
+
+    first, second = board["next"]
+    # What another step is to provide is nothing that somebody has to give.
+    assert (sorted(first["missing"]), second["missing"]) == (["amount", "by"], [])
+    assert first["arguments"]["amount"] == "<invalid: amount>"
+    assert client.call_tool("pay", {**first["arguments"], "amount": 2, "by": "kim"}).recorded is True
+    assert shown(client, run.task_id, "flow")["board"]["next"][0]["arguments"]["by"] == "2.0 by kim"
 
 
 def test_a_task_that_is_over_is_shown_with_its_results_and_nothing_to_do(baton: Connect, era: Era) -> None:

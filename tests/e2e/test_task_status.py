@@ -132,21 +132,14 @@ def result(jobs: Background, task: str, **client: Any) -> Answer:
     return jobs.client("2025", **client).task("result", task)
 
 
-def test_tasks_result_waits_until_a_worker_is_done(jobs: Background) -> None:
-    task = jobs.begin("count", era="2025")
-    jobs.time.meanwhile = [lambda: None, lambda: None, jobs.work]
-    assert result(jobs, task).result["structuredContent"] == {"result": "counted"}
-    assert jobs.time.slept == [1.0] * 3
-
-
-def test_tasks_result_looks_by_light_reads_and_reads_the_task_when_it_has_changed(
+def test_tasks_result_waits_by_light_reads_until_a_worker_is_done_and_then_reads_the_task(
     jobs: Background, requests: Requests
 ) -> None:
     task = jobs.begin("count", era="2025")
-    jobs.time.meanwhile = [lambda: None, lambda: (requests.take(), jobs.work(), requests.take())]
-    requests.take()
-    result(jobs, task)
+    jobs.time.meanwhile = [lambda: None, lambda: None, lambda: (requests.take(), jobs.work(), requests.take())]
+    assert result(jobs, task).result["structuredContent"] == {"result": "counted"}
     assert requests.take() == ["GetItem"] * 2  # the light look, and the task
+    assert jobs.time.slept == [1.0] * 3
 
 
 @pytest.mark.parametrize(
