@@ -289,7 +289,8 @@ def test_a_worker_knows_what_the_client_can_be_asked_for_as_far_as_its_request_o
     jobs: Background,
 ) -> None:
     params: JsonDict = {"name": "able", "arguments": {}, "task": {}}
-    tasks = [begin(jobs, "able", able=able) for able in (ALL, {"elicitation": {}}, {})]
+    declared: list[JsonDict] = [ALL, {"elicitation": {}}, {}]
+    tasks = [begin(jobs, "able", able=able) for able in declared]
     sessions = [{}, {SESSION_HEADER: session_id(["elicitation"], bytes(RANDOM_BYTES))}]
     calls = [jobs.client("2025").request("tools/call", params, headers=headers) for headers in sessions]
     tasks += [created(answer)["taskId"] for answer in calls]

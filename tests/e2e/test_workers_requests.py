@@ -92,7 +92,7 @@ def test_a_worker_says_which_request_its_task_comes_from(shop: Shop) -> None:
 def test_a_worker_without_a_task_belongs_to_nobodys_request(shop: Shop) -> None:
     shop.call("gateway-7")
     [event] = shop.queue.events
-    named = event["batonTask"]
+    named: Any = event["batonTask"]
 
     assert shop.work({"batonTask": {**named, "owner": "mallory"}})["outcome"] == "not found"
     with pytest.raises(EventError, match="`dispatch`, a number"):
