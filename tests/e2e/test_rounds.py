@@ -120,6 +120,10 @@ def test_a_tool_asks_and_is_run_again_with_the_answer(make_client: MakeClient) -
 
     assert (answer.result["resultType"], text_of(answer)) == ("complete", "Hi Kim")
     assert runs == ["who", "who"]
+    # A question ends a stream, too.
+    listening = talk(who.client, name="who", meta={"progressToken": 1}).round()
+    assert listening.headers["Content-Type"] == "text/event-stream"
+    assert asked(listening)[0] == requests
 
 
 @pytest.mark.parametrize(
@@ -194,13 +198,6 @@ def test_a_state_that_was_tampered_with_is_refused(client: Client) -> None:
     assert who.round(changed, {"name": ACCEPTED}).refusal == (400, INVALID_PARAMS)
 
 
-def test_a_question_ends_a_stream_too(client: Client) -> None:
-    answer = talk(client, name="who", meta={"progressToken": 1}).round()
-
-    assert answer.headers["Content-Type"] == "text/event-stream"
-    assert list(asked(answer)[0]) == ["name"]
-
-
 def test_a_step_that_asks_pauses_and_its_tool_can_be_called_with_the_task(make_client: MakeClient) -> None:
     client = make_client(asking_server(), era="2026", state_key=NEW)
     paused = client.get_prompt("who-flow")
@@ -233,12 +230,10 @@ def test_a_continuation_that_asks_is_recorded_once_and_only_after_its_last_round
     assert runs == ["marked"] * 3
 
 
-def test_a_tools_protocol_error_answers_the_request(make_client: MakeClient) -> None:
-    client = make_client(asking_server())
-    for era in ("2025", "2026"):
-        answer = client.in_era("2025" if era == "2025" else "2026").call_tool("refusing")
-        assert answer.refusal == (200, -32099)
-        assert (answer.error["message"], answer.error["data"]) == ("Not like this", {"a": 1})
+def test_a_tools_protocol_error_answers_the_request(make_client: MakeClient, era: Any) -> None:
+    answer = make_client(asking_server(), era=era).call_tool("refusing")
+    assert answer.refusal == (200, -32099)
+    assert (answer.error["message"], answer.error["data"]) == ("Not like this", {"a": 1})
 
 
 @pytest.mark.parametrize("workflow", ["refusing-flow", "page-flow"])

@@ -135,6 +135,8 @@ def test_an_optional_secret_that_was_given_must_be_given_again_and_one_that_was_
 
     assert client.get_prompt("flow", {}, task=given).error["code"] == -32602
     assert client.get_prompt("flow", {}, task=left_out).meta["pause_reason"]["missingFields"] == ["pin"]
+    told = client.call_tool("flow", {"account": "A-1"})
+    assert f'call flow with {{"task_id": "{told.task_id}"}} to let' in told.result["structuredContent"]["message"]
 
 
 def test_a_continuations_secret_is_not_kept(make_client: MakeClient, table: Table) -> None:

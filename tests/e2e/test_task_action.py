@@ -195,6 +195,7 @@ def test_at_most_fifty_tasks_are_listed_and_ten_named_in_the_text(baton: Connect
     structure: Any = listed.structured
 
     assert len(structure["tasks"]) == 50
+    assert not any("at" in step for step in shown(client, structure["tasks"][0]["task_id"])["board"]["steps"])
     assert listed.text.count("\n- ") == 10
     assert listed.text.endswith("And 40 more.")
     assert len(listed.text.encode()) <= 2_000

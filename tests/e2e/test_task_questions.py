@@ -29,14 +29,13 @@ def named(name: str) -> JsonDict:
     return {"action": "accept", "content": {"name": name}}
 
 
-def asking_server(runs: list[str] | None = None) -> Server:
+def asking_server(runs: list[str]) -> Server:
     """Tools that ask in the background; `runs` notes each time that one begins."""
     server, changing = Server("asking"), count()
-    noted = [] if runs is None else runs
 
     @server.tool(task="optional")
     def two_rounds(ctx: Context) -> list[str]:
-        noted.append("two_rounds")
+        runs.append("two_rounds")
         who, where = ctx.ask(elicitation("who", "Who?", FORM), elicitation("where", "Where?", FORM))
         when = ctx.elicit("When?", FORM)
         return [who.content["name"], where.content["name"], when.content["name"]]
@@ -411,7 +410,7 @@ def test_tasks_result_asks_waits_for_the_answers_and_then_for_the_result(
 def test_a_question_that_nobody_answers_is_waited_for_as_long_as_any_and_no_longer(
     jobs: Background, background: MakeBackground
 ) -> None:
-    jobs = background(asking_server(), question_ms=10_000)
+    jobs = background(asking_server([]), question_ms=10_000)
     task = asked(jobs, "one", "2025")
     begun_s = jobs.time.s
 

@@ -3,6 +3,7 @@
 How large values are kept has its own tests: test_values.py and test_pieces.py in tests/store.
 """
 
+import random
 from typing import Any
 
 from mcp_baton import Context, Server, Step, Workflow, step_output
@@ -136,6 +137,15 @@ def test_a_value_that_does_not_fit_is_named_and_costs_nothing_else(make_client: 
     assert variables["_workflow.result.s0"] == variables["_workflow.result.echo"] == "small"
     assert variables["_workflow.result.s1"] == note_for(big)
     assert [step["status"] for step in variables["_workflow.progress"]["steps"]] == ["completed"] * 3
+
+
+def test_of_many_large_values_all_are_kept(make_client: MakeClient) -> None:
+    values = [random.Random(seed).randbytes(60_000).hex() for seed in range(6)]
+    client = make_client(returning(*values))
+    answer = client.get_prompt("flow")
+    assert "oversized" not in answer.meta
+    variables = client.variables(answer.task_id)
+    assert [variables[f"_workflow.result.s{place}"] for place in range(6)] == values
 
 
 def test_a_call_whose_value_does_not_fit_is_recorded_and_a_step_that_needs_the_value_is_blocked(
