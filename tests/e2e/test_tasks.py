@@ -61,8 +61,7 @@ def test_tasks_get_shows_the_task_in_the_words_of_its_era_and_in_2026_with_its_r
     client, task = begin(make_client, era, workflow)
     result = client.task("get", task).result
     created, updated = result.pop("createdAt"), result.pop("lastUpdatedAt")
-    assert TIMESTAMP.fullmatch(created)
-    assert TIMESTAMP.fullmatch(updated)
+    assert all(map(TIMESTAMP.fullmatch, (created, updated)))
     assert created <= updated
     inlined = {"result": DONE} if (era, workflow) == ("2026", "done") else {}
     assert {**result, "_meta": None} == {"taskId": task, "status": status, **WORDS[era], **inlined, "_meta": None}
