@@ -1,7 +1,6 @@
 """Asking the client in the 2025 era: the question on one invocation's stream, the answer with another's request."""
 
 import json
-from collections.abc import Callable, Mapping
 from threading import Event
 from typing import Any
 
@@ -87,20 +86,6 @@ def test_a_question_goes_out_on_the_stream_and_its_answer_comes_with_another_req
     assert questions_in(table) == 0
 
 
-def test_several_questions_are_on_the_stream_together_and_answered_in_any_order(
-    make_client: MakeClient, streaming: Streaming
-) -> None:
-    client, sink = make_client(asking_server()), Sink()
-
-    streaming(sink, lambda: client.call_tool("both"))
-    first, second = sink.next(), sink.next()
-    assert first["id"] != second["id"]
-    respond(client, second, result=SAMPLED)
-    respond(client, first, result=ACCEPTED)
-
-    assert sink.next()["result"]["structuredContent"] == {"result": ["Kim", "blue"]}
-
-
 def test_a_question_that_nobody_answers_in_time_is_the_tools_failure(
     make_client: MakeClient, streaming: Streaming, table: Table
 ) -> None:
@@ -115,31 +100,20 @@ def test_a_question_that_nobody_answers_in_time_is_the_tools_failure(
     assert respond(client, question, result=ACCEPTED).refusal == (400, -32600)
 
 
-def test_a_client_that_refuses_is_the_tools_failure(make_client: MakeClient, streaming: Streaming) -> None:
-    client, sink = make_client(asking_server()), Sink()
-
-    streaming(sink, lambda: client.call_tool("colour"))
-    answer = respond(client, sink.next(), error={"code": -1, "message": "User rejected sampling"})
-    message = sink.next()
-
-    assert answer.status == 202
-    assert message["result"]["isError"] is True
-    assert "User rejected sampling" in text_of(message)
-
-
 def test_only_the_one_who_was_asked_can_answer_and_only_once(make_client: MakeClient, streaming: Streaming) -> None:
     client, sink = make_client(asking_server()), Sink()
 
     streaming(sink, lambda: client.call_tool("both"))
-    question, other_question = sink.next(), sink.next()
-    forged = respond(client.as_owner("mallory"), question, result={"action": "cancel"})
+    first, second = sink.next(), sink.next()
+    assert first["id"] != second["id"]
+    forged = respond(client.as_owner("mallory"), second, result={"action": "cancel"})
     assert forged.refusal == (400, -32600)
-    assert respond(client, question, result=ACCEPTED).status == 202
-    assert respond(client, question, result={"action": "cancel"}).refusal == (400, -32600)
-    respond(client, other_question, result=SAMPLED)
+    assert respond(client, second, result=SAMPLED).status == 202
+    assert respond(client, second, result={"action": "cancel"}).refusal == (400, -32600)
+    respond(client, first, result=ACCEPTED)
 
     assert sink.next()["result"]["structuredContent"] == {"result": ["Kim", "blue"]}
-    assert respond(client, question, result=ACCEPTED).refusal == (400, -32600)
+    assert respond(client, second, result=SAMPLED).refusal == (400, -32600)
 
 
 class Deadline(Sink):
@@ -148,11 +122,6 @@ class Deadline(Sink):
     def __init__(self, clock: Clock) -> None:
         super().__init__()
         self._clock = clock
-
-    def open(self, status: int, headers: Mapping[str, str]) -> "Deadline":
-        """Begin the answer."""
-        super().open(status, headers)
-        return self
 
     def write(self, data: bytes) -> None:
         """Take what was sent."""
@@ -180,26 +149,17 @@ def test_a_tool_that_still_waits_at_the_deadline_is_abandoned(make_client: MakeC
     assert question["method"] == "elicitation/create"
     message = sink.next()
 
-    assert (message["result"]["isError"], text_of(message)) == (
-        True,
-        TIMED_OUT,
-    )
+    assert (message["result"]["isError"], text_of(message)) == (True, TIMED_OUT)
     assert over.wait(BOUND_S)
     assert raised == [Abandoned]
     assert respond(client, question, result=ACCEPTED).refusal == (400, -32600)
 
 
-def test_a_step_of_a_workflow_may_ask(make_client: MakeClient, streaming: Streaming) -> None:
+def test_a_step_of_a_workflow_and_a_continuation_may_ask(make_client: MakeClient, streaming: Streaming) -> None:
     client, sink = make_client(asking_server()), Sink()
-
     streaming(sink, lambda: client.get_prompt("flow"))
     respond(client, sink.next(), result=ACCEPTED)
-
     assert sink.next()["result"]["_meta"]["task_status"] == "completed"
-
-
-def test_a_continuation_may_ask(make_client: MakeClient, streaming: Streaming) -> None:
-    client, sink = make_client(asking_server()), Sink()
     task = client.get_prompt("flow").task_id
 
     streaming(sink, lambda: client.call_tool("who", task=task))
@@ -209,30 +169,18 @@ def test_a_continuation_may_ask(make_client: MakeClient, streaming: Streaming) -
     assert client.variables(task)["_workflow.result.ask"] == "Kim"
 
 
-def whole(client: Client) -> Answer:
-    return client.call_tool("who")
-
-
-def without_stream(client: Client) -> Answer:
-    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "who", "arguments": {}}}
-    return client.post(json.dumps(body), {**HEADERS, "Accept": "application/json"})
-
-
-@pytest.mark.parametrize(
-    ("ask", "streams"),
-    [
-        pytest.param(whole, False, id="the answer is taken whole"),
-        pytest.param(without_stream, True, id="the client accepts no stream"),
-    ],
-)
 def test_where_nobody_can_be_asked_the_tool_fails_and_says_why(
-    make_client: MakeClient, streaming: Streaming, table: Table, ask: Callable[[Client], Answer], streams: bool
+    make_client: MakeClient, streaming: Streaming, table: Table
 ) -> None:
-    client = make_client(asking_server())
-    answer = streaming(Sink(), lambda: ask(client)).result(BOUND_S) if streams else ask(client)
+    client, call = make_client(asking_server()), {"name": "who", "arguments": {}}
+    taken_whole = client.request("tools/call", call)
+    accepts_no_stream = streaming(
+        Sink(), lambda: client.request("tools/call", call, headers={"Accept": "application/json"})
+    ).result(BOUND_S)
 
-    assert answer.result["isError"] is True
-    assert "elicitation/create" in answer.result["content"][0]["text"]
+    for answer in (taken_whole, accepts_no_stream):
+        assert answer.result["isError"] is True
+        assert "elicitation/create" in answer.result["content"][0]["text"]
     assert questions_in(table) == 0
 
 

@@ -143,23 +143,17 @@ def test_what_cannot_be_done_is_said_with_the_remedy(
     assert complaint in told["error"]["message"]
 
 
-def test_a_tool_that_fails_ends_with_code_1(baton: Run) -> None:
+def test_a_tool_that_fails_or_a_call_that_was_not_recorded_ends_with_code_1(baton: Run) -> None:
     code, told = baton("call", "refund", "order=A-1")
     assert (code, told["isError"]) == (1, True)
-
-
-def test_a_call_that_was_not_recorded_ends_with_code_1(baton: Run) -> None:
     task = baton("run", "done", "order=A-1")[1]["taskId"]
     code, told = baton("call", "fetch", "order=A-1", "--task", task)
     assert (code, told["_meta"]["recorded"]) == (1, False)
 
 
-def test_a_prompt_that_is_no_workflow_is_shown(baton: Run) -> None:
+def test_a_prompt_that_is_no_workflow_is_shown_and_parameters_travel_in_headers(baton: Run) -> None:
     code, told = baton("run", "greeting", "name=Kim")
     assert (code, told["messages"][0]["content"]["text"]) == (0, "Greet Kim.")
-
-
-def test_parameters_that_travel_in_headers_do(baton: Run) -> None:
     assert baton("call", "region", "where=nördlich")[1]["content"][0]["text"] == "nördlich"
 
 

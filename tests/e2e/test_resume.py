@@ -5,11 +5,10 @@ from typing import Any
 import pytest
 
 from mcp_baton import Argument, Context, Server, Step, Workflow, constant, prompt_arg, step_output
-from mcp_baton.protocol.envelope import RELATED_TASK_KEY
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.testing import Client, Connect, Era, JsonRpcError, Run
 from tests.e2e.conftest import MakeClient
-from tests.e2e.support import Script, Table
+from tests.e2e.support import Clock, Script, Table
 
 NOBODYS = new_task_id(0)
 ORDER = {"order_id": "A-17"}
@@ -167,21 +166,6 @@ def test_steps_that_continuations_completed_are_not_run_again_and_their_results_
     assert run.messages[-1].text == "Result from send_mail: by hand"
 
 
-def test_a_step_that_an_operator_skipped_is_not_run_and_does_not_count(make_client: MakeClient, table: Table) -> None:
-    server = Server("s")
-    script = Script(errors={"work": "no"})
-    server.tool(name="work")(lambda: script.play("work", 1))
-    server.add_workflow(Workflow(name="flow", description="w", steps=[Step(name, tool="work") for name in "ab"]))
-    client = make_client(server)
-    task = client.get_prompt("flow").task_id
-    script.errors.clear()
-    table.mark_step(task, 0, "skipped")
-    assert client.get_prompt("flow", task=task).statuses == ["skipped", "completed"]
-    assert script.take() == ["work"] * 2
-    assert client.task("result", task).result["result"] == {"completed": True, "steps_completed": 1}
-    assert "_workflow.pause_reason" not in client.variables(task)
-
-
 def test_a_step_that_a_call_completes_while_the_resume_fails_at_it_stays_completed(baton: Connect) -> None:
     client = baton(orders_server())
     task_id = paused_at(client, "refund")
@@ -196,14 +180,6 @@ def test_a_step_that_a_call_completes_while_the_resume_fails_at_it_stays_complet
     assert (run.steps, run.paused) == ({**DONE, "notify": "pending"}, False)
     task = client.task(task_id)
     assert (task.variables["_workflow.result.refund"], task.paused) == ("by hand", False)
-
-
-def test_a_task_may_be_named_by_the_standard_key(baton: Connect, era: Era) -> None:
-    client = baton(orders_server(), era=era)
-    task_id = paused_at(client, "refund")
-    named = {RELATED_TASK_KEY: {"taskId": task_id}}
-    client.request("prompts/get", {"name": "refund_order", "arguments": {}}, named)
-    assert client.task(task_id).status == "completed"
 
 
 @pytest.mark.parametrize("how", ["cancelled", "completed"])
@@ -257,34 +233,22 @@ def test_a_bad_argument_is_refused_before_anything_is_run_again(baton: Connect, 
 
 
 def test_a_task_whose_arguments_are_no_object_is_not_run(make_client: MakeClient, table: Table) -> None:
-    script = Script(errors={"work": "no"})
-    server = Server("docs")
-
-    @server.tool
-    def work() -> str:
-        return script.play("work", "done")
-
-    server.add_workflow(Workflow(name="flow", description="work", steps=[Step("work", tool="work")]))
-    client = make_client(server)
-    task_id = client.get_prompt("flow").task_id
-    script.take()
+    client = make_client(orders_server(), remaining_ms=(clock := Clock(0)))
+    task_id = client.get_prompt("refund_order", ORDER).task_id
+    clock.ms = 30_000
     table.replace({**table.item(task_id), "arguments": {"S": '["A-17"]'}})
 
-    answer = client.get_prompt("flow", task=task_id)
+    answer = client.get_prompt("refund_order", task=task_id)
 
     assert "nothing was run" in answer.error["message"]
-    assert script.take() == []
+    assert "_workflow.result.fetch" not in client.variables(task_id)
 
 
 def test_a_resume_counts_steps_from_where_it_is_and_what_is_shown_again_moves_no_progress(
     make_client: MakeClient,
 ) -> None:
-    script = Script(errors={"work": "no"})
-    server = Server("docs")
-
-    @server.tool
-    def work() -> str:
-        return script.play("work", "done")
+    server, script = Server("docs"), Script(errors={"work": "no"})
+    server.tool(name="work")(lambda: script.play("work", "done"))
 
     @server.resource("docs://a")
     def docs(ctx: Context) -> str:

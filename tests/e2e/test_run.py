@@ -1,4 +1,7 @@
-"""A workflow prompt that runs: messages, `_meta` and task variables, exactly (docs/workflows.md)."""
+"""A workflow prompt that runs: messages, `_meta` and task variables, exactly (docs/workflows.md).
+
+What a run does step by step has its own tests: tests/unit/workflow/test_engine.py.
+"""
 
 import json
 from typing import Any
@@ -10,7 +13,6 @@ from mcp_baton import (
     Context,
     Server,
     Step,
-    ToolError,
     Workflow,
     constant,
     prompt_arg,
@@ -80,8 +82,6 @@ def orders_server(**workflow: Any) -> Server:
     return server
 
 
-FETCHED = {**ORDER, "order_id": "A-17"}
-REFUNDED = {"refunded": 30.0, "order": "A-17"}
 STEPS = [
     {"name": "fetch", "tool": "fetch_order", "status": "completed"},
     {"name": "policy", "status": "completed"},
@@ -100,7 +100,7 @@ CONVERSATION = [
 4. send_mail: Send a mail.""",
     ),
     ("assistant", 'Calling fetch_order with {"order_id": "A-17"}'),
-    ("user", f"Result from fetch_order: {json.dumps(FETCHED, separators=(',', ':'))}"),
+    ("user", f"Result from fetch_order: {json.dumps(ORDER, separators=(',', ':'))}"),
     ("assistant", "Reading docs://refunds"),
     ("user", "Resource content from docs://refunds:\n# About refunds"),
     ("assistant", 'Refund no more than the total of "A-17"; {unknown} stays.'),
@@ -133,9 +133,9 @@ def test_a_completed_run_leaves_exactly_its_progress_each_value_whole_and_how_ma
     task = client.task(client.get_prompt("refund_order", {"order_id": "A-17"}).task_id)
     assert task.variables == {
         "_workflow.progress": {"goal": "refund_order: refund an order", "steps": STEPS, "schemaVersion": 1},
-        "_workflow.result.fetch": FETCHED,
+        "_workflow.result.fetch": ORDER,
         "_workflow.result.policy": None,
-        "_workflow.result.refund": REFUNDED,
+        "_workflow.result.refund": {"refunded": 30.0, "order": "A-17"},
         "_workflow.result.notify": "sent to kim@example.com: Refunded A-17, {unknown}",
     }
     assert (task.status, task.result) == ("completed", {"completed": True, "steps_completed": 4})
@@ -149,28 +149,6 @@ def test_a_workflow_that_is_not_durable_has_the_same_messages_and_no_task(baton:
     paused = client.get_prompt("refund_order", {"order_id": "A-17"})
     assert "\n\n1. Call send_mail with " in paused.messages[-1].text
     assert (run.meta, paused.meta, client.tasks()) == ({}, {}, [])
-
-
-def test_a_task_begins_with_every_step_pending(baton: Connect) -> None:
-    seen: list[Any] = []
-    server = Server("s")
-
-    @server.tool
-    def look(ctx: Context) -> None:
-        assert ctx.task is not None
-        seen.append((dict(ctx.task), [task.status for task in client.tasks()]))
-
-    steps = [Step("first", tool="look"), Step("second", tool="look"), Step("third", tool="look")]
-    server.add_workflow(Workflow(name="flow", description="look", steps=steps))
-    client = baton(server)
-    client.get_prompt("flow")
-    progress = {
-        "goal": "flow: look",
-        "steps": [{"name": step.name, "tool": "look", "status": "pending"} for step in steps],
-        "schemaVersion": 1,
-    }
-    # While the steps run nothing is written, so each of them finds the task as it began.
-    assert seen == [({"_workflow.progress": progress}, ["working"])] * 3
 
 
 def test_prompt_arguments_and_defaults_are_converted_for_tools_and_stay_texts_in_texts(baton: Connect) -> None:
@@ -196,30 +174,6 @@ def test_prompt_arguments_and_defaults_are_converted_for_tools_and_stay_texts_in
     assert client.task(given.task_id).variables["_workflow.result.only"] == [7.0, [], "7 EUR"]
     assert left_out.messages[0].text.endswith('- amount: 30\n- tags: ["a"]')
     assert 'Not above "7".' in [message.text for message in given.messages]
-
-
-def test_a_step_whose_tool_is_a_function_calls_the_tool_that_it_is_published_as(baton: Connect) -> None:
-    server = Server("s")
-
-    def look(at: str = "") -> dict[str, str]:
-        return {"seen": at}
-
-    def fail() -> None:
-        raise ToolError("no")
-
-    steps = [Step("look", tool=look), Step("again", tool=look), Step("last", tool=fail)]
-    server.add_workflow(Workflow(name="flow", description="look", steps=steps))
-    server.tool(name="glance")(look)
-    server.tool(fail)
-    client = baton(server)
-
-    run = client.get_prompt("flow")
-
-    progress: Any = client.task(run.task_id).variables["_workflow.progress"]
-    assert [step["tool"] for step in progress["steps"]] == ["glance", "glance", "fail"]
-    assert run.pause.suggested_tool == "fail"
-    assert "1. Call fail with {}" in run.handoff
-    assert client.resume(run.task_id).steps == {"look": "completed", "again": "completed", "last": "failed"}
 
 
 def test_a_variable_that_a_tool_sets_can_be_the_source_of_a_later_steps_argument(baton: Connect) -> None:
@@ -267,23 +221,6 @@ def test_each_step_is_announced_when_it_begins_and_the_first_names_the_task_if_t
     ]
     assert answer.notifications == [first | {"_meta": {"task_id": answer.task_id}}, *others]
     assert answer.conversation == CONVERSATION
-
-
-def test_a_tools_own_progress_moves_the_runs_within_its_step(make_client: MakeClient) -> None:
-    server = Server("s")
-
-    @server.tool
-    def work(ctx: Context) -> None:
-        ctx.report_progress(1, 2, "half way")
-
-    steps = [Step("first", tool="work"), Step("second", tool="work")]
-    server.add_workflow(Workflow(name="flow", description="work", steps=steps))
-    told = make_client(server).get_prompt("flow", meta={"progressToken": 5}).notifications
-    assert [item["message"] for item in told] == ["Step 1/2: first", "half way", "Step 2/2: second", "half way"]
-    assert all(item["progressToken"] == 5 and item["total"] == 2 for item in told)
-    progress = [item["progress"] for item in told]
-    assert progress == sorted(set(progress))
-    assert (progress[0], progress[2]) == (1, 2)
 
 
 @pytest.mark.parametrize(("asked", "granted"), [(None, 3_600_000), (60_000, 60_000), (10**12, 86_400_000)])

@@ -5,16 +5,10 @@ from typing import Any
 import pytest
 
 from mcp_baton import Argument, Context, Server, Step, ToolError, Workflow, prompt_arg
-from mcp_baton.testing import Client, Era, JsonRpcError, connect
+from mcp_baton.testing import Client, Connect, Era, JsonRpcError
 
 READ, WRITE = "orders:read", "orders:write"
 INVALID_PARAMS = -32602
-
-
-@pytest.fixture(params=["2025", "2026"])
-def era(request: pytest.FixtureRequest) -> Era:
-    """Each era in turn."""
-    return "2025" if request.param == "2025" else "2026"
 
 
 @pytest.fixture
@@ -85,12 +79,10 @@ def everything(client: Client) -> list[str]:
         (f"{READ} {WRITE}", ["fetch", "refund", "refund_order", "index", "docs", "greeting", "refund_order"]),
     ],
 )
-def test_lists_show_what_a_caller_has_the_scopes_for(orders: Server, era: Era, scope: str, seen: list[str]) -> None:
-    with connect(orders, era=era) as client:
-        assert everything(client.with_claims(scope=scope)) == seen
-
-
-COMPLETE = {"ref": {"type": "ref/prompt", "name": "NAME"}, "argument": {"name": "name", "value": "K"}}
+def test_lists_show_what_a_caller_has_the_scopes_for(
+    baton: Connect, orders: Server, era: Era, scope: str, seen: list[str]
+) -> None:
+    assert everything(baton(orders, era=era).with_claims(scope=scope)) == seen
 
 
 @pytest.mark.parametrize(
@@ -110,55 +102,55 @@ COMPLETE = {"ref": {"type": "ref/prompt", "name": "NAME"}, "argument": {"name": 
     ],
 )
 def test_what_a_caller_lacks_the_scopes_for_is_refused_as_if_it_were_unknown(
-    orders: Server, era: Era, method: str, params: dict[str, Any], unknown: dict[str, Any]
+    baton: Connect, orders: Server, era: Era, method: str, params: dict[str, Any], unknown: dict[str, Any]
 ) -> None:
+    client = baton(orders, era=era)
+
     def refusal(sent: dict[str, Any]) -> tuple[int, int, str]:
         with pytest.raises(JsonRpcError) as refused:
             client.request(method, sent)
         name = sent.get("name") or sent.get("uri") or sent["ref"]["name"]
         return refused.value.status, refused.value.code, refused.value.message.replace(name, "NAME")
 
-    with connect(orders, era=era) as client:
-        assert refusal(params) == refusal(unknown)
-        client.with_claims(scope=f"{READ} {WRITE}").request(method, params)
+    assert refusal(params) == refusal(unknown)
+    client.with_claims(scope=f"{READ} {WRITE}").request(method, params)
 
 
-def test_a_tool_takes_a_task_where_the_caller_sees_a_workflow_that_uses_it(orders: Server) -> None:
-    with connect(orders) as client:
-        able, reader = client.with_claims(scope=f"{READ} {WRITE}"), client.with_claims(scope=READ)
-        task = able.get_prompt("refund_order", {"order_id": "A-17"}).task_id
-        named = {"order_id": "A-17", "task_id": task}
+def test_a_tool_takes_a_task_where_the_caller_sees_a_workflow_that_uses_it(baton: Connect, orders: Server) -> None:
+    client = baton(orders)
+    able, reader = client.with_claims(scope=f"{READ} {WRITE}"), client.with_claims(scope=READ)
+    task = able.get_prompt("refund_order", {"order_id": "A-17"}).task_id
+    named = {"order_id": "A-17", "task_id": task}
 
-        assert [list(tool["inputSchema"]["properties"]) for tool in reader.list_tools()] == [["order_id"]]
-        assert "task_id" in reader.call_tool("fetch", named).text
-        assert reader.call_tool("fetch", named).is_error
-        assert not reader.call_tool("fetch", {"order_id": "A-17"}).is_error
-        assert able.call_tool("fetch", named).recorded
+    assert [list(tool["inputSchema"]["properties"]) for tool in reader.list_tools()] == [["order_id"]]
+    assert "task_id" in reader.call_tool("fetch", named).text
+    assert reader.call_tool("fetch", named).is_error
+    assert not reader.call_tool("fetch", {"order_id": "A-17"}).is_error
+    assert able.call_tool("fetch", named).recorded
 
 
-def test_a_resume_is_held_against_its_own_caller(orders: Server) -> None:
-    with connect(orders) as client:
-        able = client.with_claims(scp=[READ, WRITE])
-        run = able.get_prompt("refund_order", {"order_id": "A"})
-        assert run.pause.type == "toolError"
-        with pytest.raises(JsonRpcError, match="Unknown prompt: refund_order") as refused:
-            client.get_prompt("refund_order", {}, run.task_id)
-        assert refused.value.code == INVALID_PARAMS
-        with pytest.raises(JsonRpcError, match="Unknown tool: refund"):
-            client.call_tool("refund", {"order_id": "A"}, task=run.task_id)
-        assert able.get_prompt("refund_order", {}, run.task_id).completed
+def test_a_resume_is_held_against_its_own_caller(baton: Connect, orders: Server) -> None:
+    client = baton(orders)
+    able = client.with_claims(scp=[READ, WRITE])
+    run = able.get_prompt("refund_order", {"order_id": "A"})
+    assert run.pause.type == "toolError"
+    with pytest.raises(JsonRpcError, match="Unknown prompt: refund_order") as refused:
+        client.get_prompt("refund_order", {}, run.task_id)
+    assert refused.value.code == INVALID_PARAMS
+    with pytest.raises(JsonRpcError, match="Unknown tool: refund"):
+        client.call_tool("refund", {"order_id": "A"}, task=run.task_id)
+    assert able.get_prompt("refund_order", {}, run.task_id).completed
 
 
 @pytest.mark.parametrize("method", ["tools/list", "prompts/list", "resources/list", "server/discover"])
-def test_lists_are_private_once_anything_requires_scopes(orders: Server, method: str) -> None:
-    open_to_all = Server("open")
-    with connect(orders) as client, connect(open_to_all) as other:
-        for one in (client, client.with_claims(scope=f"{READ} {WRITE}")):
-            assert one.request(method)["cacheScope"] == "private"
-        assert other.request(method)["cacheScope"] == "public"
+def test_lists_are_private_once_anything_requires_scopes(baton: Connect, orders: Server, method: str) -> None:
+    client, other = baton(orders), baton(Server("open"))
+    for one in (client, client.with_claims(scope=f"{READ} {WRITE}")):
+        assert one.request(method)["cacheScope"] == "private"
+    assert other.request(method)["cacheScope"] == "public"
 
 
-def test_claims_are_read_by_tools_and_set_by_nobody(orders: Server) -> None:
+def test_claims_are_read_by_tools_and_set_by_nobody(baton: Connect, orders: Server) -> None:
     @orders.tool
     def tamper(ctx: Context) -> str:
         claims: Any = ctx.claims
@@ -168,7 +160,7 @@ def test_claims_are_read_by_tools_and_set_by_nobody(orders: Server) -> None:
             return str(dict(claims))
         return "changed"
 
-    with connect(orders, owner="kim") as client:
-        assert client.call_tool("fetch", {"order_id": "A"}).value == "None"
-        assert client.with_claims(scope=READ).call_tool("fetch", {"order_id": "A"}).value == READ
-        assert client.call_tool("tamper").value == "{'sub': 'kim'}"
+    client = baton(orders, owner="kim")
+    assert client.call_tool("fetch", {"order_id": "A"}).value == "None"
+    assert client.with_claims(scope=READ).call_tool("fetch", {"order_id": "A"}).value == READ
+    assert client.call_tool("tamper").value == "{'sub': 'kim'}"

@@ -1,6 +1,5 @@
 """Secret arguments: nothing of them is stored, shown or logged by Baton (docs/workflows.md, Secret arguments)."""
 
-import json
 import logging
 from typing import Any
 
@@ -136,6 +135,8 @@ def test_an_optional_secret_that_was_given_must_be_given_again_and_one_that_was_
 
     assert client.get_prompt("flow", {}, task=given).error["code"] == -32602
     assert client.get_prompt("flow", {}, task=left_out).meta["pause_reason"]["missingFields"] == ["pin"]
+    told = client.call_tool("flow", {"account": "A-1"})
+    assert f'call flow with {{"task_id": "{told.task_id}"}} to let' in told.result["structuredContent"]["message"]
 
 
 def test_a_continuations_secret_is_not_kept(make_client: MakeClient, table: Table) -> None:
@@ -204,15 +205,6 @@ def test_a_secret_that_does_not_convert_is_not_quoted(make_client: MakeClient) -
     assert refused.error["message"] == "Invalid params: the argument 'pin' does not convert to its type"
 
 
-def test_a_list_says_that_a_secret_must_be_given_again(make_client: MakeClient) -> None:
-    client = make_client(secret_server([]))
-
-    listed = json.loads(client.request("prompts/list").body)["result"]["prompts"][0]["arguments"]
-    assert listed[1]["description"] == (
-        "The bank's PIN. Secret: it is not stored, and must be given again when the task is resumed."
-    )
-
-
 @pytest.mark.parametrize(
     ("step", "arguments", "told"),
     [
@@ -233,18 +225,24 @@ def test_a_secret_in_a_uri_and_one_with_a_default_are_refused(step: Step, argume
         server.check()
 
 
-def test_the_twin_says_no_secret_and_wants_it_again(make_client: MakeClient, table: Table) -> None:
-    client = make_client(secret_server([]))
+def test_the_twin_says_no_secret_and_wants_it_again_as_lists_say(make_client: MakeClient, table: Table) -> None:
+    client = make_client(secret_server([], ["no route"]))
 
     paused = client.call_tool("flow", GIVEN)
     nothing_shows(paused)
     nothing_is_stored(table)
     structure = paused.result["structuredContent"]
     assert '"pin": "<secret pin>"' in structure["message"]
+    assert structure["message"].endswith("go on. Give pin again with it: what is secret is not stored.")
     again = client.call_tool("flow", {"task_id": structure["task_id"]})
     assert again.result["isError"] is True
     told = again.result["content"][0]["text"]
     assert told.startswith("Secret arguments are not stored; give them again to resume the task: 'pin'.")
-    listed = json.loads(client.request("tools/list").body)["result"]["tools"]
-    (twin,) = (tool for tool in listed if tool["name"] == "flow")
+    went_on = client.call_tool("flow", {"task_id": structure["task_id"], "pin": PIN})
+    assert went_on.statuses == ["completed", "completed", "pending"]
+    (twin,) = (tool for tool in client.request("tools/list").result["tools"] if tool["name"] == "flow")
     assert "Secret: it is not stored" in twin["inputSchema"]["properties"]["pin"]["description"]
+    prompt = client.request("prompts/list").result["prompts"][0]
+    assert prompt["arguments"][1]["description"] == (
+        "The bank's PIN. Secret: it is not stored, and must be given again when the task is resumed."
+    )

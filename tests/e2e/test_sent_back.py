@@ -10,12 +10,14 @@ from typing import Annotated, Any
 import pytest
 
 from mcp_baton import Argument, Context, Header, Server, Step, Workflow, constant, prompt_arg, step_output
-from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASK_ID_KEY
 from tests.e2e.conftest import MakeClient
-from tests.e2e.support import Answer, Client, Clock, Era, JsonDict, Table
+from tests.e2e.support import Answer, Client, Clock, Era, JsonDict, Table, naming
+from tests.e2e.test_rounds import asked, talk
 
 LONG = "word " * 200
 TEXT, NUMBER = "<field 'text' from read_page>", "<field 'pages.0' from read_page>"
+
+SURE = {"sure": {"action": "accept", "content": {"value": True}}}
 
 type Call = Callable[..., Answer]
 
@@ -83,16 +85,19 @@ def begun(make_client: MakeClient, press: Press, era: Era = "2025", workflow: st
     return client, task
 
 
-@pytest.fixture(params=["by meta", "by argument"])
+def by_meta(client: Client, task: str, tool: str, **arguments: Any) -> Answer:
+    return client.call_tool(tool, arguments, task=task)
+
+
+def by_argument(client: Client, task: str, tool: str, **arguments: Any) -> Answer:
+    return client.call_tool(tool, {**arguments, "task_id": task})
+
+
+@pytest.fixture(params=[by_meta, by_argument])
 def call(request: pytest.FixtureRequest) -> Call:
     """Call a tool of a task, which is named in either way."""
-
-    def make(client: Client, task: str, tool: str, **arguments: Any) -> Answer:
-        if request.param == "by meta":
-            return client.call_tool(tool, arguments, task=task)
-        return client.call_tool(tool, {**arguments, "task_id": task})
-
-    return make
+    chosen: Call = request.param
+    return chosen
 
 
 def test_a_large_value_travels_as_its_placeholder_and_reaches_the_tool_whole(
@@ -109,15 +114,17 @@ def test_a_large_value_travels_as_its_placeholder_and_reaches_the_tool_whole(
     assert client.variables(task)["_workflow.call.print"] == {"text": f"intro {LONG}", "page": 5}
 
 
-def test_a_placeholder_is_replaced_before_the_schema_is_asked(
+def test_a_placeholder_of_a_task_is_replaced_before_the_schema_is_asked(
     make_client: MakeClient, press: Press, call: Call
 ) -> None:
     client, task = begun(make_client, press)
 
     answer = call(client, task, "print_page", text="short", page=NUMBER, more="<prompt arg copies>")
+    client.call_tool("print_page", {"text": TEXT, "page": 5})
 
     assert "isError" not in answer.result
-    assert press.printed == [{"text": "short", "page": 5, "note": "", "more": 3}]
+    # A call without a task has no placeholders.
+    assert [(one["text"], one["page"], one["more"]) for one in press.printed] == [("short", 5, 3), (TEXT, 5, None)]
 
 
 def test_a_call_with_placeholders_is_the_same_call_as_with_their_values(
@@ -140,43 +147,25 @@ def test_a_call_with_placeholders_is_recorded_in_the_step_that_its_values_fit(
     assert answer.statuses == ["completed", "pending", "completed"]
 
 
-@pytest.mark.parametrize(
-    ("placeholder", "why"),
-    [
-        ("<field 'done' from print_page>", "call print_page first"),
-        ("<prompt arg note>", "without its argument 'note'"),
-        ("<invalid: text>", "you must supply"),
-        ("<missing: text>", "you must supply"),
-        ("<task variable of_nobody>", "of_nobody"),
-    ],
-)
 def test_one_without_a_value_runs_and_records_nothing(
-    make_client: MakeClient, press: Press, call: Call, table: Table, placeholder: str, why: str
+    make_client: MakeClient, press: Press, call: Call, table: Table
 ) -> None:
     client, task = begun(make_client, press)
     before = table.item(task)
 
-    answer = call(client, task, "print_page", text=placeholder, page=5)
+    answer = call(client, task, "print_page", text="<missing: text>", page=5)
 
-    text = answer.result["content"][0]["text"]
+    refused, *unrecorded = (block["text"] for block in answer.result["content"])
     assert answer.result["isError"]
-    assert text.startswith("Nothing was run. The argument 'text' is ")
-    assert placeholder in text
-    assert why in text
+    assert refused == (
+        "Nothing was run. The argument 'text' is \"<missing: text>\": a value that you must supply; give the value "
+        "itself."
+    )
+    assert unrecorded == (["Not recorded: nothing was run."] if call is by_argument else [])
     assert (answer.meta["recorded"], answer.meta["record_error"]) == (False, "nothing was run")
     assert answer.meta["next"][0] == {"tool": "print_page", "arguments": {"text": TEXT, "page": 5}}
     assert press.printed == []
     assert table.item(task) == before
-
-
-def test_who_named_the_task_by_argument_is_told_that_nothing_was_recorded(
-    make_client: MakeClient, press: Press
-) -> None:
-    client, task = begun(make_client, press)
-    answer = client.call_tool("print_page", {"text": "<missing: text>", "page": 5, "task_id": task})
-    refused, unrecorded = (block["text"] for block in answer.result["content"])
-    assert refused.endswith('"<missing: text>": a value that you must supply; give the value itself.')
-    assert unrecorded == "Not recorded: nothing was run."
 
 
 def test_a_task_that_is_over_still_knows_its_values(make_client: MakeClient, press: Press, call: Call) -> None:
@@ -195,19 +184,6 @@ def test_of_an_unknown_task_no_value_is_known(make_client: MakeClient, press: Pr
     assert (answer.meta["recorded"], press.printed) == (False, [])
 
 
-def test_what_is_more_than_a_placeholder_is_left_as_it_is(make_client: MakeClient, press: Press, call: Call) -> None:
-    client, task = begun(make_client, press)
-    call(client, task, "print_page", text=f"See {TEXT}", page=5, more=[NUMBER, {"a": NUMBER}])
-    assert press.printed[0]["text"] == f"See {TEXT}"
-    assert press.printed[0]["more"] == [NUMBER, {"a": NUMBER}]
-
-
-def test_a_call_without_a_task_has_no_placeholders(make_client: MakeClient, press: Press) -> None:
-    client, _ = begun(make_client, press)
-    client.call_tool("print_page", {"text": TEXT, "page": 5})
-    assert press.printed[0]["text"] == TEXT
-
-
 def test_a_mirrored_parameter_is_held_against_what_was_sent(make_client: MakeClient, press: Press) -> None:
     client, task = begun(make_client, press, "2026")
     params = {"name": "file", "arguments": {"text": TEXT, "into": "<output from read_page>", "task_id": task}}
@@ -219,28 +195,14 @@ def test_a_mirrored_parameter_is_held_against_what_was_sent(make_client: MakeCli
     assert answer.meta["recorded"] is True
 
 
-class Asking:
-    """A call of `ask` that goes through rounds."""
-
-    def __init__(self, client: Client, task: str, page: object) -> None:
-        self.client = client
-        self.params: JsonDict = {"name": "ask", "arguments": {"page": page, "task_id": task}}
-
-    def round(self, state: str | None = None, task: str | None = None) -> Answer:
-        meta = {CAPABILITIES_KEY: {"elicitation": {}}, **({TASK_ID_KEY: task} if task else {})}
-        answers = {"sure": {"action": "accept", "content": {"value": True}}}
-        later = {"requestState": state, "inputResponses": answers} if state else {}
-        return self.client.request("tools/call", {**self.params, **later}, meta)
-
-
 @pytest.mark.parametrize("page", [5, NUMBER])
 def test_a_call_keeps_its_identity_over_its_rounds(make_client: MakeClient, press: Press, page: object) -> None:
     client, task = begun(make_client, press, "2026")
     press.keys.clear()
-    asking = Asking(client, task, page)
+    asking = talk(client, name="ask", arguments={"page": page, "task_id": task})
 
-    state = asking.round().result["requestState"]
-    answer = asking.round(state)
+    _, state = asked(asking.round())
+    answer = asking.round(state, SURE)
 
     assert answer.statuses[-1] == "completed"
     assert answer.result["structuredContent"]["result"] == "5: True"
@@ -254,27 +216,29 @@ def test_a_round_cannot_be_moved_to_another_task_or_to_another_way_of_naming_it(
 ) -> None:
     client, task = begun(make_client, press, "2026")
     other = client.get_prompt("publish", {"name": "other"}).task_id
-    asking = Asking(client, task, 5)
-    state = asking.round().result["requestState"]
+    _, state = asked(talk(client, name="ask", arguments={"page": 5, "task_id": task}).round())
 
-    assert asking.round(state, task).refusal == (400, -32602)
-    asking.params["arguments"] = {"page": 5, "task_id": other}
-    assert asking.round(state).refusal == (400, -32602)
-    asking.params["arguments"] = {"page": 5}
-    assert asking.round(state, task).refusal == (400, -32602)
+    moved: list[tuple[JsonDict, JsonDict]] = [
+        ({"task_id": task}, naming(task)),
+        ({"task_id": other}, {}),
+        ({}, naming(task)),
+    ]
+    for argument, meta in moved:
+        asking = talk(client, meta=meta, name="ask", arguments={"page": 5, **argument})
+        assert asking.round(state, SURE).refusal == (400, -32602)
 
 
 def test_an_answer_does_not_hold_for_another_value_than_the_one_that_was_asked_about(
     make_client: MakeClient, press: Press
 ) -> None:
     client, task = begun(make_client, press, "2026")
-    asking = Asking(client, task, NUMBER)
-    state = asking.round().result["requestState"]
+    asking = talk(client, name="ask", arguments={"page": NUMBER, "task_id": task})
+    _, state = asked(asking.round())
     press.keys.clear()
     press.pages = [6]
     client.call_tool("read_page", {"name": "intro"}, task=task)
 
-    answer = asking.round(state)
+    answer = asking.round(state, SURE)
 
     assert answer.result["isError"]
     assert "has changed since the question was asked" in answer.result["content"][0]["text"]

@@ -174,13 +174,13 @@ def test_a_resumed_run_stops_too(baton: Connect) -> None:
     assert (ran(client), run.meta["task_status"]) == (["one"], "cancelled")
 
 
-def test_the_progress_of_a_run_without_a_task_names_none(make_client: MakeClient, streaming: Streaming) -> None:
-    sink, client = Sink(), make_client(three_steps(durable=False))
-    streaming(sink, lambda: client.get_prompt("flow", meta=LISTENING)).result(BOUND_S)
+def test_the_first_progress_of_a_resume_names_its_task_and_that_of_a_run_without_one_none(
+    make_client: MakeClient, streaming: Streaming
+) -> None:
+    sink, plain = Sink(), make_client(three_steps(durable=False))
+    streaming(sink, lambda: plain.get_prompt("flow", meta=LISTENING)).result(BOUND_S)
     assert [("_meta" in sink.next_told()) for _ in STEPS] == [False] * 3
 
-
-def test_the_first_progress_of_a_resume_names_its_task(make_client: MakeClient, streaming: Streaming) -> None:
     def run(name: str) -> None:
         if name == "two":
             raise ToolError("no")

@@ -16,8 +16,6 @@ from tests.e2e.test_overflow import large_server
 from tests.e2e.test_twin import ORDER, orders_server, paused
 from tests.sent import Requests
 
-DONE = {"completed": True, "steps_completed": 4}
-
 
 def act(client: Client, action: str | None, task: str | None = None, **arguments: Any) -> Run:
     """Call the workflow's tool as its page does."""
@@ -52,21 +50,16 @@ def test_a_paused_task_is_shown_with_all_that_a_person_needs_to_go_on(baton: Con
     assert board["task"]["created_at"] <= board["task"]["updated_at"] < board["task"]["expires_at"]
     order = {"total": 30.0, "email": "kim@example.com"}
     refund, mail = {"order_id": "A-17", "amount": 30.0}, {"to": "kim@example.com", "text": "Refunded A-17"}
-    ran = [step["name"] for step in board["steps"] if {"at", "ms"} <= step.keys()]
-    assert ran == ["fetch", "policy", "refund"]
-    assert [{name: value for name, value in step.items() if name not in {"at", "ms"}} for step in board["steps"]] == [
-        {
-            "name": "fetch",
-            "tool": "fetch_order",
-            "status": "completed",
-            "arguments": ORDER,
-            "result": order,
-            "bytes": len(json.dumps(order, separators=(",", ":"))),
-        },
-        {"name": "policy", "resource": "docs://policy", "status": "completed"},
-        {"name": "refund", "tool": "refund", "status": "failed", "error": "no", "arguments": refund},
-        {"name": "notify", "tool": "send_mail", "status": "pending", "arguments": mail},
-    ]
+    times: Any = client.request("tasks/get", {"taskId": run.task_id})["_meta"]
+    fetch, policy, failed, notify = map(dict, board["steps"])
+    for step in (fetch, policy, failed):
+        assert {"at": step.pop("at"), "ms": step.pop("ms")} == times["mcp-baton/timings"][step["name"]]
+    size = len(json.dumps(order, separators=(",", ":")))
+    completed = {"name": "fetch", "tool": "fetch_order", "status": "completed"}
+    assert fetch == {**completed, "arguments": ORDER, "result": order, "bytes": size}
+    assert policy == {"name": "policy", "resource": "docs://policy", "status": "completed"}
+    assert failed == {"name": "refund", "tool": "refund", "status": "failed", "error": "no", "arguments": refund}
+    assert notify == {"name": "notify", "tool": "send_mail", "status": "pending", "arguments": mail}
     assert board["pause"].items() >= {"type": "toolError", "step": "refund", "error": "no"}.items()
     assert board["pause"]["message"].startswith("Step 'refund' failed: \"no\".")
     assert board["running_until"] is None
@@ -82,23 +75,15 @@ def test_a_paused_task_is_shown_with_all_that_a_person_needs_to_go_on(baton: Con
     assert is_of_schema(structure)
 
 
-def test_a_step_says_when_it_ran_as_the_task_has_it(baton: Connect) -> None:
+def test_the_text_stands_without_the_page_and_to_look_changes_nothing_and_runs_nothing(baton: Connect) -> None:
     client = baton(orders_server())
     run = paused(client)
-    told: Any = client.request("tasks/get", {"taskId": run.task_id})["_meta"]
-
-    steps = {step["name"]: step for step in shown(client, run.task_id)["board"]["steps"]}
-    assert {name: {"at": steps[name]["at"], "ms": steps[name]["ms"]} for name in ("fetch", "policy", "refund")} == told[
-        "mcp-baton/timings"
-    ]
-    assert "at" not in steps["notify"]
-
-
-def test_the_text_stands_without_the_page(baton: Connect) -> None:
-    client = baton(orders_server())
-    run = paused(client)
+    calls, before = len(client.calls("refund")), client.task(run.task_id)
     told = act(client, "show", run.task_id)
 
+    assert told.structured == shown(client, run.task_id)
+    assert len(client.calls("refund")) == calls
+    assert client.task(run.task_id).variables == before.variables
     task = f'"task_id": "{run.task_id}"'
     assert told.text == (
         "This task of refund_order waits; 2 of 4 steps done. Step 'refund' failed: \"no\". This step is not retryable: "
@@ -110,40 +95,7 @@ def test_the_text_stands_without_the_page(baton: Connect) -> None:
     assert len(told.text.encode()) <= 2_000
 
 
-def test_to_look_changes_nothing_and_runs_nothing(baton: Connect) -> None:
-    client = baton(orders_server())
-    run = paused(client)
-    calls, before = len(client.calls("refund")), client.task(run.task_id)
-
-    assert shown(client, run.task_id) == shown(client, run.task_id)
-
-    assert len(client.calls("refund")) == calls
-    assert client.task(run.task_id).variables == before.variables
-
-
-def test_what_is_missing_is_named_and_can_be_filled_in(baton: Connect, era: Era) -> None:
-    server = Server("s")
-
-    @server.tool
-    def approve(order: str, by: str, note: str = "") -> str:
-        return f"{order} by {by}"
-
-    step = Step("approve", tool="approve", arguments={"order": prompt_arg("order"), "note": prompt_arg("note")})
-    then = Step("again", tool="approve", arguments={"order": step_output("approve"), "by": step_output("approve")})
-    arguments = [Argument("order", required=True), Argument("note")]
-    server.add_workflow(Workflow(name="flow", description="approve", steps=[step, then], arguments=arguments))
-    client = baton(server, era=era)
-    run = client.call_workflow("flow", {"order": "A"})
-    first, second = shown(client, run.task_id, "flow")["board"]["next"]
-
-    assert first["missing"] == ["by"]
-    # What another step is to provide is nothing that somebody has to give.
-    assert second["missing"] == []
-    assert client.call_tool("approve", {**first["arguments"], "by": "kim"}).recorded is True
-    assert shown(client, run.task_id, "flow")["board"]["next"][0]["arguments"]["by"] == "A by kim"
-
-
-def test_arguments_that_the_tool_has_refused_are_missing(baton: Connect) -> None:
+def test_what_is_missing_or_was_refused_is_named_and_can_be_filled_in(baton: Connect, era: Era) -> None:
     server = Server("s")
 
     @server.tool
@@ -151,16 +103,26 @@ def test_arguments_that_the_tool_has_refused_are_missing(baton: Connect) -> None
         return "many"
 
     @server.tool
-    def pay(amount: float) -> str:
-        return "paid"
+    def pay(amount: float, by: str, note: str = "") -> str:
+        return f"{amount} by {by}"
 
-    steps = [Step("fetch", tool="fetch"), Step("pay", tool="pay", arguments={"amount": step_output("fetch")})]
-    server.add_workflow(Workflow(name="flow", description="pay", steps=steps))
-    client = baton(server)
-    board = shown(client, client.call_workflow("flow").task_id, "flow")["board"]
-
-    assert (board["next"][0]["missing"], board["next"][0]["arguments"]["amount"]) == (["amount"], "<invalid: amount>")
+    steps = [
+        Step("fetch", tool="fetch"),
+        Step("pay", tool="pay", arguments={"amount": step_output("fetch"), "note": prompt_arg("note")}),
+        Step("again", tool="pay", arguments={"amount": constant(1), "by": step_output("pay")}),
+    ]
+    server.add_workflow(Workflow(name="flow", description="pay", steps=steps, arguments=[Argument("note")]))
+    client = baton(server, era=era)
+    run = client.call_workflow("flow")
+    board = shown(client, run.task_id, "flow")["board"]
     assert board["pause"]["message"].startswith("Step 'pay' could not start")
+
+    first, second = board["next"]
+    # What another step is to provide is nothing that somebody has to give.
+    assert (sorted(first["missing"]), second["missing"]) == (["amount", "by"], [])
+    assert first["arguments"]["amount"] == "<invalid: amount>"
+    assert client.call_tool("pay", {**first["arguments"], "amount": 2, "by": "kim"}).recorded is True
+    assert shown(client, run.task_id, "flow")["board"]["next"][0]["arguments"]["by"] == "2.0 by kim"
 
 
 def test_a_task_that_is_over_is_shown_with_its_results_and_nothing_to_do(baton: Connect, era: Era) -> None:
@@ -202,18 +164,10 @@ def test_with_every_step_done_the_next_call_is_the_workflows_own(baton: Connect)
 def test_a_workflow_that_has_changed_in_what_is_done_cannot_go_on(baton: Connect) -> None:
     client = baton(orders_server())
     run = paused(client)
-    changed = orders_server()
-    changed.workflows["refund_order"] = Workflow(
-        name="refund_order",
-        description="refund an order",
-        arguments=changed.workflows["refund_order"].arguments,
-        steps=[
-            Step("fetch", tool="fetch_order", arguments={"order_id": constant("B")}),
-            *changed.workflows["refund_order"].steps[1:],
-        ],
-    )
+    changed = [Step("fetch", tool="fetch_order", arguments={"order_id": constant("B")}), Step("refund", tool="refund")]
+    later = client.deployed(orders_server(steps=changed))
 
-    assert shown(client.deployed(changed), run.task_id)["board"]["can"]["go_on"] is False
+    assert shown(later, run.task_id)["board"]["can"]["go_on"] is False
 
 
 def test_the_owners_newest_tasks_are_listed(baton: Connect, era: Era) -> None:
@@ -224,15 +178,7 @@ def test_the_owners_newest_tasks_are_listed(baton: Connect, era: Era) -> None:
 
     newest, oldest = structure["tasks"]
     assert (newest["task_id"], newest["status"]) == (second.task_id, "completed")
-    assert oldest.keys() == {
-        "task_id",
-        "workflow",
-        "status",
-        "step",
-        "pause_type",
-        "created_at",
-        "updated_at",
-    }
+    assert oldest.keys() == {"task_id", "workflow", "status", "step", "pause_type", "created_at", "updated_at"}
     assert (oldest["task_id"], oldest["workflow"]) == (first.task_id, "refund_order")
     assert (oldest["step"], oldest["pause_type"]) == ("refund", "toolError")
     assert listed.text.startswith("The newest 2 tasks:\n- refund_order: completed; ")
@@ -249,6 +195,7 @@ def test_at_most_fifty_tasks_are_listed_and_ten_named_in_the_text(baton: Connect
     structure: Any = listed.structured
 
     assert len(structure["tasks"]) == 50
+    assert not any("at" in step for step in shown(client, structure["tasks"][0]["task_id"])["board"]["steps"])
     assert listed.text.count("\n- ") == 10
     assert listed.text.endswith("And 40 more.")
     assert len(listed.text.encode()) <= 2_000
@@ -267,34 +214,30 @@ def test_a_task_can_be_cancelled(baton: Connect, era: Era) -> None:
     assert client.task(run.task_id).status == "cancelled"
 
 
-@pytest.mark.parametrize(("given", "kept"), [({"task_result": {"refunded": 30}}, {"refunded": 30}), ({}, {})])
-def test_a_task_can_be_completed_with_a_result_or_without(
-    baton: Connect, era: Era, given: dict[str, Any], kept: dict[str, Any]
-) -> None:
-    client = baton(orders_server(), era=era)
+@pytest.mark.parametrize("given", [{"task_result": {"refunded": 30}}, {}])
+def test_a_task_can_be_completed_with_a_result_or_without(baton: Connect, given: dict[str, Any]) -> None:
+    client = baton(orders_server())
     run = paused(client)
     completed = act(client, "complete", run.task_id, **given)
 
     assert (completed.is_error, client.task(run.task_id).status) == (False, "completed")
-    assert client.task(run.task_id).result == kept
+    assert client.task(run.task_id).result == given.get("task_result", {})
 
 
-@pytest.mark.parametrize("action", ["cancel", "complete"])
-def test_nothing_changes_a_task_that_is_over(baton: Connect, action: str) -> None:
+def test_nothing_changes_a_task_that_is_over(baton: Connect) -> None:
     client = baton(orders_server())
     run = client.call_workflow("refund_order", ORDER)
-    refused = act(client, action, run.task_id)
 
-    assert (refused.is_error, refused.text) == (True, "This task is completed: nothing changes it.")
-    assert client.task(run.task_id).result == DONE
+    for refused in (act(client, "cancel", run.task_id), act(client, "complete", run.task_id)):
+        assert (refused.is_error, refused.text) == (True, "This task is completed: nothing changes it.")
+    assert client.task(run.task_id).result == {"completed": True, "steps_completed": 4}
 
 
-@pytest.mark.parametrize("action", ["show", "cancel", "complete"])
-def test_anothers_task_is_answered_as_one_that_never_was(baton: Connect, era: Era, action: str) -> None:
-    client = baton(orders_server(), era=era)
+def test_anothers_task_is_answered_as_one_that_never_was(baton: Connect) -> None:
+    client = baton(orders_server())
     run = paused(client)
-    other = client.as_owner("mallory")
-    answers = {act(other, action, task).text for task in (run.task_id, new_task_id(0), "no id at all")}
+    other, tasks = client.as_owner("mallory"), (run.task_id, new_task_id(0), "no id at all")
+    answers = {act(other, action, task).text for action in ("show", "cancel", "complete") for task in tasks}
 
     # As the tool says it where somebody wants to go on with such a task.
     assert answers == {other.call_workflow("refund_order", {"task_id": new_task_id(0)}).text}
@@ -381,30 +324,6 @@ def test_secrets_stand_in_nothing_that_is_shown(baton: Connect) -> None:
     assert pay_step["arguments"] == {"pin": "<secret pin>", "note": "by <secret pin>"}
     assert structure["board"]["secrets"] == ["pin"]
     assert told.text.endswith("Give pin again with it: what is secret is not stored.")
-
-
-def test_a_value_that_is_long_is_named_and_not_shown(baton: Connect) -> None:
-    server = Server("s")
-
-    @server.tool
-    def text(size: int) -> str:
-        return "x" * size
-
-    @server.tool
-    def stop() -> None:
-        raise ToolError("no")
-
-    sizes = [10, 1_990, 3_000]
-    steps = [Step(f"s{size}", tool="text", arguments={"size": constant(size)}) for size in sizes]
-    server.add_workflow(Workflow(name="flow", description="work", steps=[*steps, Step("stop", tool="stop")]))
-    client = baton(server)
-    structure = shown(client, client.call_workflow("flow").task_id, "flow")
-
-    results = [step.get("result") for step in structure["board"]["steps"][:3]]
-    assert results[:2] == ["x" * 10, "x" * 1_990]
-    assert results[2]["bytes"] == 3_002
-    assert json.loads(client.read_resource(results[2]["uri"]).text) == "x" * 3_000
-    assert list(structure["results"].values()) == results
 
 
 def test_a_board_never_takes_more_than_a_host_shows(baton: Connect) -> None:

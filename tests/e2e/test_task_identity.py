@@ -9,7 +9,7 @@ import pytest
 from mcp_baton import Context, Server, Step, Workflow
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION
 from tests.e2e.background import Background, MakeBackground, call
-from tests.e2e.support import BOUND_S, Answer, Client, Era, JsonDict, proxy_event
+from tests.e2e.support import BOUND_S, Answer, Era, JsonDict, proxy_event
 from tests.e2e.test_task_questions import ALL, FORM, named
 from tests.fakes import FunctionContext
 
@@ -160,9 +160,8 @@ def test_nothing_that_vouched_for_the_caller_is_kept(jobs: Background) -> None:
 
 @pytest.mark.parametrize("tool", ["asks", "flow"])
 def test_only_what_the_client_can_be_asked_for_is_kept_of_what_it_has_declared(jobs: Background, tool: str) -> None:
-    client: Client = jobs.client()
     able: JsonDict = {"elicitation": {}, "experimental": {"x": "private"}, "extensions": {TASKS_EXTENSION: {}}}
-    client.request("tools/call", {"name": tool, "arguments": {}}, {CAPABILITIES_KEY: able})
+    jobs.client().request("tools/call", {"name": tool, "arguments": {}}, {CAPABILITIES_KEY: able})
 
     kept = json.dumps(jobs.table.items, default=str)
     assert ("elicitation" in kept, "private" in kept) == (True, False)

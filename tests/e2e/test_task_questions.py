@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import Context, Server, ToolError, elicitation, roots, sampling
+from mcp_baton import Context, Server, elicitation, roots, sampling
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, RELATED_TASK_KEY, TASKS_EXTENSION
 from mcp_baton.protocol.sessions import RANDOM_BYTES, SESSION_HEADER, session_id
 from mcp_baton.tasks.ids import new_task_id, new_task_question
-from mcp_baton.transport.stream import stream_opener
 from tests.e2e.background import Background, MakeBackground, created
 from tests.e2e.conftest import Streaming
-from tests.e2e.support import BOUND_S, Answer, Client, Era, JsonDict, Sink, Table
+from tests.e2e.support import BOUND_S, Answer, Client, Era, JsonDict, Sink
+from tests.e2e.test_task_status import streamed_to
 
 HEADERS = {"MCP-Protocol-Version": "2025-11-25"}
 FORM: Any = {"type": "object", "properties": {"name": {"type": "string"}}}
@@ -29,14 +29,13 @@ def named(name: str) -> JsonDict:
     return {"action": "accept", "content": {"name": name}}
 
 
-def asking_server(runs: list[str] | None = None) -> Server:
+def asking_server(runs: list[str]) -> Server:
     """Tools that ask in the background; `runs` notes each time that one begins."""
     server, changing = Server("asking"), count()
-    noted = [] if runs is None else runs
 
     @server.tool(task="optional")
     def two_rounds(ctx: Context) -> list[str]:
-        noted.append("two_rounds")
+        runs.append("two_rounds")
         who, where = ctx.ask(elicitation("who", "Who?", FORM), elicitation("where", "Where?", FORM))
         when = ctx.elicit("When?", FORM)
         return [who.content["name"], where.content["name"], when.content["name"]]
@@ -48,9 +47,13 @@ def asking_server(runs: list[str] | None = None) -> Server:
 
     @server.tool(task="optional")
     async def everything(ctx: Context) -> list[str]:
-        thought, listed = (await ctx.sample("thought", "Which?")).text, await ctx.list_roots("where")
+        thought, listed = ctx.ask(sampling("thought", "Which?"), roots("where"))
         page = await ctx.elicit_url("Pay there", "https://pay.example", key="page")
-        return [thought, listed.roots[0].uri, page.action]
+        return [thought.text, listed.roots[0].uri, page.action]
+
+    @server.tool(task="required")
+    def pay(ctx: Context) -> str:
+        return ctx.elicit_url("Pay there", "https://pay.example", key="page").action
 
     @server.tool(task="optional")
     def able(ctx: Context) -> list[bool]:
@@ -59,10 +62,6 @@ def asking_server(runs: list[str] | None = None) -> Server:
     @server.tool(task="optional")
     def changes(ctx: Context) -> str:
         return ctx.elicit(f"Who, attempt {next(changing)}?", FORM, key="who").action
-
-    @server.tool(task="optional")
-    def typed(ctx: Context) -> int:
-        return int(ctx.elicit("How many?", int, key="number").data)
 
     @server.tool(task="optional")
     def in_a_tuple(ctx: Context) -> str:
@@ -169,16 +168,16 @@ def test_answers_that_were_given_already_or_that_nobody_asked_for_are_ignored(jo
     assert value_of(jobs, task) == ["Kim", "Oslo", "today"]
 
 
-@pytest.mark.parametrize("wrong", ["yes", None, 3, ["accept"]])
 def test_an_answer_that_is_no_object_is_refused_by_its_name_and_nothing_of_the_update_is_taken(
-    jobs: Background, wrong: object
+    jobs: Background,
 ) -> None:
     task = asked(jobs, "two_rounds")
 
-    refused = update(jobs, task, who=named("Kim"), where=wrong)
-    assert refused.refusal == (400, INVALID_PARAMS)
-    assert "`inputResponses.where`" in refused.error["message"]
-    assert list(open_in(jobs, task)) == ["who", "where"]
+    for wrong in ("yes", None, 3, ["accept"]):
+        refused = update(jobs, task, who=named("Kim"), where=wrong)
+        assert refused.refusal == (400, INVALID_PARAMS)
+        assert "`inputResponses.where`" in refused.error["message"]
+        assert list(open_in(jobs, task)) == ["who", "where"]
 
 
 def test_an_unknown_task_cannot_be_answered_and_neither_can_anothers(jobs: Background) -> None:
@@ -190,18 +189,16 @@ def test_an_unknown_task_cannot_be_answered_and_neither_can_anothers(jobs: Backg
     assert list(open_in(jobs, task)) == ["who"]
 
 
-@pytest.mark.parametrize("ended", ["completed", "cancelled"])
-def test_an_update_of_a_task_that_is_over_is_acknowledged_and_changes_nothing(jobs: Background, ended: str) -> None:
-    task = asked(jobs, "one")
-    if ended == "completed":
-        update(jobs, task, who=named("Kim"))
-        jobs.work()
-    else:
-        jobs.client().task("cancel", task)
-    before = jobs.table.item(task)
+def test_an_update_of_a_task_that_is_over_is_acknowledged_and_changes_nothing(jobs: Background) -> None:
+    completed, cancelled = asked(jobs, "one"), asked(jobs, "one")
+    update(jobs, completed, who=named("Kim"))
+    jobs.work()
+    jobs.client().task("cancel", cancelled)
 
-    assert set(update(jobs, task, who=named("Pat")).result) == {"resultType", "_meta"}
-    assert (jobs.table.item(task), jobs.queue.events) == (before, [])
+    for task in (completed, cancelled):
+        before = jobs.table.item(task)
+        assert set(update(jobs, task, who=named("Pat")).result) == {"resultType", "_meta"}
+        assert (jobs.table.item(task), jobs.queue.events) == (before, [])
 
 
 def test_a_task_that_waits_for_answers_can_be_cancelled_and_shows_no_questions_any_more(
@@ -267,14 +264,6 @@ def test_the_same_question_in_three_places_has_three_keys_that_stay_from_run_to_
     assert len(set(keys)) == 3
 
 
-def test_an_answer_that_does_not_fit_is_a_tool_error(jobs: Background) -> None:
-    task = asked(jobs, "typed")
-    update(jobs, task, number={"action": "accept", "content": {"value": "many"}})
-
-    jobs.work()
-    assert jobs.client().task("get", task).result["result"]["isError"] is True
-
-
 def test_a_question_is_the_same_whether_its_author_wrote_lists_or_tuples(jobs: Background) -> None:
     task = asked(jobs, "in_a_tuple")
     update(jobs, task, size={"action": "accept", "content": {"size": "L"}})
@@ -285,42 +274,29 @@ def test_a_question_is_the_same_whether_its_author_wrote_lists_or_tuples(jobs: B
 
 def test_everything_that_the_client_can_do_can_be_asked_in_the_background(jobs: Background) -> None:
     task = asked(jobs, "everything")
-    answers: JsonDict = {
-        "thought": SAMPLED,
-        "where": {"roots": [{"uri": "file:///work"}]},
-        "page": {"action": "accept"},
-    }
-    for key, method in (
-        ("thought", "sampling/createMessage"),
-        ("where", "roots/list"),
-        ("page", "elicitation/create"),
-    ):
-        assert {name: question["method"] for name, question in open_in(jobs, task).items()} == {key: method}
-        update(jobs, task, **{key: answers[key]})
-        jobs.work()
+    methods = {name: question["method"] for name, question in open_in(jobs, task).items()}
+    assert methods == {"thought": "sampling/createMessage", "where": "roots/list"}
+    update(jobs, task, thought=SAMPLED, where={"roots": [{"uri": "file:///work"}]})
+    assert jobs.work() == "asked"
+    assert open_in(jobs, task)["page"]["method"] == "elicitation/create"
+    update(jobs, task, page={"action": "accept"})
+    jobs.work()
     assert value_of(jobs, task) == ["blue", "file:///work", "accept"]
 
 
-@pytest.mark.parametrize(
-    ("able", "expected"), [(ALL, [True] * 4), ({"elicitation": {}}, [True, False, False, False]), ({}, [False] * 4)]
-)
-def test_a_worker_knows_what_the_client_can_be_asked_for(
-    jobs: Background, able: JsonDict, expected: list[bool]
+def test_a_worker_knows_what_the_client_can_be_asked_for_as_far_as_its_request_or_session_says(
+    jobs: Background,
 ) -> None:
-    task = begin(jobs, "able", able=able)
-    jobs.work()
-    assert value_of(jobs, task) == expected
-
-
-def test_a_worker_knows_it_of_a_client_of_the_handshake_era_as_far_as_its_session_says(jobs: Background) -> None:
     params: JsonDict = {"name": "able", "arguments": {}, "task": {}}
+    declared: list[JsonDict] = [ALL, {"elicitation": {}}, {}]
+    tasks = [begin(jobs, "able", able=able) for able in declared]
     sessions = [{}, {SESSION_HEADER: session_id(["elicitation"], bytes(RANDOM_BYTES))}]
-    found = []
-    for headers in sessions:
-        task = created(jobs.client("2025").request("tools/call", params, headers=headers))["taskId"]
+    calls = [jobs.client("2025").request("tools/call", params, headers=headers) for headers in sessions]
+    tasks += [created(answer)["taskId"] for answer in calls]
+    while jobs.queue.events:
         jobs.work()
-        found.append(value_of(jobs, task))
-    assert found == [[True] * 4, [True, False, False, False]]
+    everything, forms, nothing = [True] * 4, [True, False, False, False], [False] * 4
+    assert [value_of(jobs, task) for task in tasks] == [everything, forms, nothing, everything, forms]
 
 
 def test_a_client_that_cannot_be_asked_makes_the_tool_fail_and_nobody_waits(jobs: Background) -> None:
@@ -348,11 +324,8 @@ def respond(client: Client, question: JsonDict, **message: Any) -> Answer:
 def streamed(client: Client, method: str, task: str, **headers: str) -> list[JsonDict]:
     """The messages of a request's stream."""
     sink = Sink()
-    token = stream_opener.set(sink.open)
-    try:
+    with streamed_to(sink):
         answer = client.request(f"tasks/{method}", {"taskId": task}, headers=headers)
-    finally:
-        stream_opener.reset(token)
     if answer.body:
         return answer.messages
     messages = [sink.next()]
@@ -437,7 +410,7 @@ def test_tasks_result_asks_waits_for_the_answers_and_then_for_the_result(
 def test_a_question_that_nobody_answers_is_waited_for_as_long_as_any_and_no_longer(
     jobs: Background, background: MakeBackground
 ) -> None:
-    jobs = background(asking_server(), question_ms=10_000)
+    jobs = background(asking_server([]), question_ms=10_000)
     task = asked(jobs, "one", "2025")
     begun_s = jobs.time.s
 
@@ -478,16 +451,7 @@ def test_an_answer_to_a_task_is_taken_once_and_from_its_owner_alone(jobs: Backgr
     assert value_of(jobs, task) == "Kim"
 
 
-def test_a_page_that_the_client_is_sent_to_has_an_id_that_stays(jobs: Background, table: Table) -> None:
-    server = Server("pages")
-
-    @server.tool(task="required")
-    def pay(ctx: Context) -> str:
-        if not ctx.elicit_url("Pay there", "https://pay.example", key="page").accepted:
-            raise ToolError("not paid")
-        return "paid"
-
-    jobs = Background(server, table)
+def test_a_page_that_the_client_is_sent_to_has_an_id_that_stays(jobs: Background) -> None:
     task = asked(jobs, "pay", "2025")
     first, _ = streamed(jobs.client("2025"), "get", task)
     jobs.time.s += 601
@@ -495,20 +459,3 @@ def test_a_page_that_the_client_is_sent_to_has_an_id_that_stays(jobs: Background
     assert first["params"]["elicitationId"] == second["params"]["elicitationId"]
     assert first["id"] != second["id"]
     assert respond(jobs.client("2025"), first, result={"action": "accept"}).status == 202
-
-
-def test_sampling_and_roots_can_be_asked_at_once_with_a_form(table: Table) -> None:
-    server = Server("all")
-
-    @server.tool(task="required")
-    def ask(ctx: Context) -> list[str]:
-        name, thought, listed = ctx.ask(
-            elicitation("name", "Who?", FORM), sampling("thought", "Which?"), roots("where")
-        )
-        return [name.content["name"], thought.text, listed.roots[0].uri]
-
-    jobs = Background(server, table)
-    task = asked(jobs, "ask")
-    update(jobs, task, name=named("Kim"), thought=SAMPLED, where={"roots": [{"uri": "file:///work"}]})
-    jobs.work()
-    assert value_of(jobs, task) == ["Kim", "blue", "file:///work"]

@@ -29,7 +29,7 @@ class Reports:
 
 
 @contextmanager
-def streamed(sink: Sink) -> Iterator[None]:
+def streamed_to(sink: Sink) -> Iterator[None]:
     """Answers go to this sink where they are streamed."""
     token = stream_opener.set(sink.open)
     try:
@@ -100,12 +100,6 @@ def test_the_interval_grows_with_a_tasks_age(jobs: Background, era: Era) -> None
     assert seen == [1_000, 1_000, 5_000, 5_000, 15_000, 15_000]
 
 
-def test_a_task_that_waits_for_a_person_is_looked_at_once_a_minute(jobs: Background, table: Table) -> None:
-    task = jobs.begin("count")
-    table.replace({**table.item(task), "status": {"S": "input_required"}})
-    assert jobs.client().task("get", task).result["pollIntervalMs"] == 60_000
-
-
 def test_a_server_may_choose_the_interval(background: MakeBackground, reports: Reports, era: Era, table: Table) -> None:
     jobs = background(counting_server(reports, poll_interval_s=0.25))
     made = created(call(jobs.client(era), "count"))
@@ -138,21 +132,14 @@ def result(jobs: Background, task: str, **client: Any) -> Answer:
     return jobs.client("2025", **client).task("result", task)
 
 
-def test_tasks_result_waits_until_a_worker_is_done(jobs: Background) -> None:
-    task = jobs.begin("count", era="2025")
-    jobs.time.meanwhile = [lambda: None, lambda: None, jobs.work]
-    assert result(jobs, task).result["structuredContent"] == {"result": "counted"}
-    assert jobs.time.slept == [1.0] * 3
-
-
-def test_tasks_result_looks_by_light_reads_and_reads_the_task_when_it_has_changed(
+def test_tasks_result_waits_by_light_reads_until_a_worker_is_done_and_then_reads_the_task(
     jobs: Background, requests: Requests
 ) -> None:
     task = jobs.begin("count", era="2025")
-    jobs.time.meanwhile = [lambda: None, lambda: (requests.take(), jobs.work(), requests.take())]
-    requests.take()
-    result(jobs, task)
+    jobs.time.meanwhile = [lambda: None, lambda: None, lambda: (requests.take(), jobs.work(), requests.take())]
+    assert result(jobs, task).result["structuredContent"] == {"result": "counted"}
     assert requests.take() == ["GetItem"] * 2  # the light look, and the task
+    assert jobs.time.slept == [1.0] * 3
 
 
 @pytest.mark.parametrize(
@@ -181,7 +168,7 @@ def test_a_stream_is_kept_alive_while_tasks_result_waits(jobs: Background) -> No
         def write(self, data: bytes) -> None:
             written.append(data)
 
-    with streamed(Raw()):
+    with streamed_to(Raw()):
         result(jobs, task)
     assert written[0] == b": keep-alive\n\n"
     assert b'"counted"' in written[1]
@@ -191,7 +178,7 @@ def test_a_stream_is_kept_alive_while_tasks_result_waits(jobs: Background) -> No
 def test_a_result_that_is_there_before_the_first_keep_alive_is_one_whole_answer(jobs: Background) -> None:
     task, sink = jobs.begin("count", era="2025"), Sink()
     jobs.time.meanwhile = [jobs.work]
-    with streamed(sink):
+    with streamed_to(sink):
         answer = result(jobs, task)
     assert answer.headers["Content-Type"] == "application/json"
 
@@ -219,7 +206,7 @@ def test_a_task_that_waits_for_the_client_is_not_waited_for(jobs: Background, ta
 def listen(jobs: Background, ids: Any, owner: str = "alice") -> list[Any]:
     """What is sent on a stream that is opened for these tasks, the result last."""
     sink, heard = Sink(), list[Any]()
-    with streamed(sink):
+    with streamed_to(sink):
         jobs.client("2026", owner).request("subscriptions/listen", {"notifications": {"taskIds": ids}})
     while not heard or "result" not in heard[-1]:
         heard.append(sink.next())

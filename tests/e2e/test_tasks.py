@@ -9,11 +9,12 @@ from mcp_baton import Server, Step, ToolError, Workflow
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION
 from mcp_baton.tasks.ids import new_task_id
 from tests.e2e.conftest import MakeClient
-from tests.e2e.support import Answer, Client, Era, Table, related
+from tests.e2e.support import Answer, Client, Era, JsonDict, Table, related
 from tests.sent import Requests
 
 NOBODYS = new_task_id(0)
 TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+NOTHING = {"resultType": "complete", "_meta": None}
 METHODS = {
     "2025": ["get", "result", "cancel"],
     "2026": ["get", "update", "cancel"],
@@ -46,35 +47,26 @@ def ask(client: Client, method: str, task: str) -> Answer:
     return client.task(method, task, **({"inputResponses": {}} if method == "update" else {}))
 
 
+WORDS: dict[Era, JsonDict] = {
+    "2025": {"ttl": 3_600_000, "pollInterval": 1_000},
+    "2026": {"ttlMs": 3_600_000, "pollIntervalMs": 1_000, "resultType": "complete"},
+}
+DONE = {"completed": True, "steps_completed": 1}
+
+
 @pytest.mark.parametrize(("workflow", "status"), [("paused", "working"), ("done", "completed")])
-def test_tasks_get_shows_the_task_in_the_words_of_2025(make_client: MakeClient, workflow: str, status: str) -> None:
-    client, task = begin(make_client, "2025", workflow)
+def test_tasks_get_shows_the_task_in_the_words_of_its_era_and_in_2026_with_its_result(
+    make_client: MakeClient, era: Era, workflow: str, status: str
+) -> None:
+    client, task = begin(make_client, era, workflow)
     result = client.task("get", task).result
     created, updated = result.pop("createdAt"), result.pop("lastUpdatedAt")
-    assert TIMESTAMP.fullmatch(created)
-    assert TIMESTAMP.fullmatch(updated)
+    assert all(map(TIMESTAMP.fullmatch, (created, updated)))
     assert created <= updated
-    assert {**result, "_meta": None} == {
-        "taskId": task,
-        "status": status,
-        "ttl": 3_600_000,
-        "pollInterval": 1_000,
-        "_meta": None,
-    }
-
-
-@pytest.mark.parametrize(("workflow", "status"), [("paused", "working"), ("done", "completed")])
-def test_tasks_get_shows_the_task_in_the_words_of_2026_with_its_result_inlined(
-    make_client: MakeClient, workflow: str, status: str
-) -> None:
-    client, task = begin(make_client, "2026", workflow)
-    result = client.task("get", task).result
-    assert TIMESTAMP.fullmatch(result.pop("createdAt"))
-    assert TIMESTAMP.fullmatch(result.pop("lastUpdatedAt"))
-    expected = {"resultType": "complete", "taskId": task, "status": status, "ttlMs": 3_600_000, "pollIntervalMs": 1_000}
-    if workflow == "done":
-        expected["result"] = {"completed": True, "steps_completed": 1}
-    assert {**result, "_meta": None} == {**expected, "_meta": None}
+    inlined = {"result": DONE} if (era, workflow) == ("2026", "done") else {}
+    assert {**result, "_meta": None} == {"taskId": task, "status": status, **WORDS[era], **inlined, "_meta": None}
+    if (era, workflow) == ("2025", "done"):
+        assert client.task("result", task).result == {"result": DONE, "_meta": related("2025", task)}
 
 
 def test_tasks_get_gives_every_variable_in_meta(make_client: MakeClient, era: Era) -> None:
@@ -109,42 +101,27 @@ def test_tasks_result_of_a_paused_workflow_is_refused_at_once_with_its_progress(
     assert answer.error["data"] == {"status": "working", "progress": client.variables(task)["_workflow.progress"]}
 
 
-def test_tasks_result_of_a_completed_workflow_is_the_tasks_result(make_client: MakeClient) -> None:
-    client, task = begin(make_client, "2025", "done")
-    result = client.task("result", task).result
-    assert result == {"result": {"completed": True, "steps_completed": 1}, "_meta": related("2025", task)}
-
-
-def test_tasks_cancel_cancels_and_returns_the_task_in_2025(make_client: MakeClient) -> None:
-    client, task = begin(make_client, "2025")
-    result = client.task("cancel", task).result
-    assert (result["taskId"], result["status"]) == (task, "cancelled")
-    assert client.task("get", task).result["status"] == "cancelled"
-
-
-def test_tasks_cancel_is_acknowledged_with_nothing_in_2026(make_client: MakeClient) -> None:
-    client, task = begin(make_client, "2026")
+def test_tasks_cancel_cancels_and_returns_the_task_in_2025_and_nothing_in_2026(
+    make_client: MakeClient, era: Era
+) -> None:
+    client, task = begin(make_client, era)
     answer = client.task("cancel", task)
-    assert {**answer.result, "_meta": None} == {"resultType": "complete", "_meta": None}
-    assert answer.meta == {}
+    if era == "2025":
+        assert (answer.result["taskId"], answer.result["status"]) == (task, "cancelled")
+    else:
+        assert ({**answer.result, "_meta": None}, answer.meta) == (NOTHING, {})
     assert client.task("get", task).result["status"] == "cancelled"
 
 
 def test_tasks_cancel_with_a_result_completes_the_task_with_it(make_client: MakeClient, era: Era) -> None:
     client, task = begin(make_client, era)
-    given = {"answer": 42.0, "notes": [None, ""]}
+    given, before = {"answer": 42.0, "notes": [None, ""]}, client.variables(task)
     result = client.task("cancel", task, result=given).result
     assert result.get("status") == ("completed" if era == "2025" else None)
+    assert client.variables(task) == before
     assert client.in_era("2025").task("result", task).result["result"] == given
     shown = client.in_era("2026").task("get", task).result
     assert (shown["status"], shown["result"]) == ("completed", given)
-
-
-def test_completing_a_task_leaves_its_variables_as_they_were(make_client: MakeClient) -> None:
-    client, task = begin(make_client, "2025")
-    before = client.variables(task)
-    client.task("cancel", task, result={})
-    assert client.variables(task) == before
 
 
 @pytest.mark.parametrize("result", [None, "done", 5, [], True])
@@ -167,14 +144,18 @@ def test_a_terminal_task_is_never_left(
     if era == "2025":
         assert answer.refusal == (200, -32602)
     else:
-        assert {**answer.result, "_meta": None} == {"resultType": "complete", "_meta": None}
+        assert {**answer.result, "_meta": None} == NOTHING
     assert table.item(task) == before
 
 
-def test_tasks_list_is_the_owners_newest_first(make_client: MakeClient) -> None:
+def test_tasks_list_is_the_owners_newest_first_without_those_that_expired(
+    make_client: MakeClient, table: Table
+) -> None:
     client = make_client(flow_server())
-    made = [client.get_prompt(workflow).task_id for workflow in ("done", "paused", "done")]
+    made = [client.get_prompt(workflow).task_id for workflow in ("done", "paused", "done", "done")]
+    table.expire(made.pop())
     client.as_owner("bob").get_prompt("done")
+    assert client.as_owner("carol").request("tasks/list").result == {"tasks": []}
     result = client.request("tasks/list").result
     assert [(task["taskId"], task["status"]) for task in result["tasks"]] == [
         (made[2], "completed"),
@@ -214,29 +195,15 @@ def test_a_cursor_that_no_list_gave_out_is_refused(make_client: MakeClient, curs
     assert make_client(flow_server()).request("tasks/list", {"cursor": cursor}).refusal == (200, -32602)
 
 
-def test_an_owner_without_tasks_has_an_empty_list(make_client: MakeClient) -> None:
-    client, _ = begin(make_client, "2025")
-    assert client.as_owner("carol").request("tasks/list").result == {"tasks": []}
-
-
-def test_expired_tasks_are_not_listed(make_client: MakeClient, table: Table) -> None:
-    client, task = begin(make_client, "2025")
-    kept = client.get_prompt("done").task_id
-    table.expire(task)
-    assert [item["taskId"] for item in client.request("tasks/list").result["tasks"]] == [kept]
-
-
-def test_tasks_update_acknowledges_and_changes_nothing(make_client: MakeClient, table: Table) -> None:
+def test_tasks_update_acknowledges_an_object_of_responses_and_changes_nothing(
+    make_client: MakeClient, table: Table
+) -> None:
     client, task = begin(make_client, "2026")
     before = table.item(task)
     answer = client.task("update", task, inputResponses={"unknown": {"action": "accept"}})
-    assert {**answer.result, "_meta": None} == {"resultType": "complete", "_meta": None}
-    assert table.item(task) == before
-
-
-def test_tasks_update_wants_the_responses_as_an_object(make_client: MakeClient) -> None:
-    client, task = begin(make_client, "2026")
+    assert {**answer.result, "_meta": None} == NOTHING
     assert client.task("update", task, inputResponses=[]).refusal == (400, -32602)
+    assert table.item(task) == before
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from mcp_baton import Context, Server, Step, Workflow
 from mcp_baton.exceptions import Abandoned
 from mcp_baton.protocol.http import ClientGone
 from tests.e2e.conftest import MakeClient, Streaming
-from tests.e2e.support import BOUND_S, Client, Clock, Era, Sink, Table
+from tests.e2e.support import BOUND_S, Client, Clock, Era, Sink, Table, begin
 
 RESERVE_MS = 5_000
 LISTENING = {"progressToken": "t"}
@@ -74,38 +74,23 @@ def test_a_tools_progress_arrives_while_it_runs(
     assert sink.next()["result"]["structuredContent"] == {"result": True}
 
 
-def test_a_client_that_goes_away_does_not_stop_a_run(
+def test_a_client_that_goes_away_has_its_continuation_recorded_and_stops_no_run(
     make_client: MakeClient, streaming: Streaming, table: Table
 ) -> None:
-    server = Server("s")
-
-    @server.tool
-    def work() -> int:
-        return 1
-
-    one_step(server, "work")
-    client = make_client(server)
-    streaming(Gone(), lambda: client.get_prompt("flow", meta=LISTENING)).result(BOUND_S)
-    assert table.statuses == ["completed"]
-
-
-def test_a_client_that_goes_away_has_its_continuation_recorded(
-    make_client: MakeClient, streaming: Streaming, table: Table
-) -> None:
-    server, broken = Server("s"), Event()
+    server, clock = Server("s"), Clock()
 
     @server.tool
     def work(ctx: Context) -> int:
         ctx.report_progress(1)
-        return 1 // (not broken.is_set())
+        return 1
 
     one_step(server, "work")
-    client = make_client(server)
-    broken.set()
-    task = client.get_prompt("flow").task_id
-    broken.clear()
+    client = make_client(server, remaining_ms=clock)
+    task = begin(client, clock)
     streaming(Gone(), lambda: client.call_tool("work", task=task, meta=LISTENING)).result(BOUND_S)
     assert client.variables(task)["_workflow.result.slow"] == 1
+    streaming(Gone(), lambda: client.get_prompt("flow", meta=LISTENING)).result(BOUND_S)
+    assert sorted(table.statuses) == ["completed", "working"]
 
 
 class Stuck:
@@ -160,13 +145,7 @@ LATE = (
     "timed out: the function's time was over (raise FunctionTimeout, in the background WorkerTimeout; with baton serve "
     "--timeout, --worker-timeout); it may still have happened"
 )
-TIMED_OUT = {
-    "type": "toolError",
-    "failedStep": "slow",
-    "error": LATE,
-    "retryable": False,
-    "suggestedTool": "work",
-}
+TIMED_OUT = {"type": "toolError", "failedStep": "slow", "error": LATE, "retryable": False, "suggestedTool": "work"}
 
 
 def test_a_tool_that_is_still_running_when_the_write_reserve_begins_is_abandoned(
@@ -199,16 +178,15 @@ def test_what_an_abandoned_tool_returns_and_sets_is_discarded(make_client: MakeC
     assert "late" not in variables
 
 
-@pytest.mark.parametrize(
-    "act",
-    [
-        lambda ctx: ctx.report_progress(2),
-        lambda ctx: ctx.log("info", "still here"),
-        lambda ctx: ctx.remaining_ms(),
-        lambda ctx: ctx.task,
-    ],
-    ids=["report_progress", "log", "remaining_ms", "task"],
-)
+USES: dict[str, Callable[[Context], object]] = {
+    "report_progress": lambda ctx: ctx.report_progress(2),
+    "log": lambda ctx: ctx.log("info", "still here"),
+    "remaining_ms": lambda ctx: ctx.remaining_ms(),
+    "task": lambda ctx: ctx.task,
+}
+
+
+@pytest.mark.parametrize("act", USES.values(), ids=USES)
 def test_an_abandoned_tool_is_stopped_at_the_next_use_of_its_context(
     make_client: MakeClient, act: Callable[[Context], Any]
 ) -> None:
@@ -327,15 +305,8 @@ def test_of_a_batch_what_was_not_begun_in_time_is_not_run_and_says_so(make_clien
             clock.ms = RESERVE_MS
         return number
 
-    called = [
-        {
-            "jsonrpc": "2.0",
-            "id": number,
-            "method": "tools/call",
-            "params": {"name": "work", "arguments": {"number": number}},
-        }
-        for number in range(1, 13)
-    ]
+    call = {"jsonrpc": "2.0", "method": "tools/call"}
+    called = [call | {"id": n, "params": {"name": "work", "arguments": {"number": n}}} for n in range(1, 13)]
     noted = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 99}}
     answered = {"jsonrpc": "2.0", "id": "q", "result": {}}
     client = make_client(server, remaining_ms=clock)

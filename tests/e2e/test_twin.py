@@ -1,16 +1,20 @@
-"""A workflow that is called as a tool, by a host whose model can do no more (docs/workflows.md, As a tool)."""
+"""A workflow that is called as a tool, by a host whose model can do no more (docs/workflows.md, As a tool).
+
+The words of its texts and what is listed of it have their own tests: tests/unit/workflow/test_twin_text.py and
+tests/unit/server/published/test_twin.py.
+"""
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from jsonschema_rs import validator_for
 
-from mcp_baton import Argument, Context, Retry, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
+from mcp_baton import Argument, Retry, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.testing import Client, Connect, Era, JsonRpcError, Run
 from mcp_baton.workflow.sources import Source
+from tests.e2e import support
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Sink
 
@@ -154,7 +158,7 @@ def test_it_runs_to_its_end_and_says_so(baton: Connect, era: Era) -> None:
     assert (run.completed, client.task(run.task_id).status) == (True, "completed")
 
 
-def test_it_pauses_with_what_remains_and_goes_on_from_there(baton: Connect) -> None:
+def test_it_pauses_with_what_remains_and_links_to_what_was_read_and_goes_on_from_there(baton: Connect) -> None:
     client = baton(orders_server())
     run = paused(client)
     named = json.dumps({"task_id": run.task_id})
@@ -170,6 +174,13 @@ To continue the workflow, make these tool calls:
 
 Or call refund_order with {named} to let the server go on."""
     )
+    _, link = run.messages
+    assert link.content == {
+        "type": "resource_link",
+        "uri": "docs://policy",
+        "name": "docs://policy",
+        "mimeType": "text/plain",
+    }
     assert structure(run)["pause_reason"] == run.pause.to_dict()
     assert run.next == [
         {
@@ -187,36 +198,12 @@ Or call refund_order with {named} to let the server go on."""
     assert len(client.calls("fetch_order")) == 1
 
 
-def test_a_pause_links_to_the_resources_that_were_fetched_for_the_model(baton: Connect) -> None:
-    _, link = paused(baton(orders_server())).messages
-    assert link.content == {
-        "type": "resource_link",
-        "uri": "docs://policy",
-        "name": "docs://policy",
-        "mimeType": "text/plain",
-    }
-
-
-def test_a_step_whose_arguments_cannot_be_had_says_what_is_missing(baton: Connect) -> None:
-    steps = [Step("refund", tool="refund", arguments={"order_id": prompt_arg("order_id")})]
-    run = baton(orders_server(steps=steps)).call_workflow("refund_order", ORDER)
-    assert run.pause.missing_fields == ["amount"]
-    assert '1. Call refund with {"order_id": "A-17", "amount": "<missing: amount>", "task_id": "' in run.text
-
-
 def test_a_prompts_task_is_gone_on_with_by_the_tool_and_the_tools_by_the_prompt(baton: Connect) -> None:
     client = baton(orders_server())
     client.tool_raises("refund", "no", times=2)
     by_prompt, by_tool = client.get_prompt("refund_order", ORDER), client.call_workflow("refund_order", ORDER)
     assert client.call_workflow("refund_order", task=by_prompt.task_id).completed
     assert client.resume(by_tool.task_id).completed
-
-
-def test_a_task_that_meta_names_is_gone_on_with_too(baton: Connect) -> None:
-    client = baton(orders_server())
-    run = paused(client)
-    result = client.call_tool("refund_order", {}, task=run.task_id)
-    assert result.text.startswith("Done: 4 of 4 steps.")
 
 
 def test_arguments_come_as_json_and_those_of_the_first_call_are_remembered(baton: Connect) -> None:
@@ -287,13 +274,14 @@ def test_unknown_expired_and_foreign_tasks_are_one_and_the_same(baton: Connect) 
     assert len(client.calls("refund")) == 1
 
 
-def test_two_tasks_in_one_call_are_refused(baton: Connect) -> None:
+def test_a_task_may_be_named_in_meta_too_and_two_tasks_in_one_call_are_refused(baton: Connect) -> None:
     client = baton(orders_server())
     first, second = paused(client), paused(client)
     result = client.call_tool("refund_order", {"task_id": first.task_id}, task=second.task_id)
     assert (result.is_error, result.structured) == (True, None)
     assert "keep one of them. Nothing was run." in result.text
     assert client.call_tool("refund_order", {"task_id": first.task_id}, task=first.task_id).is_error is False
+    assert client.call_tool("refund_order", {}, task=second.task_id).text.startswith("Done: 4 of 4 steps.")
 
 
 def test_another_workflows_task_is_sent_where_it_belongs(baton: Connect) -> None:
@@ -351,27 +339,14 @@ def test_a_task_that_is_over_shows_its_outcome_and_runs_nothing(baton: Connect) 
         'Result of send_mail: {"to": "kim@example.com", "text": "Refunded A-17"}'
     )
     assert {**structure(told), "message": ""} == {**structure(run), "message": ""}
-    assert len(client.calls("send_mail")) == 1
-
-
-def test_a_task_that_its_client_has_completed_shows_the_result_that_it_gave(baton: Connect) -> None:
-    client = baton(orders_server())
-    run = paused(client)
-    client.complete(run.task_id, {"paid": "in cash"})
-    told = client.call_workflow("refund_order", task=run.task_id)
-    assert told.text.startswith(
-        'Done: 2 of 4 steps. This task is completed; nothing was run.\nResult of the task: {"paid": "in cash"}\n'
-    )
+    by_hand, cancelled = paused(client).task_id, paused(client).task_id
+    client.complete(by_hand, {"paid": "in cash"})
+    client.cancel(cancelled)
+    told = client.call_workflow("refund_order", task=by_hand)
+    assert '\nResult of the task: {"paid": "in cash"}\n' in told.text
     assert (told.steps["refund"], told.completed) == ("failed", True)
-
-
-def test_a_task_that_was_cancelled_is_to_be_started_anew(baton: Connect) -> None:
-    client = baton(orders_server())
-    run = paused(client)
-    client.cancel(run.task_id)
-    told = client.call_workflow("refund_order", task=run.task_id)
-    assert told.text.startswith("This task is cancelled; 2 of 4 steps were done. Nothing was run: call refund_order ")
-    assert told.is_error is False
+    assert client.call_workflow("refund_order", task=cancelled).text.startswith("This task is cancelled;")
+    assert len(client.calls("send_mail")) == 1
 
 
 def test_a_run_that_was_killed_is_gone_on_with(baton: Connect) -> None:
@@ -423,57 +398,29 @@ def test_results_that_are_kept_nowhere_stand_whole(baton: Connect) -> None:
     assert len(run.messages) == 1
 
 
-def test_a_run_that_could_not_be_written_is_not_to_be_gone_on_with(baton: Connect) -> None:
+def test_the_structure_is_what_the_published_schema_says_and_its_message_the_text(baton: Connect) -> None:
     client = baton(orders_server())
+
+    def completed() -> Run:
+        return client.call_workflow("refund_order", ORDER)
+
+    states = {"completed": completed(), "paused": paused(client), "blocked": paused(client, "fetch_order")}
+    states["over"] = client.call_workflow("refund_order", task=states["completed"].task_id)
+    client.cancel(states["paused"].task_id)
+    states["cancelled"] = client.call_workflow("refund_order", task=states["paused"].task_id)
     client.store.fails("UpdateItem", error=DENIED)
-    client.tool_raises("refund", "no", times=1)
-    run = client.call_workflow("refund_order", ORDER)
-    assert run.meta["persisted"] is False
-    assert run.text.endswith("if the server went on, it would do it again.")
-
-
-def of_cancelled(client: Client) -> Run:
-    task = client.cancel(paused(client).task_id)
-    return client.call_workflow("refund_order", task=task.task_id)
-
-
-def of_completed(client: Client) -> Run:
-    run = client.call_workflow("refund_order", ORDER)
-    return client.call_workflow("refund_order", task=run.task_id)
-
-
-def without_task(client: Client) -> Run:
+    states["not written"] = paused(client)
     client.store.fails("PutItem", error=DENIED)
-    return client.call_workflow("refund_order", ORDER)
+    states["no task"] = completed()
 
-
-def not_written(client: Client) -> Run:
-    client.store.fails("UpdateItem", error=DENIED)
-    return paused(client)
-
-
-STATES: dict[str, Callable[[Client], Run]] = {
-    "completed": lambda client: client.call_workflow("refund_order", ORDER),
-    "paused": paused,
-    "blocked": lambda client: paused(client, "fetch_order"),
-    "over": of_completed,
-    "cancelled": of_cancelled,
-    "no task": without_task,
-    "not written": not_written,
-}
-
-
-@pytest.mark.parametrize("state", STATES)
-def test_the_structure_is_what_the_published_schema_says_and_its_message_the_text(
-    baton: Connect, era: Era, state: str
-) -> None:
-    client = baton(orders_server(), era=era)
-    run = STATES[state](client)
     schema = listed(client)["outputSchema"]
-    validator_for(schema).validate(run.structured)
-    assert structure(run)["message"] == run.messages[0].text
-    assert set(structure(run)) <= set(schema["properties"])
-    assert len(run.text.encode()) < 2_048
+    for state, run in states.items():
+        validator_for(schema).validate(run.structured)
+        assert structure(run)["message"] == run.messages[0].text, state
+        assert set(structure(run)) <= set(schema["properties"]), state
+        assert len(run.text.encode()) < 2_048, state
+    assert states["not written"].meta["persisted"] is False
+    assert states["not written"].text.endswith("if the server went on, it would do it again.")
 
 
 def test_progress_is_reported_and_the_first_one_names_the_task(make_client: MakeClient) -> None:
@@ -488,67 +435,51 @@ def test_progress_is_reported_and_the_first_one_names_the_task(make_client: Make
     assert answer.notifications[0]["_meta"] == {"task_id": answer.task_id}
 
 
-def test_the_first_revision_which_has_no_links_gets_none(make_client: MakeClient) -> None:
+def test_every_revision_of_the_handshake_has_it_and_the_first_which_has_no_links_gets_none(
+    make_client: MakeClient,
+) -> None:
     server = orders_server()
     client = make_client(server)
     server.tools["fetch_order"].function = lambda **_: {"total": 1.0, "email": "k", "text": "x" * 5_000}
-    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "refund_order", "arguments": ORDER}}
     for revision, links in (("2025-03-26", 0), ("2025-06-18", 1), ("2025-11-25", 1)):
-        answer = client.post(json.dumps(body), {"MCP-Protocol-Version": revision})
-        assert len(answer.result["content"]) == 1 + links
+        said = {"MCP-Protocol-Version": revision}
+        called = client.request("tools/call", {"name": "refund_order", "arguments": ORDER}, headers=said)
+        assert len(called.result["content"]) == 1 + links
+        tools = client.request("tools/list", headers=said).result["tools"]
+        assert tools[-1]["name"] == "refund_order"  # and the wire is judged
 
 
-@pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18", "2025-11-25"])
-def test_every_revision_of_the_handshake_lists_it(make_client: MakeClient, revision: str) -> None:
-    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
-    answer = make_client(orders_server()).post(json.dumps(body), {"MCP-Protocol-Version": revision})
-    assert [tool["name"] for tool in answer.result["tools"]][-1] == "refund_order"  # and the wire is judged
-
-
-def test_a_secret_is_to_be_given_again_and_stands_nowhere(baton: Connect) -> None:
-    server = orders_server(
-        arguments=[Argument("order_id", required=True), Argument("token", secret=True)],
-        steps=[Step("mail", tool="send_mail", arguments={"to": prompt_arg("order_id"), "text": prompt_arg("token")})],
-    )
-    client = baton(server)
-    run = paused(client, "send_mail", token="s3cret")
-    assert run.text.endswith(" to let the server go on. Give token again with it: what is secret is not stored.")
-    assert "s3cret" not in json.dumps(structure(run))
-    refused = client.call_workflow("refund_order", task=run.task_id)
-    assert refused.is_error
-    assert "Secret arguments are not stored; give them again" in refused.text
-    assert client.call_workflow("refund_order", {"token": "s3cret"}, run.task_id).completed
-
-
-def slow_server(clock: list[float], seconds: float) -> Server:
-    """A workflow of four steps that take so many seconds each."""
-    server = Server("slow")
+def slow_client(make_client: MakeClient, **options: Any) -> support.Client:
+    """A client of a workflow of four steps that take 30 seconds each; `options` are the server's."""
+    server, clock = Server("slow", **options), [0.0]
 
     @server.tool
-    def work(ctx: Context) -> int:
-        clock[0] += seconds
+    def work() -> int:
+        clock[0] += 30
         return 1
 
     steps = [Step(name, tool="work") for name in "abcd"]
     server.add_workflow(Workflow(name="flow", description="flow", steps=steps))
-    return server
+    return make_client(server, clock=lambda: clock[0], remaining_ms=lambda: 900_000)
 
 
-def test_a_call_pauses_when_the_reply_has_taken_50_s_and_not_within_a_tool(make_client: MakeClient) -> None:
-    clock = [0.0]
-    client = make_client(slow_server(clock, 30.0), clock=lambda: clock[0], remaining_ms=lambda: 900_000)
+def test_a_call_pauses_when_the_reply_has_taken_50_s_or_the_servers_choice_and_not_within_a_tool(
+    make_client: MakeClient,
+) -> None:
+    client = slow_client(make_client)
     for sent in ({}, {"progressToken": "p"}):
         answer = client.call_tool("flow", meta=sent)
         assert answer.statuses == ["completed", "completed", "pending", "pending"]
         assert answer.meta["pause_reason"] == {"type": "deadlineExceeded", "blockedStep": "c", "suggestedTool": "work"}
         assert client.call_tool("flow", {"task_id": answer.task_id}).statuses == ["completed"] * 4
+    chosen = slow_client(make_client, reply_budget_s=20)
+    assert chosen.call_tool("flow").statuses == ["completed", "pending", "pending", "pending"]
 
 
 def test_a_prompt_pauses_so_where_its_client_hears_nothing_before_the_reply(
     make_client: MakeClient, streaming: Any
 ) -> None:
-    clock = [0.0]
-    client = make_client(slow_server(clock, 30.0), clock=lambda: clock[0], remaining_ms=lambda: 900_000)
+    client = slow_client(make_client)
     assert client.get_prompt("flow").meta["pause_reason"]["type"] == "deadlineExceeded"
     # Nothing can take a stream here, so that a client which wants progress hears as little.
     assert client.get_prompt("flow", meta={"progressToken": "p"}).meta["pause_reason"]["type"] == "deadlineExceeded"
@@ -557,14 +488,6 @@ def test_a_prompt_pauses_so_where_its_client_hears_nothing_before_the_reply(
     while "result" not in (message := sink.next()):
         pass
     assert message["result"]["_meta"]["task_status"] == "completed"
-
-
-def test_the_budget_of_a_reply_can_be_chosen(make_client: MakeClient) -> None:
-    clock = [0.0]
-    server = slow_server(clock, 30.0)
-    server.reply_budget_s = 20
-    client = make_client(server, clock=lambda: clock[0], remaining_ms=lambda: 900_000)
-    assert client.call_tool("flow").statuses == ["completed", "pending", "pending", "pending"]
 
 
 def test_no_further_attempt_is_made_when_the_budget_is_used_up(baton: Connect) -> None:

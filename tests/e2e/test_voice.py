@@ -79,19 +79,7 @@ def lines_of(answer: Answer) -> list[str]:
     return [line for text in said(answer) for line in text.splitlines()]
 
 
-WAYS = [
-    "argument",
-    "result",
-    "error",
-    "guidance",
-    "problem",
-    "field",
-    "constant",
-    "uri",
-    "bound-uri",
-    "whole-uri",
-    "whole-uri-read",
-]
+WAYS = list(attacked_server().workflows)
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -1,16 +1,19 @@
-"""Which step a call is recorded in, what is kept of it, and which idempotency key its tool gets (docs/workflows.md)."""
+"""Which step a call is recorded in, what is kept of it, and which idempotency key its tool gets (docs/workflows.md).
 
-import json
+Which step a call means, how much of it is kept and what remains is decided by pure functions, which have their own
+tests: test_matching.py, test_kept_calls.py and test_next_calls.py in tests/unit/workflow.
+"""
+
 import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from mcp_baton import Argument, Context, Retry, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
-from mcp_baton.protocol.envelope import CAPABILITIES_KEY
+from mcp_baton import Argument, Context, Retry, Server, Step, ToolError, Workflow, constant, prompt_arg
 from tests.e2e.conftest import MakeClient
-from tests.e2e.support import Answer, Client, Clock, Era, begin
+from tests.e2e.support import Answer, Client, Clock, Era, begin, naming
+from tests.e2e.test_rounds import talk
 
 
 class Post:
@@ -69,14 +72,7 @@ def begun(make_client: MakeClient, workflow: str, era: Era = "2025") -> tuple[Po
     return post, client, begin(client, clock, workflow)
 
 
-def results(client: Client, task: str) -> dict[str, Any]:
-    prefix = "_workflow.result."
-    variables = client.variables(task)
-    return {name.removeprefix(prefix): value for name, value in variables.items() if name.startswith(prefix)}
-
-
-def calls(client: Client, task: str) -> dict[str, Any]:
-    prefix = "_workflow.call."
+def kept(client: Client, task: str, prefix: str = "_workflow.result.") -> dict[str, Any]:
     variables = client.variables(task)
     return {name.removeprefix(prefix): value for name, value in variables.items() if name.startswith(prefix)}
 
@@ -85,17 +81,9 @@ def test_the_mail_to_bob_is_recorded_as_the_mail_to_bob_whenever_it_is_sent(make
     _, client, task = begun(make_client, "two")
 
     client.call_tool("mail", {"to": "bob"}, task=task)
-    assert results(client, task) == {"bob": "mailed to bob"}
+    assert kept(client, task) == {"bob": "mailed to bob"}
     client.call_tool("mail", {"to": "ann"}, task=task)
-    assert results(client, task) == {"ann": "mailed to ann", "bob": "mailed to bob"}
-
-
-def test_a_repeat_takes_no_other_steps_place(make_client: MakeClient) -> None:
-    _, client, task = begun(make_client, "two")
-
-    for _ in range(2):
-        answer = client.call_tool("mail", {"to": "ann"}, task=task)
-    assert answer.statuses == ["completed", "pending"]
+    assert kept(client, task) == {"ann": "mailed to ann", "bob": "mailed to bob"}
 
 
 def test_a_repeat_that_fails_is_an_extra(make_client: MakeClient) -> None:
@@ -106,7 +94,7 @@ def test_a_repeat_that_fails_is_an_extra(make_client: MakeClient) -> None:
     answer = client.call_tool("mail", {"to": "ann"}, task=task)
 
     assert answer.statuses == ["completed", "pending"]
-    assert results(client, task) == {"ann": "mailed to ann"}
+    assert kept(client, task) == {"ann": "mailed to ann"}
     assert client.variables(task)["_workflow.extra.mail"] == {"error": "no such address"}
 
 
@@ -123,23 +111,19 @@ def test_arguments_are_compared_as_the_tool_takes_them(make_client: MakeClient, 
     assert post.server.tools["mail"].canonical({"to": "ann", "copies": "1", "cc": None}) == {"to": "ann"}
 
 
-def test_a_call_that_another_plans_step_knows_nothing_of_is_left_to_the_one_that_does(make_client: MakeClient) -> None:
-    _, client, task = begun(make_client, "missing")
-
-    assert client.call_tool("mail", {"to": "bob"}, task=task).statuses == ["pending", "completed"]
-    assert client.call_tool("mail", {"to": "eve"}, task=task).statuses == ["completed", "completed"]
-
-
 def test_a_call_is_kept_with_its_result_until_a_run_makes_the_step_itself(make_client: MakeClient) -> None:
     post, client, task = begun(make_client, "two")
     post.failures = 1
 
     client.call_tool("mail", {"to": "ann", "cc": "eve"}, task=task)
     client.call_tool("mail", {"to": "bob", "copies": 3}, task=task)
-    assert calls(client, task) == {"ann": {"to": "ann", "cc": "eve"}, "bob": {"to": "bob", "copies": 3}}
+    assert kept(client, task, "_workflow.call.") == {
+        "ann": {"to": "ann", "cc": "eve"},
+        "bob": {"to": "bob", "copies": 3},
+    }
 
     client.get_prompt("two", task=task)
-    assert calls(client, task) == {"bob": {"to": "bob", "copies": 3}}
+    assert kept(client, task, "_workflow.call.") == {"bob": {"to": "bob", "copies": 3}}
 
 
 def test_a_resume_shows_the_call_that_was_made(make_client: MakeClient) -> None:
@@ -151,73 +135,6 @@ def test_a_resume_shows_the_call_that_was_made(make_client: MakeClient) -> None:
     assert 'Calling mail with {"to": "eve", "copies": 2}' in said
     assert 'Calling mail with {"to": "bob"}' in said
     assert not any("<missing" in text for text in said)
-
-
-def test_a_long_call_is_shown_by_its_length_and_known_again(make_client: MakeClient) -> None:
-    post, client, task = begun(make_client, "missing")
-    long = "e" * 9_000
-    for _ in range(2):
-        answer = client.call_tool("mail", {"to": long}, task=task)
-    assert answer.statuses == ["completed", "pending"]
-    assert len(json.dumps(calls(client, task))) < 200
-
-    said = client.get_prompt("missing", task=task).body
-
-    assert "<9002 bytes>" in said
-    assert len(set(post.take()[:2])) == 1
-
-
-def test_meta_lists_what_remains(make_client: MakeClient) -> None:
-    server = Server("all")
-
-    @server.tool
-    def fetch(order: str) -> dict[str, Any]:
-        return {"email": f"{order}@example.com"}
-
-    @server.tool
-    def mail(to: str, text: str) -> str:
-        return to + text
-
-    @server.resource("docs://faq")
-    def faq() -> str:
-        return "?"
-
-    server.add_workflow(
-        Workflow(
-            name="flow",
-            description="write",
-            arguments=[Argument("order", required=True)],
-            steps=[
-                Step("fetch", tool="fetch", arguments={"order": prompt_arg("order")}),
-                Step("faq", resources=["docs://faq"]),
-                Step(
-                    "mail", tool="mail", arguments={"to": step_output("fetch", "email")}, guidance="Be kind to {order}."
-                ),
-            ],
-        )
-    )
-    clock = Clock(ms=0)
-    client = make_client(server, remaining_ms=clock)
-    task = client.get_prompt("flow", {"order": "kim"}).task_id
-    clock.ms = 30_000
-    mail_call: dict[str, Any] = {
-        "tool": "mail",
-        "arguments": {"to": "<field 'email' from fetch>", "text": "<missing: text>"},
-        "guidance": 'Be kind to "kim".',
-    }
-
-    beside = client.call_tool("mail", {"to": 5}, task=task)
-    assert beside.meta["next"] == [
-        {"tool": "fetch", "arguments": {"order": "kim"}},
-        {"resource": "docs://faq"},
-        mail_call,
-    ]
-    fetched = client.call_tool("fetch", {"order": "kim"}, task=task)
-    mail_call["arguments"]["to"] = "kim@example.com"
-    assert fetched.meta["next"] == [{"resource": "docs://faq"}, mail_call]
-    assert client.call_tool("mail", {"to": "a", "text": "b"}, task=task).meta["next"] == [{"resource": "docs://faq"}]
-    client.task("cancel", task)
-    assert client.call_tool("fetch", {"order": "kim"}, task=task).meta["next"] == []
 
 
 def test_a_steps_key_is_the_same_in_each_attempt_each_resume_and_each_call_that_can_only_mean_it(
@@ -267,17 +184,14 @@ def test_a_call_with_a_steps_key_is_recorded_in_that_step_whatever_happens_meanw
     client.call_tool("mail", {"to": "ann"}, task=task)
 
     assert len(set(post.take())) == 1
-    assert results(client, task) == {"ann": "mailed to ann"}
+    assert kept(client, task) == {"ann": "mailed to ann"}
 
 
 def ask(client: Client, task: str | None, answer: Answer | None = None) -> Answer:
     """Call `ask`, with the answer to the question of an earlier call."""
-    more: dict[str, Any] = {}
-    if answer is not None:
-        said = {"sure": {"action": "accept", "content": {"value": True}}}
-        more = {"inputResponses": said, "requestState": answer.result["requestState"]}
-    meta: dict[str, Any] = {CAPABILITIES_KEY: {"elicitation": {}}} | ({"_task_id": task} if task else {})
-    return client.request("tools/call", {"name": "ask", "arguments": {"to": "ann"}, **more}, meta)
+    asking = talk(client, name="ask", arguments={"to": "ann"}, meta=naming(task))
+    said = {"sure": {"action": "accept", "content": {"value": True}}}
+    return asking.round() if answer is None else asking.round(answer.result["requestState"], said)
 
 
 @pytest.mark.parametrize("with_task", [True, False])

@@ -17,7 +17,7 @@ BATON = [sys.executable, "-c", "import sys; from mcp_baton.cli.app import main; 
 OPTIONS = ["--port", "0", "--worker-timeout", "8", "--worker-retries", "3,3,3,3,3"]
 STEPS, FATAL = 12, 4
 META = {VERSION_KEY: "2026-07-28", CAPABILITIES_KEY: {"extensions": {TASKS_EXTENSION: {}}}}
-POLLS = 300
+POLLS = 60
 
 
 def ask(client: httpx.Client, method: str, what: str, **params: object) -> JsonDict:
@@ -35,7 +35,7 @@ def ended(client: httpx.Client, task: str) -> JsonDict:
         found = ask(client, "tasks/get", task, taskId=task)
         if found["status"] != "working":
             return found
-        Event().wait(0.1)
+        Event().wait(0.5)
     raise AssertionError(f"the task does not end: {found}")
 
 

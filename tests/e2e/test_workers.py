@@ -9,8 +9,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
@@ -159,19 +159,6 @@ def test_a_handler_that_raises_is_invoked_again_with_the_same_id(
     assert "attempt 1 at an event failed (RuntimeError: the bank said no)" in caplog.text
 
 
-def test_a_process_is_kept_for_the_next_event(pool: MakePool, probe: Probe) -> None:
-    workers = pool(retries=Retries(()))
-    pids = set()
-    for _ in range(3):
-        workers.dispatch(probe.event)
-        held = probe.next()
-        pids.add(held.told["pid"])
-        held.tell("return")
-        assert held.ended()
-    # A process that is not yet back when the next event comes is not waited for.
-    assert len(pids) <= 2
-
-
 def test_after_a_renewal_the_next_event_goes_to_a_process_that_loads_the_files_anew(
     pool: MakePool, probe: Probe
 ) -> None:
@@ -204,30 +191,22 @@ def test_two_work_at_a_time_and_the_third_event_waits(pool: MakePool, probe: Pro
     third.tell("return")
 
 
-def test_a_process_that_dies_is_logged_with_its_exit_code_and_its_event_is_tried_again(
+def test_an_event_whose_process_dies_is_tried_again_and_given_up_when_it_kills_every_one(
     pool: MakePool, probe: Probe, caplog: pytest.LogCaptureFixture
 ) -> None:
-    pool().dispatch(probe.event)
-    first = probe.next()
-    first.tell("exit 7")
-    again = probe.next()
-    assert again.told["pid"] != first.told["pid"]
-    assert again.told["request_id"] == first.told["request_id"]
-    again.tell("return")
-    assert f"worker {first.told['pid']} has ended by itself: exit code 7" in caplog.text
-
-
-def test_an_event_that_kills_every_process_is_given_up_and_logged(
-    pool: MakePool, probe: Probe, caplog: pytest.LogCaptureFixture
-) -> None:
-    workers = pool()
+    workers, killed = pool(), list[dict[str, Any]]()
     workers.dispatch(probe.event)
-    for _ in range(3):
-        probe.next().tell("exit 9")
+    for code in (7, 8, 9):
+        held = probe.next()
+        killed.append(held.told)
+        held.tell(f"exit {code}")
     workers.dispatch({**probe.event, "next": True})
     held = probe.next()
     assert held.told["event"]["next"] is True
     held.tell("return")
+    assert len({told["pid"] for told in killed}) == 3
+    assert len({told["request_id"] for told in killed}) == 1
+    assert f"worker {killed[0]['pid']} has ended by itself: exit code 7" in caplog.text
     assert "given up after 3 attempts (the worker ended with exit code 9)" in caplog.text
     assert json.dumps(probe.event, separators=(",", ":")) in caplog.text
 
@@ -255,22 +234,18 @@ def test_a_worker_that_cannot_be_started_fails_the_attempt(pool: MakePool, caplo
     wait_for(lambda: f"given up after 1 attempts ({why})" in caplog.text)
 
 
-def test_a_worker_sends_events_to_the_queue_that_it_works_for(pool: MakePool, probe: Probe) -> None:
+def test_a_tool_finds_standard_input_empty_and_sends_events_to_the_queue_that_it_works_for(
+    pool: MakePool, probe: Probe
+) -> None:
     pool().dispatch(probe.event)
     held = probe.next()
+    held.tell("read")
+    assert held.read() == ""
     held.tell("send")
     sent = probe.next()
     assert sent.told["event"] == {**probe.event, "sent": True}
     held.tell("return")
     sent.tell("return")
-
-
-def test_a_tool_finds_standard_input_empty(pool: MakePool, probe: Probe) -> None:
-    pool().dispatch(probe.event)
-    held = probe.next()
-    held.tell("read")
-    assert held.read() == ""
-    held.tell("return")
 
 
 def test_stopping_waits_for_work_that_gets_through_within_the_grace(pool: MakePool, probe: Probe) -> None:
@@ -317,21 +292,22 @@ sys.stdin.read()
         wait_for(lambda pid=process.told["pid"]: not is_running(pid))  # type: ignore[misc]
 
 
-@pytest.mark.parametrize(
-    ("headers", "status"),
-    [
-        ({"Origin": "https://evil.example"}, 403),
-        ({"Sec-Fetch-Site": "cross-site"}, 403),
-        ({"Host": "evil.example"}, 403),
-    ],
-)
-def test_no_page_reaches_a_workers_events(headers: Mapping[str, str], status: int) -> None:
-    api = RuntimeApi(lambda _event: None)
-    connection = HTTPConnection(api.address, timeout=BOUND_S)
-    connection.request("GET", f"{RUNTIME}/invocation/next", headers=dict(headers))
-    assert connection.getresponse().status == status
-    connection.close()
+def answered(method: str, path: str, headers: dict[str, str], body: bytes | None = None) -> tuple[int, list[object]]:
+    """A request to a runtime API: its status, and the events that were taken."""
+    taken: list[object] = []
+    api = RuntimeApi(taken.append)
+    with closing(HTTPConnection(api.address, timeout=BOUND_S)) as connection:
+        connection.request(method, path, body, headers)
+        status = connection.getresponse().status
     api.process_ended("the test is over")
+    return status, taken
+
+
+@pytest.mark.parametrize(
+    "headers", [{"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}, {"Host": "evil.example"}]
+)
+def test_no_page_reaches_a_workers_events(headers: dict[str, str]) -> None:
+    assert answered("GET", f"{RUNTIME}/invocation/next", headers)[0] == 403
 
 
 @pytest.mark.parametrize(
@@ -345,16 +321,9 @@ def test_no_page_reaches_a_workers_events(headers: Mapping[str, str], status: in
     ],
 )
 def test_the_runtime_api_says_what_it_does_not_take(
-    path: str, body: bytes, headers: Mapping[str, str], status: int
+    path: str, body: bytes, headers: dict[str, str], status: int
 ) -> None:
-    taken: list[object] = []
-    api = RuntimeApi(taken.append)
-    connection = HTTPConnection(api.address, timeout=BOUND_S)
-    connection.request("POST", path, body, dict(headers))
-    assert connection.getresponse().status == status
-    assert taken == ([{}] if status == 202 else [])
-    connection.close()
-    api.process_ended("the test is over")
+    assert answered("POST", path, headers, body) == (status, [{}] if status == 202 else [])
 
 
 def is_running(pid: int) -> bool:

@@ -8,31 +8,20 @@ import pytest
 from mcp_baton import Server, Step, Workflow, constant
 from mcp_baton.aws import dynamodb_store
 from mcp_baton.exceptions import EventError
-from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.protocol.http import HttpRequest
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.settings import Settings
 from mcp_baton.telemetry import Collector
+from tests.e2e.background import Queue
+from tests.e2e.support import Table
 from tests.fakes import Line
-
-SETTINGS = Settings(table="tasks", worker="baton-worker:live")
-
-
-class Queue:
-    """A dispatcher that keeps events until they are taken."""
-
-    def __init__(self) -> None:
-        self.events: list[Any] = []
-
-    def dispatch(self, event: JsonObject) -> None:
-        self.events.append(event)
 
 
 class Shop:
     """A server with a tool for the background, and what becomes of the requests to it."""
 
-    def __init__(self) -> None:
+    def __init__(self, table: Table) -> None:
         server = Server("shop", version="1.0.0")
 
         @server.tool(task="required")
@@ -49,16 +38,15 @@ class Shop:
         steps = [Step(f"step_{number}", tool=step, arguments={"number": constant(number)}) for number in range(4)]
         server.add_workflow(Workflow(name="long", description="take four steps", steps=steps, background=True))
         self.left_ms = 0
-        client = embedded_client()
-        create_table(client, "tasks")
+        settings = Settings(table=table.name, worker="baton-worker:live")
         self.telemetry = Collector()
         self.queue = Queue()
         self.heard: list[str] = []
         self.telemetry.begin(self.heard.append)
         self.endpoint = Endpoint(
             server,
-            store=dynamodb_store("tasks", SETTINGS, lambda: client),
-            settings=SETTINGS,
+            store=dynamodb_store(table.name, settings, lambda: table.client),
+            settings=settings,
             telemetry=self.telemetry,
             dispatcher=self.queue,
         )
@@ -86,8 +74,8 @@ class Shop:
 
 
 @pytest.fixture
-def shop() -> Shop:
-    return Shop()
+def shop(table: Table) -> Shop:
+    return Shop(table)
 
 
 def test_a_worker_says_which_request_its_task_comes_from(shop: Shop) -> None:
@@ -104,7 +92,7 @@ def test_a_worker_says_which_request_its_task_comes_from(shop: Shop) -> None:
 def test_a_worker_without_a_task_belongs_to_nobodys_request(shop: Shop) -> None:
     shop.call("gateway-7")
     [event] = shop.queue.events
-    named = event["batonTask"]
+    named: Any = event["batonTask"]
 
     assert shop.work({"batonTask": {**named, "owner": "mallory"}})["outcome"] == "not found"
     with pytest.raises(EventError, match="`dispatch`, a number"):
