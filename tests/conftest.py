@@ -1,19 +1,18 @@
 """What all tests share: how hypothesis looks for examples, and the engines that several kinds of test run against."""
 
+import gc
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import cache
 from pathlib import Path
 
-import botocore.session
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.dynamodb_local import engine as dynamodb_local
 from tests.examples import FUZZED, USUAL
 from tests.processes import becomes_ready, free_port, missing
-from tests.wire.tap import TAP
 
 # A busy machine is slow at drawing examples; that is no finding.
 BUSY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -26,6 +25,8 @@ settings.load_profile("baton")
 
 MINISTACK = Path(__file__).parent / "ministack"
 MOST_WORKERS = 9
+COLLECTOR = (20_000, 20, 20)
+"""Ten times as many new objects as usual before the garbage collector looks: tests make many, and few in circles."""
 
 
 def pytest_xdist_auto_num_workers() -> int:
@@ -39,11 +40,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtestloop(session: pytest.Session) -> Iterator[None]:
+def pytest_collection() -> Generator[None, object, object]:
+    """Spare the garbage collector what stays to the end: modules, tests and their parameters, most of all objects."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
+        gc.set_threshold(*COLLECTOR)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
     """While tests run, every message of a server in this process is held against the official definitions.
 
     botocore's data is read once for all clients: that is most of what making one takes.
     """
+    if session.config.getoption("dist", "no") != "no":
+        # The tests run in workers, and nothing that they need is loaded here.
+        return (yield)
+    import botocore.session
+
+    from tests.wire.tap import TAP
+
     with pytest.MonkeyPatch.context() as patch:
         TAP.install(patch)
         patch.setattr(botocore.session, "create_loader", cache(botocore.session.create_loader))
@@ -53,6 +73,8 @@ def pytest_runtestloop(session: pytest.Session) -> Iterator[None]:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Fail a test during which, or during whose setup, a message was not what its revision says."""
+    from tests.wire.tap import TAP
+
     try:
         result = yield
     finally:

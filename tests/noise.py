@@ -6,4 +6,4 @@ from random import Random
 
 def noise(size: int, seed: int = 0) -> str:
     """Text of so many characters, all ASCII, that compresses to three quarters at best."""
-    return urlsafe_b64encode(Random(seed).randbytes(size)).decode()[:size]
+    return urlsafe_b64encode(Random(seed).randbytes(size * 3 // 4 + 1)).decode()[:size]

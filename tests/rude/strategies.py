@@ -97,30 +97,36 @@ def without(params: Params, name: str) -> Params:
     return {key: value for key, value in params.items() if key != name}
 
 
+# Strategies are made once: hypothesis looks through each new one before it draws from it.
+_NAMES = st.one_of(st.sampled_from(MEMBERS), _TEXTS)
+_WAYS = st.sampled_from(["replace", "replace", "replace", "leave out", "add", "all"])
+_OTHER_PARAMS = st.dictionaries(st.sampled_from([*MEMBERS, "_meta", "task", "level"]), VALUES, max_size=5)
+_IDS = st.sampled_from([1, "1", "", 0, -5])
+_MEMBERS = st.sampled_from(["jsonrpc", "id", "method", "params", "result", "error", "extra"])
+
+
 @st.composite
 def wrong_params(draw: st.DrawFn, valid: list[tuple[str, Params]]) -> tuple[str, Params]:
     """A method and valid params for it, of which one thing is replaced, left out or added."""
     method, params = draw(st.sampled_from(valid))
-    match draw(st.sampled_from(["replace", "replace", "replace", "leave out", "add", "all"])):
+    match draw(_WAYS):
         case "replace" if params:
             path = draw(st.sampled_from(paths_in(params)[1:]))
             return method, replaced(params, path, draw(VALUES))
         case "leave out" if params:
             return method, without(params, draw(st.sampled_from(sorted(params))))
         case "all":
-            return method, draw(
-                st.dictionaries(st.sampled_from([*MEMBERS, "_meta", "task", "level"]), VALUES, max_size=5)
-            )
+            return method, draw(_OTHER_PARAMS)
         case _:
-            return method, {**params, draw(st.one_of(st.sampled_from(MEMBERS), _TEXTS)): draw(VALUES)}
+            return method, {**params, draw(_NAMES): draw(VALUES)}
 
 
 @st.composite
 def wrong_envelopes(draw: st.DrawFn, valid: list[tuple[str, Params]]) -> dict[str, Any]:
     """A valid message of which one member is anything, is missing, or does not belong."""
     method, params = draw(st.sampled_from(valid))
-    message = {"jsonrpc": "2.0", "id": draw(st.sampled_from([1, "1", "", 0, -5])), "method": method, "params": params}
-    name = draw(st.sampled_from(["jsonrpc", "id", "method", "params", "result", "error", "extra"]))
+    message = {"jsonrpc": "2.0", "id": draw(_IDS), "method": method, "params": params}
+    name = draw(_MEMBERS)
     if draw(st.booleans()):
         return without(message, name)
     return {**message, name: draw(VALUES)}

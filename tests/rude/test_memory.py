@@ -39,24 +39,23 @@ LARGE = {
 
 
 @pytest.fixture
-def _traced() -> Iterator[None]:
-    tracemalloc.start()
+def _traced_no_longer() -> Iterator[None]:
     yield
     tracemalloc.stop()
 
 
-@pytest.mark.usefixtures("_traced")
+@pytest.mark.usefixtures("_traced_no_longer")
 @pytest.mark.parametrize("body", LARGE.values(), ids=LARGE)
 def test_a_large_body_needs_a_bounded_multiple_of_its_size_and_leaves_nothing_behind(rude: Rude, body: str) -> None:
     assert len(body) <= MAX_BODY_BYTES
+    # What only the first such request loads and keeps is not looked at; a traced request takes three times as long.
     rude.post(body)
     gc.collect()
-    before, _ = tracemalloc.get_traced_memory()
-    tracemalloc.reset_peak()
+    tracemalloc.start()
     for _ in range(2):
         rude.post(body)
     _, peak = tracemalloc.get_traced_memory()
     gc.collect()
     after, _ = tracemalloc.get_traced_memory()
-    assert peak - before < PEAK * MAX_BODY_BYTES
-    assert after - before < MAX_BODY_BYTES
+    assert peak < PEAK * MAX_BODY_BYTES
+    assert after < MAX_BODY_BYTES

@@ -32,6 +32,15 @@ HEADERS = [
     "Last-Event-ID",
 ]
 ALL = [(era, *request) for era in ERAS for request in VALID[era]]
+# A strategy is made once: hypothesis looks through each new one before it draws from it.
+REQUESTS = {era: st.sampled_from(VALID[era]) for era in ERAS}
+WRONG_PARAMS = {era: wrong_params(VALID[era]) for era in ERAS}
+WRONG_ENVELOPES = {era: wrong_envelopes(VALID[era]) for era in ERAS}
+HEADER_NAMES = st.one_of(st.sampled_from(HEADERS), st.sampled_from(HEADERS).map(str.upper), HEADER_TEXTS.filter(bool))
+SINGLE_HEADERS = st.dictionaries(HEADER_NAMES, HEADER_TEXTS, max_size=4)
+REPEATED_HEADERS = st.none() | st.dictionaries(HEADER_NAMES, st.lists(HEADER_TEXTS, max_size=3), max_size=3)
+BATCH_REVISIONS = st.sampled_from([None, "2025-03-26", "2025-03-26", "2025-06-18", "2026-07-28", "x"])
+BATCHES = st.lists(VALUES | WRONG_ENVELOPES["2025"], max_size=5)
 
 
 @pytest.fixture(autouse=True)
@@ -44,6 +53,9 @@ def _works_afterwards(rude: Rude) -> Iterator[None]:
 def stateless(params: Params) -> Params:
     """Params with the `_meta` that the 2026 era wants."""
     return {**params, "_meta": {VERSION_KEY: "2026-07-28", CAPABILITIES_KEY: {"extensions": {TASKS_EXTENSION: {}}}}}
+
+
+BROKEN_BODIES = {era: broken_bodies([(method, stateless(params)) for method, params in VALID[era]]) for era in ERAS}
 
 
 def post_bytes(rude: Rude, body: bytes, headers: dict[str, str]) -> None:
@@ -64,7 +76,7 @@ def test_the_requests_that_rude_ones_are_made_of_reach_their_method(
 @examples(4 * EXAMPLES)
 @given(st.data())
 def test_params_with_one_thing_wrong_are_answered(rude: Rude, era: Era, data: st.DataObject) -> None:
-    method, params = data.draw(wrong_params(VALID[era]))
+    method, params = data.draw(WRONG_PARAMS[era])
     if era == "2026" or "_meta" not in params:
         rude.request(era, method, {name: value for name, value in params.items() if name != "_meta"})
     else:
@@ -75,7 +87,7 @@ def test_params_with_one_thing_wrong_are_answered(rude: Rude, era: Era, data: st
 @examples(2 * EXAMPLES)
 @given(st.data())
 def test_a_meta_of_any_shape_is_answered(rude: Rude, era: Era, data: st.DataObject) -> None:
-    method, params = data.draw(st.sampled_from(VALID[era]))
+    method, params = data.draw(REQUESTS[era])
     meta = data.draw(METAS)
     if isinstance(meta, dict) and data.draw(st.booleans()):
         rude.request(era, method, params, meta)
@@ -89,7 +101,7 @@ def test_a_meta_of_any_shape_is_answered(rude: Rude, era: Era, data: st.DataObje
 @examples(2 * EXAMPLES)
 @given(st.data())
 def test_an_envelope_with_any_member_wrong_is_answered(rude: Rude, era: Era, data: st.DataObject) -> None:
-    message = data.draw(wrong_envelopes(VALID[era]))
+    message = data.draw(WRONG_ENVELOPES[era])
     headers = {"MCP-Protocol-Version": "2025-11-25"}
     if era == "2026":
         headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": str(message.get("method"))}
@@ -119,7 +131,7 @@ def test_random_bytes_are_answered(rude: Rude, body: bytes) -> None:
 def test_bodies_that_are_cut_spliced_or_in_another_encoding_are_answered(
     rude: Rude, era: Era, data: st.DataObject
 ) -> None:
-    body = data.draw(broken_bodies([(method, stateless(params)) for method, params in VALID[era]]))
+    body = data.draw(BROKEN_BODIES[era])
     post_bytes(rude, body, {"MCP-Protocol-Version": "2026-07-28" if era == "2026" else "2025-11-25"})
 
 
@@ -127,10 +139,8 @@ def test_bodies_that_are_cut_spliced_or_in_another_encoding_are_answered(
 @examples(2 * EXAMPLES)
 @given(st.data())
 def test_headers_of_any_kind_are_answered(rude: Rude, era: Era, data: st.DataObject) -> None:
-    method, params = data.draw(st.sampled_from(VALID[era]))
-    name = st.one_of(st.sampled_from(HEADERS), st.sampled_from(HEADERS).map(str.upper), HEADER_TEXTS.filter(bool))
-    single = data.draw(st.dictionaries(name, HEADER_TEXTS, max_size=4))
-    several = data.draw(st.none() | st.dictionaries(name, st.lists(HEADER_TEXTS, max_size=3), max_size=3))
+    method, params = data.draw(REQUESTS[era])
+    single, several = data.draw(SINGLE_HEADERS), data.draw(REPEATED_HEADERS)
     params = stateless(params) if era == "2026" else params
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
     check_id(rude.post(body, single, multiValueHeaders=several), body.encode())
@@ -162,8 +172,7 @@ def test_pages_and_their_browsers_are_answered(
 @examples(EXAMPLES)
 @given(st.data())
 def test_batches_of_anything_are_answered(rude: Rude, data: st.DataObject) -> None:
-    revision = data.draw(st.sampled_from([None, "2025-03-26", "2025-03-26", "2025-06-18", "2026-07-28", "x"]))
-    messages = data.draw(st.lists(VALUES | wrong_envelopes(VALID["2025"]), max_size=5))
+    revision, messages = data.draw(BATCH_REVISIONS), data.draw(BATCHES)
     answer = rude.post(json.dumps(messages), {} if revision is None else {"MCP-Protocol-Version": revision})
     if revision not in {None, "2025-03-26"} or not messages:
         assert answer.refusal == (400, -32600)
@@ -184,7 +193,7 @@ def test_answers_to_questions_that_nobody_asked_are_refused(
 def test_notifications_of_anything_are_accepted_or_refused_and_never_run(
     rude: Rude, era: Era, data: st.DataObject
 ) -> None:
-    method, params = data.draw(wrong_params(VALID[era]))
+    method, params = data.draw(WRONG_PARAMS[era])
     message = {"jsonrpc": "2.0", "method": method, "params": params}
     answer = rude.post(json.dumps(message), {"MCP-Protocol-Version": "2026-07-28" if era == "2026" else "2025-11-25"})
     assert answer.status in {202, 400}

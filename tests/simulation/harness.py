@@ -193,12 +193,12 @@ def simulating() -> Iterator[None]:
         patch.setattr(logger, "disabled", True)
         level = logger.level
         logger.setLevel(logging.CRITICAL + 1)
-        # What is there already stays: to look through it for garbage, again and again, takes long.
+        # What is there already stays: to look through it for garbage, again and again, takes long. Nothing is thawed
+        # afterwards: that would thaw what was frozen before, too.
         gc.freeze()
         try:
             yield
         finally:
-            gc.unfreeze()
             logger.setLevel(level)
 
 

@@ -5,6 +5,7 @@ know: of the README and the other pages beside it, and from the pages to files o
 """
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,15 @@ from tests.site.cited import CITED, cited, headings
 from tests.site.hooks import on_page_markdown
 
 CODE = ("layers", "functions", "examples", "benchmarks", "tests")
-SOURCES = [
-    file
-    for folder in CODE
-    for file in (ROOT / folder).rglob("*.py")
-    if not {".venv", ".layers", "node_modules"} & {*file.parts}
-]
+NOT_OURS = {".venv", ".layers", "node_modules"}
+
+
+def sources() -> Iterator[Path]:
+    """The modules of this project."""
+    for folder in CODE:
+        for path, folders, files in (ROOT / folder).walk():
+            folders[:] = {*folders} - NOT_OURS
+            yield from (path / file for file in files if file.endswith(".py"))
 
 
 def text_of(page: Path) -> str:
@@ -66,7 +70,7 @@ def test_dead_links_are_found(tmp_path: Path) -> None:
 
 def test_what_the_code_cites_of_the_pages_is_there() -> None:
     wrong = []
-    for file in SOURCES:
+    for file in sources():
         for match in CITED.finditer(re.sub(r"\n\s*#? ?", " ", file.read_text())):
             try:
                 cited(match)

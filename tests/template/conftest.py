@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.template.cloudformation import Stack
+from tests.template.cloudformation import Known, Stack
 
 ROOT = Path(__file__).parents[2]
 SAM = ROOT / "tests" / "sam" / ".venv" / "bin"
@@ -68,8 +68,10 @@ def translation(translate: Translate) -> Any:
 
 @pytest.fixture(scope="session")
 def stack(translation: Any) -> MakeStack:
+    known = Known()
+
     def make(**parameters: str) -> Stack:
-        return Stack(translation, parameters)
+        return Stack(translation, parameters, known)
 
     return make
 
