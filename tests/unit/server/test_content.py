@@ -8,7 +8,6 @@ from mcp_baton import Audio, EmbeddedResource, Image, Message, ResourceLink, Tex
 from mcp_baton.protocol.json import Json
 from mcp_baton.server.content import Content, block, explicit_content, mentions_content
 from mcp_baton.server.published.labels import Labels
-from mcp_baton.server.published.prompt import messages_of
 from mcp_baton.server.published.tool import Tool
 from mcp_baton.workflow.host import Succeeded
 
@@ -155,24 +154,6 @@ def test_a_tool_that_declares_content_has_no_output_schema(annotation: Any) -> N
 def test_a_tool_that_declares_something_else_has_one() -> None:
     assert not mentions_content(list[str])
     assert not mentions_content(dict[str, list[int]])
-
-
-@pytest.mark.parametrize(
-    ("returned", "messages"),
-    [
-        pytest.param(Image(b""), [("user", "image")], id="content"),
-        pytest.param(Message("assistant", "hi"), [("assistant", "text")], id="message"),
-        pytest.param(
-            ["hi", Audio(b""), Message("assistant", EmbeddedResource("a://b", "c"))],
-            [("user", "text"), ("user", "audio"), ("assistant", "resource")],
-            id="mixed",
-        ),
-    ],
-)
-def test_a_prompt_may_yield_content_and_messages(returned: object, messages: list[tuple[str, str]]) -> None:
-    made: Any = messages_of(returned)
-
-    assert [(message["role"], message["content"]["type"]) for message in made] == messages
 
 
 def test_a_messages_content_is_in_its_wire_form() -> None:

@@ -277,7 +277,11 @@ def with_method(name: str, method: Any) -> Any:
     return record(("a", int), namespace={name: method})
 
 
-WITH_PARAMETER = record(("a", T), bases=(Generic[T],))
+@dataclass
+class WithParameter(Generic[T]):  # noqa: UP046 - the parameterised class is what is tested
+    a: T
+
+
 MORE: dict[str, Any] = {
     "contains itself": Recursive,
     "a name that means nothing": record(("a", "Nowhere")),
@@ -297,8 +301,8 @@ MORE: dict[str, Any] = {
     "a default that is no scalar": record(("a", tuple[int, ...], ())),
     "a default that JSON cannot say": record(("a", float, float("inf"))),
     "a dataclass of pydantic's": pydantic_dataclass(record(("a", int))),
-    "generic": WITH_PARAMETER,
-    "generic, and of what": WITH_PARAMETER[int],
+    "generic": WithParameter,
+    "generic, and of what": WithParameter[int],
     "not decorated": type("Undecorated", (Undocumented,), {}),
 }
 OTHERS: list[Any] = [
