@@ -87,22 +87,19 @@ def returned(value: object, annotation: Any = None) -> tuple[Succeeded, dict[str
 def test_content_is_the_result_and_the_value_in_a_workflow() -> None:
     outcome, result = returned(Image(b"abc"))
 
-    assert result == {"content": [{"type": "image", "data": "YWJj", "mimeType": "image/png"}]}
+    assert result == {"content": [Image(b"abc").to_json()]}
     assert outcome.value == result["content"]
+
+
+def text(words: str) -> Json:
+    return {"type": "text", "text": words}
 
 
 def test_a_list_may_mix_content_with_texts_and_values() -> None:
     _, result = returned(["before", Image(b""), {"a": 1}, 2.5, None, Text("after")])
 
-    assert result["content"] == [
-        {"type": "text", "text": "before"},
-        {"type": "image", "data": "", "mimeType": "image/png"},
-        {"type": "text", "text": '{"a":1}'},
-        {"type": "text", "text": "2.5"},
-        {"type": "text", "text": "null"},
-        {"type": "text", "text": "after"},
-    ]
-    assert set(result) == {"content"}
+    before, *values, after = [text(words) for words in ("before", '{"a":1}', "2.5", "null", "after")]
+    assert result == {"content": [before, Image(b"").to_json(), *values, after]}
 
 
 @pytest.mark.parametrize("value", [["a", "b"], [], {"type": "image"}, "text", None, [[Text("nested")]]], ids=repr)
@@ -110,27 +107,27 @@ def test_an_ordinary_value_stays_one(value: object) -> None:
     assert explicit_content(value) is None
 
 
-def test_a_full_result_says_what_models_see_what_programs_see_and_its_meta() -> None:
-    outcome, result = returned(ToolResult(["seen", Text("too")], {"a": 1}, {"example.com/cost": 3}))
+@pytest.mark.parametrize(
+    ("given", "members", "value"),
+    [
+        (
+            ToolResult(["seen", Text("too")], {"a": 1}, {"example.com/cost": 3}),
+            {"structuredContent": {"a": 1}, "_meta": {"example.com/cost": 3}},
+            {"a": 1},
+        ),
+        (ToolResult(["seen", Text("too")]), {}, [text("seen"), text("too")]),
+        (ToolResult(), {"content": []}, []),
+        (ToolResult(structured={}), {"content": [], "structuredContent": {}}, {}),
+    ],
+    ids=["everything", "no structure", "nothing", "an empty structure"],
+)
+def test_a_full_result_says_what_models_see_what_programs_see_and_its_meta(
+    given: ToolResult, members: dict[str, Json], value: Json
+) -> None:
+    outcome, result = returned(given)
 
-    assert result == {
-        "content": [{"type": "text", "text": "seen"}, {"type": "text", "text": "too"}],
-        "structuredContent": {"a": 1},
-        "_meta": {"example.com/cost": 3},
-    }
-    assert outcome.value == {"a": 1}
-
-
-def test_a_full_result_without_structure_has_its_content_for_a_value() -> None:
-    outcome, result = returned(ToolResult(["seen"]))
-
-    assert result == {"content": [{"type": "text", "text": "seen"}]}
-    assert outcome.value == result["content"]
-
-
-def test_an_empty_full_result_is_empty() -> None:
-    assert returned(ToolResult())[1] == {"content": []}
-    assert returned(ToolResult(structured={}))[1] == {"content": [], "structuredContent": {}}
+    assert result == {"content": [text("seen"), text("too")], **members}
+    assert outcome.value == value
 
 
 def test_a_full_result_that_is_not_json_is_refused() -> None:

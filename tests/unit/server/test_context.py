@@ -59,14 +59,6 @@ def test_progress_is_reported_under_the_clients_token() -> None:
     ]
 
 
-def test_nobody_who_did_not_ask_is_told_of_progress() -> None:
-    desk = Desk(token=None)
-
-    desk.context.report_progress(1)
-
-    assert desk.said == []
-
-
 def test_progress_that_does_not_grow_is_left_out() -> None:
     desk = Desk()
 
@@ -126,9 +118,10 @@ def test_each_common_level_has_a_call_of_its_own() -> None:
     ]
 
 
-def test_nobody_who_named_no_level_is_sent_log_messages() -> None:
-    desk = Desk(level=None)
+def test_nobody_who_did_not_ask_is_told_anything() -> None:
+    desk = Desk(token=None, level=None)
 
+    desk.context.report_progress(1)
     desk.context.log("emergency", "x")
 
     assert desk.said == []

@@ -23,7 +23,7 @@ class Colour(Enum):
 class Wish(BaseModel):
     """A form with everything that one may have."""
 
-    colour: Colour
+    colour: Colour = Field(description="Which one")
     size: Literal["m"] = "m"
     note: str | None = None
     day: date | None = None
@@ -33,6 +33,14 @@ class Wishes(BaseModel):
     """No form."""
 
     first: Wish
+
+
+@dataclass
+class Place:
+    """A form of a dataclass."""
+
+    street: str
+    number: int = 1
 
 
 @dataclass
@@ -82,8 +90,9 @@ def test_choices_and_optional_fields_of_a_model_stand_flat_in_its_form() -> None
     assert (shown["colour"]["enum"], shown["size"]["enum"]) == (["red", "blue"], ["m"])
     assert (shown["note"]["type"], shown["day"]["format"]) == ("string", "date")
     assert not {"anyOf", "$ref", "const"} & {name for field in shown.values() for name in field}
-    assert "default" not in shown["note"]
-    assert Form(Wish).schema["required"] == ["colour"]
+    assert (shown["colour"]["description"], "default" in shown["note"]) == ("Which one", False)
+    assert Form(Wish).schema.keys() == {"type", "properties", "required"}
+    assert [Form(schema).schema["required"] for schema in (Wish, Place)] == [["colour"], ["street"]]
     assert Form(Wish).read({"colour": "blue"}) == Wish(colour=Colour.BLUE)
 
 
