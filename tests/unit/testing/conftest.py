@@ -1,12 +1,13 @@
 """The servers that clients under test talk to."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from mcp_baton import Argument, Context, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
-from mcp_baton.testing import Era
+from mcp_baton.testing import Client, Era, connect
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,10 +18,14 @@ class Refund:
     amount: float
 
 
-@pytest.fixture(params=["2025", "2026"])
-def era(request: pytest.FixtureRequest) -> Era:
-    """Each era in turn."""
-    return "2025" if request.param == "2025" else "2026"
+BOTH_ERAS = pytest.mark.parametrize("era", get_args(Era.__value__))
+"""For tests of what travels otherwise in each."""
+
+
+@pytest.fixture
+def era() -> Era:
+    """The era that is spoken where a test does not say."""
+    return "2026"
 
 
 @pytest.fixture
@@ -75,6 +80,13 @@ def orders() -> Server:
         )
     )
     return server
+
+
+@pytest.fixture
+def client(orders: Server, era: Era) -> Iterator[Client]:
+    """Whoever orders."""
+    with connect(orders, era=era) as made:
+        yield made
 
 
 FORM: Any = {"type": "object", "properties": {"colour": {"type": "string"}}}

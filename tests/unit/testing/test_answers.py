@@ -1,18 +1,20 @@
 """Questions of tools, prompts and resources, answered by the client in both eras."""
 
 from collections.abc import Callable, Iterator
+from typing import get_args
 
 import pytest
 
 from mcp_baton import Context, Server
 from mcp_baton.testing import Client, Era, JsonRpcError, Unanswered, connect
 from mcp_baton.testing.wire import ROUNDS
+from tests.unit.testing.conftest import BOTH_ERAS
 
 
-@pytest.fixture
-def client(asking: Server, era: Era) -> Iterator[Client]:
-    """A client of a server that asks."""
-    with connect(asking, era=era) as client:
+@pytest.fixture(params=get_args(Era.__value__))
+def client(asking: Server, request: pytest.FixtureRequest) -> Iterator[Client]:
+    """A client of a server that asks, in each era in turn: questions travel otherwise."""
+    with connect(asking, era=request.param) as client:
         yield client
 
 
@@ -93,10 +95,10 @@ def test_an_answer_of_the_wrong_kind_is_refused_with_the_right_one(
         client.call_tool(tool)
 
 
-def test_a_client_that_cannot_be_asked_is_not_asked(client: Client, era: Era) -> None:
+def test_a_client_that_cannot_be_asked_is_not_asked(client: Client) -> None:
     client.answers({"colour": {"colour": "blue"}})
     client.answers(None)
-    if era == "2025":
+    if client.era == "2025":
         assert client.call_tool("choose").is_error
     else:
         with pytest.raises(JsonRpcError) as refused:
@@ -114,6 +116,7 @@ def test_a_call_that_never_stops_asking_is_given_up(asking: Server) -> None:
             client.call_tool("forever")
 
 
+@BOTH_ERAS
 def test_what_a_tool_says_on_the_way_does_not_hide_its_result(era: Era) -> None:
     server = Server("loud")
 
