@@ -1,6 +1,7 @@
 """What a tool can ask the client for, and what becomes of the answers."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -22,6 +23,8 @@ from mcp_baton.server.asking.questions import (
 
 PLAIN: JsonObject = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 HI = {"type": "text", "text": "hi"}
+NO_CONTENTS: list[Json] = ["Kim", [1], None, {}, {"name": "Kim", "count": "many"}, {"name": "Kim", "size": "xl"}]
+NO_LISTS: list[Json] = [None, "file:///a", "", {}, [{"name": "A"}]]
 
 
 class Order(BaseModel):
@@ -71,28 +74,6 @@ def test_an_accepted_answer_has_its_content_and_the_type_that_was_asked_for() ->
     assert elicited({"action": "accept", "content": content}, Order).accepted
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        {},
-        {"action": "maybe"},
-        {"action": None},
-        {"action": ["accept"]},
-        {"action": "accept", "content": "Kim"},
-        {"action": "accept", "content": [1]},
-        {"action": "accept"},
-        {"action": "accept", "content": None},
-        {"action": "accept", "content": {}},
-        {"action": "accept", "content": {"name": "Kim", "count": "many"}},
-        {"action": "accept", "content": {"name": "Kim", "size": "xl"}},
-    ],
-    ids=str,
-)
-def test_an_answer_that_does_not_fit_the_form_is_the_tools_failure(answer: JsonObject) -> None:
-    with pytest.raises(ToolError):
-        elicited(answer, Order)
-
-
 def user(content: Json) -> Json:
     return {"role": "user", "content": content}
 
@@ -129,24 +110,6 @@ def test_a_models_answer_is_one_block_or_several() -> None:
     assert sampled({"role": "assistant", "content": [], "model": "m"}).text == ""
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        {},
-        {"content": None},
-        {"content": "hi"},
-        {"content": [HI, "hi"]},
-        {"content": [None]},
-        {"content": {"type": "text"}},
-        {"content": [{"type": "text", "text": 5}]},
-    ],
-    ids=str,
-)
-def test_an_answer_that_no_model_gives_is_the_tools_failure(answer: JsonObject) -> None:
-    with pytest.raises(ToolError):
-        sampled(answer)
-
-
 def test_roots_are_listed() -> None:
     question = roots("where")
     answer: JsonObject = {"roots": [{"uri": "file:///a", "name": "A"}, {"uri": "file:///b"}]}
@@ -156,12 +119,31 @@ def test_roots_are_listed() -> None:
     assert listed_roots({"roots": []}) == Roots(())
 
 
+NO_FORMS: list[Any] = [
+    *[{}, {"action": "maybe"}, {"action": None}, {"action": ["accept"]}, {"action": "accept"}],
+    *[{"action": "accept", "content": content} for content in NO_CONTENTS],
+]
+NO_THOUGHTS: list[Any] = [
+    *[{}, {"content": None}, {"content": "hi"}, {"content": [HI, "hi"]}, {"content": [None]}],
+    *[{"content": {"type": "text"}}, {"content": [{"type": "text", "text": 5}]}],
+]
+NO_ROOTS: list[Any] = [{}, *[{"roots": listed} for listed in NO_LISTS]]
+
+
 @pytest.mark.parametrize(
-    "answer", [{}, {"roots": None}, {"roots": "file:///a"}, {"roots": ""}, {"roots": {}}, {"roots": [{"name": "A"}]}]
+    ("read", "answer"),
+    [
+        *[(lambda answer: elicited(answer, Order), answer) for answer in NO_FORMS],
+        *[(sampled, answer) for answer in NO_THOUGHTS],
+        *[(listed_roots, answer) for answer in NO_ROOTS],
+    ],
+    ids=str,
 )
-def test_an_answer_that_is_no_list_of_roots_is_the_tools_failure(answer: JsonObject) -> None:
+def test_an_answer_that_is_none_to_its_question_is_the_tools_failure(
+    read: Callable[[JsonObject], object], answer: JsonObject
+) -> None:
     with pytest.raises(ToolError):
-        listed_roots(answer)
+        read(answer)
 
 
 @pytest.mark.parametrize("answer", [Elicited("accept", {}), Sampled("assistant", [], "m"), Roots(())], ids=repr)

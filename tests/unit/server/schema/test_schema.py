@@ -303,19 +303,14 @@ def test_a_value_is_dumped_and_wrapped_unless_it_is_an_object(annotation: Any, r
 
 
 def test_definitions_stand_at_the_root_of_an_output_schema_without_their_titles() -> None:
-    made = returning(list[Line]).output
-    assert made is not None
+    several, recursive = returning(list[Line]).output, returning(Tree).output
+    assert several is not None
+    assert recursive is not None
 
-    assert made.json_schema["properties"] == {"result": {"type": "array", "items": {"$ref": "#/$defs/Line"}}}
-    assert "title" not in made.json_schema["$defs"]["Line"]
-
-
-def test_a_recursive_types_schema_is_an_object_that_refers_to_itself() -> None:
-    made = returning(Tree).output
-    assert made is not None
-
-    assert made.json_schema["properties"]["children"]["items"] == {"$ref": "#/$defs/Tree"}
-    assert "Tree" in made.json_schema["$defs"]
+    assert several.json_schema["properties"] == {"result": {"type": "array", "items": {"$ref": "#/$defs/Line"}}}
+    assert "title" not in several.json_schema["$defs"]["Line"]
+    assert recursive.json_schema["properties"]["children"]["items"] == {"$ref": "#/$defs/Tree"}
+    assert "Tree" in recursive.json_schema["$defs"]
 
 
 @pytest.mark.parametrize("annotation", [None, type(None), Any])
@@ -383,10 +378,7 @@ def nested(levels: int) -> object:
 def test_what_is_not_json_is_a_value_error(value: object) -> None:
     with pytest.raises(ValueError, match="the value is"):
         to_json(value)
-
-
-def test_values_nest_as_deep_as_they_can_be_bound_again() -> None:
-    assert to_json(nested(500)) == nested(500)
+    assert to_json(nested(500)) == nested(500)  # as deep as they can be bound again
 
 
 @given(JSON)
