@@ -103,17 +103,12 @@ def test_log_messages_are_sent_from_the_wanted_level_on(wanted: str) -> None:
 def test_each_common_level_has_a_call_of_its_own() -> None:
     desk = Desk(level="debug")
 
-    desk.context.debug("a")
-    desk.context.info("b")
-    desk.context.warning("c")
-    desk.context.error("d")
+    for level in ("debug", "info", "warning", "error"):
+        getattr(desk.context, level)("a")
     desk.context.log("alert", "e", logger="shop")
 
     assert [params for _, params in desk.said] == [
-        {"level": "debug", "data": "a"},
-        {"level": "info", "data": "b"},
-        {"level": "warning", "data": "c"},
-        {"level": "error", "data": "d"},
+        *({"level": level, "data": "a"} for level in ("debug", "info", "warning", "error")),
         {"level": "alert", "data": "e", "logger": "shop"},
     ]
 

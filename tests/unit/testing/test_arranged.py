@@ -96,10 +96,11 @@ def test_a_tool_returns_what_it_is_told_to_as_an_object_or_as_json(typed: Server
 def test_an_asynchronous_tool_returns_and_raises_what_it_is_told_to(typed: Server) -> None:
     with connect(typed) as client:
         client.tool_returns("receipt", {"number": 5})
+        client.during("receipt", lambda: client.call_tool("receipt"))  # which may call another
         assert client.call_tool("receipt").value == {"number": 5}
         client.tool_raises("receipt", ToolError("out of paper"))
         assert client.call_tool("receipt").text == "out of paper"
-        assert client.calls("receipt") == [{}, {}]
+        assert client.calls("receipt") == [{}, {}, {}]
 
 
 @pytest.mark.parametrize("error", ["no", ToolError("no"), KeyError])
@@ -143,15 +144,6 @@ def test_something_happens_once_while_a_tool_is_called(client: Client) -> None:
     assert client.call_tool("fetch_order", ORDER).value["total"] == 30.0
     client.call_tool("fetch_order", ORDER)
     assert client.calls("fetch_order") == [ORDER, {"order_id": "inner"}, ORDER]
-
-
-@pytest.mark.enable_socket  # an event loop needs a pair of sockets
-def test_what_happens_while_an_asynchronous_tool_is_called_may_call_another(typed: Server) -> None:
-    with connect(typed) as client:
-        client.tool_returns("receipt", {"number": 5})
-        client.during("receipt", lambda: client.call_tool("receipt"))
-        assert client.call_tool("receipt").value == {"number": 5}
-        assert client.calls("receipt") == [{}, {}]
 
 
 def test_another_version_finds_the_tasks_and_the_first_goes_on_with_its_own(client: Client) -> None:
