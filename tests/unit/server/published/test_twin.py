@@ -56,23 +56,18 @@ def properties(*types: Any) -> list[Any]:
     return made[:-1]
 
 
+def writing(*, destructive: bool, idempotent: bool) -> JsonObject:
+    return {"readOnlyHint": False, "destructiveHint": destructive, "idempotentHint": idempotent, "openWorldHint": True}
+
+
 @pytest.mark.parametrize(
     ("tools", "hints"),
     [
         ([READS, READS], {"readOnlyHint": True, "openWorldHint": True}),
         ([READS | INSIDE], {"readOnlyHint": True, "openWorldHint": False}),
-        (
-            [READS, KEEPS],
-            {"readOnlyHint": False, "destructiveHint": False, "idempotentHint": False, "openWorldHint": True},
-        ),
-        (
-            [KEEPS | REPEATS, READS, REPEATS | INSIDE],
-            {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": True, "openWorldHint": True},
-        ),
-        (
-            [{"readOnlyHint": False}],
-            {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True},
-        ),
+        ([READS, KEEPS], writing(destructive=False, idempotent=False)),
+        ([KEEPS | REPEATS, READS, REPEATS | INSIDE], writing(destructive=True, idempotent=True)),
+        ([{"readOnlyHint": False}], writing(destructive=True, idempotent=False)),
     ],
 )
 def test_its_annotations_say_what_holds_for_the_tools_of_all_its_steps(
