@@ -24,8 +24,9 @@ def effect(answer: dict[str, Any]) -> str:
     return str(statement["Effect"])
 
 
-def test_a_good_token_lets_this_call_through_and_no_other(issuer: Issuer, question: Question) -> None:
-    asked = question(f"Bearer {issuer.sign()}")
+@pytest.mark.parametrize("scheme", ["Bearer", "bearer"])
+def test_a_good_token_lets_this_call_through_and_no_other(issuer: Issuer, question: Question, scheme: str) -> None:
+    asked = question(f"{scheme} {issuer.sign()}")
 
     answer = authorizer(issuer)(asked, None)
 
@@ -60,10 +61,6 @@ def test_what_is_handed_on(issuer: Issuer, question: Question, claims: dict[str,
     answer = authorizer(issuer)(question(f"Bearer {issuer.sign(**claims)}"), None)
 
     assert answer["context"] == {"sub": "kim", "scope": scope}
-
-
-def test_the_schemes_name_may_be_written_in_any_case(issuer: Issuer, question: Question) -> None:
-    assert effect(authorizer(issuer)(question(f"bearer {issuer.sign()}"), None)) == "Allow"
 
 
 @pytest.mark.parametrize("authorization", [(), ("",), ("Bearer",), ("Bearer ",), ("Basic a2ltOmtpbQ==",)])
@@ -114,11 +111,8 @@ def test_the_metadata_is_where_the_client_called_unless_a_url_is_configured(
 
 def test_a_forged_header_changes_neither_owner_nor_metadata(issuer: Issuer, question: Question) -> None:
     asked = question(f"Bearer {issuer.sign()}")
-    asked["multiValueHeaders"] |= {
-        "X-Forwarded-Host": ["evil.example.com"],
-        "Host": ["evil.example.com"],
-        "sub": ["root"],
-    }
+    forged = {"X-Forwarded-Host": ["evil.example.com"], "Host": ["evil.example.com"], "sub": ["root"]}
+    asked["multiValueHeaders"] |= forged
 
     assert authorizer(issuer)(asked, None)["context"]["sub"] == "kim"
-    assert "evil" not in str(authorizer(issuer)(asked | {"multiValueHeaders": {"Host": ["evil.example.com"]}}, None))
+    assert "evil" not in str(authorizer(issuer)(asked | {"multiValueHeaders": forged}, None))

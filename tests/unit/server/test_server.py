@@ -67,8 +67,6 @@ def test_a_prompt_is_published_with_and_without_parentheses_and_returned_unchang
 
 
 class Shop:
-    """Has a method, a callable and an asynchronous callable."""
-
     def price(self, sku: str) -> int:
         """The price of one."""
         return len(sku)
@@ -79,8 +77,6 @@ class Shop:
 
 
 class Later:
-    """An asynchronous callable."""
-
     async def __call__(self, sku: str) -> int:
         """Sell one later."""
         return len(sku)
@@ -246,21 +242,15 @@ class Opaque:
 
 
 class Colour(Enum):
-    """A choice."""
-
     RED = "red"
 
 
 class Pair(NamedTuple):
-    """Two."""
-
     one: int
     other: int
 
 
 class Line(TypedDict):
-    """A line of an order."""
-
     sku: str
 
 
@@ -269,7 +259,6 @@ class Marked:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        """As a text."""
         return handler(str)
 
 

@@ -18,24 +18,20 @@ def server() -> Server:
 
     @made.tool(task="optional")
     def report(year: int, ctx: Context) -> dict[str, int]:
-        """Make a report."""
         return {"year": year, "attempt": ctx.attempt}
 
     @made.tool(task="required")
     def archive(year: int) -> str:
-        """Archive a year."""
         return f"archived {year}"
 
     @made.tool(task="optional", idempotent=False)
     def pay(amount: int) -> str:
-        """Pay."""
         if amount > 100:
             raise ToolError("too much")
         return f"paid {amount}"
 
     @made.tool(task="optional")
     def wrap(ctx: Context) -> str:
-        """Wrap a gift."""
         colour, ribbon = (
             ctx.elicit(name, f"Which {name}?", {"type": "object", "properties": {name: {"type": "string"}}})
             for name in ("colour", "ribbon")
@@ -46,7 +42,6 @@ def server() -> Server:
 
     @made.tool
     def plain() -> str:
-        """Be quick."""
         return "done"
 
     return made
@@ -212,7 +207,6 @@ def test_a_worker_has_fifteen_minutes_and_what_a_test_gives_it(baton: Connect) -
 
     @server.tool(task="optional")
     def look(ctx: Context) -> None:
-        """Look at the time."""
         left_ms.append(ctx.remaining_ms() or 0)
 
     client = baton(server)

@@ -14,8 +14,6 @@ from mcp_baton.server.asking.forms import Form
 
 
 class Colour(Enum):
-    """A choice."""
-
     RED = "red"
     BLUE = "blue"
 
@@ -30,23 +28,17 @@ class Wish(BaseModel):
 
 
 class Wishes(BaseModel):
-    """No form."""
-
     first: Wish
 
 
 @dataclass
 class Place:
-    """A form of a dataclass."""
-
     street: str
     number: int = 1
 
 
 @dataclass
 class Many:
-    """No form either."""
-
     names: list[str]
 
 

@@ -28,8 +28,6 @@ NO_LISTS: list[Json] = [None, "file:///a", "", {}, [{"name": "A"}]]
 
 
 class Order(BaseModel):
-    """A form."""
-
     name: str
     count: int = 1
     size: Literal["s", "m"] = "m"
@@ -37,8 +35,6 @@ class Order(BaseModel):
 
 @dataclass
 class Place:
-    """Another form."""
-
     street: str
     number: int = 1
 

@@ -181,8 +181,6 @@ def test_an_annotated_parameter_is_marked_in_the_published_schema() -> None:
 
 
 class Where(BaseModel):
-    """A place."""
-
     region: Annotated[str, Header("Region")]
 
 

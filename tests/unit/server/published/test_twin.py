@@ -22,8 +22,6 @@ class Address:
 
 
 class Item(BaseModel):
-    """A line of an order."""
-
     sku: str
     amount: int = 1
 

@@ -72,8 +72,7 @@ def raising(error: BaseException) -> Callable[[], None]:
     return do
 
 
-class Quiet(Exception):
-    """Says nothing."""
+class Quiet(Exception): ...
 
 
 @pytest.mark.parametrize(
@@ -109,8 +108,6 @@ def test_only_what_was_not_meant_for_the_client_is_logged(caplog: pytest.LogCapt
 
 
 class Odd(BaseModel):
-    """Cannot be dumped."""
-
     value: int = 1
 
     @field_serializer("value")

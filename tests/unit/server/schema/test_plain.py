@@ -341,6 +341,7 @@ import sys
 from dataclasses import dataclass
 from mcp_baton.server.published.labels import Labels
 from mcp_baton.server.published.tool import Tool
+from mcp_baton.server.schema.prompt_arguments import convert
 
 @dataclass
 class Sum:
@@ -354,11 +355,13 @@ tool = Tool(add, "add", Labels())
 assert tool.definition["inputSchema"] and tool.definition["outputSchema"]
 assert tool.input.bind({"a": 1, "b": {"parts": [2], "total": 2}}) == {"a": 1, "b": Sum([2], 2.0)}
 assert tool.result(tool.outcome(add(3)))["structuredContent"]["result"][0] == {"parts": [3], "total": None}
+converted = [convert("7", int), convert("-1.5", float | None), convert("true", bool), convert("x", str | None)]
+assert repr(converted) == "[7, -1.5, True, 'x']", converted
 print("pydantic" in sys.modules)
 """
 
 
-def test_a_plain_tool_is_listed_and_called_without_pydantic() -> None:
+def test_a_plain_tool_is_listed_and_called_and_ordinary_texts_are_converted_without_pydantic() -> None:
     done = subprocess.run([sys.executable, "-c", LIST_AND_CALL], capture_output=True, text=True, check=True, timeout=60)
 
     assert done.stdout.split() == ["False"]

@@ -32,30 +32,22 @@ class Line(BaseModel):
 
 
 class Tree(BaseModel):
-    """Contains itself."""
-
     name: str = "root"
     children: "list[Tree]" = []
 
 
 @dataclass
 class Address:
-    """A place."""
-
     street: str
     lines: list[Line]
 
 
 class Order(TypedDict):
-    """An order."""
-
     id: str
     note: NotRequired[str]
 
 
 class Colour(enum.Enum):
-    """A colour."""
-
     RED = "red"
 
 
