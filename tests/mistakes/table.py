@@ -84,6 +84,7 @@ class Mistake:
 
 
 COUNT = '    """Count."""\n    return 1\n'
+IDS = "def ids(text: str) -> list[str]:\n    return []\n"
 CONNECTION = "class Connection:\n    pass\n\n\n"
 PATH_STEP = 'Step("pay", tool=refund, arguments={"order_id": prompt_arg("order_id"), "amount": %s})'
 
@@ -264,6 +265,7 @@ FUNCTIONS = (
     ),
 )
 
+COMPLETION = added("FETCH").replace(HERE, "") + "\n@server.completion(%r, %r)  # here\n" + IDS
 DECORATORS = (
     Mistake(
         "a tool's name as the decorator's first argument",
@@ -303,23 +305,19 @@ DECORATORS = (
     ),
     Mistake(
         "a completion of an argument that is not there",
-        added("FETCH").replace(HERE, "")
-        + '\n\n@server.completion("refund_order", "order")  # here\ndef ids(text: str) -> list[str]:\n'
-        "    return []\n",
+        COMPLETION % ("refund_order", "order"),
         ("'refund_order'", "'order'"),
         "did you mean 'order_id'?",
     ),
     Mistake(
         "a completion of something that is not there",
-        added("FETCH").replace(HERE, "")
-        + '\n\n@server.completion("refund_ordr", "order_id")  # here\ndef ids(text: str) -> list[str]:\n'
-        "    return []\n",
+        COMPLETION % ("refund_ordr", "order_id"),
         ("'refund_ordr'",),
         "did you mean 'refund_order'?",
     ),
     Mistake(
         "a completion without saying of what",
-        "@server.completion  # here\ndef ids(text: str) -> list[str]:\n    return []\n",
+        "@server.completion  # here\n" + IDS,
         ("completion",),
         "@server.completion(",
     ),

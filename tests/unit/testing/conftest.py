@@ -58,27 +58,15 @@ def orders() -> Server:
     def greeting(name: str) -> str:
         return f"Greet {name}."
 
-    server.add_workflow(
-        Workflow(
-            name="refund_order",
-            description="refund an order",
-            arguments=[Argument("order_id", "Order", required=True)],
-            steps=[
-                Step("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")}),
-                Step(
-                    "refund",
-                    tool="refund",
-                    retryable=True,
-                    arguments={"order_id": prompt_arg("order_id"), "amount": step_output("fetch", "total")},
-                ),
-                Step(
-                    "notify",
-                    tool="send_mail",
-                    arguments={"to": step_output("fetch", "email"), "text": constant("Refunded {order_id}")},
-                ),
-            ],
-        )
-    )
+    order = {"order_id": prompt_arg("order_id")}
+    mail = {"to": step_output("fetch", "email"), "text": constant("Refunded {order_id}")}
+    steps = [
+        Step("fetch", tool="fetch_order", arguments=order),
+        Step("refund", tool="refund", retryable=True, arguments={**order, "amount": step_output("fetch", "total")}),
+        Step("notify", tool="send_mail", arguments=mail),
+    ]
+    arguments = [Argument("order_id", "Order", required=True)]
+    server.add_workflow(Workflow(name="refund_order", description="refund an order", arguments=arguments, steps=steps))
     return server
 
 

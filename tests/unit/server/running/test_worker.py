@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -206,17 +207,9 @@ def test_asynchronous_functions_share_one_loop_from_call_to_call() -> None:
 
 def test_functions_run_at_the_same_time_when_requests_do() -> None:
     barrier = threading.Barrier(3)
-    ended: list[object] = []
 
-    def meet() -> bool:
-        barrier.wait(PATIENCE_S)
-        return True
-
-    threads = [threading.Thread(target=lambda: ended.append(run(meet))) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE_S)
+    with ThreadPoolExecutor(3) as requests:
+        ended = list(requests.map(lambda _: run(lambda: barrier.wait(PATIENCE_S) >= 0), range(3)))
 
     assert ended == [Returned(True)] * 3
 
