@@ -38,7 +38,7 @@ def server() -> Server:
     return Server("orders", version="1.0.0")
 
 
-def test_a_tool_is_published_with_and_without_parentheses_and_returned_unchanged(server: Server) -> None:
+def test_what_is_published_with_and_without_parentheses_is_returned_unchanged(server: Server) -> None:
     def bare(order_id: str) -> dict[str, str]:
         """Fetch one order."""
         return {"id": order_id}
@@ -55,15 +55,9 @@ def test_a_tool_is_published_with_and_without_parentheses_and_returned_unchanged
     assert [tool.signature.is_async for tool in server.tools.values()] == [False, True, False]
     assert server.tools["other"].definition["title"] == "Another"
 
-
-def test_a_prompt_is_published_with_and_without_parentheses_and_returned_unchanged(server: Server) -> None:
-    def greeting(name: str) -> str:
-        """Greet."""
-        return name
-
-    assert server.prompt(greeting) is greeting
-    assert server.prompt(name="hello", title="Hello")(greeting) is greeting
-    assert list(server.prompts) == ["greeting", "hello"]
+    assert server.prompt(bare) is bare
+    assert server.prompt(name="hello", title="Hello")(bare) is bare
+    assert list(server.prompts) == ["bare", "hello"]
 
 
 class Shop:

@@ -8,18 +8,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import AfterValidator, BaseModel, Field, field_serializer
 
-from mcp_baton import (
-    Argument,
-    Audio,
-    Context,
-    EmbeddedResource,
-    Image,
-    Message,
-    Server,
-    Step,
-    ToolError,
-    Workflow,
-)
+from mcp_baton import Argument, Audio, Context, EmbeddedResource, Image, Message, Server, Step, ToolError, Workflow
 from mcp_baton.exceptions import Abandoned, ProtocolError
 from mcp_baton.protocol.codes import INVALID_PARAMS
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY, Envelope, Era

@@ -112,9 +112,6 @@ def test_a_missing_or_unknown_argument_is_refused_by_name(given: dict[str, Any],
     assert (caught.value.code, named in caught.value.message) == (INVALID_PARAMS, True)
 
 
-def test_an_optional_argument_that_is_left_out_is_nowhere() -> None:
+def test_an_optional_argument_that_is_left_out_is_nowhere_and_one_that_is_given_again_wins() -> None:
     assert check_arguments([Argument("id"), Argument("amount", type=float)], {"id": "1"}) == ({"id": "1"}, {"id": "1"})
-
-
-def test_arguments_that_are_given_again_win_over_those_of_the_first_call() -> None:
     assert stored_arguments({"a": "1", "b": "2"}, {"b": "3", "c": "4"}) == {"a": "1", "b": "3", "c": "4"}
