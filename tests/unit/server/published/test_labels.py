@@ -50,7 +50,7 @@ def test_tools_resources_and_prompts_show_their_labels() -> None:
     def page() -> None:
         """Said otherwise."""
 
-    @server.resource("docs://all/{name}", mime_type="text/plain")
+    @server.resource("docs://all/{name}")
     def pages(name: str) -> str:
         """Said by the function."""
         return name
@@ -59,12 +59,7 @@ def test_tools_resources_and_prompts_show_their_labels() -> None:
     assert tool == {"name": "page", **ALL.to_json(), "inputSchema": tool["inputSchema"]}
     assert [made.definition for made in server.resources.values()] == [
         {"uri": "docs://a", "name": "page", **ALL.to_json(), "mimeType": "text/plain"},
-        {
-            "uriTemplate": "docs://all/{name}",
-            "name": "pages",
-            "description": "Said by the function.",
-            "mimeType": "text/plain",
-        },
+        {"uriTemplate": "docs://all/{name}", "name": "pages", "description": "Said by the function."},
     ]
     assert definition_of_prompt("page", prompt.labels, prompt.arguments) == {
         "name": "page",
