@@ -58,7 +58,7 @@ def orders() -> Server:
     def greeting(name: str) -> str:
         return f"Greet {name}."
 
-    order = {"order_id": prompt_arg("order_id")}
+    order: dict[str, Any] = {"order_id": prompt_arg("order_id")}
     mail = {"to": step_output("fetch", "email"), "text": constant("Refunded {order_id}")}
     steps = [
         Step("fetch", tool="fetch_order", arguments=order),
