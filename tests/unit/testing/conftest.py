@@ -59,7 +59,7 @@ def orders() -> Server:
         return f"Greet {name}."
 
     order: dict[str, Any] = {"order_id": prompt_arg("order_id")}
-    mail = {"to": step_output("fetch", "email"), "text": constant("Refunded {order_id}")}
+    mail: dict[str, Any] = {"to": step_output("fetch", "email"), "text": constant("Refunded {order_id}")}
     steps = [
         Step("fetch", tool="fetch_order", arguments=order),
         Step("refund", tool="refund", retryable=True, arguments={**order, "amount": step_output("fetch", "total")}),
