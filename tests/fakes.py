@@ -4,10 +4,17 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Concatenate, Self, cast
+from typing import Any, Concatenate, Self, cast
 
+from mcp_baton.protocol import jsonrpc
+from mcp_baton.protocol.envelope import Envelope, Era
 from mcp_baton.protocol.http import ClientGone
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.protocol.state import Seal
+from mcp_baton.server.reply import Reply
+from mcp_baton.server.request import Request
+from mcp_baton.server.server import Server
+from mcp_baton.settings import Settings
 from mcp_baton.tasks.answers import AnswerStore
 from mcp_baton.tasks.jobs import JobStore
 from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, NewTask, StepStatus, TaskRecord, TaskStatus
@@ -127,6 +134,24 @@ class Line:
         """The values of the progress that was sent."""
         events = [json.loads(data.split(b"data: ")[1]) for data in self.sent if b"data: " in data]
         return [event["params"]["progress"] for event in events if event["method"] == "notifications/progress"]
+
+
+def request_of(method: str, params: JsonObject, line: Line | None = None, **changes: Any) -> Request:
+    """A request of kim's in the 2026 era, without a store; `changes` are members of it."""
+    exchange = line or Line()
+    given: dict[str, Any] = {
+        "server": Server("shop"),
+        "store": None,
+        "settings": Settings(),
+        "message": jsonrpc.Request(1, method, params),
+        "envelope": Envelope(Era.STATELESS, "2026-07-28", {}, {}, "t", None),
+        "owner": "kim",
+        "exchange": exchange,
+        "reply": Reply(exchange, streams=True),
+        "seal": Seal(lambda: (b"k" * 32,)),
+        "headers": {},
+    }
+    return Request(**{**given, **changes})
 
 
 @dataclass(slots=True)

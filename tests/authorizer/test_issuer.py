@@ -53,23 +53,20 @@ def site(issuer: Issuer) -> Iterator[Site]:
         thread.join()
 
 
-def test_the_issuers_metadata_says_where_its_keys_are(site: Site, issuer: Issuer) -> None:
-    assert IssuerKeys(site.url)(issuer.sign("curve")).key_id == "curve"
-    assert site.asked == [DISCOVERY, "/keys"]
+def signed(issuer: Issuer, algorithm: str, **headers: str) -> str:
+    return jwt.encode({"sub": "kim"}, issuer.keys["rsa"][1], algorithm=algorithm, headers=headers)
 
 
 @pytest.mark.parametrize("algorithm", ["RS256", "RS512", "PS256", "PS384"])
 def test_a_key_need_not_say_what_it_signs_with(site: Site, issuer: Issuer, algorithm: str) -> None:
-    _, private = issuer.keys["rsa"]
     site.pages["/keys"] = {"keys": [{name: value for name, value in issuer.jwk("rsa").items() if name != "alg"}]}
-    token = jwt.encode({"sub": "kim"}, private, algorithm=algorithm, headers={"kid": "rsa"})
+    token = signed(issuer, algorithm, kid="rsa")
 
     assert jwt.decode(token, IssuerKeys(site.url)(token), algorithms=[algorithm]) == {"sub": "kim"}
 
 
 def test_a_key_that_says_what_it_signs_with_signs_with_nothing_else(site: Site, issuer: Issuer) -> None:
-    _, private = issuer.keys["rsa"]
-    token = jwt.encode({"sub": "kim"}, private, algorithm="PS256", headers={"kid": "rsa"})
+    token = signed(issuer, "PS256", kid="rsa")
 
     with pytest.raises(jwt.InvalidAlgorithmError):
         jwt.decode(token, IssuerKeys(site.url)(token), algorithms=["PS256", "RS256"])
@@ -86,12 +83,10 @@ def test_a_configured_place_is_asked_at_once(site: Site, issuer: Issuer) -> None
     assert site.asked == ["/keys"]
 
 
-def test_keys_are_fetched_once_for_many_tokens(site: Site, issuer: Issuer) -> None:
+def test_keys_are_fetched_once_for_many_tokens_from_where_the_issuers_metadata_says(site: Site, issuer: Issuer) -> None:
     keys = IssuerKeys(site.url)
 
-    for name in ("rsa", "curve", "rsa"):
-        keys(issuer.sign(name))
-
+    assert [keys(issuer.sign(name)).key_id for name in ("rsa", "curve", "rsa")] == ["rsa", "curve", "rsa"]
     assert site.asked == [DISCOVERY, "/keys"]
 
 
@@ -106,10 +101,8 @@ def test_made_up_key_names_do_not_make_us_ask_again_and_again(site: Site, issuer
 
 
 def test_a_token_that_names_no_key_is_not_valid(site: Site, issuer: Issuer) -> None:
-    _, private = issuer.keys["rsa"]
-
     with pytest.raises(jwt.InvalidTokenError):
-        IssuerKeys(site.url)(jwt.encode({}, private, algorithm="RS256"))
+        IssuerKeys(site.url)(signed(issuer, "RS256"))
 
 
 def test_metadata_of_another_issuer_is_not_believed(site: Site, issuer: Issuer) -> None:

@@ -84,6 +84,7 @@ class Mistake:
 
 
 COUNT = '    """Count."""\n    return 1\n'
+IDS = "def ids(text: str) -> list[str]:\n    return []\n"
 CONNECTION = "class Connection:\n    pass\n\n\n"
 PATH_STEP = 'Step("pay", tool=refund, arguments={"order_id": prompt_arg("order_id"), "amount": %s})'
 
@@ -101,38 +102,99 @@ def added(*steps: str, arguments: str = "[ORDER_ID]", name: str = "refund_order"
     )
 
 
-def pays(source: str) -> str:
-    """A workflow whose second step has this source."""
-    return added("FETCH", f"{PATH_STEP % source}  {HERE}")
+STOCKROOM = f"""\
+from collections.abc import Callable
 
+
+{CONNECTION}@dataclass
+class Shelf:
+    db: Connection
+
+
+def connect() -> Connection:
+    return Connection()
+
+
+"""
+PARAMETERS = (
+    ("a parameter of a type that cannot be described", "db: Connection, sku: str", ("'db'", "Connection"), "Depends"),
+    ("a type within another", "links: list[Connection] | None = None", ("'links'", "Connection"), "Depends"),
+    ("a field of a dataclass that cannot be described", "shelf: Shelf", ("'shelf'", "Connection"), "Depends"),
+    ("a type of which pydantic makes no schema", "key: Callable[[int], str]", ("'key'", "Callable"), "Depends"),
+    ("an annotation that names nothing", 'sku: "Sku"', ("'Sku'",), "import"),
+    ("a Context without its annotation", "sku: str, ctx", ("'ctx'", "no annotation"), "ctx: Context"),
+    ("*args", "*skus: str", ("*skus",), "skus: list[str]"),
+    ("**kwargs", "**filters: str", ("**filters",), "filters: dict[str, str]"),
+    ("Depends without its factory", "db: Annotated[int, Depends]", ("'db'", "Depends"), "Depends("),
+    ("a factory as a default without Depends", "db: Connection = connect", ("'db'", "connect"), "Depends(connect)"),
+    ("a default that all calls share", 'skus: Annotated[list[str], "Which"] = []', ("'skus'", "share"), "None"),
+    ("a parameter without a description", "sku: str", ("'sku'", "description"), "Annotated[str,"),
+)
+"""Of the tool `stock`: the name, the parameters, what the message must contain beside the tool, and the remedy. The
+last two work all the same."""
+
+RIGHT_PATH = "step_output('order', 'total')"
+SOURCES = (
+    ("a misspelt binding", 'step_output("ordr", "total")', ("'ordr'",), "did you mean 'order'?"),
+    ("a step's name in the place of its binding", 'step_output("fetch", "total")', ("'fetch'",), RIGHT_PATH),
+    ("a misspelt field of an output", 'step_output("order", "totl")', ("'totl'", "total, email"), "mean 'total'?"),
+    ("a field that the output does not have", 'step_output("order", "currency")', ("'currency'",), "has total, email"),
+    ("a path within the binding", 'step_output("order.total")', ("'order.total'",), RIGHT_PATH),
+    ("a function in the place of a binding", 'step_output(fetch_order, "total")', ("fetch_order",), RIGHT_PATH),
+    (
+        "a dict in the place of a source",
+        '{"from": "order"}',
+        ("'amount'", "no data source"),
+        "constant({'from': 'order'})",
+    ),
+    ("a path as a text in the place of a source", '"order.total"', ("'order.total'", "no data source"), RIGHT_PATH),
+)
+"""Of the argument `amount` of the second step, `pay`."""
+
+OF_ORDER = "did you mean 'order_id'?"
+ARGUMENTS = (
+    ("a misspelt prompt argument", '{"order_id": prompt_arg("oder_id")}', ("'oder_id'",), OF_ORDER),
+    ("an argument that no parameter takes", '{"ordr_id": prompt_arg("order_id")}', ("'ordr_id'",), OF_ORDER),
+    ("an argument's name as a text", '{"order_id": "order_id"}', ("no data source",), "prompt_arg('order_id')"),
+    ("a list of arguments", '["order_id"]', ("arguments",), "arguments={'order_id': prompt_arg('order_id')}"),
+    ("a step of its own output", '{"order_id": step_output("fetch", "id")}', ("'fetch'", "itself"), "earlier step"),
+)
+"""Of the first step, `fetch`."""
+
+NO_STEPS = (
+    ("a text in the place of a step", '"refund"', ("'refund'", "no step"), "Step('refund', tool='refund'"),
+    ("a function in the place of a step", "refund", ("refund", "no step"), "Step('refund', tool=refund"),
+)
+"""Second in the workflow `refund_order`."""
+
+IN_TABLES = (
+    *(
+        Mistake(
+            name,
+            f"{STOCKROOM}@server.tool  {HERE}\ndef stock({parameters}) -> int:\n{COUNT}",
+            ("tool 'stock'", *says),
+            remedy,
+            warning=(name, parameters, says, remedy) in PARAMETERS[-2:],
+        )
+        for name, parameters, says, remedy in PARAMETERS
+    ),
+    *(
+        Mistake(name, added("FETCH", f"{PATH_STEP % source}  {HERE}"), ("step 'pay'", *says), remedy)
+        for name, source, says, remedy in SOURCES
+    ),
+    *(
+        Mistake(
+            name, added(f'Step("fetch", tool=fetch_order, arguments={given})  {HERE}'), ("step 'fetch'", *says), remedy
+        )
+        for name, given, says, remedy in ARGUMENTS
+    ),
+    *(
+        Mistake(name, added("FETCH", step), ("workflow 'refund_order'", *says), remedy)
+        for name, step, says, remedy in NO_STEPS
+    ),
+)
 
 TYPES = (
-    Mistake(
-        "a parameter of a type that cannot be described",
-        f"{CONNECTION}@server.tool  # here\ndef stock(db: Connection, sku: str) -> int:\n" + COUNT,
-        ("tool 'stock'", "'db'", "Connection"),
-        "Depends",
-    ),
-    Mistake(
-        "a type within another one that cannot be described",
-        f"{CONNECTION}@server.tool  # here\ndef stock(links: list[Connection] | None = None) -> int:\n" + COUNT,
-        ("tool 'stock'", "'links'", "Connection"),
-        "Depends",
-    ),
-    Mistake(
-        "a field of a dataclass that cannot be described",
-        f"{CONNECTION}@dataclass\nclass Shelf:\n    db: Connection\n\n\n"
-        "@server.tool  # here\ndef stock(shelf: Shelf) -> int:\n" + COUNT,
-        ("tool 'stock'", "'shelf'", "Connection"),
-        "Depends",
-    ),
-    Mistake(
-        "a type that only pydantic knows to have no schema",
-        "from collections.abc import Callable\n\n\n@server.tool  # here\ndef stock(key: Callable[[int], str]) -> int:\n"
-        "" + COUNT,
-        ("tool 'stock'", "'key'", "Callable"),
-        "Depends",
-    ),
     Mistake(
         "a return type that cannot be described",
         f'{CONNECTION}@server.tool  # here\ndef connect() -> Connection:\n    """It."""\n    return Connection()\n',
@@ -151,40 +213,9 @@ TYPES = (
         ("workflow 'refund_order'", "'db'", "Connection"),
         "type=",
     ),
-    Mistake(
-        "an annotation that names nothing",
-        '@server.tool  # here\ndef stock(sku: "Sku") -> int:\n' + COUNT,
-        ("tool 'stock'", "'Sku'"),
-        "import",
-    ),
 )
 
 FUNCTIONS = (
-    Mistake(
-        "a Context without its annotation",
-        "@server.tool  # here\ndef stock(sku: str, ctx) -> int:\n" + COUNT,
-        ("tool 'stock'", "'ctx'", "no annotation"),
-        "ctx: Context",
-    ),
-    Mistake(
-        "*args",
-        "@server.tool  # here\ndef stock(*skus: str) -> int:\n" + COUNT,
-        ("tool 'stock'", "*skus"),
-        "skus: list[str]",
-    ),
-    Mistake(
-        "**kwargs",
-        "@server.tool  # here\ndef stock(**filters: str) -> int:\n" + COUNT,
-        ("tool 'stock'", "**filters"),
-        "filters: dict[str, str]",
-    ),
-    Mistake(
-        "a default that all calls share",
-        '@server.tool  # here\ndef stock(skus: Annotated[list[str], "Which"] = []) -> int:\n' + COUNT,
-        ("tool 'stock'", "'skus'", "share"),
-        "None",
-        warning=True,
-    ),
     Mistake(
         "an asynchronous generator as a tool",
         '@server.tool  # here\nasync def lines(order_id: str) -> AsyncIterator[str]:\n    yield "one"\n',
@@ -203,13 +234,6 @@ FUNCTIONS = (
         '@server.tool  # here\ndef stock(sku: Annotated[str, "Which"]) -> int:\n    return 1\n',
         ("tool 'stock'", "description"),
         "docstring",
-        warning=True,
-    ),
-    Mistake(
-        "a parameter without a description",
-        "@server.tool  # here\ndef stock(sku: str) -> int:\n" + COUNT,
-        ("tool 'stock'", "'sku'", "description"),
-        "Annotated[str,",
         warning=True,
     ),
     Mistake(
@@ -239,21 +263,9 @@ FUNCTIONS = (
         ("Depends", "generator"),
         "Depends(database)",
     ),
-    Mistake(
-        "Depends without its factory",
-        "@server.tool  # here\ndef stock(db: Annotated[int, Depends]) -> int:\n" + COUNT,
-        ("tool 'stock'", "'db'", "Depends"),
-        "Depends(",
-    ),
-    Mistake(
-        "a factory as a default without Depends",
-        f"{CONNECTION}def connect() -> Connection:\n    return Connection()\n\n\n"
-        "@server.tool  # here\ndef stock(db: Connection = connect) -> int:\n" + COUNT,
-        ("tool 'stock'", "'db'", "connect"),
-        "Depends(connect)",
-    ),
 )
 
+COMPLETION = added("FETCH").replace(HERE, "") + "\n@server.completion(%r, %r)  # here\n" + IDS
 DECORATORS = (
     Mistake(
         "a tool's name as the decorator's first argument",
@@ -293,23 +305,19 @@ DECORATORS = (
     ),
     Mistake(
         "a completion of an argument that is not there",
-        added("FETCH").replace(HERE, "")
-        + '\n\n@server.completion("refund_order", "order")  # here\ndef ids(text: str) -> list[str]:\n'
-        "    return []\n",
+        COMPLETION % ("refund_order", "order"),
         ("'refund_order'", "'order'"),
         "did you mean 'order_id'?",
     ),
     Mistake(
         "a completion of something that is not there",
-        added("FETCH").replace(HERE, "")
-        + '\n\n@server.completion("refund_ordr", "order_id")  # here\ndef ids(text: str) -> list[str]:\n'
-        "    return []\n",
+        COMPLETION % ("refund_ordr", "order_id"),
         ("'refund_ordr'",),
         "did you mean 'refund_order'?",
     ),
     Mistake(
         "a completion without saying of what",
-        "@server.completion  # here\ndef ids(text: str) -> list[str]:\n    return []\n",
+        "@server.completion  # here\n" + IDS,
         ("completion",),
         "@server.completion(",
     ),
@@ -321,90 +329,6 @@ STEPS = (
         added('Step("fetch", tool="fetch_ordr", arguments={"order_id": prompt_arg("order_id")})  # here'),
         ("step 'fetch'", "'fetch_ordr'"),
         "did you mean 'fetch_order'?",
-    ),
-    Mistake(
-        "a misspelt binding",
-        pays('step_output("ordr", "total")'),
-        ("step 'pay'", "'ordr'"),
-        "did you mean 'order'?",
-    ),
-    Mistake(
-        "a step's name in the place of its binding",
-        pays('step_output("fetch", "total")'),
-        ("step 'pay'", "'fetch'"),
-        "step_output('order', 'total')",
-    ),
-    Mistake(
-        "a misspelt prompt argument",
-        added('Step("fetch", tool=fetch_order, arguments={"order_id": prompt_arg("oder_id")})  # here'),
-        ("step 'fetch'", "'oder_id'"),
-        "did you mean 'order_id'?",
-    ),
-    Mistake(
-        "a misspelt field of a step's output",
-        pays('step_output("order", "totl")'),
-        ("step 'pay'", "'totl'", "total, email"),
-        "did you mean 'total'?",
-    ),
-    Mistake(
-        "a field that the output does not have",
-        pays('step_output("order", "currency")'),
-        ("step 'pay'", "'currency'"),
-        "it has total, email",
-    ),
-    Mistake(
-        "a path within the binding",
-        pays('step_output("order.total")'),
-        ("step 'pay'", "'order.total'"),
-        "step_output('order', 'total')",
-    ),
-    Mistake(
-        "a function in the place of a binding",
-        pays('step_output(fetch_order, "total")'),
-        ("step 'pay'", "fetch_order"),
-        "step_output('order', 'total')",
-    ),
-    Mistake(
-        "an argument that no parameter takes",
-        added('Step("fetch", tool=fetch_order, arguments={"ordr_id": prompt_arg("order_id")})  # here'),
-        ("step 'fetch'", "'ordr_id'"),
-        "did you mean 'order_id'?",
-    ),
-    Mistake(
-        "an argument's name as a text in the place of a source",
-        added('Step("fetch", tool=fetch_order, arguments={"order_id": "order_id"})  # here'),
-        ("step 'fetch'", "'order_id'", "no data source"),
-        "prompt_arg('order_id')",
-    ),
-    Mistake(
-        "a dict in the place of a source",
-        pays('{"from": "order"}'),
-        ("step 'pay'", "'amount'", "no data source"),
-        "constant({'from': 'order'})",
-    ),
-    Mistake(
-        "a binding and a path as a text in the place of a source",
-        pays('"order.total"'),
-        ("step 'pay'", "'order.total'", "no data source"),
-        "step_output('order', 'total')",
-    ),
-    Mistake(
-        "a list in the place of a step's arguments",
-        added('Step("fetch", tool=fetch_order, arguments=["order_id"])  # here'),
-        ("step 'fetch'", "arguments"),
-        "arguments={'order_id': prompt_arg('order_id')}",
-    ),
-    Mistake(
-        "a text in the place of a step",
-        added("FETCH", '"refund"'),
-        ("workflow 'refund_order'", "'refund'", "no step"),
-        "Step('refund', tool='refund'",
-    ),
-    Mistake(
-        "a function in the place of a step",
-        added("FETCH", "refund"),
-        ("workflow 'refund_order'", "refund", "no step"),
-        "Step('refund', tool=refund",
     ),
     Mistake(
         "a text in the place of an argument",
@@ -448,12 +372,6 @@ STEPS = (
         added(f"""{PATH_STEP % 'step_output("order", "total")'}  {HERE}""", "FETCH"),
         ("step 'pay'", "'order'", "earlier"),
         "'fetch' before",
-    ),
-    Mistake(
-        "a step of its own output",
-        added('Step("fetch", tool=fetch_order, arguments={"order_id": step_output("fetch", "id")})  # here'),
-        ("step 'fetch'", "'fetch'", "itself"),
-        "earlier step",
     ),
     Mistake(
         "two steps of each other's outputs",
@@ -613,4 +531,4 @@ FILES = (
     ),
 )
 
-MISTAKES = (*TYPES, *FUNCTIONS, *DECORATORS, *STEPS, *WORKFLOWS, *FILES)
+MISTAKES = (*IN_TABLES, *TYPES, *FUNCTIONS, *DECORATORS, *STEPS, *WORKFLOWS, *FILES)

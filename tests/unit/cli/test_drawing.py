@@ -78,9 +78,8 @@ def test_every_value_of_a_step_is_an_edge_from_where_it_comes_from() -> None:
 
 
 def test_a_resource_that_is_read_after_its_own_tool_is_no_edge() -> None:
-    own = Step(
-        "own", tool="fetch", resources=["docs://{topic}"], template_bindings={"topic": step_output("own", "kind")}
-    )
+    binding = {"topic": step_output("own", "kind")}
+    own = Step("own", tool="fetch", resources=["docs://{topic}"], template_bindings=binding)
 
     assert graph(steps=[own], arguments=[]).edges == ()
 
@@ -124,13 +123,8 @@ def test_the_graph_says_how_its_workflow_runs(changes: dict[str, Any], notes: tu
 def test_as_json_a_graph_has_nodes_edges_and_steps_in_order() -> None:
     made: Any = to_json(graph())
 
-    assert [node["id"] for node in made["nodes"]][:5] == [
-        "argument:order_id",
-        "argument:amount",
-        "argument:lang",
-        "argument:pin",
-        "variable:desk",
-    ]
+    arguments = [f"argument:{name}" for name in ("order_id", "amount", "lang", "pin")]
+    assert [node["id"] for node in made["nodes"]][:5] == [*arguments, "variable:desk"]
     steps = [node for node in made["nodes"] if node["kind"] == "step"]
     assert [(step["number"], step["name"], step["tool"]) for step in steps] == [
         (1, "fetch", "fetch"),
@@ -148,7 +142,6 @@ def test_as_mermaid_a_graph_is_a_flowchart() -> None:
     fetch, policy = workflow().steps[:2]
 
     drawn = mermaid(graph(steps=[fetch, policy]))
-
     assert drawn.splitlines()[:9] == [
         "flowchart TB",
         '    n0(["order_id<br/>required"]):::argument',
@@ -161,12 +154,8 @@ def test_as_mermaid_a_graph_is_a_flowchart() -> None:
         '    n4 -->|"kind → topic"| n5',
     ]
     assert drawn.splitlines()[9] == '    n2 -.->|"lang"| n5'
-
-
-def test_steps_without_data_between_them_keep_their_order_in_mermaid() -> None:
-    drawn = mermaid(graph(steps=[Step("one", tool="fetch"), Step("two", tool="fetch")], arguments=[]))
-
-    assert "n0 ~~~ n1" in drawn
+    apart = mermaid(graph(steps=[Step("one", tool="fetch"), Step("two", tool="fetch")], arguments=[]))
+    assert "n0 ~~~ n1" in apart  # they keep their order without data between them
 
 
 HOSTILE = 'a"b]c#d;e<script>f&g`h\\i\nj'
@@ -228,8 +217,12 @@ def test_what_is_too_long_for_its_box_is_cut_there_and_whole_in_the_tooltip() ->
     assert any(long in (title.text or "") for title in root.iter(f"{SVG}title"))
 
 
+type Made = tuple[dict[str, Size], dict[str, Size], list[tuple[str, str]]]
+"""What comes before the steps, the steps, and what leads to what."""
+
+
 @st.composite
-def graphs(draw: st.DrawFn) -> tuple[dict[str, Size], dict[str, Size], list[tuple[str, str]]]:
+def graphs(draw: st.DrawFn) -> Made:
     sizes = st.builds(Size, st.floats(60, 344), st.floats(40, 200))
     heads = {f"head {number}": draw(sizes) for number in range(draw(st.integers(0, 6)))}
     steps = {f"step {number}": draw(sizes) for number in range(draw(st.integers(1, 14)))}
@@ -266,33 +259,22 @@ def crossed(line: Line, boxes: Mapping[str, Any]) -> list[str]:
 
 
 @given(graphs())
-def test_no_box_covers_another_and_no_line_crosses_one(
-    made: tuple[dict[str, Size], dict[str, Size], list[tuple[str, str]]],
-) -> None:
+def test_boxes_stand_in_the_order_of_the_steps_none_covers_another_and_no_line_crosses_one(made: Made) -> None:
     heads, steps, edges = made
 
     placing: Placing = placed(heads, steps, edges)
 
-    assert set(placing.boxes) == {*heads, *steps}
-    assert [pair for pair in combinations(placing.boxes, 2) if covers(*(placing.boxes[name] for name in pair))] == []
-    assert {(line.source, line.target): crossed(line, placing.boxes) for line in placing.lines} == {
-        edge: [] for edge in dict.fromkeys(edges)
-    }
-    for box in placing.boxes.values():
-        assert -0.01 <= box.x <= placing.width - box.width + 0.01
-        assert -0.01 <= box.y <= placing.height - box.height + 0.01
-
-
-@given(graphs())
-def test_a_reader_from_left_to_right_and_from_top_to_bottom_meets_the_steps_in_their_order(
-    made: tuple[dict[str, Size], dict[str, Size], list[tuple[str, str]]],
-) -> None:
-    heads, steps, edges = made
-
-    boxes = placed(heads, steps, edges).boxes
-
+    boxes = placing.boxes
     assert sorted(steps, key=lambda name: (boxes[name].y, boxes[name].x)) == list(steps)
     assert all(boxes[source].y < boxes[target].y for source, target in edges)
+    assert set(boxes) == {*heads, *steps}
+    assert [pair for pair in combinations(boxes, 2) if covers(*(boxes[name] for name in pair))] == []
+    assert {(line.source, line.target): crossed(line, boxes) for line in placing.lines} == {
+        edge: [] for edge in dict.fromkeys(edges)
+    }
+    for box in boxes.values():
+        assert -0.01 <= box.x <= placing.width - box.width + 0.01
+        assert -0.01 <= box.y <= placing.height - box.height + 0.01
 
 
 def test_steps_without_data_between_them_share_a_row_while_there_is_room() -> None:

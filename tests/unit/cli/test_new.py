@@ -7,6 +7,7 @@ import sys
 import tomllib
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,40 +29,45 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
 
 
+def made(*options: str) -> Path:
+    """A project, with what comes of these options."""
+    assert main(["new", "shop", "--yes", "--no-lock", *options]) == 0
+    return Path("shop")
+
+
+def about(project: Path) -> dict[str, Any]:
+    """What is remembered of a project."""
+    found: dict[str, Any] = json.loads((project / ".baton/project.json").read_bytes())
+    return found
+
+
 def files(project: Path) -> set[str]:
     return {path.relative_to(project).as_posix() for path in project.rglob("*") if path.is_file()}
 
 
 def test_a_project_has_every_file_of_the_template_and_remembers_what_an_upgrade_compares() -> None:
-    assert main(["new", "shop", "--yes", "--no-lock"]) == 0
+    project = made()
 
-    made, remembered = Path("shop"), Path("shop/.baton/generated")
-    compared = set(SOURCES) - GIVEN_ONCE
-    assert files(remembered) == {f"{path}.base" for path in compared}
-    assert files(made) == {*SOURCES, ".baton/project.json", *(f".baton/generated/{path}.base" for path in compared)}
-    for path in compared:
-        assert (made / path).read_bytes() == (remembered / f"{path}.base").read_bytes()
+    compared = {path: f".baton/generated/{path}.base" for path in set(SOURCES) - GIVEN_ONCE}
+    assert files(project) == {*SOURCES, ".baton/project.json", *compared.values()}
+    for path, remembered in compared.items():
+        assert (project / path).read_bytes() == (project / remembered).read_bytes()
 
 
 def test_what_is_not_a_projects_own_is_the_file_of_this_repository() -> None:
-    main(["new", "shop", "--yes", "--no-lock"])
+    project = made()
 
     shared = {path for path, origin in SOURCES.items() if not origin.startswith("project/")} - OWN
-    assert {
-        "template.yaml",
-        "layers/baton/Makefile",
-        "functions/mcp/Makefile",
-        "functions/authorizer/tokens.py",
-    } <= shared
-    assert [path for path in sorted(shared) if Path("shop", path).read_bytes() != (ROOT / path).read_bytes()] == []
+    assert {"template.yaml", "layers/baton/Makefile", "functions/authorizer/tokens.py"} <= shared
+    assert [path for path in sorted(shared) if (project / path).read_bytes() != (ROOT / path).read_bytes()] == []
 
 
 def test_a_project_depends_on_this_version_and_is_deployed_as_was_chosen() -> None:
-    main(["new", "shop", "--yes", "--no-lock", "--region", "eu-central-1", "--auth", "iam"])
+    shop = made("--region", "eu-central-1", "--auth", "iam")
 
     own = version("mcp-baton")
-    project = tomllib.loads(Path("shop/pyproject.toml").read_text())
-    sam = tomllib.loads(Path("shop/samconfig.toml").read_text())
+    project = tomllib.loads((shop / "pyproject.toml").read_text())
+    sam = tomllib.loads((shop / "samconfig.toml").read_text())
     assert project["project"]["name"] == "shop"
     assert project["project"]["dependencies"] == ["mcp-baton[aws]"]
     assert project["dependency-groups"]["baton"] == [f"mcp-baton[local]>={own}"]
@@ -69,26 +75,19 @@ def test_a_project_depends_on_this_version_and_is_deployed_as_was_chosen() -> No
     assert sam["default"]["global"]["parameters"] == {"stack_name": "shop", "region": "eu-central-1"}
     assert sam["production"]["global"]["parameters"] == {"stack_name": "shop-production", "region": "eu-central-1"}
     assert sam["default"]["deploy"]["parameters"]["parameter_overrides"] == ["Auth=IAM"]
-    assert json.loads(Path("shop/.baton/project.json").read_bytes()) == {
-        "version": own,
-        "name": "shop",
-        "region": "eu-central-1",
-        "auth": "IAM",
-        "wheel": None,
-    }
+    assert about(shop) == {"version": own, "name": "shop", "region": "eu-central-1", "auth": "IAM", "wheel": None}
 
 
 def test_who_lets_everybody_in_does_not_do_so_in_production() -> None:
-    main(["new", "shop", "--yes", "--no-lock", "--auth", "NONE"])
+    sam = tomllib.loads((made("--auth", "NONE") / "samconfig.toml").read_text())
 
-    sam = tomllib.loads(Path("shop/samconfig.toml").read_text())
     assert sam["default"]["deploy"]["parameters"]["parameter_overrides"] == ["Auth=NONE"]
     assert sam["production"]["deploy"]["parameters"]["parameter_overrides"][0] == "Auth=IAM"
 
 
 @needs_the_starter
 def test_the_tests_of_a_new_project_pass() -> None:
-    main(["new", "shop", "--yes", "--no-lock"])
+    made()
 
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
@@ -105,8 +104,7 @@ def test_two_questions_are_asked_and_the_answers_taken() -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert "AWS region [us-east-1]" in done.stdout
     assert "Who may call (API_KEY, IAM, NONE) [API_KEY]" in done.stdout
-    about = json.loads(Path("shop/.baton/project.json").read_bytes())
-    assert (about["region"], about["auth"]) == ("eu-west-1", "NONE")
+    assert about(Path("shop")).items() >= {"region": "eu-west-1", "auth": "NONE"}.items()
 
 
 def test_where_nobody_answers_the_options_are_named_and_nothing_is_written() -> None:
@@ -120,9 +118,7 @@ def test_where_nobody_answers_the_options_are_named_and_nothing_is_written() -> 
 def test_the_region_of_the_environment_is_suggested(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "ap-southeast-2")
 
-    main(["new", "shop", "--yes", "--no-lock"])
-
-    assert json.loads(Path("shop/.baton/project.json").read_bytes())["region"] == "ap-southeast-2"
+    assert about(made())["region"] == "ap-southeast-2"
 
 
 @pytest.mark.parametrize(
@@ -162,8 +158,8 @@ def test_a_folder_with_something_in_it_is_left_alone(capsys: pytest.CaptureFixtu
 
 def test_a_fresh_repository_is_empty_enough(capsys: pytest.CaptureFixture[str]) -> None:
     Path("shop/.git").mkdir(parents=True)
+    made()
 
-    assert main(["new", "shop", "--yes", "--no-lock"]) == 0
     assert main(["new", "shop", "--yes", "--no-lock"]) == 2
 
     assert "shop is a project already: `baton upgrade shop` brings it up to date" in capsys.readouterr().err

@@ -85,13 +85,9 @@ def test_a_key_or_token_is_sent_as_its_header(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.usefixtures("credentials")
-def test_a_region_that_nothing_says_is_asked_for() -> None:
+def test_what_is_missing_is_named() -> None:
     with pytest.raises(ProfileError, match="the region to sign requests for is not known"):
         signer(Access("https://mcp.example.com/mcp", aws=True))
-
-
-@pytest.mark.usefixtures("credentials")
-def test_a_profile_that_aws_does_not_know_is_named() -> None:
     with pytest.raises(ProfileError, match="no-such"):
         signer(Access(API, aws=True, aws_profile="no-such"))
 

@@ -11,6 +11,7 @@ from mcp_baton.cli.projects import record
 from mcp_baton.cli.projects.upgrading import Fate, decide, merged
 
 OLD, NEW, MINE = b"old", b"new", b"mine"
+NEWER = '{"version": "99.1", "name": "shop", "region": "eu-west-1", "auth": "IAM", "wheel": null}'
 LINES = [f"line {number}" for number in range(20)]
 
 
@@ -24,9 +25,23 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project of the version 0.0.1, whose template was another."""
     monkeypatch.chdir(tmp_path)
     assert main(["new", "shop", "--yes", "--no-lock", "--region", "eu-west-1"]) == 0
-    about = tmp_path / "shop" / ".baton" / "project.json"
-    about.write_text(json.dumps({**json.loads(about.read_bytes()), "version": "0.0.1"}))
+    remember(tmp_path / "shop", version="0.0.1")
     return tmp_path / "shop"
+
+
+def remember(project: Path, **changes: str) -> None:
+    """Change what is remembered of a project."""
+    about = project / ".baton" / "project.json"
+    about.write_text(json.dumps({**json.loads(about.read_bytes()), **changes}))
+
+
+def changed_on_both_sides(project: Path) -> str:
+    """Have the user change one line of the template's file and the template another; what both come to."""
+    template = project / "template.yaml"
+    newest = template.read_text()
+    generated_once(project, template.name, newest.replace("Default: 512", "Default: 256").encode())
+    template.write_text(template.read_text().replace("Description: The MCP endpoint", "Description: Mine"))
+    return newest.replace("Description: The MCP endpoint", "Description: Mine")
 
 
 def generated_once(project: Path, path: str, content: bytes) -> None:
@@ -118,16 +133,11 @@ def test_files_that_are_not_changed_are_replaced_added_and_removed(
 
 
 def test_changes_of_the_user_and_of_the_template_are_both_there_afterwards(project: Path) -> None:
-    newest = (project / "template.yaml").read_text()
-    generated_once(project, "template.yaml", newest.replace("Default: 512", "Default: 256").encode())
-    changed = (project / "template.yaml").read_text().replace("Description: The MCP endpoint", "Description: Mine")
-    (project / "template.yaml").write_text(changed)
+    both = changed_on_both_sides(project)
 
     assert upgraded(project) == 0
 
-    assert (project / "template.yaml").read_text() == newest.replace(
-        "Description: The MCP endpoint", "Description: Mine"
-    )
+    assert (project / "template.yaml").read_text() == both
     assert list(project.rglob("*.new")) == []
 
 
@@ -197,65 +207,51 @@ def test_what_the_user_deleted_does_not_come_back_and_what_was_changed_does_not_
 
 
 def test_an_upgrade_that_was_broken_off_is_made_again(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    newest = (project / "template.yaml").read_text()
-    generated_once(project, "template.yaml", newest.replace("Default: 512", "Default: 256").encode())
-    changed = (project / "template.yaml").read_text().replace("Description: The MCP endpoint", "Description: Mine")
-    (project / "template.yaml").write_text(changed)
-
-    class KilledError(Exception):
-        pass
+    both = changed_on_both_sides(project)
 
     def killed(*_: object) -> None:
-        raise KilledError
+        raise ZeroDivisionError
 
     with monkeypatch.context() as broken:
         broken.setattr(record, "write", killed)
-        with pytest.raises(KilledError):
+        with pytest.raises(ZeroDivisionError):
             upgraded(project)
     assert upgraded(project) == 0
 
-    assert (project / "template.yaml").read_text() == newest.replace(
-        "Description: The MCP endpoint", "Description: Mine"
-    )
+    assert (project / "template.yaml").read_text() == both
 
 
-def test_a_folder_that_is_no_project_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert upgraded(tmp_path) == 2
-
-    assert "is not a project that `baton new` made" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("about", ["{", "{}", '{"version": "x"}', "[]"])
-def test_a_record_that_cannot_be_read_is_refused(project: Path, about: str, capsys: pytest.CaptureFixture[str]) -> None:
-    (project / ".baton/project.json").write_text(about)
-
-    assert upgraded(project) == 2
-
-    assert "project.json cannot be read" in capsys.readouterr().err
-
-
-def test_a_project_of_a_newer_version_is_refused(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    about = project / ".baton" / "project.json"
-    about.write_text(json.dumps({**json.loads(about.read_bytes()), "version": "99.1"}))
+@pytest.mark.parametrize(
+    ("about", "complaint"),
+    [
+        (None, "is not a project that `baton new` made"),
+        *((unreadable, "project.json cannot be read") for unreadable in ("{", "{}", '{"version": "x"}', "[]")),
+        (NEWER, "the project is of Baton 99.1"),
+    ],
+)
+def test_what_cannot_be_upgraded_is_refused(
+    project: Path, about: str | None, complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = project / ".baton/project.json"
+    file.unlink() if about is None else file.write_text(about)
 
     assert upgraded(project) == 2
 
-    assert "the project is of Baton 99.1" in capsys.readouterr().err
+    assert complaint in capsys.readouterr().err
 
 
 def test_a_project_with_a_wheel_needs_to_be_told_where_the_new_version_is(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    about = project / ".baton" / "project.json"
     wheel = "mcp_baton-0.0.1-py3-none-any.whl"
-    about.write_text(json.dumps({**json.loads(about.read_bytes()), "wheel": wheel}))
+    remember(project, wheel=wheel)
     (project / "layers/baton" / wheel).touch()
 
     assert upgraded(project) == 2
     assert f"the project has Baton from a wheel, {wheel}" in capsys.readouterr().err
 
     assert main(["upgrade", str(project), "--no-lock", "--wheel", "none"]) == 0
-    assert json.loads(about.read_bytes())["wheel"] is None
+    assert json.loads((project / ".baton/project.json").read_bytes())["wheel"] is None
     assert list((project / "layers/baton").glob("*.whl")) == []
 
 
@@ -278,12 +274,11 @@ def test_a_package_that_was_added_and_a_newer_version_of_baton_go_together(proje
 
 
 def test_the_wheel_stays_while_a_conflict_keeps_it_in_use(project: Path, tmp_path: Path) -> None:
-    about = project / ".baton" / "project.json"
     old = project / "layers" / "baton" / "mcp_baton-0.0.1-py3-none-any.whl"
     new = tmp_path / f"mcp_baton-{version('mcp-baton')}-py3-none-any.whl"
     old.touch()
     new.touch()
-    about.write_text(json.dumps({**json.loads(about.read_bytes()), "wheel": old.name}))
+    remember(project, wheel=old.name)
     file = project / "pyproject.toml"
     generated_once(project, "pyproject.toml", f"{file.read_text()}# from {old.name}\n".encode())
     file.write_text(f"{file.read_text()}# mine\n")

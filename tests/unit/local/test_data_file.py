@@ -3,6 +3,7 @@
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,12 @@ def item(database: Database) -> dict[str, Any] | None:
     return dict(found[0]) if found else None
 
 
+def tasks_in(path: Path) -> list[str]:
+    """The sort keys of the items that a file has kept."""
+    with closing(DataFile(path)) as file:
+        return [found["sk"]["S"] for _, found in file.items()]
+
+
 def test_items_of_every_kind_outlive_the_process_that_wrote_them(tmp_path: Path) -> None:
     path = tmp_path / "tasks.db"
     first = opened(path)
@@ -71,9 +78,7 @@ def test_an_item_whose_time_is_over_is_gone_and_leaves_the_file(tmp_path: Path) 
     second = opened(path)
     assert item(second) is None
     second.close()
-    file = DataFile(path)
-    assert list(file.items()) == []
-    file.close()
+    assert tasks_in(path) == []
 
 
 KILLED = """
@@ -91,37 +96,29 @@ def test_a_killed_process_loses_no_write_that_was_answered(tmp_path: Path) -> No
     path = tmp_path / "tasks.db"
     killed = subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False, timeout=60)
     assert killed.returncode == -9
-    file = DataFile(path)
-    assert [found["sk"]["S"] for _, found in file.items()] == [f"TASK#{number:02}" for number in range(20)]
-    file.close()
+    assert tasks_in(path) == [f"TASK#{number:02}" for number in range(20)]
 
 
 def test_a_second_process_is_refused_until_the_first_has_ended(tmp_path: Path) -> None:
     path = tmp_path / "tasks.db"
-    first = DataFile(path)
-    with pytest.raises(DataFileError, match="another process uses the file: end that one"):
+    with closing(DataFile(path)), pytest.raises(DataFileError, match="another process uses the file: end that one"):
         DataFile(path)
-    first.close()
-    DataFile(path).close()
-
-
-def other_program(path: Path) -> None:
-    with sqlite3.connect(path) as connection:
-        connection.execute("CREATE TABLE other (value)")
-    connection.close()
+    assert tasks_in(path) == []
 
 
 def with_one_item(path: Path) -> None:
-    file = DataFile(path)
-    file.write({("baton", "OWNER#a", "TASK#1"): {**KEY, "text": {"S": "unmistakable"}}})
-    file.close()
+    with closing(DataFile(path)) as file:
+        file.write({("baton", "OWNER#a", "TASK#1"): {**KEY, "text": {"S": "unmistakable"}}})
+
+
+def executed(path: Path, statement: str) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(statement)
 
 
 def newer(path: Path) -> None:
     with_one_item(path)
-    with sqlite3.connect(path) as connection:
-        connection.execute(f"PRAGMA user_version = {VERSION + 1}")
-    connection.close()
+    executed(path, f"PRAGMA user_version = {VERSION + 1}")
 
 
 def changed_text(path: Path) -> None:
@@ -140,7 +137,7 @@ def cut_off(path: Path) -> None:
         (lambda path: path.write_text('{"tasks": []}' * 100), "is damaged, or is no data file of Baton's"),
         (cut_off, "is damaged"),
         (changed_text, "an item is not what was written"),
-        (other_program, "a database of another program"),
+        (lambda path: executed(path, "CREATE TABLE other (value)"), "a database of another program"),
         (newer, f"version {VERSION + 1}, and this Baton knows version {VERSION}"),
     ],
 )
@@ -181,6 +178,4 @@ def test_what_could_not_be_kept_fails_and_is_kept_with_the_next_write(
     assert "cannot keep what is written" in caplog.text
     database.client.put_item(TableName="baton", Item={**KEY, "sk": {"S": "TASK#2"}})
     database.close()
-    file = DataFile(path)
-    assert [found["sk"]["S"] for _, found in file.items()] == ["TASK#1", "TASK#2"]
-    file.close()
+    assert tasks_in(path) == ["TASK#1", "TASK#2"]

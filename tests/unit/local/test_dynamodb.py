@@ -4,6 +4,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import boto3
 import pytest
@@ -14,7 +15,22 @@ from mcp_baton.exceptions import SettingsError
 from mcp_baton.local import dynamodb
 from mcp_baton.local.dynamodb import create_table, embedded_client, http_client
 
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
 pytestmark = pytest.mark.disable_socket
+
+
+KEY = {"pk": {"S": "a"}, "sk": {"S": "b"}}
+OF_TASK: dict[str, Any] = {"TableName": "tasks", "Key": KEY}
+
+
+@pytest.fixture
+def client() -> "DynamoDBClient":
+    """A client of an engine with the table `tasks`."""
+    made = embedded_client()
+    create_table(made, "tasks")
+    return made
 
 
 @pytest.fixture
@@ -29,21 +45,13 @@ def broken_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
 
 
 @pytest.mark.usefixtures("broken_configuration")
-def test_the_engine_needs_no_network_and_no_configuration() -> None:
-    client = embedded_client()
-    create_table(client, "tasks")
-    assert client.list_tables()["TableNames"] == ["tasks"]
-
-
-def test_engines_share_nothing() -> None:
+def test_engines_need_no_network_and_no_configuration_and_share_nothing() -> None:
     first, second = embedded_client(), embedded_client()
     create_table(first, "tasks")
-    assert second.list_tables()["TableNames"] == []
+    assert (first.list_tables()["TableNames"], second.list_tables()["TableNames"]) == (["tasks"], [])
 
 
-def test_the_users_own_mocks_and_clients_are_left_alone() -> None:
-    client = embedded_client()
-    create_table(client, "tasks")
+def test_the_users_own_mocks_and_clients_are_left_alone(client: "DynamoDBClient") -> None:
     with mock_aws():
         other = boto3.client("dynamodb", "us-east-1")
         assert other.list_tables()["TableNames"] == []
@@ -52,10 +60,8 @@ def test_the_users_own_mocks_and_clients_are_left_alone() -> None:
     assert client.list_tables()["TableNames"] == ["tasks"]
 
 
-def test_a_table_is_created_once_on_demand_with_a_ttl() -> None:
-    client = embedded_client()
-    create_table(client, "tasks")
-    client.put_item(TableName="tasks", Item={"pk": {"S": "a"}, "sk": {"S": "b"}})
+def test_a_table_is_created_once_on_demand_with_a_ttl(client: "DynamoDBClient") -> None:
+    client.put_item(TableName="tasks", Item=KEY)
     create_table(client, "tasks")
     assert client.scan(TableName="tasks")["Count"] == 1
     assert client.describe_table(TableName="tasks")["Table"]["BillingModeSummary"]["BillingMode"] == "PAY_PER_REQUEST"
@@ -79,45 +85,33 @@ def test_without_moto_the_error_names_the_remedy(monkeypatch: pytest.MonkeyPatch
         ("REMOVE a REMOVE b SET c = :0", "REMOVE"),
     ],
 )
-def test_clauses_that_meet_or_come_twice_are_refused_wherever_they_stand(expression: str, fault: str) -> None:
-    client = embedded_client()
-    create_table(client, "tasks")
-    key = {"pk": {"S": "a"}, "sk": {"S": "b"}}
+def test_clauses_that_meet_or_come_twice_are_refused_wherever_they_stand(
+    client: "DynamoDBClient", expression: str, fault: str
+) -> None:
     with pytest.raises(ClientError, match=fault):
-        client.update_item(
-            TableName="tasks", Key=key, UpdateExpression=expression, ExpressionAttributeValues={":0": {"S": ""}}
-        )
+        client.update_item(**OF_TASK, UpdateExpression=expression, ExpressionAttributeValues={":0": {"S": ""}})
 
 
-def test_an_expression_as_long_as_dynamodb_takes_is_understood() -> None:
-    client = embedded_client()
-    create_table(client, "tasks")
-    key = {"pk": {"S": "a"}, "sk": {"S": "b"}}
+def test_an_expression_as_long_as_dynamodb_takes_is_understood(client: "DynamoDBClient") -> None:
     names = [f"{first}{second}" for first in "qxyz" for second in "0123456789abcdefghijklmnopqrstuvwxyz" * 5]
     clauses = [f"{name}{place}=:0" for place, name in enumerate(names)]
     expression = "SET " + ",".join(clauses)[:4080].rpartition(",")[0]
     assert expression.count(",") > 400
     limit = sys.getrecursionlimit()
-    client.update_item(
-        TableName="tasks", Key=key, UpdateExpression=expression, ExpressionAttributeValues={":0": {"S": ""}}
-    )
-    assert len(client.get_item(TableName="tasks", Key=key)["Item"]) == 2 + expression.count("=")
+    client.update_item(**OF_TASK, UpdateExpression=expression, ExpressionAttributeValues={":0": {"S": ""}})
+    assert len(client.get_item(**OF_TASK)["Item"]) == 2 + expression.count("=")
     assert sys.getrecursionlimit() == limit
 
 
-def test_no_update_is_lost_however_many_threads_write() -> None:
-    client = embedded_client()
-    create_table(client, "tasks")
-    key = {"pk": {"S": "a"}, "sk": {"S": "b"}}
-    client.put_item(TableName="tasks", Item={**key, "count": {"N": "0"}})
+def test_no_update_is_lost_however_many_threads_write(client: "DynamoDBClient") -> None:
+    client.put_item(TableName="tasks", Item={**KEY, "count": {"N": "0"}})
 
     def increase(_: int) -> int:
         for attempts in range(1, 10_000):
-            count = client.get_item(TableName="tasks", Key=key)["Item"]["count"]["N"]
+            count = client.get_item(**OF_TASK)["Item"]["count"]["N"]
             try:
                 client.update_item(
-                    TableName="tasks",
-                    Key=key,
+                    **OF_TASK,
                     UpdateExpression="SET #c=:next",
                     ConditionExpression="#c=:seen",
                     ExpressionAttributeNames={"#c": "count"},
@@ -130,19 +124,15 @@ def test_no_update_is_lost_however_many_threads_write() -> None:
 
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(increase, range(64)))
-    assert client.get_item(TableName="tasks", Key=key)["Item"]["count"]["N"] == "64"
+    assert client.get_item(**OF_TASK)["Item"]["count"]["N"] == "64"
 
 
-def test_an_update_over_the_item_limit_is_refused_and_undone() -> None:
-    client = embedded_client()
-    create_table(client, "tasks")
-    key = {"pk": {"S": "a"}, "sk": {"S": "b"}}
-    client.put_item(TableName="tasks", Item={**key, "map": {"M": {}}})
+def test_an_update_over_the_item_limit_is_refused_and_undone(client: "DynamoDBClient") -> None:
+    client.put_item(TableName="tasks", Item={**KEY, "map": {"M": {}}})
 
     def grow(size: int) -> None:
         client.update_item(
-            TableName="tasks",
-            Key=key,
+            **OF_TASK,
             UpdateExpression="SET #m.a=:a,b=:b",
             ExpressionAttributeNames={"#m": "map"},
             ExpressionAttributeValues={":a": {"B": b"x" * size}, ":b": {"S": ""}},
@@ -151,7 +141,7 @@ def test_an_update_over_the_item_limit_is_refused_and_undone() -> None:
     overhead = len("pkaskbmap") + 3 + 1 + len("a") + len("b")
     with pytest.raises(ClientError, match="maximum allowed size"):
         grow(409_600 - overhead + 1)
-    assert client.get_item(TableName="tasks", Key=key)["Item"] == {**key, "map": {"M": {}}}
+    assert client.get_item(**OF_TASK)["Item"] == {**KEY, "map": {"M": {}}}
     grow(409_600 - overhead)
 
 

@@ -32,32 +32,25 @@ def refusal(target: object) -> str:
     return str(caught.value)
 
 
-def test_the_only_one_in_a_file_is_found(tmp_path: Path) -> None:
-    assert load(str(write(tmp_path, "server = Fraction(1, 2)")), Fraction) == Fraction(1, 2)
-
-
-def test_one_object_under_two_names_is_one(tmp_path: Path) -> None:
-    assert load(str(write(tmp_path, "server = app = Fraction(1, 2)")), Fraction) == Fraction(1, 2)
-
-
-def test_a_named_one_is_taken_among_several(tmp_path: Path) -> None:
-    path = write(tmp_path, "one = Fraction(1)\ntwo = Fraction(2)")
-    assert load(f"{path}:two", Fraction) == 2
-
-
-def test_a_file_may_import_its_neighbours(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "attribute", "found"),
+    [
+        pytest.param("server = Fraction(1, 2)", "", Fraction(1, 2), id="the only one"),
+        pytest.param("server = app = Fraction(1, 2)", "", Fraction(1, 2), id="one object under two names"),
+        pytest.param("one = Fraction(1)\ntwo = Fraction(2)", ":two", 2, id="a named one"),
+        pytest.param("from orders_neighbour import half", "", Fraction(1, 2), id="from its neighbour"),
+        pytest.param(
+            "import sys\nserver = Fraction(1)\nassert sys.modules[__name__].server is server",
+            "",
+            1,
+            id="from a module that can be imported by its name while it runs",
+        ),
+    ],
+)
+def test_one_is_found_in_a_file(tmp_path: Path, text: str, attribute: str, found: Fraction) -> None:
     write(tmp_path, "half = Fraction(1, 2)", "orders_neighbour.py")
-    assert load(str(write(tmp_path, "from orders_neighbour import half")), Fraction) == Fraction(1, 2)
-
-
-def test_neighbours_come_before_everything_else_on_the_path(tmp_path: Path) -> None:
-    load(str(write(tmp_path, "server = Fraction(1)")), Fraction)
-    assert sys.path[0] == str(tmp_path)
-
-
-def test_the_module_can_be_imported_by_its_name_while_it_runs(tmp_path: Path) -> None:
-    text = "import sys\nserver = Fraction(1)\nassert sys.modules[__name__].server is server"
-    assert load(str(write(tmp_path, text)), Fraction) == 1
+    assert load(f"{write(tmp_path, text)}{attribute}", Fraction) == found
+    assert sys.path[0] == str(tmp_path)  # neighbours come before everything else
 
 
 @pytest.mark.parametrize("name", ["my-server.py", "v1.2.py", "with space.py"])
@@ -65,16 +58,10 @@ def test_a_file_need_not_have_a_modules_name(tmp_path: Path, name: str) -> None:
     assert load(str(write(tmp_path, "server = Fraction(1)", name)), Fraction) == 1
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_what_is_no_python_file_is_named(tmp_path: Path) -> None:
     assert "no such file" in refusal(tmp_path / "absent.py")
     assert "absent.py" in refusal(f"{tmp_path / 'absent.py'}:server")
-
-
-def test_a_directory_is_no_file(tmp_path: Path) -> None:
     assert "is a directory" in refusal(tmp_path)
-
-
-def test_a_file_that_is_not_python_is_refused(tmp_path: Path) -> None:
     assert "not a Python file" in refusal(write(tmp_path, "", "notes.txt"))
 
 
@@ -100,25 +87,31 @@ def test_a_file_that_would_hide_a_loaded_module_is_to_be_renamed(tmp_path: Path)
     assert sys.modules["fractions"].Fraction is Fraction
 
 
-def test_a_file_without_one_says_so(tmp_path: Path) -> None:
-    assert "holds no Fraction" in refusal(write(tmp_path, "server = 1"))
-
-
-def test_of_several_one_is_to_be_chosen(tmp_path: Path) -> None:
-    path = write(tmp_path, "one = Fraction(1)\ntwo = Fraction(2)")
-    assert f"holds one, two: choose one, as in {path}:one" in refusal(path)
+ONE_AND_OTHER = "one = Fraction(1)\nother = 5"
 
 
 @pytest.mark.parametrize(
-    ("attribute", "complaint"),
-    [("absent", "has no 'absent'"), ("other", "'other' in orders_app.py is of type int, not Fraction")],
+    ("text", "attribute", "complaints"),
+    [
+        ("server = 1", "", ["holds no Fraction"]),
+        ("one = Fraction(1)\ntwo = Fraction(2)", "", ["holds one, two: choose one, as in ", "orders_app.py:one"]),
+        (ONE_AND_OTHER, ":absent", ["has no 'absent'", "holds one: choose one"]),
+        (ONE_AND_OTHER, ":other", ["'other' in orders_app.py is of type int, not Fraction", "holds one: choose one"]),
+        (ONE_AND_OTHER, ":oen", ["has no 'oen'; did you mean 'one'?"]),
+        ("def make() -> Fraction: ...", "", ["but a function that makes one: add server = make() at its end"]),
+        ("def make() -> Fraction: ...", ":make", ["is a function: call it at the top level (server = make())"]),
+        (
+            "from mcp_baton import Server\nfrom mcp_baton.aws import handler\nbegin = handler(Server('shop'))",
+            ":begin",
+            ["'begin' in orders_app.py is the Lambda handler"],
+        ),
+    ],
 )
-def test_an_attribute_that_is_missing_or_something_else_is_named(
-    tmp_path: Path, attribute: str, complaint: str
+def test_what_is_not_there_is_told_with_what_is(
+    tmp_path: Path, text: str, attribute: str, complaints: list[str]
 ) -> None:
-    message = refusal(f"{write(tmp_path, 'one = Fraction(1)\nother = 5')}:{attribute}")
-    assert complaint in message
-    assert "holds one: choose one" in message
+    message = refusal(f"{write(tmp_path, text)}{attribute}")
+    assert [complaint for complaint in complaints if complaint not in message] == []
 
 
 @pytest.mark.parametrize(
@@ -176,23 +169,7 @@ def test_a_module_that_a_module_needs_is_named_as_missing(tmp_path: Path, monkey
     assert "No module named 'no_such_thing'" in said
 
 
-def test_a_typo_is_answered_with_what_is_there(tmp_path: Path) -> None:
+def test_a_typo_in_a_files_name_is_answered_with_what_is_there(tmp_path: Path) -> None:
     path = write(tmp_path, "server = Fraction(1)")
     assert f"did you mean {path}?" in refusal(tmp_path / "order_app.py")
     assert f"did you mean {path}?" in refusal(str(path).removesuffix(".py"))
-    assert "has no 'sever'; did you mean 'server'?" in refusal(f"{path}:sever")
-
-
-def test_a_function_that_makes_one_is_told_apart(tmp_path: Path) -> None:
-    path = write(tmp_path, "def make() -> Fraction:\n    return Fraction(1)")
-    assert "but a function that makes one: add server = make() at its end" in refusal(path)
-    del sys.modules["orders_app"]
-    assert "'make' in orders_app.py is a function: call it at the top level (server = make())" in refusal(
-        f"{path}:make"
-    )
-
-
-def test_a_lambda_handler_is_told_apart(tmp_path: Path) -> None:
-    text = "from mcp_baton import Server\nfrom mcp_baton.aws import handler\nlambda_handler = handler(Server('shop'))"
-    said = refusal(f"{write(tmp_path, text)}:lambda_handler")
-    assert "'lambda_handler' in orders_app.py is the Lambda handler" in said

@@ -22,6 +22,7 @@ from mcp_baton.local.report.watching import watched
 from mcp_baton.settings import Settings
 
 OVER = "the limit"
+WRONG = [{"field": "c", "problem": "no"}]
 
 
 def shop() -> Server:
@@ -145,12 +146,8 @@ def test_a_ping_is_told_of_at_the_debug_level_alone(served: Served, caplog: pyte
     [
         ({"type": "unresolvableParams", "missingParam": "total"}, "missing total"),
         (
-            {
-                "type": "schemaMismatch",
-                "missingFields": ["a", "b"],
-                "invalidFields": [{"field": "c", "problem": "not a number"}],
-            },
-            "missing a, b; invalid c (not a number)",
+            {"type": "schemaMismatch", "missingFields": ["a", "b"], "invalidFields": WRONG},
+            "missing a, b; invalid c (no)",
         ),
         ({"type": "toolError", "error": "the bank\nsaid \x1b[31mno"}, "the bank said \N{REPLACEMENT CHARACTER}[31mno"),
         ({"type": "unresolvedDependency", "missingOutput": "x", "producingStep": "y"}, "needs x of step y"),
@@ -259,15 +256,8 @@ def test_a_line_is_plain_without_a_terminal_and_coloured_in_one(monkeypatch: pyt
 def test_as_json_a_line_is_an_object(tmp_path: Path) -> None:
     formatter = JsonFormatter(in_full=False)
     made = json.loads(formatter.format(record(entry=ENTRY)))
-    assert {name: made[name] for name in ("method", "name", "task", "ms", "status", "words", "request_id")} == {
-        "method": "tools/call",
-        "name": "[red]pay",
-        "task": "0123456789abcdef",
-        "ms": 12.4,
-        "status": "failed",
-        "words": "no",
-        "request_id": "r-1",
-    }
+    shown = {"method": ENTRY.method, "name": ENTRY.name, "task": ENTRY.task, "words": "no", "request_id": "r-1"}
+    assert made.items() >= {**shown, "ms": 12.4, "status": "failed"}.items()
     failed = json.loads(formatter.format(record(error_in_user_code(tmp_path))))
     assert (failed["level"], failed["message"]) == ("error", "no stock")
     assert "tools.py" in failed["error"]

@@ -1,14 +1,14 @@
 """Content: its wire form, and what tools and prompts make of it."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from mcp_baton import Audio, EmbeddedResource, Image, Message, ResourceLink, Text, ToolResult
 from mcp_baton.protocol.json import Json
-from mcp_baton.server.content import Content, block
+from mcp_baton.server.content import block
 from mcp_baton.server.published.labels import Labels
-from mcp_baton.server.published.prompt import messages_of
 from mcp_baton.server.published.tool import Tool, explicit_content, mentions_content
 from mcp_baton.workflow.host import Succeeded
 
@@ -55,24 +55,10 @@ HI = {"type": "text", "text": "hi"}
         ),
     ],
 )
-def test_each_kind_has_its_wire_form(content: Content, wire: dict[str, Json]) -> None:
+def test_each_kind_has_its_wire_form_and_annotations_beside_it(content: Any, wire: dict[str, Json]) -> None:
     assert content.to_json() == wire
     assert block(content) == wire
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        Text("a", NOTES),
-        Image(b"", annotations=NOTES),
-        Audio(b"", annotations=NOTES),
-        EmbeddedResource("a://b", "", annotations=NOTES),
-        ResourceLink("a://b", "a", annotations=NOTES),
-    ],
-    ids=lambda content: type(content).__name__,
-)
-def test_annotations_stand_beside_the_content(content: Content) -> None:
-    assert content.to_json()["annotations"] == NOTES
+    assert replace(content, annotations=NOTES).to_json() == {**wire, "annotations": NOTES}
 
 
 def returned(value: object, annotation: Any = None) -> tuple[Succeeded, dict[str, Json]]:
@@ -88,22 +74,19 @@ def returned(value: object, annotation: Any = None) -> tuple[Succeeded, dict[str
 def test_content_is_the_result_and_the_value_in_a_workflow() -> None:
     outcome, result = returned(Image(b"abc"))
 
-    assert result == {"content": [{"type": "image", "data": "YWJj", "mimeType": "image/png"}]}
+    assert result == {"content": [Image(b"abc").to_json()]}
     assert outcome.value == result["content"]
+
+
+def text(words: str) -> Json:
+    return {"type": "text", "text": words}
 
 
 def test_a_list_may_mix_content_with_texts_and_values() -> None:
     _, result = returned(["before", Image(b""), {"a": 1}, 2.5, None, Text("after")])
 
-    assert result["content"] == [
-        {"type": "text", "text": "before"},
-        {"type": "image", "data": "", "mimeType": "image/png"},
-        {"type": "text", "text": '{"a":1}'},
-        {"type": "text", "text": "2.5"},
-        {"type": "text", "text": "null"},
-        {"type": "text", "text": "after"},
-    ]
-    assert set(result) == {"content"}
+    before, *values, after = [text(words) for words in ("before", '{"a":1}', "2.5", "null", "after")]
+    assert result == {"content": [before, Image(b"").to_json(), *values, after]}
 
 
 @pytest.mark.parametrize("value", [["a", "b"], [], {"type": "image"}, "text", None, [[Text("nested")]]], ids=repr)
@@ -111,27 +94,27 @@ def test_an_ordinary_value_stays_one(value: object) -> None:
     assert explicit_content(value) is None
 
 
-def test_a_full_result_says_what_models_see_what_programs_see_and_its_meta() -> None:
-    outcome, result = returned(ToolResult(["seen", Text("too")], {"a": 1}, {"example.com/cost": 3}))
+@pytest.mark.parametrize(
+    ("given", "members", "value"),
+    [
+        (
+            ToolResult(["seen", Text("too")], {"a": 1}, {"example.com/cost": 3}),
+            {"structuredContent": {"a": 1}, "_meta": {"example.com/cost": 3}},
+            {"a": 1},
+        ),
+        (ToolResult(["seen", Text("too")]), {}, [text("seen"), text("too")]),
+        (ToolResult(), {"content": []}, []),
+        (ToolResult(structured={}), {"content": [], "structuredContent": {}}, {}),
+    ],
+    ids=["everything", "no structure", "nothing", "an empty structure"],
+)
+def test_a_full_result_says_what_models_see_what_programs_see_and_its_meta(
+    given: ToolResult, members: dict[str, Json], value: Json
+) -> None:
+    outcome, result = returned(given)
 
-    assert result == {
-        "content": [{"type": "text", "text": "seen"}, {"type": "text", "text": "too"}],
-        "structuredContent": {"a": 1},
-        "_meta": {"example.com/cost": 3},
-    }
-    assert outcome.value == {"a": 1}
-
-
-def test_a_full_result_without_structure_has_its_content_for_a_value() -> None:
-    outcome, result = returned(ToolResult(["seen"]))
-
-    assert result == {"content": [{"type": "text", "text": "seen"}]}
-    assert outcome.value == result["content"]
-
-
-def test_an_empty_full_result_is_empty() -> None:
-    assert returned(ToolResult())[1] == {"content": []}
-    assert returned(ToolResult(structured={}))[1] == {"content": [], "structuredContent": {}}
+    assert result == {"content": [text("seen"), text("too")], **members}
+    assert outcome.value == value
 
 
 def test_a_full_result_that_is_not_json_is_refused() -> None:
@@ -150,29 +133,8 @@ def test_a_tool_that_declares_content_has_no_output_schema(annotation: Any) -> N
 
     assert mentions_content(annotation)
     assert "outputSchema" not in Tool(do, "do", Labels()).definition
-
-
-def test_a_tool_that_declares_something_else_has_one() -> None:
     assert not mentions_content(list[str])
     assert not mentions_content(dict[str, list[int]])
-
-
-@pytest.mark.parametrize(
-    ("returned", "messages"),
-    [
-        pytest.param(Image(b""), [("user", "image")], id="content"),
-        pytest.param(Message("assistant", "hi"), [("assistant", "text")], id="message"),
-        pytest.param(
-            ["hi", Audio(b""), Message("assistant", EmbeddedResource("a://b", "c"))],
-            [("user", "text"), ("user", "audio"), ("assistant", "resource")],
-            id="mixed",
-        ),
-    ],
-)
-def test_a_prompt_may_yield_content_and_messages(returned: object, messages: list[tuple[str, str]]) -> None:
-    made: Any = messages_of(returned)
-
-    assert [(message["role"], message["content"]["type"]) for message in made] == messages
 
 
 def test_a_messages_content_is_in_its_wire_form() -> None:

@@ -59,14 +59,6 @@ def test_progress_is_reported_under_the_clients_token() -> None:
     ]
 
 
-def test_nobody_who_did_not_ask_is_told_of_progress() -> None:
-    desk = Desk(token=None)
-
-    desk.context.report_progress(1)
-
-    assert desk.said == []
-
-
 def test_progress_that_does_not_grow_is_left_out() -> None:
     desk = Desk()
 
@@ -111,24 +103,20 @@ def test_log_messages_are_sent_from_the_wanted_level_on(wanted: str) -> None:
 def test_each_common_level_has_a_call_of_its_own() -> None:
     desk = Desk(level="debug")
 
-    desk.context.debug("a")
-    desk.context.info("b")
-    desk.context.warning("c")
-    desk.context.error("d")
+    for level in ("debug", "info", "warning", "error"):
+        getattr(desk.context, level)("a")
     desk.context.log("alert", "e", logger="shop")
 
     assert [params for _, params in desk.said] == [
-        {"level": "debug", "data": "a"},
-        {"level": "info", "data": "b"},
-        {"level": "warning", "data": "c"},
-        {"level": "error", "data": "d"},
+        *({"level": level, "data": "a"} for level in ("debug", "info", "warning", "error")),
         {"level": "alert", "data": "e", "logger": "shop"},
     ]
 
 
-def test_nobody_who_named_no_level_is_sent_log_messages() -> None:
-    desk = Desk(level=None)
+def test_nobody_who_did_not_ask_is_told_anything() -> None:
+    desk = Desk(token=None, level=None)
 
+    desk.context.report_progress(1)
     desk.context.log("emergency", "x")
 
     assert desk.said == []

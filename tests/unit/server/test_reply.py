@@ -29,26 +29,16 @@ def test_an_answer_is_whole_where_nobody_listens_for_more() -> None:
     assert (answer.status, answer.headers["Content-Type"], body(answer)) == (200, "application/json", ANSWER)
 
 
-def test_a_stream_is_opened_by_its_first_event_and_once() -> None:
+def test_a_stream_is_opened_once_and_its_events_are_one_line_of_json_each_and_comments_between_them() -> None:
     line = Line()
     reply = Reply(line, streams=True)
     assert line.opened == []
 
-    reply.notify("m", {"a": 1})
-    reply.keep_alive()
-
-    assert reply.result(ANSWER) is None
-    assert [(status, headers["Content-Type"]) for status, headers in line.opened] == [(200, "text/event-stream")]
-
-
-def test_events_are_one_line_of_json_each_and_comments_between_them() -> None:
-    line = Line()
-    reply = Reply(line, streams=True)
-
     reply.notify("m", {"a": "b\nc"})
     reply.keep_alive()
-    reply.result(ANSWER)
+    assert reply.result(ANSWER) is None
 
+    assert [(status, headers["Content-Type"]) for status, headers in line.opened] == [(200, "text/event-stream")]
     first, comment, last = line.sent
     assert first == b'event: message\ndata: {"jsonrpc":"2.0","method":"m","params":{"a":"b\\nc"}}\n\n'
     assert (comment[:1], comment[-2:]) == (b":", b"\n\n")

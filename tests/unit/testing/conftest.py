@@ -1,12 +1,13 @@
 """The servers that clients under test talk to."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from mcp_baton import Argument, Context, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
-from mcp_baton.testing import Era
+from mcp_baton.testing import Client, Era, connect
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,10 +18,14 @@ class Refund:
     amount: float
 
 
-@pytest.fixture(params=["2025", "2026"])
-def era(request: pytest.FixtureRequest) -> Era:
-    """Each era in turn."""
-    return "2025" if request.param == "2025" else "2026"
+BOTH_ERAS = pytest.mark.parametrize("era", get_args(Era.__value__))
+"""For tests of what travels otherwise in each."""
+
+
+@pytest.fixture
+def era() -> Era:
+    """The era that is spoken where a test does not say."""
+    return "2026"
 
 
 @pytest.fixture
@@ -53,28 +58,23 @@ def orders() -> Server:
     def greeting(name: str) -> str:
         return f"Greet {name}."
 
-    server.add_workflow(
-        Workflow(
-            name="refund_order",
-            description="refund an order",
-            arguments=[Argument("order_id", "Order", required=True)],
-            steps=[
-                Step("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")}),
-                Step(
-                    "refund",
-                    tool="refund",
-                    retryable=True,
-                    arguments={"order_id": prompt_arg("order_id"), "amount": step_output("fetch", "total")},
-                ),
-                Step(
-                    "notify",
-                    tool="send_mail",
-                    arguments={"to": step_output("fetch", "email"), "text": constant("Refunded {order_id}")},
-                ),
-            ],
-        )
-    )
+    order: dict[str, Any] = {"order_id": prompt_arg("order_id")}
+    mail: dict[str, Any] = {"to": step_output("fetch", "email"), "text": constant("Refunded {order_id}")}
+    steps = [
+        Step("fetch", tool="fetch_order", arguments=order),
+        Step("refund", tool="refund", retryable=True, arguments={**order, "amount": step_output("fetch", "total")}),
+        Step("notify", tool="send_mail", arguments=mail),
+    ]
+    arguments = [Argument("order_id", "Order", required=True)]
+    server.add_workflow(Workflow(name="refund_order", description="refund an order", arguments=arguments, steps=steps))
     return server
+
+
+@pytest.fixture
+def client(orders: Server, era: Era) -> Iterator[Client]:
+    """Whoever orders."""
+    with connect(orders, era=era) as made:
+        yield made
 
 
 FORM: Any = {"type": "object", "properties": {"colour": {"type": "string"}}}

@@ -1,23 +1,25 @@
 """Questions of tools, prompts and resources, answered by the client in both eras."""
 
 from collections.abc import Callable, Iterator
+from typing import Any, get_args
 
 import pytest
 
 from mcp_baton import Context, Server
 from mcp_baton.testing import Client, Era, JsonRpcError, Unanswered, connect
 from mcp_baton.testing.wire import ROUNDS
+from tests.unit.testing.conftest import BOTH_ERAS
 
 
-@pytest.fixture
-def client(asking: Server, era: Era) -> Iterator[Client]:
-    """A client of a server that asks."""
-    with connect(asking, era=era) as client:
+@pytest.fixture(params=get_args(Era.__value__))
+def client(asking: Server, request: pytest.FixtureRequest) -> Iterator[Client]:
+    """A client of a server that asks, in each era in turn: questions travel otherwise."""
+    with connect(asking, era=request.param) as client:
         yield client
 
 
 @pytest.mark.parametrize("name", ["colour", "Which colour?"])
-def test_a_form_is_filled_in_by_its_key_or_its_text(
+def test_a_question_is_answered_by_its_key_or_its_text(
     client: Client, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     client.answers({name: {"colour": "blue"}})
@@ -27,31 +29,24 @@ def test_a_form_is_filled_in_by_its_key_or_its_text(
     assert caplog.messages == []  # a key that was made for want of one would be told of
 
 
-@pytest.mark.parametrize("action", ["decline", "cancel"])
-def test_a_form_is_declined_or_cancelled(client: Client, action: str) -> None:
-    client.answers({"colour": action})
-    assert client.call_tool("choose").value == action
+WHOLE = {"role": "assistant", "content": {"type": "text", "text": "whole"}, "model": "m", "stopReason": "endTurn"}
 
 
-def test_a_page_is_visited(asking: Server) -> None:
-    with connect(asking) as client:
-        client.answers({"Please sign in.": {}})
-        assert client.call_tool("sign_in").value == "accept"
-
-
-def test_the_model_thinks_what_it_is_told(client: Client) -> None:
-    client.answers({"What do you think?": "that it rains"})
-    assert client.call_tool("think").value == "that it rains"
-    content = {"type": "text", "text": "whole"}
-    client.answers({"thought": {"role": "assistant", "content": content, "model": "m", "stopReason": "endTurn"}})
-    assert client.call_tool("think").value == "whole"
-
-
-def test_roots_are_listed(client: Client) -> None:
-    client.answers({"where": ["file:///work"]})
-    assert client.call_tool("look").value == ["file:///work"]
-    client.answers({"where": {"roots": [{"uri": "file:///home"}]}})
-    assert client.call_tool("look").value == ["file:///home"]
+@pytest.mark.parametrize(
+    ("tool", "key", "answer", "value"),
+    [
+        pytest.param("choose", "colour", "decline", "decline", id="a form that is declined"),
+        pytest.param("choose", "colour", "cancel", "cancel", id="a form that is cancelled"),
+        pytest.param("sign_in", "Please sign in.", {}, "accept", id="a page that is visited"),
+        pytest.param("think", "thought", "that it rains", "that it rains", id="what the model says"),
+        pytest.param("think", "thought", WHOLE, "whole", id="the model's whole answer"),
+        pytest.param("look", "where", ["file:///work"], ["file:///work"], id="roots"),
+        pytest.param("look", "where", {"roots": [{"uri": "file:///home"}]}, ["file:///home"], id="a list of roots"),
+    ],
+)
+def test_each_kind_of_question_has_its_answers(client: Client, tool: str, key: str, answer: Any, value: object) -> None:
+    client.answers({key: answer})
+    assert client.call_tool(tool).value == value
 
 
 def test_a_call_that_asks_is_one_call(client: Client) -> None:
@@ -93,10 +88,10 @@ def test_an_answer_of_the_wrong_kind_is_refused_with_the_right_one(
         client.call_tool(tool)
 
 
-def test_a_client_that_cannot_be_asked_is_not_asked(client: Client, era: Era) -> None:
+def test_a_client_that_cannot_be_asked_is_not_asked(client: Client) -> None:
     client.answers({"colour": {"colour": "blue"}})
     client.answers(None)
-    if era == "2025":
+    if client.era == "2025":
         assert client.call_tool("choose").is_error
     else:
         with pytest.raises(JsonRpcError) as refused:
@@ -114,6 +109,7 @@ def test_a_call_that_never_stops_asking_is_given_up(asking: Server) -> None:
             client.call_tool("forever")
 
 
+@BOTH_ERAS
 def test_what_a_tool_says_on_the_way_does_not_hide_its_result(era: Era) -> None:
     server = Server("loud")
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from mcp_baton import Context, Server, Step, ToolError, Workflow, constant
 from mcp_baton.settings import Settings
-from mcp_baton.testing import Client, Era, JsonRpcError, Killed, connect
+from mcp_baton.testing import Client, JsonRpcError, Killed, connect
 from mcp_baton.testing.clock import Clock
 from mcp_baton.testing.function import Function, Handler
 from mcp_baton.testing.invocations import Invocations
@@ -24,19 +24,13 @@ REFUND: dict[str, Any] = {"order_id": "A-17", "amount": 30.0}
 INTERNAL_ERROR = -32603
 
 
-def test_calls_are_those_of_steps_and_clients_as_they_were_sent(orders: Server, era: Era) -> None:
-    with connect(orders, era=era) as client:
-        assert client.calls("refund") == []
-        task = client.get_prompt("refund_order", ORDER).task_id
-        client.call_tool("refund", {"order_id": "A-17", "amount": "12.5"}, task=task)
-        assert client.calls("refund") == [REFUND, {"order_id": "A-17", "amount": "12.5"}]
-        assert client.calls("fetch_order") == [ORDER]
-
-
-def test_a_call_whose_arguments_are_refused_is_none(orders: Server) -> None:
-    with connect(orders) as client:
-        assert client.call_tool("refund", {"amount": 1.0}).is_error
-        assert client.calls("refund") == []
+def test_calls_are_those_of_steps_and_clients_as_they_were_sent_without_those_that_were_refused(client: Client) -> None:
+    assert client.call_tool("refund", {"amount": 1.0}).is_error
+    assert client.calls("refund") == []
+    task = client.get_prompt("refund_order", ORDER).task_id
+    client.call_tool("refund", {**ORDER, "amount": "12.5"}, task=task)
+    assert client.calls("refund") == [REFUND, {**ORDER, "amount": "12.5"}]
+    assert client.calls("fetch_order") == [ORDER]
 
 
 class Money(BaseModel):
@@ -102,31 +96,30 @@ def test_a_tool_returns_what_it_is_told_to_as_an_object_or_as_json(typed: Server
 def test_an_asynchronous_tool_returns_and_raises_what_it_is_told_to(typed: Server) -> None:
     with connect(typed) as client:
         client.tool_returns("receipt", {"number": 5})
+        client.during("receipt", lambda: client.call_tool("receipt"))  # which may call another
         assert client.call_tool("receipt").value == {"number": 5}
         client.tool_raises("receipt", ToolError("out of paper"))
         assert client.call_tool("receipt").text == "out of paper"
-        assert client.calls("receipt") == [{}, {}]
+        assert client.calls("receipt") == [{}, {}, {}]
 
 
 @pytest.mark.parametrize("error", ["no", ToolError("no"), KeyError])
-def test_a_tool_raises_what_it_is_told_to(orders: Server, error: str | Exception | type[Exception]) -> None:
-    with connect(orders) as client:
-        client.tool_raises("fetch_order", error)
-        run = client.get_prompt("refund_order", ORDER)
-        assert (run.pause.type, run.pause.step) == ("toolError", "fetch")
-        assert client.call_tool("fetch_order", ORDER).is_error
+def test_a_tool_raises_what_it_is_told_to(client: Client, error: str | Exception | type[Exception]) -> None:
+    client.tool_raises("fetch_order", error)
+    run = client.get_prompt("refund_order", ORDER)
+    assert (run.pause.type, run.pause.step) == ("toolError", "fetch")
+    assert client.call_tool("fetch_order", ORDER).is_error
 
 
-def test_a_tool_can_be_told_for_some_calls_only(orders: Server) -> None:
-    with connect(orders) as client:
-        client.tool_returns("fetch_order", {"total": 1.0}, times=2)
-        totals = [client.call_tool("fetch_order", ORDER).value["total"] for _ in range(3)]
-        assert totals == [1.0, 1.0, 30.0]
-        client.tool_raises("fetch_order", "no", times=1)
-        assert [client.call_tool("fetch_order", ORDER).is_error for _ in range(2)] == [True, False]
-        client.tool_raises("fetch_order", "no")
-        client.tool_raises("fetch_order", "no", times=0)
-        assert not client.call_tool("fetch_order", ORDER).is_error
+def test_a_tool_can_be_told_for_some_calls_only(client: Client) -> None:
+    client.tool_returns("fetch_order", {"total": 1.0}, times=2)
+    totals = [client.call_tool("fetch_order", ORDER).value["total"] for _ in range(3)]
+    assert totals == [1.0, 1.0, 30.0]
+    client.tool_raises("fetch_order", "no", times=1)
+    assert [client.call_tool("fetch_order", ORDER).is_error for _ in range(2)] == [True, False]
+    client.tool_raises("fetch_order", "no")
+    client.tool_raises("fetch_order", "no", times=0)
+    assert not client.call_tool("fetch_order", ORDER).is_error
 
 
 @pytest.mark.parametrize(
@@ -146,50 +139,29 @@ def test_a_tool_that_there_is_not_is_named_with_those_that_there_are(
         arrange(client)
 
 
-def test_something_happens_once_while_a_tool_is_called(orders: Server, era: Era) -> None:
-    with connect(orders, era=era) as client:
-        client.during("fetch_order", lambda: client.call_tool("fetch_order", {"order_id": "inner"}))
-        assert client.call_tool("fetch_order", ORDER).value["total"] == 30.0
-        client.call_tool("fetch_order", ORDER)
-        assert client.calls("fetch_order") == [ORDER, {"order_id": "inner"}, ORDER]
+def test_something_happens_once_while_a_tool_is_called(client: Client) -> None:
+    client.during("fetch_order", lambda: client.call_tool("fetch_order", {"order_id": "inner"}))
+    assert client.call_tool("fetch_order", ORDER).value["total"] == 30.0
+    client.call_tool("fetch_order", ORDER)
+    assert client.calls("fetch_order") == [ORDER, {"order_id": "inner"}, ORDER]
 
 
-@pytest.mark.enable_socket  # an event loop needs a pair of sockets
-def test_what_happens_while_an_asynchronous_tool_is_called_may_call_another(typed: Server) -> None:
-    with connect(typed) as client:
-        client.tool_returns("receipt", {"number": 5})
-        client.during("receipt", lambda: client.call_tool("receipt"))
-        assert client.call_tool("receipt").value == {"number": 5}
-        assert client.calls("receipt") == [{}, {}]
-
-
-def test_another_version_finds_the_tasks_and_the_first_goes_on_with_its_own(orders: Server, era: Era) -> None:
+def test_another_version_finds_the_tasks_and_the_first_goes_on_with_its_own(client: Client) -> None:
     later = Server("later")
 
     @later.tool
     def send_mail(to: str, text: str) -> str:
         return f"{to}: {text}"
 
-    with connect(orders, era=era) as client:
-        task_id = client.get_prompt("refund_order", ORDER).task_id
-        deployed = client.deployed(later)
-        assert [tool["name"] for tool in deployed.list_tools()] == ["send_mail"]
-        assert deployed.call_tool("send_mail", {"to": "kim", "text": "x"}, task=task_id).recorded
-        deployed.remaining_s(3)
-        assert client.resume(task_id).pause.type == "deadlineExceeded"
-        client.remaining_s(120)
-        assert client.resume(task_id).completed
-        assert (client.calls("send_mail"), len(deployed.calls("send_mail"))) == ([], 1)
-
-
-def test_too_little_time_stops_a_run_before_its_first_step(orders: Server, era: Era) -> None:
-    with connect(orders, era=era) as client:
-        client.remaining_s(3)
-        run = client.get_prompt("refund_order", ORDER)
-        assert (run.pause.type, run.pause.step) == ("deadlineExceeded", "fetch")
-        assert client.calls("fetch_order") == []
-        client.remaining_s(120)
-        assert client.resume(run.task_id).pause.type == "toolError"
+    task_id = client.get_prompt("refund_order", ORDER).task_id
+    deployed = client.deployed(later)
+    assert [tool["name"] for tool in deployed.list_tools()] == ["send_mail"]
+    assert deployed.call_tool("send_mail", {"to": "kim", "text": "x"}, task=task_id).recorded
+    deployed.remaining_s(3)
+    assert client.resume(task_id).pause.type == "deadlineExceeded"
+    client.remaining_s(120)
+    assert client.resume(task_id).completed
+    assert (client.calls("send_mail"), len(deployed.calls("send_mail"))) == ([], 1)
 
 
 @pytest.mark.parametrize("by", ["remaining", "clock"])
@@ -230,67 +202,35 @@ def test_a_tool_that_hangs_is_abandoned_when_the_time_is_over() -> None:
     assert "timed out" in pause.error
 
 
-def test_a_task_expires_when_the_clock_has_passed_its_life(orders: Server, era: Era) -> None:
-    with connect(orders, era=era, settings=Settings(default_ttl_ms=60_000)) as client:
-        task_id = client.get_prompt("refund_order", ORDER).task_id
-        client.clock.advance(59)
-        assert client.task(task_id).status == "working"
-        client.clock.advance(2)
-        with pytest.raises(JsonRpcError, match="Unknown task"):
-            client.task(task_id)
-        with pytest.raises(ValueError, match="does not go back"):
-            client.clock.advance(-1)
+def test_a_task_that_cannot_be_created_is_done_without(client: Client) -> None:
+    client.store.fails("PutItem", times=2, error="AccessDeniedException")
+    assert [bool(client.get_prompt("refund_order", ORDER).meta) for _ in range(3)] == [False, False, True]
 
 
-def test_a_run_whose_write_fails_has_its_say_and_a_task_that_knows_nothing_of_it(orders: Server, era: Era) -> None:
-    with connect(orders, era=era) as client:
-        client.store.fails("UpdateItem", times=1)
-        run = client.get_prompt("refund_order", ORDER)
-        assert (run.paused, run.meta["persisted"]) == (True, "unknown")
-        assert set(client.task(run.task_id).steps.values()) == {"pending"}
-        client.clock.advance(46)  # its claim was not given up
-        assert client.resume(run.task_id).completed
-
-
-def test_a_task_that_cannot_be_created_is_done_without(orders: Server) -> None:
-    with connect(orders) as client:
-        client.store.fails("PutItem", times=2, error="AccessDeniedException")
-        assert [bool(client.get_prompt("refund_order", ORDER).meta) for _ in range(3)] == [False, False, True]
-
-
-@pytest.mark.parametrize("error", ["ServiceUnavailable", EndpointConnectionError(endpoint_url="https://nowhere")])
+@pytest.mark.parametrize(
+    "error", ["ServiceUnavailable", "ThrottlingException", EndpointConnectionError(endpoint_url="https://nowhere")]
+)
 def test_a_store_that_is_down_stays_down_until_it_is_told_otherwise(
-    orders: Server, error: str | Exception, caplog: pytest.LogCaptureFixture
+    client: Client, error: str | Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with connect(orders) as client:
-        task_id = client.get_prompt("refund_order", ORDER).task_id
-        client.store.fails("GetItem", times=None, error=error)
-        for _ in range(3):
-            with pytest.raises(JsonRpcError) as refused:
-                client.task(task_id)
-            assert refused.value.code == INTERNAL_ERROR
-            assert (error if isinstance(error, str) else type(error).__name__) in caplog.text
-        client.store.fails("GetItem", times=0)
-        assert client.task(task_id).status == "working"
+    task_id = client.get_prompt("refund_order", ORDER).task_id
+    client.store.fails("GetItem", times=None, error=error)
+    for _ in range(3):
+        with pytest.raises(JsonRpcError) as refused:
+            client.task(task_id)
+        assert refused.value.code == INTERNAL_ERROR
+        assert (error if isinstance(error, str) else type(error).__name__) in caplog.text
+    client.store.fails("GetItem", times=0)
+    assert client.task(task_id).status == "working"
 
 
-def test_a_resume_makes_the_requests_of_a_resume_alone(orders: Server) -> None:
-    with connect(orders) as client:
-        task_id = client.get_prompt("refund_order", ORDER).task_id
-        client.store.fails("GetItem", times=None)
-        assert client.resume(task_id).steps["fetch"] == "completed"
-        client.store.fails("UpdateItem", times=1)
-        with pytest.raises(JsonRpcError, match="nothing was run"):
-            client.resume(task_id)
-
-
-def test_a_store_that_is_throttled_is_busy_before_anything_runs(orders: Server) -> None:
-    with connect(orders) as client:
-        client.store.fails("PutItem", error="ThrottlingException")
-        with pytest.raises(JsonRpcError, match="busy; nothing was run"):
-            client.get_prompt("refund_order", ORDER)
-        assert client.calls("fetch_order") == []
-        assert client.get_prompt("refund_order", ORDER).meta
+def test_a_resume_makes_the_requests_of_a_resume_alone(client: Client) -> None:
+    task_id = client.get_prompt("refund_order", ORDER).task_id
+    client.store.fails("GetItem", times=None)
+    assert client.resume(task_id).steps["fetch"] == "completed"
+    client.store.fails("UpdateItem", times=1)
+    with pytest.raises(JsonRpcError, match="nothing was run"):
+        client.resume(task_id)
 
 
 def test_an_operation_that_dynamodb_has_not_is_refused(orders: Server) -> None:
@@ -298,81 +238,54 @@ def test_an_operation_that_dynamodb_has_not_is_refused(orders: Server) -> None:
         client.store.fails("updateItem")
 
 
-def test_a_run_that_is_killed_after_its_task_was_created_leaves_it_as_it_was(orders: Server, era: Era) -> None:
-    with connect(orders, era=era) as client:
-        with client.killed_after("PutItem") as kill:
-            client.get_prompt("refund_order", ORDER)
-        assert kill.happened
-        assert client.calls("fetch_order") == []
-        [task] = client.tasks()
-        assert set(client.task(task.task_id).steps.values()) == {"pending"}
-        client.clock.advance(46)
-        assert client.resume(task.task_id).steps["fetch"] == "completed"
-
-
-def test_a_run_that_is_killed_after_its_write_has_been_written(orders: Server) -> None:
-    with connect(orders) as client:
-        client.killed_after("UpdateItem")
-        with pytest.raises(Killed) as killed:
-            client.get_prompt("refund_order", ORDER)
-        assert killed.value.after == "UpdateItem"
-        [task] = client.tasks()
-        assert client.task(task.task_id).steps == {"fetch": "completed", "refund": "failed", "notify": "pending"}
-
-
-@pytest.mark.parametrize("tool", ["fetch_order", "send_mail"])
-def test_a_run_that_is_killed_after_a_tool_has_stored_nothing_of_it_and_runs_no_other(
-    orders: Server, era: Era, tool: str
+@pytest.mark.parametrize(
+    ("after", "steps", "calls"),
+    [
+        ("PutItem", ["pending"] * 3, []),
+        ("fetch_order", ["pending"] * 3, ["fetch_order"]),
+        ("send_mail", ["pending"] * 3, ["fetch_order", "refund", "send_mail"]),
+        ("UpdateItem", ["completed"] * 3, ["fetch_order", "refund", "send_mail"]),
+    ],
+)
+def test_a_run_that_is_killed_has_run_and_stored_what_came_before(
+    client: Client, after: str, steps: list[str], calls: list[str]
 ) -> None:
-    with connect(orders, era=era) as client:
-        client.tool_returns("refund", {"refund_id": "R-1", "amount": 30.0})
-        with client.killed_after(tool):
-            client.get_prompt("refund_order", ORDER)
-        [task] = client.tasks()
-        assert set(client.task(task.task_id).steps.values()) == {"pending"}
-        assert (len(client.calls(tool)), len(client.calls("send_mail"))) == (1, int(tool == "send_mail"))
-        client.clock.advance(46)
-        assert client.resume(task.task_id).completed
+    client.tool_returns("refund", {"refund_id": "R-1", "amount": 30.0})
+    with client.killed_after(after) as kill:
+        client.get_prompt("refund_order", ORDER)
+    [task] = client.tasks()
+    assert (kill.happened, list(client.task(task.task_id).steps.values())) == (True, steps)
+    assert [tool for tool in ("fetch_order", "refund", "send_mail") if client.calls(tool)] == calls
 
 
-def test_a_call_that_writes_nothing_can_be_killed_too(orders: Server) -> None:
-    with connect(orders) as client:
-        client.killed_after("fetch_order")
-        with pytest.raises(Killed):
-            client.call_tool("fetch_order", ORDER)
+def test_a_kill_happens_once_and_only_after_what_succeeded(client: Client) -> None:
+    client.store.fails("PutItem", error="AccessDeniedException")
+    client.killed_after("PutItem")
+    assert client.get_prompt("refund_order", ORDER).meta == {}
+    with pytest.raises(Killed) as killed:
+        client.get_prompt("refund_order", ORDER)
+    assert killed.value.after == "PutItem"
+    assert client.get_prompt("refund_order", ORDER).meta
+    client.killed_after("fetch_order")
+    with pytest.raises(Killed):
+        client.call_tool("fetch_order", ORDER)
 
 
-def test_a_kill_happens_once_and_only_after_what_succeeded(orders: Server) -> None:
-    with connect(orders) as client:
-        client.store.fails("PutItem", error="AccessDeniedException")
-        client.killed_after("PutItem")
-        assert client.get_prompt("refund_order", ORDER).meta == {}
-        with pytest.raises(Killed):
-            client.get_prompt("refund_order", ORDER)
-        assert client.get_prompt("refund_order", ORDER).meta
-
-
-def test_a_block_in_which_nobody_was_killed_fails(orders: Server) -> None:
-    with connect(orders) as client:
-        with pytest.raises(AssertionError, match=r"killed_after\('PutItem'\)"), client.killed_after("PutItem"):
-            client.list_tools()
-        assert client.get_prompt("refund_order", ORDER).meta
-        with pytest.raises(KeyError), client.killed_after("PutItem"):
-            raise KeyError
+def test_a_block_in_which_nobody_was_killed_fails(client: Client) -> None:
+    with pytest.raises(AssertionError, match=r"killed_after\('PutItem'\)"), client.killed_after("PutItem"):
+        client.list_tools()
+    assert client.get_prompt("refund_order", ORDER).meta
+    with pytest.raises(KeyError), client.killed_after("PutItem"):
+        raise KeyError
 
 
 def test_nothing_of_a_killed_run_reaches_the_store_whatever_its_code_does_on_its_way_out(orders: Server) -> None:
     """A `finally` runs in this process; in a function that is killed it does not."""
-    orders.add_workflow(
-        Workflow(
-            name="careful",
-            description="write twice",
-            steps=[
-                Step("one", tool="fetch_order", arguments={"order_id": constant("A")}, checkpoint=True),
-                Step("two", tool="fetch_order", arguments={"order_id": constant("B")}),
-            ],
-        )
-    )
+    steps = [
+        Step("one", tool="fetch_order", arguments={"order_id": constant("A")}, checkpoint=True),
+        Step("two", tool="fetch_order", arguments={"order_id": constant("B")}),
+    ]
+    orders.add_workflow(Workflow(name="careful", description="write twice", steps=steps))
     with connect(orders) as client:
         with client.killed_after("UpdateItem"):
             client.get_prompt("careful")

@@ -2,14 +2,14 @@
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import ExitStack
 
 import pytest
 
 from mcp_baton import Context, Server, ToolError
-from mcp_baton.testing import Connect, Era, JsonRpcError, Killed, Unanswered, aconnect, connect
+from mcp_baton.testing import Client, Connect, Era, JsonRpcError, Killed, Unanswered, aconnect, connect
+from tests.unit.testing.conftest import BOTH_ERAS
 
-ERAS: tuple[Era, Era] = ("2025", "2026")
+REPORT = {"year": 2025, "attempt": 1}
 
 
 @pytest.fixture
@@ -18,47 +18,44 @@ def server() -> Server:
 
     @made.tool(task="optional")
     def report(year: int, ctx: Context) -> dict[str, int]:
-        """Make a report."""
         return {"year": year, "attempt": ctx.attempt}
 
     @made.tool(task="required")
     def archive(year: int) -> str:
-        """Archive a year."""
         return f"archived {year}"
 
     @made.tool(task="optional", idempotent=False)
     def pay(amount: int) -> str:
-        """Pay."""
         if amount > 100:
             raise ToolError("too much")
         return f"paid {amount}"
 
     @made.tool(task="optional")
     def wrap(ctx: Context) -> str:
-        """Wrap a gift."""
-        colour = ctx.elicit("colour", "Which colour?", {"type": "object", "properties": {"colour": {"type": "string"}}})
-        ribbon = ctx.elicit("ribbon", "Which ribbon?", {"type": "object", "properties": {"ribbon": {"type": "string"}}})
+        colour, ribbon = (
+            ctx.elicit(name, f"Which {name}?", {"type": "object", "properties": {name: {"type": "string"}}})
+            for name in ("colour", "ribbon")
+        )
         if not (colour.accepted and ribbon.accepted):
             return "not wrapped"
         return f"wrapped in {colour.content['colour']} with {ribbon.content['ribbon']}"
 
     @made.tool
     def plain() -> str:
-        """Be quick."""
         return "done"
 
     return made
 
 
 @pytest.fixture
-def by_hand() -> Iterator[Connect]:
-    """Connects with workers that work when the test says so."""
-    with ExitStack() as stack:
-        yield lambda server, **options: stack.enter_context(connect(server, workers="by hand", **options))
+def client(server: Server, era: Era) -> Iterator[Client]:
+    """Its workers work when the test says so."""
+    with connect(server, era=era, workers="by hand") as made:
+        yield made
 
 
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize(("tool", "value"), [("report", {"year": 2025, "attempt": 1}), ("archive", "archived 2025")])
+@BOTH_ERAS
+@pytest.mark.parametrize(("tool", "value"), [("report", REPORT), ("archive", "archived 2025")])
 def test_a_call_that_becomes_a_task_returns_its_result(
     baton: Connect, server: Server, era: Era, tool: str, value: object
 ) -> None:
@@ -69,9 +66,8 @@ def test_a_call_that_becomes_a_task_returns_its_result(
     assert client.calls(tool) == [{"year": 2025}]
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_a_task_is_followed_step_by_step(by_hand: Connect, server: Server, era: Era) -> None:
-    client = by_hand(server, era=era)
+@BOTH_ERAS
+def test_a_task_is_followed_step_by_step(client: Client) -> None:
     task = client.start_task("report", {"year": 2025})
     assert task.status == "working"
     assert client.calls("report") == []
@@ -80,33 +76,16 @@ def test_a_task_is_followed_step_by_step(by_hand: Connect, server: Server, era: 
     run = client.run_worker()
     assert (run.outcome, run.error, run.event) == ("completed", None, event)
     assert task.status == "completed"
-    assert task.result.value == {"year": 2025, "attempt": 1}
-    assert task.result.structured == {"year": 2025, "attempt": 1}
+    assert (task.result.value, task.result.structured, task.result.is_error) == (REPORT, REPORT, False)
     assert client.worker_runs == [run]
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_a_tools_error_ends_its_task_as_completed(baton: Connect, server: Server, era: Era) -> None:
-    client = baton(server, era=era)
-    task = client.start_task("pay", {"amount": 200})
-    assert task.status == "completed"
-    assert task.result.is_error
-    assert task.result.text == "too much"
-    assert task.result.value is None
-
-
-@pytest.mark.parametrize("era", ERAS)
-def test_a_worker_that_is_killed_leaves_its_event_to_be_delivered_again(
-    by_hand: Connect, server: Server, era: Era
-) -> None:
-    client = by_hand(server, era=era)
+def test_a_worker_that_is_killed_leaves_its_event_to_be_delivered_again(client: Client) -> None:
     task = client.start_task("report", {"year": 2025})
     with client.killed_after("report"):
         client.run_worker()
-    assert task.status == "working"
     assert [event.attempt for event in client.waiting_events] == [2]
-    run = client.run_worker()  # a minute later, when the claim of the dead worker is over
-    assert run.outcome == "completed"
+    client.run_worker()  # a minute later, when the claim of the dead worker is over
     assert task.result.value == {"year": 2025, "attempt": 2}
     assert [run.outcome for run in client.worker_runs] == ["killed", "completed"]
 
@@ -123,11 +102,8 @@ def test_a_kill_reaches_whoever_waits_for_a_worker_that_works_at_once(baton: Con
         client.task(task.task_id)
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_a_tool_that_must_not_be_repeated_fails_when_its_worker_is_killed(
-    by_hand: Connect, server: Server, era: Era
-) -> None:
-    client = by_hand(server, era=era)
+@BOTH_ERAS
+def test_a_tool_that_must_not_be_repeated_fails_when_its_worker_is_killed(client: Client) -> None:
     task = client.start_task("pay", {"amount": 20})
     with client.killed_after("pay"):
         client.run_worker()
@@ -138,30 +114,7 @@ def test_a_tool_that_must_not_be_repeated_fails_when_its_worker_is_killed(
         _ = state.result
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_an_event_that_is_lost_is_sent_again_by_a_poll(by_hand: Connect, server: Server, era: Era) -> None:
-    client = by_hand(server, era=era)
-    task = client.start_task("report", {"year": 2025})
-    client.waiting_events.clear()
-    assert task.status == "working"
-    assert client.waiting_events == []
-    client.clock.advance(31)
-    assert task.status == "working"
-    assert [event.dispatch for event in client.waiting_events] == [2]
-    assert task.wait().result.value == {"year": 2025, "attempt": 1}
-
-
-def test_an_event_that_is_delivered_twice_is_worked_on_once(by_hand: Connect, server: Server) -> None:
-    client = by_hand(server)
-    client.start_task("report", {"year": 2025})
-    client.waiting_events.append(client.waiting_events[0])
-    outcomes = [client.run_worker().outcome, client.run_worker().outcome]
-    assert outcomes == ["completed", "over: completed"]
-    assert len(client.calls("report")) == 1
-
-
-def test_an_event_that_comes_while_its_task_is_worked_on_is_delivered_again(by_hand: Connect, server: Server) -> None:
-    client = by_hand(server)
+def test_an_event_that_comes_while_its_task_is_worked_on_is_delivered_again(client: Client) -> None:
     task = client.start_task("report", {"year": 2025})
     client.waiting_events.append(client.waiting_events[0])
     client.during("report", client.run_worker)
@@ -172,39 +125,29 @@ def test_an_event_that_comes_while_its_task_is_worked_on_is_delivered_again(by_h
     assert task.status == "completed"
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_a_dispatch_that_fails_costs_a_poll_and_no_task(baton: Connect, server: Server, era: Era) -> None:
-    client = baton(server, era=era)
+def test_a_dispatch_that_fails_costs_a_poll_and_no_task(client: Client) -> None:
     client.dispatch_fails()
     task = client.start_task("report", {"year": 2025})
     assert client.waiting_events == []
-    assert task.wait().result.value == {"year": 2025, "attempt": 1}
+    assert task.wait().result.value == REPORT
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_of_a_task_that_may_have_been_created_it_is_not_said_that_nothing_was_run(
-    by_hand: Connect, server: Server, era: Era
-) -> None:
-    client = by_hand(server, era=era)
+def test_of_a_task_that_may_have_been_created_it_is_not_said_that_nothing_was_run(client: Client) -> None:
     client.store.fails("PutItem", times=None)
     with pytest.raises(JsonRpcError, match="not known whether the task was created; the call may still be made"):
         client.start_task("archive", {"year": 2026})
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_a_worker_whose_store_fails_is_invoked_again(by_hand: Connect, server: Server, era: Era) -> None:
-    client = by_hand(server, era=era)
+def test_a_worker_whose_store_fails_is_invoked_again(client: Client) -> None:
     task = client.start_task("report", {"year": 2025})
     client.store.fails("UpdateItem")
     run = client.run_worker()
-    assert run.outcome == "raised"
+    assert (run.outcome, client.calls("report")) == ("raised", [])
     assert type(run.error).__name__ in {"OutcomeUnknown", "StoreUnavailable"}
-    assert client.calls("report") == []
-    assert task.wait().result.value == {"year": 2025, "attempt": 1}
+    assert task.wait().result.value == REPORT
 
 
-def test_an_event_is_delivered_three_times_and_no_more(by_hand: Connect, server: Server) -> None:
-    client = by_hand(server)
+def test_an_event_is_delivered_three_times_and_no_more(client: Client) -> None:
     client.start_task("report", {"year": 2025})
     client.store.fails("UpdateItem", times=None)
     assert [client.run_worker().event.attempt for _ in range(3)] == [1, 2, 3]
@@ -212,9 +155,8 @@ def test_an_event_is_delivered_three_times_and_no_more(by_hand: Connect, server:
         client.run_worker()
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_a_task_is_cancelled(by_hand: Connect, server: Server, era: Era) -> None:
-    client = by_hand(server, era=era)
+@BOTH_ERAS
+def test_a_task_is_cancelled(client: Client) -> None:
     task = client.start_task("report", {"year": 2025})
     assert task.cancel().status == "cancelled"
     assert client.run_worker().outcome == "over: cancelled"
@@ -223,22 +165,21 @@ def test_a_task_is_cancelled(by_hand: Connect, server: Server, era: Era) -> None
         _ = task.result
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_questions_are_answered_beforehand(baton: Connect, server: Server, era: Era) -> None:
-    client = baton(server, era=era)
+@BOTH_ERAS
+def test_questions_are_answered_beforehand_and_one_without_an_answer_is_named(client: Client) -> None:
+    with pytest.raises(Unanswered, match="Which colour"):
+        client.start_task("wrap").wait()
     client.answers({"Which colour?": {"colour": "blue"}, "ribbon": {"ribbon": "red"}})
-    task = client.start_task("wrap")
-    assert task.wait().result.value == "wrapped in blue with red"
-    assert [run.outcome for run in client.worker_runs] == ["asked", "asked", "completed"]
+    assert client.start_task("wrap").wait().result.value == "wrapped in blue with red"
+    assert [run.outcome for run in client.worker_runs[-3:]] == ["asked", "asked", "completed"]
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_questions_are_answered_one_by_one(by_hand: Connect, server: Server, era: Era) -> None:
-    client = by_hand(server, era=era)
+@BOTH_ERAS
+def test_questions_are_answered_one_by_one(client: Client) -> None:
     task = client.start_task("wrap")
     assert client.run_worker().outcome == "asked"
     assert task.status == "input_required"
-    assert list(task.input_requests) == (["colour"] if era == "2026" else [])
+    assert list(task.input_requests) == (["colour"] if client.era == "2026" else [])
     assert task.answer({"something else": {}}).status == "input_required"
     assert task.answer({"Which colour?": {"colour": "blue"}}).status == "working"
     assert client.run_worker().outcome == "asked"
@@ -247,47 +188,36 @@ def test_questions_are_answered_one_by_one(by_hand: Connect, server: Server, era
     assert task.result.value == "not wrapped"
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_a_question_without_an_answer_is_named(baton: Connect, server: Server, era: Era) -> None:
-    client = baton(server, era=era)
+def test_an_answer_of_the_wrong_kind_is_refused_by_the_client(client: Client) -> None:
     task = client.start_task("wrap")
-    with pytest.raises(Unanswered, match="Which colour"):
-        task.wait()
-
-
-def test_an_answer_of_the_wrong_kind_is_refused_by_the_client(baton: Connect, server: Server) -> None:
-    task = baton(server).start_task("wrap")
+    client.run_worker()
     with pytest.raises(Unanswered, match="its answer is a dict"):
         task.answer({"colour": ["blue"]})
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_a_tool_that_does_not_run_in_the_background_starts_no_task(baton: Connect, server: Server, era: Era) -> None:
+@BOTH_ERAS
+def test_a_tool_that_does_not_run_in_the_background_starts_no_task(client: Client) -> None:
     with pytest.raises((ValueError, JsonRpcError)) as refused:
-        baton(server, era=era).start_task("plain")
+        client.start_task("plain")
     assert "start_task('plain')" in str(refused.value) or "does not run as a task" in str(refused.value)
 
 
-def test_a_worker_has_fifteen_minutes_and_what_a_test_gives_it(by_hand: Connect) -> None:
+def test_a_worker_has_fifteen_minutes_and_what_a_test_gives_it(baton: Connect) -> None:
     server, left_ms = Server("timed", version="1"), list[int]()
 
     @server.tool(task="optional")
     def look(ctx: Context) -> None:
-        """Look at the time."""
         left_ms.append(ctx.remaining_ms() or 0)
 
-    client = by_hand(server)
+    client = baton(server)
     client.start_task("look")
-    client.run_worker()
     client.remaining_s(60)
     client.start_task("look")
-    client.run_worker()
     assert 800_000 < left_ms[0] <= 900_000
     assert left_ms[1] <= 60_000
 
 
-def test_another_version_of_the_server_works_on_what_waits(by_hand: Connect, server: Server) -> None:
-    client = by_hand(server)
+def test_another_version_of_the_server_works_on_what_waits(client: Client) -> None:
     task = client.start_task("archive", {"year": 2025})
     mended = Server("reports", version="2.0.0")
     mended.add_tool(lambda year: f"archived {year} twice", name="archive", description="Archive.", task="required")
@@ -306,7 +236,7 @@ def test_tasks_are_followed_in_asynchronous_tests(server: Server) -> None:
             task = await client.start_task("report", {"year": 2025})
             assert (await task.poll()).status == "working"
             assert (await client.run_worker()).outcome == "completed"
-            assert (await task.wait()).result.value == {"year": 2025, "attempt": 1}
+            assert (await task.wait()).result.value == REPORT
             asked = await client.start_task("wrap")
             await client.run_worker()
             assert list((await asked.answer({})).input_requests) == ["colour"]

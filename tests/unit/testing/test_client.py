@@ -9,70 +9,68 @@ import pytest
 from mcp_baton import Header, Server, Step, Workflow
 from mcp_baton.exceptions import SettingsError
 from mcp_baton.settings import Settings
-from mcp_baton.testing import Era, JsonRpcError, aconnect, connect
+from mcp_baton.testing import Client, Era, JsonRpcError, aconnect, connect
 from mcp_baton.transport.stream import stream_opener
+from tests.unit.testing.conftest import BOTH_ERAS
 
 pytestmark = pytest.mark.disable_socket
 
 INVALID_PARAMS = -32602
 NOBODYS = "0" * 34
+ORDER = {"order_id": "A-17"}
+MAIL = {"to": "kim@example.com", "text": "Refunded A-17"}
 
 
-def test_a_refund_that_fails_can_be_made_by_hand(orders: Server, era: Era) -> None:
-    with connect(orders, era=era) as client:
-        run = client.get_prompt("refund_order", {"order_id": "A-17"})
-        assert run.paused
-        assert run.pause.type == "toolError"
-        assert run.steps == {"fetch": "completed", "refund": "failed", "notify": "pending"}
-        result = client.call_tool("refund", {"order_id": "A-17", "amount": 30.0}, task=run.task_id)
-        assert result.recorded
-        assert result.value["refund_id"] == "R-A-17"
-        assert result.steps == {"fetch": "completed", "refund": "completed", "notify": "pending"}
-        assert client.resume(run.task_id).completed
-        assert client.task(run.task_id).variables["_workflow.result.notify"] == {
-            "to": "kim@example.com",
-            "text": "Refunded A-17",
-        }
+@BOTH_ERAS
+def test_a_run_its_pause_and_its_task_are_told_and_what_failed_can_be_done_by_hand(client: Client) -> None:
+    run = client.get_prompt("refund_order", ORDER)
+    task = client.task(run.task_id)
+    assert (run.paused, run.completed, run.meta["task_status"]) == (True, False, "working")
+    assert (run.pause.step, run.pause.error, run.pause.retryable) == ("refund", "connection timeout", True)
+    assert run.pause.to_dict() == {
+        "type": "toolError",
+        "failedStep": "refund",
+        "error": "connection timeout",
+        "retryable": True,
+        "suggestedTool": "refund",
+    }
+    assert run.steps == task.steps == {"fetch": "completed", "refund": "failed", "notify": "pending"}
+    assert run.handoff.startswith("Step 'refund' failed: ")
+    assert (run.messages[0].role, run.messages[0].text[:26]) == ("user", "I want to refund an order.")
+    assert run.next == run.meta.get("next", [])
+    assert (task.status, task.paused, task.pause.type) == ("working", True, "toolError")
+    assert set(task.variables) == {
+        "_workflow.progress",
+        "_workflow.result.fetch",
+        "_workflow.result.refund",
+        "_workflow.pause_reason",
+    }
+    assert task.shown["taskId"] == task.task_id
+
+    result = client.call_tool("refund", {**ORDER, "amount": 30.0}, task=run.task_id)
+    assert (result.recorded, result.value["refund_id"]) == (True, "R-A-17")
+    assert result.steps == {"fetch": "completed", "refund": "completed", "notify": "pending"}
+    assert client.resume(run.task_id).completed
+    assert client.task(run.task_id).variables["_workflow.result.notify"] == MAIL
 
 
-def test_a_paused_run_says_why_and_what_comes_next(orders: Server, era: Era) -> None:
-    with connect(orders, era=era) as client:
-        run = client.get_prompt("refund_order", {"order_id": "A-17"})
-        assert (run.pause.step, run.pause.error, run.pause.retryable) == ("refund", "connection timeout", True)
-        assert run.pause.to_dict() == {
-            "type": "toolError",
-            "failedStep": "refund",
-            "error": "connection timeout",
-            "retryable": True,
-            "suggestedTool": "refund",
-        }
-        assert run.handoff.startswith("Step 'refund' failed: ")
-        assert "1. Call refund with" in run.handoff
-        assert run.messages[0].role == "user"
-        assert run.messages[0].text.startswith("I want to refund an order.")
-        assert not run.completed
-        assert run.meta["task_status"] == "working"
-        assert run.next == run.meta.get("next", [])
+def test_a_completed_run_has_neither_a_pause_nor_a_handoff(client: Client) -> None:
+    client.tool_returns("refund", {"refund_id": "R-1", "amount": 30.0})
+    run = client.get_prompt("refund_order", ORDER)
+    assert (run.completed, run.paused, run.handoff) == (True, False, "")
+    with pytest.raises(AttributeError, match=r"Run\(completed; fetch=completed refund=completed"):
+        _ = run.pause
 
 
-def test_a_completed_run_has_neither_a_pause_nor_a_handoff(orders: Server) -> None:
-    with connect(orders) as client:
-        client.tool_returns("refund", {"refund_id": "R-1", "amount": 30.0})
-        run = client.get_prompt("refund_order", {"order_id": "A-17"})
-        assert (run.completed, run.paused, run.handoff) == (True, False, "")
-        with pytest.raises(AttributeError, match=r"Run\(completed; fetch=completed refund=completed"):
-            _ = run.pause
+def test_a_prompt_has_messages_and_no_task(client: Client) -> None:
+    run = client.get_prompt("greeting", {"name": "Kim"})
+    assert [message.text for message in run.messages] == ["Greet Kim."]
+    assert (run.paused, run.completed, run.steps, run.meta) == (False, False, {}, {})
+    with pytest.raises(AttributeError, match="no task"):
+        _ = run.task_id
 
 
-def test_a_prompt_has_messages_and_no_task(orders: Server) -> None:
-    with connect(orders) as client:
-        run = client.get_prompt("greeting", {"name": "Kim"})
-        assert [message.text for message in run.messages] == ["Greet Kim."]
-        assert (run.paused, run.completed, run.steps, run.meta) == (False, False, {}, {})
-        with pytest.raises(AttributeError, match="no task"):
-            _ = run.task_id
-
-
+@BOTH_ERAS
 def test_a_result_has_its_value_whatever_form_it_travels_in(orders: Server, era: Era) -> None:
     @orders.tool
     def names() -> list[str]:
@@ -87,105 +85,80 @@ def test_a_result_has_its_value_whatever_form_it_travels_in(orders: Server, era:
         assert client.call_tool("names").structured == {"result": ["Kim", "Sam"]}
         assert client.call_tool("undeclared").value == {"a": [1, None]}
         assert client.call_tool("undeclared").structured is None
-        failed = client.call_tool("refund", {"order_id": "A-17", "amount": 1.0})
+        failed = client.call_tool("refund", {**ORDER, "amount": 1.0})
         assert (failed.is_error, failed.text, failed.value) == (True, "connection timeout", None)
         assert failed.recorded is False
 
 
-def test_a_call_that_names_nobodys_task_is_not_recorded(orders: Server, era: Era) -> None:
-    with connect(orders, era=era) as client:
-        result = client.call_tool("fetch_order", {"order_id": "A-17"}, task=NOBODYS)
-        assert (result.recorded, result.is_error, result.steps) == (False, False, {})
+@BOTH_ERAS
+def test_a_call_that_names_nobodys_task_is_not_recorded(client: Client) -> None:
+    result = client.call_tool("fetch_order", ORDER, task=NOBODYS)
+    assert (result.recorded, result.is_error, result.steps) == (False, False, {})
 
 
-def test_a_refused_request_raises_what_the_server_said(orders: Server, era: Era) -> None:
-    with connect(orders, era=era) as client:
-        with pytest.raises(JsonRpcError) as refused:
-            client.get_prompt("refund_order", {})
-        assert (refused.value.code, refused.value.data) == (INVALID_PARAMS, None)
-        assert "order_id" in refused.value.message
-        with pytest.raises(JsonRpcError) as unknown:
-            client.request("tasks/nothing")
-        assert unknown.value.code == -32601
-        assert unknown.value.status == (404 if era == "2026" else 200)
+@BOTH_ERAS
+def test_a_refused_request_raises_what_the_server_said(client: Client) -> None:
+    with pytest.raises(JsonRpcError) as refused:
+        client.get_prompt("refund_order", {})
+    assert (refused.value.code, refused.value.data) == (INVALID_PARAMS, None)
+    assert "order_id" in refused.value.message
+    with pytest.raises(JsonRpcError) as unknown:
+        client.request("tasks/nothing")
+    assert unknown.value.code == -32601
+    assert unknown.value.status == (404 if client.era == "2026" else 200)
 
 
-def test_a_task_can_be_cancelled_and_completed(orders: Server, era: Era) -> None:
-    with connect(orders, era=era) as client:
-        client.tool_raises("refund", "no")
-        first, second = (client.get_prompt("refund_order", {"order_id": "A-17"}).task_id for _ in range(2))
-        assert client.cancel(first).status == "cancelled"
-        done = client.complete(second, {"by": "hand"})
-        assert (done.status, done.result) == ("completed", {"by": "hand"})
-        assert client.task(first).result is None
+@BOTH_ERAS
+def test_a_task_can_be_cancelled_and_completed(client: Client) -> None:
+    client.tool_raises("refund", "no")
+    first, second = (client.get_prompt("refund_order", ORDER).task_id for _ in range(2))
+    assert client.cancel(first).status == "cancelled"
+    done = client.complete(second, {"by": "hand"})
+    assert (done.status, done.result) == ("completed", {"by": "hand"})
+    assert client.task(first).result is None
 
 
-def test_a_task_says_where_it_stands(orders: Server, era: Era) -> None:
-    with connect(orders, era=era) as client:
-        task = client.task(client.get_prompt("refund_order", {"order_id": "A-17"}).task_id)
-        assert (task.status, task.paused, task.pause.type) == ("working", True, "toolError")
-        assert task.steps == {"fetch": "completed", "refund": "failed", "notify": "pending"}
-        assert set(task.variables) == {
-            "_workflow.progress",
-            "_workflow.result.fetch",
-            "_workflow.result.refund",
-            "_workflow.pause_reason",
-        }
-        assert task.shown["taskId"] == task.task_id
+def test_tasks_are_listed_newest_first_however_many(client: Client) -> None:
+    client.remaining_s(3)
+    made = [client.get_prompt("refund_order", {"order_id": "A"}).task_id for _ in range(52)]
+    assert [task.task_id for task in client.tasks()] == made[::-1]
 
 
-def test_tasks_are_listed_newest_first_however_many(orders: Server) -> None:
-    with connect(orders) as client:
-        client.remaining_s(3)
-        made = [client.get_prompt("refund_order", {"order_id": "A"}).task_id for _ in range(52)]
-        assert [task.task_id for task in client.tasks()] == made[::-1]
+@BOTH_ERAS
+def test_a_workflow_is_called_as_a_tool(client: Client) -> None:
+    run = client.call_workflow("refund_order", ORDER)
+    assert (run.paused, run.completed, run.pause.error, run.is_error) == (True, False, "connection timeout", False)
+    assert run.steps == {"fetch": "completed", "refund": "failed", "notify": "pending"}
+    assert run.handoff == run.text == run.messages[0].text
+    assert [call["tool"] for call in run.next] == ["refund", "send_mail"]
+    assert client.call_workflow("refund_order", task=run.task_id).completed
+    assert client.call_workflow("refund_order", {"order_id": "B"}).completed
 
 
-def test_another_owner_has_tasks_of_its_own(orders: Server, era: Era) -> None:
-    with connect(orders, owner="alice", era=era) as alice:
-        bob = alice.as_owner("bob")
-        task_id = alice.get_prompt("refund_order", {"order_id": "A-17"}).task_id
-        with pytest.raises(JsonRpcError, match="Unknown task"):
-            bob.task(task_id)
-        assert bob.tasks() == []
-        assert alice.task(task_id).status == "working"
-
-
-def test_a_workflow_is_called_as_a_tool(orders: Server, era: Era) -> None:
-    with connect(orders, era=era) as client:
-        run = client.call_workflow("refund_order", {"order_id": "A-17"})
-        assert (run.paused, run.completed, run.pause.error, run.is_error) == (True, False, "connection timeout", False)
-        assert run.steps == {"fetch": "completed", "refund": "failed", "notify": "pending"}
-        assert run.handoff == run.text == run.messages[0].text
-        assert [call["tool"] for call in run.next] == ["refund", "send_mail"]
-        assert client.call_workflow("refund_order", task=run.task_id).completed
-        assert client.call_workflow("refund_order", {"order_id": "B"}).completed
-
-
-def test_a_workflow_that_was_not_run_says_why(orders: Server) -> None:
-    with connect(orders) as client:
-        run = client.call_workflow("refund_order")
-        assert (run.is_error, run.paused, run.completed, run.structured, run.next) == (True, False, False, None, [])
-        assert repr(run).startswith('Run(error "Missing: order_id')
+def test_a_workflow_that_was_not_run_says_why(client: Client) -> None:
+    run = client.call_workflow("refund_order")
+    assert (run.is_error, run.paused, run.completed, run.structured, run.next) == (True, False, False, None, [])
+    assert repr(run).startswith('Run(error "Missing: order_id')
 
 
 def test_a_caller_without_an_identity_is_anonymous_where_that_is_allowed(orders: Server) -> None:
     with connect(orders, owner=None, settings=Settings(allow_anonymous=True)) as client:
-        task_id = client.get_prompt("refund_order", {"order_id": "A-17"}).task_id
+        task_id = client.get_prompt("refund_order", ORDER).task_id
         assert [task.task_id for task in client.as_owner("anonymous").tasks()] == [task_id]
         assert client.as_owner("alice").tasks() == []
 
 
-def test_tools_and_resources_are_those_of_the_server(orders: Server, era: Era) -> None:
-    with connect(orders, era=era) as client:
-        names = [tool["name"] for tool in client.list_tools()]
-        assert names == ["fetch_order", "refund", "send_mail", "refund_order"]
-        assert client.list_tools()[0]["description"] == "Fetch one order."
-        page = client.read_resource("docs://mail")
-        assert (page.uri, page.mime_type, page.text, page.data) == ("docs://mail", "text/markdown", "# mail", b"")
-        assert client.read_resource("docs://logo").data == b"\x89PNG"
+@BOTH_ERAS
+def test_tools_and_resources_are_those_of_the_server(client: Client) -> None:
+    names = [tool["name"] for tool in client.list_tools()]
+    assert names == ["fetch_order", "refund", "send_mail", "refund_order"]
+    assert client.list_tools()[0]["description"] == "Fetch one order."
+    page = client.read_resource("docs://mail")
+    assert (page.uri, page.mime_type, page.text, page.data) == ("docs://mail", "text/markdown", "# mail", b"")
+    assert client.read_resource("docs://logo").data == b"\x89PNG"
 
 
+@BOTH_ERAS
 def test_names_and_arguments_that_travel_in_headers_may_hold_any_character(era: Era) -> None:
     server = Server("s")
 
@@ -206,7 +179,7 @@ def test_names_and_arguments_that_travel_in_headers_may_hold_any_character(era: 
 def test_a_task_of_another_connection_is_resumed_by_what_it_says_of_itself(orders: Server) -> None:
     orders.add_workflow(Workflow(name="r", description="r", steps=[Step("one", tool="send_mail")]))
     with connect(orders) as client:
-        task_id = client.get_prompt("refund_order", {"order_id": "A-17"}).task_id
+        task_id = client.get_prompt("refund_order", ORDER).task_id
         client.stage.started.clear()
         assert client.resume(task_id).completed
 
@@ -219,7 +192,7 @@ def test_a_server_is_left_as_it_is_and_its_connections_share_nothing(orders: Ser
         first.store.fails("PutItem", times=None)
         first.remaining_s(1)
         assert second.call_tool("fetch_order", {"order_id": "A"}).value["total"] == 30.0
-        task_id = second.get_prompt("refund_order", {"order_id": "A-17"}).task_id
+        task_id = second.get_prompt("refund_order", ORDER).task_id
         assert second.task(task_id).status == "working"
         assert first.tasks() == []
         assert first.calls("fetch_order") == []
@@ -234,8 +207,8 @@ def test_a_request_leaves_nothing_behind_where_it_was_made(orders: Server) -> No
 
 def test_settings_are_the_operators(orders: Server) -> None:
     with connect(orders, settings=Settings(max_tasks_per_owner=1)) as client:
-        assert client.get_prompt("refund_order", {"order_id": "A-17"}).meta
-        assert client.get_prompt("refund_order", {"order_id": "A-17"}).meta == {}
+        assert client.get_prompt("refund_order", ORDER).meta
+        assert client.get_prompt("refund_order", ORDER).meta == {}
 
 
 def test_what_cannot_be_connected_is_refused(orders: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,19 +227,18 @@ def test_what_cannot_be_connected_is_refused(orders: Server, monkeypatch: pytest
 def test_the_asynchronous_client_does_the_same_awaited(orders: Server, era: Era) -> None:
     async def talk() -> None:
         async with aconnect(orders, era=era) as client:
-            run = await client.get_prompt("refund_order", {"order_id": "A-17"})
+            run = await client.get_prompt("refund_order", ORDER)
             assert run.pause.type == "toolError"
-            mailed = {"to": "kim@example.com", "text": "Refunded A-17"}
             refunded, sent = await asyncio.gather(
-                client.call_tool("refund", {"order_id": "A-17", "amount": 30.0}, task=run.task_id),
-                client.call_tool("send_mail", mailed, task=run.task_id),
+                client.call_tool("refund", {**ORDER, "amount": 30.0}, task=run.task_id),
+                client.call_tool("send_mail", MAIL, task=run.task_id),
             )
             assert refunded.value == {"refund_id": "R-A-17", "amount": 30.0}
             assert (refunded.recorded, sent.recorded) == (True, True)
             assert (await client.resume(run.task_id)).completed
             assert (await client.task(run.task_id)).status == "completed"
             assert [task.task_id for task in await client.tasks()] == [run.task_id]
-            assert client.calls("send_mail") == [mailed]
+            assert client.calls("send_mail") == [MAIL]
             assert await client.as_owner("sam").tasks() == []
             client.tool_raises("refund", "no")
             left = [(await client.get_prompt("refund_order", {"order_id": "B"})).task_id for _ in range(2)]

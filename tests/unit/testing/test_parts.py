@@ -22,6 +22,8 @@ def test_time_passes_for_both_of_the_clocks_hands() -> None:
     clock.advance(1.5)
     assert clock.now_ms() - day >= 1500
     assert clock.monotonic_s() - moment >= 1.5
+    with pytest.raises(ValueError, match="does not go back"):
+        clock.advance(-1)
 
 
 def test_each_invocation_has_all_of_its_time() -> None:

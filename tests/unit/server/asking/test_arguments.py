@@ -7,48 +7,40 @@ import pytest
 from mcp_baton.server.asking.arguments import question_arguments
 
 MODEL: Any = {"type": "object", "properties": {}}
+URL = "https://a"
 FORM, PAGE = ("message", "schema"), ("message", "url")
 
 
 @pytest.mark.parametrize(
-    ("positional", "named", "key"),
+    ("names", "positional", "named", "key"),
     [
-        (("Who?", MODEL), {}, None),
-        (("Who?", MODEL), {"key": "k"}, "k"),
-        (("Who?",), {"schema": MODEL}, None),
-        (("Who?",), {"response_type": MODEL}, None),
-        (("Who?", MODEL), {"response_type": None}, None),
-        ((), {"message": "Who?", "schema": MODEL, "key": "k"}, "k"),
-        (("k", "Who?", MODEL), {}, "k"),
-        (("k", "Who?"), {"schema": MODEL}, "k"),
-        (("k",), {"message": "Who?", "schema": MODEL}, "k"),
+        (FORM, ("Who?", MODEL), {}, None),
+        (FORM, ("Who?", MODEL), {"key": "k"}, "k"),
+        (FORM, ("Who?",), {"schema": MODEL}, None),
+        (FORM, ("Who?",), {"response_type": MODEL}, None),
+        (FORM, ("Who?", MODEL), {"response_type": None}, None),
+        (FORM, (), {"message": "Who?", "schema": MODEL, "key": "k"}, "k"),
+        (FORM, ("k", "Who?", MODEL), {}, "k"),
+        (FORM, ("k", "Who?"), {"schema": MODEL}, "k"),
+        (FORM, ("k",), {"message": "Who?", "schema": MODEL}, "k"),
+        (PAGE, ("Who?", URL), {}, None),
+        (PAGE, ("Who?", URL), {"key": "k"}, "k"),
+        (PAGE, ("k", "Who?", URL), {}, "k"),
+        (PAGE, ("k", "Who?"), {"url": URL}, "k"),
     ],
     ids=str,
 )
-def test_a_question_has_its_message_first_or_after_its_key(positional: Any, named: Any, key: str | None) -> None:
-    given = question_arguments("elicit", FORM, positional, named)
+def test_a_question_has_its_message_first_or_after_its_key(
+    names: tuple[str, str], positional: Any, named: Any, key: str | None
+) -> None:
+    given = question_arguments("elicit", names, positional, named)
 
-    assert (given["message"], given["schema"], given.get("key")) == ("Who?", MODEL, key)
+    about = MODEL if names is FORM else URL
+    assert (given["message"], given[names[1]], given.get("key")) == ("Who?", about, key)
 
 
 def test_a_schema_may_be_left_out() -> None:
     assert question_arguments("elicit", FORM, ("Sure?",), {})["schema"] is None
-
-
-@pytest.mark.parametrize(
-    ("positional", "named", "key"),
-    [
-        (("Go", "https://a"), {}, None),
-        (("Go", "https://a"), {"key": "k"}, "k"),
-        (("k", "Go", "https://a"), {}, "k"),
-        (("k", "Go"), {"url": "https://a"}, "k"),
-    ],
-    ids=str,
-)
-def test_a_page_has_its_message_first_or_after_its_key(positional: Any, named: Any, key: str | None) -> None:
-    given = question_arguments("elicit_url", PAGE, positional, named)
-
-    assert (given["message"], given["url"], given.get("key")) == ("Go", "https://a", key)
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,8 @@ NAME = elicitation("name", "Who?", {"type": "object", "properties": {}})
 COLOUR = elicitation("colour", "Which?", {"type": "object", "properties": {}})
 THOUGHT = sampling("thought", "Think.")
 FOLDERS = roots("folders")
+NO_STATES: list[Json] = ["garbage", "", 5, {}]
+NO_RESPONSES: list[Json] = [None, 5, "yes", [1]]
 ACCEPTED: JsonObject = {"action": "accept", "content": {}}
 
 
@@ -50,14 +52,13 @@ def test_a_first_round_asks_everything_at_once_and_gives_a_state() -> None:
     assert isinstance(result["requestState"], str)
 
 
-def answering(responses: Json, *questions: Question, params: JsonObject = CALL) -> JsonObject:
-    """The params of the round after one that asked these questions."""
-    state = asked(rounds(params), *questions)["requestState"]
-    return {**params, "requestState": state, "inputResponses": responses}
+def after(result: JsonObject, responses: Json, params: JsonObject = CALL) -> JsonObject:
+    """The params of the round after one that had this result."""
+    return {**params, "requestState": result["requestState"], "inputResponses": responses}
 
 
 def test_the_answers_come_in_the_order_of_the_questions() -> None:
-    second = answering({"thought": {"b": 1}, "name": {"a": 1}}, NAME, THOUGHT)
+    second = after(asked(rounds(CALL), NAME, THOUGHT), {"thought": {"b": 1}, "name": {"a": 1}})
 
     assert rounds(second).ask((NAME, THOUGHT)) == [{"a": 1}, {"b": 1}]
 
@@ -66,56 +67,25 @@ def test_a_first_round_may_bring_answers_along() -> None:
     assert rounds({**CALL, "inputResponses": {"name": {"a": 1}, "other": {}}}).ask((NAME,)) == [{"a": 1}]
 
 
-def test_a_later_round_answers_nothing_but_what_was_asked() -> None:
-    second = asked(rounds(answering({"name": {"a": 1}, "colour": {"b": 1}}, NAME)), NAME, COLOUR)
+def test_a_later_round_answers_what_was_asked_and_is_not_answered_yet() -> None:
+    first = asked(rounds(CALL), NAME)
+    second = asked(rounds(after(first, {"name": {"a": 1}, "colour": {"b": 1}, "extra": 5})), NAME, COLOUR)
+    again = asked(rounds(after(second, {})), NAME, COLOUR)
+    assert [list(result["inputRequests"]) for result in (second, again)] == [["colour"], ["colour"]]
 
-    assert list(second["inputRequests"]) == ["colour"]
-
-
-def test_an_answer_that_was_given_stays_as_it_was() -> None:
-    second = asked(rounds(answering({"name": {"a": 1}}, NAME)), NAME, COLOUR)
-    third = {**CALL, "requestState": second["requestState"], "inputResponses": {"name": {"a": 2}, "colour": {"b": 1}}}
-
-    assert rounds(third).ask((NAME, COLOUR)) == [{"a": 1}, {"b": 1}]
-
-
-def test_an_answer_for_one_task_is_none_for_another() -> None:
-    for_one = answering({"name": {}}, NAME, params={**CALL, "_meta": {"_task_id": "one"}})
-
-    with pytest.raises(ProtocolError) as caught:
-        rounds({**for_one, "_meta": {"_task_id": "two"}})
-    assert caught.value.code == INVALID_PARAMS
-
-
-def test_what_was_not_answered_is_asked_again_and_what_was_is_kept() -> None:
-    first = asked(rounds(CALL), NAME, COLOUR)
-    again = asked(
-        rounds({**CALL, "requestState": first["requestState"], "inputResponses": {"name": {"a": 1}, "extra": 5}}),
-        NAME,
-        COLOUR,
-    )
-    assert list(again["inputRequests"]) == ["colour"]
-
-    last = rounds({**CALL, "requestState": again["requestState"], "inputResponses": {"colour": {"b": 1}}})
-    assert last.ask((NAME, COLOUR)) == [{"a": 1}, {"b": 1}]
+    last = rounds(after(again, {"name": {"a": 2}, "colour": {"b": 2}}))
+    assert last.ask((NAME, COLOUR)) == [{"a": 1}, {"b": 2}]
 
 
 def test_a_round_after_a_round_remembers_all_of_them() -> None:
     params, answers = CALL, list[Question]()
     for question in (NAME, COLOUR, THOUGHT, FOLDERS):
-        asker = rounds(params)
-        if answers:
-            assert asker.ask(tuple(answers)) == [{"is": known.key} for known in answers]
-        result = asked(asker, *answers, question)
+        result = asked(rounds(params), *answers, question)
         assert list(result["inputRequests"]) == [question.key]
         answers.append(question)
-        params = {
-            **CALL,
-            "requestState": result["requestState"],
-            "inputResponses": {question.key: {"is": question.key}},
-        }
+        params = after(result, {question.key: {"is": question.key}})
 
-    assert len(rounds(params).ask(tuple(answers))) == 4
+    assert rounds(params).ask(tuple(answers)) == [{"is": known.key} for known in answers]
 
 
 @pytest.mark.parametrize(
@@ -148,20 +118,13 @@ def test_elicitation_without_a_mode_means_forms(capabilities: JsonObject) -> Non
 
 
 def test_an_answer_is_not_asked_for_a_capability() -> None:
-    assert rounds(answering({"name": {}}, NAME), {}).ask((NAME,)) == [{}]
+    assert rounds(after(asked(rounds(CALL), NAME), {"name": {}}), {}).ask((NAME,)) == [{}]
 
 
 @pytest.mark.parametrize("answer", [None, 5, "yes", [1], True])
 def test_an_answer_that_is_no_object_is_refused(answer: Json) -> None:
-    with pytest.raises(ProtocolError) as caught:
-        rounds(answering({"name": answer}, NAME)).ask((NAME,))
-    assert caught.value.code == INVALID_PARAMS
-
-
-@pytest.mark.parametrize("responses", [None, 5, "yes", [1]])
-def test_answers_that_are_no_object_are_refused(responses: Json) -> None:
-    with pytest.raises(ProtocolError) as caught:
-        rounds({**CALL, "inputResponses": responses})
+    with pytest.raises(ProtocolError, match=r"inputResponses\.name") as caught:
+        rounds(after(asked(rounds(CALL), NAME), {"name": answer})).ask((NAME,))
     assert caught.value.code == INVALID_PARAMS
 
 
@@ -172,20 +135,19 @@ def test_answers_that_are_no_object_are_refused(responses: Json) -> None:
         (None, {}),
         ("alice", {"name": "other"}),
         ("alice", {"arguments": {"a": 2}}),
-        ("alice", {"requestState": "garbage"}),
-        ("alice", {"requestState": ""}),
-        ("alice", {"requestState": 5}),
-        ("alice", {"requestState": {}}),
+        ("alice", {"_meta": {"_task_id": "two"}}),
+        *(("alice", {"requestState": state}) for state in NO_STATES),
+        *(("alice", {"inputResponses": responses}) for responses in NO_RESPONSES),
     ],
     ids=str,
 )
-def test_a_state_that_was_not_given_for_this_is_refused(owner: str | None, changes: dict[str, Json]) -> None:
-    state = asked(rounds(CALL), NAME)["requestState"]
+def test_a_round_that_does_not_go_on_with_its_call_is_refused(owner: str | None, changes: dict[str, Json]) -> None:
+    first = asked(rounds({**CALL, "_meta": {"_task_id": "one"}}), NAME)
 
     with pytest.raises(ProtocolError) as caught:
-        rounds({**CALL, "requestState": state, **changes}, owner=owner)
+        rounds({**after(first, {}, {**CALL, "_meta": {"_task_id": "one"}}), **changes}, owner=owner)
     assert caught.value.code == INVALID_PARAMS
-    assert "requestState" in caught.value.message
+    assert ("inputResponses" if "inputResponses" in changes else "requestState") in caught.value.message
 
 
 def test_a_resource_is_named_by_its_uri() -> None:

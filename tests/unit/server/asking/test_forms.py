@@ -14,8 +14,6 @@ from mcp_baton.server.asking.forms import Form
 
 
 class Colour(Enum):
-    """A choice."""
-
     RED = "red"
     BLUE = "blue"
 
@@ -23,22 +21,24 @@ class Colour(Enum):
 class Wish(BaseModel):
     """A form with everything that one may have."""
 
-    colour: Colour
+    colour: Colour = Field(description="Which one")
     size: Literal["m"] = "m"
     note: str | None = None
     day: date | None = None
 
 
 class Wishes(BaseModel):
-    """No form."""
-
     first: Wish
 
 
 @dataclass
-class Many:
-    """No form either."""
+class Place:
+    street: str
+    number: int = 1
 
+
+@dataclass
+class Many:
     names: list[str]
 
 
@@ -82,8 +82,9 @@ def test_choices_and_optional_fields_of_a_model_stand_flat_in_its_form() -> None
     assert (shown["colour"]["enum"], shown["size"]["enum"]) == (["red", "blue"], ["m"])
     assert (shown["note"]["type"], shown["day"]["format"]) == ("string", "date")
     assert not {"anyOf", "$ref", "const"} & {name for field in shown.values() for name in field}
-    assert "default" not in shown["note"]
-    assert Form(Wish).schema["required"] == ["colour"]
+    assert (shown["colour"]["description"], "default" in shown["note"]) == ("Which one", False)
+    assert Form(Wish).schema.keys() == {"type", "properties", "required"}
+    assert [Form(schema).schema["required"] for schema in (Wish, Place)] == [["colour"], ["street"]]
     assert Form(Wish).read({"colour": "blue"}) == Wish(colour=Colour.BLUE)
 
 

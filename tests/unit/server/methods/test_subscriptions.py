@@ -6,38 +6,23 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import ProtocolError, Server
+from mcp_baton import ProtocolError
 from mcp_baton.protocol import jsonrpc
 from mcp_baton.protocol.codes import INVALID_PARAMS
-from mcp_baton.protocol.envelope import Envelope, Era
 from mcp_baton.protocol.json import Json
 from mcp_baton.protocol.jsonrpc import RequestId
-from mcp_baton.protocol.state import Seal
 from mcp_baton.server.methods import subscriptions as listening
 from mcp_baton.server.methods.subscriptions import SUBSCRIPTION_KEY, listen
-from mcp_baton.server.reply import Reply
-from mcp_baton.server.request import Request
 from mcp_baton.settings import Settings
-from tests.fakes import Line
+from tests.fakes import Line, request_of
 
 RESERVE_MS = Settings().write_reserve_ms
 FILTER: dict[str, Json] = {"notifications": {"toolsListChanged": True, "resourceSubscriptions": ["docs://a"]}}
 
 
 def heard(line: Line, identifier: RequestId = 7, listen_ms: int = 60_000, **params: Any) -> Any:
-    request = Request(
-        server=Server("s"),
-        store=None,
-        settings=Settings(listen_ms=listen_ms),
-        message=jsonrpc.Request(identifier, "subscriptions/listen", {**FILTER, **params}),
-        envelope=Envelope(Era.STATELESS, "2026-07-28", {}, {}, None, None),
-        owner="alice",
-        exchange=line,
-        reply=Reply(line, streams=True),
-        seal=Seal(lambda: (b"k" * 32,)),
-        headers={},
-    )
-    return listen(request)
+    message = jsonrpc.Request(identifier, "subscriptions/listen", {**FILTER, **params})
+    return listen(request_of(message.method, {}, line, message=message, settings=Settings(listen_ms=listen_ms)))
 
 
 @pytest.mark.parametrize("identifier", [7, "seven"])

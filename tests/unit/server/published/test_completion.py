@@ -13,23 +13,13 @@ PROMPT = {"type": "ref/prompt", "name": "ask"}
 ARGUMENT = {"name": "tone", "value": "k"}
 
 
-def test_a_request_names_a_prompt_or_a_template() -> None:
+def test_a_request_names_a_prompt_or_a_template_and_brings_what_is_known_already() -> None:
     template = {"type": "ref/resource", "uri": "docs://{topic}"}
+    asked = {"ref": PROMPT, "argument": ARGUMENT}
 
-    assert requested({"ref": PROMPT, "argument": ARGUMENT}) == ("ask", "tone", "k", {})
-    assert requested({"ref": template, "argument": {"name": "topic", "value": ""}}) == (
-        "docs://{topic}",
-        "topic",
-        "",
-        {},
-    )
-
-
-def test_what_is_known_already_comes_along() -> None:
-    context = {"arguments": {"name": "Kim"}}
-
-    assert requested({"ref": PROMPT, "argument": ARGUMENT, "context": context})[3] == {"name": "Kim"}
-    assert requested({"ref": PROMPT, "argument": ARGUMENT, "context": {}})[3] == {}
+    assert requested(asked) == requested({**asked, "context": {}}) == ("ask", "tone", "k", {})
+    assert requested({**asked, "ref": template}) == ("docs://{topic}", "tone", "k", {})
+    assert requested({**asked, "context": {"arguments": {"name": "Kim"}}})[3] == {"name": "Kim"}
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Labels: titles, descriptions, icons, annotations and `_meta` of what is published."""
 
+from typing import Any
+
 import pytest
 
 from mcp_baton import Server
@@ -8,7 +10,8 @@ from mcp_baton.server.published.labels import Labels
 from mcp_baton.server.published.prompt import definition_of_prompt
 
 ICON: dict[str, Json] = {"src": "https://example.com/a.png", "mimeType": "image/png", "sizes": ["48x48"]}
-ALL = Labels("A", "It.", [ICON], {"readOnlyHint": True}, {"example.com/a": 1})
+HINTS: dict[str, Json] = {"readOnlyHint": True}
+ALL = Labels("A", "It.", [ICON], HINTS, {"example.com/a": 1})
 
 
 def test_labels_have_the_names_of_the_wire() -> None:
@@ -21,12 +24,9 @@ def test_labels_have_the_names_of_the_wire() -> None:
     }
 
 
-def test_what_is_not_said_is_not_there() -> None:
+def test_what_is_not_said_is_not_there_and_hints_that_say_no_are() -> None:
     assert Labels().to_json() == {}
     assert Labels(title="", description="", icons=[], annotations={}, meta={}).to_json() == {}
-
-
-def test_hints_that_say_no_are_said() -> None:
     assert Labels(annotations={"destructiveHint": False}).to_json() == {"annotations": {"destructiveHint": False}}
 
 
@@ -42,55 +42,28 @@ def test_a_description_that_is_given_goes_before_the_functions_own(given: str | 
 
 def test_tools_resources_and_prompts_show_their_labels() -> None:
     server = Server("s")
+    labels: dict[str, Any] = {"title": "A", "description": "It.", "icons": [ICON], "meta": ALL.meta}
 
-    @server.tool(title="T", icons=[ICON], annotations={"idempotentHint": True}, meta={"a": 1})
-    def work() -> None:
-        """Work."""
+    @server.tool(**labels, annotations=HINTS)
+    @server.resource("docs://a", **labels, annotations=HINTS, mime_type="text/plain")
+    @server.prompt(**labels)
+    def page() -> None:
+        """Said otherwise."""
 
-    @server.resource("docs://a", title="R", annotations={"priority": 1.0}, mime_type="text/plain")
-    def page() -> str:
-        """A page."""
-        return ""
-
-    @server.resource("docs://all/{name}", icons=[ICON])
+    @server.resource("docs://all/{name}")
     def pages(name: str) -> str:
+        """Said by the function."""
         return name
 
-    @server.prompt(title="P", icons=[ICON], meta={"b": 2})
-    def ask() -> str:
-        """Ask."""
-        return ""
-
-    tool = {**server.tools["work"].definition}
-    del tool["inputSchema"]
-    prompt = server.prompts["ask"]
-    assert tool == {
-        "name": "work",
-        "title": "T",
-        "description": "Work.",
-        "icons": [ICON],
-        "annotations": {"idempotentHint": True},
-        "_meta": {"a": 1},
-    }
-    assert server.resources["docs://a"].definition == {
-        "uri": "docs://a",
+    tool, prompt = server.tools["page"].definition, server.prompts["page"]
+    assert tool == {"name": "page", **ALL.to_json(), "inputSchema": tool["inputSchema"]}
+    assert [made.definition for made in server.resources.values()] == [
+        {"uri": "docs://a", "name": "page", **ALL.to_json(), "mimeType": "text/plain"},
+        {"uriTemplate": "docs://all/{name}", "name": "pages", "description": "Said by the function."},
+    ]
+    assert definition_of_prompt("page", prompt.labels, prompt.arguments) == {
         "name": "page",
-        "title": "R",
-        "description": "A page.",
-        "annotations": {"priority": 1.0},
-        "mimeType": "text/plain",
-    }
-    assert server.resources["docs://all/{name}"].definition == {
-        "uriTemplate": "docs://all/{name}",
-        "name": "pages",
-        "icons": [ICON],
-    }
-    assert definition_of_prompt("ask", prompt.labels, prompt.arguments) == {
-        "name": "ask",
-        "title": "P",
-        "description": "Ask.",
-        "icons": [ICON],
-        "_meta": {"b": 2},
+        **{name: value for name, value in ALL.to_json().items() if name != "annotations"},
         "arguments": [],
     }
 

@@ -12,12 +12,8 @@ from mcp_baton import Argument, RegistrationError, Server, Step, Workflow, Workf
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.published.twin import OUTPUT_SCHEMA, Twin
 
-READS, KEEPS, REPEATS, INSIDE = (
-    {"readOnlyHint": True},
-    {"destructiveHint": False},
-    {"idempotentHint": True},
-    {"openWorldHint": False},
-)
+READS, KEEPS = {"readOnlyHint": True}, {"destructiveHint": False}
+REPEATS, INSIDE = {"idempotentHint": True}, {"openWorldHint": False}
 
 
 @dataclass(frozen=True)
@@ -26,8 +22,6 @@ class Address:
 
 
 class Item(BaseModel):
-    """A line of an order."""
-
     sku: str
     amount: int = 1
 
@@ -60,23 +54,18 @@ def properties(*types: Any) -> list[Any]:
     return made[:-1]
 
 
+def writing(*, destructive: bool, idempotent: bool) -> JsonObject:
+    return {"readOnlyHint": False, "destructiveHint": destructive, "idempotentHint": idempotent, "openWorldHint": True}
+
+
 @pytest.mark.parametrize(
     ("tools", "hints"),
     [
         ([READS, READS], {"readOnlyHint": True, "openWorldHint": True}),
         ([READS | INSIDE], {"readOnlyHint": True, "openWorldHint": False}),
-        (
-            [READS, KEEPS],
-            {"readOnlyHint": False, "destructiveHint": False, "idempotentHint": False, "openWorldHint": True},
-        ),
-        (
-            [KEEPS | REPEATS, READS, REPEATS | INSIDE],
-            {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": True, "openWorldHint": True},
-        ),
-        (
-            [{"readOnlyHint": False}],
-            {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True},
-        ),
+        ([READS, KEEPS], writing(destructive=False, idempotent=False)),
+        ([KEEPS | REPEATS, READS, REPEATS | INSIDE], writing(destructive=True, idempotent=True)),
+        ([{"readOnlyHint": False}], writing(destructive=True, idempotent=False)),
     ],
 )
 def test_its_annotations_say_what_holds_for_the_tools_of_all_its_steps(
@@ -152,37 +141,33 @@ def test_a_workflow_that_is_no_tool_may_have_a_tools_name(options: dict[str, Any
     assert (server.twin("flow"), server.twin_names) == (None, [])
 
 
-def test_a_name_shared_with_a_tool_is_refused() -> None:
+def test_a_name_shared_with_a_tool_is_refused_before_and_once_the_handler_was_made() -> None:
     server = server_of({})
     server.tool(name="flow")(lambda: None)
     with pytest.raises(WorkflowError, match=r"'flow': a tool has this name, .*tool=False"):
         server.check()
 
+    checked = server_of({})
+    checked.check()
+    with pytest.raises(WorkflowError, match="a tool has this name"):
+        checked.tool(name="flow")(lambda: None)
+    assert "flow" not in checked.tools
+    with pytest.raises(WorkflowError, match="a tool has this name"):
+        checked.add_workflow(Workflow(name="t0", description="d", steps=[Step("a", tool="t0")]))
 
-def test_so_it_is_once_the_handler_was_made() -> None:
+
+@pytest.mark.parametrize(("name", "called"), [("outer", "flow"), ("flow", "flow"), ("outer", "outer")])
+def test_a_step_cannot_call_a_workflow_before_nor_once_the_handler_was_made(name: str, called: str) -> None:
+    made = Workflow(name=name, description="d", steps=[Step("a", tool=called)])
     server = server_of({})
     server.check()
-    with pytest.raises(WorkflowError, match="a tool has this name"):
-        server.tool(name="flow")(lambda: None)
-    assert "flow" not in server.tools
-    with pytest.raises(WorkflowError, match="a tool has this name"):
-        server.add_workflow(Workflow(name="t0", description="d", steps=[Step("a", tool="t0")]))
+    if name == "outer":
+        with pytest.raises(WorkflowError, match=f"the tool '{called}' is a workflow"):
+            server.add_workflow(made)
 
-
-@pytest.mark.parametrize("name", ["outer", "flow"])
-def test_a_step_cannot_call_a_workflow(name: str) -> None:
-    server = server_of({})
-    server.workflows[name] = Workflow(name=name, description="d", steps=[Step("a", tool="flow")])
-    with pytest.raises(WorkflowError, match=rf"'{name}', step 'a': the tool 'flow' is a workflow"):
+    server.workflows[name] = made
+    with pytest.raises(WorkflowError, match=rf"'{name}', step 'a': the tool '{called}' is a workflow"):
         server.check()
-
-
-@pytest.mark.parametrize("called", ["flow", "outer"])
-def test_nor_once_the_handler_was_made(called: str) -> None:
-    server = server_of({})
-    server.check()
-    with pytest.raises(WorkflowError, match=f"the tool '{called}' is a workflow"):
-        server.add_workflow(Workflow(name="outer", description="d", steps=[Step("a", tool=called)]))
 
 
 def test_an_argument_called_task_id_is_refused_where_there_are_tasks() -> None:

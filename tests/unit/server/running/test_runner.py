@@ -8,13 +8,11 @@ from typing import Annotated, Any
 import pytest
 from pydantic import AfterValidator, BaseModel, Field, field_serializer
 
-from mcp_baton import Argument, Context, Server, Step, ToolError, Workflow
+from mcp_baton import Argument, Audio, Context, EmbeddedResource, Image, Message, Server, Step, ToolError, Workflow
 from mcp_baton.exceptions import Abandoned, ProtocolError
-from mcp_baton.protocol import jsonrpc
 from mcp_baton.protocol.codes import INVALID_PARAMS
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY, Envelope, Era
-from mcp_baton.protocol.json import Json
-from mcp_baton.protocol.state import Seal
+from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.methods.calling import outcome_of
 from mcp_baton.server.methods.engine_host import ServerHost
 from mcp_baton.server.methods.prompts import get_prompt
@@ -23,26 +21,29 @@ from mcp_baton.server.published.labels import Labels
 from mcp_baton.server.published.prompt import Prompt, messages_of
 from mcp_baton.server.published.resource import Resource
 from mcp_baton.server.published.tool import Tool
-from mcp_baton.server.reply import Reply
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.runner import Surroundings
 from mcp_baton.server.running.runner import call as run_call
 from mcp_baton.server.running.work import prompt_work
-from mcp_baton.settings import Settings
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.host import Failed, FetchedResource, Outcome, ResourceUnavailable, Succeeded
-from tests.fakes import Line
-
-PATIENCE_S = 10.0
+from tests.fakes import Line, request_of
 
 
-def caller(line: Line | None = None, *, mask_errors: bool = True) -> Request:
+def call(
+    server: Server | None = None, line: Line | None = None, meta: dict[str, Json] | None = None, **params: Json
+) -> Request:
     """A request that calls one of a server's functions."""
-    return call(Server("shop", mask_errors=mask_errors), "tools/call", line)
+    envelope = Envelope(Era.STATELESS, "2026-07-28", meta or {}, {}, "t", None)
+    return request_of("prompts/get", params, line, server=server or Server("shop"), envelope=envelope)
+
+
+def outcome_in(request: Request, function: Callable[..., object], **arguments: Json) -> Outcome:
+    return outcome_of(request, Tool(function, "do", Labels()), arguments)
 
 
 def called(function: Callable[..., object], **arguments: Json) -> Outcome:
-    return outcome_of(caller(), Tool(function, "do", Labels()), arguments)
+    return outcome_in(call(), function, **arguments)
 
 
 def returning(value: object, annotation: Any = Any) -> Callable[[], object]:
@@ -60,8 +61,7 @@ def raising(error: BaseException) -> Callable[[], None]:
     return do
 
 
-class Quiet(Exception):
-    """Says nothing."""
+class Quiet(Exception): ...
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,7 @@ def test_whatever_a_tool_raises_is_a_failure_in_words_for_the_client(error: Base
     masked = words if isinstance(error, ToolError) else "internal error in do (id r-1)"
     for function in (raising(error), later):
         assert called(function) == Failed(masked)
-        tool = Tool(function, "do", Labels())
-        assert outcome_of(caller(mask_errors=False), tool, {}) == Failed(words)
+        assert outcome_in(call(Server("shop", mask_errors=False)), function) == Failed(words)
 
 
 def test_only_what_was_not_meant_for_the_client_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -98,8 +97,6 @@ def test_only_what_was_not_meant_for_the_client_is_logged(caplog: pytest.LogCapt
 
 
 class Odd(BaseModel):
-    """Cannot be dumped."""
-
     value: int = 1
 
     @field_serializer("value")
@@ -148,7 +145,7 @@ def test_a_tool_gets_its_context_and_its_tasks_variables() -> None:
         return [ctx.owner, ctx.request_id]
 
     variables = TaskVariables({})
-    outcome = outcome_of(caller(), Tool(do, "do", Labels()), {"name": "x"}, Surroundings(variables))
+    outcome = outcome_of(call(), Tool(do, "do", Labels()), {"name": "x"}, Surroundings(variables))
 
     assert outcome == Succeeded(["kim", "r-1"])
     assert variables.changed == {"seen": "x"}
@@ -166,8 +163,8 @@ def test_a_notification_that_is_not_json_is_the_tools_failure_and_not_the_reques
 
 
 def test_the_write_reserve_is_kept_back() -> None:
-    assert caller(Line(left_ms=lambda: 7_000)).left_ms() == 2_000
-    assert caller(Line()).left_ms() is None
+    assert call(line=Line(left_ms=lambda: 7_000)).left_ms() == 2_000
+    assert call().left_ms() is None
 
 
 def resource(function: Callable[..., object], uri: str = "docs://x", mime_type: str | None = None) -> Resource:
@@ -188,8 +185,8 @@ def test_a_resource_is_text_bytes_or_json(returned: object, mime_type: str, text
     made = resource(returning(returned))
     typed = resource(returning(returned), mime_type="x/y")
 
-    assert read(caller(), made, "docs://x", {}) == FetchedResource("docs://x", mime_type, text=text, blob=blob)
-    assert read(caller(), typed, "docs://x", {}).mime_type == "x/y"
+    assert read(call(), made, "docs://x", {}) == FetchedResource("docs://x", mime_type, text=text, blob=blob)
+    assert read(call(), typed, "docs://x", {}).mime_type == "x/y"
 
 
 @pytest.mark.parametrize(
@@ -197,7 +194,7 @@ def test_a_resource_is_text_bytes_or_json(returned: object, mime_type: str, text
 )
 def test_a_resource_that_cannot_be_read_is_unavailable(function: Callable[..., object]) -> None:
     with pytest.raises(ResourceUnavailable, match=r"."):
-        read(caller(), resource(function), "docs://x", {})
+        read(call(), resource(function), "docs://x", {})
 
 
 def test_a_resources_arguments_are_converted() -> None:
@@ -206,30 +203,38 @@ def test_a_resources_arguments_are_converted() -> None:
 
     made = resource(page, "docs://{number}")
 
-    assert read(caller(), made, "docs://7", {"number": "7"}).text == "7"
+    assert read(call(), made, "docs://7", {"number": "7"}).text == "7"
     with pytest.raises(ResourceUnavailable, match="number"):
-        read(caller(), made, "docs://x", {"number": "x"})
+        read(call(), made, "docs://x", {"number": "x"})
 
 
-HELLO = {"role": "user", "content": {"type": "text", "text": "hello"}}
+def text(words: str, role: str = "user") -> JsonObject:
+    return {"role": role, "content": {"type": "text", "text": words}}
 
 
 @pytest.mark.parametrize(
     ("returned", "messages"),
     [
-        ("hello", [HELLO]),
-        (
-            ["hello", {"role": "assistant", "content": "hi"}],
-            [HELLO, {"role": "assistant", "content": {"type": "text", "text": "hi"}}],
-        ),
-        (HELLO, [HELLO]),
-        ((HELLO,), [HELLO]),
+        ("hello", [text("hello")]),
+        (["hello", {"role": "assistant", "content": "hi"}], [text("hello"), text("hi", "assistant")]),
+        (text("hello"), [text("hello")]),
+        ((text("hello"),), [text("hello")]),
         ([], []),
+        (Image(b""), [{"role": "user", "content": Image(b"").to_json()}]),
+        (Message("assistant", "hi"), [text("hi", "assistant")]),
+        (
+            ["hi", Audio(b""), Message("assistant", EmbeddedResource("a://b", "c"))],
+            [
+                text("hi"),
+                {"role": "user", "content": Audio(b"").to_json()},
+                {"role": "assistant", "content": EmbeddedResource("a://b", "c").to_json()},
+            ],
+        ),
     ],
 )
-def test_a_prompt_yields_texts_or_messages(returned: object, messages: list[Json]) -> None:
+def test_a_prompt_yields_texts_content_and_messages(returned: object, messages: list[Json]) -> None:
     assert messages_of(returned) == messages
-    assert run_call(caller(), prompt_work(Prompt(returning(returned), "p", Labels())), {}) == messages
+    assert run_call(call(), prompt_work(Prompt(returning(returned), "p", Labels())), {}) == messages
 
 
 @pytest.mark.parametrize(
@@ -245,31 +250,7 @@ def test_a_prompt_that_raises_is_a_failure_in_words_for_the_client() -> None:
         (raising(ToolError("no")), "no"),
         (raising(RuntimeError("no")), "internal error in p (id r-1)"),
     ):
-        assert run_call(caller(), prompt_work(Prompt(function, "p", Labels())), {}) == Failed(told)
-
-
-def call(
-    server: Server,
-    method: str = "prompts/get",
-    line: Line | None = None,
-    meta: dict[str, Json] | None = None,
-    **params: Json,
-) -> Request:
-    exchange = line or Line()
-    envelope = Envelope(Era.STATELESS, "2026-07-28", meta or {}, {}, "t", None)
-    reply = Reply(exchange, streams=True)
-    return Request(
-        server=server,
-        store=None,
-        settings=Settings(),
-        message=jsonrpc.Request(1, method, params),
-        envelope=envelope,
-        owner="kim",
-        exchange=exchange,
-        reply=reply,
-        seal=Seal(lambda: (b"k" * 32,)),
-        headers={},
-    )
+        assert run_call(call(), prompt_work(Prompt(function, "p", Labels())), {}) == Failed(told)
 
 
 @pytest.fixture
@@ -313,7 +294,7 @@ def test_a_prompts_arguments_are_refused_where_its_function_would_refuse_them(
 def test_a_prompts_arguments_are_converted(server: Server) -> None:
     result = get_prompt(call(server, name="ask", arguments={"times": "3"}))
 
-    assert result["messages"] == [{"role": "user", "content": {"type": "text", "text": "you 3"}}]
+    assert result["messages"] == [text("you 3")]
 
 
 def test_a_runs_progress_only_grows_whatever_its_functions_report(server: Server) -> None:
@@ -403,5 +384,5 @@ def test_asynchronous_tools_report_while_they_run() -> None:
         await ctx.report_progress(2)
         return 3
 
-    assert outcome_of(caller(line), Tool(do, "do", Labels()), {}) == Succeeded(3)
+    assert outcome_in(call(line=line), do) == Succeeded(3)
     assert line.progress == [1, 2]

@@ -3,10 +3,10 @@
 import asyncio
 import contextvars
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,22 +60,24 @@ def run(
     is_async: bool = False,
     left_s: Callable[[], float | None] | None = None,
     stay: bool = False,
+    pulse: Callable[[], float] = lambda: PATIENCE_S,
     **arguments: Any,
 ) -> Ending:
     until = time.monotonic() + PATIENCE_S
     left = left_s or (lambda: until - time.monotonic())
     return run_and_deliver(
-        function, arguments, mailbox or Mailbox(), ear or Ear(), is_async=is_async, left_s=left, stay=stay
+        function, arguments, mailbox or Mailbox(), ear or Ear(), is_async=is_async, left_s=left, stay=stay, pulse=pulse
     )
 
 
-def test_what_a_function_returns_is_returned() -> None:
+def test_what_a_function_returns_is_returned_whatever_its_parameters_are_called() -> None:
     async def later(a: int) -> int:
         await asyncio.sleep(0)
         return a
 
     assert run(lambda a: a + 1, a=1) == Returned(2)
     assert run(later, is_async=True, a=1) == Returned(1)
+    assert run(lambda **named: sorted(named), context=1, callable=2) == Returned(["callable", "context"])
 
 
 @pytest.mark.parametrize("error", [RuntimeError("x"), SystemExit(3), KeyboardInterrupt(), GeneratorExit()], ids=repr)
@@ -93,13 +95,6 @@ def test_whatever_a_function_raises_is_told_and_the_next_one_runs(error: BaseExc
     assert run(broken_later if is_async else broken, is_async=is_async) == Raised(error)
     assert run(fine, is_async=True) == Returned(1)
     assert run(lambda: 1) == Returned(1)
-
-
-def test_a_function_that_ends_the_interpreter_ends_only_itself() -> None:
-    ended = run(lambda: sys.exit("no more"))
-
-    assert isinstance(ended, Raised)
-    assert isinstance(ended.error, SystemExit)
 
 
 def test_a_task_that_a_function_left_behind_cannot_end_the_loop() -> None:
@@ -221,23 +216,11 @@ def test_asynchronous_functions_share_one_loop_from_call_to_call() -> None:
 
 def test_functions_run_at_the_same_time_when_requests_do() -> None:
     barrier = threading.Barrier(3)
-    ended: list[object] = []
 
-    def meet() -> bool:
-        barrier.wait(PATIENCE_S)
-        return True
-
-    threads = [threading.Thread(target=lambda: ended.append(run(meet))) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE_S)
+    with ThreadPoolExecutor(3) as requests:
+        ended = list(requests.map(lambda _: run(lambda: barrier.wait(PATIENCE_S) >= 0), range(3)))
 
     assert ended == [Returned(True)] * 3
-
-
-def test_a_parameter_may_be_called_like_the_machinerys_own() -> None:
-    assert run(lambda **named: sorted(named), context=1, callable=2) == Returned(["callable", "context"])
 
 
 def test_the_requests_thread_does_what_is_due_while_a_function_runs() -> None:
@@ -251,10 +234,7 @@ def test_the_requests_thread_does_what_is_due_while_a_function_runs() -> None:
             done.set()
         return 0.001
 
-    ended = run_and_deliver(
-        lambda: done.wait(PATIENCE_S), {}, Mailbox(), Ear(), is_async=False, left_s=lambda: None, stay=True, pulse=pulse
-    )
-    assert ended == Returned(True)
+    assert run(lambda: done.wait(PATIENCE_S), pulse=pulse) == Returned(True)
     assert threads == {threading.get_ident()}
 
 
@@ -274,10 +254,7 @@ def test_what_is_due_is_done_before_a_function_begins() -> None:
         done.append("what is due")
         return PATIENCE_S
 
-    def begin() -> None:
-        done.append("the function")
-
-    run_and_deliver(begin, {}, Mailbox(), Ear(), is_async=False, left_s=lambda: None, stay=True, pulse=pulse)
+    run(lambda: done.append("the function"), pulse=pulse)
     assert done == ["what is due", "the function"]
 
 
@@ -296,8 +273,7 @@ def test_what_is_due_is_done_while_a_function_goes_on_talking(monkeypatch: pytes
         return PATIENCE_S
 
     monkeypatch.setattr(beside, "_start_thread", talk)
-    ended = run_and_deliver(lambda: 1, {}, mailbox, ear, is_async=False, left_s=lambda: None, stay=True, pulse=pulse)
-    assert ended == Returned(1)
+    assert run(lambda: 1, mailbox=mailbox, ear=ear, pulse=pulse) == Returned(1)
     assert heard_when_due == [0, 1, 2, 3]
 
 

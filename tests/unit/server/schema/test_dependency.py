@@ -29,24 +29,8 @@ async def async_generator() -> AsyncIterator[int]:
     yield 1
 
 
-class Manager:
-    def __enter__(self) -> int:
-        return 1
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-
-def returning() -> Manager:
-    return Manager()
-
-
-class AsyncManager:
-    async def __aenter__(self) -> int:
-        return 1
-
-    async def __aexit__(self, *_: object) -> None:
-        return None
+def returning() -> contextlib.ExitStack:
+    return contextlib.ExitStack()
 
 
 class Maker:
@@ -64,11 +48,11 @@ class Maker:
         (functools.partial(generator), (True, False)),
         (Maker(), (True, False)),
         (contextlib.contextmanager(generator), (True, False)),
-        (Manager, (True, False)),
+        (contextlib.ExitStack, (True, False)),
         (coroutine, (False, True)),
         (async_generator, (True, True)),
         (contextlib.asynccontextmanager(async_generator), (True, True)),
-        (AsyncManager, (True, True)),
+        (contextlib.AsyncExitStack, (True, True)),
     ],
 )
 def test_a_factory_is_entered_and_awaited_by_its_kind(factory: Any, kind: tuple[bool, bool]) -> None:

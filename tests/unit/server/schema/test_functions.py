@@ -28,8 +28,6 @@ def positional(first: int, /, second: int) -> None: ...
 
 
 class Called:
-    """An object that can be called."""
-
     def __init__(self, base: int = 10) -> None:
         self.base = base
 

@@ -185,15 +185,6 @@ def listed_roots(answer: JsonObject) -> Roots:
     return Roots(tuple(Root(str(item["uri"]), cast("str | None", item.get("name"))) for item in items))
 
 
-def schema_of(schema: Schema) -> JsonObject:
-    """The JSON Schema to ask with.
-
-    Raises:
-        ValueError: it has a field that MCP's forms do not have.
-    """
-    return Form(schema).schema
-
-
 def _is_whole(block: JsonObject) -> bool:
     return block.get("type") != "text" or isinstance(block.get("text"), str)
 

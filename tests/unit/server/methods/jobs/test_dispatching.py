@@ -5,20 +5,14 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import Server
 from mcp_baton.exceptions import NotDispatched, StoreUnavailable, TaskFinished, TaskNotFound
-from mcp_baton.protocol import jsonrpc
-from mcp_baton.protocol.envelope import Envelope, Era
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.protocol.state import Seal
 from mcp_baton.server.methods.jobs.dispatching import dispatch, looked_after
-from mcp_baton.server.reply import Reply
 from mcp_baton.server.request import Request
-from mcp_baton.settings import Settings
 from mcp_baton.tasks.record import Claim, TaskRecord, TaskStatus
 from mcp_baton.tasks.work import Job, Work
 from mcp_baton.telemetry import DISPATCHES_FAILED, TASKS_DISPATCHED, TASKS_GIVEN_UP, Collector, Metric
-from tests.fakes import Line
+from tests.fakes import request_of
 
 TASK = TaskRecord(
     "kim", "t", TaskStatus.WORKING, "", "", 1, 1, {}, job=Job(Work("report", "r"), due_ms=10, dispatches=1, allowed=3)
@@ -60,21 +54,7 @@ class Around:
         self.sent.append(event)
 
     def request(self) -> Request:
-        store: Any = self
-        return Request(
-            server=Server("s"),
-            store=store,
-            settings=Settings(),
-            message=jsonrpc.Request(1, "tasks/get", {}),
-            envelope=Envelope(Era.STATELESS, "2026-07-28", {}, {}, None, None),
-            owner="kim",
-            exchange=Line(),
-            reply=Reply(Line(), streams=False),
-            seal=Seal(lambda: (b"k" * 32,)),
-            headers={},
-            telemetry=self.collector,
-            dispatcher=self,
-        )
+        return request_of("tasks/get", {}, store=self, telemetry=self.collector, dispatcher=self)
 
     @property
     def counted(self) -> list[Metric]:
@@ -114,11 +94,6 @@ def test_a_poll_does_what_a_task_needs(around: Around, task: TaskRecord, asked: 
     assert around.asked == asked
 
 
-def test_a_poll_that_lost_the_race_sends_nothing(around: Around) -> None:
-    assert looked_after(around.request(), TASK) is TASK
-    assert around.sent == []
-
-
 def test_a_poll_sends_the_number_of_the_dispatch_that_it_has_noted(around: Around) -> None:
     job = TASK.job
     assert job
@@ -127,20 +102,23 @@ def test_a_poll_sends_the_number_of_the_dispatch_that_it_has_noted(around: Aroun
     assert around.sent == [{"batonTask": {"owner": "kim", "taskId": "t", "dispatch": 2}}]
 
 
-def test_a_task_that_ends_meanwhile_is_shown_as_it_ended(around: Around) -> None:
-    around.again = TaskFinished(ENDED)
-    assert looked_after(around.request(), TASK) is ENDED
+@pytest.mark.parametrize(
+    ("again", "shown"),
+    [(None, TASK), (StoreUnavailable("down"), TASK), (TaskFinished(ENDED), ENDED)],
+    ids=["another poll was first", "the store does not answer", "the task has ended"],
+)
+def test_a_poll_that_may_not_send_sends_nothing_and_shows_what_it_knows(
+    around: Around, again: Exception | None, shown: TaskRecord
+) -> None:
+    around.again = again
+    assert looked_after(around.request(), TASK) is shown
+    assert around.sent == []
 
 
 def test_a_task_that_expires_meanwhile_is_not_shown(around: Around) -> None:
     around.again = TaskNotFound()
     with pytest.raises(TaskNotFound):
         looked_after(around.request(), TASK)
-
-
-def test_a_store_that_does_not_answer_costs_the_poll_nothing(around: Around) -> None:
-    around.again = StoreUnavailable("down")
-    assert looked_after(around.request(), TASK) is TASK
 
 
 def test_what_is_given_up_is_counted(around: Around) -> None:
