@@ -129,11 +129,10 @@ NO_ROOTS: list[Any] = [{}, *[{"roots": listed} for listed in NO_LISTS]]
 @pytest.mark.parametrize(
     ("read", "answer"),
     [
-        *[(lambda answer: elicited(answer, Order), answer) for answer in NO_FORMS],
-        *[(sampled, answer) for answer in NO_THOUGHTS],
-        *[(listed_roots, answer) for answer in NO_ROOTS],
+        *[pytest.param(lambda answer: elicited(answer, Order), answer, id=f"form {answer}") for answer in NO_FORMS],
+        *[pytest.param(sampled, answer, id=f"thought {answer}") for answer in NO_THOUGHTS],
+        *[pytest.param(listed_roots, answer, id=f"roots {answer}") for answer in NO_ROOTS],
     ],
-    ids=str,
 )
 def test_an_answer_that_is_none_to_its_question_is_the_tools_failure(
     read: Callable[[JsonObject], object], answer: JsonObject
