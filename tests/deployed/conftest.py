@@ -1,6 +1,7 @@
 """The function as `sam build` makes it, deployed by `sam deploy` to a twin of AWS that runs it in containers."""
 
 import shutil
+import signal
 from collections.abc import Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -27,7 +28,8 @@ EVIDENCE = pytest.StashKey[Evidence]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Begin with an empty log."""
+    """Begin with an empty log, and end what was started when told to stop, as when interrupted."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     SAM_LOG.parent.mkdir(exist_ok=True)
     SAM_LOG.write_bytes(b"")
     config.stash[EVIDENCE] = Evidence()

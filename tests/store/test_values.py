@@ -15,7 +15,7 @@ from mcp_baton.tasks.record import PAUSE_REASON, NewTask, StepStatus, Weight
 from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite
 from mcp_baton.tasks.texts import zipped
 from mcp_baton.tasks.values import weight_of
-from tests.examples import examples
+from tests.examples import JSON, TEXT, examples
 from tests.store.conftest import Engine
 from tests.store.given import BUT_EMBEDDED, ON_MEMORY, Begin, Store, Stores
 
@@ -56,12 +56,6 @@ EXACT: list[Json] = [
     nested(200),
 ]
 
-texts = st.text(st.characters(exclude_categories=()), max_size=20)
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
-    max_leaves=12,
-)
 variable_names = st.text(st.characters(exclude_categories=()), min_size=1, max_size=20)
 
 
@@ -84,7 +78,7 @@ def test_a_value_comes_back_exactly_from_every_place(store: Store, owner: str, b
 
 @BUT_EMBEDDED
 @settings(examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.dictionaries(variable_names.filter(lambda name: not name.startswith("_workflow.")), json_values, max_size=4))
+@given(st.dictionaries(variable_names.filter(lambda name: not name.startswith("_workflow.")), JSON, max_size=4))
 def test_any_json_comes_back_exactly(store: Store, owner: str, variables: dict[str, Json]) -> None:
     task = store.create(NewTask(owner, variables))
     assert same(sorted(store.get(owner, task.task_id).variables.items()), sorted(variables.items()))
@@ -94,7 +88,7 @@ def test_any_json_comes_back_exactly(store: Store, owner: str, variables: dict[s
 
 @BUT_EMBEDDED
 @settings(examples(10), suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.dictionaries(texts, json_values, max_size=4))
+@given(st.dictionaries(TEXT, JSON, max_size=4))
 def test_any_pause_reason_is_known_again(store: Store, owner: str, reason: dict[str, Json]) -> None:
     task = store.write(store.create(NewTask(owner, {})), Batch(pause=SetPause(reason))).task
     stored = task.variables[PAUSE_REASON]

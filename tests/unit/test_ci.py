@@ -191,13 +191,14 @@ def test_what_fails_beside_the_tests_in_containers_stops_them_and_shows_what_the
 ) -> None:
     (checkout.folder / "daemon-answers").touch()
 
-    done = checkout.run(
-        "run", CI="1", FAILS=step, **{f"SLEEPS_{step}": "2", "SLEEPS_test-containers": str(2 * WITHIN_S)}
-    )
+    # As tests do that have something to take away.
+    slow = "120 & trap 'sleep 1; touch ended; exit 1' TERM; wait"
+    done = checkout.run("run", CI="1", FAILS=step, **{f"SLEEPS_{step}": "2", "SLEEPS_test-containers": slow})
 
     assert done.returncode != 0
     assert made(done)[-1] == "test-containers"
     assert "── stopped: the tests in containers" in done.stdout
+    assert (checkout.folder / "ended").exists()
 
 
 @needs_root
