@@ -7,7 +7,7 @@ DynamoDB in memory, with faults put in front of it where it could not be made to
 import dataclasses
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -670,14 +670,22 @@ def test_a_run_looks_at_its_task_when_it_has_not_heard_of_it_for_two_seconds(
     assert (seen, run.stop, run.persisted) == (looks, None, True)
 
 
-def test_a_checkpoint_tells_that_the_task_is_live(store: DynamoDBTaskStore) -> None:
+def test_a_checkpoint_tells_that_the_task_is_live_and_renews_the_claim(
+    store: DynamoDBTaskStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock = Clock()
     host = ScriptedHost({"make": clock.passing(5)})
+    monkeypatch.setattr(RecordingStore, "now_ms", lambda _store: round(clock() * 1000))
+    recording = RecordingStore(store, host)
     steps = workflow(Step("a", tool="make", checkpoint=True), Step("b", tool="change"))
 
-    Engine(host, RecordingStore(store, host), clock).start(steps, INVOCATION)
+    Engine(host, recording, clock).start(steps, INVOCATION)
 
     assert verbs(host) == ["create", "call", "write", "call", "write"]
+    taken, (renewed, last) = recording.created[0].claim, recording.batches
+    assert taken is not None
+    assert renewed.claim == replace(taken, until_ms=taken.until_ms + 5_000)
+    assert (renewed.release, last.release) == (False, True)
 
 
 def test_a_run_whose_claim_may_end_and_cannot_be_renewed_begins_no_further_step(
