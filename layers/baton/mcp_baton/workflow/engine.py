@@ -49,7 +49,7 @@ class Engine:
     """Runs workflows for one request.
 
     Args:
-        host: The server's tools, resources, clock and the client's ear.
+        host: The server's tools, resources and clock, and its notifications to the client.
         store: Where tasks are kept; `None` where there is no store.
         clock: Seconds, from any moment on.
         drawn: Gives a number from 0 up to 1, for the waits between attempts.

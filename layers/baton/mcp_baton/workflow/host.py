@@ -118,7 +118,7 @@ class ResourceUnavailable(Exception):
 
 
 class Host(Protocol):
-    """What the engine needs of the server that it runs in: its tools, its resources, its clock and the client's ear."""
+    """What the engine needs of the server that it runs in: tools, resources, a clock, notifications to the client."""
 
     def required(self, tool: str) -> frozenset[str]:
         """The names of the arguments that a tool cannot do without."""

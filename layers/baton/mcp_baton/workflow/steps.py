@@ -46,7 +46,7 @@ class Steps:
     """Runs a workflow's steps.
 
     Args:
-        host: The server's tools, resources, clock and the client's ear.
+        host: The server's tools, resources and clock, and its notifications to the client.
         clock: Seconds, from any moment on.
         drawn: Gives a number from 0 up to 1, for the waits between attempts.
     """

@@ -221,7 +221,7 @@ def _text(item: Item, name: str) -> str | None:
 
 
 def run_attribute(claim: Claim | None) -> Attribute:
-    """A new head's claim; nobody's for a task without a run."""
+    """A new head's claim; an empty one for a task without a run."""
     claim = claim or NOBODY
     return {"M": {"i": {"S": claim.id}, "n": {"N": str(claim.number)}, "u": {"N": str(claim.until_ms)}}}
 
