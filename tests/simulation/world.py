@@ -217,6 +217,10 @@ class World:
         for one in (process, *process.children):
             one.wake_ms = max(one.wake_ms, self.scheduler.now_ms + seconds * 1000)
         due_ms = self.scheduler.now_ms
+        # Whichever of its actors goes on first.
+        stood = self.processes.get(process.name)
+        if stood is not None and seconds * 1000 > STOOD_STILL_MS:
+            stood.stalled, stood.stalled_ms = True, due_ms + seconds * 1000
         self.scheduler.point(actor)
         self._came_back(actor, due_ms)
 

@@ -30,7 +30,7 @@ from mcp_baton.tasks.store import Batch, StepWrite, TaskStore
 from mcp_baton.testing.store import refusal
 from tests.fakes import Pauses
 from tests.sent import Requests
-from tests.store.conftest import Clock, Engine, LostReplies
+from tests.store.conftest import TABLE, Clock, Engine, LostReplies
 from tests.store.given import BUT_EMBEDDED, ON_MEMORY, Begin, Store, Stores, Threads
 from tests.store.steps import done, statuses
 
@@ -187,6 +187,22 @@ def test_when_the_last_word_is_lost_it_is_unknown_whether_a_write_was_applied(
 
 
 @ON_MEMORY
+def test_whether_a_write_was_made_is_unknown_where_its_reply_was_lost_and_its_task_is_gone(
+    store: Store, engine: Engine, begin: Begin, lost: LostReplies
+) -> None:
+    def delete() -> None:
+        assert isinstance(task.source, dict)
+        engine.client.delete_item(TableName=TABLE, Key={name: task.source[name] for name in ("pk", "sk")})
+
+    task = begin()
+    lost.times, lost.meanwhile = 1, delete
+    with pytest.raises(OutcomeUnknown, match="the item is gone"):
+        store.write(task, Batch(steps=(done(0),)))
+    with pytest.raises(TaskNotFound):
+        store.write(task, Batch(steps=(done(0),)))
+
+
+@ON_MEMORY
 def test_a_creation_whose_outcome_is_unknown_tells_the_task_that_there_may_be(
     store: Store, owner: str, lost: LostReplies
 ) -> None:
@@ -198,13 +214,33 @@ def test_a_creation_whose_outcome_is_unknown_tells_the_task_that_there_may_be(
     assert store.get(owner, unknown.value.current.task_id) == unknown.value.current
 
 
+CLAIM = Claim("r", 5_000_000_000_000)
+
+
 @ON_MEMORY
-@pytest.mark.parametrize("left_ms", [1_000, 2_500])
+@pytest.mark.parametrize(
+    ("batch", "left_ms", "attempts"),
+    [
+        (Batch(steps=(done(0),)), 1_000, 1),
+        (Batch(steps=(done(0),)), 2_500, 2),
+        (Batch(steps=(done(0),), claim=CLAIM, release=True), 2_500, 2),
+        (Batch(steps=(done(0),), claim=CLAIM), 5_000, 1),
+        (Batch(steps=(done(0),), claim=CLAIM), 5_500, 2),
+    ],
+    ids=["no time", "a call", "the end of a run", "a checkpoint without time for the end", "a checkpoint"],
+)
 def test_nothing_is_sent_again_that_would_outlast_the_function(
-    store: Store, begin: Begin, lost: LostReplies, requests: Requests, pauses: Pauses, left_ms: int
+    store: Store,
+    begin: Begin,
+    lost: LostReplies,
+    requests: Requests,
+    pauses: Pauses,
+    batch: Batch,
+    left_ms: int,
+    attempts: int,
 ) -> None:
-    """Each attempt takes up to a second here, and 0.3 s are the reply's."""
-    task, began_s = begin(), pauses.s
+    """Each attempt takes up to a second here, and 0.3 s are the reply's; a checkpoint keeps 3 s for the run's end."""
+    task, began_s = begin(claim=CLAIM), pauses.s
     requests.take()
     lost.times = 1_000
 
@@ -215,9 +251,9 @@ def test_nothing_is_sent_again_that_would_outlast_the_function(
     lost.meanwhile = hang
     bounded = store.within(lambda: left_ms - int((pauses.s - began_s) * 1000))
     with pytest.raises(OutcomeUnknown):
-        bounded.write(task, Batch(steps=(done(0),)))
+        bounded.write(task, batch)
     assert pauses.s - began_s <= max(left_ms / 1000 - 0.3, 1.0)
-    assert requests.take() == ["UpdateItem"] * (1 if left_ms < 2_300 else 2)
+    assert requests.take() == ["UpdateItem"] * attempts
 
 
 CALLS: list[Callable[[TaskStore], object]] = [
@@ -247,10 +283,9 @@ def test_a_creation_that_is_throttled_is_refused_as_busy_after_half_a_second(
 def test_a_write_that_is_throttled_is_sent_again_for_as_long_as_it_may(
     stores: Stores, begin: Begin, engine: Engine, pauses: Pauses, held: bool, budget_s: float
 ) -> None:
-    claim = Claim("r", 5_000_000_000_000)
-    store, task = stores(), begin(claim=claim)
+    store, task = stores(), begin(claim=CLAIM)
     with refusing(engine, "UpdateItem", "ThrottlingException"), pytest.raises(StoreBusy):
-        store.write(task, Batch(variables={"a": 1}, claim=claim if held else None))
+        store.write(task, Batch(variables={"a": 1}, claim=CLAIM if held else None))
     assert budget_s - 1.0 <= pauses.s < budget_s
 
 

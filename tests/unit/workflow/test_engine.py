@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mcp_baton.exceptions import StoreError, StoreUnavailable
+from mcp_baton.exceptions import OutcomeUnknown, StoreError, StoreUnavailable
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
@@ -33,7 +33,7 @@ from mcp_baton.workflow.pause import (
     UnresolvableParams,
     UnresolvedDependency,
 )
-from mcp_baton.workflow.run import Blocked, EndedRun, TaskOver, UnreadResource
+from mcp_baton.workflow.run import Blocked, EndedRun, Persisted, TaskOver, UnreadResource
 from mcp_baton.workflow.sources import Source, prompt_arg, step_output, task_variable
 from tests.fakes import Behaviour, RecordingStore, ScriptedHost, plan_of
 from tests.memory_dynamodb import memory_database
@@ -337,6 +337,55 @@ def test_a_checkpoint_that_was_lost_is_written_with_the_rest(store: DynamoDBTask
 
     assert (run.persisted, stored(store, run).status) == (True, TaskStatus.COMPLETED)
     assert [[write.name for write in batch.steps] for batch in recording.batches] == [["a"], ["a", "b"]]
+
+
+UNKNOWN = OutcomeUnknown("no answer came")
+
+
+@pytest.mark.parametrize(("result", "persisted"), [("mine", True), ("theirs", "unknown")])
+def test_what_may_have_been_written_stays_unknown_to_the_end_where_another_result_stands(
+    store: DynamoDBTaskStore, result: str, persisted: Persisted
+) -> None:
+    """The later writes succeed: they say nothing about the one whose answer was lost."""
+
+    def completed_meanwhile(_arguments: JsonObject, _variables: TaskVariables | None) -> Outcome:
+        task = store.get(OWNER, recording.created[0].task_id)
+        store.write(task, called(task, "make", Succeeded(result)))
+        return Succeeded(None)
+
+    host = ScriptedHost({"make": give("mine"), "change": completed_meanwhile})
+    recording = RecordingStore(store, host, {2: UNKNOWN})
+    steps = workflow(
+        Step("a", tool="make", checkpoint=True), Step("b", tool="change", checkpoint=True), Step("c", tool="finish")
+    )
+
+    run = Engine(host, recording).start(steps, INVOCATION)
+
+    task = stored(store, run)
+    assert (run.persisted, run.stop, task.status) == (persisted, None, TaskStatus.COMPLETED)
+    assert task.variables["_workflow.result.a"] == result
+
+
+@pytest.mark.parametrize(
+    ("last", "lost", "persisted"),
+    [("a", {2: UNKNOWN}, "unknown"), ("b", {2: UNKNOWN, 3: StoreUnavailable("down")}, False)],
+)
+def test_of_a_task_that_was_cancelled_it_is_unknown_what_may_have_been_written(
+    store: DynamoDBTaskStore, last: str, lost: dict[int, Exception], persisted: Persisted
+) -> None:
+    def cancelled(_arguments: JsonObject, _variables: TaskVariables | None) -> Outcome:
+        store.cancel(OWNER, recording.created[0].task_id)
+        clock.s += 2
+        return Succeeded(None)
+
+    clock = Clock()
+    host = ScriptedHost({last: cancelled})
+    recording = RecordingStore(store, host, lost)
+    steps = workflow(*(Step(name, tool=name, checkpoint=True) for name in "abc"))
+
+    run = Engine(host, recording, clock).start(steps, INVOCATION)
+
+    assert (run.persisted, run.stop) == (persisted, TaskOver(TaskStatus.CANCELLED))
 
 
 def test_what_a_checkpoint_has_written_is_not_written_again(store: DynamoDBTaskStore) -> None:

@@ -169,8 +169,8 @@ class Engine:
     def _finish(self, run: Run) -> EndedRun:
         stop = self._steps.advance(run, self._checkpoint)
         if isinstance(stop, TaskOver | Superseded):
-            # Nothing can be written to it any more.
-            run.persisted = run.persisted if run.written == len(run.traces) else False
+            if run.written < len(run.traces):
+                run.not_written()
         else:
             over = self._write(run, stop, finished=stop is None, last=True)
             # Where there is no task any more, nobody has decided against the calls that are left.
@@ -205,7 +205,7 @@ class Engine:
         return None
 
     def _not_written(self, run: Run, hold: Hold, error: StoreError) -> Over | None:
-        run.persisted = False
+        run.not_written(unknown=isinstance(error, OutcomeUnknown))
         match error:
             case TaskFinished():
                 hold.task = error.current
@@ -219,9 +219,6 @@ class Engine:
                 return None
             case TaskNotFound():
                 return TaskOver(None)
-        if isinstance(error, OutcomeUnknown):
-            run.persisted = "unknown"
-            run.unsure.update(trace.step.name for trace in run.traces[run.written :])
         logger.error("task %s: the run could not be written", hold.task.task_id, exc_info=error)
         return None
 
@@ -230,8 +227,5 @@ class Engine:
             hold.task, hold.released = written.task, True
         else:
             hold.written(written.task)
-        # What has been written once is not written again: somebody else may have changed it by then.
-        run.draw_on(TaskVariables(written.task.variables))
-        run.persisted = run.holds_unsure(written.task) if run.unsure else True
-        run.written = len(run.traces)
+        run.wrote(written.task)
         run.oversized.update(written.oversized)

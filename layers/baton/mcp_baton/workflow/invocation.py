@@ -75,9 +75,9 @@ class Run:
     Attributes:
         hold: The task, and the run's claim on it; `None` for a run without a task.
         written: How many of the traces have been written.
-        persisted: Whether the last write succeeded.
+        persisted: Whether the store holds what has happened; `unknown` where that cannot be told.
         secrets: The secret arguments.
-        unsure: Steps that a write may have written whose outcome is not known.
+        unsure: Steps of which it is not known whether a write of this run has written them.
         known: What arguments are resolved from.
         began: When the present step began; `None` where no task notes it.
     """
@@ -128,20 +128,31 @@ class Run:
         written = self.unsure & completed
         return [trace for trace in self.traces[self.written :] if trace.step.name not in written]
 
-    def holds_unsure(self, task: TaskRecord) -> Persisted:
-        """Whether the results of the steps that were left as they are stand in the task as it was written.
+    def wrote(self, task: TaskRecord) -> None:
+        """The task was written, and stands like this.
 
-        Another result may be a later call's, or an earlier one's that this run's never took the place of.
+        Of the steps that were left as they are those stay unsure whose result there is not this run's: it may be a
+        later call's, or an earlier one's that this run's never took the place of.
         """
-        for trace in self.traces[self.written :]:
-            if trace.step.name in self.unsure and isinstance(trace.outcome, Succeeded):
-                try:
-                    stored = task.variables.get(f"{RESULT_PREFIX}{trace.step.name}")
-                except StoreError:
-                    return "unknown"
-                if stored != stored_result(trace.outcome):
-                    return "unknown"
-        return True
+        # What has been written once is not written again: somebody else may have changed it by then.
+        self.draw_on(TaskVariables(task.variables))
+        if self.unsure:
+            self.unsure -= {
+                name for trace in self.traces if (name := trace.step.name) in self.unsure and _stands(trace, task)
+            }
+        self.written = len(self.traces)
+        self.persisted = "unknown" if self.unsure else True
+
+    def not_written(self, *, unknown: bool = False) -> None:
+        """A write failed, or nothing can be written any more.
+
+        Args:
+            unknown: Whether it may have been made.
+        """
+        left = {trace.step.name for trace in self.traces[self.written :]}
+        if unknown:
+            self.unsure |= left
+        self.persisted = "unknown" if unknown or (left and left <= self.unsure) else False
 
     def settle(self, trace: StepTrace) -> None:
         """Take down how a step ended."""
@@ -165,3 +176,13 @@ class Run:
             oversized=tuple(sorted(self.oversized)),
             blocked=self.blocked,
         )
+
+
+def _stands(trace: StepTrace, task: TaskRecord) -> bool:
+    """Whether a step's result in a task is this run's. A failure gives way to whatever is there."""
+    if not isinstance(trace.outcome, Succeeded):
+        return True
+    try:
+        return bool(task.variables.get(f"{RESULT_PREFIX}{trace.step.name}") == stored_result(trace.outcome))
+    except StoreError:
+        return False

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from mcp_baton.dynamodb.requests import NoAnswer, NotConnected, Refused, RequestFailed
 from mcp_baton.exceptions import OutcomeUnknown, StoreBusy, StoreUnavailable
+from mcp_baton.tasks.dynamodb.attributes import Item
 
 TOO_LARGE = "maximum allowed size"
 THROTTLED = frozenset(
@@ -24,6 +25,20 @@ FIRST_FAULT = 500
 """DynamoDB's own faults begin at this HTTP status: the request may have been carried out."""
 
 RETRY_AFTER_MS = 1_000
+
+
+class ConditionFailed(Exception):
+    """A conditional write was refused.
+
+    Args:
+        item: The item as it stands; `None` when there is none.
+        unsure: Whether it was sent before and no answer came, so that it may have been made all the same.
+    """
+
+    def __init__(self, item: Item | None, *, unsure: bool = False) -> None:
+        super().__init__("the condition of a write does not hold")
+        self.item = item
+        self.unsure = unsure
 
 
 class ItemTooLarge(Exception):

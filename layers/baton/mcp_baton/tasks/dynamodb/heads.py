@@ -20,7 +20,7 @@ from mcp_baton.tasks.dynamodb.changes import Changes, all_stays, plan
 from mcp_baton.tasks.dynamodb.claims import holds
 from mcp_baton.tasks.dynamodb.expressions import Update, first_token, hold, write_update
 from mcp_baton.tasks.dynamodb.items import HEAD_MS, Limits, expired, key_of, new_item, stays_whole, to_record
-from mcp_baton.tasks.dynamodb.patience import END, WRITE, Patience
+from mcp_baton.tasks.dynamodb.patience import CHECKPOINT, END, WRITE, Patience
 from mcp_baton.tasks.dynamodb.table import ConditionFailed, ItemTooLarge, TaskTable
 from mcp_baton.tasks.dynamodb.values import excess, item_size
 from mcp_baton.tasks.ids import is_task_id, new_token
@@ -227,7 +227,7 @@ class Writes(Heads):
             item = self._write(task.owner, key, update)
         else:
             hold(update, batch.claim, release=batch.release, job="tool" in stored)
-            item = self._write(task.owner, key, update, END, batch.claim)
+            item = self._write(task.owner, key, update, END if batch.release else CHECKPOINT, batch.claim)
         if changes.result is not None:
             self._left(task.owner, task.task_id, item)
         return Written(self._task_in(task.owner, item), changes.oversized)

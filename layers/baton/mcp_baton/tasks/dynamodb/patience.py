@@ -22,10 +22,12 @@ class Patience:
     Attributes:
         throttled_s: While DynamoDB says that it is asked for more than it can bear.
         unanswered_s: While it cannot be reached, does not answer or fails. At most 30: a token lives for 60.
+        kept_s: Of the function's time, what is kept for the requests that come after it.
     """
 
     throttled_s: float
     unanswered_s: float
+    kept_s: float = 0.0
 
     def pause_s(
         self, attempt: int, since_s: float, left_s: float | None, drawn: float, *, throttled: bool
@@ -44,7 +46,7 @@ class Patience:
         budget_s = self.throttled_s if throttled else self.unanswered_s
         if since_s + pause_s >= budget_s:
             return None
-        if left_s is not None and left_s - pause_s < ATTEMPT_S + REPLY_S:
+        if left_s is not None and left_s - pause_s < ATTEMPT_S + REPLY_S + self.kept_s:
             return None
         return pause_s
 
@@ -59,6 +61,9 @@ RENEW = Patience(throttled_s=0.0, unanswered_s=0.0)
 WRITE = Patience(throttled_s=10.0, unanswered_s=10.0)
 END = Patience(throttled_s=20.0, unanswered_s=10.0)
 """Of the end of a run: what it has done stands nowhere else."""
+
+CHECKPOINT = Patience(throttled_s=20.0, unanswered_s=10.0, kept_s=3 * ATTEMPT_S)
+"""Of a checkpoint: the end of the run writes what it could not, and needs time for that."""
 
 
 def race_pause_s(races: int, drawn: float) -> float:

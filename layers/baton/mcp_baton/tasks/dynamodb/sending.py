@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from mcp_baton.dynamodb.requests import Refused, RequestFailed, Requests
 from mcp_baton.exceptions import OutcomeUnknown, StoreBusy, StoreUnavailable
 from mcp_baton.tasks.dynamodb.clock import system_ms
-from mcp_baton.tasks.dynamodb.failures import Unreached, failure_of
+from mcp_baton.tasks.dynamodb.failures import ConditionFailed, Unreached, failure_of
 from mcp_baton.tasks.dynamodb.patience import ATTEMPT_S, REPLY_S, Patience, draw, race_pause_s
 from mcp_baton.telemetry import SILENT, STORE_ERRORS, Telemetry
 
@@ -130,6 +130,7 @@ class Sender:
         """What a request gives, sent again as long as that can help and there is time.
 
         Raises:
+            ConditionFailed: a condition does not hold.
             OutcomeUnknown: it did not succeed, and of one attempt nobody knows whether it did.
             StoreBusy: it was throttled to the end.
             StoreUnavailable: it was refused, or never reached DynamoDB.
@@ -140,6 +141,8 @@ class Sender:
             attempt += 1
             try:
                 return send()
+            except Refused as refused:
+                raise ConditionFailed(refused.item, unsure=unknown is not None) from refused
             except StoreUnavailable as error:
                 unknown = error if isinstance(error, OutcomeUnknown) else unknown
                 pause_s, told = self._pause_s(error, patience, attempt, begun_s), unknown or error

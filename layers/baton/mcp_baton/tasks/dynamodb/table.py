@@ -6,11 +6,10 @@ Every write carries a token that says whether an earlier attempt at it has lande
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from mcp_baton.dynamodb.requests import Refused
 from mcp_baton.exceptions import OutcomeUnknown, StoreUnavailable
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.expressions import SETS, Update, stored_token
-from mcp_baton.tasks.dynamodb.failures import ItemTooLarge
+from mcp_baton.tasks.dynamodb.failures import ConditionFailed, ItemTooLarge
 from mcp_baton.tasks.dynamodb.patience import CREATE, READ, RENEW, WRITE, Patience
 from mcp_baton.tasks.dynamodb.sending import Sender, understood
 
@@ -18,18 +17,6 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import QueryInputTypeDef, QueryOutputTypeDef
 
 __all__ = ["ConditionFailed", "ItemTooLarge", "TaskTable"]
-
-
-class ConditionFailed(Exception):
-    """A conditional write was refused.
-
-    Args:
-        item: The item as it stands; `None` when there is none.
-    """
-
-    def __init__(self, item: Item | None) -> None:
-        super().__init__("the condition of a write does not hold")
-        self.item = item
 
 
 class TaskTable(Sender):
@@ -50,17 +37,10 @@ class TaskTable(Sender):
             "ConditionExpression": "attribute_not_exists(pk)",
             "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
         }
-
-        def send() -> Refused | None:
-            try:
-                self._ask("PutItem", request)
-                return None
-            except Refused as refused:
-                return refused
-
-        failure = self._repeated(send, patience)
-        if failure is not None:
-            self._landed({"pk": item["pk"], "sk": item["sk"]}, failure, token)
+        try:
+            self._repeated(lambda: self._ask("PutItem", request), patience)
+        except ConditionFailed as failed:
+            self._landed({"pk": item["pk"], "sk": item["sk"]}, failed, token)
 
     def update(self, key: Item, update: Update, patience: Patience = WRITE, *, whole: bool = True) -> Item:
         """Make one conditional write, however often it must be sent, and return the item after it.
@@ -90,15 +70,14 @@ class TaskTable(Sender):
             "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
         }
 
-        def send() -> Item | Refused:
-            try:
-                item: Item = understood(self._ask("UpdateItem", request), "Attributes", OutcomeUnknown)["Attributes"]
-                return item
-            except Refused as refused:
-                return refused
+        def send() -> Item:
+            item: Item = understood(self._ask("UpdateItem", request), "Attributes", OutcomeUnknown)["Attributes"]
+            return item
 
-        answer = self._repeated(send, patience)
-        return answer if isinstance(answer, dict) else self._landed(key, answer, update.token)
+        try:
+            return self._repeated(send, patience)
+        except ConditionFailed as failed:
+            return self._landed(key, failed, update.token)
 
     def get(self, key: Item, patience: Patience = READ) -> Item | None:
         """Read one item, strongly consistent."""
@@ -132,15 +111,17 @@ class TaskTable(Sender):
         item: Item | None = self._read(lambda: self._ask("GetItem", request), patience).get("Item")
         return item
 
-    def _landed(self, key: Item, refused: Refused, token: str) -> Item:
+    def _landed(self, key: Item, failed: ConditionFailed, token: str) -> Item:
         # Not every engine returns the item that a condition failed on (dynalite does not).
         try:
-            item = refused.item or self.get(key)
+            item = failed.item or self.get(key)
         except StoreUnavailable as error:
             raise OutcomeUnknown(f"whether it was written could not be read: {error}") from error
         if item is not None and has_token(item, token):
             return item
-        raise ConditionFailed(item) from refused
+        if item is None and failed.unsure:
+            raise OutcomeUnknown("the item is gone: whether it was written before that cannot be read") from failed
+        raise ConditionFailed(item) from failed
 
 
 def has_token(item: Item, token: str) -> bool:
