@@ -48,7 +48,7 @@ LOSSES = (Fault.LOST_REQUEST, Fault.LOST_REPLY, Fault.LATE, Fault.THROTTLED, Fau
 KILLS = (Fault.KILLED_BEFORE, Fault.KILLED_AFTER)
 STALLS = (Fault.STALLED_BEFORE, Fault.STALLED_AFTER)
 GROUPS = (LOSSES, KILLS, STALLS)
-SKEWS_S = (0.0, 0.0, 0.0, 1.0, -1.0, -300.0)
+SKEWS_S = (0.0, 0.0, 1.0, -1.0, 300.0, -300.0)
 
 
 @dataclass(slots=True)

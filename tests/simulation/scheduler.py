@@ -72,7 +72,7 @@ class Scheduler:
         self.points = 0
         self.failure: BaseException | None = None
         self._rng = rng
-        self._tick_ms = tick_ms
+        self.tick_ms = tick_ms
         self._actors: list[Actor] = []
         self._changes = {rng.randrange(1, 120) for _ in range(rng.randrange(1, 5))} if by_priority else None
         self._main = threading.Lock()
@@ -120,7 +120,7 @@ class Scheduler:
         if actor.killed:
             raise Killed
         self.points += 1
-        self.now_ms += self._tick_ms
+        self.now_ms += self.tick_ms
         if self.points > MOST_POINTS:
             self.fail(Endless(f"{self.points} points, and {actor.name} goes on"))
         if self._changes is not None and self.points in self._changes:

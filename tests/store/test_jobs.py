@@ -26,7 +26,7 @@ from mcp_baton.tasks.store import Batch
 from mcp_baton.tasks.work import FIRST_DISPATCH_MS, LONGEST_DISPATCH_MS, Job, Work
 from tests.fakes import Pauses
 from tests.sent import Requests
-from tests.store.conftest import WORK, AfterRead, Clock
+from tests.store.conftest import WORK, AfterRead, Clock, LostReplies
 from tests.store.given import ON_MEMORY, Begin, HeldJob, MakeClaim, Store, Stores
 
 WORKING, INPUT_REQUIRED, FAILED = TaskStatus.WORKING, TaskStatus.INPUT_REQUIRED, TaskStatus.FAILED
@@ -627,19 +627,40 @@ def test_a_task_that_is_over_is_not_made_to_live_longer(stores: Stores, owner: s
         store.jobs.extend(task, 100_000)
 
 
-def test_whoever_extends_a_task_that_another_has_claimed_meanwhile_does_not_hold_it(
-    stores: Stores, owner: str, worker: MakeClaim, clock: Clock
+@pytest.mark.parametrize("when", ["before", "between the request and its repetition"])
+def test_whoever_extends_a_task_that_another_has_claimed_meanwhile_is_told_so(
+    stores: Stores, owner: str, worker: MakeClaim, clock: Clock, lost: LostReplies, when: str
 ) -> None:
     store = stores(limits=Limits(max_ttl_ms=250_000))
     created = store.create(NewTask(owner, {}, work=WORK, ttl_ms=100_000))
     mine = store.jobs.claim(owner, created.task_id, worker("a"), 1)
     clock.ms += 51_000
-    store.jobs.claim(owner, created.task_id, replace(worker("b"), until_ms=clock.ms + 1_000), 2)
-    assert store.jobs.extend(mine, 100_000).claim == mine.claim
-    assert store.jobs.extend(mine, 100_000).claim == mine.claim
-    assert mine.claim
+
+    def claim() -> None:
+        store.jobs.claim(owner, created.task_id, replace(worker("b"), until_ms=clock.ms + 1_000), 2)
+
+    if when == "before":
+        claim()
+    else:
+        lost.times, lost.meanwhile = 1, claim
+    with pytest.raises(ClaimLost) as told:
+        store.jobs.extend(mine, 100_000)
+    assert told.value.current == store.get(owner, created.task_id)
+    assert told.value.current.ttl_ms == (100_000 if when == "before" else 151_000)
+
+
+def test_a_worker_that_has_heard_of_another_asks_nothing(
+    store: Store, held_job: HeldJob, worker: MakeClaim, clock: Clock
+) -> None:
+    """The task as it stands has the other one's questions and their answers."""
+    task, claim = held_job()
+    clock.ms = claim.until_ms + 1
+    other = replace(worker("b"), until_ms=clock.ms + 1_000)
+    taken = store.jobs.claim(task.owner, task.task_id, other, 2)
+    store.jobs.ask(taken, other, questions(1))
+    answered(store, task, {"q0": KIM})
     with pytest.raises(ClaimLost):
-        store.jobs.fail(mine, mine.claim, ERROR)
+        store.jobs.ask(store.get(task.owner, task.task_id), claim, questions(1))
 
 
 def test_a_job_that_lives_longer_is_counted_as_live_for_as_long(

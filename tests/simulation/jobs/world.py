@@ -51,7 +51,6 @@ POLLS_AFTER_MS = (-1_000, 1, 1, 5, 100, 500, 1_000, 3_000)
 SLOW_S = (1.1, 3.0, 3.0)
 FREEZES_S = (45.1, 45.5, 46.0, 46.5, 60.0)
 MOST_ROUNDS = 8
-SKEW_MS = 1_000
 
 
 class JobWorld(World):
@@ -98,9 +97,9 @@ class JobWorld(World):
         if head.status == "input_required":
             self._invoke(JobAsk("update", last=True, every=True))
         else:
-            if head.until_ms - now_ms > self.judge.lease_ms + SKEW_MS:
+            if head.until_ms - now_ms > self.judge.lease_ms + self.fast_ms:
                 self.judge.wrong(10, f"the claim of a worker that has ended lives for {head.until_ms - now_ms:.0f} ms")
-            if head.due_ms - now_ms > LONGEST_DISPATCH_MS + SKEW_MS:
+            if head.due_ms - now_ms > LONGEST_DISPATCH_MS + self.fast_ms:
                 self.judge.wrong(10, f"the job is due in {head.due_ms - now_ms:.0f} ms")
             self.scheduler.now_ms = max(now_ms, head.until_ms + 1, head.due_ms + 1)
             self._invoke(JobAsk("poll", last=True))

@@ -12,12 +12,22 @@ from typing import Any
 
 import pytest
 
-from mcp_baton.exceptions import OutcomeUnknown, StoreError, StoreUnavailable
+from mcp_baton.exceptions import ClaimLost, OutcomeUnknown, StoreError, StoreUnavailable
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
-from mcp_baton.tasks.record import LEASE_MS, RENEW_MS, StepStatus, TaskRecord, TaskStatus, pause_of, steps_of
-from mcp_baton.tasks.store import Batch, TaskStore
+from mcp_baton.tasks.record import (
+    LEASE_MS,
+    RENEW_MS,
+    Claim,
+    NewTask,
+    StepStatus,
+    TaskRecord,
+    TaskStatus,
+    pause_of,
+    steps_of,
+)
+from mcp_baton.tasks.store import Batch, TaskStore, Written
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.testing.connecting import TABLE
 from mcp_baton.workflow.continuation import Call, continuation_batch
@@ -33,7 +43,7 @@ from mcp_baton.workflow.pause import (
     UnresolvableParams,
     UnresolvedDependency,
 )
-from mcp_baton.workflow.run import Blocked, EndedRun, Persisted, TaskOver, UnreadResource
+from mcp_baton.workflow.run import Blocked, EndedRun, Over, Persisted, Superseded, TaskOver, UnreadResource
 from mcp_baton.workflow.sources import Source, prompt_arg, step_output, task_variable
 from tests.fakes import Behaviour, RecordingStore, ScriptedHost, plan_of
 from tests.memory_dynamodb import memory_database
@@ -68,6 +78,7 @@ THREE = workflow(
     Step("b", tool="change", arguments={"it": step_output("a")}),
     Step("c", tool="finish", arguments={"it": step_output("b", "from")}),
 )
+CHECKED = workflow(*(replace(step, checkpoint=step.name == "a") for step in THREE.steps))
 INVOCATION = Invocation({"id": "7"}, {"id": "7"}, OWNER)
 
 
@@ -386,6 +397,44 @@ def test_of_a_task_that_was_cancelled_it_is_unknown_what_may_have_been_written(
     run = Engine(host, recording, clock).start(steps, INVOCATION)
 
     assert (run.persisted, run.stop) == (persisted, TaskOver(TaskStatus.CANCELLED))
+
+
+@pytest.mark.parametrize(
+    ("since", "stop"),
+    [
+        ({"claim": Claim("other", 9_999_999_999_999, 2)}, Superseded()),
+        ({"status": TaskStatus.CANCELLED}, TaskOver(TaskStatus.CANCELLED)),
+    ],
+    ids=["taken over", "cancelled"],
+)
+def test_a_run_that_hears_late_of_its_checkpoint_begins_nothing_in_a_task_that_is_not_its_own_any_more(
+    store: DynamoDBTaskStore, monkeypatch: pytest.MonkeyPatch, since: dict[str, Any], stop: Over
+) -> None:
+    host = ScriptedHost()
+    recording = RecordingStore(store, host)
+    write = recording.write
+
+    def late(task: TaskRecord, batch: Batch) -> Written:
+        return Written(replace(write(task, batch).task, **since))
+
+    monkeypatch.setattr(recording, "write", late)
+    run = Engine(host, recording).start(CHECKED, INVOCATION)
+
+    assert (run.stop, run.persisted) == (stop, True)
+    assert verbs(host) == ["create", "call", "write"]
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_run_that_ends_in_a_task_that_is_not_its_own_any_more_says_whether_all_it_did_was_kept(
+    store: DynamoDBTaskStore, kept: bool
+) -> None:
+    """Its checkpoint was written; for another step there was no time."""
+    others = store.create(NewTask(OWNER, {}))
+    host = ScriptedHost(starts=1 if kept else 2)
+
+    run = Engine(host, RecordingStore(store, host, {3: ClaimLost(others)})).start(CHECKED, INVOCATION)
+
+    assert (run.stop, run.persisted) == (Superseded(), kept)
 
 
 def test_what_a_checkpoint_has_written_is_not_written_again(store: DynamoDBTaskStore) -> None:

@@ -3,13 +3,14 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 
 from mcp_baton.exceptions import ClaimLost, StoreUnavailable, TaskNotFound
 from mcp_baton.tasks.record import LEASE_MS, Claim, Standing, TaskRecord, TaskStatus
 from mcp_baton.workflow.holding import Hold, lease_end
-from mcp_baton.workflow.run import Superseded, TaskOver
+from mcp_baton.workflow.run import Over, Superseded, TaskOver
 from tests.fakes import RecordingStore
 
 TASK = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, {}, claim=Claim("me", LEASE_MS, 2))
@@ -133,6 +134,26 @@ def test_what_a_pulse_has_learnt_is_told_by_the_next_look_and_ends_the_renewals(
     store.ms = 60_000
     hold.pulse()
     assert store.asked == ["renew to 60000"]
+
+
+@pytest.mark.parametrize(
+    ("found", "over"),
+    [
+        ({"claim": Claim("other", 90_000, 2)}, Superseded()),
+        ({"claim": Claim("other", 0, 2), "status": TaskStatus.COMPLETED}, TaskOver(TaskStatus.COMPLETED)),
+        ({"status": TaskStatus.CANCELLED}, TaskOver(TaskStatus.CANCELLED)),
+        ({}, None),
+    ],
+    ids=["taken over", "taken over and completed", "cancelled", "as it was written"],
+)
+def test_a_write_whose_answer_came_late_tells_what_has_become_of_the_task_since(
+    found: dict[str, Any], over: Over | None
+) -> None:
+    store, hold = held()
+    mine = hold.held
+    hold.written(replace(TASK, **found))
+    assert (hold.look(), hold.held) == (over, mine)
+    assert store.asked == []
 
 
 @pytest.mark.parametrize(("unsure", "over"), [(False, TaskOver(None)), (True, None)])

@@ -8,7 +8,7 @@ from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.host import Failed, Outcome, Succeeded
 from mcp_baton.workflow.over import what_became
 from mcp_baton.workflow.resolve import Known
-from mcp_baton.workflow.run import EndedRun, StepTrace, TaskOver
+from mcp_baton.workflow.run import EndedRun, Persisted, StepTrace, Superseded, TaskOver
 
 STEPS = [Step(name, tool="work") for name in ("a", "b", "c", "d")]
 WORKFLOW = Workflow(name="w", description="do it", steps=STEPS)
@@ -26,6 +26,23 @@ def said(statuses: list[StepStatus], ran: dict[int, Outcome], *, replayed: tuple
     head, tail = what_became(EndedRun(WORKFLOW, known, traces, over, None), over).split(" under way. ")
     assert head == "The task was cancelled while this run was"
     return tail
+
+
+@pytest.mark.parametrize(
+    ("persisted", "told"),
+    [
+        (True, "What this run did is recorded; the task"),
+        (False, "What this run did was not recorded and may have been done twice; the task"),
+        ("unknown", "The task"),
+    ],
+)
+def test_a_run_that_was_superseded_says_whether_what_it_did_is_recorded(persisted: Persisted, told: str) -> None:
+    known = Known({}, {}, dict.fromkeys("abcd", COMPLETED), {}, TaskVariables({}))
+    run = EndedRun(WORKFLOW, known, (), Superseded(), None, persisted)
+    assert what_became(run, Superseded()) == (
+        "This run was superseded: it was late, and another run has taken the task over. "
+        f"{told} says how it stands. The run ran no step. No step was left to run."
+    )
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,10 @@ class JobStore(Protocol):
         written where it does so for more than half of that, or may not live longer.
 
         Returns:
-            The task. Its claim is as it was read, whoever may have taken it since.
+            The task as it stands.
+
+        Raises:
+            ClaimLost: it was held when it was read, and another one has taken it over.
         """
 
     def hand_over(self, task: TaskRecord, claim: Claim, ttl_ms: int) -> TaskRecord:

@@ -205,7 +205,9 @@ class Engine:
         return None
 
     def _not_written(self, run: Run, hold: Hold, error: StoreError) -> Over | None:
-        run.not_written(unknown=isinstance(error, OutcomeUnknown))
+        kept_all = run.written == len(run.traces) and isinstance(error, ClaimLost | TaskFinished)
+        if not kept_all:
+            run.not_written(unknown=isinstance(error, OutcomeUnknown))
         match error:
             case TaskFinished():
                 hold.task = error.current

@@ -88,9 +88,17 @@ class Hold:
         return Began(now_ms, self._clock()) if self._is_sure_at(now_ms) else None
 
     def written(self, task: TaskRecord) -> None:
-        """The run has written to the task, and its claim was renewed with that."""
+        """The run has written to the task, and its claim was renewed with that.
+
+        Where the write's answer came late, the task is shown as others have left it since.
+        """
         self.task, self.unsure = task, False
-        self._confirmed(task.claim or self.held)
+        if task.status.terminal:
+            self._over = TaskOver(task.status)
+        elif task.claim is not None and task.claim.id != self.held.id:
+            self._over = Superseded()
+        else:
+            self._confirmed(task.claim or self.held)
 
     def look(self) -> Over | None:
         """What has become of the task, where that has not been known for a while: a renewal that is due tells it, or

@@ -1,14 +1,17 @@
 """The last message of a run whose task came to an end, or was taken over, while it was under way. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from mcp_baton.tasks.record import TaskStatus
-from mcp_baton.workflow.run import EndedRun, Over, Superseded
+from mcp_baton.workflow.run import EndedRun, Over, Persisted, Superseded
 
-TAKEN_OVER = (
-    "This run was superseded: it was late, and another run has taken the task over. What this run did was not recorded "
-    "and may have been done twice; the task says how it stands."
-)
+TAKEN_OVER = "This run was superseded: it was late, and another run has taken the task over."
+KEPT: Mapping[Persisted, str] = {
+    True: "What this run did is recorded; the task says how it stands.",
+    False: "What this run did was not recorded and may have been done twice; the task says how it stands.",
+    "unknown": "The task says how it stands.",
+}
+"""What is said of a superseded run's work, by whether the store holds it."""
 
 
 def what_became(run: EndedRun, over: Over) -> str:
@@ -17,7 +20,7 @@ def what_became(run: EndedRun, over: Over) -> str:
     ran = [trace.step.name for trace in run.traces if not trace.replayed]
     left = [name for name, status in run.statuses.items() if not status.settled and name not in ran]
     if isinstance(over, Superseded):
-        return " ".join([TAKEN_OVER, _last_step(ran), _steps_not_run(left)])
+        return " ".join([TAKEN_OVER, KEPT[run.persisted], _last_step(ran), _steps_not_run(left)])
     return " ".join([f"{_event(over.status)} while this run was under way.", _last_step(ran), _steps_not_run(left)])
 
 

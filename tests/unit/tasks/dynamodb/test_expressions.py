@@ -8,7 +8,7 @@ from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.changes import plan
-from mcp_baton.tasks.dynamodb.expressions import EXPRESSION_BYTES, Update, base36, write_update
+from mcp_baton.tasks.dynamodb.expressions import EXPRESSION_BYTES, Update, base36, guarded_update, write_update
 from mcp_baton.tasks.dynamodb.items import Limits, new_item
 from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, NewTask, StepStatus
 from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite, Timing
@@ -42,11 +42,21 @@ def test_a_step_is_set_and_guarded_by_its_path() -> None:
         f"SET version=version+1,updated_at=1970-01-01T00:00:05.000Z,{path}=failed,"
         'variables._workflow.result.s1="r",variables._workflow.pause_reason='
         + str({"type": {"S": "x"}})
-        + f" REMOVE w6 ADD w0 [{STORED!r}]"
+        + f" REMOVE w12 ADD w0 [{STORED!r}]"
     )
     assert spelled(made.condition(), made) == (
         f"attribute_exists(pk) AND expires_at>5 AND status IN (input_required,working) AND {path}=pending"
         f" AND NOT contains(w0,{STORED!r})"
+    )
+
+
+def test_a_write_that_is_sent_once_has_no_token() -> None:
+    made = guarded_update(5_000, None)
+    made.set(made.name("note"), made.text("x"))
+    assert spelled(made.expression(), made) == "SET note=x"
+    assert (
+        spelled(made.condition(), made)
+        == "attribute_exists(pk) AND expires_at>5 AND status IN (input_required,working)"
     )
 
 

@@ -6,19 +6,22 @@ from mcp_baton.tasks.dynamodb.expressions import MINUTE_MS, first_token, old_set
 from mcp_baton.tasks.dynamodb.table import has_token
 
 
-@pytest.mark.parametrize("minute", range(15))
-def test_the_set_that_is_dropped_is_neither_this_minutes_nor_one_of_the_last_six(minute: int) -> None:
+@pytest.mark.parametrize("minute", range(30))
+def test_the_set_that_is_dropped_is_neither_this_minutes_nor_one_of_the_last_twelve(minute: int) -> None:
     now_ms = minute * MINUTE_MS + 59_999
-    assert old_set_at(now_ms) not in {set_at(now_ms - ago * MINUTE_MS) for ago in range(7)}
-    assert old_set_at(now_ms) == set_at(now_ms - 7 * MINUTE_MS) == set_at(now_ms + 6 * MINUTE_MS)
+    assert old_set_at(now_ms) not in {set_at(now_ms - ago * MINUTE_MS) for ago in range(13)}
+    assert old_set_at(now_ms) == set_at(now_ms - 13 * MINUTE_MS) == set_at(now_ms + 12 * MINUTE_MS)
 
 
-@pytest.mark.parametrize("ahead", [-5, -4, -1, 0, 1, 4, 5])
+@pytest.mark.parametrize("ahead", [-10, -9, -5, -1, 0, 1, 5, 9, 10])
 @pytest.mark.parametrize("now_ms", [0, 59_999])
-def test_a_writer_whose_clock_is_five_minutes_off_drops_no_token_that_may_be_asked_for(now_ms: int, ahead: int) -> None:
+def test_a_writer_whose_clock_is_ten_minutes_apart_drops_no_token_that_may_be_asked_for(
+    now_ms: int, ahead: int
+) -> None:
+    """One clock is five minutes fast, the other five minutes slow; what is written now may have been named before."""
     now_ms += 60 * MINUTE_MS
     mine, other = set_at(now_ms), set_at(now_ms + ahead * MINUTE_MS)
-    for later_ms in (0, 30_000, 60_000):
+    for later_ms in (-60_000, -30_000, 0, 30_000, 60_000):
         assert old_set_at(now_ms + later_ms + ahead * MINUTE_MS) != mine
         assert old_set_at(now_ms + later_ms) != other
 

@@ -1,14 +1,12 @@
 """UpdateItem expressions, small enough for DynamoDB: 4 KB each, whatever the names are (docs/storage.md).
 
-Every name and value is a placeholder of one or two characters, so that the length depends on how much is written and
-not on what it is called. The conditions close the races: a write states what it was decided on, and fails as a whole
-when that no longer holds.
+Every name and value is a placeholder of one or two characters: the length depends on how much is written alone. The
+conditions close the races: a write states what it was decided on, and fails as a whole when that no longer holds.
 
-Every write is applied once, however often it is sent (docs/storage.md, Lost answers). Its token is kept in one of
-thirteen binary sets of its item, by the minute of its first attempt, on the condition that it is not there yet. Each
-write also drops the set that is farthest from this minute, so that a token outlives its repeats where another writer's
-clock is five minutes off, too, as far as AWS takes signed requests (IAM User Guide, "Troubleshoot signed requests for
-AWS APIs"). At most seven minutes' tokens are kept, eight bytes each: every write is paid by all of its item.
+A write is applied once, however often it is sent (docs/storage.md, Lost answers): its token is kept in one of 25 sets of
+its item, by the minute of its first attempt, on the condition that it is not there yet. Each write drops the set that
+is farthest from this minute, so that a token outlives its repeats where writers' clocks are ten minutes apart: AWS
+takes requests that are five minutes off (IAM User Guide, "Troubleshoot signed requests for AWS APIs").
 """
 
 from mcp_baton.exceptions import StoreError
@@ -22,7 +20,7 @@ DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 EXPRESSION_BYTES = 4096
 LIVE_STATUSES = sorted(LIVE)
 
-SETS = tuple(f"w{place}" for place in range(13))
+SETS = tuple(f"w{place}" for place in range(25))
 AWAY = len(SETS) // 2
 MINUTE_MS = 60_000
 
@@ -33,7 +31,7 @@ def set_at(now_ms: int) -> str:
 
 
 def old_set_at(now_ms: int) -> str:
-    """The set of seven minutes ago, as far from this minute as one can be."""
+    """The set of thirteen minutes ago, as far from this minute as one can be."""
     return SETS[(now_ms // MINUTE_MS + AWAY) % len(SETS)]
 
 
@@ -44,8 +42,7 @@ def stored_token(token: str) -> bytes:
 
 def first_token(now_ms: int, token: str) -> Item:
     """What a new item has of the write that creates it."""
-    tokens: Attribute = {"BS": [stored_token(token)]}
-    return {set_at(now_ms): tokens}
+    return {set_at(now_ms): {"BS": [stored_token(token)]}}
 
 
 @dataclass(slots=True)
@@ -53,11 +50,11 @@ class Update:
     """An UpdateItem request being put together. It is applied once, however often it is sent.
 
     Attributes:
-        token: Names this write, here and in the item: see `TaskTable.update`.
+        token: Names this write, here and in the item: see `TaskTable.update`; `None` for one that is sent once.
         now_ms: When the token was made, epoch milliseconds: it says in which of the item's sets the token stands.
     """
 
-    token: str
+    token: str | None
     now_ms: int
     names: dict[str, str] = field(default_factory=dict)
     values: dict[str, Attribute] = field(default_factory=dict)
@@ -114,11 +111,13 @@ class Update:
         Raises:
             StoreError: it is longer than DynamoDB takes.
         """
-        self.values[":toks"] = {"BS": [stored_token(self.token)]}
-        removals = ",".join([*self.removals, self.name(old_set_at(self.now_ms))])
-        settings = f"SET {','.join(self.settings)} " if self.settings else ""
-        additions = ",".join([*self.additions, f"{self.name(set_at(self.now_ms))} :toks"])
-        return _checked(f"{settings}REMOVE {removals} ADD {additions}")
+        removals, additions = self.removals, self.additions
+        if self.token is not None:
+            self.values[":toks"] = {"BS": [stored_token(self.token)]}
+            removals = [*removals, self.name(old_set_at(self.now_ms))]
+            additions = [*additions, f"{self.name(set_at(self.now_ms))} :toks"]
+        clauses = (("SET", self.settings), ("REMOVE", removals), ("ADD", additions))
+        return _checked(" ".join([f"{verb} {','.join(actions)}" for verb, actions in clauses if actions]))
 
     def condition(self) -> str:
         """The condition expression.
@@ -126,17 +125,17 @@ class Update:
         Raises:
             StoreError: it is longer than DynamoDB takes.
         """
-        self.values[":tok"] = {"B": stored_token(self.token)}
-        fresh = f"NOT contains({self.name(set_at(self.now_ms))},:tok)"
-        return _checked(" AND ".join([*self.conditions, fresh]))
+        conditions = self.conditions
+        if self.token is not None:
+            self.values[":tok"] = {"B": stored_token(self.token)}
+            conditions = [*conditions, f"NOT contains({self.name(set_at(self.now_ms))},:tok)"]
+        return _checked(" AND ".join(conditions))
 
 
 def _checked(expression: str) -> str:
     if len(expression) > EXPRESSION_BYTES:
-        raise StoreError(
-            f"the batch sets too many values for one write: its expression has {len(expression)} bytes, "
-            f"DynamoDB takes {EXPRESSION_BYTES}"
-        )
+        taken = f"its expression has {len(expression)} bytes, DynamoDB takes {EXPRESSION_BYTES}"
+        raise StoreError(f"the batch sets too many values for one write: {taken}")
     return expression
 
 
@@ -146,7 +145,7 @@ def base36(number: int) -> str:
     return (base36(head) if head else "") + DIGITS[digit]
 
 
-def live_update(now_ms: int, token: str) -> Update:
+def live_update(now_ms: int, token: str | None) -> Update:
     """A write to a task that must exist, must not have expired and must not be terminal."""
     update = guarded_update(now_ms, token)
     version = update.name("version")
@@ -155,7 +154,7 @@ def live_update(now_ms: int, token: str) -> Update:
     return update
 
 
-def guarded_update(now_ms: int, token: str) -> Update:
+def guarded_update(now_ms: int, token: str | None) -> Update:
     """The same for a write that does not count as a change of the task."""
     update = Update(token, now_ms)
     update.require(f"attribute_exists({update.name('pk')})")

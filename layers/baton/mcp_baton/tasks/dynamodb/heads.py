@@ -56,7 +56,7 @@ class Heads:
             if claim is not None and not holds(current, claim):
                 raise ClaimLost(current) from failure
             self._telemetry.add(STORE_CONFLICTS)
-            raise Conflict(current, (update.token, update.now_ms)) from failure
+            raise Conflict(current, (update.token, update.now_ms) if update.token else None) from failure
 
     def _live(self, owner: str, failure: ConditionFailed, workflow: str | None = None) -> TaskRecord:
         """The live task that a condition failed on.

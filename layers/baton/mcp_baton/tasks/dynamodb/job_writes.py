@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from mcp_baton.exceptions import TooLarge
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item
 from mcp_baton.tasks.dynamodb.changes import BOOKKEEPING_BYTES
-from mcp_baton.tasks.dynamodb.expressions import Update, finish_update, guarded_update, hold, live_update
+from mcp_baton.tasks.dynamodb.expressions import Update, finish_update, guarded_update, hold, live_update, require_held
 from mcp_baton.tasks.dynamodb.items import RUN
 from mcp_baton.tasks.dynamodb.values import item_size, size
-from mcp_baton.tasks.record import Claim, TaskStatus
+from mcp_baton.tasks.record import Claim, TaskRecord, TaskStatus
 from mcp_baton.tasks.texts import to_text
 from mcp_baton.tasks.work import FIRST_DISPATCH_MS, LONGEST_DISPATCH_MS
 
@@ -87,9 +87,9 @@ def answering(version: int, answers: Mapping[str, Attribute], *, last: bool, now
     return update
 
 
-def reporting(claim: Claim, message: str, now_ms: int, token: str) -> Update:
-    """A worker says how far it is, and holds on to its job."""
-    update = live_update(now_ms, token)
+def reporting(claim: Claim, message: str, now_ms: int) -> Update:
+    """A worker says how far it is, and holds on to its job. Sent once."""
+    update = live_update(now_ms, None)
     hold(update, claim, job=True)
     say(update, message)
     return update
@@ -105,9 +105,11 @@ def handing_over(claim: Claim, attempts: int, expires_s: int, ttl_ms: int, now_m
     return update
 
 
-def extending(expires_s: int, ttl_ms: int, now_ms: int, token: str) -> Update:
+def extending(task: TaskRecord, expires_s: int, ttl_ms: int, now_ms: int, token: str) -> Update:
     """A worker lets a task live longer: its own, or that of the workflow which it runs."""
     update = guarded_update(now_ms, token)
+    if task.claim is not None:
+        require_held(update, task.claim, job=task.job is not None)
     update.require(f"{update.name('expires_at')}<{_number(update, expires_s)}")
     _live_until(update, expires_s, ttl_ms)
     return update

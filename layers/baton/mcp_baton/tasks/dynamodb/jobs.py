@@ -4,11 +4,10 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from mcp_baton.exceptions import ClaimLost, Conflict, NoAttemptLeft, StoreBusy, TaskHeld, TooLarge
-from mcp_baton.light_dataclasses import replace
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.tasks.dynamodb import job_writes as writes
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item
-from mcp_baton.tasks.dynamodb.claims import claimed
+from mcp_baton.tasks.dynamodb.claims import claimed, holds
 from mcp_baton.tasks.dynamodb.expressions import Update
 from mcp_baton.tasks.dynamodb.heads import Heads, stored_item
 from mcp_baton.tasks.dynamodb.items import Limits, number
@@ -102,6 +101,8 @@ class DynamoDBJobStore(Heads):
         Raises:
             ValueError: a key was used for another question before, or no question is without an answer.
         """
+        if not holds(task, claim):
+            raise ClaimLost(task)
         job = job_of(task)
         for key in sorted(questions.keys() & job.asked.keys()):
             if dumps(job.asked[key], sort_keys=True) != dumps(questions[key], sort_keys=True):
@@ -146,7 +147,7 @@ class DynamoDBJobStore(Heads):
 
     def report(self, task: TaskRecord, claim: Claim, message: str) -> TaskRecord:
         """Set the status message: one `UpdateItem`, sent once."""
-        update = writes.reporting(claim, message, self.now_ms(), new_token())
+        update = writes.reporting(claim, message, self.now_ms())
         return self._task_in(task.owner, self._held(task, update, RENEW))
 
     def hand_over(self, task: TaskRecord, claim: Claim, ttl_ms: int) -> TaskRecord:
@@ -164,14 +165,17 @@ class DynamoDBJobStore(Heads):
         expires_s, lives_ms = self._life(task, now_ms, ttl_ms)
         if number(before, "expires_at") * 1000 >= now_ms + ttl_ms // 2 or lives_ms <= task.ttl_ms:
             return task
+        update = writes.extending(task, expires_s, lives_ms, now_ms, new_token())
         try:
-            update = writes.extending(expires_s, lives_ms, now_ms, new_token())
             item = self._table.update(self._key(task.owner, task.task_id), update, WRITE)
         except ConditionFailed as failure:
-            # Another one has made it live longer still.
-            return replace(self._live(task.owner, failure), claim=task.claim)
-        self._move(task, before, item)
-        return replace(self._task_in(task.owner, item), claim=task.claim)
+            current = self._live(task.owner, failure)  # perhaps it lives longer still
+        else:
+            self._move(task, before, item)
+            current = self._task_in(task.owner, item)
+        if task.claim is not None and not holds(current, task.claim):
+            raise ClaimLost(current)
+        return current
 
     def _life(self, task: TaskRecord, now_ms: int, ttl_ms: int) -> tuple[int, int]:
         """When a task is to expire, epoch seconds, and its lifetime then, milliseconds."""

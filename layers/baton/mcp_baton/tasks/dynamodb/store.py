@@ -130,7 +130,7 @@ class DynamoDBTaskStore(Writes):
 
     def renew(self, task: TaskRecord, claim: Claim) -> TaskRecord:
         """Hold on to a task until the claim's new end, or give it up: one `UpdateItem`, sent once."""
-        update = guarded_update(self.now_ms(), new_token())
+        update = guarded_update(self.now_ms(), None)
         hold(update, claim, job=task.job is not None)
         key = self._key(task.owner, task.task_id)
         try:

@@ -111,13 +111,13 @@ class TaskTable(Sender):
         item: Item | None = self._read(lambda: self._ask("GetItem", request), patience).get("Item")
         return item
 
-    def _landed(self, key: Item, failed: ConditionFailed, token: str) -> Item:
+    def _landed(self, key: Item, failed: ConditionFailed, token: str | None) -> Item:
         # Not every engine returns the item that a condition failed on (dynalite does not).
         try:
             item = failed.item or self.get(key)
         except StoreUnavailable as error:
             raise OutcomeUnknown(f"whether it was written could not be read: {error}") from error
-        if item is not None and has_token(item, token):
+        if item is not None and token is not None and has_token(item, token):
             return item
         if item is None and failed.unsure:
             raise OutcomeUnknown("the item is gone: whether it was written before that cannot be read") from failed

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from mcp_baton.exceptions import (
+    ClaimLost,
     NotDispatched,
     ProtocolError,
     StoreBusy,
@@ -84,7 +85,7 @@ class WorkflowJob:
             raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {self._job.work.tool}")
         try:
             self._hold.task = store.jobs.extend(self._hold.task, self._lives_ms)
-        except (TaskFinished, TaskNotFound) as over:
+        except (ClaimLost, TaskFinished, TaskNotFound) as over:
             return f"stopped: {over}"
         host = WorkerHost(self._request, self._watch)
         ended = self._run(twin, host)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from mcp_baton.exceptions import StoreError, TaskFinished, TaskNotFound
+from mcp_baton.exceptions import ClaimLost, StoreError, TaskFinished, TaskNotFound
 from mcp_baton.protocol.http import Exchange
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.reply import Reply
@@ -99,7 +99,7 @@ class Watch(Reply):
             return True
         try:
             hold.task = self._jobs.extend(hold.task, 2 * LEASE_MS)
-        except (TaskFinished, TaskNotFound):
+        except (ClaimLost, TaskFinished, TaskNotFound):
             return False
         except StoreError:
             logger.warning("task %s: it could not be made to live longer", hold.task.task_id, exc_info=True)
