@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.corpus import ONCE_FAILED
-from tests.simulation.harness import failures
+from tests.simulation.harness import KINDS, failures
 from tests.simulation.jobs.world import JobWorld
 from tests.simulation.world import World
 
@@ -37,8 +37,9 @@ def test_no_invariant_of_jobs_is_broken(first: int) -> None:
     assert not broken, broken
 
 
-def test_seeds_that_broke_an_invariant_once_break_none_any_more() -> None:
-    broken = found(ONCE_FAILED)
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_seeds_that_broke_an_invariant_once_break_none_any_more(kind: str) -> None:
+    broken = found(ONCE_FAILED[kind], KINDS[kind])
     assert not broken, broken
 
 

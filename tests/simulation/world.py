@@ -236,7 +236,7 @@ class World:
             return
         if self.scheduler.now_ms - due_ms > STOOD_STILL_MS:
             process.stalled, process.stalled_ms = True, self.scheduler.now_ms
-        # What an attempt may take is known to Baton; that this machine is so slow besides is not. Nobody waits for workers.
+        # Baton knows what an attempt may take, and not that this machine is so slow besides. Nobody waits for workers.
         slow_ms = 0 if process.kind == "work" else 2 * self.scheduler.tick_ms
         if process.ends_ms is not None and self.scheduler.now_ms > process.ends_ms + slow_ms:
             self.note(actor, "is stopped by Lambda")

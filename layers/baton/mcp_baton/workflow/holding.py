@@ -71,6 +71,7 @@ class Hold:
         self._left_ms = left_ms
         self._clock = clock
         self._over: Over | None = None
+        self._looked_at_ms: int | None = None
         self._heard_s = clock()
         self._renew_at_ms = store.now_ms() + RENEW_MS
 
@@ -85,6 +86,7 @@ class Hold:
         now_ms = self._looked_ms()
         if self._over is not None:
             return self._over
+        self._looked_at_ms = now_ms
         return Began(now_ms, self._clock()) if self._is_sure_at(now_ms) else None
 
     def written(self, task: TaskRecord) -> None:
@@ -138,7 +140,11 @@ class Hold:
             return math.inf
         if self.released:
             return RENEW_MS / 1000
-        now_ms = self._store.now_ms()
+        if self._looked_at_ms is not None:
+            # The step has just begun, and whether it is time to was looked at then.
+            now_ms, self._looked_at_ms = self._looked_at_ms, None
+        else:
+            now_ms = self._store.now_ms()
         if self._renewal_is_due(now_ms):
             self._renew()
             now_ms = self._store.now_ms()

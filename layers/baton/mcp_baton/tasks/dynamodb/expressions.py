@@ -3,9 +3,9 @@
 Every name and value is a placeholder of one or two characters: the length depends on how much is written alone. The
 conditions close the races: a write states what it was decided on, and fails as a whole when that no longer holds.
 
-A write is applied once, however often it is sent (docs/storage.md, Lost answers): its token is kept in one of 25 sets of
-its item, by the minute of its first attempt, on the condition that it is not there yet. Each write drops the set that
-is farthest from this minute, so that a token outlives its repeats where writers' clocks are ten minutes apart: AWS
+A write is applied once, however often it is sent (docs/storage.md, Lost answers): its token is kept in one of its
+item's 25 sets, by the minute of its first attempt, on the condition that it is not there yet. Each write drops the set
+that is farthest from this minute, so that a token outlives its repeats where writers' clocks are ten minutes apart: AWS
 takes requests that are five minutes off (IAM User Guide, "Troubleshoot signed requests for AWS APIs").
 """
 
