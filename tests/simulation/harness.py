@@ -26,6 +26,7 @@ from mcp_baton.server.running import runner, worker
 from mcp_baton.server.running.worker import Mail, Mailbox
 from mcp_baton.tasks.writing import write_decided
 from tests.simulation.invariants import Violation
+from tests.simulation.jobs.background import BackgroundWorld
 from tests.simulation.jobs.world import JobWorld
 from tests.simulation.journal import Broken
 from tests.simulation.scheduler import Actor, Killed, current
@@ -231,7 +232,7 @@ type Failed = tuple[list[Outcome], Counter[str]]
 """The simulations that broke an invariant, and how many there were of each attack."""
 
 
-KINDS: Mapping[str, type[World]] = {"workflows": World, "jobs": JobWorld}
+KINDS: Mapping[str, type[World]] = {"workflows": World, "jobs": JobWorld, "background": BackgroundWorld}
 
 
 type Chunk = tuple[tuple[int, ...], str]

@@ -108,7 +108,7 @@ class Judge:
         before, after = change.before, change.after
         assert after is not None
         if before is None:
-            self.world.created(change.key[1].removeprefix(TASK))
+            self._created(change.key[1].removeprefix(TASK))
         elif before.get("definition") != after.get("definition"):
             self.world.struck.add("a task went on with a mended workflow")
         if before is not None and status_of(before) in TERMINAL:
@@ -121,6 +121,9 @@ class Judge:
                 self._check_value(number, before, after, str(path[1]))
         if process is not None:
             self.claims.changed(number, change, process, now_ms)
+
+    def _created(self, task_id: str) -> None:
+        self.world.created(task_id)
 
     def sent(self, change: Change, process: Process, began_ms: float) -> None:
         """A write was sent at this time, or some seconds before that, if it is sent again."""

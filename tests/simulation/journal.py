@@ -9,8 +9,6 @@ from mcp_baton.protocol.json import Json, JsonObject
 from tests.simulation.client import Sent
 from tests.simulation.scheduler import Actor
 
-RUNS = frozenset({"start", "resume"})
-
 
 @dataclass(slots=True)
 class Called:
@@ -41,6 +39,7 @@ class Process:
         kind: `start`, `resume`, `call`, `poll`, `cancel`, `complete`.
         skew_s: How far its clock is ahead, seconds.
         ends_ms: When Lambda stops it; `None` for one with more time than it can need.
+        is_run: Whether it runs a workflow.
         requests: The requests to the store that it made.
         calls: The calls of tools that it made.
         stalled: Whether it stood still for a while.
@@ -54,6 +53,7 @@ class Process:
     skew_s: float
     ends_ms: float | None
     began_ms: float
+    is_run: bool
     requests: list[Sent] = field(default_factory=list)
     calls: list[Called] = field(default_factory=list)
     stalled: bool = False
@@ -65,11 +65,6 @@ class Process:
     def name(self) -> str:
         """What traces call it."""
         return self.actor.name
-
-    @property
-    def is_run(self) -> bool:
-        """Whether it runs a workflow."""
-        return self.kind in RUNS
 
     @property
     def meta(self) -> Mapping[str, Any]:

@@ -8,8 +8,12 @@ from dataclasses import dataclass
 
 import pytest
 
+from mcp_baton import Workflow
 from mcp_baton.tasks.dynamodb import expressions, table
+from mcp_baton.tasks.record import StepStatus
+from mcp_baton.workflow import engine
 from tests.simulation.harness import Outcome, simulate, simulating
+from tests.simulation.jobs.background import BackgroundWorld
 from tests.simulation.jobs.world import JobWorld
 from tests.simulation.rewriting import without_action, without_condition
 from tests.simulation.world import Rewrite, World
@@ -28,7 +32,7 @@ class Mutant:
         rewrite: What becomes of its requests.
         patch: What is changed in its code.
         is_rare: Whether it takes hundreds of seeds to notice.
-        kind: What is simulated: workflows, or jobs.
+        kind: What is simulated.
     """
 
     name: str
@@ -56,6 +60,13 @@ def _tokens_short_lived(patch: pytest.MonkeyPatch) -> None:
 
 def _tokens_not_looked_for(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(table, "has_token", lambda _item, _token: False)
+
+
+def _completed_steps_forgotten(patch: pytest.MonkeyPatch) -> None:
+    def carried(_task: object, workflow: Workflow) -> dict[str, StepStatus]:
+        return {step.name: StepStatus.PENDING for step in workflow.steps}
+
+    patch.setattr(engine, "carried", carried)
 
 
 STEP = r"variables\._workflow\.progress\.steps\[\d+\]\.status="
@@ -93,4 +104,6 @@ MUTANTS = (
             ("writes of jobs are applied however often they are sent", without_condition(r"NOT contains\(w"), True),
         )
     ),
+    Mutant("a worker hands over and keeps its claim", without_action(r"SET run\.u="), kind=BackgroundWorld),
+    Mutant("a worker runs completed steps again", patch=_completed_steps_forgotten, kind=BackgroundWorld),
 )

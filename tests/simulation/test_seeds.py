@@ -12,11 +12,12 @@ import pytest
 
 from tests.simulation.corpus import ONCE_FAILED
 from tests.simulation.harness import KINDS, failures
+from tests.simulation.jobs.background import BackgroundWorld
 from tests.simulation.jobs.world import JobWorld
 from tests.simulation.world import World
 
 ROOT = Path(__file__).parents[2]
-WORKFLOWS, JOBS = 3_500, 1_500
+WORKFLOWS, JOBS, BACKGROUND = 3_000, 1_500, 500
 CHUNK = 250
 
 
@@ -34,6 +35,12 @@ def test_no_invariant_is_broken(first: int) -> None:
 @pytest.mark.parametrize("first", range(0, JOBS, CHUNK))
 def test_no_invariant_of_jobs_is_broken(first: int) -> None:
     broken = found(range(first, first + CHUNK), JobWorld)
+    assert not broken, broken
+
+
+@pytest.mark.parametrize("first", range(0, BACKGROUND, CHUNK))
+def test_no_invariant_of_workflows_in_the_background_is_broken(first: int) -> None:
+    broken = found(range(first, first + CHUNK), BackgroundWorld)
     assert not broken, broken
 
 

@@ -36,11 +36,16 @@ type Rewrite = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
 class World:
     """A simulation of one seed.
 
+    Attributes:
+        runs: The kinds of invocations that run a workflow.
+
     Args:
         seed: What everything is drawn from.
         rewrite: What happens to each request before it is sent.
         strict: Whether the first broken invariant ends the simulation.
     """
+
+    runs: frozenset[str] = frozenset({"start", "resume"})
 
     def __init__(self, seed: int, *, rewrite: Rewrite | None = None, strict: bool = True) -> None:
         self.rng = Random(seed)
@@ -92,7 +97,8 @@ class World:
         if skew_s:
             self.struck.add(f"a clock was {abs(skew_s):g} s off")
         time_s = None if ask.last else self._times_s(ask)
-        process = Process(ask.kind, actor, skew_s, None if time_s is None else begins_ms + time_s * 1000, begins_ms)
+        ends_ms = None if time_s is None else begins_ms + time_s * 1000
+        process = Process(ask.kind, actor, skew_s, ends_ms, begins_ms, ask.kind in self.runs)
         self.processes[name] = process
         actor.run = lambda: self._answer(process, ask)
         self.scheduler.add(actor)

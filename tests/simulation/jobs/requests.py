@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mcp_baton.exceptions import StoreError
+from mcp_baton.exceptions import NotDispatched, StoreError
 from mcp_baton.protocol.envelope import STATELESS_REVISIONS, TASKS_EXTENSION, VERSION_HEADER
 from mcp_baton.protocol.http import HttpRequest
 from mcp_baton.protocol.json import Json, JsonObject, dumps
@@ -12,7 +12,6 @@ from mcp_baton.server.methods.jobs.worker import StillHeld
 from tests.simulation.invocations import OWNER, SETTINGS, Ask, SimulatedExchange, answer_of, in_short
 from tests.simulation.jobs.heads import asked_in
 from tests.simulation.jobs.queue import Queue
-from tests.simulation.jobs.tools import job_server
 from tests.simulation.journal import Process
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ def invoke_job(world: "JobWorld", process: Process, ask: JobAsk) -> None:
     """Answer what is asked, and tell the judge."""
     scheduler = world.scheduler
     endpoint = Endpoint(
-        job_server(),
+        world.server(),
         store=world.store(process),
         settings=SETTINGS,
         clock=lambda: scheduler.now_ms / 1000,
@@ -56,7 +55,7 @@ def invoke_job(world: "JobWorld", process: Process, ask: JobAsk) -> None:
     if ask.event is not None:
         _work(world, process, endpoint, ask.event, exchange)
         return
-    method, params = _message(world, process, ask)
+    method, params = world.message(process, ask)
     world.note(process.actor, f"{method} { ({**params, '_meta': None}) }")
     name = str(params.get("taskId", params.get("name")))
     headers = {
@@ -78,23 +77,24 @@ def _work(
     """Invoke a worker.
 
     Raises:
-        StoreError, StillHeld: its invocation failed, as it may.
+        StoreError, StillHeld, NotDispatched: its invocation failed, as it may.
     """
     named = event["batonTask"]
     assert isinstance(named, dict)
     try:
         outcome = endpoint.work(named, exchange)
-    except (StoreError, StillHeld) as error:
+    except (StoreError, StillHeld, NotDispatched) as error:
         world.note(process.actor, f"fails: {type(error).__name__}: {error}")
         raise
     world.note(process.actor, f"ends: {outcome}")
 
 
-def _message(world: "JobWorld", process: Process, ask: JobAsk) -> tuple[str, dict[str, Json]]:
+def message(world: "JobWorld", process: Process, ask: JobAsk) -> tuple[str, dict[str, Json]]:
+    """The method and the params of what a client asks for."""
     task: dict[str, Json] = {"taskId": world.task_id, "_meta": META}
     match ask.kind:
         case "start":
-            return "tools/call", {"name": world.job.tool, "arguments": {"of": 1}, "_meta": META}
+            return "tools/call", {"name": world.job.tool, "arguments": world.arguments, "_meta": META}
         case "poll":
             return "tasks/get", task
         case "update":

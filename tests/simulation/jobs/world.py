@@ -2,9 +2,10 @@
 polls, answers and cancels meanwhile."""
 
 from random import Random
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
-from mcp_baton.exceptions import StoreError
+from mcp_baton import Server
+from mcp_baton.exceptions import NotDispatched, StoreError
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.methods.jobs.worker import StillHeld
 from mcp_baton.tasks.dynamodb.items import Limits
@@ -18,8 +19,8 @@ from tests.simulation.invocations import OWNER, Ask
 from tests.simulation.jobs.heads import head_in
 from tests.simulation.jobs.judge import JobJudge
 from tests.simulation.jobs.queue import AGAIN_AFTER_S, LATE_S
-from tests.simulation.jobs.requests import JobAsk, invoke_job
-from tests.simulation.jobs.tools import PLANS, JobPlan
+from tests.simulation.jobs.requests import JobAsk, invoke_job, message
+from tests.simulation.jobs.tools import PLANS, JobPlan, job_server
 from tests.simulation.journal import Process
 from tests.simulation.scheduler import Actor, Killed
 from tests.simulation.world import Rewrite, World
@@ -56,6 +57,9 @@ MOST_ROUNDS = 8
 class JobWorld(World):
     """A simulation of one seed. Arguments as `World`."""
 
+    runs = frozenset[str]()
+    arguments: ClassVar[JsonObject] = {"of": 1}
+
     def __init__(self, seed: int, *, rewrite: Rewrite | None = None, strict: bool = True) -> None:
         super().__init__(seed, rewrite=rewrite, strict=strict)
         rng: Random = self.rng
@@ -66,7 +70,7 @@ class JobWorld(World):
         self.doubling = rng.choice((0.0, 0.0, 0.3, 0.7))
         self.retries = rng.choice((0, 2, 2))
         self.given: dict[str, frozenset[str]] = {}
-        self.judge: JobJudge = JobJudge(self, strict=strict)
+        self.judge: JobJudge = self._judge(strict=strict)
         # Most that can go wrong with claims needs a worker that comes back just after its claim has run out.
         self.freezing = rng.choice((0.0, 0.0, 0.7))
         self.slow = 0.7 if self.freezing else rng.choice((0.0, 0.5))
@@ -75,6 +79,17 @@ class JobWorld(World):
         self._others = rng.randrange(16)
         self._answering = rng.randrange(9)
         self._impatient = rng.choice((0, 2, 4))
+
+    def _judge(self, *, strict: bool) -> JobJudge:
+        return JobJudge(self, strict=strict)
+
+    def server(self) -> Server:
+        """What is deployed."""
+        return job_server()
+
+    def message(self, process: Process, ask: JobAsk) -> tuple[str, dict[str, Json]]:
+        """The method and the params of what a client asks for."""
+        return message(self, process, ask)
 
     # What simulations do.
 
@@ -117,7 +132,7 @@ class JobWorld(World):
             return
         try:
             invoke_job(self, process, ask)
-        except (StoreError, StillHeld):
+        except (StoreError, StillHeld, NotDispatched):
             self._deliver_again(ask)
         except Killed:
             self._deliver_again(ask)

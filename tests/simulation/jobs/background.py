@@ -1,0 +1,239 @@
+"""The simulation of a workflow in the background: two tasks, the call's and the workflow's own, and workers that hand
+over to each other.
+
+Of the call's task must hold what holds of a job's, of the workflow's what holds of a run's. Besides: 1. A worker that
+holds the workflow calls no tool whose step is completed. 5. What the call's result says of the steps is so.
+"""
+
+from functools import cache
+from random import Random
+from typing import ClassVar
+
+from mcp_baton import Argument, Retry, Server, Step, Workflow, constant, prompt_arg, step_output
+from mcp_baton.exceptions import StoreError
+from mcp_baton.protocol.envelope import TASK_ID_KEY
+from mcp_baton.protocol.json import Json, JsonObject
+from tests.simulation.dynamodb.database import Change
+from tests.simulation.dynamodb.paths import Item
+from tests.simulation.heads import TERMINAL, claim_of, status_of, steps_of
+from tests.simulation.invariants import TASK, Judge
+from tests.simulation.invocations import Ask
+from tests.simulation.jobs.heads import Head
+from tests.simulation.jobs.judge import JobJudge
+from tests.simulation.jobs.requests import META, JobAsk
+from tests.simulation.jobs.tools import JobPlan
+from tests.simulation.jobs.world import DELAYS_MS, JobWorld
+from tests.simulation.journal import Called, Process
+from tests.simulation.servers import constants_of, look, mail, pay, weigh
+from tests.simulation.world import Rewrite
+
+ATTEMPTS = 3
+NAMES = ("walk", "walk", "careful")
+OTHERS = ("call",) * 3 + ("cancel own", "poll own")
+
+
+@cache
+def background_server() -> Server:
+    """The server."""
+    made = Server("simulated workflows")
+    for tool in (look, pay, mail, weigh):
+        made.add_tool(tool)
+    for name, steps in WORKFLOWS.items():
+        made.add_workflow(
+            Workflow(name=name, description=f"do {name}", arguments=[Argument("key")], steps=steps, background=True)
+        )
+    made.check()
+    return made
+
+
+WORKFLOWS = {
+    "walk": [
+        Step("look", tool=look, arguments={"key": prompt_arg("key")}),
+        Step("pay", tool=pay, arguments={"amount": step_output("look", "n")}),
+        Step("heavy", tool=weigh, arguments={"of": constant(1)}),
+        Step("ann", tool=mail, arguments={"to": constant("ann")}),
+        Step("bob", tool=mail, arguments={"to": constant("bob")}),
+    ],
+    "careful": [
+        Step("first", tool=pay, arguments={"amount": constant(1)}, checkpoint=True, retry=Retry(3, first_s=1.0)),
+        Step("second", tool=pay, arguments={"amount": constant(2)}, checkpoint=True),
+        Step("third", tool=pay, arguments={"amount": constant(3)}, retry=Retry(2, first_s=20.0)),
+    ],
+}
+
+
+class BackgroundWorld(JobWorld):
+    """A simulation of one seed. Arguments as `World`."""
+
+    runs = frozenset({"work", "resume"})
+    arguments: ClassVar[JsonObject] = {"key": "A"}
+
+    def __init__(self, seed: int, *, rewrite: Rewrite | None = None, strict: bool = True) -> None:
+        super().__init__(seed, rewrite=rewrite, strict=strict)
+        rng: Random = self.rng
+        self.job = JobPlan(rng.choice(NAMES), ATTEMPTS)
+        self._meddling = rng.choice((0, 0, 0, 1, 3))
+
+    def _judge(self, *, strict: bool) -> JobJudge:
+        self.both = BackgroundJudge(self, strict=strict)
+        return self.both
+
+    def server(self) -> Server:
+        """What is deployed."""
+        return background_server()
+
+    def run(self) -> None:
+        """Run it to the end of the call's task; what the workflow's can still do is seen after that."""
+        super().run()
+        flow = self.both.flow
+        if flow.head is not None and status_of(flow.head) not in TERMINAL:
+            self.scheduler.now_ms += 2 * flow.lease_ms + self.fast_ms
+            self._invoke(JobAsk("poll own", last=True))
+            self.scheduler.run()
+            self._invoke(JobAsk("resume", last=True))
+            head = flow.head
+            self.scheduler.run()
+            flow.ended(head)
+
+    def created(self, task_id: str) -> None:
+        """The call's task was created: clients can name it now, and the workflow's."""
+        if self.task_id is None:
+            for _ in range(self._meddling):
+                self._invoke(JobAsk(self.rng.choice(OTHERS)), self.rng.choice(DELAYS_MS))
+        super().created(task_id)
+
+    def meant_by(self, call: Called) -> str | None:
+        """The step whose arguments, as far as they are constants, are a call's."""
+        for step in WORKFLOWS[self.job.tool]:
+            constants = constants_of(step)
+            made = {name: value for name, value in call.arguments.items() if value}
+            if step.tool == call.tool and len(constants) == len(step.arguments) and constants == made:
+                return step.name
+        return None
+
+    def message(self, process: Process, ask: JobAsk) -> tuple[str, dict[str, Json]]:
+        """The method and the params of what a client asks for."""
+        own: dict[str, Json] = {"taskId": self.both.flow.task_id, "_meta": META}
+        named: dict[str, Json] = {"_meta": {**META, TASK_ID_KEY: self.both.flow.task_id}}
+        match ask.kind:
+            case "poll own":
+                return "tasks/get", own
+            case "cancel own":
+                return "tasks/cancel", own
+            case "resume":
+                return "prompts/get", {"name": self.job.tool, "arguments": {}, **named}
+            case "call":
+                step = self.rng.choice([step for step in WORKFLOWS[self.job.tool] if constants_of(step)])
+                return "tools/call", {"name": step.tool, "arguments": constants_of(step), **named}
+            case _:
+                return super().message(process, ask)
+
+    def _answer(self, process: Process, ask: Ask) -> None:
+        super()._answer(process, ask)
+        self.both.flow.claims.ended(process)
+
+
+class FlowJudge(Judge):
+    """Looks at the workflow's own task."""
+
+    task_id = ""
+
+    def _created(self, task_id: str) -> None:
+        self.task_id = task_id
+
+
+class BackgroundJudge(JobJudge):
+    """Looks at everything that happens to both tasks."""
+
+    def __init__(self, world: BackgroundWorld, *, strict: bool) -> None:
+        super().__init__(world, strict=strict)
+        self.flow = FlowJudge(world, strict=strict)
+        self.flow.changes, self.flow.broken = self.changes, self.broken
+
+    def _changed(self, change: Change, process: Process | None, now_ms: float) -> int:
+        if is_workflows(change):
+            return self.flow._changed(change, process, now_ms)  # noqa: SLF001 - one judge in two parts
+        return super()._changed(change, process, now_ms)
+
+    def _check_dispatch(self, process: Process, before: Head, after: Head, own_ms: float) -> None:
+        if process.kind != "work":
+            super()._check_dispatch(process, before, after, own_ms)
+            return
+        self.world.struck.add("a worker handed over to another")
+        given_up = after.until_ms == 0 and after.dispatches == before.dispatches + 1
+        if not given_up or after.allowed != after.begun + ATTEMPTS:
+            self.wrong(12, f"{process.name} hands a job over that is {before}, and then {after}")
+
+    def _check_end(self, process: Process, item: Item, after: Head) -> None:
+        if after.status == "failed" and "error" not in item:
+            self.wrong(4, "the task has failed, and does not say why")
+        if after.status != "completed" or process.kind == "complete" or self.flow.head is None:
+            return
+        try:
+            result = self.jobs.result(item["sk"]["S"].removeprefix(TASK))
+        except StoreError as error:
+            self.wrong(7, f"the result cannot be read as it is written: {error}")
+            return
+        match result:
+            case {"structuredContent": {"steps": list(steps), "task_status": status}, **rest}:
+                if "persisted" not in str(rest):
+                    self._check_told(steps, status)
+            case {"isError": True}:
+                pass
+            case _:
+                self.wrong(5, f"the call's result says nothing of the workflow: {str(result)[:200]}")
+
+    def _check_told(self, steps: list[Json], status: Json) -> None:
+        head = self.flow.head
+        assert head is not None
+        stands = steps_of(head)
+        for step in steps:
+            assert isinstance(step, dict)
+            if step["status"] == "completed" and stands.get(str(step["name"])) != "completed":
+                self.wrong(5, f"the result tells the step {step['name']} as completed, and it is {stands}")
+        if status == "completed" and status_of(head) != "completed":
+            self.wrong(5, f"the result tells the workflow as completed, and it is {status_of(head)}")
+
+    def began(self, call: Called) -> None:
+        """A tool begins."""
+        self.flow.began(call)
+        process, head = call.process, self.flow.head
+        if process.kind != "work":
+            return
+        if process.name not in self.begun:
+            self.wrong(3, f"{process.name} calls {call.tool} without having begun an attempt")
+        holder, step = self.flow.claims.holders.get(process.name), self.world.meant_by(call)
+        if head is None or holder is None or step is None or status_of(head) in TERMINAL:
+            return
+        claim = claim_of(head)
+        if claim and claim[0] == holder.claim and steps_of(head).get(step) == "completed":
+            self.world.struck.add("a step was completed by a call while a worker was at it")
+            if not any(by is not None and by.kind == "call" for _, by in self.changes):
+                self.wrong(1, f"{process.name} calls {call.tool} for the step {step}, which is completed")
+
+    def answered(self, process: Process) -> None:
+        """A process answered its client."""
+        if process.kind in {"resume", "call"}:
+            self.flow.answered(process)
+        elif process.kind != "cancel own":
+            super().answered(process)
+
+    def stopped(self, process: Process) -> None:
+        """Lambda stopped a process that had no time left."""
+        self.flow.claims.ended(process)
+        super().stopped(process)
+
+    def settled(self) -> None:
+        """Everybody has ended."""
+        super().settled()
+        self.flow.settled()
+
+    def told(self, change: Change) -> str:
+        """A write in short."""
+        return self.flow.told(change) if is_workflows(change) else super().told(change)
+
+
+def is_workflows(change: Change) -> bool:
+    """Whether a write is to the workflow's own task."""
+    item = change.after or change.before or {}
+    return change.key[1].startswith(TASK) and "workflow" in item
