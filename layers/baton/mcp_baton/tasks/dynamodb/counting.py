@@ -68,7 +68,7 @@ class LiveTasks:
 
     def leave(self, owner: str, task_id: str, item: Item) -> None:
         """Count a task no more that has ended: one `UpdateItem`. One that fails leaves it counted until it expires."""
-        update = Update(None, self._now_ms())
+        update = Update(new_token(), self._now_ms())
         span = update.name(self._span(item))
         update.require(f"{span}>{update.value({'N': '0'})}")
         update.add(span, update.value({"N": "-1"}))
@@ -83,7 +83,7 @@ class LiveTasks:
         old, new = self._span(before), self._span(after)
         if old == new:
             return
-        update = Update(None, self._now_ms())
+        update = Update(new_token(), self._now_ms())
         update.require(f"{update.name(old)}>{update.value({'N': '0'})}")
         update.add(update.name(old), update.value({"N": "-1"}))
         update.add(update.name(new), update.value({"N": "1"}))
