@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from mcp_baton.exceptions import Conflict, StoreError, TaskFinished, ValueLost
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.items import Limits
-from mcp_baton.tasks.record import PAUSE_REASON, NewTask, StepStatus, Weight
+from mcp_baton.tasks.record import PAUSE_REASON, NewTask, StepStatus
 from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite
 from mcp_baton.tasks.texts import zipped
-from mcp_baton.tasks.values import weight_of
+from mcp_baton.tasks.values import Weight, weight_of
 from tests.examples import JSON, TEXT, examples
 from tests.store.conftest import Engine
 from tests.store.given import BUT_EMBEDDED, ON_MEMORY, Begin, Store, Stores

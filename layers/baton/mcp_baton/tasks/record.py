@@ -61,19 +61,6 @@ class StepStatus(StrEnum):
         return self is StepStatus.COMPLETED or self is StepStatus.SKIPPED
 
 
-@dataclass(frozen=True, slots=True)
-class Weight:
-    """What it costs to show a stored value.
-
-    Attributes:
-        text_bytes: The length of its JSON text, bytes.
-        outside: Whether it is kept outside its task's item: reading it takes a request of its own.
-    """
-
-    text_bytes: int
-    outside: bool
-
-
 class StepProgress(TypedDict):
     """One step in `_workflow.progress`; `tool` is absent for a step that only fetches resources."""
 
@@ -241,6 +228,11 @@ def steps_of(task: TaskRecord) -> list[StepProgress]:
     if not isinstance(progress, Mapping):
         return []
     return cast("list[StepProgress]", progress["steps"])
+
+
+def statuses_of(task: TaskRecord) -> dict[str, StepStatus]:
+    """Each step's stored status, by name, in the stored order."""
+    return {step["name"]: StepStatus(step["status"]) for step in steps_of(task)}
 
 
 def pause_of(task: TaskRecord) -> JsonObject | None:

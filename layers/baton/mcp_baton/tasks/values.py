@@ -3,11 +3,25 @@
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 
+from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.json import Json, JsonObject, dumps
-from mcp_baton.tasks.record import TaskRecord, Weight
+from mcp_baton.tasks.record import TaskRecord
 
 FINAL_RESULT = "_workflow.result"
 """What a task's result is called beside its variables; no variable has this name, since those are the engine's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """What it costs to show a stored value.
+
+    Attributes:
+        text_bytes: The length of its JSON text, bytes.
+        outside: Whether it is kept outside its task's item: reading it takes a request of its own.
+    """
+
+    text_bytes: int
+    outside: bool
 
 
 class StoredValues(Mapping[str, Json]):

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.tasks.record import CALL_PREFIX, PROGRESS, Claim, StepStatus, TaskRecord, pause_of
+from mcp_baton.tasks.record import CALL_PREFIX, PROGRESS, Claim, StepStatus, TaskRecord, pause_of, statuses_of
 from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepWrite
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.workflow.drift import Move, carried, left_behind, statuses_of
+from mcp_baton.workflow.drift import Move, carried, left_behind
 from mcp_baton.workflow.host import Failed, Outcome, Succeeded
 from mcp_baton.workflow.pause import PauseReason, step_named_by
 from mcp_baton.workflow.run import StepTrace

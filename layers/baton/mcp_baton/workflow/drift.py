@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from mcp_baton.exceptions import StoreError
 from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.tasks.record import CALL_PREFIX, RESULT_PREFIX, StepStatus, TaskRecord, steps_of
+from mcp_baton.tasks.record import CALL_PREFIX, RESULT_PREFIX, StepStatus, TaskRecord, statuses_of, steps_of
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.secrets import is_hidden
 
@@ -47,11 +47,6 @@ def differing(workflow: Workflow, task: TaskRecord) -> list[str]:
         for step, fingerprint in zip(steps, fingerprints, strict=True)
         if step["status"] == StepStatus.COMPLETED and current.get(step["name"]) != fingerprint
     ]
-
-
-def statuses_of(task: TaskRecord) -> dict[str, StepStatus]:
-    """Each step's stored status, by name, in the stored order."""
-    return {step["name"]: StepStatus(step["status"]) for step in steps_of(task)}
 
 
 def carried(task: TaskRecord, workflow: Workflow) -> dict[str, StepStatus]:

@@ -6,11 +6,11 @@ from typing import cast
 from mcp_baton.exceptions import StoreError
 from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.tasks.record import PROGRESS, RESULT_PREFIX, Claim, NewTask, StepStatus, TaskRecord
+from mcp_baton.tasks.record import PROGRESS, RESULT_PREFIX, Claim, NewTask, StepStatus, TaskRecord, statuses_of
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.batch import stored_result
 from mcp_baton.workflow.definition import Workflow
-from mcp_baton.workflow.drift import Move, statuses_of
+from mcp_baton.workflow.drift import Move
 from mcp_baton.workflow.holding import Began, Hold
 from mcp_baton.workflow.host import Succeeded
 from mcp_baton.workflow.resolve import Known

@@ -5,8 +5,8 @@ from typing import Any
 
 from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.server.methods.board.parts import inside, parts_of
-from mcp_baton.tasks.record import PROGRESS, TaskRecord, TaskStatus, Weight
-from mcp_baton.tasks.values import StoredValues
+from mcp_baton.tasks.record import PROGRESS, TaskRecord, TaskStatus
+from mcp_baton.tasks.values import StoredValues, Weight
 from mcp_baton.workflow.plan import Plan
 
 NEVER = "2026-01-01T00:00:00.000Z"

@@ -10,8 +10,8 @@ from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.server.methods.task_meta import shown_pause
 from mcp_baton.server.published.own_uris import value_uri
 from mcp_baton.server.request import Request
-from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, TaskRecord, Weight
-from mcp_baton.tasks.values import FINAL_RESULT, read_ahead, weight_of
+from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, TaskRecord
+from mcp_baton.tasks.values import FINAL_RESULT, Weight, read_ahead, weight_of
 
 logger = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from mcp_baton.tasks.dynamodb.outside import ObjectMissing, ObjectTooLarge, Outs
 from mcp_baton.tasks.dynamodb.placing import BUNDLE_BYTES
 from mcp_baton.tasks.dynamodb.pointers import Pointer, name_of, object_key, piece_key, pointer_in
 from mcp_baton.tasks.dynamodb.together import THREADS, together
-from mcp_baton.tasks.record import Weight
 from mcp_baton.tasks.texts import check_readable, decoded, is_zipped, unzipped_pieces, unzipped_stream
+from mcp_baton.tasks.values import Weight
 
 logger = logging.getLogger(__name__)
 

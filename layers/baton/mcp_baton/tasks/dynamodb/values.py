@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp_baton.protocol.json import Json, encoding
 from mcp_baton.tasks.dynamodb.attributes import IN_BUCKET, IN_ITEMS, Attribute, decode, text_bytes
-from mcp_baton.tasks.record import Weight
 from mcp_baton.tasks.texts import from_text
-from mcp_baton.tasks.values import StoredValues
+from mcp_baton.tasks.values import StoredValues, Weight
 
 if TYPE_CHECKING:
     from mcp_baton.tasks.dynamodb.fetching import Fetcher
