@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from dataclasses import replace
 from threading import Barrier
+from typing import Any
 
 import pytest
 
 from mcp_baton.exceptions import ClaimLost, Conflict, TaskFinished, TaskHeld, TaskNotFound
+from mcp_baton.tasks.dynamodb.expressions import SETS
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.tasks.record import LEASE_MS, Claim, StepStatus, TaskRecord, steps_of
@@ -130,6 +132,12 @@ def test_a_task_that_is_gone_or_anothers_is_neither_taken_nor_held_on_to(
         store.renew(task, run("a"))
 
 
+def tokens(task: TaskRecord) -> dict[str, Any]:
+    """The tokens of the writes that a task's item has."""
+    assert isinstance(task.source, dict)
+    return {name: task.source[name] for name in SETS if name in task.source}
+
+
 def test_a_claim_is_renewed_by_one_request_as_long_as_nobody_else_took_the_task(
     store: Store, begin: Begin, run: MakeClaim, clock: Clock, requests: Requests
 ) -> None:
@@ -140,6 +148,7 @@ def test_a_claim_is_renewed_by_one_request_as_long_as_nobody_else_took_the_task(
     assert requests.take() == ["UpdateItem"]
     assert late == store.get(task.owner, task.task_id)
     assert (late.claim, late.version) == (Claim("a", run("a").until_ms, 1), task.version)
+    assert tokens(store.get(task.owner, task.task_id)) == tokens(task)  # it is sent once, so it has none
     clock.ms += LEASE_MS + 1
     taken = store.take(task.owner, task.task_id, "flow", run("b"))
     with pytest.raises(ClaimLost) as lost:

@@ -9,7 +9,7 @@ import pytest
 
 from mcp_baton.exceptions import ClaimLost, StoreUnavailable, TaskNotFound
 from mcp_baton.tasks.record import LEASE_MS, Claim, Standing, TaskRecord, TaskStatus
-from mcp_baton.workflow.holding import Hold, lease_end
+from mcp_baton.workflow.holding import Began, Hold, lease_end
 from mcp_baton.workflow.run import Over, Superseded, TaskOver
 from tests.fakes import RecordingStore
 
@@ -58,6 +58,17 @@ def test_a_pulse_renews_every_fifteen_seconds_and_says_when_it_wants_to_be_calle
         waits.append(hold.pulse())
     assert store.asked == ["renew to 60000", "renew to 75000"]
     assert waits == [15.0, 10.0, 15.0, 1.0, 15.0]
+
+
+def test_the_first_pulse_of_a_step_goes_by_the_look_that_let_it_begin_and_the_next_ones_by_the_clock() -> None:
+    store, hold = held()
+    store.ms = 1_000
+    assert isinstance(hold.begin(), Began)
+    waits = []
+    for store.ms in (1_001, 5_000, 16_000):
+        waits.append(hold.pulse())
+    assert waits == [14.0, 10.0, 15.0]
+    assert store.asked == ["renew to 61000"]
 
 
 def test_a_claim_that_ends_with_the_function_is_not_renewed() -> None:
