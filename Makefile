@@ -119,7 +119,7 @@ fuzz: setup-tests ## Look for new examples that break a property, for some minut
 # A failing seed is printed with its trace. It goes into tests/simulation/corpus.py, and its mistake gets a test of its own.
 SEEDS ?= 200000
 .PHONY: simulate
-simulate: setup ## Simulate lost, late and repeated requests, kills, stalls and races, for an hour (SEEDS=5000)
+simulate: setup ## Simulate lost, late and repeated requests, kills, stalls and races, for 20 minutes (SEEDS=5000)
 	$(RUN) python -m tests.simulation --seeds $(SEEDS) --processes 2 $(ARGS)
 
 .PHONY: simulate-mutants
