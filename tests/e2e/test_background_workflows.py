@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from threading import Event
 from typing import Any
 
@@ -9,9 +10,13 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 
 from mcp_baton import Context, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
+from mcp_baton.exceptions import ClaimLost
 from mcp_baton.server.methods.jobs import hops
-from mcp_baton.tasks.record import LEASE_MS
+from mcp_baton.server.methods.runs import run_workflow
+from mcp_baton.tasks.dynamodb.jobs import DynamoDBJobStore
+from mcp_baton.tasks.record import LEASE_MS, Claim, TaskRecord
 from mcp_baton.workflow.definition import Argument
+from mcp_baton.workflow.run import EndedRun
 from tests.e2e.background import Killed
 from tests.e2e.cloud import Cloud, Kills, has_failed, quick_table
 from tests.e2e.stock import STEPS, Shop, cloud_of, opened, own_task, returned, state, steps_of
@@ -330,6 +335,17 @@ def test_a_run_that_could_not_be_written_is_not_handed_over_but_run_again(cloud:
     assert sorted(shop.sold.values()) == list(range(0, STEPS, 2))
 
 
+def test_a_run_that_was_written_is_handed_over_whatever_is_unknown_of_its_earlier_writes(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unsure(*arguments: Any, **options: Any) -> EndedRun:
+        return replace(run_workflow(*arguments, **options), persisted="unknown")
+
+    monkeypatch.setattr(hops, "run_workflow", unsure)
+    begun(cloud)
+    assert cloud.work() == ["handed over"] * 9 + ["completed"]
+
+
 # Handing over
 
 
@@ -416,6 +432,27 @@ def test_a_worker_goes_on_with_a_task_that_a_run_held_which_died(
     begun_ms = order.cloud.time.ms
     assert order.cloud.work() == outcomes
     assert order.cloud.time.ms - begun_ms > held_s * 1000
+    assert (state(client, call)["status"], order.paid) == ("completed", [20])
+
+
+def test_a_worker_whose_task_is_taken_over_before_it_makes_it_live_longer_waits_for_the_other_run(
+    order: Order, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order.cloud.lives_s = 900
+    client, call, own = begun(order.cloud, workflow="order", order=2)
+    extend, others = DynamoDBJobStore.extend, [own]
+
+    def late(store: DynamoDBJobStore, task: TaskRecord, ttl_ms: int) -> TaskRecord:
+        if task.task_id not in others:
+            return extend(store, task, ttl_ms)
+        others.clear()
+        hold(order, own, seconds=40)
+        raise ClaimLost(replace(task, claim=Claim("other", order.cloud.time.ms + 40_000, 2)))
+
+    monkeypatch.setattr(DynamoDBJobStore, "extend", late)
+    begun_ms = order.cloud.time.ms
+    assert order.cloud.work() == ["completed"]
+    assert order.cloud.time.ms - begun_ms > 40_000
     assert (state(client, call)["status"], order.paid) == ("completed", [20])
 
 

@@ -21,7 +21,7 @@ def check_answer(judge: "Judge", process: Process) -> None:
     match process.kind:
         case "call":
             _check_call(judge, process)
-        case "start" | "resume":
+        case "start" | "resume" | "work":
             _check_run(judge, process)
         case "cancel" | "complete" if isinstance(process.answer, Mapping):
             wanted = ENDS[process.kind]

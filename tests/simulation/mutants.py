@@ -55,7 +55,7 @@ def killed_by(mutant: Mutant, seeds: range = range(MOST_SEEDS)) -> Outcome | Non
 
 
 def _tokens_short_lived(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(expressions, "old_set_at", lambda now_ms: expressions.set_at(now_ms - expressions.MINUTE_MS))
+    patch.setattr(expressions, "old_set_at", lambda now_ms: expressions.set_at(now_ms - expressions.SPAN_MS))
 
 
 def _tokens_not_looked_for(patch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from mcp_baton.exceptions import ToolError
 from mcp_baton.protocol.json import Json
 from mcp_baton.server.context import Context
 from mcp_baton.server.running.worker import Mail, Raised, Returned
+from mcp_baton.tasks.dynamodb.expressions import SPAN_MS
 from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from tests.simulation.bucket import PlainBucket, SimulatedBucket
@@ -21,9 +22,9 @@ from tests.simulation.journal import Called, Process
 from tests.simulation.scheduler import Actor, Killed, Scheduler, current
 from tests.simulation.servers import PLANS, Plan, workflow_steps
 
-BEGIN_MS = 1_800_000_000_000.0
+BEGIN_MS = 1_800_000_000_000.0 // SPAN_MS * SPAN_MS
 STOOD_STILL_MS = 2_000
-INTO_THE_MINUTE_MS = (0, 30_000, 58_000, 59_900)
+INTO_A_SPAN_MS = (0, 30_000, SPAN_MS - 2_000, SPAN_MS - 100)
 DELAYS_MS = (0, 0, 0, 5, 50, 500, 5_000, 20_000, 44_000, 50_000, 130_000)
 KINDS = ("resume",) * 7 + ("call",) * 8 + ("poll",) * 2 + ("cancel", "complete")
 TIMES_S = (None, None, 29.0, 60.0, 900.0)
@@ -55,7 +56,7 @@ class World:
         self.ttl_ms = rng.choice(TTLS_MS)
         self.failing = rng.choice((0.0, 0.2, 0.5))
         by_priority = seed % 2 == 1
-        began_ms = BEGIN_MS + rng.choice(INTO_THE_MINUTE_MS)
+        began_ms = BEGIN_MS + rng.choice(INTO_A_SPAN_MS)
         self.deployed_ms = began_ms + rng.choice((0, 40, 400, 60_000)) if rng.random() < 0.25 else None
         self.scheduler = Scheduler(rng, began_ms, by_priority=by_priority, tick_ms=rng.choice((1.0, 5.0, 50.0, 400.0)))
         self.database = Database(changed=self._changed)
@@ -143,7 +144,7 @@ class World:
     @property
     def fast_ms(self) -> float:
         """How far the fastest clock of all processes is ahead: by so much longer others may wait for its claims."""
-        return max(process.skew_s for process in self.processes.values()) * 1000
+        return max(0.0, *(process.skew_s for process in self.processes.values())) * 1000
 
     @property
     def mended(self) -> bool:

@@ -156,6 +156,16 @@ def test_a_claim_is_renewed_by_one_request_as_long_as_nobody_else_took_the_task(
     assert lost.value.current == taken
 
 
+def test_a_renewal_that_comes_after_the_claim_was_given_up_is_refused(
+    store: Store, begin: Begin, run: MakeClaim
+) -> None:
+    task = begin(claim=run("a"), workflow="flow")
+    store.write(task, batch(run("a"), release=True))
+    with pytest.raises(ClaimLost):
+        store.renew(task, run("a"))
+    assert store.take(task.owner, task.task_id, "flow", run("b")).claim == replace(run("b"), number=2)
+
+
 @pytest.mark.parametrize("release", [True, False], ids=["end", "checkpoint"])
 def test_a_run_writes_only_while_it_holds_the_task(
     store: Store, begin: Begin, run: MakeClaim, clock: Clock, release: bool

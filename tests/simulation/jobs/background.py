@@ -7,12 +7,13 @@ holds the workflow calls no tool whose step is completed. 5. What the call's res
 
 from functools import cache
 from random import Random
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from mcp_baton import Argument, Retry, Server, Step, Workflow, constant, prompt_arg, step_output
 from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.envelope import TASK_ID_KEY
 from mcp_baton.protocol.json import Json, JsonObject
+from tests.simulation.answers import check_answer
 from tests.simulation.dynamodb.database import Change
 from tests.simulation.dynamodb.paths import Item
 from tests.simulation.heads import TERMINAL, claim_of, status_of, steps_of
@@ -29,7 +30,7 @@ from tests.simulation.world import Rewrite
 
 ATTEMPTS = 3
 NAMES = ("walk", "walk", "careful")
-OTHERS = ("call",) * 3 + ("cancel own", "poll own")
+OTHERS = ("call",) * 3 + ("cancel own", "complete own", "poll own", "resume", "resume")
 
 
 @cache
@@ -72,7 +73,7 @@ class BackgroundWorld(JobWorld):
         super().__init__(seed, rewrite=rewrite, strict=strict)
         rng: Random = self.rng
         self.job = JobPlan(rng.choice(NAMES), ATTEMPTS)
-        self._meddling = rng.choice((0, 0, 0, 1, 3))
+        self._meddling = rng.choice((0, 0, 1, 3, 6))
 
     def _judge(self, *, strict: bool) -> JobJudge:
         self.both = BackgroundJudge(self, strict=strict)
@@ -120,6 +121,8 @@ class BackgroundWorld(JobWorld):
                 return "tasks/get", own
             case "cancel own":
                 return "tasks/cancel", own
+            case "complete own":
+                return "tasks/cancel", {**own, "result": {"done": True}}
             case "resume":
                 return "prompts/get", {"name": self.job.tool, "arguments": {}, **named}
             case "call":
@@ -136,10 +139,23 @@ class BackgroundWorld(JobWorld):
 class FlowJudge(Judge):
     """Looks at the workflow's own task."""
 
-    task_id = ""
+    def __init__(self, world: BackgroundWorld, *, strict: bool) -> None:
+        super().__init__(world, strict=strict)
+        self.task_id = ""
+        self.completed: dict[str, Process] = {}
+        """Who has completed each step."""
 
     def _created(self, task_id: str) -> None:
         self.task_id = task_id
+
+    def _head_changed(self, number: int, change: Change, process: Process | None, now_ms: float) -> None:
+        super()._head_changed(number, change, process, now_ms)
+        if process is None or change.after is None:
+            return
+        before = steps_of(change.before) if change.before else {}
+        for step, status in steps_of(change.after).items():
+            if status == "completed" and before.get(step) != "completed":
+                self.completed[step] = process
 
 
 class BackgroundJudge(JobJudge):
@@ -175,11 +191,13 @@ class BackgroundJudge(JobJudge):
             self.wrong(7, f"the result cannot be read as it is written: {error}")
             return
         match result:
-            case {"structuredContent": {"steps": list(steps), "task_status": status}, **rest}:
-                if "persisted" not in str(rest):
+            case {"structuredContent": {"steps": list(steps), "task_status": status}}:
+                process.answer = cast("JsonObject", result)
+                check_answer(self.flow, process)
+                if "persisted" not in process.meta:
                     self._check_told(steps, status)
-            case {"isError": True}:
-                pass
+            case {"isError": True} if not process.calls:
+                self.world.struck.add("a workflow could not be run")
             case _:
                 self.wrong(5, f"the call's result says nothing of the workflow: {str(result)[:200]}")
 
@@ -198,24 +216,23 @@ class BackgroundJudge(JobJudge):
         """A tool begins."""
         self.flow.began(call)
         process, head = call.process, self.flow.head
-        if process.kind != "work":
+        if process.kind != "work" or not self._check_holder(call):
             return
-        if process.name not in self.begun:
-            self.wrong(3, f"{process.name} calls {call.tool} without having begun an attempt")
         holder, step = self.flow.claims.holders.get(process.name), self.world.meant_by(call)
         if head is None or holder is None or step is None or status_of(head) in TERMINAL:
             return
         claim = claim_of(head)
         if claim and claim[0] == holder.claim and steps_of(head).get(step) == "completed":
+            by = self.flow.completed[step]
             self.world.struck.add("a step was completed by a call while a worker was at it")
-            if not any(by is not None and by.kind == "call" for _, by in self.changes):
-                self.wrong(1, f"{process.name} calls {call.tool} for the step {step}, which is completed")
+            if by.kind != "call":
+                self.wrong(1, f"{process.name} calls {call.tool} for the step {step}, which {by.name} has completed")
 
     def answered(self, process: Process) -> None:
         """A process answered its client."""
         if process.kind in {"resume", "call"}:
             self.flow.answered(process)
-        elif process.kind != "cancel own":
+        elif process.kind not in {"cancel own", "complete own"}:
             super().answered(process)
 
     def stopped(self, process: Process) -> None:

@@ -149,20 +149,26 @@ class JobJudge(Judge):
     def began(self, call: Called) -> None:
         """A tool begins."""
         super().began(call)
+        if self._check_holder(call):
+            answered = self.begun[call.process.name][1]
+            self.starts[answered] += 1
+            if self.starts[answered] > self.jobs.job.attempts:
+                self.wrong(9, f"{call.tool} is begun {self.starts[answered]} times with {answered} answers")
+
+    def _check_holder(self, call: Called) -> bool:
+        """Whether the worker that calls has begun an attempt; no other one may hold the job."""
         mine, head = self.begun.get(call.process.name), self.head
         if mine is None:
             self.wrong(3, f"{call.process.name} calls {call.tool} without having begun an attempt")
-            return
-        self.starts[mine[1]] += 1
-        if self.starts[mine[1]] > self.jobs.job.attempts:
-            self.wrong(9, f"{call.tool} is begun {self.starts[mine[1]]} times with {mine[1]} answers")
+            return False
         if head is None or status_of(head) in TERMINAL:
-            return
+            return True
         now = head_in(head)
         stood_still = call.began_ms - call.process.stalled_ms < MARGIN_MS
         is_off = call.process.skew_s or self.world.fast_ms > 1_000
         if now.holder != mine[0] and now.until_ms > call.began_ms and not stood_still and not is_off:
             self.wrong(3, f"{call.process.name} calls {call.tool} while another worker holds the job")
+        return True
 
     def stopped(self, process: Process) -> None:
         """Lambda stopped a process that had no time left. A worker's tool may take longer than there is."""

@@ -373,8 +373,21 @@ def test_what_may_have_been_written_stays_unknown_to_the_end_where_another_resul
     run = Engine(host, recording).start(steps, INVOCATION)
 
     task = stored(store, run)
-    assert (run.persisted, run.stop, task.status) == (persisted, None, TaskStatus.COMPLETED)
+    assert (run.persisted, run.stored, run.stop, task.status) == (persisted, True, None, TaskStatus.COMPLETED)
     assert task.variables["_workflow.result.a"] == result
+
+
+def test_what_is_written_again_is_known_to_be_written_though_it_gave_way_to_its_size(
+    store: DynamoDBTaskStore,
+) -> None:
+    host = ScriptedHost({"a": give({"from": noise(6_500_000)})})
+    recording = RecordingStore(store, host, {2: UNKNOWN})
+    steps = workflow(*(Step(name, tool=name, checkpoint=True) for name in "abc"))
+
+    run = Engine(host, recording).start(steps, INVOCATION)
+
+    assert [[write.name for write in batch.steps] for batch in recording.batches] == [["a"], ["a", "b"], ["c"], []]
+    assert (run.persisted, run.oversized) == (True, ("_workflow.result.a",))
 
 
 @pytest.mark.parametrize(
@@ -587,17 +600,22 @@ def test_one_large_result_costs_neither_the_others_nor_the_progress(store: Dynam
 
 
 def paused(store: DynamoDBTaskStore, host: ScriptedHost, definition: Workflow = THREE) -> TaskRecord:
-    run = Engine(host, store).start(definition, INVOCATION)
+    """A task that has paused, as a resume has taken it."""
+    engine = Engine(host, store)
+    run = engine.start(definition, INVOCATION)
     assert run.pause
+    assert run.task
+    taken = engine.take(definition, OWNER, run.task.task_id)
     host.log.clear()
     host.tools.clear()
     host.starts = 1000
-    return stored(store, run)
+    return taken
 
 
 def test_a_resume_runs_what_is_left_and_binds_what_is_stored(store: DynamoDBTaskStore) -> None:
     host = ScriptedHost({"make": give({"x": 2**60}), "change": fail("no")})
     task = paused(store, host)
+    Engine(host, store).give_back(task)
     engine = Engine(host, RecordingStore(store, host))
 
     run = engine.resume(THREE, INVOCATION, engine.take(THREE, OWNER, task.task_id))

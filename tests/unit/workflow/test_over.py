@@ -32,8 +32,8 @@ def said(statuses: list[StepStatus], ran: dict[int, Outcome], *, replayed: tuple
     ("persisted", "told"),
     [
         (True, "What this run did is recorded; the task"),
-        (False, "What this run did was not recorded and may have been done twice; the task"),
-        ("unknown", "The task"),
+        (False, "Not all that this run did is recorded, and the rest may have been done twice; the task"),
+        ("unknown", "Whether all that this run did is recorded is not known; the task"),
     ],
 )
 def test_a_run_that_was_superseded_says_whether_what_it_did_is_recorded(persisted: Persisted, told: str) -> None:

@@ -103,7 +103,7 @@ def test_without_a_task_nothing_names_one() -> None:
     ],
 )
 def test_where_the_task_does_not_know_of_the_run_the_server_is_not_to_go_on(persisted: object, last: str) -> None:
-    text = told(persisted=persisted)
+    text = told(persisted=persisted, stored=False)
     assert text.endswith(last)
     assert "Or call" not in text
 

@@ -117,7 +117,7 @@ class JobStore(Protocol):
             The task as it stands.
 
         Raises:
-            ClaimLost: it was held when it was read, and another one has taken it over.
+            ClaimLost: it was held when it was read, and another one has taken it over. Only a write tells that.
         """
 
     def hand_over(self, task: TaskRecord, claim: Claim, ttl_ms: int) -> TaskRecord:

@@ -21,7 +21,7 @@ from mcp_baton.light_dataclasses import replace
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import RESULT_PREFIX, Claim, StepStatus, TaskRecord, is_oversized
-from mcp_baton.tasks.store import Batch, TaskStore, Written
+from mcp_baton.tasks.store import Batch, TaskStore
 from mcp_baton.tasks.values import read_ahead
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tasks.writing import write_decided
@@ -169,8 +169,7 @@ class Engine:
     def _finish(self, run: Run) -> EndedRun:
         stop = self._steps.advance(run, self._checkpoint)
         if isinstance(stop, TaskOver | Superseded):
-            if run.written < len(run.traces):
-                run.not_written()
+            run.not_written(over=True)
         else:
             over = self._write(run, stop, finished=stop is None, last=True)
             # Where there is no task any more, nobody has decided against the calls that are left.
@@ -187,12 +186,14 @@ class Engine:
         if hold is None or self._store is None:
             return None
 
+        traces: list[StepTrace] = []
+
         def decided(task: TaskRecord) -> Batch:
             # Of a claim that is given up it does not matter when it would end.
             claim = hold.held if last else hold.claim()
-            traces, variables = run.unwritten(task), run.variables
+            traces[:] = run.unwritten(task)
             return run_batch(
-                task, traces, pause, variables, finished=finished, move=run.move, claim=claim, release=last
+                task, traces, pause, run.variables, finished=finished, move=run.move, claim=claim, release=last
             )
 
         try:
@@ -201,13 +202,17 @@ class Engine:
             )
         except StoreError as error:
             return self._not_written(run, hold, error)
-        self._written(run, hold, written, released=last)
+        if last:
+            hold.task, hold.released = written.task, True
+        else:
+            hold.written(written.task)
+        run.wrote(written.task, traces)
+        run.oversized.update(written.oversized)
         return None
 
     def _not_written(self, run: Run, hold: Hold, error: StoreError) -> Over | None:
-        kept_all = run.written == len(run.traces) and isinstance(error, ClaimLost | TaskFinished)
-        if not kept_all:
-            run.not_written(unknown=isinstance(error, OutcomeUnknown))
+        over = isinstance(error, ClaimLost | TaskFinished)
+        run.not_written(unknown=isinstance(error, OutcomeUnknown), over=over)
         match error:
             case TaskFinished():
                 hold.task = error.current
@@ -223,11 +228,3 @@ class Engine:
                 return TaskOver(None)
         logger.error("task %s: the run could not be written", hold.task.task_id, exc_info=error)
         return None
-
-    def _written(self, run: Run, hold: Hold, written: Written, *, released: bool) -> None:
-        if released:
-            hold.task, hold.released = written.task, True
-        else:
-            hold.written(written.task)
-        run.wrote(written.task)
-        run.oversized.update(written.oversized)

@@ -1,6 +1,6 @@
 """How a workflow is invoked, and a run of it under way."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 from mcp_baton.exceptions import StoreError
@@ -75,7 +75,8 @@ class Run:
     Attributes:
         hold: The task, and the run's claim on it; `None` for a run without a task.
         written: How many of the traces have been written.
-        persisted: Whether the store holds what has happened; `unknown` where that cannot be told.
+        persisted: Whether the store holds all that has happened; `unknown` where that cannot be told.
+        stored: Whether the last write was made.
         secrets: The secret arguments.
         unsure: Steps of which it is not known whether a write of this run has written them.
         known: What arguments are resolved from.
@@ -94,6 +95,7 @@ class Run:
     written: int = 0
     oversized: set[str] = field(default_factory=set)
     persisted: Persisted = True
+    stored: bool = True
     unsure: set[str] = field(default_factory=set)
     secrets: Secrets = NO_SECRETS
     known: Known = NOTHING_KNOWN
@@ -128,8 +130,8 @@ class Run:
         written = self.unsure & completed
         return [trace for trace in self.traces[self.written :] if trace.step.name not in written]
 
-    def wrote(self, task: TaskRecord) -> None:
-        """The task was written, and stands like this.
+    def wrote(self, task: TaskRecord, traces: Sequence[StepTrace]) -> None:
+        """These traces were written, and the task stands like this.
 
         Of the steps that were left as they are those stay unsure whose result there is not this run's: it may be a
         later call's, or an earlier one's that this run's never took the place of.
@@ -137,22 +139,25 @@ class Run:
         # What has been written once is not written again: somebody else may have changed it by then.
         self.draw_on(TaskVariables(task.variables))
         if self.unsure:
-            self.unsure -= {
-                name for trace in self.traces if (name := trace.step.name) in self.unsure and _stands(trace, task)
-            }
+            sure = {trace.step.name for trace in traces}
+            left = [trace for trace in self.traces[self.written :] if trace.step.name not in sure]
+            self.unsure -= sure.union(trace.step.name for trace in left if _stands(trace, task))
         self.written = len(self.traces)
-        self.persisted = "unknown" if self.unsure else True
+        self.stored, self.persisted = True, "unknown" if self.unsure else True
 
-    def not_written(self, *, unknown: bool = False) -> None:
+    def not_written(self, *, unknown: bool = False, over: bool = False) -> None:
         """A write failed, or nothing can be written any more.
 
         Args:
             unknown: Whether it may have been made.
+            over: Whether the task is over, or another run's, so that it misses nothing but steps.
         """
         left = {trace.step.name for trace in self.traces[self.written :]}
         if unknown:
             self.unsure |= left
-        self.persisted = "unknown" if unknown or (left and left <= self.unsure) else False
+        if left or not over:
+            self.stored = False
+            self.persisted = "unknown" if unknown or (left and left <= self.unsure) else False
 
     def settle(self, trace: StepTrace) -> None:
         """Take down how a step ended."""
@@ -173,6 +178,7 @@ class Run:
             stop=stop,
             task=self.task,
             persisted=self.persisted,
+            stored=self.stored,
             oversized=tuple(sorted(self.oversized)),
             blocked=self.blocked,
         )

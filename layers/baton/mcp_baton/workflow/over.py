@@ -8,8 +8,8 @@ from mcp_baton.workflow.run import EndedRun, Over, Persisted, Superseded
 TAKEN_OVER = "This run was superseded: it was late, and another run has taken the task over."
 KEPT: Mapping[Persisted, str] = {
     True: "What this run did is recorded; the task says how it stands.",
-    False: "What this run did was not recorded and may have been done twice; the task says how it stands.",
-    "unknown": "The task says how it stands.",
+    False: "Not all that this run did is recorded, and the rest may have been done twice; the task says how it stands.",
+    "unknown": "Whether all that this run did is recorded is not known; the task says how it stands.",
 }
 """What is said of a superseded run's work, by whether the store holds it."""
 

@@ -89,7 +89,7 @@ type Stop = PauseReason | Over
 """Why a run ended before every step was settled, or could not end its task."""
 
 type Persisted = bool | Literal["unknown"]
-"""Whether the store holds what a run has done; `unknown` when its last word was lost."""
+"""Whether the store holds all that a run has done; `unknown` where an answer of its was lost that would tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,8 @@ class EndedRun:
         traces: The steps that ran, in order; of a resumed run also those that had been completed before.
         stop: Why it stopped; `None` when it completed.
         task: The task as the store holds it; `None` for a run without one.
-        persisted: Whether the store holds what happened.
+        persisted: Whether the store holds all that happened.
+        stored: Whether the last write was made: the task stands as the run has left it, but for what others do since.
         oversized: Names of task variables whose values did not fit into the store.
         blocked: The step at which it stopped, where that could not run.
     """
@@ -112,6 +113,7 @@ class EndedRun:
     stop: Stop | None
     task: TaskRecord | None
     persisted: Persisted = True
+    stored: bool = True
     oversized: tuple[str, ...] = ()
     blocked: Blocked | None = None
 

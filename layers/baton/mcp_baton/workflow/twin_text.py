@@ -127,7 +127,7 @@ def _going_on(run: EndedRun, over: Over, known: Known, handle: Handle | None) ->
 
 def _paused(run: EndedRun, pause: PauseReason, known: Known, tools: Requirements, handle: Handle | None) -> str:
     tail = _notes(run, handle)
-    if handle and run.persisted is True:
+    if handle and run.stored:
         tail = [*tail, handle.offer(run.workflow.name, secrets_given(run.workflow, known))]
     steps = remaining_steps(run.workflow, known)
     if not steps:

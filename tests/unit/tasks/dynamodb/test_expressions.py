@@ -42,7 +42,7 @@ def test_a_step_is_set_and_guarded_by_its_path() -> None:
         f"SET version=version+1,updated_at=1970-01-01T00:00:05.000Z,{path}=failed,"
         'variables._workflow.result.s1="r",variables._workflow.pause_reason='
         + str({"type": {"S": "x"}})
-        + f" REMOVE w12 ADD w0 [{STORED!r}]"
+        + f" REMOVE w14 ADD w0 [{STORED!r}]"
     )
     assert spelled(made.condition(), made) == (
         f"attribute_exists(pk) AND expires_at>5 AND status IN (input_required,working) AND {path}=pending"

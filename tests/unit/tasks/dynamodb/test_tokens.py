@@ -1,16 +1,18 @@
 """In which of an item's sets a write's token stands, and for how long."""
 
+from collections import Counter
+
 import pytest
 
-from mcp_baton.tasks.dynamodb.expressions import MINUTE_MS, first_token, old_set_at, set_at
+from mcp_baton.tasks.dynamodb.expressions import SPAN_MS, first_token, old_set_at, set_at
 from mcp_baton.tasks.dynamodb.table import has_token
 
 
 @pytest.mark.parametrize("minute", range(30))
-def test_the_set_that_is_dropped_is_neither_this_minutes_nor_one_of_the_last_twelve(minute: int) -> None:
-    now_ms = minute * MINUTE_MS + 59_999
-    assert old_set_at(now_ms) not in {set_at(now_ms - ago * MINUTE_MS) for ago in range(13)}
-    assert old_set_at(now_ms) == set_at(now_ms - 13 * MINUTE_MS) == set_at(now_ms + 12 * MINUTE_MS)
+def test_the_set_that_is_dropped_is_neither_this_minutes_nor_one_of_the_last_fourteen(minute: int) -> None:
+    now_ms = minute * SPAN_MS + 59_999
+    assert old_set_at(now_ms) not in {set_at(now_ms - ago * SPAN_MS) for ago in range(15)}
+    assert old_set_at(now_ms) == set_at(now_ms - 15 * SPAN_MS) == set_at(now_ms + 14 * SPAN_MS)
 
 
 @pytest.mark.parametrize("ahead", [-10, -9, -5, -1, 0, 1, 5, 9, 10])
@@ -19,10 +21,10 @@ def test_a_writer_whose_clock_is_ten_minutes_apart_drops_no_token_that_may_be_as
     now_ms: int, ahead: int
 ) -> None:
     """One clock is five minutes fast, the other five minutes slow; what is written now may have been named before."""
-    now_ms += 60 * MINUTE_MS
-    mine, other = set_at(now_ms), set_at(now_ms + ahead * MINUTE_MS)
+    now_ms += 60 * SPAN_MS
+    mine, other = set_at(now_ms), set_at(now_ms + ahead * SPAN_MS)
     for later_ms in (-60_000, -30_000, 0, 30_000, 60_000):
-        assert old_set_at(now_ms + later_ms + ahead * MINUTE_MS) != mine
+        assert old_set_at(now_ms + later_ms + ahead * SPAN_MS) != mine
         assert old_set_at(now_ms + later_ms) != other
 
 
@@ -32,8 +34,18 @@ def test_no_write_of_the_next_minute_drops_a_token(now_ms: int) -> None:
     assert all(old_set_at(now_ms + later) != set_at(now_ms) for later in (0, 30_000, 60_000))
 
 
+@pytest.mark.parametrize("minutes", [1, 2, 5, 10, 13, 15, 20, 29, 30, 58, 60, 61, 120, 1_440])
+def test_writes_on_a_schedule_come_by_every_set_and_so_drop_it(minutes: int) -> None:
+    held = Counter[str]()
+    for write in range(10_000):
+        now_ms = write * minutes * 60_000
+        held.pop(old_set_at(now_ms), None)
+        held[set_at(now_ms)] += 1
+    assert held.total() < 1_000
+
+
 def test_a_token_is_found_in_whichever_set_it_is() -> None:
-    for now_ms in (0, MINUTE_MS, 2 * MINUTE_MS):
+    for now_ms in (0, SPAN_MS, 2 * SPAN_MS):
         item = first_token(now_ms, "aa")
         assert (has_token(item, "aa"), has_token(item, "bb")) == (True, False)
     assert not has_token({}, "aa")

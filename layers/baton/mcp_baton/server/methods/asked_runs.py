@@ -90,7 +90,7 @@ def run_asking(request: Request, task_id: str | None, host: ServerHost, run: Run
 def _missing(request: Request, run: EndedRun) -> Missing | None:
     """What the client's user can be asked for now."""
     tool = request.server.tools.get(_tool_of(run))
-    stored = run.task is not None and run.persisted is True
+    stored = run.task is not None and run.stored
     able = request.envelope.is_known and declares(request.envelope.capabilities, "elicitation")
     if tool is None or not stored or not able or not (request.stateless or request.reply.may_ask):
         return None

@@ -125,7 +125,7 @@ def _not_read(task_id: str | None, error: StoreError) -> ProtocolError:
 
 
 def _render(request: Request, run: EndedRun, host: ServerHost) -> JsonObject:
-    in_text = run.persisted is True and request.server.names_tasks_in_text(run.workflow)
+    in_text = run.stored and request.server.names_tasks_in_text(run.workflow)
     handle = handle_of(request, run.workflow, run.task.task_id) if in_text and run.task else None
     tools = request.server.tools
     summaries = {step.tool: tools[step.tool].summary for step in run.workflow.steps if step.tool}

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from mcp_baton.exceptions import (
     BatonError,
+    ClaimLost,
     Conflict,
     StoreBusy,
     StoreError,
@@ -139,6 +140,11 @@ def _resume(
         if lives_ms is not None and request.store is not None:
             task = request.store.jobs.extend(task, lives_ms)
         return engine.resume(workflow, replace(invocation, answers=answers), task)
+    except (TaskFinished, TaskNotFound):
+        raise
+    except ClaimLost as lost:
+        # It was late, and another run has taken the task since.
+        raise TaskHeld(lost.current.claim.until_ms if lost.current.claim else 0, lost.current) from lost
     except Exception as error:
         engine.give_back(task)
         if isinstance(error, StoreError):
@@ -196,5 +202,5 @@ def _note(request: Request, run: EndedRun) -> None:
         request.telemetry.add(RUNS_COMPLETED)
     refused = run.task is None and run.workflow.durable and request.store is not None and request.owner is not None
     over = isinstance(run.stop, TaskOver | Superseded)  # then no recording was lost
-    if refused or (run.persisted is not True and not over):
+    if refused or not (run.stored or over):
         request.telemetry.add(RECORDINGS_LOST)

@@ -14,17 +14,18 @@ from mcp_baton.workflow.run import EndedRun, Superseded, TaskOver
 def run_meta(request: Request, run: EndedRun) -> dict[str, Json]:
     """The `_meta` of a workflow prompt's reply; nothing for a run without a task.
 
-    What was written is told as the store holds it; what could not be, from memory, with `persisted: false`, and what
-    may have been, with `persisted: "unknown"`.
+    What was written is told as the store holds it, what could not be from memory. `persisted` is `False` where the
+    store does not hold all of it, and `"unknown"` where that cannot be told.
     """
     if run.task is None:
         return {}
     meta = task_meta(request, run.task)
-    if run.persisted is not True:
+    if not run.stored:
         meta["steps"] = [{"name": name, "status": status.value} for name, status in run.statuses.items()]
         meta.pop("pause_reason", None)
         if run.pause:
             meta["pause_reason"] = run.pause.to_json()
+    if run.persisted is not True:
         meta["persisted"] = run.persisted
     if isinstance(run.stop, TaskOver) and run.stop.status is None:
         del meta["task_status"]  # there is none any more

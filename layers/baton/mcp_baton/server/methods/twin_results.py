@@ -67,7 +67,7 @@ def result_of_run(request: Request, run: EndedRun, host: ServerHost) -> dict[str
     meta = run_meta(request, run)
     known = _known(run, meta)
     handle = handle_of(request, run.workflow, run.task.task_id) if run.task else None
-    stored = run.task.task_id if run.task and run.persisted is True else None
+    stored = run.task.task_id if run.task and run.stored else None
     results = _results_of(run, stored)
     text = told_of_run(run, known, host, handle, lambda step: _uri(stored, step, run))
     following = _following(run, known, host, handle) if run.pause else []

@@ -41,6 +41,4 @@ def claimed(task: TaskRecord, claim: Claim, now_ms: Callable[[], int]) -> TaskRe
 
 def holds(task: TaskRecord, claim: Claim) -> bool:
     """Whether a run still holds a task."""
-    if task.claim is None or task.claim.id != claim.id:
-        return False
-    return task.job is None or task.claim.until_ms > 0
+    return task.claim is not None and task.claim.id == claim.id and task.claim.until_ms > 0

@@ -3,10 +3,10 @@
 Every name and value is a placeholder of one or two characters: the length depends on how much is written alone. The
 conditions close the races: a write states what it was decided on, and fails as a whole when that no longer holds.
 
-A write is applied once, however often it is sent (docs/storage.md, Lost answers): its token is kept in one of its
-item's 25 sets, by the minute of its first attempt, on the condition that it is not there yet. Each write drops the set
-that is farthest from this minute, so that a token outlives its repeats where writers' clocks are ten minutes apart: AWS
-takes requests that are five minutes off (IAM User Guide, "Troubleshoot signed requests for AWS APIs").
+A write with a token is applied once, however often it is sent (docs/storage.md, Lost answers): the token is kept in one
+of the item's 29 sets, by the time, on the condition that it is not there yet. Each write drops the set that is farthest
+from now: a token outlives its repeats where writers' clocks are ten minutes apart, since AWS takes requests that are
+five minutes off (IAM User Guide, "Troubleshoot signed requests for AWS APIs").
 """
 
 from mcp_baton.exceptions import StoreError
@@ -20,19 +20,20 @@ DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 EXPRESSION_BYTES = 4096
 LIVE_STATUSES = sorted(LIVE)
 
-SETS = tuple(f"w{place}" for place in range(25))
+SETS = tuple(f"w{place}" for place in range(29))
 AWAY = len(SETS) // 2
-MINUTE_MS = 60_000
+SPAN_MS = 61_000
+"""Each set has the tokens of so long. What is written every so many minutes is then not always in the same sets."""
 
 
 def set_at(now_ms: int) -> str:
-    """The set that takes the tokens of this minute."""
-    return SETS[now_ms // MINUTE_MS % len(SETS)]
+    """The set that takes the tokens of this time."""
+    return SETS[now_ms // SPAN_MS % len(SETS)]
 
 
 def old_set_at(now_ms: int) -> str:
-    """The set of thirteen minutes ago, as far from this minute as one can be."""
-    return SETS[(now_ms // MINUTE_MS + AWAY) % len(SETS)]
+    """The set of fifteen minutes ago, as far from now as one can be."""
+    return SETS[(now_ms // SPAN_MS + AWAY) % len(SETS)]
 
 
 def stored_token(token: str) -> bytes:
@@ -47,10 +48,10 @@ def first_token(now_ms: int, token: str) -> Item:
 
 @dataclass(slots=True)
 class Update:
-    """An UpdateItem request being put together. It is applied once, however often it is sent.
+    """An UpdateItem request being put together. With a token it is applied once, however often it is sent.
 
     Attributes:
-        token: Names this write, here and in the item: see `TaskTable.update`; `None` for one that is sent once.
+        token: Names this write, here and in the item: see `TaskTable.update`; `None` where a repetition does no harm.
         now_ms: When the token was made, epoch milliseconds: it says in which of the item's sets the token stands.
     """
 
@@ -233,17 +234,14 @@ def _require_same_pause(update: Update, stored: Item) -> None:
     update.require(f"attribute_not_exists({path})" if pause is None else f"{path}={update.value(pause)}")
 
 
-def require_held(update: Update, claim: Claim, *, job: bool = False) -> None:
-    """The write takes place only while this run holds the task.
-
-    A worker may give its job up and never hear of it. Its name stays until another one comes; the end is 0 at once.
-    """
+def require_held(update: Update, claim: Claim) -> None:
+    """The write takes place only while this run holds the task. One that gave it up may not have heard of that: its
+    name stays until another one comes, the end is 0 at once."""
     update.require(f"{update.path(RUN, 'i')}={update.text(claim.id)}")
-    if job:
-        update.require(f"{update.path(RUN, 'u')}>{update.value({'N': '0'})}")
+    update.require(f"{update.path(RUN, 'u')}>{update.value({'N': '0'})}")
 
 
-def hold(update: Update, claim: Claim, *, release: bool = False, job: bool = False) -> None:
+def hold(update: Update, claim: Claim, *, release: bool = False) -> None:
     """A write of the run that holds the task: it renews the claim, or gives it up."""
-    require_held(update, claim, job=job)
+    require_held(update, claim)
     update.set(update.path(RUN, "u"), update.value({"N": "0" if release else str(claim.until_ms)}))

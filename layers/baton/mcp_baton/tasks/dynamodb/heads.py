@@ -52,6 +52,8 @@ class Heads:
         try:
             return self._table.update(key, update, patience)
         except ConditionFailed as failure:
+            if failure.item is None and failure.unsure:
+                raise OutcomeUnknown("the task is gone: whether it was written before cannot be read") from failure
             current = self._live(owner, failure)
             if claim is not None and not holds(current, claim):
                 raise ClaimLost(current) from failure
@@ -226,7 +228,7 @@ class Writes(Heads):
         if batch.claim is None:
             item = self._write(task.owner, key, update)
         else:
-            hold(update, batch.claim, release=batch.release, job="tool" in stored)
+            hold(update, batch.claim, release=batch.release)
             item = self._write(task.owner, key, update, END if batch.release else CHECKPOINT, batch.claim)
         if changes.result is not None:
             self._left(task.owner, task.task_id, item)

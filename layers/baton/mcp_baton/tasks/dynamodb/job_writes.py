@@ -59,14 +59,14 @@ def giving_up(error: Attribute, message: str, now_ms: int, token: str) -> Update
 def failing(claim: Claim, error: Attribute, message: str, now_ms: int, token: str) -> Update:
     """A worker ends its job as failed."""
     update = _failing(error, message, now_ms, token)
-    hold(update, claim, release=True, job=True)
+    hold(update, claim, release=True)
     return update
 
 
 def asking(claim: Claim, questions: Mapping[str, Attribute], attempts: int, now_ms: int, token: str) -> Update:
     """A worker leaves its job to the client, who has questions to answer."""
     update = live_update(now_ms, token)
-    hold(update, claim, release=True, job=True)
+    hold(update, claim, release=True)
     update.set(update.name("status"), update.text(TaskStatus.INPUT_REQUIRED))
     _count_anew(update, attempts)
     for key, question in questions.items():
@@ -90,7 +90,7 @@ def answering(version: int, answers: Mapping[str, Attribute], *, last: bool, now
 def reporting(claim: Claim, message: str, now_ms: int) -> Update:
     """A worker says how far it is, and holds on to its job. Sent once."""
     update = live_update(now_ms, None)
-    hold(update, claim, job=True)
+    hold(update, claim)
     say(update, message)
     return update
 
@@ -98,7 +98,7 @@ def reporting(claim: Claim, message: str, now_ms: int) -> Update:
 def handing_over(claim: Claim, attempts: int, expires_s: int, ttl_ms: int, now_ms: int, token: str) -> Update:
     """A worker leaves its job to a fresh one."""
     update = live_update(now_ms, token)
-    hold(update, claim, release=True, job=True)
+    hold(update, claim, release=True)
     _count_anew(update, attempts)
     _dispatch(update, now_ms + FIRST_DISPATCH_MS)
     _live_until(update, expires_s, ttl_ms)
@@ -109,7 +109,7 @@ def extending(task: TaskRecord, expires_s: int, ttl_ms: int, now_ms: int, token:
     """A worker lets a task live longer: its own, or that of the workflow which it runs."""
     update = guarded_update(now_ms, token)
     if task.claim is not None:
-        require_held(update, task.claim, job=task.job is not None)
+        require_held(update, task.claim)
     update.require(f"{update.name('expires_at')}<{_number(update, expires_s)}")
     _live_until(update, expires_s, ttl_ms)
     return update

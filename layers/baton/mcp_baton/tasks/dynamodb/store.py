@@ -131,7 +131,7 @@ class DynamoDBTaskStore(Writes):
     def renew(self, task: TaskRecord, claim: Claim) -> TaskRecord:
         """Hold on to a task until the claim's new end, or give it up: one `UpdateItem`, sent once."""
         update = guarded_update(self.now_ms(), None)
-        hold(update, claim, job=task.job is not None)
+        hold(update, claim)
         key = self._key(task.owner, task.task_id)
         try:
             self._table.update(key, update, RENEW, whole=False)

@@ -1,6 +1,6 @@
 """The DynamoDB requests that a task store makes, with the failures it must tell apart (docs/storage.md).
 
-Every write carries a token that says whether an earlier attempt at it has landed.
+Most writes carry a token that says whether an earlier attempt at it has landed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -119,9 +119,7 @@ class TaskTable(Sender):
             raise OutcomeUnknown(f"whether it was written could not be read: {error}") from error
         if item is not None and token is not None and has_token(item, token):
             return item
-        if item is None and failed.unsure:
-            raise OutcomeUnknown("the item is gone: whether it was written before that cannot be read") from failed
-        raise ConditionFailed(item) from failed
+        raise ConditionFailed(item, unsure=failed.unsure) from failed
 
 
 def has_token(item: Item, token: str) -> bool:

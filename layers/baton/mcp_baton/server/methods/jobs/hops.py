@@ -14,6 +14,7 @@ from mcp_baton.exceptions import (
     NotDispatched,
     ProtocolError,
     StoreBusy,
+    StoreError,
     StoreUnavailable,
     TaskFinished,
     TaskHeld,
@@ -78,7 +79,7 @@ class WorkflowJob:
             ProtocolError: there is no such workflow any more.
             TaskHeld: another run holds the workflow's task: the event is to be delivered again.
             NotDispatched: the call was handed over, and nobody could be sent for: as above.
-            StoreError: the store does not answer: as above.
+            StoreError: the store does not answer, or the run could not be written: as above.
         """
         twin, store = self._request.server.twin(self._job.work.tool), self._request.store
         if twin is None or store is None:
@@ -136,8 +137,13 @@ class WorkflowJob:
 
     def _give_back(self) -> None:
         """Give the call's claim up, so that the next delivery of the event need not wait for its end."""
-        if self._request.store is not None:
+        if self._request.store is None:
+            return
+        try:
             self._request.store.renew(self._hold.task, replace(self._hold.claim(), until_ms=0))
+        except StoreError:
+            task_id = self._hold.task.task_id
+            logger.warning("task %s: its claim could not be given back; it will run out", task_id, exc_info=True)
 
     def _goes_on(self, run: EndedRun) -> bool:
         """Whether the run has paused for want of time alone, and has come at least one step further.
@@ -148,7 +154,7 @@ class WorkflowJob:
         settled = [trace for trace in run.traces if not trace.replayed and isinstance(trace.outcome, Succeeded)]
         if not isinstance(run.pause, DeadlineExceeded) or not settled:
             return False
-        if run.persisted is not True:
+        if not run.stored:
             raise StoreUnavailable("the run could not be written; it is to be run again")
         if self._request.dispatcher is None or self._job.dispatches >= MOST_DISPATCHES:
             logger.error("task %s: it is handed over no more; set BATON_WORKER for the worker", self._hold.task.task_id)
