@@ -6,14 +6,17 @@ again and what it gives up on is part of what is tested. What it makes of each f
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 import pytest
 from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
 
 from mcp_baton import Server, Step, Workflow
+from mcp_baton.server.methods import prompts
+from mcp_baton.server.methods.runs import run_workflow
 from mcp_baton.testing.store import refusal
+from mcp_baton.workflow.run import EndedRun
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Answer, Client, Script, Table
 
@@ -215,6 +218,24 @@ def test_a_run_says_what_is_not_known_of_its_task(flow: Flow, kind: Kind) -> Non
     assert answer.statuses == ended
     assert "Look at the task before any of its steps is repeated." in answer.conversation[-1][1]
     assert len(flow.table.items) == (1 if kind == "lost" else 0)
+
+
+def test_a_run_whose_last_write_was_made_is_told_as_the_task_stands_whatever_is_unknown_of_an_earlier_one(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unsure(*arguments: Any) -> EndedRun:
+        return replace(run_workflow(*arguments), persisted="unknown")
+
+    def completed_meanwhile() -> None:
+        [item] = flow.table.items
+        flow.client.call_tool("third", task=item["sk"]["S"].removeprefix("TASK#"))
+        flow.script.errors = {"third": "no"}
+
+    monkeypatch.setattr(prompts, "run_workflow", unsure)
+    flow.script.meanwhile["third"] = completed_meanwhile
+    answer = flow.client.get_prompt("flow")
+    assert answer.meta["persisted"] == "unknown"
+    assert told(answer) == flow.stored() == ("working", ["completed"] * 3)
 
 
 @kinds
