@@ -127,14 +127,3 @@ def workflows(*, mended: bool) -> dict[str, list[Step]]:
 def constants_of(step: Step) -> dict[str, Json]:
     """The arguments of a step that are constants."""
     return {name: source.value for name, source in step.arguments.items() if isinstance(source, Constant)}
-
-
-@cache
-def workflow_steps(workflow: str, *, mended: bool) -> dict[str, tuple[str, dict[str, Json]]]:
-    """Tool and arguments of each step whose arguments are constants, by name."""
-    steps = server(mended=mended).workflows[workflow].steps
-    return {
-        step.name: (step.tool, constants)
-        for step in steps
-        if step.tool and len(constants := constants_of(step)) == len(step.arguments)
-    }

@@ -1,9 +1,10 @@
 """One simulation: a table, some invocations around one task, faults, and a judge that looks at every write."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any, cast
 
+from mcp_baton import Step
 from mcp_baton.exceptions import ToolError
 from mcp_baton.protocol.json import Json
 from mcp_baton.server.context import Context
@@ -20,7 +21,7 @@ from tests.simulation.invariants import Judge
 from tests.simulation.invocations import OWNER, Ask, invoke
 from tests.simulation.journal import Called, Process
 from tests.simulation.scheduler import Actor, Killed, Scheduler, current
-from tests.simulation.servers import PLANS, Plan, workflow_steps
+from tests.simulation.servers import PLANS, Plan, constants_of, server
 
 BEGIN_MS = 1_800_000_000_000.0 // SPAN_MS * SPAN_MS
 STOOD_STILL_MS = 2_000
@@ -128,11 +129,17 @@ class World:
             self.judging = False
 
     def meant_by(self, call: Called) -> str | None:
-        """The step whose arguments, as far as they are constants, are a call's."""
-        for name, step in workflow_steps(self.plan.name, mended=self.mended).items():
-            if step == (call.tool, call.arguments):
-                return name
+        """The step that makes this very call: all of its arguments are constants."""
+        for step in self.steps():
+            constants = constants_of(step)
+            made = (constants, constants | {"text": ""})  # a text that is not given is empty
+            if step.tool == call.tool and len(constants) == len(step.arguments) and call.arguments in made:
+                return step.name
         return None
+
+    def steps(self) -> Sequence[Step]:
+        """The steps of the workflow, as it is deployed."""
+        return server(mended=self.mended).workflows[self.plan.name].steps
 
     def created(self, task_id: str) -> None:
         """A task was created: others can name it now."""

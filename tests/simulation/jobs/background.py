@@ -5,17 +5,16 @@ Of the call's task must hold what holds of a job's, of the workflow's what holds
 holds the workflow calls no tool whose step is completed. 5. What the call's result says of the steps is so.
 """
 
+from collections.abc import Sequence
 from functools import cache
 from random import Random
 from typing import ClassVar, cast
 
 from mcp_baton import Argument, Retry, Server, Step, Workflow, constant, prompt_arg, step_output
-from mcp_baton.exceptions import StoreError
 from mcp_baton.protocol.envelope import TASK_ID_KEY
 from mcp_baton.protocol.json import Json, JsonObject
 from tests.simulation.answers import check_answer
 from tests.simulation.dynamodb.database import Change
-from tests.simulation.dynamodb.paths import Item
 from tests.simulation.heads import TERMINAL, claim_of, status_of, steps_of
 from tests.simulation.invariants import TASK, Judge
 from tests.simulation.invocations import Ask
@@ -103,14 +102,9 @@ class BackgroundWorld(JobWorld):
                 self._invoke(JobAsk(self.rng.choice(OTHERS)), self.rng.choice(DELAYS_MS))
         super().created(task_id)
 
-    def meant_by(self, call: Called) -> str | None:
-        """The step whose arguments, as far as they are constants, are a call's."""
-        for step in WORKFLOWS[self.job.tool]:
-            constants = constants_of(step)
-            made = {name: value for name, value in call.arguments.items() if value}
-            if step.tool == call.tool and len(constants) == len(step.arguments) and constants == made:
-                return step.name
-        return None
+    def steps(self) -> Sequence[Step]:
+        """The steps of the workflow."""
+        return background_server().workflows[self.job.tool].steps
 
     def message(self, process: Process, ask: JobAsk) -> tuple[str, dict[str, Json]]:
         """The method and the params of what a client asks for."""
@@ -126,7 +120,7 @@ class BackgroundWorld(JobWorld):
             case "resume":
                 return "prompts/get", {"name": self.job.tool, "arguments": {}, **named}
             case "call":
-                step = self.rng.choice([step for step in WORKFLOWS[self.job.tool] if constants_of(step)])
+                step = self.rng.choice([step for step in self.steps() if constants_of(step)])
                 return "tools/call", {"name": step.tool, "arguments": constants_of(step), **named}
             case _:
                 return super().message(process, ask)
@@ -168,7 +162,7 @@ class BackgroundJudge(JobJudge):
 
     def _changed(self, change: Change, process: Process | None, now_ms: float) -> int:
         if is_workflows(change):
-            return self.flow._changed(change, process, now_ms)  # noqa: SLF001 - one judge in two parts
+            return self.flow.changed(change, process, now_ms)
         return super()._changed(change, process, now_ms)
 
     def _check_dispatch(self, process: Process, before: Head, after: Head, own_ms: float) -> None:
@@ -180,26 +174,19 @@ class BackgroundJudge(JobJudge):
         if not given_up or after.allowed != after.begun + ATTEMPTS:
             self.wrong(12, f"{process.name} hands a job over that is {before}, and then {after}")
 
-    def _check_end(self, process: Process, item: Item, after: Head) -> None:
-        if after.status == "failed" and "error" not in item:
-            self.wrong(4, "the task has failed, and does not say why")
-        if after.status != "completed" or process.kind == "complete" or self.flow.head is None:
+    def _check_result(self, process: Process, value: Json) -> None:
+        if self.flow.head is None:
             return
-        try:
-            result = self.jobs.result(item["sk"]["S"].removeprefix(TASK))
-        except StoreError as error:
-            self.wrong(7, f"the result cannot be read as it is written: {error}")
-            return
-        match result:
+        match value:
             case {"structuredContent": {"steps": list(steps), "task_status": status}}:
-                process.answer = cast("JsonObject", result)
+                process.answer = cast("JsonObject", value)
                 check_answer(self.flow, process)
                 if "persisted" not in process.meta:
                     self._check_told(steps, status)
             case {"isError": True} if not process.calls:
                 self.world.struck.add("a workflow could not be run")
             case _:
-                self.wrong(5, f"the call's result says nothing of the workflow: {str(result)[:200]}")
+                self.wrong(5, f"the call's result says nothing of the workflow: {str(value)[:200]}")
 
     def _check_told(self, steps: list[Json], status: Json) -> None:
         head = self.flow.head

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from mcp_baton.exceptions import ProtocolError, StoreError
-from mcp_baton.protocol.json import dumps
+from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.server.running.runner import TIMED_OUT
 from mcp_baton.tasks.work import FIRST_DISPATCH_MS
 from tests.simulation.claims import MARGIN_MS
@@ -133,10 +133,14 @@ class JobJudge(Judge):
         if after.status != "completed" or process.kind == "complete":
             return
         try:
-            result = dumps(self.jobs.result(item["sk"]["S"].removeprefix(TASK)))
+            result = self.jobs.result(item["sk"]["S"].removeprefix(TASK))
         except StoreError as error:
             self.wrong(7, f"the result cannot be read as it is written: {error}")
             return
+        self._check_result(process, result)
+
+    def _check_result(self, process: Process, value: Json) -> None:
+        result = dumps(value)
         found = _SERIAL.search(result)
         made = {str(call.serial) for call in process.calls}
         # A tool that took too long has no result, and may have done its work.
