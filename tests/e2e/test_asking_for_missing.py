@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from typing import Annotated, Any
@@ -26,6 +26,9 @@ from mcp_baton import (
 )
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION
 from mcp_baton.testing import connect
+from mcp_baton.workflow.engine import Engine
+from mcp_baton.workflow.invocation import Invocation
+from mcp_baton.workflow.run import EndedRun
 from tests.e2e.conftest import MakeClient, Streaming
 from tests.e2e.support import BOUND_S, Answer, Client, Clock, Era, JsonDict, Sink, Table, naming
 from tests.e2e.test_known_clients import handshake
@@ -357,6 +360,19 @@ def test_a_client_that_cannot_be_asked_gets_the_handoff(flow: Asked) -> None:
 def test_a_run_that_is_not_stored_asks_nobody(make_client: MakeClient) -> None:
     client = make_client(Made().server(), era="2026", table_name="no-such-table")
     assert "Call refund with" in Asked(client, Made()).send().handoff
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_only_whose_last_write_was_made_is_asked_whatever_is_unknown_of_an_earlier_one(
+    flow: Asked, monkeypatch: pytest.MonkeyPatch, stored: bool
+) -> None:
+    start = Engine.start
+
+    def unsure(engine: Engine, workflow: Workflow, invocation: Invocation) -> EndedRun:
+        return replace(start(engine, workflow, invocation), persisted="unknown", stored=stored)
+
+    monkeypatch.setattr(Engine, "start", unsure)
+    assert ("inputRequests" in flow.send().result) is stored
 
 
 @pytest.mark.parametrize("source", [task_variable("who"), step_output("first", "to")])

@@ -16,6 +16,8 @@ from mcp_baton import Server, Step, Workflow
 from mcp_baton.server.methods import prompts
 from mcp_baton.server.methods.runs import run_workflow
 from mcp_baton.testing.store import refusal
+from mcp_baton.workflow.engine import Engine
+from mcp_baton.workflow.invocation import Invocation
 from mcp_baton.workflow.run import EndedRun
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Answer, Client, Script, Table
@@ -218,6 +220,35 @@ def test_a_run_says_what_is_not_known_of_its_task(flow: Flow, kind: Kind) -> Non
     assert answer.statuses == ended
     assert "Look at the task before any of its steps is repeated." in answer.conversation[-1][1]
     assert len(flow.table.items) == (1 if kind == "lost" else 0)
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_task_is_named_and_its_results_are_linked_where_the_last_write_was_made(
+    make_client: MakeClient, script: Script, monkeypatch: pytest.MonkeyPatch, stored: bool
+) -> None:
+    start = Engine.start
+
+    def unsure(engine: Engine, workflow: Workflow, invocation: Invocation) -> EndedRun:
+        return replace(start(engine, workflow, invocation), persisted="unknown", stored=stored)
+
+    monkeypatch.setattr(Engine, "start", unsure)
+    server = Server("text", handles="text")
+
+    @server.tool
+    def write() -> str:
+        return "x" * 3_000
+
+    @server.tool
+    def send() -> str:
+        return script.play("send", "")
+
+    script.errors = {"send": "no"}
+    server.add_workflow(Workflow(name="flow", description="d", steps=[Step("a", tool=write), Step("b", tool=send)]))
+    client = make_client(server)
+    prompt = client.get_prompt("flow")
+    assert any(prompt.task_id in text for _, text in prompt.conversation) is stored
+    called = client.call_tool("flow").result["structuredContent"]
+    assert ("uri" in called["results"]["a"] if isinstance(called["results"]["a"], dict) else False) is stored
 
 
 def test_a_run_whose_last_write_was_made_is_told_as_the_task_stands_whatever_is_unknown_of_an_earlier_one(

@@ -108,6 +108,12 @@ def test_where_the_task_does_not_know_of_the_run_the_server_is_not_to_go_on(pers
     assert "Or call" not in text
 
 
+def test_where_only_an_earlier_write_is_unknown_the_server_may_go_on() -> None:
+    text = told(persisted="unknown", stored=True)
+    assert "Look at the task before any of its steps is repeated." in text
+    assert "Or call refund_order" in text
+
+
 def test_a_completed_run_says_so_and_shows_the_last_result() -> None:
     assert told(None, value={"to": "kim"}) == 'Done: 3 of 3 steps.\nResult of send_mail: {"to": "kim"}'
     assert told(None, value="x", statuses=[COMPLETED, SKIPPED, COMPLETED]).startswith("Done: 2 of 3 steps.\n")

@@ -38,6 +38,8 @@ class Kept(RecordingStore):
         return replace(task, claim=claim)
 
     def extend(self, task: TaskRecord, _ttl_ms: int) -> TaskRecord:
+        if isinstance(self.fails, ClaimLost) and not self.asked:
+            raise self.fails
         return task
 
     def look(self, _owner: str, _task_id: str) -> Standing:
@@ -116,6 +118,11 @@ def test_a_report_that_cannot_be_written_is_tried_again_after_two_seconds(watch:
 def test_a_report_that_is_refused_ends_the_function(watch: Watch, store: Kept, error: Exception) -> None:
     store.fails = error
     say(watch, 1)
+    assert (watch.pulse(), watch.gone) == (0, True)
+
+
+def test_a_function_ends_whose_task_was_taken_over_when_it_is_to_live_longer(watch: Watch, store: Kept) -> None:
+    store.fails = ClaimLost(TASK)
     assert (watch.pulse(), watch.gone) == (0, True)
 
 
