@@ -13,9 +13,14 @@ import pytest
 from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
 
 from mcp_baton import Server, Step, Workflow
+from mcp_baton.aws import dynamodb_store
+from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.server.methods import prompts
 from mcp_baton.server.methods.runs import run_workflow
+from mcp_baton.settings import Settings
+from mcp_baton.telemetry import RECORDINGS_LOST, Collector
 from mcp_baton.testing.store import refusal
+from mcp_baton.transport.adapter import LambdaAdapter
 from mcp_baton.workflow.engine import Engine
 from mcp_baton.workflow.invocation import Invocation
 from mcp_baton.workflow.run import EndedRun
@@ -220,6 +225,17 @@ def test_a_run_says_what_is_not_known_of_its_task(flow: Flow, kind: Kind) -> Non
     assert answer.statuses == ended
     assert "Look at the task before any of its steps is repeated." in answer.conversation[-1][1]
     assert len(flow.table.items) == (1 if kind == "lost" else 0)
+
+
+@pytest.mark.parametrize(("call", "lost"), [(2, 0), (3, 1)], ids=["a checkpoint, made up for", "the last write"])
+def test_a_run_whose_last_write_was_not_made_counts_as_lost(flow: Flow, call: int, lost: int) -> None:
+    collector, settings = Collector(), Settings(table=flow.table.name)
+    store = dynamodb_store(flow.table.name, settings, connect=lambda: flow.table.client)
+    endpoint = Endpoint(flow_server(flow.script), store=store, settings=settings, telemetry=collector)
+    with flow.broken_at(call, "unreachable"):
+        Client(LambdaAdapter(endpoint, allow_anonymous=False, streaming=False)).get_prompt("flow")
+    counted = [measured.value for measured in collector.take().measurements if measured.metric is RECORDINGS_LOST]
+    assert sum(counted) == lost
 
 
 @pytest.mark.parametrize("stored", [True, False])
