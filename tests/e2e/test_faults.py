@@ -26,6 +26,7 @@ from mcp_baton.workflow.invocation import Invocation
 from mcp_baton.workflow.run import EndedRun
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Answer, Client, Script, Table
+from tests.fakes import Pauses
 
 type Kind = Literal["unreachable", "lost", "throttled", "broken"]
 type Extent = Literal["once", "one call", "from then on"]
@@ -229,8 +230,9 @@ def test_a_run_says_what_is_not_known_of_its_task(flow: Flow, kind: Kind) -> Non
 
 @pytest.mark.parametrize(("call", "lost"), [(2, 0), (3, 1)], ids=["a checkpoint, made up for", "the last write"])
 def test_a_run_whose_last_write_was_not_made_counts_as_lost(flow: Flow, call: int, lost: int) -> None:
-    collector, settings = Collector(), Settings(table=flow.table.name)
-    store = dynamodb_store(flow.table.name, settings, connect=lambda: flow.table.client)
+    collector, settings, pauses = Collector(), Settings(table=flow.table.name), Pauses()
+    times: dict[str, Any] = {"monotonic": pauses.monotonic, "sleep": pauses.sleep}
+    store = dynamodb_store(flow.table.name, settings, connect=lambda: flow.table.client, **times)
     endpoint = Endpoint(flow_server(flow.script), store=store, settings=settings, telemetry=collector)
     with flow.broken_at(call, "unreachable"):
         Client(LambdaAdapter(endpoint, allow_anonymous=False, streaming=False)).get_prompt("flow")
