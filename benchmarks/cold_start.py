@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from benchmarks import layers
-from benchmarks.contenders import BY_BOTO3, BY_BOTOCORE, CONTENDERS, DRESSED, DURABLE, FLOORS, IN_SHARES, Contender
+from benchmarks.contenders import CONTENDERS, FLOORS, IN_SHARES, Contender
 from benchmarks.fake_dynamodb import FakeDynamoDB
 from benchmarks.import_time import heaviest_imports
 from benchmarks.processor_share import WHOLE_MB, NoShares, share
@@ -41,22 +41,17 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--warm", type=int, default=200, help="warm invocations of each kind in each round")
     parser.add_argument("--keep-layers", action="store_true", help="do not build the layers anew")
-    parser.add_argument("--clients", action="store_true", help="compare what asks DynamoDB alone")
     parser.add_argument("--imports", action="store_true", help="say instead where Baton's cold milliseconds go")
     parser.add_argument("--memory", type=int, help="only: first requests with the processor's share of so many MB")
     options = parser.parse_args()
-    compared = (*FLOORS, DURABLE, BY_BOTOCORE, BY_BOTO3)
-    contenders = [one for one in CONTENDERS if not options.clients or one.name in compared]
-    layers.build(() if options.keep_layers else {contender.layer for contender in contenders})
+    layers.build(() if options.keep_layers else {contender.layer for contender in CONTENDERS})
     with suppress(KeyboardInterrupt):
         if options.imports:
             _print_imports()
         elif options.memory:
             _compare_in_share(options.memory, options.rounds)
         else:
-            figures = _measure(contenders, options.rounds, options.warm)
-            _print_figures(figures, options.rounds)
-            _print_saving(figures)
+            _print_figures(_measure([*CONTENDERS], options.rounds, options.warm), options.rounds)
 
 
 def _measure(contenders: list[Contender], rounds: int, warm: int) -> Figures:
@@ -181,16 +176,6 @@ def _print_figures(figures: Figures, rounds: int) -> None:
         ratios = " | ".join(f"{milliseconds / floor:.2f}" for floor in floors)
         spread = f"{min(figures[name, measure]):.2f} | {max(figures[name, measure]):.2f}"
         print(f"| {name} | {measure} | {milliseconds:.2f} | {spread} | {ratios} |")
-
-
-def _print_saving(figures: Figures) -> None:
-    """What Baton's own connection saves a first task, and botocore's client: the medians of the rounds' differences."""
-    dressed = statistics.median(figures[DRESSED, _COLD])
-    print()
-    for less, more in ((DURABLE, BY_BOTOCORE), (BY_BOTOCORE, BY_BOTO3)):
-        rounds = zip(figures[more, _COLD], figures[less, _COLD], strict=True)
-        saved = statistics.median(longer - shorter for longer, shorter in rounds)
-        print(f"{less}: {saved:.1f} ms less than {more}, {saved / dressed:.3f} of the {DRESSED}")
 
 
 def _print_imports() -> None:

@@ -85,9 +85,8 @@ DEPLOYED = {"PYDANTIC_DISABLE_PLUGINS": "__all__"}
 BATON = {"BATON_TABLE": "tasks", "BATON_ALLOW_ANONYMOUS": "on", **DEPLOYED}
 _DURABLE = prompts_get("sum", start="1")
 BARE, DRESSED = "bare floor", "dressed floor"
-DURABLE = "Baton, durable prompts/get"
-BY_BOTOCORE, BY_BOTO3 = f"{DURABLE}, botocore's client", f"{DURABLE}, boto3's client"
-CONNECTED = ", BATON_CONNECT=init"
+LIST, DURABLE = "Baton, durable workflow, tools/list", "Baton, durable prompts/get"
+AT_FIRST_USE = ", BATON_CONNECT=first"
 
 CONTENDERS = (
     _floor(BARE, "floor", "bare.handler"),
@@ -105,12 +104,17 @@ CONTENDERS = (
     _peer("awslabs handler", "awslabs"),
     _peer("official SDK, Mangum", "official"),
     _peer("FastMCP, Mangum", "fastmcp"),
-    _baton(
-        "Baton, tools/list", tools_list(), {"tools/call whole": tools_call(), "tools/call streamed": streamed_call()}
+    Contender(
+        "Baton, no workflow, tools/list",
+        "baton",
+        "plain_peer.handler",
+        tools_list(),
+        {"tools/call whole": tools_call(), "tools/call streamed": streamed_call()},
+        streaming=True,
+        environment=BATON,
     ),
+    _baton(LIST, tools_list(), {}),
     _baton(DURABLE, _DURABLE, {"prompts/get whole": _DURABLE}),
-    Contender(BY_BOTOCORE, "baton", "baton_botocore_peer.handler", _DURABLE, {}, streaming=True, environment=BATON),
-    Contender(BY_BOTO3, "baton", "baton_boto3_peer.handler", _DURABLE, {}, streaming=True, environment=BATON),
     _sample("Baton's sample, tools/list", tools_list()),
     _sample("Baton's sample, durable prompts/get", prompts_get("refund_order", order_id="A-18")),
     _models("Baton, pydantic models, tools/list", tools_list()),
@@ -122,7 +126,7 @@ FLOORS = (BARE, DRESSED)
 IN_SHARES = tuple(
     replace(one, name=one.name + suffix, environment={**one.environment, **environment})
     for one in CONTENDERS
-    if one.name in ("Baton, tools/list", DURABLE)
-    for suffix, environment in (("", {}), (CONNECTED, {"BATON_CONNECT": "init"}))
+    if one.name in (LIST, DURABLE)
+    for suffix, environment in (("", {}), (AT_FIRST_USE, {"BATON_CONNECT": "first"}))
 )
-"""Those that are measured with a share of a processor: connected with the first task, and at initialisation."""
+"""Contenders measured with a share of a processor: the client created at initialisation, and at first use."""

@@ -7,7 +7,7 @@ import pytest
 
 from mcp_baton.protocol.http import ClientGone
 from mcp_baton.transport.runtime.connection import RuntimeConnection
-from tests.unit.dynamodb.scripted import CLOSE, Scripted, Told, scripted
+from tests.scripted_server import CLOSE, Scripted, Told, scripted
 
 REQUEST = b"POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n"
 ACCEPTED = b"HTTP/1.1 202 Accepted\r\n"

@@ -17,18 +17,10 @@ PEER, SAMPLE, MODELS = "baton_peer.handler", "app.lambda_handler", "models_peer.
 APOLOGY = prompts_get("apology", expected="apology", order_id="A-17")
 SUM, REFUND = prompts_get("sum", start="1"), prompts_get("refund_order", order_id="A-18")
 
-NEVER = {
-    *{"asyncio", "boto3", "multiprocessing", "s3transfer"},
-    *{"mcp_baton.dispatching", "mcp_baton.server.asking.questions"},
-}
-"""What no first request needs; boto3 comes with the first question to a client, for the key that signs its state, and
-what invokes a worker with the first background task.
-"""
-SDK = {"botocore", "email", "encodings.idna", "http.client", "urllib3"}
-"""What comes with a client of botocore's, or with Python's own for HTTP."""
-CONNECTION = {"hashlib", "hmac", "mcp_baton.dynamodb.direct"}
-"""What comes with Baton's own connection to DynamoDB, so with the first task; `ssl` where that is over TLS."""
-CLIENT = {*SDK, *CONNECTION, "ssl"}
+NEVER = {"asyncio", "mcp_baton.dispatching", "mcp_baton.server.asking.questions"}
+"""Modules that no first request needs. The dispatcher is imported with the first background task."""
+CLIENT = {"boto3", "botocore", "email", "hashlib", "hmac", "http.client", "s3transfer", "ssl", "urllib3"}
+"""Modules that come with a boto3 client."""
 RARE = {"hashlib", "hmac", "importlib.metadata", "ipaddress", "random", "urllib.parse", "uuid"}
 """What some requests need, and the first ones do not."""
 ENGINE = {f"mcp_baton.{name}" for name in ("server.methods.prompts", "server.running.runner", "workflow.engine")}
@@ -93,8 +85,12 @@ def load(api: FakeRuntimeApi, serve: Callable[..., None]) -> Load:
     [(PEER, tools_list()), (PEER, streamed_call()), (SAMPLE, tools_list()), (SAMPLE, APOLOGY)],
     ids=["a list", "a streamed call", "the sample's list", "the sample's prompt"],
 )
-def test_a_first_request_loads_neither_pydantic_nor_a_client(load: Load, function: str, probe: Probe) -> None:
-    assert load(function, probe) & (NEVER | CLIENT | RARE | PYDANTIC | POWERTOOLS) == set()
+def test_a_first_request_without_a_task_loads_neither_pydantic_nor_a_client(
+    load: Load, function: str, probe: Probe
+) -> None:
+    loaded = load(function, probe, BATON_CONNECT="first")
+
+    assert loaded & (NEVER | CLIENT | RARE | PYDANTIC | POWERTOOLS) == set()
 
 
 @pytest.mark.parametrize(
@@ -106,36 +102,26 @@ def test_a_first_request_loads_neither_pydantic_nor_a_client(load: Load, functio
     ],
     ids=["a workflow", "the sample's workflow", "the sample's workflow as a tool"],
 )
-def test_a_first_task_loads_neither_a_client_nor_pydantic(load: Load, function: str, probe: Probe) -> None:
+def test_a_first_task_loads_a_client_and_no_pydantic(load: Load, function: str, probe: Probe) -> None:
     loaded = load(function, probe)
 
-    assert loaded & (NEVER | SDK | PYDANTIC | POWERTOOLS | STORE_RARE) == set()
-    assert loaded >= CONNECTION
-
-
-def test_a_first_task_loads_no_client_for_a_bucket_that_it_does_not_need(load: Load) -> None:
-    assert load(PEER, SUM, BATON_OVERFLOW_BUCKET="large-results") & SDK == set()
-
-
-def test_a_first_task_loads_the_client_where_only_botocore_understands_the_environment(load: Load) -> None:
-    assert load(PEER, SUM, AWS_SDK_UA_APP_ID="shop") >= {"botocore", "urllib3"}
+    assert loaded & (NEVER | PYDANTIC | POWERTOOLS | STORE_RARE) == set()
+    assert loaded >= CLIENT
 
 
 def test_a_first_list_loads_no_engine_and_nothing_that_inspects(load: Load) -> None:
-    assert load(PEER, tools_list()) & (ENGINE | INSPECTION) == set()
+    assert load(PEER, tools_list(), BATON_CONNECT="first") & (ENGINE | INSPECTION) == set()
 
 
-def test_the_connection_is_there_before_the_first_request_where_it_is_made_at_initialisation(load: Load) -> None:
-    loaded = load(PEER, tools_list(), BATON_CONNECT="init", AWS_ENDPOINT_URL_DYNAMODB="https://127.0.0.1:1")
-
-    assert loaded >= CONNECTION | ENGINE | {"ssl"}
-    assert loaded & SDK == set()
+@pytest.mark.parametrize("function", [PEER, SAMPLE])
+def test_a_server_with_durable_workflows_creates_its_client_at_initialisation(load: Load, function: str) -> None:
+    assert load(function, tools_list()) >= CLIENT | ENGINE
 
 
 def test_a_server_of_models_loads_pydantic_and_no_client(load: Load) -> None:
-    loaded = load(MODELS, tools_list())
+    loaded = load(MODELS, tools_list(), BATON_CONNECT="first")
 
-    assert loaded & (NEVER | {"botocore", "http.client", "mcp_baton.dynamodb.direct", "urllib3"}) == set()
+    assert loaded & (NEVER | {"boto3", "botocore", "http.client", "urllib3"}) == set()
     assert loaded >= PYDANTIC
 
 

@@ -1,12 +1,10 @@
 """The composition root: what a handler is made of, and when."""
 
-import gc
 import json
 import logging
 import os
 from base64 import b64decode
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
 from typing import Any
@@ -155,17 +153,23 @@ def test_a_bad_environment_is_told_when_the_handler_is_made(server: Server, monk
         handler(server)
 
 
-@pytest.mark.parametrize("connect", ["first", "init"])
-def test_a_tables_client_is_made_with_the_handler_where_the_settings_say_so_and_else_when_it_is_needed(
-    server: Server, table: Any, connect: Any
+@pytest.mark.parametrize(("connect", "at_once"), [("first", 0), ("init", 1), ("auto", 1)])
+def test_the_client_is_created_with_the_handler_or_at_first_use(
+    server: Server, table: Any, connect: str, at_once: int
 ) -> None:
-    with patch("mcp_baton.clients.dynamodb_client", return_value=table) as made:
+    with patch("mcp_baton.aws.dynamodb_client", return_value=table) as create:
         lambda_handler = handler(server, settings=Settings(table="tasks", connect=connect))
         lambda_handler(post("tools/list"), FunctionContext())
-        assert made.call_count == (connect == "init")
+        assert create.call_count == at_once
         assert counted(lambda_handler)["_meta"]["task_status"] == "completed"
         handler(server, settings=Settings(connect=connect))
-        assert made.call_count == 1, "without a table there is nothing to connect to"
+        assert create.call_count == 1, "without a table no client is needed"
+
+
+def test_auto_creates_no_client_for_a_server_without_tasks(table: Any) -> None:
+    with patch("mcp_baton.aws.dynamodb_client", return_value=table) as create:
+        handler(Server("plain"), settings=Settings(table="tasks"))
+        assert create.call_count == 0
 
 
 @mock_aws
@@ -175,7 +179,7 @@ def test_a_boto3_client_that_is_given_keeps_the_tasks_and_no_other_is_made(
     client = boto3.client("dynamodb", region_name="eu-west-1")
     create_table(client, "tasks")
     monkeypatch.setenv("BATON_TABLE", "tasks")
-    with patch("mcp_baton.clients.dynamodb_client") as connect:
+    with patch("mcp_baton.aws.dynamodb_client") as connect:
         meta = counted(handler(server, dynamodb=client))["_meta"]
     assert connect.call_count == 0
     [item] = client.scan(TableName="tasks")["Items"]
@@ -324,24 +328,3 @@ def test_dynamodb_is_asked_once_by_botocore_and_again_by_the_store_alone() -> No
     assert max(CONNECT_TIMEOUT_S, READ_TIMEOUT_S) == ATTEMPT_S
     # With this much left a head is still written twice, and answered.
     assert END.pause_s(1, 1.0, 2.5 - 1.0, 1.0, throttled=False) is not None
-
-
-@pytest.mark.parametrize("collecting", [True, False])
-@pytest.mark.parametrize("fails", [True, False])
-def test_the_collector_is_left_as_it_was_when_a_client_is_made(collecting: bool, fails: bool) -> None:
-    seen: list[bool] = []
-
-    def create_client(*_: object, **__: object) -> object:
-        seen.append(gc.isenabled())
-        if fails:
-            raise OSError("no such profile")
-        return Mock()
-
-    with patch("botocore.session.Session.create_client", side_effect=create_client):
-        (gc.enable if collecting else gc.disable)()
-        try:
-            with suppress(OSError):
-                dynamodb_client()
-            assert (seen, gc.isenabled()) == ([False], collecting)
-        finally:
-            gc.enable()

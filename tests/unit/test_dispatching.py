@@ -23,7 +23,7 @@ from mcp_baton.exceptions import NotDispatched
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.settings import Settings
 from mcp_baton.telemetry import SILENT, Collector
-from tests.unit.dynamodb.scripted import Told, raw, scripted
+from tests.scripted_server import Told, raw, scripted
 
 WORKER = "arn:aws:lambda:eu-west-1:123456789012:function:baton-worker:live"
 EVENT: JsonObject = {"batonTask": {"owner": "kim", "taskId": "t-1", "dispatch": 1}}

@@ -20,8 +20,7 @@ SOURCES = {module: (PACKAGE / module).read_text() for module in MODULES}
 
 FLOORS = {
     "protocol": ("protocol",),
-    "dynamodb": ("dynamodb",),
-    "tasks": ("tasks", "protocol.json", "dynamodb"),
+    "tasks": ("tasks", "protocol.json"),
     "workflow": ("workflow", "tasks", "protocol.json"),
     "console": ("console", "protocol.http"),
     "server": ("server", "workflow", "tasks", "protocol", "console"),
@@ -42,8 +41,7 @@ NOT_DEPLOYED = ("cli/*", "local/*", "testing/*")
 
 AWS_SDK = frozenset({"boto3", "botocore", "moto"})
 AWS_SDK_USERS = (
-    *(f"tasks/dynamodb/{name}.py" for name in ("s3", "sending", "table")),
-    "dynamodb/by_botocore.py",
+    *(f"tasks/dynamodb/{name}.py" for name in ("failures", "s3", "sending", "table")),
     "state_keys.py",
     "dispatching.py",
     "aws.py",
@@ -229,9 +227,6 @@ def test_a_module_knows_only_the_floors_under_it() -> None:
         ("tasks/record.py", "import mcp_baton.workflow.engine"),
         ("tasks/record.py", "def f():\n    import boto3"),
         ("tasks/dynamodb/store.py", "def f():\n    import boto3"),
-        ("dynamodb/direct.py", "def f():\n    import botocore"),
-        ("dynamodb/by_botocore.py", "import botocore"),
-        ("dynamodb/by_botocore.py", "from mcp_baton.tasks.dynamodb import failures"),
         ("tasks/dynamodb/sending.py", "from botocore.exceptions import ClientError"),
         ("workflow/engine.py", "def f():\n    from mcp_baton.server.app import Server"),
         ("workflow/engine.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import mcp_baton.server.app"),

@@ -43,7 +43,7 @@ WORKER = "arn:aws:lambda:eu-west-1:123456789012:function:baton-worker:live"
         ({"BATON_WRITE_RESERVE_MS": " 2500 "}, replace(DEFAULT, write_reserve_ms=2_500)),
         ({"BATON_QUESTION_MS": "60000"}, replace(DEFAULT, question_ms=60_000)),
         ({"BATON_CONNECT": " Init "}, replace(DEFAULT, connect="init")),
-        ({"BATON_CONNECT": "first"}, DEFAULT),
+        ({"BATON_CONNECT": "first"}, replace(DEFAULT, connect="first")),
         ({"BATON_MAX_BODY_BYTES": "1024"}, replace(DEFAULT, max_body_bytes=1024)),
         (
             {"BATON_ALLOWED_ORIGINS": "https://App.example.com, http://localhost:6274,"},
@@ -69,7 +69,7 @@ def test_every_variable_sets_what_it_says(env: dict[str, str], expected: Setting
     [
         ({"BATON_ALLOW_ANONYMOUS": "maybe"}, "set it to one of"),
         ({"BATON_STREAMING": "2"}, "set it to one of"),
-        ({"BATON_CONNECT": "later"}, "set it to one of first, init"),
+        ({"BATON_CONNECT": "later"}, "set it to one of auto, first, init"),
         ({"BATON_DEFAULT_TTL_MS": "1h"}, "whole number"),
         ({"BATON_MAX_TTL_MS": "-1"}, "whole number"),
         ({"BATON_MAX_TASKS_PER_OWNER": "0"}, "whole number"),

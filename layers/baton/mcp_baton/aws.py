@@ -15,13 +15,13 @@ from functools import partial, reduce
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from mcp_baton.clients import WorkerDispatcher, connect_dynamodb, given_client, s3_client, secrets_client
+from mcp_baton.clients import WorkerDispatcher, dynamodb_client, given_client, s3_client, secrets_client
 from mcp_baton.exceptions import SettingsError
 from mcp_baton.protocol.http import Application, Exchange, HttpRequest, HttpResponse
 from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.server.methods import Method, call_method
 from mcp_baton.server.server import Server
-from mcp_baton.settings import INIT, Settings, unknown_settings
+from mcp_baton.settings import AUTO, INIT, Settings, unknown_settings
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import SILENT, Collector, Telemetry
 from mcp_baton.transport.adapter import LambdaAdapter
@@ -100,7 +100,7 @@ def handler(
     collector = Collector() if settings.observed else None
     telemetry = collector or SILENT
     if store is None and settings.table is not None:
-        if connect is None and settings.connect == INIT:
+        if connect is None and (settings.connect == INIT or (settings.connect == AUTO and server.needs_store)):
             connect = _connected()
         store = dynamodb_store(settings.table, settings, connect, connect_s3, telemetry=telemetry)
     if dispatcher is None and settings.worker is not None:
@@ -167,7 +167,7 @@ def dynamodb_store(
 
     Args:
         settings: The operator's choices.
-        connect: Makes what asks DynamoDB when it is first needed; `connect_dynamodb` by default.
+        connect: Creates a boto3 client at the first request; `dynamodb_client` by default.
         connect_s3: The same for S3.
         telemetry: Takes the requests' times, and failures.
         now_ms: The wall clock, epoch milliseconds; the machine's by default.
@@ -192,7 +192,7 @@ def dynamodb_store(
     )
     return DynamoDBTaskStore(
         table,
-        partial(connect_dynamodb, os.environ) if connect is None else connect,
+        dynamodb_client if connect is None else connect,
         limits=limits,
         objects=_overflow(settings, s3_client if connect_s3 is None else connect_s3, telemetry),
         now_ms=system_ms if now_ms is None else now_ms,
@@ -204,10 +204,10 @@ def dynamodb_store(
 
 
 def _connected() -> "Connect":
-    """What asks DynamoDB, made now, and with it all that a first task loads (docs/performance.md)."""
+    """Create the DynamoDB client now and import the engine, so that no request waits for them (docs/performance.md)."""
     import_module("mcp_baton.server.methods.prompts")
-    made = connect_dynamodb(os.environ)
-    return lambda: made
+    client = dynamodb_client()
+    return lambda: client
 
 
 def _overflow(settings: Settings, connect: "Callable[[], S3Client]", telemetry: Telemetry) -> "ObjectStore | None":

@@ -17,7 +17,7 @@
 | `BATON_MAX_BODY_BYTES` | the largest request body | 6000000 |
 | `BATON_LISTEN_MS` | how long a `subscriptions/listen` stream is kept open | 60000 |
 | `BATON_QUESTION_MS` | how long a tool waits for the client's answer (revisions up to 2025-11-25) | 300000 (5 min) |
-| `BATON_CONNECT` | when what asks DynamoDB is loaded: `first` with the first task, `init` before any request | first |
+| `BATON_CONNECT` | when the DynamoDB client is created: `init`, `first` (at first use) or `auto` (4) | auto |
 | `BATON_WORKER` | the function for background work: its alias's ARN, or `name:alias` (3) | none |
 | `BATON_STATE_KEY_SECRET` | ARN of the secret that holds the next two; not read where `AWS_SAM_LOCAL` is set | none |
 | `BATON_STATE_KEY` | signs what travels through the client; 32 characters or more | made anew in each process |
@@ -29,7 +29,8 @@ Of what Lambda and Powertools define, `AWS_LAMBDA_FUNCTION_NAME` (logs, metrics 
 
 (1) `on` where `AWS_SAM_LOCAL` is set: `sam local` does not ask who calls. (2) For roles whose callers cannot choose
 their session's name, as those of IAM Identity Center. (3) Not read where `AWS_SAM_LOCAL` is set: `sam local` invokes
-nothing asynchronously. Without a worker, tools that may run in the background run in the request.
+nothing asynchronously. Without a worker, tools that may run in the background run in the request. (4) `auto`: during
+initialisation if the server has durable workflows or background tools, otherwise at first use.
 
 A variable that is empty or blank counts as not set, as templates pass optional parameters on that way.
 """
@@ -43,7 +44,7 @@ from mcp_baton.light_dataclasses import dataclass, field
 SWITCH = {"on": True, "true": True, "1": True, "yes": True, "off": False, "false": False, "0": False, "no": False}
 KEY_CHARACTERS = 32
 SHARDS = ("1", "8", "32")
-FIRST, INIT = "first", "init"
+AUTO, FIRST, INIT = "auto", "first", "init"
 PREFIX = "BATON_"
 NAMES = frozenset(
     f"{PREFIX}{name}"
@@ -83,7 +84,7 @@ class Settings:
     max_body_bytes: int = 6_000_000
     listen_ms: int = 60_000
     question_ms: int = 300_000
-    connect: str = FIRST
+    connect: str = AUTO
     # A local server lets pages of this machine in, and keeps out names that were made to point at it (DNS rebinding).
     local_only: bool = False
     worker: str | None = None
@@ -125,7 +126,7 @@ class Settings:
             max_body_bytes=_number(env, "BATON_MAX_BODY_BYTES", default.max_body_bytes),
             listen_ms=_number(env, "BATON_LISTEN_MS", default.listen_ms),
             question_ms=_number(env, "BATON_QUESTION_MS", default.question_ms),
-            connect=_choice(env, "BATON_CONNECT", (FIRST, INIT)),
+            connect=_choice(env, "BATON_CONNECT", (AUTO, FIRST, INIT)),
             worker=_worker(env, "BATON_WORKER"),
             state_key_secret=_secret(env, "BATON_STATE_KEY_SECRET"),
             state_key=_key(env, "BATON_STATE_KEY"),

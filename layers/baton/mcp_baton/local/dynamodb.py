@@ -4,7 +4,7 @@ from functools import cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from mcp_baton.clients import ATTEMPTS, pass_items_through
+from mcp_baton.clients import ATTEMPTS
 from mcp_baton.exceptions import SettingsError
 
 if TYPE_CHECKING:
@@ -98,9 +98,7 @@ def _client(session: "Session", url: str, region: str, config: "Config | None" =
         parameter_validation=False,
     )
     merged = pooled if config is None else pooled.merge(config)
-    client = session.client("dynamodb", endpoint_url=url, region_name=region, config=merged)
-    pass_items_through(client)
-    return client
+    return session.client("dynamodb", endpoint_url=url, region_name=region, config=merged)
 
 
 def create_table(client: "DynamoDBClient", name: str) -> None:

@@ -153,6 +153,11 @@ class Registry:
         tools = any(tool.tasks.support != "forbidden" for tool in self.tools.values())
         return tools or any(workflow.background for workflow in self.workflows.values())
 
+    @property
+    def needs_store(self) -> bool:
+        """Whether the server has durable workflows or background tools."""
+        return self.has_jobs or any(workflow.durable for workflow in self.workflows.values())
+
     def names_tasks_in_text(self, workflow: Workflow) -> bool:
         """Whether a workflow's prompt names its task in the handoff, and takes its id as an argument."""
         return workflow.durable and self.handles == "text"

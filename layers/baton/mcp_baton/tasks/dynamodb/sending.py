@@ -1,14 +1,13 @@
-"""Sending a request to DynamoDB, again where that can help and there is time (docs/storage.md, Lost answers).
+"""Requests to DynamoDB with retries, where a retry can help and time is left (docs/storage.md, Lost answers).
 
-`mcp_baton.dynamodb` makes one attempt. How much time there is, and whether an attempt may have landed, is known here.
+boto3 makes one attempt. `Sender` knows how much time is left, and whether an earlier attempt may have been applied.
 """
 
 import time
 from collections.abc import Callable, Mapping
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from mcp_baton.dynamodb.requests import Refused, RequestFailed, Requests
 from mcp_baton.exceptions import OutcomeUnknown, StoreBusy, StoreUnavailable
 from mcp_baton.tasks.dynamodb.clock import system_ms
 from mcp_baton.tasks.dynamodb.failures import ConditionFailed, Unreached, failure_of
@@ -18,47 +17,33 @@ from mcp_baton.telemetry import SILENT, STORE_ERRORS, Telemetry
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-CONDITION_FAILED = "ConditionalCheckFailedException"
+type Connect = Callable[[], DynamoDBClient]
+"""Creates a boto3 client for DynamoDB."""
 
-type Connect = Callable[[], DynamoDBClient | Requests]
-"""Makes a client of botocore's, or what asks DynamoDB in another way."""
+_METHODS: Final = {
+    "PutItem": "put_item",
+    "UpdateItem": "update_item",
+    "GetItem": "get_item",
+    "DeleteItem": "delete_item",
+    "Query": "query",
+}
 
 
 class Connection:
-    """What asks DynamoDB, made when it is first needed, once, whichever thread comes first."""
+    """A boto3 client that the first request creates. It is created once, by whichever thread needs it first."""
 
     def __init__(self, connect: Connect) -> None:
         self._connect = connect
-        self._made: Requests | None = None
+        self._client: DynamoDBClient | None = None
         self._connecting = Lock()
 
-    def requests(self) -> Requests:
-        """What asks DynamoDB.
-
-        Raises:
-            RequestFailed: it cannot be made.
-        """
-        if self._made is None:
+    def client(self) -> "DynamoDBClient":
+        """The client."""
+        if self._client is None:
             with self._connecting:
-                if self._made is None:
-                    self._made = _connected(self._connect)
-        return self._made
-
-
-def _connected(connect: Connect) -> Requests:
-    try:
-        made = connect()
-    except Exception as error:
-        from mcp_baton.dynamodb import by_botocore
-
-        if failure := by_botocore.failure_of(error):
-            raise failure from error
-        raise
-    if isinstance(made, Requests):
-        return made
-    from mcp_baton.dynamodb.by_botocore import BotocoreClient
-
-    return BotocoreClient(made)
+                if self._client is None:
+                    self._client = self._connect()
+        return self._client
 
 
 class Sender:
@@ -141,8 +126,9 @@ class Sender:
             attempt += 1
             try:
                 return send()
-            except Refused as refused:
-                raise ConditionFailed(refused.item, unsure=unknown is not None) from refused
+            except ConditionFailed as failed:
+                failed.unsure = unknown is not None
+                raise
             except StoreUnavailable as error:
                 unknown = error if isinstance(error, OutcomeUnknown) else unknown
                 pause_s, told = self._pause_s(error, patience, attempt, begun_s), unknown or error
@@ -160,29 +146,32 @@ class Sender:
         return patience.pause_s(attempt, since_s, left_s, self._rng(), throttled=throttled)
 
     def _ask(self, operation: str, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The answer to one attempt at a request, whose failures are raised as what they mean.
+        """Make one attempt at a request and return the response.
 
         Raises:
-            Refused: a condition does not hold.
+            ConditionFailed: the condition does not hold.
+            ItemTooLarge: the item would exceed DynamoDB's size limit.
+            StoreUnavailable: the attempt failed.
         """
+        began_s: float | None = None
+        failed = True
         try:
-            requests = self._connection.requests()
-            began_s, failed = time.perf_counter(), True
-            try:
-                answer = requests.request(operation, parameters)
-                failed = False
-            except Refused as refused:
-                # An answer like others, not a failure of the request.
-                failed = refused.code != CONDITION_FAILED
+            send = getattr(self._connection.client(), _METHODS[operation])
+            began_s = time.perf_counter()
+            response: Mapping[str, Any] = send(**parameters)
+            failed = False
+        except Exception as error:
+            failure = failure_of(error, self._rng)
+            # A failed condition is an answer, not a failed request.
+            failed = not isinstance(failure, ConditionFailed)
+            if failure is None:
                 raise
-            finally:
+            raise failure from error
+        finally:
+            if began_s is not None:
                 took_s = time.perf_counter() - began_s
                 self._telemetry.add_request("DynamoDB", operation, took_s, failed=failed, table_name=self.name)
-        except RequestFailed as error:
-            if isinstance(error, Refused) and error.code == CONDITION_FAILED:
-                raise
-            raise failure_of(error, self._rng) from error.__cause__ or error
-        return answer
+        return response
 
 
 def _for_ever() -> int | None:

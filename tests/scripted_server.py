@@ -1,24 +1,21 @@
-"""A server that answers as it is told, to the byte."""
+"""An HTTP server whose responses a test gives byte for byte."""
 
-import json
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from ssl import SSLContext
 from typing import Any
-from zlib import crc32
 
 KEEP, CLOSE, HANG = "keep", "close", "hang"
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the server sends for one request, and what it does then.
+    """The server's response to one request, and what it does with the connection afterwards.
 
     Attributes:
-        data: What is sent at once; `pieces` come after it, each by itself.
+        data: Sent at once. The server then sends each of `pieces` by itself.
     """
 
     data: bytes = b""
@@ -55,31 +52,20 @@ class Scripted:
                 self.closing.pop().shutdown(socket.SHUT_RDWR)
 
 
-def ok(answer: Any, status: int = 200, **headers: str) -> Told:
-    """An answer as DynamoDB's are."""
-    body = json.dumps(answer).encode()
-    return Told(raw(body, status, **{"x-amz-crc32": str(crc32(body)), **headers}))
-
-
-def refusal(code: str, message: str = "", status: int = 400, **more: Any) -> Told:
-    """An error as DynamoDB's are."""
-    return ok({"__type": f"com.amazonaws.dynamodb.v20120810#{code}", "message": message, **more}, status)
-
-
 def raw(body: bytes, status: int = 200, **headers: str) -> bytes:
-    """An answer of HTTP."""
+    """An HTTP response."""
     given = {"Content-Length": str(len(body)), **headers}
     lines = "".join(f"{name}: {value}\r\n" for name, value in given.items())
     return f"HTTP/1.1 {status} Said\r\n{lines}\r\n".encode() + body
 
 
 @contextmanager
-def scripted(answer: Callable[[str, bytes], Told] | Told, tls: SSLContext | None = None) -> Iterator[Scripted]:
-    """The server, while it runs."""
+def scripted(answer: Callable[[str, bytes], Told] | Told) -> Iterator[Scripted]:
+    """Run the server."""
     server = Scripted((lambda _head, _body: answer) if isinstance(answer, Told) else answer)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server.port = listener.getsockname()[1]
-        threading.Thread(target=_accept, args=(server, listener, tls), daemon=True).start()
+        threading.Thread(target=_accept, args=(server, listener), daemon=True).start()
         try:
             yield server
         finally:
@@ -89,33 +75,29 @@ def scripted(answer: Callable[[str, bytes], Told] | Told, tls: SSLContext | None
             server.close_idle()
 
 
-def _accept(server: Scripted, listener: socket.socket, tls: SSLContext | None) -> None:
+def _accept(server: Scripted, listener: socket.socket) -> None:
     with suppress(OSError):
         while True:
             connection, _ = listener.accept()
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             server.connections += 1
             server.closing.append(connection)
-            threading.Thread(target=_serve, args=(server, connection, tls), daemon=True).start()
+            threading.Thread(target=_serve, args=(server, connection), daemon=True).start()
 
 
-def _serve(server: Scripted, connection: socket.socket, tls: SSLContext | None) -> None:
-    with suppress(OSError, ValueError):
-        peer = connection if tls is None else tls.wrap_socket(connection, server_side=True)
-        # What is wrapped is another object, of the same descriptor.
-        server.closing.append(peer)
-        with peer, peer.makefile("rb") as reader:
-            while (request := _request(reader)) is not None:
-                server.requests.append(request)
-                told = server.answer(*request)
-                for piece in (told.data, *told.pieces):
-                    peer.sendall(piece)
-                if told.then == CLOSE:
-                    peer.shutdown(socket.SHUT_RDWR)
-                    return
-                if told.then == HANG:
-                    server.over.wait(10)
-                    return
+def _serve(server: Scripted, connection: socket.socket) -> None:
+    with suppress(OSError, ValueError), connection, connection.makefile("rb") as reader:
+        while (request := _request(reader)) is not None:
+            server.requests.append(request)
+            told = server.answer(*request)
+            for piece in (told.data, *told.pieces):
+                connection.sendall(piece)
+            if told.then == CLOSE:
+                connection.shutdown(socket.SHUT_RDWR)
+                return
+            if told.then == HANG:
+                server.over.wait(10)
+                return
 
 
 def _request(reader: Any) -> tuple[str, bytes] | None:
