@@ -31,6 +31,7 @@ def new(
     from importlib.metadata import version
 
     from mcp_baton.cli.projects import answers, locking, making
+    from mcp_baton.local.clean_text import echo
 
     own = version("mcp-baton")
     # What cannot work is said before anything is asked, and what is answered badly before anything is written.
@@ -44,7 +45,7 @@ def new(
     making.make(folder, answers.Answers(chosen, where, who, package.name if package else None), own, package)
     if lock:
         making.lock(folder)
-    typer.echo(f"{chosen} is made: an MCP server with two tools and a workflow, on mcp-baton {own}.\n")
+    echo(f"{chosen} is made: an MCP server with two tools and a workflow, on mcp-baton {own}.\n")
     for command, meaning in (
         (f"cd {folder}", ""),
         *(() if lock else (("make lock", "lock its packages"),)),
@@ -52,7 +53,7 @@ def new(
         ("make serve", "serve it at http://127.0.0.1:8000/mcp"),
         ("make deploy", f"deploy it to AWS, in {where}"),
     ):
-        typer.echo(f"  {command:<13} {'# ' if meaning else ''}{meaning}".rstrip())
+        echo(f"  {command:<13} {'# ' if meaning else ''}{meaning}".rstrip())
     return 0
 
 

@@ -67,15 +67,16 @@ def _answers(was: "Answers", before: str, own: str, wheel: str | None, package: 
 def _tell(changes: "list[Change]", before: str, own: str) -> None:
     """Say what became of the files, and what is left to do."""
     from mcp_baton.cli.projects.upgrading import BESIDE, Fate, summary
+    from mcp_baton.local.clean_text import echo
 
     found = summary(changes)
-    typer.echo(f"from {before} to {own}" + ("" if found else ": no file changed"))
+    echo(f"from {before} to {own}" + ("" if found else ": no file changed"))
     for fate, paths in found.items():
-        typer.echo(f"\n{fate.value}:")
+        echo(f"\n{fate.value}:")
         for path in paths:
-            typer.echo(f"  {path}" + (f"  (see {path}{BESIDE})" if fate is Fate.CONFLICT else ""))
+            echo(f"  {path}" + (f"  (see {path}{BESIDE})" if fate is Fate.CONFLICT else ""))
     if Fate.CONFLICT in found:
-        typer.echo(
+        echo(
             f"\nTake what you need from each {BESIDE} file into the file beside it, delete it, and run `make lock "
             'ARGS="--upgrade-package mcp-baton"`.'
         )

@@ -1,8 +1,7 @@
-"""What the commands print. What servers say is never read as markup, and its control characters are not passed on."""
+"""What the commands print. `CleanConsole` cleans what servers say; it is never read as markup."""
 
 import json
 import sys
-import unicodedata
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -13,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mcp_baton.cli.remote.state import StepState, TaskState
+from mcp_baton.local.clean_text import CleanConsole, cleaned, escaped
 
 STYLES: Final = {
     "completed": "green",
@@ -32,8 +32,8 @@ PREFIX: Final = 16
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on the standard output."""
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=not _utf8()) + "\n")
+    """Print one JSON document on the standard output. Unsafe characters are escaped."""
+    sys.stdout.write(escaped(json.dumps(value, indent=2, ensure_ascii=not _utf8())) + "\n")
 
 
 def _utf8() -> bool:
@@ -42,12 +42,12 @@ def _utf8() -> bool:
 
 def console(*, errors: bool = False) -> Console:
     """Where people read: the standard output, or the standard error."""
-    return Console(stderr=errors, highlight=False, markup=False, emoji=False)
+    return CleanConsole(stderr=errors)
 
 
 def plain(value: object) -> str:
-    """A text without control characters but line breaks and tabs: an escape sequence could change the terminal."""
-    return "".join(each if each in "\n\t" or unicodedata.category(each) != "Cc" else "�" for each in str(value))
+    """A value as cleaned text."""
+    return cleaned(str(value))
 
 
 def short(value: Any, most: int = SHOWN) -> str:

@@ -4,10 +4,14 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
+from traceback import extract_tb
 from typing import Final
 
 from mcp_baton.cli import values
 from mcp_baton.cli.remote.client import Remote, Transport
+from mcp_baton.cli.remote.ending import faulty
+from mcp_baton.cli.remote.printing import short
 from mcp_baton.cli.remote.profiles import Access, profile, profiles_file, secret
 from mcp_baton.cli.remote.progress import Progress
 from mcp_baton.cli.remote.questions import Terminal, at_terminal
@@ -15,6 +19,10 @@ from mcp_baton.exceptions import BatonError
 
 _HOST: Final = re.compile(r"(?:localhost|[\w-]+(?:\.[\w-]+)+|\[[0-9a-fA-F:]+\]):\d+(?:/.*)?")
 """`127.0.0.1:8000/mcp`: a URL without its scheme."""
+
+
+UNUSABLE: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""Errors that an answer causes which is not formed as MCP wants it. Answers are not checked against a schema."""
 
 
 class WhereError(BatonError):
@@ -97,6 +105,10 @@ def connection(way: Way, *, as_json: bool) -> Iterator[Connection]:
         server = HttpTransport(access)
         try:
             yield made(server, time.sleep)
+        except UNUSABLE as error:
+            place = extract_tb(error.__traceback__)[-1]
+            what = f"{type(error).__name__}: {error}, {Path(place.filename).name} line {place.lineno}"
+            raise faulty(f"{way.where} gave an answer that cannot be used ({short(what)})") from error
         finally:
             server.close()
 

@@ -5,9 +5,9 @@ import time
 import traceback
 from typing import IO, Final, override
 
-from rich.console import Console
 from rich.text import Text
 
+from mcp_baton.local.clean_text import CleanConsole
 from mcp_baton.local.report.entry import Entry, Status
 from mcp_baton.local.report.frames import own_frames
 
@@ -28,8 +28,8 @@ class TerminalHandler(logging.Handler):
 
     def __init__(self, stream: IO[str], *, in_full: bool) -> None:
         super().__init__()
-        # Long lines are the terminal's to wrap, and values are never read as markup.
-        self._console = Console(file=stream, soft_wrap=True, highlight=False, markup=False, emoji=False)
+        # The terminal wraps long lines.
+        self._console = CleanConsole(file=stream, soft_wrap=True)
         self._in_full = in_full
 
     @override
