@@ -1,6 +1,7 @@
 """Servers that want to harm whoever calls them: what reaches the terminal, and when the command line stops reading."""
 
 import json
+import subprocess
 import sys
 import threading
 import unicodedata
@@ -8,12 +9,13 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, override
-from unittest.mock import patch
 
 import pytest
 
 from mcp_baton.cli.app import main
 from mcp_baton.cli.remote import client
+
+BATON = Path(sys.executable).parent / "baton"
 
 ATTACK = "a\x1b]0;title\x07b\x1b[31mc\x9b2Jd\u202ee\u200bf\ud800g\u2028h"
 """OSC, CSI and C1 sequences, a bidi override, a zero-width space, a lone surrogate, a line separator."""
@@ -248,7 +250,7 @@ def test_a_server_decides_how_often_a_task_is_looked_at_within_limits(
     assert slept == [1, 60, 0.1, 0.1]
 
 
-def test_a_ticket_that_a_tool_quotes_controls_no_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_ticket_that_a_tool_quotes_controls_no_terminal(tmp_path: Path) -> None:
     app = tmp_path / "tickets_app.py"
     app.write_text(
         "from mcp_baton import Server, Step, ToolError, Workflow\n"
@@ -257,15 +259,16 @@ def test_a_ticket_that_a_tool_quotes_controls_no_terminal(tmp_path: Path, capsys
         "def ticket() -> str:\n"
         "    '''Read a ticket.'''\n"
         f"    raise ToolError({ATTACK!a})\n"
+        "@server.tool\n"
+        "def broken() -> str:\n"
+        "    '''Read another one.'''\n"
+        f"    raise ValueError({ATTACK!a})\n"
         "server.add_workflow(Workflow(name='answer', description='Answer', steps=[Step('read', tool=ticket)]))\n"
     )
 
-    codes = []
-    for command in (["call", str(app), "ticket"], ["run", str(app), "answer"]):
-        with patch.dict(sys.modules):  # each command loads the file anew
-            codes.append(main(command))
+    for code, words in ((1, ["call", app, "ticket"]), (1, ["call", app, "broken"]), (3, ["run", app, "answer"])):
+        done = subprocess.run([BATON, *words], capture_output=True, text=True, check=False)
 
-    captured = capsys.readouterr()
-    assert codes == [1, 3]
-    assert "title" in captured.out
-    assert unsafe(captured.out + captured.err) == ""
+        assert done.returncode == code
+        assert "title" in done.stdout + done.stderr
+        assert unsafe(done.stdout + done.stderr) == ""
