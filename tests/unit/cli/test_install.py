@@ -1,6 +1,7 @@
 """`baton install`: the configuration of each host, written where the host looks, with all else in it left alone."""
 
 import json
+import os
 import sys
 from pathlib import Path, PurePath
 from typing import Any
@@ -184,6 +185,27 @@ def test_a_linked_file_stays_a_link(home: Path) -> None:
 
     assert (home / ".cursor" / "mcp.json").is_symlink()
     assert "shop" in (home / "dotfiles.json").read_text()
+
+
+@pytest.mark.parametrize("dangling", [False, True])
+@pytest.mark.parametrize(
+    ("host", "path"), [("claude-code", ".mcp.json"), ("cursor", ".cursor"), ("vscode", ".vscode/mcp.json")]
+)
+def test_in_a_project_nothing_is_written_through_a_link(
+    home: Path, host: str, path: str, dangling: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project, outside = home / "project", home / "outside"
+    (project / path).parent.mkdir(parents=True)
+    if not dangling:
+        outside.mkdir() if path == ".cursor" else outside.write_text("{}")
+    (project / path).symlink_to(outside)
+    os.chdir(project)
+
+    assert main(["install", host, URL, "--project"]) == 2
+
+    assert f"{project / path} is a symbolic link" in capsys.readouterr().err
+    assert not outside.exists() or outside.is_dir() or outside.read_text() == "{}"
+    assert not (outside / "mcp.json").exists()
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(

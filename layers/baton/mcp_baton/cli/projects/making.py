@@ -2,13 +2,14 @@
 
 import shutil
 from pathlib import Path
+from typing import Final
 
 from mcp_baton.cli.projects import locking, record
 from mcp_baton.cli.projects.answers import Answers
 from mcp_baton.cli.projects.template import generated, kept_up
 from mcp_baton.exceptions import BatonError
 
-WHEELS = Path("layers", "baton")
+WHEELS: Final = "layers/baton"
 
 
 def check_folder(project: Path) -> None:
@@ -44,7 +45,7 @@ def make(project: Path, answers: Answers, version: str, wheel: Path | None = Non
             record.write_file(project, path, content)
         record.write(project, record.Record(version, answers, kept_up(files)))
         if wheel:
-            shutil.copyfile(wheel, project / WHEELS / wheel.name)
+            shutil.copyfile(wheel, record.place(project, f"{WHEELS}/{wheel.name}"))
     except OSError as error:
         raise BatonError(f"the project cannot be written: {error}") from error
 
