@@ -1,5 +1,6 @@
 """The file that keeps the embedded DynamoDB's items."""
 
+import os
 import sqlite3
 import subprocess
 import sys
@@ -148,6 +149,28 @@ def test_a_file_that_cannot_be_used_is_refused_and_left_as_it_is(tmp_path: Path,
     with pytest.raises(DataFileError, match=why):
         opened(path)
     assert path.read_bytes() == before
+
+
+def test_the_file_and_its_journals_are_for_this_user_alone_from_the_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+    connect = sqlite3.connect
+
+    def connected(path: Path, **options: Any) -> sqlite3.Connection:
+        made.append(path.stat().st_mode & 0o777)
+        return connect(path, **options)
+
+    monkeypatch.setattr(sqlite3, "connect", connected)
+    before = os.umask(0)
+    try:
+        with closing(DataFile(tmp_path / "tasks.db")) as file:
+            file.write({("baton", "OWNER#a", "TASK#1"): KEY})
+            modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    finally:
+        os.umask(before)
+    assert made == [0o600]
+    assert modes == {"tasks.db": 0o600, "tasks.db-wal": 0o600}
 
 
 def test_a_place_where_no_file_can_be_is_named(tmp_path: Path) -> None:
