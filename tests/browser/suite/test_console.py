@@ -248,6 +248,14 @@ def test_a_long_value_is_read_when_it_is_asked_for(console: Console) -> None:
     expect(shown.get_by_role("button", name=re.compile("more"))).to_be_visible()
 
 
+def test_a_value_that_names_another_resource_is_shown_and_not_loaded(console: Console) -> None:
+    other = console.wire.begin("write_report")
+    for uri in ("ui://baton/tasks", f"baton://tasks/{other}/_workflow.result.write", f"baton://tasks/x/../{other}/a"):
+        console.open(console.wire.begin("forge_value", uri=uri))
+        expect(console.page.locator(".steps")).to_contain_text(uri)
+        expect(console.page.get_by_role("button", name="Load result")).to_have_count(0)
+
+
 def test_a_task_of_a_tool_is_followed_until_it_ends_and_its_result_is_shown(console: Console) -> None:
     console.open()
     task = console.wire.in_background("extract_sales", month="2026-09")
