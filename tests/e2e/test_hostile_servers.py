@@ -242,9 +242,7 @@ def test_a_server_decides_how_often_a_task_is_looked_at_within_limits(
         working = {"status": "working", "pollIntervalMs": interval}
         return result(ended if interval is None else working)(message)
 
-    hostile.answer = lambda message: (
-        answered(message) if message["method"] == "tasks/get" else calling(task)(message)
-    )
+    hostile.answer = lambda message: answered(message) if message["method"] == "tasks/get" else calling(task)(message)
 
     assert main(["call", hostile.url, "look"]) == 0
     assert slept == [1, 60, 0.1, 0.1]
@@ -266,8 +264,8 @@ def test_a_ticket_that_a_tool_quotes_controls_no_terminal(tmp_path: Path) -> Non
         "server.add_workflow(Workflow(name='answer', description='Answer', steps=[Step('read', tool=ticket)]))\n"
     )
 
-    for code, words in ((1, ["call", app, "ticket"]), (1, ["call", app, "broken"]), (3, ["run", app, "answer"])):
-        done = subprocess.run([BATON, *words], capture_output=True, text=True, check=False)
+    for code, command, name in ((1, "call", "ticket"), (1, "call", "broken"), (3, "run", "answer")):
+        done = subprocess.run([BATON, command, app, name], capture_output=True, text=True, check=False)
 
         assert done.returncode == code
         assert "title" in done.stdout + done.stderr

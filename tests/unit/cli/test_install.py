@@ -12,6 +12,7 @@ from mcp_baton.cli.app import main
 from mcp_baton.cli.hosts.configuration import MCP_REMOTE
 from mcp_baton.cli.hosts.places import Host, user_file
 
+ROOT = Path(__file__).parents[3]
 URL = "https://example.com/mcp"
 KEY = "x-api-key: not-to-be-written"
 FILES = {
@@ -124,6 +125,7 @@ def test_a_file_that_others_could_read_becomes_private_with_the_secret(home: Pat
 
 def test_the_program_between_has_one_version() -> None:
     assert re.fullmatch(r"mcp-remote@\d+\.\d+\.\d+", MCP_REMOTE)
+    assert MCP_REMOTE in (ROOT / "docs" / "hosts.md").read_text()
 
 
 @pytest.mark.parametrize("host", list(FILES))

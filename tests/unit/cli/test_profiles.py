@@ -82,7 +82,13 @@ def test_a_profile_that_cannot_be_used_is_named_with_the_remedy_and_without_its_
 
 @pytest.mark.parametrize(
     ("mode", "profile_with_command", "refused"),
-    [(0o666, "shop", True), (0o664, "shop", True), (0o662, "other", True), (0o644, "shop", False), (0o600, "shop", False)],
+    [
+        (0o666, "shop", True),
+        (0o664, "shop", True),
+        (0o662, "other", True),
+        (0o644, "shop", False),
+        (0o600, "shop", False),
+    ],
 )
 def test_a_command_is_run_only_from_a_file_that_others_cannot_write(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, profile_with_command: str, refused: bool

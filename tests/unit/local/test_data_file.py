@@ -159,7 +159,8 @@ def test_the_file_and_its_journals_are_for_this_user_alone_from_the_beginning(
 
     def connected(path: Path, **options: Any) -> sqlite3.Connection:
         made.append(path.stat().st_mode & 0o777)
-        return connect(path, **options)
+        connection: sqlite3.Connection = connect(path, **options)
+        return connection
 
     monkeypatch.setattr(sqlite3, "connect", connected)
     before = os.umask(0)

@@ -68,6 +68,6 @@ class Entry:
 
 
 def one_line(text: str, longest: int = LONGEST) -> str:
-    """A text from outside as a part of a line: without line breaks, and not too long. Handlers clean what they print."""
+    """A text from outside as a part of a line: without line breaks, not too long. Handlers clean it."""
     line = " ".join(text.split())
     return line if len(line) <= longest else f"{line[:longest]} …"
