@@ -96,6 +96,15 @@ def test_the_tests_of_a_new_project_pass() -> None:
     assert (done.returncode, "3 passed" in done.stdout) == (0, True), done.stdout
 
 
+def test_the_commands_that_come_next_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = "the shop's folder/shop"
+    assert main(["new", folder, "--yes", "--no-lock"]) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.strip().startswith("cd "))
+
+    done = subprocess.run(["bash", "-c", f"{line}; pwd"], capture_output=True, text=True, check=True)
+    assert done.stdout.rstrip("\n") == str(Path(folder).resolve())
+
+
 def test_two_questions_are_asked_and_the_answers_taken() -> None:
     done = subprocess.run(
         [*BY_HAND, "--no-lock"], input="eu-west-1\nnone\n", capture_output=True, text=True, check=False

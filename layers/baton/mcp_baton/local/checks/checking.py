@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
 from mcp_baton import Server, Settings
 from mcp_baton.exceptions import SettingsError, WorkflowError
 from mcp_baton.local.checks.advice import advice
