@@ -95,9 +95,8 @@ server.add_workflow(
 )
 
 account, pin = Argument("account", required=True), Argument("pin", required=True, secret=True, type=int)
-transferring = {"pin": prompt_arg("pin"), "note": step_output("sign")}
 signing = Step("sign", tool=sign, arguments={"account": prompt_arg("account")})
-steps = [signing, Step("transfer", tool=transfer, arguments=transferring)]
-server.add_workflow(Workflow(name="pay", description="pay", arguments=[account, pin], steps=steps))
+transferring = Step("transfer", tool=transfer, arguments={"pin": prompt_arg("pin"), "note": step_output("sign")})
+server.add_workflow(Workflow(name="pay", description="pay", arguments=[account, pin], steps=[signing, transferring]))
 
 lambda_handler = handler(server)

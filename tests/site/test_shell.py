@@ -63,7 +63,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str]
 
         @cache
         def address(program: str) -> str:
-            command = [PROGRAMS / "baton", "serve", ROOT / program, "--port", "0"]
+            command = [str(PROGRAMS / "baton"), "serve", str(ROOT / program), "--port", "0"]
             return stack.enter_context(served(command, tmp_path_factory.mktemp("served") / "log"))
 
         yield address
