@@ -464,6 +464,21 @@ WORKFLOWS = (
         "server.add_workflow(refunds)",
         warning=True,
     ),
+    Mistake(
+        "a workflow that is made and given to nothing",
+        'Workflow(name="refunds", description="refund", arguments=[ORDER_ID], steps=[FETCH])  # here\n',
+        ("workflow 'refunds'", "not added"),
+        "server.add_workflow(Workflow(…))",
+        warning=True,
+    ),
+    Mistake(
+        "a workflow that is added after the handler is made",
+        "lambda_handler = handler(server)\n"
+        'refunds = Workflow(name="refunds", description="refund", arguments=[ORDER_ID], steps=[FETCH])\n'
+        "server.add_workflow(refunds)  # here\n",
+        ("workflow 'refunds'", "closed the server"),
+        "add it before that call",
+    ),
 )
 
 FILES = (

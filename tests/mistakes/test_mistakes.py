@@ -13,6 +13,7 @@ from mcp_baton.cli.app import main
 from mcp_baton.exceptions import BatonError
 from mcp_baton.local.serve import load_checked
 from tests.mistakes.table import COUNT, EPILOGUE, MISTAKES, PRELUDE, Mistake, added
+from tests.site.blocks import ROOT, blocks
 from tests.starter import SERVER, needs_the_starter
 
 type Check = Callable[..., tuple[int, Any]]
@@ -149,6 +150,14 @@ def test_the_servers_that_are_shown_to_readers_are_told_nothing(server: Path, ch
     assert found["published"]["workflows"] > 0
 
 
+def test_the_server_on_the_first_page_is_told_nothing(check: Check) -> None:
+    code = next(block.code for block in blocks(ROOT / "README.md") if block.language == "python")
+
+    found = check(write(code), "--strict")[1]
+
+    assert (found["errors"], found["warnings"]) == ([], [])
+
+
 def test_warnings_are_refused_where_that_is_asked_for(check: Check) -> None:
     target = write(PRELUDE + f"@server.tool\ndef stock() -> int:\n{COUNT}".replace('"""Count."""', "...") + EPILOGUE)
 
@@ -173,6 +182,7 @@ def test_where_the_file_ends_early_it_is_said_so(check: Check, capsys: pytest.Ca
     code, found = check(write(text))
 
     assert (code, found["whole"]) == (1, False)
+    assert "--log-level" not in found["errors"][1]["problem"]  # `check` has no such option
     assert ["*skus" in found["errors"][0]["problem"], "no_such_module" in found["errors"][1]["problem"]] == [True, True]
     forget()
     main(["check", "shop_app.py"])

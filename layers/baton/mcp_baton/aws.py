@@ -69,7 +69,7 @@ def handler(
     dispatcher: "Dispatcher | None" = None,
     call_method: Method = call_method,
 ) -> Callable[[dict[str, Any], LambdaContext], dict[str, Any]]:
-    """Make the Lambda handler of a server.
+    """Make the Lambda handler of a server. The server is checked and closed: nothing can be added to it afterwards.
 
     Args:
         server: What it serves.
@@ -92,6 +92,7 @@ def handler(
         TypeError: a client is not of its service, or comes with a store, which has its own.
     """
     server.check(in_full=False)
+    server.close()
     connect, connect_s3 = cast("Connect | None", given_client("dynamodb", dynamodb)), given_client("s3", s3)
     if store is not None and (connect or connect_s3):
         raise TypeError("a store has clients of its own: pass either `store`, or `dynamodb` and `s3`")

@@ -203,6 +203,7 @@ def error_in_user_code(tmp_path: Path) -> Exception:
 
 def test_a_traceback_has_the_users_frames_and_says_how_many_are_left_out(tmp_path: Path) -> None:
     trace = own_frames(error_in_user_code(tmp_path))
+    assert own_frames(error_in_user_code(tmp_path), "").endswith("of Python left out)")
     assert f'File "{tmp_path / "tools.py"}", line 4, in read' in trace
     assert "decoder.py" not in trace
     assert trace.endswith("(3 frames of Baton, of packages and of Python left out; --log-level debug shows all)")

@@ -93,6 +93,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _refused(error: typer.TyperException) -> int:
     """Say what is wrong with the arguments; the exit code."""
+    if isinstance(error, typer.BadParameter):
+        # Typer puts the kind of Python's exception before what it says of an option with choices.
+        error.message = error.message.removeprefix("Value error, ")
     show = getattr(error, "show", None)
     if show:
         show()

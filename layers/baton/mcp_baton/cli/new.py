@@ -1,6 +1,7 @@
 """`baton new`: a project that depends on Baton as a package (docs/projects.md)."""
 
 import os
+import shlex
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -52,7 +53,7 @@ def new(
         making.lock(folder)
     echo(f"{chosen} is made: an MCP server with two tools and a workflow, on mcp-baton {own}.\n")
     for command, meaning in (
-        (f"cd {folder}", ""),
+        (f"cd {shlex.quote(str(folder))}", ""),
         *(() if lock else (("make lock", "lock its packages"),)),
         ("make test", "run its tests"),
         ("make serve", "serve it at http://127.0.0.1:8000/mcp"),

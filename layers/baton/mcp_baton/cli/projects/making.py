@@ -1,5 +1,6 @@
 """A new project: its files, its record, its lock."""
 
+import shlex
 import shutil
 from pathlib import Path
 from typing import Final
@@ -19,7 +20,9 @@ def check_folder(project: Path) -> None:
         BatonError: there is something in it.
     """
     if record.is_project(project):
-        raise BatonError(f"{project} is a project already: `baton upgrade {project}` brings it up to date")
+        raise BatonError(
+            f"{project} is a project already: `baton upgrade {shlex.quote(str(project))}` brings it up to date"
+        )
     if project.exists() and not project.is_dir():
         raise BatonError(f"{project} is a file: name a folder for the project")
     if project.is_dir() and any(path.name != ".git" for path in project.iterdir()):

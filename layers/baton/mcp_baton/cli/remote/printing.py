@@ -1,6 +1,7 @@
 """What the commands print. `CleanConsole` cleans what servers say; it is never read as markup."""
 
 import json
+import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -161,13 +162,17 @@ def _listed(value: Any) -> str:
 
 
 def call_line(entry: Mapping[str, Any]) -> str:
-    """One entry of `next` in a line: `issue_refund order_id=A-17`, or the resource to read."""
+    """One entry of `next` in a line: the tool and its arguments as words for a shell, or the resource to read."""
     if "resource" in entry:
         return f"read {entry['resource']}"
-    given = " ".join(
-        f"{name}={value}"
-        if isinstance(value, str) and " " not in value
-        else f"{name}:={json.dumps(value, ensure_ascii=False)}"
-        for name, value in entry.get("arguments", {}).items()
-    )
-    return f"{entry.get('tool')} {given}".rstrip()
+    words = [_word(str(name), value) for name, value in entry.get("arguments", {}).items()]
+    return " ".join([shlex.quote(str(entry.get("tool"))), *words])
+
+
+def _word(name: str, value: Any) -> str:
+    """An argument as a shell's word, in the form that `baton call` reads it from (docs/commands.md)."""
+    if isinstance(value, str) and value.isprintable() and not value.startswith("@"):
+        return f"{shlex.quote(name)}={shlex.quote(value)}"
+    text = json.dumps(value, ensure_ascii=False)
+    # As ASCII, what cannot be printed is escaped: line breaks, and whatever changes a terminal.
+    return f"{shlex.quote(name)}:={shlex.quote(text if text.isprintable() else json.dumps(value))}"

@@ -54,7 +54,8 @@ def print_task(task: TaskState, to: Console, now_ms: int) -> None:
     if task.following and not task.over:
         to.print(Text("Next", style="bold"))
         for number, entry in enumerate(task.following, 1):
-            _print_indented(to, Text(f"{number}. {plain(call_line(entry))}"))
+            # In one line, however long: a command that is cut in two cannot be copied.
+            to.print(Text(f"  {number}. {plain(call_line(entry))}"), soft_wrap=True)
             if entry.get("guidance"):
                 _print_indented(to, Text(plain(entry["guidance"]), style="dim"), 5)
     if task.error:

@@ -44,6 +44,14 @@ class Way:
         """Whether it is a file or module."""
         return "://" not in self.where and (".py" in self.where or ":" in self.where)
 
+    def shown_options(self) -> tuple[list[str], list[str]]:
+        """The options as a command line that is printed has them, and the names of those that it must leave out,
+        since a secret may stand in them."""
+        named = {"--api-key": self.api_key, "--token": self.token}
+        shown = [word for name, value in named.items() if value and value.startswith("env:") for word in (name, value)]
+        left_out = [name for name, value in named.items() if value and not value.startswith("env:")]
+        return [*shown, *(["--aws"] if self.aws else [])], [*left_out, *(["--header"] if self.header else [])]
+
 
 @dataclass(frozen=True, slots=True)
 class Connection:

@@ -168,7 +168,7 @@ def resumed_invocation(request: Request, workflow: Workflow, task: TaskRecord, g
     lost = sorted(given_secrets(workflow, task) - given.keys())
     if lost:
         names = ", ".join(map(repr, lost))
-        raise ArgumentRefused(f"secret arguments are not stored; give them again to resume the task: {names}")
+        raise ArgumentRefused(f"secret arguments are not stored; give them again to resume the task: {names}", lost)
     return new_invocation(request, workflow, arguments)
 
 
