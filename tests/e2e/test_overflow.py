@@ -13,7 +13,7 @@ from tests.noise import noise
 from tests.sent import Requests
 
 BIG = noise(600_000)
-LOST = {"error": f"result of {len(BIG) + 2} bytes is lost: its object is missing"}
+LOST = {"error": f"result of {len(BIG) + 2} bytes is lost: its object is missing in S3"}
 UNREADABLE = {"error": "this value cannot be read now; ask again"}
 
 
@@ -236,7 +236,7 @@ def test_a_final_result_that_is_lost_does_not_hide_that_the_task_is_over(client:
     [key] = bucket.keys
     bucket.expire(key)
     assert client.task("get", task).result["status"] == "completed"
-    assert final_result(client, task)["error"].endswith("bytes is lost: its object is missing")
+    assert final_result(client, task)["error"].endswith("bytes is lost: its object is missing in S3")
 
 
 @IN_EACH_ERA

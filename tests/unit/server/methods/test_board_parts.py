@@ -35,6 +35,9 @@ class Kept(StoredValues):
     def weight(self, name: str) -> Weight:
         return Weight(len(dumps(self._values[name])), name in self._outside)
 
+    def holds(self, _name: str, _text: bytes) -> bool | None:
+        return None
+
     def text(self, name: str) -> Iterator[str]:
         yield dumps(self[name])
 
