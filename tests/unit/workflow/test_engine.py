@@ -696,7 +696,8 @@ def test_a_dependency_on_a_result_that_was_not_kept_is_unresolved(store: DynamoD
 
     run = Engine(host, store).resume(THREE, INVOCATION, task)
 
-    assert run.pause == UnresolvedDependency("b", "a", "a", "change")
+    lost = "result of 6500011 bytes exceeds the task's size limit"
+    assert run.pause == UnresolvedDependency("b", "a", "a", "change", lost)
     assert pause_of(stored(store, run)) == run.pause.to_json()
 
 

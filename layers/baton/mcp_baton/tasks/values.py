@@ -67,6 +67,15 @@ def weight_of(task: TaskRecord, name: str) -> Weight | None:
     return Weight(len(dumps(values[key]).encode()), outside=False)
 
 
+def outside_bytes(task: TaskRecord, name: str) -> int:
+    """The JSON bytes of a task's variable that is kept outside the task's item; 0 for any other one, or none."""
+    values = task.variables
+    if not isinstance(values, StoredValues) or name not in values:
+        return 0
+    weight = values.weight(name)
+    return weight.text_bytes if weight.outside else 0
+
+
 def holds(task: TaskRecord, name: str, text: bytes) -> bool | None:
     """Whether the JSON text of a task's variable is this one; `None` where only reading the variable can tell."""
     values = task.variables

@@ -6,7 +6,7 @@ It is an assistant's message, so what comes from outside is quoted in it: see `q
 from collections.abc import Iterator
 from typing import Final, Protocol
 
-from mcp_baton.protocol.json import Json
+from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.handle import Handle
@@ -39,8 +39,10 @@ from mcp_baton.workflow.resolve import (
     Resolution,
     resolve,
     shows_placeholder,
+    stored_bytes,
 )
 from mcp_baton.workflow.sources import (
+    Constant,
     Found,
     PromptArg,
     Source,
@@ -54,10 +56,13 @@ from mcp_baton.workflow.sources import (
 
 
 class Requirements(Protocol):
-    """The part of a `Host` that knows what tools cannot do without."""
+    """The part of a `Host` that knows what tools cannot do without, and what their calls can carry."""
 
     def required(self, tool: str) -> frozenset[str]:
         """The names of a tool's required arguments."""
+
+    def carries(self, size: int) -> bool:
+        """Whether placeholders may put so many bytes into one call."""
 
 
 MAKE_THESE_CALLS: Final = "To continue the workflow, make these tool calls:"
@@ -196,6 +201,9 @@ def _actions(
     if step.tool is None:
         yield from (f"Read the resource {uri}" for uri in uris.values())
         return
+    if not tools.carries(carried_bytes(step, workflow, known)):
+        yield f"Let the server call {step.tool}: the values of its arguments are too long for a call of yours"
+        return
     arguments = preview_arguments(step, workflow, known, tools, longest)
     arguments |= {name: f"<invalid: {name}>" for name in refused}
     if handle:
@@ -230,6 +238,20 @@ def preview_arguments(
     return arguments | {name: known.shown_value(value, None) for name, value in answers.items()}
 
 
+def carried_bytes(step: Step, workflow: Workflow, known: Known) -> int:
+    """The bytes that placeholders put into a step's call, as far as that is known."""
+    total = 0
+    for source in step.arguments.values():
+        is_field = isinstance(source, StepOutput | TaskVariable) and source.path is not None
+        if shows_placeholder(source, workflow, known):
+            total += 0 if is_field else stored_bytes(source, workflow, known)
+            continue
+        resolution = None if isinstance(source, Constant) else resolve(source, workflow, known)
+        if isinstance(resolution, Found) and not _is_lost(source, workflow, known) and is_long(resolution.value):
+            total += len(dumps(resolution.value).encode())
+    return total
+
+
 def missing(name: str) -> str:
     """What stands for an argument that the model has to supply."""
     return f"<missing: {name}>"
@@ -245,7 +267,11 @@ def _may_come(resolution: Resolution, source: Source, step: Step, workflow: Work
         case NoVariable() if isinstance(source, TaskVariable):
             # The placeholder names the tools that set it. Where no tool says so, any earlier step may.
             before = workflow.steps[: workflow.steps.index(step)]
-            return resolution.later or bool(source.set_by) or any(it.tool and not known.statuses[it.name].settled for it in before)
+            return (
+                resolution.later
+                or bool(source.set_by)
+                or any(it.tool and not known.statuses[it.name].settled for it in before)
+            )
         case _:
             return True
 

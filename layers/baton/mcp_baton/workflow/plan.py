@@ -17,7 +17,7 @@ from mcp_baton.tasks.record import (
     pause_of,
     steps_of,
 )
-from mcp_baton.tasks.values import holds, weight_of
+from mcp_baton.tasks.values import holds, outside_bytes
 from mcp_baton.workflow.comparing import Comparison
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.drift import given_secrets, has_secrets
@@ -158,7 +158,7 @@ class Plan:
             self.task.variables,
             secrets,
             lost=outputs.lost,
-            weigh=partial(weight_of, self.task),
+            outside=partial(outside_bytes, self.task),
         )
 
     def planned(self, name: str, tool: str, call: Comparison) -> Planned:

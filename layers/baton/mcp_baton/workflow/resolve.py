@@ -9,7 +9,6 @@ from mcp_baton.exceptions import StoreUnavailable, ValueLost
 from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus
-from mcp_baton.tasks.values import Weight
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.host import Mismatch, Prepared
 from mcp_baton.workflow.pause import PauseReason, SchemaMismatch, UnresolvableParams, UnresolvedDependency
@@ -46,7 +45,7 @@ class Known:
         answers: Arguments that a person has given for a step that lacked them, by the step's name.
         lost: Why the stored result of a completed step cannot be had, by step name. A run has the value in `outputs`
             all the same if it made it itself.
-        weigh: What a stored variable weighs, without reading it; `None` for one that is in memory or not there.
+        outside: The bytes of a task variable that reading it must fetch; 0 for one that is at hand.
     """
 
     texts: Mapping[str, str]
@@ -57,7 +56,7 @@ class Known:
     secrets: Secrets = NO_SECRETS
     answers: Mapping[str, JsonObject] = field(default_factory=dict)
     lost: Mapping[str, str] = field(default_factory=dict)
-    weigh: Callable[[str], Weight | None] = field(default=lambda _: None, compare=False)
+    outside: Callable[[str], int] = field(default=lambda _: 0, compare=False)
 
     @property
     def shown_texts(self) -> Mapping[str, str]:
@@ -122,8 +121,7 @@ def stored_bytes(source: Source, workflow: Workflow, known: Known) -> int:
         status = known.statuses[workflow.bound(source.binding).name]
         if status is not StepStatus.COMPLETED:
             return 0
-    weight = known.weigh(stored_name(source, workflow))
-    return weight.text_bytes if weight is not None and weight.outside else 0
+    return known.outside(stored_name(source, workflow))
 
 
 LONG_BYTES: Final = 2_000

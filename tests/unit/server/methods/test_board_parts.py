@@ -51,6 +51,9 @@ class NoTools:
     def required(self, _tool: str) -> frozenset[str]:
         return frozenset()
 
+    def carries(self, _size: int) -> bool:
+        return True
+
 
 def test_a_short_value_that_is_kept_outside_is_named_and_not_fetched() -> None:
     names = ("near", "far")
