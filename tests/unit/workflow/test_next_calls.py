@@ -108,7 +108,7 @@ def test_the_next_call_stands_after_what_is_to_be_read_first() -> None:
 def test_a_tool_that_does_not_take_the_task_is_not_given_it() -> None:
     assert text(plan("cscp"), wrote("put")) == (
         "Recorded as step 'put' (3 of 4 done). Next: read the resource docs://before, then call end with "
-        '{"of": "<missing: of>", "n": "A-17"}'
+        '{"of": "<output from put>", "n": "A-17"}'
     )
 
 

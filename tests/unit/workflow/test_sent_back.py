@@ -14,10 +14,11 @@ from mcp_baton.tasks.record import CALL_PREFIX, PROGRESS, RESULT_PREFIX
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.quoting import placeholder
 from mcp_baton.workflow.secrets import stored_arguments
-from mcp_baton.workflow.sent_back import LONGEST, Replaced, is_placeholder, refusal, replaced
+from mcp_baton.workflow.sent_back import LONGEST, Replaced, Room, is_placeholder, refusal, replaced
 from mcp_baton.workflow.sources import Source
 from tests.fakes import plan_of, task_of
 
+ROOM = Room(1_000_000, 1_000_000)
 ODD = "it's' from here"
 FLOW = Workflow(
     name="flow",
@@ -48,7 +49,7 @@ def plan(workflow: Workflow | None = FLOW, **more: Any) -> Plan:
 
 
 def sent(text: Any, of: Plan | None = None) -> Replaced:
-    return replaced({"a": text, "b": 1}, of or plan())
+    return replaced({"a": text, "b": 1}, of or plan(), ROOM)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +156,7 @@ def test_a_value_that_looks_like_the_stand_in_of_a_secret_is_a_value() -> None:
 
 
 def test_every_placeholder_of_a_call_is_named() -> None:
-    made = replaced({"z": "<missing: z>", "a": "<output from pay>", "b": "<prompt arg order>"}, plan())
+    made = replaced({"z": "<missing: z>", "a": "<output from pay>", "b": "<prompt arg order>"}, plan(), ROOM)
     assert [item.argument for item in made.unknown] == ["a", "z"]
     assert refusal(made.unknown).count("The argument") == 2
     assert made.arguments["b"] == "A-17"
@@ -194,15 +195,15 @@ def test_what_is_not_exactly_a_placeholder_is_left_alone(value: object) -> None:
 
 @pytest.mark.parametrize("of", [None, plan(workflow=None)])
 def test_nothing_is_known_of_a_task_or_a_workflow_that_is_gone(of: Plan | None) -> None:
-    made = replaced({"a": "<prompt arg order>", "b": 1}, of)
+    made = replaced({"a": "<prompt arg order>", "b": 1}, of, ROOM)
     assert [item.argument for item in made.unknown] == ["a"]
-    assert replaced({"a": "order"}, of).arguments == {"a": "order"}
+    assert replaced({"a": "order"}, of, ROOM).arguments == {"a": "order"}
 
 
 def test_a_digest_changes_with_the_values_alone() -> None:
     text = "<output from get (step 'again')>"
     later: dict[str, Any] = {f"{RESULT_PREFIX}again": 8}
-    assert sent(text).digest == replaced({"a": text, "b": 2}, plan()).digest
+    assert sent(text).digest == replaced({"a": text, "b": 2}, plan(), ROOM).digest
     assert sent(text).digest != sent(text, plan(**later)).digest
 
 

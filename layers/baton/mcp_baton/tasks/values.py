@@ -70,10 +70,11 @@ def weight_of(task: TaskRecord, name: str) -> Weight | None:
 def outside_bytes(task: TaskRecord, name: str) -> int:
     """The JSON bytes of a task's variable that is kept outside the task's item; 0 for any other one, or none."""
     values = task.variables
-    if not isinstance(values, StoredValues) or name not in values:
+    try:
+        weight = values.weight(name) if isinstance(values, StoredValues) else None
+    except KeyError:
         return 0
-    weight = values.weight(name)
-    return weight.text_bytes if weight.outside else 0
+    return weight.text_bytes if weight is not None and weight.outside else 0
 
 
 def holds(task: TaskRecord, name: str, text: bytes) -> bool | None:

@@ -261,17 +261,16 @@ def _may_come(resolution: Resolution, source: Source, step: Step, workflow: Work
     """Whether a source that has no value now can still get one, so that its placeholder can be sent back then."""
     match resolution:
         case NoOutput(producer):
-            return known.statuses[producer.name] in (StepStatus.PENDING, StepStatus.FAILED)
+            # A result that merely cannot be read now is there later.
+            return known.statuses[producer.name] is not StepStatus.SKIPPED and producer.name not in known.lost
         case NoField():
             return False
         case NoVariable() if isinstance(source, TaskVariable):
-            # The placeholder names the tools that set it. Where no tool says so, any earlier step may.
+            if resolution.later or source.set_by:
+                return True
+            # Where no tool says that it sets the variable, any earlier step may.
             before = workflow.steps[: workflow.steps.index(step)]
-            return (
-                resolution.later
-                or bool(source.set_by)
-                or any(it.tool and not known.statuses[it.name].settled for it in before)
-            )
+            return any(it.tool and not known.statuses[it.name].settled for it in before)
         case _:
             return True
 

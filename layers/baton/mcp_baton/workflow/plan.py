@@ -71,7 +71,7 @@ class Outputs(Mapping[str, Json]):
     missing.
 
     Attributes:
-        lost: Why a result that was asked for cannot be had, by step.
+        lost: Why a result that was asked for is lost, by step.
     """
 
     def __init__(self, task: TaskRecord, statuses: Mapping[str, StepStatus]) -> None:
@@ -89,8 +89,8 @@ class Outputs(Mapping[str, Json]):
             value = self._task.variables[f"{RESULT_PREFIX}{step}"]
         except StoreError as error:
             logger.warning("task %s: the result of step %s cannot be read", self._task.task_id, step, exc_info=error)
-            # What the store says of itself is for the log.
-            self.lost[step] = str(error) if isinstance(error, ValueLost) else "it cannot be read now; try again later"
+            if isinstance(error, ValueLost):
+                self.lost[step] = str(error)
             raise KeyError(step) from error
         self._read[step] = value
         return value

@@ -153,7 +153,7 @@ def resolve(source: Source, workflow: Workflow, known: Known) -> Resolution:
 
 def _resolve_variable(source: TaskVariable, known: Known) -> Resolution:
     if source.name not in known.variables:
-        return NoVariable(source.name)
+        return NoVariable(source.name, later=known.outside(source.name) > 0)
     try:
         value = known.variables[source.name]
     except (StoreUnavailable, ValueLost) as error:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from mcp_baton.light_dataclasses import dataclass
-from mcp_baton.protocol.budget import PLACEHOLDER_BYTES, READ_BYTES
 from mcp_baton.protocol.json import JsonObject, dumps
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.workflow.canonical import digest
@@ -91,11 +90,11 @@ class Room:
         read: The most bytes of stored values that may be read for it.
     """
 
-    put_in: int = PLACEHOLDER_BYTES
-    read: int = READ_BYTES
+    put_in: int
+    read: int
 
 
-def replaced(arguments: JsonObject, plan: Plan | None, room: Room | None = None) -> Replaced:
+def replaced(arguments: JsonObject, plan: Plan | None, room: Room) -> Replaced:
     """Replace each argument that is exactly a placeholder by the value that it stands for, as JSON. A text that only
     looks like one, and that no step of the workflow has, is a text.
 
@@ -104,11 +103,10 @@ def replaced(arguments: JsonObject, plan: Plan | None, room: Room | None = None)
         plan: The plan against the task that the call names; `None` where the task is not known.
         room: What the placeholders may cost. What is known to be too large is not read.
     """
-    left = room or Room()
+    left = room
     made = dict(arguments)
     names: list[str] = []
     unknown: list[Unknown] = []
-    put_in = 0
     for name in sorted(arguments):
         text = arguments[name]
         source = _meant(text, name, plan) if isinstance(text, str) and is_placeholder(text) else None
@@ -117,13 +115,11 @@ def replaced(arguments: JsonObject, plan: Plan | None, room: Room | None = None)
         names.append(name)
         value, size, read = (source, 0, 0) if isinstance(source, str) else _value(source, plan, left)
         left = Room(left.put_in - size, left.read - read)
-        put_in += size
         if isinstance(value, Found):
             made[name] = value.value
         else:
             unknown.append(Unknown(name, str(text), value))
-    read = (room or Room()).read - left.read
-    return Replaced(made, tuple(names), tuple(unknown), put_in, read)
+    return Replaced(made, tuple(names), tuple(unknown), room.put_in - left.put_in, room.read - left.read)
 
 
 def is_placeholder(text: str) -> bool:
@@ -196,7 +192,7 @@ def _call_first(source: Source) -> str:
 def _no_output(step: Step, known: Known) -> str:
     match known.statuses[step.name]:
         case StepStatus.COMPLETED:
-            why = known.lost.get(step.name, "it was not kept")
+            why = known.lost.get(step.name, "it cannot be read now")
             return f"the result of step '{step.name}' cannot be had: {why}; {GIVE}"
         case StepStatus.PENDING if step.tool is not None:
             return f"step '{step.name}' has no result yet; call {step.tool} first"
