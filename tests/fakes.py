@@ -227,6 +227,10 @@ class ScriptedHost:
         """The same for every tool."""
         return self.requires
 
+    def carries(self, _size: int) -> bool:
+        """Whatever is asked for."""
+        return True
+
     def describe(self, tool: str) -> str:
         """A sentence."""
         return f"Does {tool}."

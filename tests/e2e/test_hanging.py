@@ -159,7 +159,7 @@ def test_when_only_values_hang_the_head_is_written_with_notes_in_their_place(
     assert "persisted" not in answer.meta
     assert answer.meta["oversized"] == STEPS
     assert run.client.task("get", answer.task_id).meta["_workflow.result.s0"] == {
-        "error": f"result of {len(VALUES[0]) + 2} bytes exceeds the task's size limit"
+        "error": f"result of {len(VALUES[0]) + 2} bytes could not be written outside the task's item"
     }
 
 

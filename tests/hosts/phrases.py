@@ -14,7 +14,9 @@ from typing import Any
 type JsonDict = dict[str, Any]
 
 NUMBERED = re.compile(r"^\d+\. Call ([\w-]+) with (?=\{[\x22}])", re.MULTILINE)
-GO_ON = re.compile(r"(?:^Or call|\. Call) ([\w-]+) with (?=\{[\x22}][^\n]*\} to let the server go on\.)", re.MULTILINE)
+GO_ON = re.compile(
+    r"(?:^(?:Or|Then) call|\. Call) ([\w-]+) with (?=\{[\x22}][^\n]*\} to let the server go on\.)", re.MULTILINE
+)
 NEXT = re.compile(r"Next: (?:read the resource \S+, then )*call ([\w-]+) with (?=\{[\x22}])")
 FINISH = re.compile(r"All \d+ steps are done\. Call ([\w-]+) with (?=\{[\x22}])")
 DONE = re.compile(r"^Done: \d+ of \d+ steps?\.", re.MULTILINE)

@@ -12,10 +12,10 @@ keep their bounds.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from mcp_baton.exceptions import ProtocolError, StoreError
+from mcp_baton.exceptions import ProtocolError, StoreError, ValueNotKept
 from mcp_baton.protocol.json import dumps
 from mcp_baton.tasks import record
-from mcp_baton.tasks.record import PAUSE_REASON, RESULT_PREFIX, is_oversized
+from mcp_baton.tasks.record import PAUSE_REASON, RESULT_PREFIX
 from tests.simulation.answers import check_answer, check_last
 from tests.simulation.claims import Claims
 from tests.simulation.dynamodb.database import Change
@@ -158,13 +158,15 @@ class Judge:
     def _check_value(self, number: int, before: Item | None, after: Item, name: str) -> None:
         try:
             value = value_of(after, name, self.world.stored)
+        except ValueNotKept:
+            return
         except StoreError as error:
             self.wrong(7, f"{name} cannot be read as it is written: {error}")
             return
         if not is_outcome(name):
             return
         step = name.removeprefix(RESULT_PREFIX)
-        has_failed = isinstance(value, Mapping) and "error" in value and not is_oversized(value)
+        has_failed = isinstance(value, Mapping) and "error" in value
         if step in steps_of(after) and has_failed is not (steps_of(after)[step] == "failed"):
             self.wrong(1, f"the step {step} is {steps_of(after)[step]}, and its result is {dumps(value)[:80]}")
         serial = serial_in(value)

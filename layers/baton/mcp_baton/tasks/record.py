@@ -1,6 +1,5 @@
 """A task as it is kept: status, times, variables and the progress of its steps (docs/storage.md)."""
 
-import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -25,8 +24,6 @@ INTERRUPTED = "interrupted"
 
 LEASE_MS, RENEW_MS = 45_000, 15_000
 """How long a claim holds from when it is taken or renewed, and how often a run renews it, milliseconds."""
-
-_OVERSIZED = r"result of \d+ bytes exceeds the task's size limit"
 
 
 class TaskStatus(StrEnum):
@@ -207,19 +204,6 @@ class TaskPage:
 def timestamp(epoch_ms: int) -> str:
     """Epoch milliseconds as ISO-8601 in UTC with milliseconds: `2026-11-21T09:30:00.000Z`."""
     return datetime.fromtimestamp(epoch_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def oversized_value(size: int) -> JsonObject:
-    """What is stored in the place of a value of `size` bytes that does not fit (docs/storage.md)."""
-    return {"error": f"result of {size} bytes exceeds the task's size limit"}
-
-
-def is_oversized(value: Json) -> bool:
-    """Whether a stored value is such a placeholder: the real one was not kept."""
-    if not isinstance(value, Mapping) or value.keys() != {"error"}:
-        return False
-    error = value["error"]
-    return isinstance(error, str) and re.fullmatch(_OVERSIZED, error) is not None
 
 
 def steps_of(task: TaskRecord) -> list[StepProgress]:

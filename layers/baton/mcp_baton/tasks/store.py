@@ -114,7 +114,7 @@ class Written:
 
     Attributes:
         task: The task after the write, other writers' changes included.
-        oversized: Names of variables that did not fit; the store holds `{"error": …}` in their place (docs/storage.md).
+        oversized: Names of variables whose values were not kept: reading one raises `ValueNotKept` (docs/storage.md).
     """
 
     task: TaskRecord

@@ -14,7 +14,7 @@ from mcp_baton.workflow.quoting import one_line
 
 MADE: Final = "The call itself was made."
 EXTRA: Final = "Recorded as an extra call, not as a step"
-LOST: Final = "Its result is too large to be kept, so later calls cannot refer to it."
+LOST: Final = "Its result could not be kept, so later calls cannot refer to it."
 
 
 @dataclass(frozen=True, slots=True)

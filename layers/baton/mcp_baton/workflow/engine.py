@@ -20,7 +20,7 @@ from mcp_baton.exceptions import (
 from mcp_baton.light_dataclasses import replace
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.ids import new_token
-from mcp_baton.tasks.record import RESULT_PREFIX, Claim, StepStatus, TaskRecord, is_oversized
+from mcp_baton.tasks.record import RESULT_PREFIX, Claim, StepStatus, TaskRecord
 from mcp_baton.tasks.store import Batch, TaskStore
 from mcp_baton.tasks.values import read_ahead
 from mcp_baton.tasks.variables import TaskVariables
@@ -151,9 +151,9 @@ class Engine:
             value = run.variables.get(f"{RESULT_PREFIX}{step.name}")
         except ValueLost as lost:
             value = {"error": str(lost)}
+            run.lost[step.name] = str(lost)
         else:
-            if not is_oversized(value):
-                run.outputs[step.name] = value
+            run.outputs[step.name] = value
         arguments = self._arguments(run, step) if step.tool else None
         resources = () if step.tool else fetch_again(step, run.workflow, run.known, self._host)
         run.traces.append(StepTrace(step, arguments, resources, Succeeded(value), replayed=True))
@@ -207,7 +207,7 @@ class Engine:
         else:
             hold.written(written.task)
         run.wrote(written.task, traces)
-        run.oversized.update(written.oversized)
+        run.not_kept(written.task, written.oversized)
         return None
 
     def _not_written(self, run: Run, hold: Hold, error: StoreError) -> Over | None:

@@ -33,17 +33,18 @@ class Handle:
         """The call that lets the server go on, as `next` lists it; none without a twin."""
         return [] if self.twin is None else [{"tool": self.twin, "arguments": self._arguments}]
 
-    def offer(self, prompt: str, secrets: Sequence[str] = (), *, alone: bool = False) -> str:
+    def offer(self, prompt: str, secrets: Sequence[str] = (), *, alone: bool = False, then: bool = False) -> str:
         """The sentence that says how the server goes on. Without a twin, by the prompt of this name.
 
         Args:
             prompt: The prompt.
             secrets: The secret arguments, which are not stored.
             alone: Whether nothing else can be done.
+            then: Whether the server can go on only after the first of the calls that stand before the sentence.
         """
         again = f" Give {', '.join(secrets)} again with it: what is secret is not stored." if secrets else ""
         how = f"get the prompt {prompt}" if self.twin is None else f"call {self.twin}"
-        begun = f"{how[0].upper()}{how[1:]}" if alone else f"Or {how}"
+        begun = f"{how[0].upper()}{how[1:]}" if alone else f"{'Then' if then else 'Or'} {how}"
         return f"{begun} with {self._named} to let the server go on.{again}"
 
     def finish(self) -> str:

@@ -123,6 +123,9 @@ class Host(Protocol):
     def required(self, tool: str) -> frozenset[str]:
         """The names of the arguments that a tool cannot do without."""
 
+    def carries(self, size: int) -> bool:
+        """Whether placeholders may put so many bytes into one call that the client makes."""
+
     def prepare(self, tool: str, arguments: JsonObject) -> Prepared | Mismatch:
         """Validate the arguments against the tool's whole input schema: the only time that this is done for a step."""
 

@@ -86,17 +86,23 @@ class ToolFailed:
 
 @dataclass(frozen=True, slots=True)
 class UnresolvedDependency:
-    """An argument's producing step has failed or was skipped, or its output was not kept."""
+    """An argument's producing step was skipped, or its output cannot be had.
+
+    Attributes:
+        lost: Why the result of a completed step cannot be had; empty for a step that has none.
+    """
 
     type: ClassVar[str] = "unresolvedDependency"
     step: str
     missing_output: str
     producing_step: str
     suggested_tool: str
+    lost: str = ""
 
     def to_json(self) -> JsonObject:
         """The wire form."""
-        return _blocked(self, {"missingOutput": self.missing_output, "producingStep": self.producing_step})
+        fields: dict[str, Json] = {"missingOutput": self.missing_output, "producingStep": self.producing_step}
+        return _blocked(self, fields | {"reason": self.lost} if self.lost else fields)
 
 
 @dataclass(frozen=True, slots=True)

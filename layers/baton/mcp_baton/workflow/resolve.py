@@ -2,13 +2,13 @@
 variable may have to be fetched."""
 
 import logging
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
 
 from mcp_baton.exceptions import StoreUnavailable, ValueLost
 from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.tasks.record import StepStatus, is_oversized
+from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.host import Mismatch, Prepared
 from mcp_baton.workflow.pause import PauseReason, SchemaMismatch, UnresolvableParams, UnresolvedDependency
@@ -39,10 +39,13 @@ class Known:
         texts: Prompt arguments as the client sent them, for texts.
         arguments: The same, converted to their types, as JSON.
         statuses: Each step's status, by step name.
-        outputs: The values of completed steps, by step name; a completed step whose value was not kept is missing.
+        outputs: The values of completed steps, by step name; a completed step whose value cannot be had is missing.
         variables: The task's variables, those that tools of this run have set included.
         secrets: The secret prompt arguments.
         answers: Arguments that a person has given for a step that lacked them, by the step's name.
+        lost: Why the stored result of a completed step cannot be had, by step name. A run has the value in `outputs`
+            all the same if it made it itself.
+        outside: The bytes of a task variable that reading it must fetch; 0 for one that is at hand.
     """
 
     texts: Mapping[str, str]
@@ -52,6 +55,8 @@ class Known:
     variables: Mapping[str, Json]
     secrets: Secrets = NO_SECRETS
     answers: Mapping[str, JsonObject] = field(default_factory=dict)
+    lost: Mapping[str, str] = field(default_factory=dict)
+    outside: Callable[[str], int] = field(default=lambda _: 0, compare=False)
 
     @property
     def shown_texts(self) -> Mapping[str, str]:
@@ -88,12 +93,48 @@ class NoField:
 
 @dataclass(frozen=True, slots=True)
 class NoVariable:
-    """No such task variable, or no such field in it; or its value was not kept, or cannot be read."""
+    """No such task variable, or no such field in it; or its value was not kept, or cannot be read.
+
+    Attributes:
+        later: Whether it is there, and only cannot be read now.
+    """
 
     name: str
+    later: bool = False
 
 
 type Resolution = Found | NotGiven | NoOutput | NoField | NoVariable
+
+
+def stored_name(source: StepOutput | TaskVariable, workflow: Workflow) -> str:
+    """The task variable that a source reads."""
+    if isinstance(source, TaskVariable):
+        return source.name
+    return f"{RESULT_PREFIX}{workflow.bound(source.binding).name}"
+
+
+def stored_bytes(source: Source, workflow: Workflow, known: Known) -> int:
+    """The bytes that must be read from outside the task's item to resolve a source; 0 where that is nothing."""
+    if not isinstance(source, StepOutput | TaskVariable):
+        return 0
+    if isinstance(source, StepOutput):
+        status = known.statuses[workflow.bound(source.binding).name]
+        if status is not StepStatus.COMPLETED:
+            return 0
+    return known.outside(stored_name(source, workflow))
+
+
+LONG_BYTES: Final = 2_000
+"""A stored value of more bytes of JSON is longer than what is shown of values: `quoting.LONGEST` characters."""
+
+FIELD_BYTES: Final = 100_000
+"""A stored value of more bytes is not read to show one field of it."""
+
+
+def shows_placeholder(source: Source, workflow: Workflow, known: Known) -> bool:
+    """Whether a source's value is shown as its placeholder without being read: it is long, or part of a longer one."""
+    is_field = isinstance(source, StepOutput | TaskVariable) and source.path is not None
+    return stored_bytes(source, workflow, known) > (FIELD_BYTES if is_field else LONG_BYTES)
 
 
 def resolve(source: Source, workflow: Workflow, known: Known) -> Resolution:
@@ -112,13 +153,13 @@ def resolve(source: Source, workflow: Workflow, known: Known) -> Resolution:
 
 def _resolve_variable(source: TaskVariable, known: Known) -> Resolution:
     if source.name not in known.variables:
-        return NoVariable(source.name)
+        return NoVariable(source.name, later=known.outside(source.name) > 0)
     try:
         value = known.variables[source.name]
-    except (StoreUnavailable, ValueLost):
+    except (StoreUnavailable, ValueLost) as error:
         logger.exception("the task variable %r cannot be read", source.name)
-        return NoVariable(source.name)
-    found = None if is_oversized(value) else lookup(value, source.path)
+        return NoVariable(source.name, later=isinstance(error, StoreUnavailable))
+    found = lookup(value, source.path)
     return Found(_own(found.value)) if found else NoVariable(source.name)
 
 
@@ -175,7 +216,8 @@ def _resolve_all(
             resolved[name] = resolution.value
         elif isinstance(resolution, NoOutput):
             producer = resolution.step
-            return UnresolvedDependency(step.name, producer.binding, producer.name, tool)
+            lost = known.lost.get(producer.name, "")
+            return UnresolvedDependency(step.name, producer.binding, producer.name, tool, lost)
         elif not isinstance(resolution, NotGiven):
             return UnresolvableParams(step.name, name, tool)
     return resolved

@@ -28,7 +28,8 @@ def pause_in(reason: JsonObject) -> PauseReason | None:
             missing = tuple(str(name) for name in _list(reason, "missingFields"))
             return SchemaMismatch(step, missing, tuple(_fields(_list(reason, "invalidFields"))), tool)
         case UnresolvedDependency.type:
-            return UnresolvedDependency(step, _text(reason, "missingOutput"), _text(reason, "producingStep"), tool)
+            output, producer = _text(reason, "missingOutput"), _text(reason, "producingStep")
+            return UnresolvedDependency(step, output, producer, tool, _text(reason, "reason"))
         case DeadlineExceeded.type:
             return DeadlineExceeded(step, tool)
         case Interrupted.type:

@@ -15,8 +15,10 @@ from mcp_baton.workflow.handoff import (
     MAKE_THESE_CALLS,
     Requirements,
     call_of,
+    lost_results,
     remaining_steps,
     secrets_given,
+    wants_value,
     what_happened,
 )
 from mcp_baton.workflow.host import Succeeded
@@ -128,12 +130,13 @@ def _going_on(run: EndedRun, over: Over, known: Known, handle: Handle | None) ->
 def _paused(run: EndedRun, pause: PauseReason, known: Known, tools: Requirements, handle: Handle | None) -> str:
     tail = _notes(run, handle)
     if handle and run.stored:
-        tail = [*tail, handle.offer(run.workflow.name, secrets_given(run.workflow, known))]
+        tail = [*tail, handle.offer(run.workflow.name, secrets_given(run.workflow, known), then=wants_value(pause))]
     steps = remaining_steps(run.workflow, known)
     if not steps:
         finish = [f"All {len(known.statuses)} steps are done. {handle.finish()}"] if handle else []
         return "\n\n".join([_event(pause, known), *finish])
-    head = [_event(pause, known), MAKE_THESE_CALLS]
+    lost = " ".join(lost_results(known, pause))
+    head = [_event(pause, known), *([cut(lost, LIMIT_OF_EVENT)] if lost else []), MAKE_THESE_CALLS]
     room = LIMIT - _size("\n\n".join([*head, *tail])) - _ROOM_FOR_COUNT
     calls: list[str] = []
     for number, step in enumerate(steps, 1):

@@ -53,6 +53,10 @@ class ServerHost:
         """The names of the arguments that a tool cannot do without."""
         return self._request.server.tools[tool].signature.required
 
+    def carries(self, size: int) -> bool:
+        """Whether placeholders may put so many bytes into one call that the client makes."""
+        return size <= self._request.server.placeholder_bytes
+
     def canonical(self, tool: str, arguments: JsonObject) -> JsonObject:
         """Arguments as the tool takes them, as JSON, without those that equal their defaults."""
         return self._request.server.tools[tool].canonical(arguments)

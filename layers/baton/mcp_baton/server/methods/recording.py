@@ -153,3 +153,7 @@ class _Tools:
     def required(self, tool: str) -> frozenset[str]:
         """The names of a tool's required arguments."""
         return self.request.server.tools[tool].signature.required
+
+    def carries(self, size: int) -> bool:
+        """Whether placeholders may put so many bytes into one call."""
+        return size <= self.request.server.placeholder_bytes

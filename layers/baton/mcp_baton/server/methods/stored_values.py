@@ -46,14 +46,22 @@ def _text(request: Request, task: TaskRecord, name: str, uri: str) -> str | None
         return None
     if weight.text_bytes > VALUE_BYTES:
         raise _too_long(uri, weight.text_bytes, f"at most {VALUE_BYTES} can be read")
+    room = request.budget.unread if request.reply.takes_pieces else request.budget.shown
+    if weight.text_bytes > room:
+        raise _no_room(uri, weight.text_bytes)
+    request.budget.read(weight.text_bytes)
     # Read through once to the end before the answer begins: what is damaged is an error, not half an answer.
     length = sum(len(escaped(piece).encode()) for piece in text_of(task, name))
     if length + 2 * len(dumps(uri).encode()) <= request.budget.left:
         return "".join(text_of(task, name))
     if request.reply.takes_pieces:
         return request.reply.in_pieces(text_of(task, name))
+    raise _no_room(uri, weight.text_bytes)
+
+
+def _no_room(uri: str, text_bytes: int) -> ProtocolError:
     remedy = f"more than an answer of {ANSWER_BYTES} holds travels only as a stream of its own"
-    raise _too_long(uri, weight.text_bytes, f"{remedy}: send the request by itself, with `Accept: text/event-stream`")
+    return _too_long(uri, text_bytes, f"{remedy}: send the request by itself, with `Accept: text/event-stream`")
 
 
 def _too_long(uri: str, text_bytes: int, cause: str) -> ProtocolError:

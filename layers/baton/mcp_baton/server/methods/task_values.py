@@ -60,13 +60,15 @@ def with_values(request: Request, task: TaskRecord, made: dict[str, Json], wante
     if request.stateless and weight_of(task, FINAL_RESULT):
         names.insert(0, FINAL_RESULT)
     weights = {name: weight for name in names if (weight := weight_of(task, name))}
-    left = request.budget.left - len(dumps({**made, "_meta": state}).encode())
+    left = request.budget.shown - len(dumps({**made, "_meta": state}).encode())
     omitted = _left_out(task, weights, left, everything=wanted == ALL)
     if omitted and OMITTED_KEY in weights:
         # The list stands where a variable of this name would. It can be read by its URI.
         omitted[OMITTED_KEY] = {}
     omitted |= {key: {} for key in (TIMINGS_KEY, NEXT_KEY) if key in state and key in weights}
-    read_ahead(task.variables, [name for name in weights if name not in omitted])
+    whole = [name for name in weights if name not in omitted]
+    request.budget.read(sum(weights[name].text_bytes for name in whole))
+    read_ahead(task.variables, whole)
     values = {name: omitted[name] if name in omitted else _value(task, name) for name in weights}
     shown = {"result": _as_returned(task, values.pop(FINAL_RESULT))} if FINAL_RESULT in values else {}
     if task.job is not None and FINAL_RESULT in omitted:
@@ -126,7 +128,8 @@ def result_of(request: Request, task: TaskRecord, meta: dict[str, Json]) -> dict
     weight = weight_of(task, FINAL_RESULT)
     if weight is None:
         return {"result": None, "_meta": meta}
-    omitted = _left_out(task, {FINAL_RESULT: weight}, request.budget.left, everything=True)
+    omitted = _left_out(task, {FINAL_RESULT: weight}, request.budget.shown, everything=True)
+    request.budget.read(0 if omitted else weight.text_bytes)
     result = omitted[FINAL_RESULT] if omitted else _value(task, FINAL_RESULT)
     if task.job is not None and omitted:
         return {**linked(omitted[FINAL_RESULT]), "_meta": meta}

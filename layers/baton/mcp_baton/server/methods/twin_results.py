@@ -108,8 +108,9 @@ def result_of_over(request: Request, workflow: Workflow, task: TaskRecord) -> di
 
 def _following(run: EndedRun, known: Known, host: ServerHost, handle: Handle | None) -> list[JsonObject]:
     """What remains of a run that has paused; the tool itself where continuations have done all of it meanwhile."""
-    left = entries(run.workflow, known, host, lambda step: refused_arguments(step, run.pause), handle)
-    return _fitting(left) or (handle.going_on() if handle else [])
+    go_on = handle.going_on() if handle else []
+    left = entries(run.workflow, known, host, lambda step: refused_arguments(step, run.pause), handle, go_on)
+    return _fitting(left) or go_on
 
 
 def _fitting(left: list[JsonObject]) -> list[JsonObject]:

@@ -7,12 +7,12 @@ from functools import partial
 
 from mcp_baton.exceptions import StoreError, StoreUnavailable, ValueLost
 from mcp_baton.protocol.json import Json, dumps
-from mcp_baton.tasks.dynamodb.attributes import Attribute, decode, from_native, text_bytes
+from mcp_baton.tasks.dynamodb.attributes import Attribute, check_kept, decode, from_native, text_bytes
 from mcp_baton.tasks.dynamodb.outside import ObjectMissing, ObjectTooLarge, Outside, ValueTable
 from mcp_baton.tasks.dynamodb.placing import BUNDLE_BYTES
-from mcp_baton.tasks.dynamodb.pointers import Pointer, name_of, object_key, piece_key, pointer_in
+from mcp_baton.tasks.dynamodb.pointers import Pointer, digest_of, name_of, object_key, piece_key, pointer_in
 from mcp_baton.tasks.dynamodb.together import THREADS, together
-from mcp_baton.tasks.texts import check_readable, decoded, is_zipped, unzipped_pieces, unzipped_stream
+from mcp_baton.tasks.texts import check_readable, decoded, is_zipped, unzipped_pieces, unzipped_stream, zipped
 from mcp_baton.tasks.values import Weight
 
 logger = logging.getLogger(__name__)
@@ -31,6 +31,22 @@ def weight(attribute: Attribute) -> Weight:
     if pointer is None:
         return Weight(text_bytes(attribute), outside=False)
     return Weight(pointer.text_bytes, outside=True)
+
+
+def holds(attribute: Attribute, text: bytes) -> bool | None:
+    """Whether the value that an attribute points at has this JSON text, by its length and its bundle's digest; `None`
+    where only reading it can tell."""
+    pointer = _pointer(attribute)
+    if pointer is None:
+        return None
+    if len(text) != pointer.text_bytes:
+        return False
+    if pointer.stored_bytes != pointer.bundle_bytes:
+        return None
+    if pointer.stored_bytes == pointer.text_bytes:
+        return name_of(digest_of(text)) == pointer.bundle
+    # Another version of zlib may have made another zip of the same text.
+    return True if name_of(digest_of(zipped(text))) == pointer.bundle else None
 
 
 class Fetcher:
@@ -152,7 +168,7 @@ class Fetcher:
         try:
             yield from self._outside.bucket.get(key, pointer.bundle_bytes)
         except ObjectMissing as missing:
-            raise self._lost(pointer, "its object is missing") from missing
+            raise self._lost(pointer, "its object is missing in S3") from missing
         except ObjectTooLarge as larger:
             raise self._lost(pointer, DAMAGED) from larger
 
@@ -211,6 +227,7 @@ def text_pieces(attribute: Attribute) -> Iterator[str]:
     try:
         match attribute:
             case {"S": text}:
+                check_kept(text)
                 yield text
             case {"B": bytes() as compressed}:
                 yield from decoded(unzipped_pieces(compressed))
