@@ -522,7 +522,7 @@ def test_an_answer_that_has_no_time_for_a_lost_race_says_that_it_is_not_stored(
     store.jobs.ask(task, claim, questions(3))
     after_read.run = lambda: store.jobs.answer(task.owner, task.task_id, {"q0": KIM})
     with pytest.raises(StoreBusy, match="other answers"):
-        store.within(lambda: 1_000).jobs.answer(task.owner, task.task_id, {"q2": KIM})
+        store.within(lambda: 1_300).jobs.answer(task.owner, task.task_id, {"q2": KIM})
     assert job_of(store.get(task.owner, task.task_id)).answers == {"q0": KIM}
 
 
