@@ -122,7 +122,7 @@ class Writes(Heads):
     def create(self, task: NewTask) -> TaskRecord:
         """Create a `working` task: one `PutItem`, after `LiveTasks.enter` where their number is limited.
 
-        Two creations at the same moment may both pass that count: the limit is a brake, not a quota.
+        Two creations at the same moment may both pass that count: the limit is approximate.
         """
         began_s, now_ms, token = self._monotonic(), self.now_ms(), new_token()
         task_id = self._new_id(now_ms, self._limits.shards)

@@ -152,11 +152,10 @@ class DynamoDBJobStore(Heads):
 
     def hand_over(self, task: TaskRecord, claim: Claim, ttl_ms: int) -> TaskRecord:
         """Give the claim up to a fresh worker: one `UpdateItem`."""
-        now_ms, before = self.now_ms(), stored_item(task)
+        now_ms = self.now_ms()
         expires_s, lives_ms = self._life(task, now_ms, ttl_ms)
         update = writes.handing_over(claim, job_of(task).work.attempts, expires_s, lives_ms, now_ms, new_token())
-        item = self._held(task, update, END)
-        self._move(task, before, item)
+        item = self._counted(task, expires_s, lives_ms, lambda: self._held(task, update, END))
         return self._task_in(task.owner, item)
 
     def extend(self, task: TaskRecord, ttl_ms: int) -> TaskRecord:
@@ -166,12 +165,12 @@ class DynamoDBJobStore(Heads):
         if number(before, "expires_at") * 1000 >= now_ms + ttl_ms // 2 or lives_ms <= task.ttl_ms:
             return task
         update = writes.extending(task, expires_s, lives_ms, now_ms, new_token())
+        key = self._key(task.owner, task.task_id)
         try:
-            item = self._table.update(self._key(task.owner, task.task_id), update, WRITE)
+            item = self._counted(task, expires_s, lives_ms, lambda: self._table.update(key, update, WRITE))
         except ConditionFailed as failure:
             current = self._live(task.owner, failure)  # perhaps it lives longer still
         else:
-            self._move(task, before, item)
             current = self._task_in(task.owner, item)
         if task.claim is not None and not holds(current, task.claim):
             raise ClaimLost(current)
@@ -214,10 +213,23 @@ class DynamoDBJobStore(Heads):
     def _texts(self, what: str, values: JsonObject) -> dict[str, Attribute]:
         return {key: job_text(what, value, self._limits.compress_over_bytes) for key, value in values.items()}
 
-    def _move(self, task: TaskRecord, before: Item, after: Item) -> None:
-        """Count a task by its new end, whose life was made longer."""
-        if live := self._live_tasks():
-            live.move(task.owner, task.task_id, before, after)
+    def _counted(self, task: TaskRecord, expires_s: int, lives_ms: int, write: Callable[[], Item]) -> Item:
+        """Make a write by which a task lives longer, and count the task by its new end.
+
+        Meanwhile it is counted by both ends: whoever ends it takes off the one that its item has then, so none is left.
+        """
+        live, before = self._live_tasks(), stored_item(task)
+        after: Item = {**before, "expires_at": {"N": str(expires_s)}, "ttl_ms": {"N": str(lives_ms)}}
+        if live is None or live.is_counted_alike(before, after):
+            return write()
+        live.prolong(task.owner, task.task_id, after)
+        try:
+            item = write()
+        except Exception:
+            live.leave(task.owner, task.task_id, after)
+            raise
+        live.leave(task.owner, task.task_id, before)
+        return item
 
 
 def job_of(task: TaskRecord) -> Job:

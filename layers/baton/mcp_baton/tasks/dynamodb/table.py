@@ -44,7 +44,7 @@ class TaskTable(Sender):
             self._landed({"pk": item["pk"], "sk": item["sk"]}, failed, token, patience, begun_s)
 
     def update(self, key: Item, update: Update, patience: Patience = WRITE, *, whole: bool = True) -> Item:
-        """Make one conditional write, however often it must be sent, and return the item after it.
+        """Make one write, however often it must be sent, and return the item after it.
 
         Where an attempt whose answer was lost had landed, the next one fails the condition that the token is not in
         the item yet: found there, it tells that apart from a lost race.
@@ -60,16 +60,17 @@ class TaskTable(Sender):
             ItemTooLarge: the item would become too large.
             OutcomeUnknown: it may have been written.
         """
-        request = {
+        request: dict[str, Any] = {
             "TableName": self.name,
             "Key": key,
             "UpdateExpression": update.expression(),
-            "ConditionExpression": update.condition(),
             "ExpressionAttributeNames": update.names,
             "ExpressionAttributeValues": update.values,
             "ReturnValues": "ALL_NEW" if whole else "UPDATED_NEW",
-            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
         }
+        if condition := update.condition():
+            request["ConditionExpression"] = condition
+            request["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
 
         def send() -> Item:
             item: Item = understood(self._ask("UpdateItem", request), "Attributes", OutcomeUnknown)["Attributes"]
