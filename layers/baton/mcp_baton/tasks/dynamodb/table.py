@@ -4,6 +4,7 @@ Most writes carry a token that says whether an earlier attempt at it has landed.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from mcp_baton.exceptions import OutcomeUnknown, StoreUnavailable
@@ -108,8 +109,15 @@ class TaskTable(Sender):
         return cast("QueryOutputTypeDef", page)
 
     def put_value(self, item: Item) -> None:
-        """Write a piece of a value, whatever was there: under its key nothing else is ever written."""
-        self._read(lambda: self._ask("PutItem", {"TableName": self.name, "Item": item}), RENEW)
+        """Write a piece of a value, unless it is there and is kept as long. Nothing else is written under its key."""
+        request = {
+            "TableName": self.name,
+            "Item": item,
+            "ConditionExpression": "attribute_not_exists(pk) OR expires_at<:until",
+            "ExpressionAttributeValues": {":until": item["expires_at"]},
+        }
+        with suppress(ConditionFailed):
+            self._read(lambda: self._ask("PutItem", request), RENEW)
 
     def get_value(self, key: Item, *, consistent: bool) -> Item | None:
         """Read a piece of a value; an eventually consistent read is half the price, and may miss a new one."""
