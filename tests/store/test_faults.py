@@ -348,9 +348,7 @@ def test_what_dynamodb_failed_at_is_unknown_and_what_it_refused_was_not_written(
 
 
 @contextmanager
-def refusing(
-    engine: Engine, operation: str, code: str, during: Callable[[], bool] = lambda: True
-) -> Iterator[None]:
+def refusing(engine: Engine, operation: str, code: str, during: Callable[[], bool] = lambda: True) -> Iterator[None]:
     """An engine that refuses each request of an operation with an error of this code, as long as `during` is true."""
 
     def refuse(**_: object) -> object:

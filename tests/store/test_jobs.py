@@ -718,12 +718,11 @@ def test_a_job_that_ends_while_it_is_made_to_live_longer_is_counted_no_more(
 
     for event, handler in handlers:
         events.register_first(event, handler)
-    longer = {
-        "extend": lambda claim: store.jobs.extend(task, 36_000_000),
-        "hand over": lambda claim: store.jobs.hand_over(task, claim, 36_000_000),
-    }
     with suppress(TaskFinished):
-        longer[how](task.claim)
+        if how == "extend":
+            store.jobs.extend(task, 36_000_000)
+        else:
+            store.jobs.hand_over(task, task.claim, 36_000_000)
     assert store.get(owner, task.task_id).status is TaskStatus.CANCELLED
     assert store.create(new).status is WORKING
     with pytest.raises(StoreError, match="live tasks"):

@@ -203,8 +203,11 @@ class DynamoDBJobStore(Heads):
         return number(stored_item(task), "expires_at") + MARGIN_S
 
     def _kept(self, task: TaskRecord, expires_s: int, lives_ms: int) -> tuple[int, int]:
-        """When a task may expire, and its lifetime then: as was asked for, if its values outside the head are kept until
-        then. Those that are not are written again; if that fails, the task lives as long as they are kept."""
+        """When a task may expire, epoch seconds, and its lifetime then, milliseconds.
+
+        Values outside the head that are not kept as long are written again first. If that fails, the task lives as long
+        as they are kept.
+        """
         from mcp_baton.tasks.dynamodb.prolonging import expiring
 
         stored, expires_ms = stored_item(task), expires_s * 1000

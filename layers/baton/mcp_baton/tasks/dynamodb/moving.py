@@ -103,8 +103,8 @@ class Mover:
         pointers: dict[str, Attribute] = {}
         for name, digest in digests.items():
             written = self._written.pointer(owner, task_id, digest)
-            pointer = None if written is None else pointer_in(written)
-            if written is not None and pointer is not None and pointer.until_s >= self._target.expires_s + MARGIN_S:
+            known = None if written is None else pointer_in(written)
+            if written is not None and known is not None and known.until_s >= self._target.expires_s + MARGIN_S:
                 pointers[name] = written
         new = [part for part in parts if part.name not in pointers]
         readable = bundled([part for part in new if part.text_bytes <= VALUE_BYTES])

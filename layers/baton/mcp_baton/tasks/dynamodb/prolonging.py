@@ -73,8 +73,8 @@ def prolonged(
             values = {}
         written = mover.move(values)
         for path in paths:
-            if pointer := written.get("\0".join(path)):
-                pointers[path] = pointer
+            if new := written.get("\0".join(path)):
+                pointers[path] = new
             else:
                 until_s = min(until_s, short[path].until_s)
     return Prolonged(pointers, until_s)
