@@ -281,7 +281,7 @@ class Clock:
 
 def begin(client: Client, clock: Clock, workflow: str = "flow") -> str:
     """A task of which no step has run: there was no time for the first."""
-    clock.ms = 0
+    clock.ms = 2_000
     answer = client.get_prompt(workflow)
     clock.ms = 30_000
     assert set(answer.statuses) == {"pending"}

@@ -92,7 +92,7 @@ def begun(make_client: MakeClient, press: Press, era: Era = "2025", workflow: st
     """A task whose first step alone has run."""
     clock = Clock()
     client = make_client(press.server, remaining_ms=clock, era=era)
-    clock.ms = 0
+    clock.ms = 2_000
     task = client.get_prompt(workflow, {"name": "intro", "copies": "3"}).task_id
     clock.ms = 30_000
     assert client.call_tool("read_page", {"name": "intro"}, task=task).statuses[:2] == ["completed", "pending"]

@@ -189,7 +189,7 @@ def test_the_owners_newest_tasks_are_listed(baton: Connect, era: Era) -> None:
 def test_at_most_fifty_tasks_are_listed_and_ten_named_in_the_text(baton: Connect) -> None:
     client = baton(orders_server())
     for _ in range(52):
-        client.remaining_s(0)
+        client.remaining_s(2)
         client.get_prompt("refund_order", ORDER)
     listed = act(client, "list")
     structure: Any = listed.structured

@@ -201,7 +201,7 @@ def test_an_abandoned_tool_is_stopped_at_the_next_use_of_its_context(
 
 def test_a_continuation_whose_tool_does_not_end_is_recorded_as_timed_out(make_client: MakeClient, era: Era) -> None:
     client, clock, stuck = stuck_client(make_client, era)
-    clock.ms = 0
+    clock.ms = 2_000
     task = client.get_prompt("flow").task_id
     clock.ms = 30_000
     answer = client.call_tool("work", task=task, meta=LISTENING)

@@ -68,7 +68,7 @@ class Shelf:
 
 def mover(shelf: Shelf, *, bucket: bool = False) -> Mover:
     seconds = count(0.0, 0.001)
-    target = Target("owner", "task", 1000, 1000)
+    target = Target("owner", "task", 1, 1000)
     outside = Outside(shelf, shelf if bucket else None, RecentWrites(lambda: next(seconds)))
     return Mover(outside, target, 1000.0, lambda: next(seconds))
 

@@ -121,7 +121,7 @@ class Update:
         return _checked(" ".join([f"{verb} {','.join(actions)}" for verb, actions in clauses if actions]))
 
     def condition(self) -> str:
-        """The condition expression.
+        """The condition expression; empty for a write without conditions.
 
         Raises:
             StoreError: it is longer than DynamoDB takes.

@@ -85,7 +85,7 @@ class Fetcher:
         pointer = _pointer(attribute)
         if pointer is None:
             return decode(attribute)
-        return decode(self._attribute(pointer))
+        return decode(self.stored(pointer))
 
     def text(self, attribute: Attribute) -> Iterator[str]:
         """The JSON text of that value, in pieces. A long one is never in memory as a whole.
@@ -97,7 +97,7 @@ class Fetcher:
         if pointer is None:
             return text_pieces(attribute)
         if pointer.bundle_bytes <= WHOLE_BYTES:
-            return text_pieces(self._attribute(pointer))
+            return text_pieces(self.stored(pointer))
         return decoded(self._streamed(pointer))
 
     def read_ahead(self, attributes: Iterable[Attribute]) -> None:
@@ -118,7 +118,12 @@ class Fetcher:
                 if failure is not None and not isinstance(failure, StoreError):
                     raise failure
 
-    def _attribute(self, pointer: Pointer) -> Attribute:
+    def stored(self, pointer: Pointer) -> Attribute:
+        """A value as it would stand in the head.
+
+        Raises:
+            StoreError: as `value`.
+        """
         check_readable(pointer.text_bytes)
         data = self._bundle(pointer)[pointer.offset : pointer.offset + pointer.stored_bytes]
         return {"B": data} if is_zipped(data) else {"S": data.decode()}

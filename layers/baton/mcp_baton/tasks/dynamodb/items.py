@@ -49,7 +49,7 @@ class Limits:
     Attributes:
         default_ttl_ms: A task's lifetime when the client asks for none, milliseconds.
         max_ttl_ms: The longest lifetime that a client can have, milliseconds.
-        max_tasks_per_owner: How many live tasks an owner may have; `None` for any number.
+        max_tasks_per_owner: How many live tasks an owner may have, approximately; `None` for any number.
         item_bytes: How large an item may grow before values must leave it. DynamoDB's own limit is 409,600: what is
             between the two is left to progress, pause reasons and what stands in the place of those values.
         compress_over_bytes: JSON texts of more bytes than this are compressed.

@@ -168,14 +168,17 @@ class DynamoDBTaskStore(Writes):
         return self._complete_moved(owner, task_id, result)
 
     def _complete_moved(self, owner: str, task_id: str, result: JsonObject) -> TaskRecord:
-        # The task is looked at first: nobody writes values for tasks that are over, or another's.
+        # The task is read first: no values are written for tasks that are over, or another's.
         task = self.get(owner, task_id)
-        if task.status.terminal:
-            raise TaskFinished(task)
-        try:
-            return self.write(task, Batch(result=result)).task
-        except TooLarge as error:
-            raise TooLarge(RESULT_TOO_LARGE) from error
+        while not task.status.terminal:
+            try:
+                return self.write(task, Batch(result=result)).task
+            except Conflict as prolonged:
+                # It lives longer than when it was read, so the result must be kept longer, too.
+                task = prolonged.current
+            except TooLarge as error:
+                raise TooLarge(RESULT_TOO_LARGE) from error
+        raise TaskFinished(task)
 
     def _finish(self, owner: str, task_id: str, update: Update) -> TaskRecord:
         return self._task_in(owner, self._left(owner, task_id, self._write(owner, self._key(owner, task_id), update)))
