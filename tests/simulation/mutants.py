@@ -28,7 +28,7 @@ from tests.simulation.jobs.world import JobWorld
 from tests.simulation.rewriting import without_action, without_condition
 from tests.simulation.world import Rewrite, World
 
-MOST_SEEDS = 2_000
+MOST_SEEDS = 3_000
 
 type Patch = Callable[[pytest.MonkeyPatch], None]
 
