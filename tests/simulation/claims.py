@@ -97,10 +97,10 @@ class Claims:
         if process.meta.get("persisted") not in {False, "unknown"}:
             self.holders[process.name].ended_ms = self.judge.world.scheduler.now_ms
 
-    @property
-    def abandoned(self) -> bool:
-        """Whether the run that began last did not end by a write."""
-        return bool(self.holders) and [*self.holders.values()][-1].released_ms == float("inf")
+    def abandoned_before(self, process: Process) -> bool:
+        """Whether the run that began last, before this one, did not end by a write."""
+        earlier = [holder for name, holder in self.holders.items() if name != process.name]
+        return bool(earlier) and earlier[-1].released_ms == float("inf")
 
     def refused(self, process: Process) -> None:
         """A resume was told that another run holds the task."""

@@ -253,7 +253,11 @@ class Judge:
         if head is None or status_of(head) in TERMINAL or isinstance(poll.answer, ProtocolError):
             return
         is_open = any(status not in SETTLED for status in steps_of(head).values())
-        if is_open and self.claims.abandoned and not any(name.endswith(PAUSE_REASON) for name in poll.meta):
+        if (
+            is_open
+            and self.claims.abandoned_before(resume)
+            and not any(name.endswith(PAUSE_REASON) for name in poll.meta)
+        ):
             self.wrong(10, "the last run was killed, steps are open, and a poll does not say so")
         # A step that is completed, and was mended after that, is for its author to put back.
         if isinstance(resume.answer, ProtocolError) and CHANGED not in resume.answer.message:
