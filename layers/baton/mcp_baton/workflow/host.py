@@ -31,7 +31,7 @@ class Failure(StrEnum):
         RAISED: The tool raised.
         UNFIT: Its arguments, or the value that it returned, do not fit its signature.
         TIMED_OUT: It was abandoned; it may still have happened.
-        NOT_BEGUN: Its time was over before it began.
+        NOT_BEGUN: Its time, or its task, was over before it began.
     """
 
     RAISED = "raised"

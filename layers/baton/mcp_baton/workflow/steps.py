@@ -113,6 +113,8 @@ class Steps:
         key, variables = self._key(run, step, call), run.variables if run.hold else None
         tried = attempt(step, self._host, call, key, variables, run.hold, self._drawn)
         outcome, attempts = tried.outcome, tried.attempts
+        if tried.over and not attempts:
+            return tried.over
         if isinstance(outcome, Failed):
             error, read = outcome.error, fetched.read
             pause = self._failed(
@@ -196,7 +198,10 @@ def attempt(
         drawn: Gives a number from 0 up to 1, for the jitter.
     """
     outcome = host.run(call, variables, Attempt(1, key))
-    tried = Tried(outcome, 0 if _was_not_begun(outcome) else 1)
+    if _was_not_begun(outcome):
+        # The claim is renewed just before a call, which may tell that the task is over, or another run's.
+        return Tried(outcome, 0, hold.over if hold else None)
+    tried = Tried(outcome, 1)
     while isinstance(tried.outcome, Failed) and _may_pass(step, tried.outcome, tried.attempts):
         wait_s = step.retry.wait_s(tried.attempts, drawn) if step.retry else 0.0
         if not host.may_start(wait_s):

@@ -5,6 +5,7 @@ gives up on the function when its time is over. A `def` runs in a worker thread,
 loop (`event_loop`).
 """
 
+import math
 import os
 import queue
 import threading
@@ -58,7 +59,7 @@ class TimedOut:
 
 @dataclass(frozen=True, slots=True)
 class NotBegun:
-    """The function's time was over before it began. It was not run."""
+    """The function's time, or its task, was over before it began. It was not run."""
 
 
 type Ending = Returned | Raised | TimedOut | NotBegun
@@ -143,18 +144,20 @@ def run_and_deliver(
         is_async: Whether calling the function makes a coroutine.
         left_s: Seconds that the function may still take; `None` for as long as it likes.
         stay: Let the function finish even when the client has gone.
-        pulse: What this thread does meanwhile; gives the seconds after which it is to do it again.
+        pulse: What this thread does meanwhile. Returns the seconds until it is due again; infinity if the function must
+            not begin.
 
     Raises:
         CallerGone: the client went away, and `stay` is false.
     """
     left = left_s()
-    if left is not None and left <= 0:
+    # Before the function begins, so that it begins with nothing due. A run may learn here that its task is over.
+    due_s = math.inf if left is not None and left <= 0 else pulse()
+    if due_s == math.inf:
         return NotBegun()
-    # Before the function begins, so that it begins with nothing due.
-    wait_s = min(KEEP_ALIVE_S, pulse())
     if listener.gone and not stay:
         raise CallerGone
+    wait_s = min(KEEP_ALIVE_S, due_s)
     give_up = (_start_coroutine if is_async else _start_thread)(function, arguments, mailbox)
     while True:
         mail = mailbox.next(wait_s if left is None else min(wait_s, left))
