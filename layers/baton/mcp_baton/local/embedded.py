@@ -82,7 +82,7 @@ class EmbeddedEngine:
             self._backend.put_whole(table, item)
 
     def _kept(self) -> bool:
-        """Tell `keep` of what was written; whether it could. What it could not keep is undone: reads show what is kept."""
+        """Tell `keep` of what was written; whether it could. What it could not keep is undone."""
         touched = self._backend.touched
         try:
             if self._keep is not None and touched:

@@ -14,7 +14,7 @@ HEADER_NAME: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 """The pattern of a header's name: a token (RFC 9110, section 5.6.2)."""
 
 SCOPE_CLAIMS: Final = ("scope", "scp", "scopes")
-"""The claims that hold scopes: RFC 8693 section 4.2, what some issuers write instead, and what authorizers call them."""
+"""The claims that hold scopes: RFC 8693 section 4.2, what some issuers write, and what authorizers call them."""
 
 
 @dataclass(frozen=True, slots=True)
