@@ -87,10 +87,10 @@ class CallersTasks:
         self.get(owner, task_id)
         return self._store.cancel(owner, task_id)
 
-    def complete(self, owner: str, task_id: str, result: JsonObject) -> TaskRecord:
+    def complete(self, owner: str, task_id: str, result: JsonObject, *, by_client: bool = True) -> TaskRecord:
         """Complete a task, as `TaskStore.complete`."""
         self.get(owner, task_id)
-        return self._store.complete(owner, task_id, result)
+        return self._store.complete(owner, task_id, result, by_client=by_client)
 
 
 class CallersJobs:
