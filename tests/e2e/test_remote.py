@@ -90,7 +90,8 @@ def test_tasks_are_listed_newest_first_and_ended_once(baton: Run) -> None:
     assert (code, [task["taskId"] for task in listed["tasks"]]) == (0, [second, first])
     assert baton("cancel", first)[1]["status"] == "cancelled"
     code, told = baton("complete", second, "--result", '{"refunded": true}')
-    assert (code, told["status"], told["result"]) == (0, "completed", {"refunded": True})
+    assert (code, told["status"], told["result"], told["resultBy"]) == (0, "completed", {"refunded": True}, "client")
+    assert "Result, which a client supplied\n" in baton("show", second, json_=False)[1]
     for command in (("cancel", second), ("complete", second, "--result", "{}")):
         assert baton(*command) == (1, {"error": {"message": f"the task {second} is completed: nothing changes it"}})
     code, told = baton("show", "0")

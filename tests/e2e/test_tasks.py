@@ -118,7 +118,7 @@ def test_tasks_cancel_with_a_result_completes_the_task_with_it(make_client: Make
     given, before = {"answer": 42.0, "notes": [None, ""]}, client.variables(task)
     result = client.task("cancel", task, result=given).result
     assert result.get("status") == ("completed" if era == "2025" else None)
-    assert client.variables(task) == before
+    assert client.variables(task) == {**before, "mcp-baton/result_by": "client"}
     assert client.in_era("2025").task("result", task).result["result"] == given
     shown = client.in_era("2026").task("get", task).result
     assert (shown["status"], shown["result"]) == ("completed", given)

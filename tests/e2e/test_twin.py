@@ -343,7 +343,7 @@ def test_a_task_that_is_over_shows_its_outcome_and_runs_nothing(baton: Connect) 
     client.complete(by_hand, {"paid": "in cash"})
     client.cancel(cancelled)
     told = client.call_workflow("refund_order", task=by_hand)
-    assert '\nResult of the task: {"paid": "in cash"}\n' in told.text
+    assert '\nResult of the task, which a client supplied: {"paid": "in cash"}\n' in told.text
     assert (told.steps["refund"], told.completed) == ("failed", True)
     assert client.call_workflow("refund_order", task=cancelled).text.startswith("This task is cancelled;")
     assert len(client.calls("send_mail")) == 1

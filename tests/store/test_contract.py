@@ -328,9 +328,13 @@ def test_cancelling_keeps_what_was_recorded(store: Store, begin: Begin) -> None:
     assert cancelled.variables == task.variables
 
 
-def test_completing_stores_the_clients_result(store: Store, owner: str, begin: Begin) -> None:
+def test_completing_stores_the_clients_result_and_that_it_is_a_clients(store: Store, owner: str, begin: Begin) -> None:
     completed = store.complete(owner, begin().task_id, {"total": 30.0})
     assert (completed.status, completed.result) == (TaskStatus.COMPLETED, {"total": 30.0})
+    assert completed.by_client
+    assert store.get(owner, completed.task_id) == completed
+    others = store.complete(owner, begin().task_id, {}, by_client=False), finish(store, begin(), "write")
+    assert [other.by_client for other in others] == [False, False]
 
 
 def test_tasks_are_listed_newest_first_in_pages(stores: Stores, owner: str, clock: Clock, requests: Requests) -> None:

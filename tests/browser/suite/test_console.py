@@ -213,6 +213,7 @@ def test_completing_keeps_a_result_and_cancelling_asks_first(console: Console) -
     field(page, "Result").fill('{"note": "by hand"}')
     page.get_by_role("button", name="Complete the task").click()
     expect(page.locator(".state").first).to_have_text("Completed")
+    expect(page.locator(".facts")).to_contain_text("supplied by a client")
     console.open(cancelled)
     page.get_by_role("button", name="Cancel…").click()
     page.keyboard.press("Escape")

@@ -141,10 +141,11 @@ class DataFile:
         self._execute("BEGIN EXCLUSIVE")
         try:
             yield
+            self._execute("COMMIT")
         except BaseException:
-            self._execute("ROLLBACK")
+            if self._connection.in_transaction:  # SQLite ends it by itself after some errors, such as a full disk
+                self._execute("ROLLBACK")
             raise
-        self._execute("COMMIT")
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:

@@ -148,7 +148,8 @@ class Endpoint:
         if isinstance(message, Malformed):
             return whole(HTTP_STATUS[message.error.code], error_message(message.id, message.error))
         if isinstance(message, Response):
-            return take_answer(self._store, request.owner, message, self._dispatcher, self._telemetry)
+            tasks = _tasks_of(self._store, seen_by(self._server, request.claims)) if self._store else None
+            return take_answer(tasks, request.owner, message, self._dispatcher, self._telemetry)
         envelope = classify(message, request.headers)
         if isinstance(envelope, Refusal):
             error = ProtocolError(envelope.code, envelope.message, envelope.data)
@@ -202,9 +203,10 @@ class Endpoint:
         headers: Mapping[str, str],
         budget: Budget,
     ) -> Request:
+        seen = seen_by(self._server, claims)
         return Request(
-            server=seen_by(self._server, claims),
-            store=self._store.within(exchange.remaining_ms) if self._store else None,
+            server=seen,
+            store=_tasks_of(self._store.within(exchange.remaining_ms), seen) if self._store else None,
             settings=self._settings,
             message=message,
             envelope=envelope,
@@ -229,6 +231,15 @@ class Endpoint:
                 "BATON_STATE_KEY is not set: a round that reaches another process than the one before will be refused. "
                 "Set it to 32 random characters or more."
             )
+
+
+def _tasks_of(store: TaskStore, seen: Server) -> TaskStore:
+    """The tasks that a caller may use, who sees this of the server."""
+    if not seen.lacks_tools:
+        return store
+    from mcp_baton.server.callers_tasks import callers_tasks
+
+    return callers_tasks(store, seen)
 
 
 def _takes_stream(request: HttpRequest) -> bool:

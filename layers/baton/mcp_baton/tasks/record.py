@@ -154,6 +154,7 @@ class TaskRecord:
         claim: Who runs it, or ran it last; `None` when nobody ever has.
         job: What a worker does for it; `None` for a task that the client drives.
         error: Why it failed: the JSON-RPC error, `{"code", "message"}`.
+        by_client: Whether a client supplied the result, so that neither a tool nor a run made it.
         source: The store's own notes, needed to write against this task as it was read. Opaque to everyone else.
     """
 
@@ -172,6 +173,7 @@ class TaskRecord:
     claim: Claim | None = None
     job: "Job | None" = None
     error: JsonObject | None = None
+    by_client: bool = False
     source: object = field(default=None, repr=False, compare=False)
 
     @property

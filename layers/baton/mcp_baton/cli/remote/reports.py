@@ -80,8 +80,8 @@ def _print_results(task: TaskState, to: Console) -> None:
     for name, value in results[-1:]:
         to.print(Text(f"Result of {plain(name)}", style="bold"))
         _print_indented(to, Text(_pretty(value)))
-    if task.result is not None and not (results and _is_engines(task.result)):
-        to.print(Text("Result", style="bold"))
+    if task.result is not None and (task.result_by or not (results and _is_engines(task.result))):
+        to.print(Text("Result, which a client supplied" if task.result_by else "Result", style="bold"))
         _print_indented(to, Text(_pretty(task.result)))
 
 

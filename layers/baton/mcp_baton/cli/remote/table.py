@@ -145,7 +145,7 @@ def _head(task: TaskRecord) -> dict[str, Any]:
 
 def _state(task: TaskRecord, now_ms: int) -> TaskState:
     from mcp_baton.server.methods.task_meta import shown_pause
-    from mcp_baton.server.methods.task_values import OMITTED_KEY, TIMINGS_KEY
+    from mcp_baton.server.methods.task_values import OMITTED_KEY, TIMINGS_KEY, result_mark
     from mcp_baton.tasks.record import PAUSE_REASON
     from mcp_baton.tasks.timings import timings_of
     from mcp_baton.tasks.values import weight_of
@@ -160,7 +160,8 @@ def _state(task: TaskRecord, now_ms: int) -> TaskState:
             meta[name] = _value(lambda name=name: task.variables[name])  # type: ignore[misc]
     meta.pop(PAUSE_REASON, None)
     pause = shown_pause(task, lambda: now_ms)
-    told = {**_head(task), "_meta": {**meta, OMITTED_KEY: omitted, **({PAUSE_REASON: pause} if pause else {})}}
+    shown = {PAUSE_REASON: pause} if pause else {}
+    told = {**_head(task), "_meta": {**meta, OMITTED_KEY: omitted, **shown, **result_mark(task)}}
     timings = timings_of(task)
     told["_meta"][TIMINGS_KEY] = {name: {"at": timing.at_ms, "ms": timing.ms} for name, timing in timings.items()}
     result = _value(lambda: task.result)

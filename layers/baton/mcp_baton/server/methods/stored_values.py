@@ -5,18 +5,20 @@ import logging
 from mcp_baton.exceptions import ProtocolError, StoreError, StoreUnavailable, TaskNotFound
 from mcp_baton.protocol.budget import ANSWER_BYTES
 from mcp_baton.protocol.codes import INTERNAL_ERROR, INVALID_REQUEST
-from mcp_baton.protocol.json import Json, dumps, escaped
+from mcp_baton.protocol.json import Json, JsonObject, dumps, escaped
+from mcp_baton.server.methods.task_values import result_mark
 from mcp_baton.server.published.own_uris import value_at
 from mcp_baton.server.request import Request
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tasks.texts import VALUE_BYTES
-from mcp_baton.tasks.values import text_of, weight_of
+from mcp_baton.tasks.values import FINAL_RESULT, text_of, weight_of
 
 logger = logging.getLogger(__name__)
 
 
-def stored_text(request: Request, uri: str) -> str | None:
-    """The JSON text of the value at one of Baton's own URIs, or what stands for it until it is written in pieces.
+def stored_text(request: Request, uri: str) -> tuple[str, JsonObject] | None:
+    """The JSON text of the value at one of Baton's own URIs, or what stands for it until it is written in pieces; and
+    what `_meta` says of it.
 
     Returns:
         `None` where this caller has no such value: it is unknown, expired or another's, which are one and the same.
@@ -29,7 +31,9 @@ def stored_text(request: Request, uri: str) -> str | None:
         return None
     task_id, name = place
     try:
-        return _text(request, request.store.get(request.owner, task_id), name, uri)
+        task = request.store.get(request.owner, task_id)
+        text = _text(request, task, name, uri)
+        return None if text is None else (text, result_mark(task) if name == FINAL_RESULT else {})
     except TaskNotFound:
         return None
     except StoreUnavailable as error:

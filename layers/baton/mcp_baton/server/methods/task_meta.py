@@ -67,7 +67,7 @@ def unrecorded_meta(
 
 
 def task_meta(request: Request, task: TaskRecord, steps: Sequence[StepProgress] | None = None) -> dict[str, Json]:
-    """A task's id, status, steps and, where it is paused, why."""
+    """A task's id, status, steps and, where it is paused, why; and that a client supplied its result."""
     steps = steps_of(task) if steps is None else steps
     meta: dict[str, Json] = {
         "task_id": task.task_id,
@@ -77,6 +77,8 @@ def task_meta(request: Request, task: TaskRecord, steps: Sequence[StepProgress] 
     pause = shown_pause(task, request.now_ms)
     if pause is not None:
         meta["pause_reason"] = pause
+    if task.by_client:
+        meta["result_by"] = "client"
     return meta if request.stateless else meta | related_task(task.task_id)
 
 

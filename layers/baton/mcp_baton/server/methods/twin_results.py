@@ -99,8 +99,8 @@ def result_of_over(request: Request, workflow: Workflow, task: TaskRecord) -> di
     if completed:
         step = completed[-1]
         values.append(_stored(task, f"{RESULT_PREFIX}{step['name']}", f"Result of {step.get('tool')}"))
-    final = _stored(task, FINAL_RESULT, "Result of the task")
-    if weight_of(task, FINAL_RESULT) and final.value != run_result(_by_name(task)):
+    final = _stored(task, FINAL_RESULT, "Result of the task" + (", which a client supplied" if task.by_client else ""))
+    if weight_of(task, FINAL_RESULT) and (task.by_client or final.value != run_result(_by_name(task))):
         values.insert(0, final)
     text = told_of_over(workflow, task.status, _statuses(task), values)
     return _made(request, text, meta, results, [], meta)

@@ -30,6 +30,7 @@ class Registry:
         handles: Where clients read and write a task's id: in `_meta`, or in texts and arguments, too.
         completions: By what they complete (a prompt, a workflow or a URI template) and the name of its argument.
         is_view: Whether this is what one caller sees of a server, by their scopes.
+        lacks_tools: Whether the caller lacks the scopes of some tool, so that it is not here.
     """
 
     def __init__(self) -> None:
@@ -40,6 +41,7 @@ class Registry:
         self.completions: dict[tuple[str, str], Completion] = {}
         self.handles: Handles = "meta"
         self.is_view = False
+        self.lacks_tools = False
         self._twins: dict[str, Twin] = {}
         self._is_closed = False
 
@@ -213,6 +215,7 @@ def seen_by[R: Registry](server: R, claims: Mapping[str, object]) -> R:
     seen = copy.copy(server)
     seen.is_view = True
     seen.tools = {name: tool for name, tool in server.tools.items() if tool.requires <= has}
+    seen.lacks_tools = len(seen.tools) < len(server.tools)
     seen.resources = {uri: resource for uri, resource in server.resources.items() if resource.requires <= has}
     seen.prompts = {name: prompt for name, prompt in server.prompts.items() if prompt.requires <= has}
     seen.workflows = {

@@ -35,6 +35,9 @@ VALUES_MS = 500
 TIMINGS = "timings"
 """The attribute that says when each step began, and how long it took (docs/storage.md)."""
 
+BY_CLIENT = "by_client"
+"""The attribute of a task whose result a client supplied."""
+
 IN_HEAD = frozenset({PROGRESS, PAUSE_REASON})
 """Variables that never leave the head: writes address what is in them."""
 
@@ -191,6 +194,7 @@ def _record(owner: str, item: Item, outside: "Callable[[], Outside] | None") -> 
         claim=claim_in(item),
         job=job,
         error=error,
+        by_client=BY_CLIENT in item,
         source=item,
     )
 

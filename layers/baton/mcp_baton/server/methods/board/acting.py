@@ -1,6 +1,6 @@
 """`tools/call` of a workflow with `task_action`: what its page does besides running it (docs/console.md, The tool).
 
-Nothing runs here. Every action is one request to the store.
+Nothing runs here. Every action is one request to the store, but `complete` two.
 """
 
 import logging
@@ -66,6 +66,11 @@ def _asked(request: Request, twin: Twin) -> tuple[str, str, JsonObject]:
         raise Unusable(f"{TASK_ID} is missing: {TASK_ACTION} {action} needs the one that an earlier result gave")
     if result is not None and not isinstance(result, dict):
         raise Unusable(f"{TASK_RESULT} must be an object, as every MCP result is")
+    if action == "complete" and not request.envelope.shows_apps:
+        raise Unusable(
+            f"{TASK_ACTION} complete is for clients that show the page of MCP Apps; to let the server go on, call "
+            f"{twin.name} with {TASK_ID} alone"
+        )
     return action, task_id or "", result or {}
 
 
@@ -75,12 +80,15 @@ def _done(request: Request, twin: Twin, action: str, task_id: str, result: JsonO
         match action:
             case "cancel":
                 task = store.cancel(owner, task_id)
-            case "complete":
-                task = store.complete(owner, task_id, result)
             case _:
+                # A task's workflow never changes, so what is read here still holds at the write.
                 task = store.get(owner, task_id)
+                if action == "complete" and task.job is not None:
+                    return error(f"{_only_its_worker(task.job.work.tool)} Nothing was changed.")
                 if task.workflow != twin.workflow.name:
                     return not_run(request, twin, task_id, NotOfWorkflow(task.workflow))
+                if action == "complete":
+                    task = store.complete(owner, task_id, result)
         return _result(request, twin, task, action)
     except TaskFinished as over:
         return error(f"This task is {over.current.status.value}: nothing changes it.")
@@ -90,6 +98,12 @@ def _done(request: Request, twin: Twin, action: str, task_id: str, result: JsonO
         return not_run(request, twin, task_id, refused)
     except StoreError as failed:
         return not_run(request, twin, task_id, NotRead(failed))
+
+
+def _only_its_worker(tool: str) -> str:
+    return (
+        f"This task is a call of {tool} in the background: only its worker completes it. {TASK_ACTION} cancel ends it."
+    )
 
 
 def _store(request: Request) -> tuple[TaskStore, str]:
@@ -120,7 +134,8 @@ def _text(request: Request, twin: Twin, state: State, *, shows: bool) -> str:
     done, steps = done_of(state)
     settled = f"{done} of {steps} {'step' if steps == 1 else 'steps'} done"
     if not state.live or not shows:
-        return f"This task of {twin.name} is {state.task.status.value}; {settled}."
+        by_client = " A client supplied its result." if state.task.by_client else ""
+        return f"This task of {twin.name} is {state.task.status.value}; {settled}.{by_client}"
     if state.running_until is not None:
         return f"A run holds this task of {twin.name} until {state.running_until} or longer; {settled} so far."
     sentences = [f"This task of {twin.name} waits; {settled}.", state.why]

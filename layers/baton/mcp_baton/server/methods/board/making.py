@@ -116,7 +116,7 @@ def structure_of(request: Request, twin: Twin, state: State, message: str) -> di
 
 def _told(task: TaskRecord) -> JsonObject:
     created_ms = round(datetime.fromisoformat(task.created_at).timestamp() * 1000)
-    return {
+    told: JsonObject = {
         "task_id": task.task_id,
         "status": task.status.value,
         "status_message": task.status_message,
@@ -124,6 +124,7 @@ def _told(task: TaskRecord) -> JsonObject:
         "updated_at": task.updated_at,
         "expires_at": timestamp(created_ms + task.ttl_ms),
     }
+    return {**told, "result_by": "client"} if task.by_client else told
 
 
 def _pause(state: State) -> JsonObject | None:
