@@ -86,12 +86,15 @@ class Claim:
         until_ms: When it ends unless it is renewed, epoch milliseconds; 0 once it was given up.
         number: How many runs have taken the task, this one included. It only grows.
         dispatch: The number of the dispatch that a worker came by; 0 for a run that no event has begun.
+        interrupted: Whether an earlier run did not give its claim up: it was killed, or could not write, and steps that
+            are still open may have run.
     """
 
     id: str
     until_ms: int
     number: int = 1
     dispatch: int = 0
+    interrupted: bool = False
 
     def holds_at(self, now_ms: int) -> bool:
         """Whether nobody else may take the task now."""

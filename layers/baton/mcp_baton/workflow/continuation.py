@@ -110,7 +110,8 @@ def _pause_write(plan: Plan, write: StepWrite | None, tool: str, outcome: Outcom
     if write is None:
         return None
     if isinstance(outcome, Failed):
-        return SetPause(ToolFailed(write.name, outcome.error, _is_retryable(plan, write.name), tool).to_json())
+        failed = ToolFailed(write.name, outcome.error, _is_retryable(plan, write.name), tool, error_id=outcome.error_id)
+        return SetPause(failed.to_json())
     stored = pause_of(plan.task)
     if stored is not None and step_named_by(stored) == write.name:
         return ClearPause(stored)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.workflow.definition import Step, Workflow
-from mcp_baton.workflow.handle import Handle, naming, secrets_of
+from mcp_baton.workflow.handle import Handle, naming
 from mcp_baton.workflow.handoff import Requirements, preview_arguments, preview_uris, remaining_steps
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.quoting import quoted_guidance
@@ -29,7 +29,7 @@ def next_calls(plan: Plan, tools: Requirements, handle: Handle | None = None) ->
     remaining = entries(plan.workflow, plan.known, tools, plan.refused, handle)
     if remaining or not plan.workflow.has_twin:
         return remaining
-    return [{"tool": plan.workflow.name, "arguments": naming(plan.task.task_id, secrets_of(plan.workflow))}]
+    return [{"tool": plan.workflow.name, "arguments": naming(plan.task.task_id, ())}]
 
 
 def entries(

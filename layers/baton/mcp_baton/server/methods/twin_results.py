@@ -23,6 +23,7 @@ from mcp_baton.workflow.handle import Handle
 from mcp_baton.workflow.handoff import refused_arguments
 from mcp_baton.workflow.host import FetchedResource, Succeeded
 from mcp_baton.workflow.next_calls import entries
+from mcp_baton.workflow.pause import ToolFailed
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import EndedRun
 from mcp_baton.workflow.twin_text import Value, told_of_held, told_of_over, told_of_run
@@ -38,6 +39,9 @@ UNKEPT: Final = 200_000
 
 NEXT: Final = 20_000
 """Bytes of what remains that stand in the structure; later results tell of the rest."""
+
+TOLD: Final = ("task_id", "task_status", "steps", "pause_reason", "may_have_run", "may_have_run_twice")
+"""What of a run's `_meta` stands in the structure, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +111,12 @@ def result_of_over(request: Request, workflow: Workflow, task: TaskRecord) -> di
 
 
 def _following(run: EndedRun, known: Known, host: ServerHost, handle: Handle | None) -> list[JsonObject]:
-    """What remains of a run that has paused; the tool itself where continuations have done all of it meanwhile."""
+    """What remains of a run that has paused. It is the workflow's tool if continuations have done all of it meanwhile,
+    and if only an operator can correct the cause."""
+    if isinstance(run.pause, ToolFailed) and run.pause.is_for_the_operator and handle:
+        return handle.going_on()
     left = entries(run.workflow, known, host, lambda step: refused_arguments(step, run.pause), handle)
-    return _fitting(left) or (handle.going_on() if handle else [])
+    return _fitting(left) or (handle.finishing() if handle else [])
 
 
 def _fitting(left: list[JsonObject]) -> list[JsonObject]:
@@ -121,7 +128,7 @@ def _fitting(left: list[JsonObject]) -> list[JsonObject]:
 def _made(
     request: Request, text: str, state: JsonObject, results: Results, following: Iterable[Json], meta: JsonObject
 ) -> dict[str, Json]:
-    told = {name: state[name] for name in ("task_id", "task_status", "steps", "pause_reason") if name in state}
+    told = {name: state[name] for name in TOLD if name in state}
     structure: dict[str, Json] = {"message": text, **told, "results": results.shown, "next": list(following)}
     content: list[Json] = [{"type": "text", "text": text}]
     if request.envelope.revision != REVISION_WITHOUT_HEADER:  # the first revision has no links

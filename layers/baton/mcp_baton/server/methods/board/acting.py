@@ -20,6 +20,7 @@ from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.workflow.handoff import secrets_given
 from mcp_baton.workflow.names import TASK_ACTION, TASK_ID, TASK_RESULT
+from mcp_baton.workflow.pause import ToolFailed
 from mcp_baton.workflow.quoting import one_line, quoted_error
 from mcp_baton.workflow.twin_text import cut
 
@@ -125,18 +126,19 @@ def _text(request: Request, twin: Twin, state: State, *, shows: bool) -> str:
         return f"A run holds this task of {twin.name} until {state.running_until} or longer; {settled} so far."
     sentences = [f"This task of {twin.name} waits; {settled}.", state.why]
     first = next((call.entry for call in state.calls if "tool" in call.entry), None)
-    if first is not None and first["tool"] != twin.name:
+    corrected = isinstance(state.reason, ToolFailed) and state.reason.is_for_the_operator
+    if first is not None and first["tool"] != twin.name and not corrected:
         sentences.append(f"Next: call {first['tool']} with {one_line(first['arguments'])}.")
     if state.can_go_on:
-        sentences.append(_offer(request, twin, state))
+        begin = "When the cause is corrected, " if corrected else "Or " if state.calls else ""
+        sentences.append(_offer(request, twin, state, begin))
     return " ".join(filter(None, sentences))
 
 
-def _offer(request: Request, twin: Twin, state: State) -> str:
+def _offer(request: Request, twin: Twin, state: State, begin: str) -> str:
     handle = handle_of(request, twin.workflow, state.task.task_id)
     secrets = secrets_given(twin.workflow, state.plan.known) if state.plan.known else ()
-    offer = handle.offer(twin.name, secrets)
-    return offer if state.calls else f"C{offer.removeprefix('Or c')}"
+    return handle.offer(twin.name, secrets, begin=begin)
 
 
 def _listed(request: Request) -> JsonObject:

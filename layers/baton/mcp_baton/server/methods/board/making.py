@@ -21,8 +21,9 @@ from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.drift import differing
 from mcp_baton.workflow.handoff import Requirements, remaining_steps, what_happened
 from mcp_baton.workflow.next_calls import entries_of
-from mcp_baton.workflow.pause import step_named_by
+from mcp_baton.workflow.pause import PauseReason, step_named_by
 from mcp_baton.workflow.plan import Plan
+from mcp_baton.workflow.repeats import may_have_run
 from mcp_baton.workflow.resolve import Known, NoOutput, NotGiven, NoVariable, resolve
 from mcp_baton.workflow.sources import Found
 from mcp_baton.workflow.stored_pause import pause_in
@@ -38,7 +39,8 @@ class State:
         task: The task as it was read.
         plan: Its plan, against what is kept in its item.
         pause: Why it does not go on, as every reader is told.
-        why: The same in a sentence.
+        reason: The same as data.
+        why: The same in words, with the steps that may have run already.
         running_until: Until when another run holds it, ISO-8601; `None` where none does.
         calls: What remains, in order.
         can_go_on: Whether the server can go on with it now.
@@ -47,6 +49,7 @@ class State:
     task: TaskRecord
     plan: Plan
     pause: JsonObject | None
+    reason: PauseReason | None
     why: str
     running_until: str | None
     calls: Sequence[Call]
@@ -69,7 +72,9 @@ def state_of(request: Request, twin: Twin, task: TaskRecord) -> State:
     until = timestamp(task.claim.until_ms) if held and task.claim is not None else None
     can_go_on = not task.status.terminal and not held and not differing(twin.workflow, task)
     calls = _calls(request, task, plan, can_go_on=can_go_on)
-    return State(task, plan, pause, what_happened(reason) if reason else "", until, calls, can_go_on)
+    happened = [what_happened(reason)] if reason else []
+    why = " ".join([*happened, *([] if held else may_have_run(plan.repeats(), plan.why_repeated))])
+    return State(task, plan, pause, reason, why, until, calls, can_go_on)
 
 
 def structure_of(request: Request, twin: Twin, state: State, message: str) -> dict[str, Json]:
@@ -102,6 +107,7 @@ def structure_of(request: Request, twin: Twin, state: State, message: str) -> di
                 "task": _told(task),
                 "steps": [{**step, **value} for step, value in zip(steps, values, strict=True)],
                 "pause": _pause(state),
+                "may_have_run": _may_have_run(state),
                 "running_until": state.running_until,
                 "next": [
                     of_board(call, with_schema=place in fits.with_schema) for place, call in enumerate(fits.calls)
@@ -132,10 +138,16 @@ def _pause(state: State) -> JsonObject | None:
     return {**state.pause, "step": step_named_by(state.pause), "message": state.why}
 
 
+def _may_have_run(state: State) -> Json:
+    """The open steps that a run may have run which was interrupted, with their idempotency keys."""
+    return [] if state.running_until else [{"step": it.step, "idempotency_key": it.key} for it in state.plan.repeats()]
+
+
 def _secrets(state: State) -> list[str]:
     """The secret arguments that whoever goes on has to give again."""
     known = state.plan.known
-    return sorted(known.secrets.names) if known and state.live else []
+    left = known is not None and not all(status.settled for status in known.statuses.values())
+    return sorted(known.secrets.names) if known and left and state.live else []
 
 
 def _calls(request: Request, task: TaskRecord, plan: Plan, *, can_go_on: bool) -> list[Call]:
@@ -152,7 +164,7 @@ def _calls(request: Request, task: TaskRecord, plan: Plan, *, can_go_on: bool) -
             made.append(Call(entry, sorted(missing), _schema(request, step.tool) if "tool" in entry else None))
     if made or not can_go_on:
         return made
-    return [Call(entry, (), None) for entry in handle.going_on()]
+    return [Call(entry, (), None) for entry in handle.finishing()]
 
 
 def _missing(task: TaskRecord, step: Step, workflow: Workflow, known: Known, tools: Requirements) -> frozenset[str]:
