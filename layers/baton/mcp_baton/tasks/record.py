@@ -20,6 +20,9 @@ CALL_PREFIX = "_workflow.call."
 EXTRA_PREFIX = "_workflow.extra."
 SCHEMA_VERSION = 1
 
+PAUSED = "paused: waits for the model"
+"""What is shown beside the status `working` of a paused task, which MCP has no status for."""
+
 INTERRUPTED = "interrupted"
 """The type of the pause reason that is never stored: a run was killed."""
 

@@ -25,7 +25,7 @@ from mcp_baton.workflow.over import what_became
 from mcp_baton.workflow.pause import PauseReason
 from mcp_baton.workflow.quoting import LONGEST as LONG
 from mcp_baton.workflow.quoting import one_line
-from mcp_baton.workflow.repeats import may_have_run, may_have_run_twice
+from mcp_baton.workflow.repeats import Repeat, may_have_run, may_have_run_twice
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import EndedRun, Over, Superseded, TaskOver
 from mcp_baton.workflow.trace import not_recorded
@@ -88,6 +88,11 @@ def told_of_run(run: EndedRun, known: Known, tools: Requirements, handle: Handle
     return _with_values(_done(list(run.statuses.values())), values, notes)
 
 
+def open_before(run: EndedRun, known: Known) -> list[Repeat]:
+    """The steps that are still open and that an earlier run may have run."""
+    return [it for it in run.before if not known.statuses[it.step].settled]
+
+
 def told_of_held(workflow: Workflow, statuses: Sequence[StepStatus], until: str, seconds: int, task_id: str) -> str:
     """That another run holds the task, and when to ask again."""
     again = f"call {workflow.name} again in {seconds} s with {dumps_spaced({TASK_ID: task_id})}"
@@ -129,7 +134,7 @@ def _paused(run: EndedRun, pause: PauseReason, known: Known, tools: Requirements
         finish = [f"All {len(known.statuses)} steps are done. {handle.finish()}"] if handle else []
         return "\n\n".join([_event(pause, known), *may_have_run_twice(run.twice), *finish])
     frame = frame_of(pause, run.workflow, known, handle if run.stored else None)
-    before = [it for it in run.before if not known.statuses[it.step].settled]
+    before = open_before(run, known)
     head = [_event(pause, known), *may_have_run_twice(run.twice), *may_have_run(before), *frame.before]
     tail = [*_notes(run), *frame.after]
     if not frame.lists:

@@ -6,7 +6,17 @@ from typing import Literal
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.request import Request
-from mcp_baton.tasks.record import INTERRUPTED, RESULT_PREFIX, StepProgress, StepStatus, TaskRecord, pause_of, steps_of
+from mcp_baton.tasks.record import (
+    INTERRUPTED,
+    PAUSED,
+    RESULT_PREFIX,
+    StepProgress,
+    StepStatus,
+    TaskRecord,
+    TaskStatus,
+    pause_of,
+    steps_of,
+)
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.repeats import Repeat
 from mcp_baton.workflow.run import EndedRun, Superseded, TaskOver
@@ -113,6 +123,13 @@ def shown_pause(task: TaskRecord, now_ms: Callable[[], int]) -> JsonObject | Non
     if claim.lapsed_at(at_ms):
         return interrupted(task) or pause_of(task)
     return None if claim.holds_at(at_ms) else pause_of(task)
+
+
+def status_message_of(task: TaskRecord, now_ms: Callable[[], int]) -> str | None:
+    """What is shown beside a task's status: what its worker says, or that the task is paused; `None` for nothing."""
+    if task.status_message or task.status is not TaskStatus.WORKING:
+        return task.status_message
+    return PAUSED if shown_pause(task, now_ms) else None
 
 
 def interrupted(task: TaskRecord) -> JsonObject | None:

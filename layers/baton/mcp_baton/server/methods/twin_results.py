@@ -24,9 +24,10 @@ from mcp_baton.workflow.handoff import refused_arguments
 from mcp_baton.workflow.host import FetchedResource, Succeeded
 from mcp_baton.workflow.next_calls import entries
 from mcp_baton.workflow.pause import ToolFailed
+from mcp_baton.workflow.repeats import may_have_run, may_have_run_twice
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import EndedRun
-from mcp_baton.workflow.twin_text import Value, told_of_held, told_of_over, told_of_run
+from mcp_baton.workflow.twin_text import Value, open_before, told_of_held, told_of_over, told_of_run
 
 LONG: Final = 2_000
 """Bytes of a result as JSON that stands in the structure; a longer one is a resource."""
@@ -39,9 +40,6 @@ UNKEPT: Final = 200_000
 
 NEXT: Final = 20_000
 """Bytes of what remains that stand in the structure; later results tell of the rest."""
-
-TOLD: Final = ("task_id", "task_status", "steps", "pause_reason", "may_have_run", "may_have_run_twice")
-"""What of a run's `_meta` stands in the structure, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +76,11 @@ def result_of_run(request: Request, run: EndedRun, host: ServerHost) -> dict[str
     steps: Json = meta.get("steps") or [{"name": name, "status": status.value} for name, status in run.statuses.items()]
     if run.pause:
         results = replace(results, links=[*results.links, *_read(run)])
-    return _made(request, text, {**meta, "steps": steps}, results, following, meta)
+    state: dict[str, Json] = {**meta, "steps": steps}
+    warning = [*may_have_run_twice(run.twice), *may_have_run(open_before(run, known))]
+    if warning:
+        state["warning"] = " ".join(warning)
+    return _made(request, text, state, results, following, meta)
 
 
 def result_of_held(
@@ -128,7 +130,9 @@ def _fitting(left: list[JsonObject]) -> list[JsonObject]:
 def _made(
     request: Request, text: str, state: JsonObject, results: Results, following: Iterable[Json], meta: JsonObject
 ) -> dict[str, Json]:
-    told = {name: state[name] for name in TOLD if name in state}
+    told = {
+        name: state[name] for name in ("task_id", "task_status", "steps", "pause_reason", "warning") if name in state
+    }
     structure: dict[str, Json] = {"message": text, **told, "results": results.shown, "next": list(following)}
     content: list[Json] = [{"type": "text", "text": text}]
     if request.envelope.revision != REVISION_WITHOUT_HEADER:  # the first revision has no links

@@ -36,11 +36,6 @@ _NEXT: Final[JsonObject] = {
         "resource": {"type": "string"},
     },
 }
-_REPEAT: Final[JsonObject] = {
-    "type": "object",
-    "properties": {"step": {"type": "string"}, "idempotency_key": {"type": "string"}},
-    "required": ["step"],
-}
 OUTPUT_PROPERTIES: Final[JsonObject] = {
     "message": {"type": "string", "description": "What happened, and what to do next: the content's text."},
     "task_id": {"type": "string"},
@@ -55,12 +50,7 @@ OUTPUT_PROPERTIES: Final[JsonObject] = {
         "description": "The value of each completed step; {bytes, uri} for one that is long.",
     },
     "next": {"type": "array", "items": _NEXT, "description": "What remains, in order."},
-    "may_have_run": {
-        "type": "array",
-        "items": _REPEAT,
-        "description": "Open steps that an earlier, interrupted run may have run.",
-    },
-    "may_have_run_twice": {"type": "array", "items": _REPEAT, "description": "Steps that may have been run twice."},
+    "warning": {"type": "string", "description": "Which steps may have run more than once."},
     "running_until": {"type": "string", "description": "Until when another run holds the task."},
 }
 OUTPUT_SCHEMA: Final[JsonObject] = {

@@ -16,7 +16,7 @@ from mcp_baton.server.methods.task_meta import shown_pause, task_meta
 from mcp_baton.server.methods.task_values import TIMINGS_KEY, timings_shown
 from mcp_baton.server.published.twin import Twin
 from mcp_baton.server.request import Request
-from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord, timestamp
+from mcp_baton.tasks.record import PAUSED, RESULT_PREFIX, StepStatus, TaskRecord, timestamp
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.drift import differing
 from mcp_baton.workflow.handoff import Requirements, remaining_steps, what_happened
@@ -40,7 +40,8 @@ class State:
         plan: Its plan, against what is kept in its item.
         pause: Why it does not go on, as every reader is told.
         reason: The same as data.
-        why: The same in words, with the steps that may have run already.
+        why: The same in words.
+        warning: Which open steps may have run already, in words; empty if none may.
         running_until: Until when another run holds it, ISO-8601; `None` where none does.
         calls: What remains, in order.
         can_go_on: Whether the server can go on with it now.
@@ -51,6 +52,7 @@ class State:
     pause: JsonObject | None
     reason: PauseReason | None
     why: str
+    warning: str
     running_until: str | None
     calls: Sequence[Call]
     can_go_on: bool
@@ -72,9 +74,9 @@ def state_of(request: Request, twin: Twin, task: TaskRecord) -> State:
     until = timestamp(task.claim.until_ms) if held and task.claim is not None else None
     can_go_on = not task.status.terminal and not held and not differing(twin.workflow, task)
     calls = _calls(request, task, plan, can_go_on=can_go_on)
-    happened = [what_happened(reason)] if reason else []
-    why = " ".join([*happened, *([] if held else may_have_run(plan.repeats(), plan.why_repeated))])
-    return State(task, plan, pause, reason, why, until, calls, can_go_on)
+    why = what_happened(reason) if reason else ""
+    warning = " ".join(may_have_run(plan.repeats(), plan.why_repeated))
+    return State(task, plan, pause, reason, why, warning, until, calls, can_go_on)
 
 
 def structure_of(request: Request, twin: Twin, state: State, message: str) -> dict[str, Json]:
@@ -88,6 +90,8 @@ def structure_of(request: Request, twin: Twin, state: State, message: str) -> di
     made |= {name: meta[name] for name in ("task_id", "task_status", "steps", "pause_reason") if name in meta}
     if state.running_until is not None:
         made["running_until"] = state.running_until
+    elif state.warning:
+        made["warning"] = state.warning
     nothing = Fitted(frozenset(), (), frozenset())
 
     def filled(fits: Fitted) -> dict[str, Json]:
@@ -104,10 +108,9 @@ def structure_of(request: Request, twin: Twin, state: State, message: str) -> di
             "board": {
                 "workflow": twin.workflow.name,
                 "twin": twin.name,
-                "task": _told(task),
+                "task": _told(state),
                 "steps": [{**step, **value} for step, value in zip(steps, values, strict=True)],
                 "pause": _pause(state),
-                "may_have_run": _may_have_run(state),
                 "running_until": state.running_until,
                 "next": [
                     of_board(call, with_schema=place in fits.with_schema) for place, call in enumerate(fits.calls)
@@ -120,12 +123,13 @@ def structure_of(request: Request, twin: Twin, state: State, message: str) -> di
     return filled(fitted(size_of(filled(nothing)), parts, state.calls))
 
 
-def _told(task: TaskRecord) -> JsonObject:
+def _told(state: State) -> JsonObject:
+    task = state.task
     created_ms = round(datetime.fromisoformat(task.created_at).timestamp() * 1000)
     return {
         "task_id": task.task_id,
         "status": task.status.value,
-        "status_message": task.status_message,
+        "status_message": task.status_message or (PAUSED if state.pause and state.live else None),
         "created_at": task.created_at,
         "updated_at": task.updated_at,
         "expires_at": timestamp(created_ms + task.ttl_ms),
@@ -136,11 +140,6 @@ def _pause(state: State) -> JsonObject | None:
     if state.pause is None or not state.live:
         return None
     return {**state.pause, "step": step_named_by(state.pause), "message": state.why}
-
-
-def _may_have_run(state: State) -> Json:
-    """The open steps that a run may have run which was interrupted, with their idempotency keys."""
-    return [] if state.running_until else [{"step": it.step, "idempotency_key": it.key} for it in state.plan.repeats()]
 
 
 def _secrets(state: State) -> list[str]:
