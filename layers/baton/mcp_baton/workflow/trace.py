@@ -27,11 +27,9 @@ def not_recorded(run: EndedRun) -> list[str]:
         return [
             f"What this run did could not be recorded with its task: if the server went on, it would repeat {steps}."
         ]
-    look = looking_at(run.task.task_id, run.workflow)
-    return [
-        "Whether this run was recorded is not known: the task store did not answer. "
-        f"Before you repeat {steps}, {look} to see what is recorded."
-    ]
+    look = f"{looking_at(run.task.task_id, run.workflow)} to see what is recorded"
+    unknown = "Whether this run was recorded is not known: the task store did not answer."
+    return [f"{unknown} Before you repeat {steps}, {look}."]
 
 
 @dataclass(frozen=True, slots=True)
