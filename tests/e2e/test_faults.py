@@ -379,3 +379,14 @@ def test_a_task_method_says_that_the_store_failed_and_nothing_of_how(flow: Flow,
             answer = flow.client.task(method, task)
     assert answer.refusal == (200, -32603)
     assert not any(word in answer.body.lower() for word in ("dynamodb", "http", "exception", "endpoint", "timeout"))
+
+
+def test_a_run_whose_task_was_not_created_does_not_speak_of_it(flow: Flow) -> None:
+    """The answer to its creation was lost, and the first write finds no task."""
+    flow.script.errors = {"second": "no"}
+    with flow.broken_at(1, "broken"):
+        answer = flow.client.call_tool("flow")
+    assert flow.table.items == []
+    text = answer.result["content"][0]["text"]
+    assert text.endswith("This run has no task, so the server cannot go on with it: make the calls yourself.")
+    assert "recorded" not in text

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from mcp_baton import Argument, Server, Step, ToolError, Workflow, prompt_arg, step_output, task_variable
+from mcp_baton import Argument, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output, task_variable
+from mcp_baton.tasks.record import LEASE_MS
 from mcp_baton.testing import Connect
 from mcp_baton.testing.client import Client
 from mcp_baton.testing.wire import Era
@@ -34,6 +35,7 @@ class Trip:
         self.called: list[str] = []
         server = self.server = Server("trips")
         server.tool(self.search_flights)
+        server.tool(self.search_all)
         server.tool(self.book)
         server.tool(self.mail)
         server.tool(self.transfer)
@@ -59,6 +61,14 @@ class Trip:
         pin = Argument("pin", "The PIN", required=True, secret=True)
         paid = {"pin": prompt_arg("pin")}
         last = Step("sign", tool="sign", arguments=paid)
+        lost = {"flight_id": step_output("search_all", "flights.0")}
+        found = Step("search_all", tool="search_all", arguments={"to": prompt_arg("to")})
+        add(
+            "large",
+            found,
+            Step("first", tool="book", arguments={"flight_id": constant("1")}),
+            Step("book", tool="book", arguments=lost),
+        )
         add("pay", Step("transfer", tool="transfer", arguments=paid), last, arguments=[pin])
 
     def _begin(self, tool: str) -> None:
@@ -72,6 +82,11 @@ class Trip:
         """Search flights."""
         self.called.append("search_flights")
         return {"flights": [f"{to}-1"]}
+
+    def search_all(self, to: str) -> dict[str, list[str]]:
+        """Search flights, and return more than a task keeps."""
+        self.called.append("search_all")
+        return {"flights": [f"{to}-1", "x" * 6_500_000]}
 
     def book(self, flight_id: str) -> str:
         """Book a flight."""
@@ -114,6 +129,7 @@ class Case:
         meanwhile: Done after the first reply.
         knows: What the model's user answers, by an argument's name.
         suggests: What the first suggestion is.
+        looks: Whether the model begins by looking at a task that it has heard of.
     """
 
     name: str
@@ -124,6 +140,7 @@ class Case:
     knows: Mapping[str, Any] = NOTHING
     suggests: str = ""
     arguments: Mapping[str, Any] = field(default_factory=lambda: {"to": "Rome"})
+    looks: bool = False
 
     def __str__(self) -> str:
         return self.name
@@ -147,6 +164,12 @@ def time_runs_out(_: Trip, client: Client) -> None:
 
 def time_is_plenty(_: Trip, client: Client) -> None:
     client.remaining_s(120)
+
+
+def is_killed(_: Trip, client: Client) -> None:
+    with client.killed_after("book"):
+        client.call_workflow("travel", {"to": "Rome"})
+    client.clock.advance(LEASE_MS / 1000 + 1)
 
 
 PIN: Mapping[str, Any] = MappingProxyType({"pin": "4711-0815"})
@@ -173,6 +196,12 @@ CASES = [
         arguments=PIN,
         suggests="sign",
     ),
+    Case("a run was killed", "travel", "interrupted", is_killed, suggests="search_flights", looks=True),
+    pytest.param(
+        Case("a result was too large to keep", "large", "toolError", fails(ToolError("no")), knows={"flight_id": "x"}),
+        marks=pytest.mark.xfail(strict=True, reason="the lost value is offered (point 19)"),
+        id="a result was too large to keep",
+    ),
     pytest.param(
         Case("an output lacks a path", "guess", "unresolvableParams", knows={"flight_id": "x", "text": "red"}),
         marks=pytest.mark.xfail(strict=True, reason="a placeholder that cannot exist is offered (point 20)"),
@@ -194,7 +223,8 @@ class Literal:
 
     def finish(self) -> None:
         """Follow suggestions until the workflow is done."""
-        text = self._call(Call(self.case.workflow, dict(self.case.arguments)))
+        arguments = {"task_id": task_of(self.client), "task_action": "show"} if self.case.looks else self.case.arguments
+        text = self._call(Call(self.case.workflow, dict(arguments)))
         self.case.meanwhile(self.trip, self.client)
         first = suggestion(text)
         assert self.case.suggests in (first.tool if isinstance(first, Call) else first or ""), self.told()
@@ -215,7 +245,7 @@ class Literal:
 
     def _call(self, call: Call) -> str:
         call = Call(call.tool, {name: self._value(name, value) for name, value in call.arguments.items()})
-        before = self.pause()
+        before = None if call.arguments.get("task_action") else self.pause()
         result = self.client.request("tools/call", {"name": call.tool, "arguments": call.arguments})
         content: Any = result["content"]
         text = "\n".join(block["text"] for block in content if block["type"] == "text")
@@ -235,16 +265,20 @@ class Literal:
 
     def pause(self) -> tuple[JsonDict, JsonDict] | None:
         """Why its task is paused, and how far it is."""
-        tasks = self.client.tasks()
-        if not tasks:
+        if not self.client.tasks():
             return None
-        task = self.client.task(tasks[0].task_id)
+        task = self.client.task(task_of(self.client))
         reason: Any = task.variables.get("_workflow.pause_reason")
         return (reason, dict(task.steps)) if reason else None
 
     def told(self) -> str:
         """What it did and was told, for a failed assertion."""
         return "\n\n".join(self.story)
+
+
+def task_of(client: Client) -> str:
+    [task] = client.tasks()
+    return task.task_id
 
 
 def suggestion(text: str) -> Call | str | None:
@@ -269,6 +303,4 @@ def test_the_first_suggestion_of_each_pause_leads_on(baton: Connect, era: Era, c
     model = Literal(trip, client, case)
     model.finish()
     assert model.pauses[0] == case.pause, model.told()
-    [task] = client.tasks()
-    assert task.status == "completed", model.told()
-    assert len(model.story) <= MOST_CALLS
+    assert client.task(task_of(client)).status == "completed", model.told()
