@@ -79,7 +79,8 @@ def uncertain_text(look: str) -> str:
     Args:
         look: The call that tells, as `looking_at` has it.
     """
-    return f"Not recorded for certain: the task store's answer was lost. {MADE} Before you make it again, {look} to see whether it is recorded."
+    unknown = f"Not recorded for certain: the task store's answer was lost. {MADE}"
+    return f"{unknown} Before you make it again, {look} to see whether it is recorded."
 
 
 def _statuses(plan: Plan) -> list[StepStatus]:
