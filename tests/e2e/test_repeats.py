@@ -2,11 +2,15 @@
 idempotency key (docs/workflows.md, When a run is killed)."""
 
 from collections.abc import Iterator
+from io import StringIO
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from mcp_baton import Argument, Context, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
+from mcp_baton.cli.remote import running
+from mcp_baton.cli.remote.reports import print_ran
 from mcp_baton.tasks.record import LEASE_MS
 from mcp_baton.testing import Client, Era, Run, connect
 from tests.hosts.phrases import read
@@ -217,3 +221,25 @@ def test_a_key_that_is_made_of_a_secret_is_not_shown() -> None:
     assert "Steps 'transfer' and 'note' may already have run: " in shown.text
     assert f"Steps 'transfer' and 'note' may have run twice: {INTERRUPTED}." in done.text
     assert done.meta["may_have_run_twice"] == [{"step": "transfer"}, {"step": "note"}]
+
+
+class Connected:
+    """The part of the command line's connection that `run` and `resume` need."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    def request(self, method: str, params: Any, meta: Any = None) -> Any:
+        return self.client.request(method, params, meta)
+
+
+def test_baton_resume_prints_it_though_the_workflow_is_completed(client: Client, payments: Payments) -> None:
+    lapse(client)
+    remote: Any = Connected(client)
+    ran = running.run(remote, "pay", {}, task_of(client))
+    to = Console(file=StringIO(), width=1_000)
+    print_ran(ran, to)
+    assert isinstance(to.file, StringIO)
+    said = f"Steps {payments.keyed('charge')} and {payments.keyed('mail')} may have run twice: {INTERRUPTED}."
+    assert said in to.file.getvalue()
+    assert ran.to_json()["note"] == said
