@@ -278,6 +278,10 @@ class ScriptedHost:
         """What is said of an error that nobody expected."""
         return f"internal error in {name}"
 
+    def error_id(self, _error: Exception) -> str | None:
+        """What finds it in the log."""
+        return "id-1"
+
     @property
     def calls(self) -> list[str]:
         """The calls in the log."""

@@ -225,6 +225,7 @@ def test_a_resource_that_cannot_be_fetched_is_a_tool_error_without_a_tool(baton:
         "error": paused.pause.error,
         "retryable": True,
         "suggestedTool": "",
+        "resource": uri,
     }
     assert paused.steps == {"read": "failed", "again": "pending"}
     assert client.task(paused.task_id).variables["_workflow.result.read"] == {"error": paused.pause.error}

@@ -104,11 +104,12 @@ def test_what_people_read_fits_80_columns_and_says_what_the_server_said_as_text(
     code, out = baton("run", "paused", "order=A-1", json_=False)
     assert code == 3
     assert max(map(len, out.splitlines())) <= 80
-    assert "paused at refund" in out
+    assert "working, paused at refund: waits for the model" in out
     assert '"not [bold]approved[/bold]' in out
     assert "\x1b" not in out
     listed = baton("tasks", json_=False)[1]
     assert "refund (toolError)" in listed
+    assert "working, paused:" in listed
     shown = baton("show", listed.splitlines()[1].split()[0], json_=False)[1]
     assert "\x1b" not in shown
     assert "�[31m" in shown

@@ -11,6 +11,7 @@ from mcp_baton.protocol.envelope import CAPABILITIES_KEY
 from mcp_baton.server.methods.board.fitting import ALL
 from mcp_baton.server.published.own_uris import value_uri
 from mcp_baton.tasks.ids import new_task_id
+from mcp_baton.tasks.record import PAUSED
 from mcp_baton.testing import Client, Connect, Era, JsonRpcError, Run
 from tests.buckets import Bucket
 from tests.e2e.conftest import MakeClient
@@ -57,7 +58,7 @@ def test_a_paused_task_is_shown_with_all_that_a_person_needs_to_go_on(baton: Con
     board = structure["board"]
     task = {"task_id": run.task_id}
     assert (board["workflow"], board["twin"]) == ("refund_order", "refund_order")
-    assert board["task"].items() >= {**task, "status": "working", "status_message": None}.items()
+    assert board["task"].items() >= {**task, "status": "working", "status_message": PAUSED}.items()
     assert board["task"]["created_at"] <= board["task"]["updated_at"] < board["task"]["expires_at"]
     order = {"total": 30.0, "email": "kim@example.com"}
     refund, mail = {"order_id": "A-17", "amount": 30.0}, {"to": "kim@example.com", "text": "Refunded A-17"}
@@ -97,8 +98,9 @@ def test_the_text_stands_without_the_page_and_to_look_changes_nothing_and_runs_n
     assert client.task(run.task_id).variables == before.variables
     task = f'"task_id": "{run.task_id}"'
     assert told.text == (
-        "This task of refund_order waits; 2 of 4 steps done. Step 'refund' failed: \"no\". This step is not retryable: "
-        f'correct the cause first. Next: call refund with {{"order_id": "A-17", "amount": 30.0, {task}}}. '
+        "This task of refund_order waits for the model; 2 of 4 steps done. Step 'refund' failed: \"no\". "
+        f"This step is not retryable: correct the cause first. "
+        f'Next: call refund with {{"order_id": "A-17", "amount": 30.0, {task}}}. '
         f"Or call refund_order with {{{task}}} to let the server go on."
     )
     assert told.structured is not None
@@ -189,9 +191,13 @@ def test_the_owners_newest_tasks_are_listed(baton: Connect, era: Era) -> None:
 
     newest, oldest = structure["tasks"]
     assert (newest["task_id"], newest["status"]) == (second.task_id, "completed")
-    assert oldest.keys() == {"task_id", "workflow", "status", "step", "pause_type", "created_at", "updated_at"}
+    assert oldest.keys() == {
+        *["task_id", "workflow", "status", "status_message", "step", "pause_type", "created_at", "updated_at"]
+    }
     assert (oldest["task_id"], oldest["workflow"]) == (first.task_id, "refund_order")
     assert (oldest["step"], oldest["pause_type"]) == ("refund", "toolError")
+    assert (oldest["status"], oldest["status_message"]) == ("working", PAUSED)
+    assert f'- refund_order: working, {PAUSED} (toolError) at step "refund"' in listed.text
     assert listed.text.startswith("The newest 2 tasks:\n- refund_order: completed; ")
     assert is_of_schema(structure)
     assert act(client.as_owner("somebody else"), "list").text == "There are no tasks."

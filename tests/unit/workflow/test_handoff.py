@@ -111,7 +111,7 @@ def test_the_handoff_is_the_contracts() -> None:
         ),
         (
             DeadlineExceeded("s", "t"),
-            "The server ran out of time before step 's'. Nothing failed; the remaining steps are yours.",
+            "The server ran out of time before step 's'. Nothing failed.",
         ),
         (
             Interrupted("s", "t"),
@@ -226,8 +226,7 @@ def test_a_tools_step_lists_the_resources_that_have_not_been_read_with_its_call(
     told = text([step], "f", ToolFailed("b", "no", True, "do"), read=frozenset({"docs://faq"}))
 
     assert told.split("\n\n", 2)[2].splitlines() == [
-        "1. Call do with {}",
-        "   First: Read the resource docs://A-17",
+        "1. Read the resource docs://A-17, then call do with {}",
         "   Then: Read the resource docs://<field 'id' from do>",
         "   Note: Mind.",
     ]

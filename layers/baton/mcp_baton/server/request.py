@@ -135,9 +135,15 @@ class Request:
             name: The tool, resource, prompt or step that it ended.
             error: The exception.
         """
-        if self.server.mask_errors and not isinstance(error, ToolError):
-            return f"internal error in {name} (id {self.exchange.request_id})"
+        error_id = self.error_id(error)
+        if error_id is not None:
+            return f"internal error in {name} (id {error_id})"
         return str(error) or type(error).__name__
+
+    def error_id(self, error: BaseException) -> str | None:
+        """What finds an exception in the log, if its text is hidden from clients."""
+        masked = self.server.mask_errors and not isinstance(error, ToolError)
+        return self.exchange.request_id if masked else None
 
     def now_ms(self) -> int:
         """The time by which claims end, epoch milliseconds; 0 where there is no store, and so no claim."""

@@ -19,6 +19,9 @@ CALL_PREFIX = "_workflow.call."
 EXTRA_PREFIX = "_workflow.extra."
 SCHEMA_VERSION = 1
 
+PAUSED = "paused: waits for the model"
+"""What is shown beside the status `working` of a paused task, which MCP has no status for."""
+
 INTERRUPTED = "interrupted"
 """The type of the pause reason that is never stored: a run was killed."""
 
@@ -83,12 +86,15 @@ class Claim:
         until_ms: When it ends unless it is renewed, epoch milliseconds; 0 once it was given up.
         number: How many runs have taken the task, this one included. It only grows.
         dispatch: The number of the dispatch that a worker came by; 0 for a run that no event has begun.
+        interrupted: Whether an earlier run did not give its claim up: it was killed, or could not write, and steps that
+            are still open may have run.
     """
 
     id: str
     until_ms: int
     number: int = 1
     dispatch: int = 0
+    interrupted: bool = False
 
     def holds_at(self, now_ms: int) -> bool:
         """Whether nobody else may take the task now."""

@@ -112,7 +112,8 @@ def _pause_write(plan: Plan, write: StepWrite | None, tool: str, outcome: Outcom
     if write is None:
         return None
     if isinstance(outcome, Failed):
-        return SetPause(ToolFailed(write.name, outcome.error, _is_retryable(plan, write.name, outcome), tool).to_json())
+        retryable = _is_retryable(plan, write.name, outcome)
+        return SetPause(ToolFailed(write.name, outcome.error, retryable, tool, error_id=outcome.error_id).to_json())
     stored = pause_of(plan.task)
     if stored is not None and step_named_by(stored) == write.name:
         return ClearPause(stored)

@@ -3,9 +3,10 @@
 It is an assistant's message, so what comes from outside is quoted in it: see `quoting`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 
+from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.workflow.definition import Step, Workflow
@@ -66,6 +67,8 @@ class Requirements(Protocol):
 
 
 MAKE_THESE_CALLS: Final = "To continue the workflow, make these tool calls:"
+OR_MAKE_THESE_CALLS: Final = "Or make these tool calls:"
+CORRECTED_MAKE_THESE_CALLS: Final = "When the cause is corrected, make these tool calls:"
 
 
 def handoff(
@@ -75,6 +78,7 @@ def handoff(
     tools: Requirements,
     read: frozenset[str] = frozenset(),
     handle: Handle | None = None,
+    notes: Sequence[str] = (),
 ) -> str:
     """What happened, then every remaining step in order, the failed or blocked one first.
 
@@ -85,18 +89,15 @@ def handoff(
         tools: Knows what the tools require.
         read: The resources of the step where it stopped that stand in the conversation already, as the step has them.
         handle: Names the task in the text; `None` for a text that does not name it.
+        notes: What else is to be said of the run.
     """
     calls = [
         f"{number}. {call_of(step, workflow, known, pause, tools, read, handle)}"
         for number, step in enumerate(remaining_steps(workflow, known), 1)
     ]
-    offer = [handle.offer(workflow.name, secrets_given(workflow, known), then=wants_value(pause))] if handle else []
-    return "\n\n".join([what_happened(pause), *lost_results(known, pause), MAKE_THESE_CALLS, *calls, *offer])
-
-
-def wants_value(pause: PauseReason) -> bool:
-    """Whether the model must make the first call with a value of its own: the server would pause there again."""
-    return isinstance(pause, UnresolvableParams | SchemaMismatch | UnresolvedDependency)
+    frame = frame_of(pause, workflow, known, handle)
+    head = [what_happened(pause), *lost_results(known, pause), *notes, *frame.before]
+    return "\n\n".join([*head, *(calls if frame.lists else []), *frame.after])
 
 
 def lost_results(known: Known, pause: PauseReason) -> Iterator[str]:
@@ -104,6 +105,41 @@ def lost_results(known: Known, pause: PauseReason) -> Iterator[str]:
     for step, why in known.lost.items():
         if not (isinstance(pause, UnresolvedDependency) and pause.producing_step == step):
             yield f"Later calls cannot refer to the result of step '{step}': {why}."
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What stands before and after the calls that remain, which are left out if none of them should be made now."""
+
+    before: list[str]
+    lists: bool
+    after: list[str]
+
+
+def frame_of(pause: PauseReason, workflow: Workflow, known: Known, handle: Handle | None) -> Frame:
+    """How the calls that remain are presented. What is best comes first.
+
+    Args:
+        pause: Why the run stopped.
+        workflow: The workflow.
+        known: What the run knows at its end.
+        handle: Names the task; `None` if the server cannot go on with it, or the text does not name it.
+    """
+    secrets = secrets_given(workflow, known)
+    if isinstance(pause, ToolFailed) and pause.is_for_the_operator:
+        if handle is None:
+            return Frame([CORRECTED_MAKE_THESE_CALLS], lists=True, after=[])
+        return Frame(
+            [handle.offer(workflow.name, secrets, begin="When the cause is corrected, ")], lists=False, after=[]
+        )
+    if handle is None:
+        return Frame([MAKE_THESE_CALLS], lists=True, after=[])
+    if isinstance(pause, DeadlineExceeded):
+        return Frame([handle.offer(workflow.name, secrets, begin=""), OR_MAKE_THESE_CALLS], lists=True, after=[])
+    # Without a value from the model, the server would pause at the same step again.
+    wants_value = isinstance(pause, UnresolvableParams | SchemaMismatch | UnresolvedDependency)
+    begin = "Then " if wants_value else "Or "
+    return Frame([MAKE_THESE_CALLS], lists=True, after=[handle.offer(workflow.name, secrets, begin=begin)])
 
 
 def secrets_given(workflow: Workflow, known: Known) -> list[str]:
@@ -142,8 +178,12 @@ def call_of(
 def what_happened(pause: PauseReason) -> str:
     """A pause reason in one or two sentences."""
     match pause:
+        case ToolFailed(step, error, resource=str(uri)):
+            why = f"the resource {encoded_uri(uri)} could not be read: {quoted_error(error)}"
+            call = " Its tool was not called." if pause.suggested_tool else ""
+            return f"Step '{step}' failed: {why}.{call} {failure_hint(pause)}"
         case ToolFailed(step, error):
-            return f"Step '{step}' failed: {quoted_error(error)}. {_hint(pause)}"
+            return f"Step '{step}' failed: {quoted_error(error)}. {failure_hint(pause)}"
         case UnresolvableParams(step, param):
             return f"Step '{step}' could not start: no value was found for its argument '{param}'."
         case SchemaMismatch(step):
@@ -154,7 +194,7 @@ def what_happened(pause: PauseReason) -> str:
             has = f"cannot be had: {pause.lost}" if pause.lost else "has none"
             return f"Step '{step}' could not start: it needs the output '{output}' of step '{producer}', which {has}."
         case DeadlineExceeded(step):
-            return f"The server ran out of time before step '{step}'. Nothing failed; the remaining steps are yours."
+            return f"The server ran out of time before step '{step}'. Nothing failed."
         case Interrupted(step):
             return (
                 f"The run was interrupted at step '{step}' or later, and what it did was not recorded: this step and "
@@ -162,9 +202,15 @@ def what_happened(pause: PauseReason) -> str:
             )
 
 
-def _hint(pause: ToolFailed) -> str:
+def failure_hint(pause: ToolFailed) -> str:
+    """What to do about a step that failed."""
     if pause.by_itself:
         return "Its tool can ask when it is called by itself, as below: nothing has to be corrected first."
+    if pause.is_for_the_operator:
+        return (
+            "This step is not retryable, and only the server's log says why it failed: tell the user, with the error "
+            f"id {pause.error_id}."
+        )
     if pause.retryable:
         return "This step is retryable."
     return "This step is not retryable: correct the cause first."
@@ -208,9 +254,10 @@ def _actions(
     arguments |= {name: f"<invalid: {name}>" for name in refused}
     if handle:
         arguments = handle.on(step.tool, arguments)
-    yield f"Call {step.tool} with {one_line(arguments)}"
-    for when, after in (("First", False), ("Then", True)):
-        yield from (f"{when}: Read the resource {uri}" for it, uri in uris.items() if step.read_after(it) is after)
+    first = [f"read the resource {uri}" for it, uri in uris.items() if not step.read_after(it)]
+    line = ", then ".join([*first, f"call {step.tool} with {one_line(arguments)}"])
+    yield line[0].upper() + line[1:]
+    yield from (f"Then: Read the resource {uri}" for it, uri in uris.items() if step.read_after(it))
 
 
 def preview_arguments(

@@ -82,8 +82,7 @@ class Hold:
 
     def claim(self) -> Claim:
         """The claim as a write renews it now."""
-        known = self.held
-        return Claim(known.id, lease_end(self._store, self._left_ms), known.number, known.dispatch)
+        return replace(self.held, until_ms=lease_end(self._store, self._left_ms))
 
     def begin(self) -> Began | Over | None:
         """A step is about to begin: when it does, or what has become of the task (`look`); `None` where somebody else

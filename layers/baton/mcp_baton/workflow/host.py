@@ -48,12 +48,14 @@ class Failed:
         by_itself: It wanted to ask the client, which it can where it is called by itself.
         kind: How it failed.
         cause: What it raised.
+        error_id: Finds the error in the server's log, if its text is hidden from clients.
     """
 
     error: str
     by_itself: bool = False
     kind: Failure = field(default=Failure.RAISED, compare=False)
     cause: BaseException | None = field(default=None, compare=False, repr=False)
+    error_id: str | None = field(default=None, compare=False)
 
     @property
     def final(self) -> bool:
@@ -114,7 +116,16 @@ class FetchedResource:
 
 
 class ResourceUnavailable(Exception):
-    """A resource could not be fetched; says why in words for the client."""
+    """A resource could not be fetched; says why in words for the client.
+
+    Args:
+        why: The words.
+        error_id: Finds the error in the server's log, if its text is hidden from clients.
+    """
+
+    def __init__(self, why: str, error_id: str | None = None) -> None:
+        super().__init__(why)
+        self.error_id = error_id
 
 
 class Host(Protocol):
@@ -163,3 +174,6 @@ class Host(Protocol):
 
     def words(self, name: str, error: Exception) -> str:
         """An exception in words for the client. `name` is that of the tool or step that it ended."""
+
+    def error_id(self, error: Exception) -> str | None:
+        """What finds an exception in the server's log, if its text is hidden from clients."""

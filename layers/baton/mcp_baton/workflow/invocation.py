@@ -179,6 +179,14 @@ class Run:
             self.stored = False
             self.persisted = "unknown" if unknown or (left and left <= self.unsure) else False
 
+    @property
+    def unrecorded(self) -> list[StepTrace]:
+        """What has happened and is not in the store, or of which that is not known."""
+        if self.persisted is True:
+            return []
+        places = enumerate(self.traces)
+        return [it for at, it in places if not it.replayed and (at >= self.written or it.step.name in self.unsure)]
+
     def settle(self, trace: StepTrace) -> None:
         """Take down how a step ended."""
         if isinstance(trace.outcome, Succeeded):

@@ -29,7 +29,10 @@ def next_calls(plan: Plan, tools: Requirements, handle: Handle | None = None) ->
         return []
     arguments = naming(plan.task.task_id, secrets_of(plan.workflow))
     go_on: list[JsonObject] = [{"tool": plan.workflow.name, "arguments": arguments}] if plan.workflow.has_twin else []
-    return entries(plan.workflow, plan.known, tools, plan.refused, handle, go_on) or go_on
+    remaining = entries(plan.workflow, plan.known, tools, plan.refused, handle, go_on)
+    if remaining or not plan.workflow.has_twin:
+        return remaining
+    return [{"tool": plan.workflow.name, "arguments": naming(plan.task.task_id, ())}]
 
 
 def entries(

@@ -64,6 +64,8 @@ class ToolFailed:
 
     Attributes:
         by_itself: The tool wanted to ask the client, which it can where it is called by itself. Not stored.
+        error_id: Finds the error in the server's log, if its text is hidden from clients.
+        resource: The URI of the resource that could not be read; the tool was not called.
     """
 
     type: ClassVar[str] = "toolError"
@@ -72,15 +74,24 @@ class ToolFailed:
     retryable: bool
     suggested_tool: str
     by_itself: bool = False
+    error_id: str | None = None
+    resource: str | None = None
+
+    @property
+    def is_for_the_operator(self) -> bool:
+        """Whether neither the model nor the user can correct the cause, nor even read it."""
+        return self.error_id is not None and not self.retryable
 
     def to_json(self) -> JsonObject:
         """The wire form."""
+        more = {"errorId": self.error_id, "resource": self.resource}
         return {
             "type": self.type,
             "failedStep": self.step,
             "error": self.error if len(self.error) <= MAX_TEXT else f"{self.error[:MAX_TEXT]} …",
             "retryable": self.retryable,
             "suggestedTool": self.suggested_tool,
+            **{name: value[:MAX_TEXT] for name, value in more.items() if value is not None},
         }
 
 

@@ -23,6 +23,7 @@ from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.drift import given_secrets, has_secrets
 from mcp_baton.workflow.kept_calls import restored
 from mcp_baton.workflow.pause import SchemaMismatch, step_named_by
+from mcp_baton.workflow.repeats import INTERRUPTED, NOT_RECORDED, Repeat, open_repeats, repeat
 from mcp_baton.workflow.resolve import Known, NotGiven, resolve, stored_bytes, stored_name
 from mcp_baton.workflow.secrets import Secrets, hidden_in, mentions, secrets_in_call, stand_in
 from mcp_baton.workflow.sources import Constant, Found, Source, StepOutput, TaskVariable
@@ -235,6 +236,33 @@ class Plan:
         planned = self.planned(name, tool, call)
         secret = {argument: call.arguments[argument] for argument in planned.secret if argument in call.arguments}
         return {**planned.known, **secret} if planned.whole and not planned.changed else None
+
+    def repeats(self) -> tuple[Repeat, ...]:
+        """The open steps that a run may have run which did not record it: it was killed, or has not ended yet."""
+        if self.workflow is None or self.known is None or not self._may_repeat:
+            return ()
+        return open_repeats(self.workflow, self.known, self.task.task_id, self)
+
+    def repeated(self, name: str, call: JsonObject) -> tuple[Repeat, ...]:
+        """The step that a continuation has completed, or that failed, if such a run may have run it before."""
+        step = self.workflow.step(name) if self.workflow else None
+        if step is None or self.known is None or not self._may_repeat:
+            return ()
+        return (repeat(step, call, self.known, self.task.task_id, self),)
+
+    @property
+    def _may_repeat(self) -> bool:
+        claim = None if self.task.status.terminal else self.task.claim
+        return claim is not None and (claim.interrupted or claim.until_ms > 0)
+
+    @property
+    def why_repeated(self) -> str:
+        """Why the steps in `repeats` may have run."""
+        return INTERRUPTED if self.task.claim is not None and self.task.claim.interrupted else NOT_RECORDED
+
+    def canonical(self, tool: str, arguments: JsonObject) -> JsonObject:
+        """Arguments as the tool takes them, without those that equal their defaults."""
+        return self._canonical(tool, arguments)
 
     def rules_out(self, name: str, tool: str, call: JsonObject) -> bool:
         """Whether a fixed argument of a step shows that it was not, and is not to be, called with these arguments.

@@ -21,7 +21,9 @@ def pause_in(reason: JsonObject) -> PauseReason | None:
     step, tool = step_named_by(reason) or "", _text(reason, "suggestedTool")
     match reason.get("type"):
         case ToolFailed.type:
-            return ToolFailed(step, _text(reason, "error"), reason.get("retryable") is True, tool)
+            retryable = reason.get("retryable") is True
+            error_id, resource = (_text(reason, name) or None for name in ("errorId", "resource"))
+            return ToolFailed(step, _text(reason, "error"), retryable, tool, error_id=error_id, resource=resource)
         case UnresolvableParams.type:
             return UnresolvableParams(step, _text(reason, "missingParam"), tool)
         case SchemaMismatch.type:

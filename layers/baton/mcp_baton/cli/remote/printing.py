@@ -14,6 +14,7 @@ from rich.text import Text
 
 from mcp_baton.cli.remote.state import StepState, TaskState
 from mcp_baton.local.clean_text import CleanConsole, cleaned, escaped
+from mcp_baton.tasks.record import PAUSED
 
 STYLES: Final = {
     "completed": "green",
@@ -114,8 +115,9 @@ def heading(task: TaskState) -> Iterator[Text]:
     line = status_text(task.status)
     if task.pause and not task.over:
         step = task.pause.get("failedStep") or task.pause.get("blockedStep") or task.step
-        line = Text(f"paused at {plain(step)}" if step else "paused", style=STYLES["paused"])
-    if task.message:
+        at = f" at {plain(step)}" if step else ""
+        line = status_text(task.status).append(f", paused{at}: waits for the model", style=STYLES["paused"])
+    if task.message and task.message != PAUSED:
         line.append(f": {short(task.message)}")
     yield line
 

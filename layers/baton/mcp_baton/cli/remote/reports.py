@@ -36,7 +36,10 @@ def print_ran(ran: Ran, to: Console) -> None:
     _print_lines(ran.task, to)
     if ran.persisted is not True:
         said = "was not stored" if ran.persisted is False else "may not have been stored"
-        to.print(Text(f"What this run did {said}: look at the task before anything is repeated.", style="yellow"))
+        look = f"`baton show WHERE {plain(ran.task.task_id)}`"
+        to.print(Text(f"What this run did {said}: look with {look} before anything is repeated.", style="yellow"))
+    if ran.note:
+        to.print(Text(plain(ran.note), style="yellow"))
     if ran.handoff:
         to.print()
         to.print(Text(plain(ran.handoff)))

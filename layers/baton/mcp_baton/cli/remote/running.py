@@ -52,12 +52,19 @@ class Ran:
         last = self.messages[-1] if self.messages else {}
         return text_of(last) if self.paused and last.get("role") == "assistant" else ""
 
+    @property
+    def note(self) -> str:
+        """What the server says at the end of a run that has not paused: which steps may have run twice, for example."""
+        last = self.messages[-1] if self.messages else {}
+        return text_of(last) if not self.paused and last.get("role") == "assistant" else ""
+
     def to_json(self) -> dict[str, Any]:
         """The same as a JSON object."""
         if self.task is None:
             return {"prompt": self.name, "messages": list(self.messages)}
+        note = {"note": self.note} if self.note else {}
         more = {} if self.persisted is True else {"persisted": self.persisted}
-        return {**self.task.to_json(), "workflow": self.name, "handoff": self.handoff or None, **more}
+        return {**self.task.to_json(), "workflow": self.name, "handoff": self.handoff or None, **note, **more}
 
 
 def text_of(message: Mapping[str, Any]) -> str:

@@ -134,13 +134,16 @@ def _is_denial(error: Any) -> bool:
 def _listed(task: TaskRecord, now_ms: int) -> dict[str, Any]:
     from mcp_baton.server.methods.task_meta import listed_meta
 
-    return {**_head(task), **listed_meta(task, now_ms)}
+    return {**_head(task, now_ms), **listed_meta(task, now_ms)}
 
 
-def _head(task: TaskRecord) -> dict[str, Any]:
+def _head(task: TaskRecord, now_ms: int) -> dict[str, Any]:
+    from mcp_baton.server.methods.task_meta import status_message_of
+
     made: dict[str, Any] = {"taskId": task.task_id, "status": task.status.value, "createdAt": task.created_at}
     made |= {"lastUpdatedAt": task.updated_at, "ttlMs": task.ttl_ms}
-    return made | ({"statusMessage": task.status_message} if task.status_message else {})
+    message = status_message_of(task, lambda: now_ms)
+    return made | ({"statusMessage": message} if message else {})
 
 
 def _state(task: TaskRecord, now_ms: int) -> TaskState:
@@ -161,7 +164,7 @@ def _state(task: TaskRecord, now_ms: int) -> TaskState:
     meta.pop(PAUSE_REASON, None)
     pause = shown_pause(task, lambda: now_ms)
     shown = {PAUSE_REASON: pause} if pause else {}
-    told = {**_head(task), "_meta": {**meta, OMITTED_KEY: omitted, **shown, **result_mark(task)}}
+    told = {**_head(task, now_ms), "_meta": {**meta, OMITTED_KEY: omitted, **shown, **result_mark(task)}}
     timings = timings_of(task)
     told["_meta"][TIMINGS_KEY] = {name: {"at": timing.at_ms, "ms": timing.ms} for name, timing in timings.items()}
     result = _value(lambda: task.result)

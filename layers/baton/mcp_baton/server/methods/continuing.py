@@ -95,8 +95,9 @@ class Continuation:
                 raise TaskNotFound
             recorded = write_decided(request.store, plan.task, decided, attempts=attempts)
         except StoreError as error:
-            return unrecorded(refused(request, plan.task.task_id, error))
-        return written(request, plan_of(request, recorded.task), batches[-1], recorded.oversized)
+            return unrecorded(refused(request, plan.task.task_id, error), plan.workflow)
+        after = plan_of(request, recorded.task)
+        return written(request, after, batches[-1], recorded.oversized, self.call.arguments)
 
     def _batch(self, plan: Plan, current: TaskRecord, outcome: Outcome, timing: Timing) -> Batch:
         call, variables = self.call, self.variables

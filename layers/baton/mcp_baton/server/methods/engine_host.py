@@ -135,6 +135,10 @@ class ServerHost:
         """An exception in words for the client."""
         return self._request.words(name, error)
 
+    def error_id(self, error: Exception) -> str | None:
+        """What finds an exception in the server's log, if its text is hidden from clients."""
+        return self._request.error_id(error)
+
     def _within_step(self, progress: float, total: float | None) -> tuple[float, float | None] | None:
         """A function's progress as a fraction of its step; `None` unless the request's progress grows by it.
 

@@ -82,8 +82,8 @@ def readable(uri: str, ended: FetchedResource | Mismatch | Failed) -> FetchedRes
     match ended:
         case Mismatch() as mismatch:
             raise ResourceUnavailable(f"{uri}: {explain(mismatch)}")
-        case Failed(error):
-            raise ResourceUnavailable(error)
+        case Failed(error) as failed:
+            raise ResourceUnavailable(error, failed.error_id)
         case contents:
             return contents
 

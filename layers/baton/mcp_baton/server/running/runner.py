@@ -144,7 +144,7 @@ def _by_author[T, G, V](request: Request, work: Work[T], make: Callable[[G], V],
 def _failed(request: Request, name: str, error: BaseException, kind: Failure) -> Failed:
     if not isinstance(error, ToolError):
         logger.error("request %s: internal error in %s", request.exchange.request_id, name, exc_info=error)
-    return Failed(request.words(name, error), isinstance(error, AskedInWorkflow), kind, error)
+    return Failed(request.words(name, error), isinstance(error, AskedInWorkflow), kind, error, request.error_id(error))
 
 
 def _ended[T](

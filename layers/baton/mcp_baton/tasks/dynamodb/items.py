@@ -21,8 +21,8 @@ TASK_PREFIX = "TASK#"
 MAX_PARTITION_KEY_BYTES = 2048
 RUN = "run"
 """The claim in a head: a map of `i` (who), `n` (how many there were), `u` (until when, epoch milliseconds; 0 once it
-was given up) and, of a worker's, `d` (the number of its dispatch). Every head has one, since a write can only set
-members of a map that is there."""
+was given up), `l` (the sum of the ends of earlier claims: more than 0 if one was not given up) and, of a worker's, `d`
+(the number of its dispatch). Every head has one, since a write can only set members of a map that is there."""
 
 NOBODY = Claim("", 0, 0)
 
@@ -235,8 +235,8 @@ def claim_in(item: Item) -> Claim | None:
     if RUN not in item:
         return None
     run = item[RUN]["M"]
-    dispatch = int(run["d"]["N"]) if "d" in run else 0
-    claim = Claim(run["i"]["S"], int(run["u"]["N"]), int(run["n"]["N"]), dispatch)
+    dispatch, lapsed = (int(run[member]["N"]) if member in run else 0 for member in ("d", "l"))
+    claim = Claim(run["i"]["S"], int(run["u"]["N"]), int(run["n"]["N"]), dispatch, interrupted=lapsed > 0)
     return claim if claim.number else None
 
 
