@@ -7,7 +7,6 @@ What a `def` needs of an async kind is made and closed on that loop, too, while 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mcp_baton.exceptions import Abandoned
 from mcp_baton.server.context import Context
 from mcp_baton.server.running.awaiting import InItsThread, OnTheLoop, Waiting, without_a_loop
 from mcp_baton.server.running.call import Call
@@ -40,8 +39,6 @@ def with_dependencies(
         try:
             for name, provider in providers:
                 arguments[name] = await opened.get(provider)
-            if call.abandoned:
-                raise Abandoned
             made: Any = function(**arguments)
             value = await made if signature.is_async else made
         except BaseException as error:

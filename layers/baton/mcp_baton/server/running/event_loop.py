@@ -1,15 +1,23 @@
 """The process's event loop, on which every `async def` runs: clients that tools share, bound to that loop, work from
-call to call. It has a thread of its own, and is made when the first one is called."""
+call to call. It has a thread of its own, and is made when the first one is called.
+
+A function that blocks this thread, such as with `time.sleep`, keeps all others waiting: `blocker` names it.
+"""
 
 import logging
 import threading
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
+from mcp_baton.server.running.worker import RUNNING
+
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
 logger = logging.getLogger(__name__)
+
+BLOCKED_S = 0.25
+"""A loop that does not react for so long is blocked, seconds."""
 
 
 def start(
@@ -61,6 +69,21 @@ def wait_for[Value](coroutine: Coroutine[Any, Any, Value], limit_s: float | None
     import asyncio
 
     return asyncio.run_coroutine_threadsafe(coroutine, event_loop()).result(limit_s)
+
+
+def blocker() -> str | None:
+    """The function that blocks the loop now, such as `tool refund`; `None` if none does. Not to be called on that loop.
+
+    A function is known by its context, which tasks that it begins have, too.
+    """
+    import asyncio
+
+    loop, reacted = event_loop(), threading.Event()
+    loop.call_soon_threadsafe(reacted.set)
+    if reacted.wait(BLOCKED_S):
+        return None
+    task = asyncio.current_task(loop)
+    return None if task is None else task.get_context().get(RUNNING)
 
 
 def event_loop() -> "AbstractEventLoop":

@@ -7,7 +7,7 @@ answers or ends the request is an exception.
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from mcp_baton.exceptions import ProtocolError, ToolError
 from mcp_baton.light_dataclasses import dataclass, replace
@@ -21,11 +21,13 @@ from mcp_baton.server.request import Asking, Request
 from mcp_baton.server.running.call import Call, ProgressMap
 from mcp_baton.server.running.work import Work
 from mcp_baton.server.running.worker import (
+    RUNNING,
     Ending,
     Mailbox,
     NotBegun,
     Raised,
     Returned,
+    Start,
     TimedOut,
     no_pulse,
     run_and_deliver,
@@ -36,11 +38,14 @@ from mcp_baton.workflow.keys import own_key
 
 logger = logging.getLogger(__name__)
 
-TIMED_OUT = (
-    "timed out: the function's time was over (raise FunctionTimeout, in the background WorkerTimeout; with baton serve "
-    "--timeout, --worker-timeout); it may still have happened"
-)
-NOT_BEGUN = "not begun: the time for this request was over. Nothing was run."
+TIMED_OUT: Final = "timed out: "
+"""How the error of a call that timed out begins."""
+
+NOT_BEGUN: Final = "not begun: "
+"""How the error of a call that was never made begins."""
+
+MAY_HAVE_HAPPENED: Final = "it may still have happened"
+UNBLOCK: Final = "write it as a plain def, or await in it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +128,47 @@ def run[T](
             raise answer
         case Raised(error):
             return _failed(request, work.name, error, Failure.RAISED)
-        case TimedOut():
+        case TimedOut(had_s):
             if surroundings.variables is not None:
                 surroundings.variables.close()
-            return Failed(TIMED_OUT, kind=Failure.TIMED_OUT)
+            return Failed(_timed_out(request, work, had_s), kind=Failure.TIMED_OUT)
         case NotBegun():
-            return Failed(NOT_BEGUN, kind=Failure.NOT_BEGUN)
+            return Failed(_not_begun(request, work), kind=Failure.NOT_BEGUN)
+
+
+def _timed_out(request: Request, work: Work[Any], had_s: float) -> str:
+    """Which limit was met, what raises it, and, where another function blocked the event loop, that one."""
+    blocked = _blocked(request, work)
+    reserve_s = request.settings.write_reserve_ms / 1000
+    return (
+        f"{TIMED_OUT}it had {had_s:.3g} s, which is what was left of the function's time without the last "
+        f"{reserve_s:.3g} s, in which results are stored (raise FunctionTimeout, in the background WorkerTimeout; with "
+        f"baton serve --timeout, --worker-timeout){f'; {blocked}' if blocked else ''}; {MAY_HAVE_HAPPENED}"
+    )
+
+
+def _not_begun(request: Request, work: Work[Any]) -> str:
+    blocked = _blocked(request, work)
+    return f"{NOT_BEGUN}the time for this request was over{f': {blocked}' if blocked else ''}. Nothing was run."
+
+
+def _blocked(request: Request, work: Work[Any]) -> str:
+    """Which function blocks the event loop that this one needs; empty if none does."""
+    if not work.signature.is_async:
+        return ""
+    from mcp_baton.server.running.event_loop import blocker
+
+    what = blocker()
+    if what is None:
+        return ""
+    logger.error("%s blocks the event loop, on which all async functions run: %s", what, UNBLOCK)
+    if what == work.what:
+        return f"it blocks the event loop ({UNBLOCK})"
+    # A caller who lacks a function's scopes does not learn its name.
+    server = request.server
+    seen = (*(f"tool {name}" for name in server.tools), *(f"prompt {name}" for name in server.prompts))
+    shown = what if what in (*seen, *(f"resource {uri}" for uri in server.resources)) else "another function"
+    return f"{shown} blocks the event loop, on which all async functions run ({UNBLOCK})"
 
 
 def _by_author[T, G, V](request: Request, work: Work[T], make: Callable[[G], V], given: G) -> V | Failed:
@@ -150,7 +190,8 @@ def _failed(request: Request, name: str, error: BaseException, kind: Failure) ->
 def _ended[T](
     request: Request, work: Work[T], bound: dict[str, Any], asking: Asking, surroundings: Surroundings
 ) -> Ending:
-    mailbox, signature, function = Mailbox(), work.signature, work.function
+    mailbox, signature, start = Mailbox(), work.signature, Start()
+    function = start.guard(work.function)
     own: Call | None = None
     if signature.context or signature.dependencies:
         own = _call(request, asking, mailbox, surroundings)
@@ -161,12 +202,14 @@ def _ended[T](
 
             function = with_dependencies(function, signature, own, request.server.overrides)
     try:
+        RUNNING.set(work.what)
         with request.telemetry.span(work.what) as span:
             ended = run_and_deliver(
                 function,
                 bound,
                 mailbox,
                 request.reply,
+                start,
                 is_async=signature.is_async,
                 left_s=request.left_s,
                 stay=surroundings.stay,
