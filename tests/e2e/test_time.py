@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from threading import Event
+from threading import Event, Semaphore
 from typing import Any
 
 import pytest
@@ -255,6 +255,40 @@ def test_an_abandoned_coroutine_is_cancelled(make_client: MakeClient) -> None:
     assert cancelled.wait(BOUND_S)
 
 
+def test_a_tool_that_left_ten_threads_running_is_not_called_again_until_one_of_them_ends(
+    make_client: MakeClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    server, clock, begun, let_go, ended = Server("s"), Clock(), Semaphore(0), Event(), Semaphore(0)
+
+    @server.tool
+    def hang(ctx: Context) -> str:
+        begun.release()
+        if not let_go.is_set():
+            clock.ms = RESERVE_MS
+            ctx.report_progress(1)
+            let_go.wait(BOUND_S)
+            ended.release()
+        return "in time"
+
+    client = make_client(server, remaining_ms=clock)
+
+    def call() -> str:
+        clock.ms = 30_000
+        text: str = client.call_tool("hang", meta=LISTENING).result["content"][0]["text"]
+        return text
+
+    assert [call().startswith("timed out: ") for _ in range(10)] == [True] * 10
+    assert [begun.acquire(timeout=BOUND_S) for _ in range(10)] == [True] * 10
+    refused = call()
+    assert refused.startswith("not begun: 10 earlier calls of this function timed out and still run.")
+    assert "tool hang is not called any more" in caplog.text
+    assert not begun.acquire(blocking=False)
+    let_go.set()
+    assert [ended.acquire(timeout=BOUND_S) for _ in range(10)] == [True] * 10
+    while (text := call()) != "in time":  # the last of them is about to end
+        assert text == refused
+
+
 class Blocking:
     """Two async tools: `block` blocks the event loop until it is released, `wait` waits for a second, as it should.
 
@@ -333,7 +367,9 @@ def test_an_async_tool_that_times_out_as_it_blocks_the_loop_itself_says_so(make_
     tools = Blocking()
     answer = make_client(tools.server, remaining_ms=tools.remaining_ms).call_tool("block").result
     tools.released.set()
-    assert "; it blocks the event loop (write it as a plain def, or await in it); it may" in answer["content"][0]["text"]
+    assert (
+        "; it blocks the event loop (write it as a plain def, or await in it); it may" in answer["content"][0]["text"]
+    )
 
 
 NOT_BEGUN = "not begun: the time for this request was over. Nothing was run."

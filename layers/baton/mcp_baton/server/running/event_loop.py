@@ -9,10 +9,11 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from mcp_baton.server.running.worker import RUNNING
+from mcp_baton.server.running.call import RUNNING
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
+    from concurrent.futures import Future
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ def start(
         except BaseException as error:  # noqa: BLE001 - raised further, `SystemExit` would end the loop for all tools
             raised(error)
 
-    future = asyncio.run_coroutine_threadsafe(run(), event_loop())
+    future = begin(run())
 
     def cancel() -> None:
         future.cancel()
@@ -56,19 +57,11 @@ def start(
     return cancel
 
 
-def wait_for[Value](coroutine: Coroutine[Any, Any, Value], limit_s: float | None = None) -> Value:
-    """What a coroutine gives on the loop. Not to be called on that loop.
-
-    Args:
-        coroutine: The coroutine.
-        limit_s: How long it may take, seconds; `None` for as long as it likes.
-
-    Raises:
-        TimeoutError: it took longer.
-    """
+def begin[Value](coroutine: Coroutine[Any, Any, Value]) -> "Future[Value]":
+    """Run a coroutine on the loop; gives what it will return."""
     import asyncio
 
-    return asyncio.run_coroutine_threadsafe(coroutine, event_loop()).result(limit_s)
+    return asyncio.run_coroutine_threadsafe(coroutine, event_loop())
 
 
 def blocker() -> str | None:

@@ -18,10 +18,10 @@ from mcp_baton.server.content import Contents
 from mcp_baton.server.context import Context
 from mcp_baton.server.published.resource import Resource
 from mcp_baton.server.request import Asking, Request
-from mcp_baton.server.running.call import Call, ProgressMap
+from mcp_baton.server.running.abandoned import MAX_ABANDONED, THREADS
+from mcp_baton.server.running.call import RUNNING, Call, ProgressMap
 from mcp_baton.server.running.work import Work
 from mcp_baton.server.running.worker import (
-    RUNNING,
     Ending,
     Mailbox,
     NotBegun,
@@ -33,6 +33,7 @@ from mcp_baton.server.running.worker import (
     run_and_deliver,
 )
 from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.telemetry import ABANDONED_THREADS
 from mcp_baton.workflow.host import FIRST, Attempt, Failed, Failure, Mismatch, Prepared
 from mcp_baton.workflow.keys import own_key
 
@@ -120,6 +121,13 @@ def run[T](
         TaskBegins: the call goes on in the background.
         ProtocolError: the function wants the request answered with it.
     """
+    if not work.signature.is_async and THREADS.has_too_many(work.own_function):
+        logger.error("%s is not called any more: %s calls of it timed out and still run", work.what, MAX_ABANDONED)
+        return Failed(
+            f"{NOT_BEGUN}{MAX_ABANDONED} earlier calls of this function timed out and still run. Nothing was run. Tell "
+            "the user that the server needs its operator.",
+            kind=Failure.NOT_BEGUN,
+        )
     ended = _ended(request, work, prepared.bound, asking, surroundings)
     match ended:
         case Returned():
@@ -132,8 +140,8 @@ def run[T](
             if surroundings.variables is not None:
                 surroundings.variables.close()
             return Failed(_timed_out(request, work, had_s), kind=Failure.TIMED_OUT)
-        case NotBegun():
-            return Failed(_not_begun(request, work), kind=Failure.NOT_BEGUN)
+        case NotBegun(waits_for):
+            return Failed(_not_begun(request, work, waits_for), kind=Failure.NOT_BEGUN)
 
 
 def _timed_out(request: Request, work: Work[Any], had_s: float) -> str:
@@ -147,8 +155,10 @@ def _timed_out(request: Request, work: Work[Any], had_s: float) -> str:
     )
 
 
-def _not_begun(request: Request, work: Work[Any]) -> str:
+def _not_begun(request: Request, work: Work[Any], waits_for: str | None) -> str:
     blocked = _blocked(request, work)
+    if waits_for and not blocked:
+        blocked = f"its dependency {waits_for!r} was not ready"
     return f"{NOT_BEGUN}the time for this request was over{f': {blocked}' if blocked else ''}. Nothing was run."
 
 
@@ -201,11 +211,12 @@ def _ended[T](
             from mcp_baton.server.running.dependencies import with_dependencies
 
             function = with_dependencies(function, signature, own, request.server.overrides)
+    thread = None if signature.is_async else THREADS.watch(work.own_function, function)
     try:
         RUNNING.set(work.what)
         with request.telemetry.span(work.what) as span:
             ended = run_and_deliver(
-                function,
+                thread or function,
                 bound,
                 mailbox,
                 request.reply,
@@ -216,10 +227,15 @@ def _ended[T](
                 pulse=surroundings.pulse,
             )
             span.failed = _has_failed(ended)
-        return ended
+        return NotBegun(own.waits_for) if own and isinstance(ended, NotBegun) else ended
     finally:
         if own:
             own.abandoned = True
+        if thread:
+            thread.abandon()
+        abandoned = THREADS.take_new()
+        if abandoned:
+            request.telemetry.add(ABANDONED_THREADS, abandoned)
 
 
 def _call(request: Request, asking: Asking, mailbox: Mailbox, surroundings: Surroundings) -> Call:

@@ -9,7 +9,7 @@ import os
 import queue
 import threading
 from collections.abc import Callable
-from contextvars import ContextVar, copy_context
+from contextvars import copy_context
 from functools import partial
 from typing import Any, Protocol
 
@@ -19,9 +19,6 @@ from mcp_baton.protocol.json import Json, JsonObject
 
 KEEP_ALIVE_S = 15.0
 """A quiet stream says something at least this often (docs/http.md)."""
-
-RUNNING: ContextVar[str] = ContextVar("RUNNING")
-"""The function that runs, such as `tool refund`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +65,13 @@ class TimedOut:
 
 @dataclass(frozen=True, slots=True)
 class NotBegun:
-    """The function's time was over before it began. It was not run, and never will be."""
+    """The function's time was over before it began. It was not run, and never will be.
+
+    Attributes:
+        waits_for: The dependency that was being made for it, by its factory's name.
+    """
+
+    waits_for: str | None = None
 
 
 class Start:
@@ -226,12 +229,18 @@ def _start_coroutine(
 
 
 def _start_thread(function: Callable[..., object], arguments: dict[str, Any], mailbox: Mailbox) -> Callable[[], None]:
+    in_a_thread(partial(run_and_tell, function, arguments, mailbox))
+    return lambda: None
+
+
+def in_a_thread(job: Callable[[Callable[[], None]], None]) -> None:
+    """Run a job in another thread, with this one's context. The job calls what it is given when the thread is free
+    again."""
     try:
         worker = _idle.pop()  # the one that was used last
     except IndexError:
         worker = _Worker()
-    worker.take(partial(copy_context().run, run_and_tell, function, arguments, mailbox, partial(_idle.append, worker)))
-    return lambda: None
+    worker.take(partial(copy_context().run, job, partial(_idle.append, worker)))
 
 
 def run_and_tell(
