@@ -23,7 +23,7 @@ def pause_in(reason: JsonObject) -> PauseReason | None:
         case ToolFailed.type:
             return ToolFailed(step, _text(reason, "error"), reason.get("retryable") is True, tool)
         case UnresolvableParams.type:
-            return UnresolvableParams(step, _text(reason, "missingParam"), tool)
+            return UnresolvableParams(step, _text(reason, "missingParam"), tool, _text(reason, "problem"))
         case SchemaMismatch.type:
             missing = tuple(str(name) for name in _list(reason, "missingFields"))
             return SchemaMismatch(step, missing, tuple(_fields(_list(reason, "invalidFields"))), tool)

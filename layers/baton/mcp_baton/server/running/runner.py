@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from mcp_baton.exceptions import ProtocolError, ToolError
+from mcp_baton.exceptions import ProtocolError, ToolError, WrongResult
 from mcp_baton.light_dataclasses import dataclass, replace
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.asking.asker import AskedInWorkflow, InputRequired, TaskBegins
@@ -192,7 +192,10 @@ def _by_author[T, G, V](request: Request, work: Work[T], make: Callable[[G], V],
 
 
 def _failed(request: Request, name: str, error: BaseException, kind: Failure) -> Failed:
-    if not isinstance(error, ToolError):
+    if isinstance(error, WrongResult):
+        # Its text names the line. Its traceback has frames of Baton alone.
+        logger.error("request %s: %s", request.exchange.request_id, error, exc_info=error.__cause__)
+    elif not isinstance(error, ToolError):
         logger.error("request %s: internal error in %s", request.exchange.request_id, name, exc_info=error)
     return Failed(request.words(name, error), isinstance(error, AskedInWorkflow), kind, error)
 
