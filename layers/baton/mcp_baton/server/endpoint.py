@@ -172,9 +172,7 @@ class Endpoint:
         takes_stream = _takes_stream(request) and batch is None
         may_stream = envelope.era is Era.HANDSHAKE and takes_stream
         reply = Reply(exchange, streams=streams, may_stream=may_stream, takes_stream=takes_stream)
-        asked = self._request(
-            message, envelope, request.owner, request.claims, exchange, reply, request.headers, batch or Budget()
-        )
+        asked = self._request(message, envelope, request.owner, request.claims, exchange, reply, request.headers, batch)
         try:
             result = self._call_method(asked)
         except ProtocolError as error:
@@ -200,7 +198,7 @@ class Endpoint:
         exchange: Exchange,
         reply: Reply,
         headers: Mapping[str, str],
-        budget: Budget,
+        batch: Budget | None = None,
     ) -> Request:
         return Request(
             server=seen_by(self._server, claims),
@@ -217,7 +215,8 @@ class Endpoint:
             clock=self._clock,
             sleep=self._sleep,
             begun_s=self._clock(),
-            budget=budget,
+            budget=batch or Budget(),
+            may_wait=batch is None,
             claims=claims,
             dispatcher=self._dispatcher,
         )
