@@ -169,8 +169,9 @@ def test_in_a_batch_tasks_result_does_not_wait(jobs: Background, requests: Reque
         for number, task in enumerate(tasks)
     ]
     requests.take()
-    [answers] = jobs.client("2025").post(json.dumps(asked), {"MCP-Protocol-Version": "2025-03-26"}).messages
-    done, *open_ones = answers
+    done, *open_ones = json.loads(
+        jobs.client("2025").post(json.dumps(asked), {"MCP-Protocol-Version": "2025-03-26"}).body
+    )
     assert done["result"]["structuredContent"] == {"result": "counted"}
     assert [answer["error"]["data"] for answer in open_ones] == [{"status": "working", "pollInterval": 1_000}] * 2
     assert jobs.time.slept == []

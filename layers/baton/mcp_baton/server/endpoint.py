@@ -172,7 +172,11 @@ class Endpoint:
         takes_stream = _takes_stream(request) and batch is None
         may_stream = envelope.era is Era.HANDSHAKE and takes_stream
         reply = Reply(exchange, streams=streams, may_stream=may_stream, takes_stream=takes_stream)
-        asked = self._request(message, envelope, request.owner, request.claims, exchange, reply, request.headers, batch)
+        budget = batch or Budget()
+        asked = self._request(
+            *(message, envelope, request.owner, request.claims, exchange, reply, request.headers, budget),
+            may_wait=batch is None,
+        )
         try:
             result = self._call_method(asked)
         except ProtocolError as error:
@@ -198,7 +202,8 @@ class Endpoint:
         exchange: Exchange,
         reply: Reply,
         headers: Mapping[str, str],
-        batch: Budget | None = None,
+        budget: Budget,
+        may_wait: bool = True,
     ) -> Request:
         return Request(
             server=seen_by(self._server, claims),
@@ -215,8 +220,8 @@ class Endpoint:
             clock=self._clock,
             sleep=self._sleep,
             begun_s=self._clock(),
-            budget=batch or Budget(),
-            may_wait=batch is None,
+            budget=budget,
+            may_wait=may_wait,
             claims=claims,
             dispatcher=self._dispatcher,
         )
