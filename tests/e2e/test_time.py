@@ -285,8 +285,8 @@ def test_a_tool_that_left_ten_threads_running_is_not_called_again_until_one_of_t
     assert not begun.acquire(blocking=False)
     let_go.set()
     assert [ended.acquire(timeout=BOUND_S) for _ in range(10)] == [True] * 10
-    while (text := call()) != "in time":  # the last of them is about to end
-        assert text == refused
+    # The last of them is about to end.
+    assert "in time" in (call() for _ in range(10_000))
 
 
 class Blocking:

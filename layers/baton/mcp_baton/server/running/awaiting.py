@@ -4,6 +4,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from mcp_baton.exceptions import Abandoned
 from mcp_baton.server.running.abandoned import THREADS
 from mcp_baton.server.running.worker import in_a_thread
 
@@ -134,7 +135,8 @@ def _in_another_thread[T](factory: object, function: Callable[[], T], undo: Call
     thread = THREADS.watch(factory, make)
 
     def job(free: Callable[[], None]) -> None:
-        thread()
+        with suppress(Abandoned):  # before it began
+            thread()
         free()
 
     in_a_thread(job)
