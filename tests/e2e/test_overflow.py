@@ -281,6 +281,7 @@ def test_a_step_whose_variable_cannot_be_had_pauses_and_nothing_takes_its_place(
         "type": "unresolvableParams",
         "blockedStep": "use",
         "missingParam": "text",
+        "problem": "the value of the task variable 'big' was lost or cannot be read",
         "suggestedTool": "measure",
     }
     offered = "<missing: text>" if fault == "lost" else "<task variable big>"

@@ -4,6 +4,7 @@ The words of the handoff, its placeholders and what blocks a step are decided by
 tests: tests/unit/workflow/test_handoff.py and test_resolve.py.
 """
 
+import json
 import re
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -120,6 +121,7 @@ def test_a_path_that_the_output_lacks_is_unresolvable_params(baton: Connect) -> 
         "type": "unresolvableParams",
         "blockedStep": "refund",
         "missingParam": "amount",
+        "problem": "'lines.0.total' is not in the output of step 'fetch': it is an object without this field",
         "suggestedTool": "refund",
     }
     assert_paused(client, paused, reason, "completed", "pending", "pending")
@@ -155,7 +157,9 @@ def test_arguments_that_do_not_satisfy_the_schema_are_a_schema_mismatch(baton: C
     }
     assert_paused(client, paused, reason, "completed", "pending", "pending")
     first = paused.handoff.split("\n\n")[0]
-    assert all(field in first for field in ("order_id", "transfer.iban", "transfer.amount", *problems))
+    assert all(field in first for field in ("order_id", "transfer.iban", "transfer.amount"))
+    assert all(json.dumps(problem) in first for problem in problems)
+    assert all(problem.endswith('; it got {"iban": 5, "amount": -1} from a constant') for problem in problems)
     assert '"order_id": "<missing: order_id>"' in paused.handoff
 
 

@@ -1,6 +1,7 @@
 """What clients are told of a task that a worker works on: its message, how often to look, lists, and a result that is
 waited for (docs/background.md, Status and polling)."""
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -158,6 +159,23 @@ def test_tasks_result_waits_no_longer_than_it_may(
     interval = 1_000 if slept_s < 10 else 5_000
     assert answer.error["data"] == {"status": "working", "pollInterval": interval}
     assert sum(jobs.time.slept) == slept_s
+
+
+def test_in_a_batch_tasks_result_does_not_wait(jobs: Background, requests: Requests) -> None:
+    tasks = [jobs.begin("count", era="2025") for _ in range(3)]
+    jobs.work()
+    asked = [
+        {"jsonrpc": "2.0", "id": number, "method": "tasks/result", "params": {"taskId": task}}
+        for number, task in enumerate(tasks)
+    ]
+    requests.take()
+    done, *open_ones = json.loads(
+        jobs.client("2025").post(json.dumps(asked), {"MCP-Protocol-Version": "2025-03-26"}).body
+    )
+    assert done["result"]["structuredContent"] == {"result": "counted"}
+    assert [answer["error"]["data"] for answer in open_ones] == [{"status": "working", "pollInterval": 1_000}] * 2
+    assert jobs.time.slept == []
+    assert requests.take() == ["GetItem"] * 3
 
 
 def test_a_stream_is_kept_alive_while_tasks_result_waits(jobs: Background) -> None:

@@ -28,12 +28,12 @@ def encrypted(stack: Stack) -> Iterator[tuple[str, Any]]:
             yield name, body["Properties"].get(places[body["Type"]])
 
 
-def test_the_function_runs_as_often_at_once_as_the_operator_says_and_else_as_the_account_allows(
-    stack: MakeStack,
-) -> None:
+def test_what_runs_at_once_is_bounded_unless_the_operator_says_otherwise(stack: MakeStack) -> None:
     assert function(stack(ReservedConcurrency="5"))["ReservedConcurrentExecutions"] == "5"
     assert function(stack(ReservedConcurrency="0"))["ReservedConcurrentExecutions"] == "0"
-    assert "ReservedConcurrentExecutions" not in function(stack())
+    assert function(stack())["ReservedConcurrentExecutions"] == "50"
+    for unbounded in ("none", ""):
+        assert "ReservedConcurrentExecutions" not in function(stack(ReservedConcurrency=unbounded))
 
 
 def test_every_key_has_limits_of_its_own_below_those_of_the_stage(stack: MakeStack) -> None:
@@ -165,7 +165,7 @@ def test_each_function_may_use_the_key_through_the_services_that_keep_its_data_a
 @pytest.mark.parametrize(
     ("parameter", "good", "bad"),
     [
-        ("ReservedConcurrency", ["", "0", "25"], ["-1", "1.5", "many", "123456"]),
+        ("ReservedConcurrency", ["none", "", "0", "25"], ["-1", "1.5", "many", "123456"]),
         ("WorkerConcurrency", ["", "0", "25"], ["-1", "1.5", "many", "123456"]),
         ("WorkerMemorySize", ["", "128", "10240"], ["64", "1 GB", "0512", "123456"]),
         ("WebAclArn", ["", ACL], ["floods", ACL.replace("regional", "global")]),

@@ -134,7 +134,7 @@ def test_the_worker_that_is_named_is_the_one_that_the_stack_makes(default: Stack
 def test_requests_and_the_worker_run_the_same_code_in_the_same_environment_with_the_same_rights_to_tasks(
     stack: MakeStack,
 ) -> None:
-    chosen = stack(Overflow="on", MessageTopic="on", SnapStart="on")
+    chosen = stack(Overflow="on", MessageTopic="on", SnapStart="on", ReservedConcurrency="none")
     mcp, worker = (function(chosen, name) for name in SERVING)
     own = {"Code", "Description", "FunctionName", "LoggingConfig", "RecursiveLoop", "Role", "SnapStart", "Timeout"}
 

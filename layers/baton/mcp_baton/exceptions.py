@@ -257,5 +257,9 @@ class OutcomeUnknown(StoreUnavailable):
         self.current = current
 
 
+class WrongResult(ValueError):
+    """A tool returned something that cannot be its result."""
+
+
 class Abandoned(BaseException):
     """Raised by the next `Context` call of a tool that was abandoned, so that it stops."""

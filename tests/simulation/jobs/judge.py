@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from mcp_baton.exceptions import ProtocolError, StoreError
 from mcp_baton.protocol.json import Json, dumps
-from mcp_baton.server.running.runner import TIMED_OUT
+from mcp_baton.server.running.runner import NOT_BEGUN, TIMED_OUT
 from mcp_baton.tasks.work import FIRST_DISPATCH_MS
 from tests.simulation.dynamodb.database import Change
 from tests.simulation.dynamodb.paths import Item
@@ -142,8 +142,8 @@ class JobJudge(Judge):
         result = dumps(value)
         found = _SERIAL.search(result)
         made = {str(call.serial) for call in process.calls}
-        # A tool that took too long has no result, and may have done its work.
-        timed_out = found is None and TIMED_OUT in result
+        # A tool that took too long has no result, and may have done its work. One that was not begun has done none.
+        timed_out = found is None and (TIMED_OUT in result or NOT_BEGUN in result)
         if not timed_out and (found is None or found[1] not in made):
             self.wrong(4, f"{process.name} has made the calls {made}, and the result is {result[:120]}")
 

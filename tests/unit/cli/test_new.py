@@ -75,14 +75,14 @@ def test_a_project_depends_on_this_version_and_is_deployed_as_was_chosen() -> No
     assert project["dependency-groups"]["dev"] == [{"include-group": "baton"}, "pytest>=9"]
     assert sam["default"]["global"]["parameters"] == {"stack_name": "shop", "region": "eu-central-1"}
     assert sam["production"]["global"]["parameters"] == {"stack_name": "shop-production", "region": "eu-central-1"}
-    assert sam["default"]["deploy"]["parameters"]["parameter_overrides"] == ["Auth=IAM"]
+    assert sam["default"]["deploy"]["parameters"]["parameter_overrides"] == ["Auth=IAM", "ReservedConcurrency=none"]
     assert about(shop) == {"version": own, "name": "shop", "region": "eu-central-1", "auth": "IAM", "wheel": None}
 
 
 def test_who_lets_everybody_in_does_not_do_so_in_production() -> None:
     sam = tomllib.loads((made("--auth", "NONE") / "samconfig.toml").read_text())
 
-    assert sam["default"]["deploy"]["parameters"]["parameter_overrides"] == ["Auth=NONE"]
+    assert sam["default"]["deploy"]["parameters"]["parameter_overrides"] == ["Auth=NONE", "ReservedConcurrency=none"]
     assert sam["production"]["deploy"]["parameters"]["parameter_overrides"][0] == "Auth=IAM"
 
 

@@ -173,8 +173,10 @@ class Endpoint:
         takes_stream = _takes_stream(request) and batch is None
         may_stream = envelope.era is Era.HANDSHAKE and takes_stream
         reply = Reply(exchange, streams=streams, may_stream=may_stream, takes_stream=takes_stream)
+        budget = batch or Budget()
         asked = self._request(
-            message, envelope, request.owner, request.claims, exchange, reply, request.headers, batch or Budget()
+            *(message, envelope, request.owner, request.claims, exchange, reply, request.headers, budget),
+            may_wait=batch is None,
         )
         try:
             result = self._call_method(asked)
@@ -202,6 +204,7 @@ class Endpoint:
         reply: Reply,
         headers: Mapping[str, str],
         budget: Budget,
+        may_wait: bool = True,
     ) -> Request:
         seen = seen_by(self._server, claims)
         return Request(
@@ -220,6 +223,7 @@ class Endpoint:
             sleep=self._sleep,
             begun_s=self._clock(),
             budget=budget,
+            may_wait=may_wait,
             claims=claims,
             dispatcher=self._dispatcher,
         )

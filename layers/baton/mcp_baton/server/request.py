@@ -50,6 +50,7 @@ class Request:
         begun_s: When the request came in, on that clock.
         claims: What the authorizer found out about the caller.
         dispatcher: Invokes the worker; `None` where there is none, and so no work in the background.
+        may_wait: Whether the answer may wait for a task. In a batch it may not: the waits would add up.
     """
 
     server: Server
@@ -69,6 +70,7 @@ class Request:
     begun_s: float = field(default_factory=time.monotonic)
     claims: Mapping[str, object] = field(default_factory=dict)
     dispatcher: "Dispatcher | None" = None
+    may_wait: bool = True
 
     @property
     def params(self) -> JsonObject:

@@ -185,7 +185,8 @@ def what_happened(pause: PauseReason) -> str:
         case ToolFailed(step, error):
             return f"Step '{step}' failed: {quoted_error(error)}. {failure_hint(pause)}"
         case UnresolvableParams(step, param):
-            return f"Step '{step}' could not start: no value was found for its argument '{param}'."
+            why = f": {pause.problem}" if pause.problem else ""
+            return f"Step '{step}' could not start: no value was found for its argument '{param}'{why}."
         case SchemaMismatch(step):
             return f"Step '{step}' could not start: its arguments do not satisfy the tool's input schema. " + " ".join(
                 _problems(pause)

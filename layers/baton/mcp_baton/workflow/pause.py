@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import ClassVar
 
-from mcp_baton.light_dataclasses import dataclass, replace
+from mcp_baton.light_dataclasses import dataclass, field, replace
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import INTERRUPTED
 
@@ -19,16 +19,22 @@ MAX_FIELD_TEXT = 500
 
 @dataclass(frozen=True, slots=True)
 class UnresolvableParams:
-    """An argument has no value: a path that the output lacks, a task variable that nobody set."""
+    """An argument has no value: a path that the output lacks, a task variable that nobody set.
+
+    Attributes:
+        problem: Where the value was looked for, and what is there instead.
+    """
 
     type: ClassVar[str] = "unresolvableParams"
     step: str
     missing_param: str
     suggested_tool: str
+    problem: str = field(default="", compare=False)
 
     def to_json(self) -> JsonObject:
         """The wire form."""
-        return _blocked(self, {"missingParam": self.missing_param})
+        problem = {"problem": self.problem[:MAX_FIELD_TEXT]} if self.problem else {}
+        return _blocked(self, {"missingParam": self.missing_param, **problem})
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.host import Mismatch, Prepared
-from mcp_baton.workflow.pause import PauseReason, SchemaMismatch, UnresolvableParams, UnresolvedDependency
+from mcp_baton.workflow.pause import InvalidField, PauseReason, SchemaMismatch, UnresolvableParams, UnresolvedDependency
+from mcp_baton.workflow.quoting import one_line, placeholder
 from mcp_baton.workflow.secrets import NO_SECRETS, Secrets, concealed, shown_texts
 from mcp_baton.workflow.sources import (
     Constant,
@@ -22,6 +23,7 @@ from mcp_baton.workflow.sources import (
     TaskVariable,
     as_text,
     copy_json,
+    end_of,
     fill_json,
     fill_uri,
     lookup,
@@ -29,6 +31,9 @@ from mcp_baton.workflow.sources import (
 )
 
 logger = logging.getLogger(__name__)
+
+SHOWN_VALUE: Final = 100
+"""Characters of a refused value that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +207,8 @@ def resolve_uri(template: str, step: Step, workflow: Workflow, known: Known) -> 
     texts.update({name: as_text(value) for name, value in values.items()})
     for name in names:
         if name not in texts:
-            return UnresolvableParams(step.name, name, step.tool or "")
+            problem = f"the prompt argument '{name}' was not given"
+            return UnresolvableParams(step.name, name, step.tool or "", problem)
     return fill_uri(template, texts)
 
 
@@ -219,8 +225,22 @@ def _resolve_all(
             lost = known.lost.get(producer.name, "")
             return UnresolvedDependency(step.name, producer.binding, producer.name, tool, lost)
         elif not isinstance(resolution, NotGiven):
-            return UnresolvableParams(step.name, name, tool)
+            return UnresolvableParams(step.name, name, tool, _why_not_found(source, resolution, known))
     return resolved
+
+
+def _why_not_found(source: Source, resolution: Resolution, known: Known) -> str:
+    """Where a value was looked for, and what is there. It quotes nothing of a value."""
+    if isinstance(resolution, NoField) and resolution.path:
+        step, path = resolution.step.name, resolution.path
+        return f"'{path}' is not in the output of step '{step}': {end_of(known.outputs[step], path)}"
+    if not isinstance(source, TaskVariable):
+        return ""
+    if source.name not in known.variables:
+        return f"the task variable '{source.name}' is not set"
+    if source.path is None:
+        return f"the value of the task variable '{source.name}' was lost or cannot be read"
+    return f"the task variable '{source.name}' has no '{source.path}', or its value was lost"
 
 
 class Schemas(Protocol):
@@ -254,5 +274,21 @@ def decide(step: Step, workflow: Workflow, known: Known, schemas: Schemas) -> Re
         return Ready(None)
     prepared = schemas.prepare(step.tool, arguments)
     if isinstance(prepared, Mismatch):
-        return SchemaMismatch(step.name, prepared.missing, prepared.invalid, step.tool)
+        invalid = tuple(_with_value(item, step, workflow, known, arguments) for item in prepared.invalid)
+        return SchemaMismatch(step.name, prepared.missing, invalid, step.tool)
     return Ready(prepared)
+
+
+def _with_value(
+    item: InvalidField, step: Step, workflow: Workflow, known: Known, arguments: Mapping[str, Json]
+) -> InvalidField:
+    """An invalid field, with the argument's value and where that came from."""
+    name = item.field.partition(".")[0]
+    source = step.arguments.get(name)
+    if source is None or name not in arguments or name in known.answers.get(step.name, {}):
+        return item
+    value = one_line(known.shown_value(arguments[name], source))
+    value = value if len(value) <= SHOWN_VALUE else f"{value[:SHOWN_VALUE]} …"
+    return InvalidField(
+        item.field, f"{item.problem}; it got {value} from {placeholder(source, workflow) or 'a constant'}"
+    )

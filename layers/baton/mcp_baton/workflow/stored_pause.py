@@ -25,7 +25,7 @@ def pause_in(reason: JsonObject) -> PauseReason | None:
             error_id, resource = (_text(reason, name) or None for name in ("errorId", "resource"))
             return ToolFailed(step, _text(reason, "error"), retryable, tool, error_id=error_id, resource=resource)
         case UnresolvableParams.type:
-            return UnresolvableParams(step, _text(reason, "missingParam"), tool)
+            return UnresolvableParams(step, _text(reason, "missingParam"), tool, _text(reason, "problem"))
         case SchemaMismatch.type:
             missing = tuple(str(name) for name in _list(reason, "missingFields"))
             return SchemaMismatch(step, missing, tuple(_fields(_list(reason, "invalidFields"))), tool)

@@ -94,6 +94,6 @@ def connected(target: str) -> Iterator[InProcess]:
     from mcp_baton.local.loader import load
 
     # Without a handler, Python's last resort would print errors of tools as they are.
-    logging.basicConfig(level=logging.WARNING, handlers=[TerminalHandler(sys.stderr, in_full=True)])
+    logging.basicConfig(level=logging.WARNING, handlers=[TerminalHandler(sys.stderr, in_full=False, remedy="")])
     with connect(load(target, Server), owner="local") as client:
         yield InProcess(client)

@@ -9,6 +9,7 @@ from mcp_baton import Server, Workflow
 from mcp_baton.local.checks.collecting import NOTHING, Collected
 from mcp_baton.local.checks.definitions import function_site, workflow_site
 from mcp_baton.local.checks.faults import Fault, Site
+from mcp_baton.local.checks.values import value_faults
 from mcp_baton.server.published.tool import Tool
 from mcp_baton.server.schema.undescribed import shown_type
 from mcp_baton.settings import unknown_settings
@@ -119,6 +120,7 @@ def _of_workflow(server: Server, workflow: Workflow, folder: Path) -> Iterator[F
                 f"write Argument({name!r}, '…')",
                 site(),
             )
+    yield from value_faults(server, workflow, site, _tool_of)
     if workflow.durable:
         yield from _unknown_outputs(server, workflow, site)
 

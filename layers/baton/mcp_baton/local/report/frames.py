@@ -8,6 +8,7 @@ from typing import Final
 
 PACKAGE: Final = Path(__file__).resolve().parents[2]
 NOTE: Final = "({} of Baton, of packages and of Python left out{})"
+DEBUG: Final = "; --log-level debug shows all"
 INSTALLED: Final = ("site-packages", "dist-packages")
 STANDARD: Final = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib"))
 
@@ -22,7 +23,7 @@ def is_own(file: str) -> bool:
     return not any(path.is_relative_to(standard) for standard in STANDARD)
 
 
-def own_frames(error: BaseException, remedy: str = "; --log-level debug shows all") -> str:
+def own_frames(error: BaseException, remedy: str = DEBUG) -> str:
     """An exception and those that led to it, each with the user's frames; of one that has none, with its last frame.
 
     The last line says how many were left out, if any were.

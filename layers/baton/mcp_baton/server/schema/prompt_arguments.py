@@ -42,16 +42,19 @@ def check_arguments(declared: Sequence[Argument], given: JsonObject) -> tuple[di
         The arguments as texts, and converted to their types, as JSON.
 
     Raises:
-        ArgumentRefused: one is missing, unknown or does not convert; names it.
+        ArgumentRefused: some are missing, or one is unknown or does not convert; names them.
     """
     by_name = {argument.name: argument for argument in declared}
     for name in given.keys() - by_name.keys():
         known = ", ".join(by_name) or "none"
         raise ArgumentRefused(f"unknown argument {name!r}; this prompt takes {known}")
-    for argument in declared:
-        if argument.required and argument.name not in given:
-            lacking = [it.name for it in declared if it.secret and it.required and it.name not in given]
-            raise ArgumentRefused(f"the argument {argument.name!r} is required", lacking)
+    missing = [argument.name for argument in declared if argument.required and argument.name not in given]
+    if missing:
+        names = " and ".join(map(repr, missing))
+        secrets = [argument.name for argument in declared if argument.secret and argument.name in missing]
+        raise ArgumentRefused(
+            f"the argument{'s' * (len(missing) > 1)} {names} {'are' if missing[1:] else 'is'} required", secrets
+        )
     given = {**_defaults(declared), **given}
     converted = {name: _convert(by_name[name], value) for name, value in given.items()}
     return {name: as_text(value) for name, value in given.items()}, converted
