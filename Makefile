@@ -116,10 +116,11 @@ SEED ?= $(shell date +%s)
 fuzz: setup-tests ## Look for new examples that break a property, for some minutes (SEED=1, ARGS="tests/rude")
 	$(RUN) pytest -m hypothesis --hypothesis-profile=fuzz --hypothesis-seed=$(SEED) $(ARGS)
 
+# The seeds are new ones each time; the first is printed. ARGS="--first 0" runs those from 0.
 # A failing seed is printed with its trace. It goes into tests/simulation/corpus.py, and its mistake gets a test of its own.
 SEEDS ?= 200000
 .PHONY: simulate
-simulate: setup ## Simulate lost, late and repeated requests, kills, stalls and races, for 20 minutes (SEEDS=5000)
+simulate: setup ## Simulate lost, late and repeated requests, kills, stalls and races, for 20 minutes (SEEDS=30000)
 	$(RUN) python -m tests.simulation --seeds $(SEEDS) --processes 2 $(ARGS)
 
 .PHONY: simulate-mutants

@@ -149,8 +149,9 @@ class Meter:
                 raise Unmetered(operation)
             context["asked"] = params
             context["before"] = self._bytes(params) if operation in WRITES else 0
-            # In place: of what several handlers of this event return, botocore takes the first.
-            params["ReturnConsumedCapacity"] = "TOTAL"
+            if self._looking is None:
+                # In place: of what several handlers of this event return, botocore takes the first.
+                params["ReturnConsumedCapacity"] = "TOTAL"
 
     def _after(self, parsed: dict[str, Any], model: Any, context: dict[str, Any], **_: object) -> None:
         with self._aside():

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 _CALL = re.compile(
-    r"^\d+\. Call (?P<tool>\S+) with (?P<arguments>\{.*\})$"
-    r"(?:\n +(?:First|Then): Read the resource .*$)*(?:\n +Note: (?P<note>.*)$)?",
+    r"^\d+\. (?:[Rr]ead the resource .+?, then )*[Cc]all (?P<tool>\S+) with (?P<arguments>\{.*\})$"
+    r"(?:\n +Then: Read the resource .*$)*(?:\n +Note: (?P<note>.*)$)?",
     re.MULTILINE,
 )
 _OUTPUT = re.compile(r"<(?:field '(?P<path>[^']+)'|output) from (?P<tool>[^> ]+)>")

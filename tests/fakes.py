@@ -227,6 +227,10 @@ class ScriptedHost:
         """The same for every tool."""
         return self.requires
 
+    def carries(self, _size: int) -> bool:
+        """Whatever is asked for."""
+        return True
+
     def describe(self, tool: str) -> str:
         """A sentence."""
         return f"Does {tool}."
@@ -273,6 +277,10 @@ class ScriptedHost:
     def words(self, name: str, _error: Exception) -> str:
         """What is said of an error that nobody expected."""
         return f"internal error in {name}"
+
+    def error_id(self, _error: Exception) -> str | None:
+        """What finds it in the log."""
+        return "id-1"
 
     @property
     def calls(self) -> list[str]:

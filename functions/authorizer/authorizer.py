@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from tokens import Refused, TokenVerifier, bearer, scopes
+from tokens import Refused, TokenVerifier, scopes
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class Authorizer:
         known = {name: value for name in CONTEXT_CLAIMS if isinstance(value := claims.get(name), str)}
         if "scope" not in known and (granted := scopes(claims)):
             known["scope"] = " ".join(sorted(granted))
-        return policy(event, "Allow", bearer(claims), known)
+        return policy(event, "Allow", claims["sub"], known)
 
     def _challenge(self, event: Mapping[str, Any], refused: Refused) -> str:
         """The `WWW-Authenticate` value (RFC 6750, section 3; RFC 9728, section 5.1)."""

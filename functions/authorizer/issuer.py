@@ -1,36 +1,58 @@
 """The keys that an OpenID Connect issuer signs with, fetched when they are needed and kept."""
 
+import http.client
 import json
+import logging
+import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
 
 import jwt
 
 from tokens import UnknownKey
 
+logger = logging.getLogger(__name__)
+
 TIMEOUT_S = 5
 LIFESPAN_S = 600
+"""After this time the keys are fetched again."""
+
+GRACE_S = 600
+"""So much longer the keys are used while the issuer does not answer."""
+
 COOLDOWN_S = 30
+"""An unknown key's name makes us fetch the keys again, but not more often than this."""
+
+FAILURE_S = 10
+"""So long after a failure the issuer is not asked again: each call would wait for `TIMEOUT_S`."""
+
 RSA_ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 
 
 class IssuerKeys:
-    """An issuer's keys. Kept for ten minutes; an unknown key's name asks for them anew, at most every half minute.
+    """An issuer's keys.
 
     Args:
         issuer: The issuer's URL.
         jwks_url: Where its keys are; asked of the issuer's metadata when empty.
+        clock: Seconds, from any moment on.
 
     Raises:
         ValueError: a URL is not one that can be trusted.
     """
 
-    def __init__(self, issuer: str, jwks_url: str = "") -> None:
+    def __init__(self, issuer: str, jwks_url: str = "", clock: Callable[[], float] = time.monotonic) -> None:
         self._issuer = trusted(issuer)
         self._jwks_url = trusted(jwks_url) if jwks_url else ""
+        self._clock = clock
+        self._keys: list[jwt.PyJWK] = []
+        self._fetched_s = 0.0
+        self._failure: Exception | None = None
+        self._failed_s = 0.0
 
     def __call__(self, token: str) -> jwt.PyJWK:
         """The key that a token says it is signed with.
@@ -38,33 +60,53 @@ class IssuerKeys:
         Raises:
             UnknownKey: the issuer has no such key.
             jwt.InvalidTokenError: the token names none.
-            jwt.PyJWKClientError: the keys cannot be had.
+            jwt.PyJWKClientConnectionError: the issuer did not answer.
+            jwt.PyJWTError, KeyError, TypeError, ValueError: it answered with something else than keys.
         """
         header = jwt.get_unverified_header(token)
         name, algorithm = header.get("kid"), header.get("alg")
         if not isinstance(name, str):
             raise jwt.InvalidTokenError("the token names no key")
-        self._client.get_signing_keys()
-        try:
-            found = self._client.get_signing_key(name)
-        except jwt.PyJWKClientConnectionError:
-            raise
-        except jwt.PyJWKClientError as error:
-            raise UnknownKey(name) from error
-        same_name = (key for key in self._client.get_signing_keys() if key.key_id == name)
-        return next((key for key in same_name if key.algorithm_name == algorithm), found)
+        for max_age_s in (LIFESPAN_S, COOLDOWN_S):
+            named = [key for key in self._known(max_age_s) if key.key_id == name]
+            if named:
+                return next((key for key in named if key.algorithm_name == algorithm), named[0])
+        if self._failure is not None:
+            # The key may be a new one, which could not be fetched.
+            raise self._failure
+        raise UnknownKey(name)
+
+    def _known(self, max_age_s: float) -> list[jwt.PyJWK]:
+        """The keys, fetched again where they are older than this. Where the issuer does not answer, the old ones."""
+        age_s = self._clock() - self._fetched_s
+        if self._keys and age_s < max_age_s:
+            return self._keys
+        if self._failure is None or self._clock() - self._failed_s >= FAILURE_S:
+            try:
+                self._keys = self._client.get_signing_keys()
+                self._fetched_s, self._failure = self._clock(), None
+                return self._keys
+            except (jwt.PyJWTError, KeyError, TypeError, ValueError) as error:
+                self._failure, self._failed_s = error, self._clock()
+                logger.warning("the issuer's keys cannot be fetched: %s", error)
+        if self._keys and age_s < LIFESPAN_S + GRACE_S and isinstance(self._failure, jwt.PyJWKClientConnectionError):
+            return self._keys
+        raise self._failure
 
     @cached_property
     def _client(self) -> jwt.PyJWKClient:
-        return _Client(
-            self._jwks_url or self._advertised(), lifespan=LIFESPAN_S, timeout=TIMEOUT_S, cooldown_duration=COOLDOWN_S
-        )
+        return _Client(self._jwks_url or self._advertised(), cache_jwk_set=False, timeout=TIMEOUT_S)
 
     def _advertised(self) -> str:
         """Where the issuer's metadata (OpenID Connect Discovery 1.0, section 4) says the keys are."""
         url = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
-        with _opener().open(url, timeout=TIMEOUT_S) as answer:
-            metadata = json.load(answer)
+        try:
+            with _opener().open(url, timeout=TIMEOUT_S) as answer:
+                metadata = json.load(answer)
+        except (OSError, http.client.HTTPException) as error:
+            if isinstance(error, HTTPError):
+                error.close()
+            raise jwt.PyJWKClientConnectionError(f"{url} cannot be read: {error}") from error
         if metadata["issuer"] != self._issuer:
             raise ValueError(f"{url} is the metadata of another issuer: {metadata['issuer']}")
         return trusted(metadata["jwks_uri"])
@@ -78,7 +120,10 @@ class _Client(jwt.PyJWKClient):
 
     def fetch_data(self) -> Any:
         """The issuer's keys."""
-        fetched = super().fetch_data()
+        try:
+            fetched = super().fetch_data()
+        except OSError as error:  # the connection broke while the answer was read
+            raise jwt.PyJWKClientConnectionError(f"{self.uri} cannot be read: {error}") from error
         keys = fetched.get("keys")
         return {**fetched, "keys": [each for key in keys for each in _spelled_out(key)]} if keys else fetched
 

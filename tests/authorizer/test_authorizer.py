@@ -36,7 +36,7 @@ def test_a_good_token_lets_this_call_through_and_no_other(issuer: Issuer, questi
 
 @pytest.mark.parametrize(
     ("claims", "owner"),
-    [({}, "kim"), ({"sub": None, "client_id": "robot"}, "robot"), ({"client_id": "app"}, "kim")],
+    [({}, "kim"), ({"client_id": "app"}, "kim"), ({"sub": "robot", "client_id": "robot"}, "robot")],
 )
 def test_the_function_sees_the_tokens_bearer_as_owner(
     issuer: Issuer, question: Question, claims: dict[str, Any], owner: str
@@ -54,8 +54,13 @@ def test_the_function_sees_the_tokens_bearer_as_owner(
     [
         ({"client_id": {"a": 1}, "groups": ["admin"]}, "read"),
         ({"scope": None, "scp": ["read", "orders:write"]}, "orders:write read"),
+        ({"scope": None, "scp": ["read", "all orders", 7]}, "read"),
     ],
-    ids=["nothing but text", "scopes as text whichever claim and form the issuer writes"],
+    ids=[
+        "nothing but text",
+        "scopes as text whichever claim and form the issuer writes",
+        "nothing that would become two scopes",
+    ],
 )
 def test_what_is_handed_on(issuer: Issuer, question: Question, claims: dict[str, Any], scope: str) -> None:
     answer = authorizer(issuer)(question(f"Bearer {issuer.sign(**claims)}"), None)

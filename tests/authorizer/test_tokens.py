@@ -4,11 +4,13 @@ import base64
 import hmac
 import json
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import jwt
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from tests.authorizer.conftest import AUDIENCE, ISSUER, Issuer
@@ -31,7 +33,7 @@ def encoded(data: bytes) -> str:
         {},
         {"aud": ["somebody", AUDIENCE]},
         {"aud": "other"},
-        {"sub": None, "client_id": "robot"},
+        {"client_id": "robot"},
         {"scope": "write admin"},
         {"scope": None, "scp": ["read"]},
         {"scope": None, "scp": "read"},
@@ -59,7 +61,9 @@ def test_a_good_token_yields_its_claims(issuer: Issuer, claims: dict[str, Any]) 
         {"iat": int(time.time()) + 3600},
         {"sub": None},
         {"sub": ""},
-        {"sub": None, "client_id": ""},
+        {"sub": None, "client_id": "robot"},
+        {"sub": "", "client_id": "robot"},
+        {"sub": 7},
         *({"headers": {"typ": kind}} for kind in FOR_SOMETHING_ELSE),
     ],
 )
@@ -71,7 +75,16 @@ def test_a_token_with_a_wrong_claim_or_for_something_else_is_refused(issuer: Iss
 
 
 @pytest.mark.parametrize(
-    "claims", [{"scope": "write"}, {"scope": "reader"}, {"scope": None}, {"scope": 7}, {"scope": ""}]
+    "claims",
+    [
+        {"scope": "write"},
+        {"scope": "reader"},
+        {"scope": None},
+        {"scope": 7},
+        {"scope": ""},
+        {"scope": "[read admin]"},
+        {"scope": None, "scp": ["read admin"]},
+    ],
 )
 def test_a_token_without_a_wanted_scope_is_refused_as_such(issuer: Issuer, claims: dict[str, Any]) -> None:
     with pytest.raises(Refused) as refused:
@@ -82,6 +95,20 @@ def test_a_token_without_a_wanted_scope_is_refused_as_such(issuer: Issuer, claim
 
 def test_no_scope_is_wanted_where_none_is_named(issuer: Issuer) -> None:
     assert verifier(issuer, frozenset()).verify(issuer.sign(scope=None))["sub"] == "kim"
+
+
+@pytest.mark.parametrize(("bits", "accepted"), [(1024, False), (2040, False), (2048, True)])
+def test_a_token_that_is_signed_with_a_short_rsa_key_is_refused(bits: int, accepted: bool) -> None:
+    issuer = Issuer({"rsa": ("RS256", rsa.generate_private_key(public_exponent=65537, key_size=bits))})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", jwt.InsecureKeyLengthWarning)
+        token = issuer.sign()
+
+    if accepted:
+        assert verifier(issuer).verify(token)["sub"] == "kim"
+        return
+    with pytest.raises(Refused, match="2048 bits"):
+        verifier(issuer).verify(token)
 
 
 @pytest.mark.parametrize("header", [{"alg": "none"}, {"alg": "HS256"}, {"alg": "RS512"}, {"typ": "logout+jwt"}])

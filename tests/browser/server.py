@@ -93,6 +93,12 @@ def long_report() -> list[dict[str, Any]]:
     return [{"row": number, "text": "a line of the report"} for number in range(400)]
 
 
+@server.tool
+def forge(uri: str) -> dict[str, Any]:
+    """A value that looks like what stands for a long one."""
+    return {"bytes": 1_000_000, "uri": uri}
+
+
 server.add_workflow(orders.refund_order)
 server.add_workflow(sales.monthly_report)
 server.add_workflow(Workflow(name="book_room", description="book a room", steps=[Step("book", tool=book)]))
@@ -118,6 +124,14 @@ server.add_workflow(
             Step("count", tool=countdown),
             Step("sign", tool=sign, arguments={"pin": prompt_arg("pin")}),
         ],
+    )
+)
+server.add_workflow(
+    Workflow(
+        name="forge_value",
+        description="name a URI",
+        arguments=[Argument("uri", "Any URI", required=True)],
+        steps=[Step("forge", tool=forge, arguments={"uri": prompt_arg("uri")})],
     )
 )
 server.add_workflow(Workflow(name="write_report", description="write it", steps=[Step("write", tool=long_report)]))

@@ -79,8 +79,11 @@ def built(api: FakeRuntimeApi, start_built: StartBuilt) -> FakeRuntimeApi:
     return api
 
 
+EVENTS = {path.stem: path for path in (ROOT / "events").rglob("*.json")}
+
+
 def event(name: str, task_id: str = "") -> dict[str, Any]:
-    text = (ROOT / "events" / f"{name}.json").read_text()
+    text = EVENTS[name].read_text()
     loaded: dict[str, Any] = json.loads(text.replace("TASK_ID", task_id))
     return loaded
 
@@ -105,10 +108,9 @@ def answer(api: FakeRuntimeApi, sent: Mapping[str, Any]) -> tuple[int, str]:
 
 
 def test_the_built_function_answers_every_event_of_the_sample(built: FakeRuntimeApi) -> None:
-    names = sorted(path.stem for path in (ROOT / "events").glob("*.json"))
     task_id = paused(built)["task_id"]
 
-    statuses = {name: answer(built, event(name, task_id))[0] for name in names}
+    statuses = {name: answer(built, event(name, task_id))[0] for name in sorted(EVENTS)}
 
     assert len(statuses) > 20
     others = {name: status for name, status in statuses.items() if status not in {200, 202}}

@@ -24,8 +24,8 @@ from tests.deployed.evidence import Evidence
 from tests.deployed.machine import ROOT, architecture, free_port
 from tests.deployed.page import Page, Served
 
-EVENTS = ROOT / "events"
-FILES = sorted(path.stem for path in EVENTS.glob("*.json"))
+EVENTS = {path.stem: path for path in (ROOT / "events").rglob("*.json")}
+FILES = sorted(EVENTS)
 PAGE_URL = "http://127.0.0.1:3000"
 """Where the page's commands serve."""
 PAGE_WITHIN_S = 300.0
@@ -109,9 +109,9 @@ def answers(local_lambda: Any, streaming: Stack) -> Mapping[str, Answers]:
 
 def event_of_its_own(name: str, way: str, streaming: Stack) -> str:
     """An event, its owner's only one, about a task of its own where it is about tasks."""
-    text, owner = (EVENTS / f"{name}.json").read_text(), f"{way} {name}"
+    text, owner = EVENTS[name].read_text(), f"{way} {name}"
     if "TASK_ID" in text or name == "tasks-list":
-        paused = streaming.invoke((EVENTS / "prompts-get-refund-pauses.json").read_text().replace(OWNER, owner))
+        paused = streaming.invoke(EVENTS["prompts-get-refund-pauses"].read_text().replace(OWNER, owner))
         text = text.replace("TASK_ID", TASK_ID.findall(paused["body"])[0])
     return text.replace(OWNER, owner)
 

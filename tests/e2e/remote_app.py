@@ -1,6 +1,6 @@
 """What the commands are tried on that speak to servers."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel
 
@@ -33,6 +33,22 @@ def refund(order: str, approved_by: str | None = None) -> str:
 def notify(email: str, text: str, copies: int = 0) -> str:
     """Send a mail."""
     return f"{email}: {text} ({copies})"
+
+
+@server.tool
+def sign(account: str, kind: Literal["now", "later"]) -> str:
+    """Sign a transfer."""
+    if kind == "later":
+        raise ToolError("too late")
+    return f"{account} signed it's {kind}"
+
+
+@server.tool
+def transfer(pin: int, note: str) -> str:
+    """Transfer money."""
+    if pin != 4711:
+        raise ToolError("wrong PIN")
+    return note
 
 
 @server.tool
@@ -77,5 +93,10 @@ server.add_workflow(
         steps=[fetching, refunding, Step("notify", tool=notify, arguments=email)],
     )
 )
+
+account, pin = Argument("account", required=True), Argument("pin", required=True, secret=True, type=int)
+signing = Step("sign", tool=sign, arguments={"account": prompt_arg("account")})
+transferring = Step("transfer", tool=transfer, arguments={"pin": prompt_arg("pin"), "note": step_output("sign")})
+server.add_workflow(Workflow(name="pay", description="pay", arguments=[account, pin], steps=[signing, transferring]))
 
 lambda_handler = handler(server)

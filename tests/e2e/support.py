@@ -146,6 +146,7 @@ class Client:
     owner: str | None = "alice"
     era: Era = "2025"
     remaining_ms: Callable[[], int] = field(default=lambda: 30_000)
+    claims: JsonDict = field(default_factory=dict)
 
     def as_owner(self, owner: str | None) -> "Client":
         """Another's client of the same server."""
@@ -155,9 +156,14 @@ class Client:
         """The same owner's client of another era."""
         return replace(self, era=era)
 
+    def with_claims(self, **claims: Any) -> "Client":
+        """The same owner's client with another token."""
+        return replace(self, claims=claims)
+
     def post(self, body: str | None, headers: Mapping[str, str] | None = None, **changes: Any) -> Answer:
         """Post any body at all; `changes` replaces members of the proxy event."""
         event = proxy_event(body, self.owner, headers or {}, **changes)
+        event["requestContext"].get("authorizer", {}).get("claims", {}).update(self.claims)
         response = self.handler(event, FunctionContext(self.remaining_ms))
         if not response:
             return Answer(200, {}, "")
@@ -281,7 +287,7 @@ class Clock:
 
 def begin(client: Client, clock: Clock, workflow: str = "flow") -> str:
     """A task of which no step has run: there was no time for the first."""
-    clock.ms = 0
+    clock.ms = 2_000
     answer = client.get_prompt(workflow)
     clock.ms = 30_000
     assert set(answer.statuses) == {"pending"}

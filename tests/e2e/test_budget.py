@@ -235,8 +235,9 @@ def test_a_resume_reads_no_value_over_six_megabytes_and_pauses_where_it_is_neede
     client = make_client(server, bucket=bucket)
     run = client.get_prompt("long")
     assert "oversized" not in run.meta
-    server.tools.pop("fails")
-    server.tool(name="fails")(lambda: "done")
+    mended = Server("mended")
+    mended.tool(name="fails")(lambda: "done")
+    server.tools |= mended.tools
     assert client.call_tool("fails", task=run.task_id).meta["recorded"] is True
     requests.take()
     pause = client.get_prompt("long", task=run.task_id).meta["pause_reason"]
@@ -321,6 +322,55 @@ def test_a_batch_has_one_budget_and_says_what_has_no_room(make_client: MakeClien
     assert third["result"]["_meta"]["omitted"] == ["a"]
     assert value["error"]["code"] == -32600
     assert "by itself" in value["error"]["message"]
+
+
+@pytest.mark.parametrize("size", [5_900_000, 3_900_000])
+def test_a_batch_of_reads_of_one_large_value_costs_at_most_one_read_of_it(
+    make_client: MakeClient, requests: Requests, size: int
+) -> None:
+    client = make_client(value_server())
+    task = begin(client, {"big": size}, seed=1)
+    look = {"method": "resources/read", "params": {"uri": value_uri(task, "big")}}
+    requests.take()
+    [whole] = batch(client, look)
+    of_one = len(requests.take())
+    several = batch(client, *[look] * 20)
+    assert len(requests.take()) <= 19 + of_one
+    assert ["error" in message for message in several] == ["error" in whole] + [True] * 19
+
+
+def test_a_read_that_a_batch_could_not_show_counts_as_well(make_client: MakeClient, requests: Requests) -> None:
+    """Each quotation mark takes two bytes in the value's own JSON, and four where that stands in the answer's."""
+    server = value_server()
+
+    @server.tool
+    def quote(ctx: Context) -> None:
+        assert ctx.task is not None
+        ctx.task["big"] = noise(700_000, 1) + '"' * 900_000
+
+    client = make_client(server)
+    task = begin(client, {})
+    client.call_tool("quote", task=task)
+    look = {"method": "resources/read", "params": {"uri": value_uri(task, "big")}}
+    requests.take()
+    batch(client, look)
+    of_one = len(requests.take())
+    assert all("error" in message for message in batch(client, *[look] * 20))
+    assert len(requests.take()) == 19 + of_one
+
+
+def test_a_value_that_a_task_had_no_room_to_show_is_not_read_again(make_client: MakeClient, requests: Requests) -> None:
+    """The value fits by its own length, and the answer does not: it has the request's id, which the client chooses."""
+    client = make_client(value_server())
+    task = begin(client, {"a": 3_986_000}, seed=1)
+    params = {"taskId": task, "_meta": {"mcp-baton/variables": "all"}}
+    sent = [{"jsonrpc": "2.0", "id": f"{at}{'i' * 5_000}", "method": "tasks/get", "params": params} for at in range(20)]
+    requests.take()
+    answers = json.loads(client.post(json.dumps(sent)).body)
+    of_value = len(requests.take()) - 20
+    assert 0 < of_value <= 12  # A piece has 350,000 bytes.
+    assert "does not fit" in answers[0]["error"]["message"]
+    assert answers[1]["result"]["_meta"]["omitted"] == ["a"]
 
 
 def test_a_batch_leaves_out_an_answer_that_can_be_had_again_and_has_room_for_the_next(make_client: MakeClient) -> None:

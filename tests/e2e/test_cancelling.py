@@ -119,7 +119,8 @@ def test_a_cancellation_with_a_result_completes_the_task_and_the_workers_comes_t
     work.meanwhile = lambda: client.task("cancel", task, result=given)
     jobs.work()
     found = jobs.client("2026").task("get", task).result
-    assert (found["status"], found["result"]) == ("completed", {"resultType": "complete", **given})
+    mark = {"mcp-baton/result_by": "client"}
+    assert (found["status"], found["result"]) == ("completed", {"resultType": "complete", **given, "_meta": mark})
     assert jobs.client("2025").task("result", task).result["content"] == given["content"]
 
 

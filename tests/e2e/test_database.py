@@ -173,6 +173,29 @@ def test_an_error_of_dynamodbs_comes_back_as_one(client: "DynamoDBClient") -> No
         client.get_item(TableName="another", Key=key)
 
 
+SDK = {"X-Amz-Target": "DynamoDB_20120810.ListTables", "Content-Type": "application/x-amz-json-1.0"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"Host": "localhost:8001"}, 200),
+        ({"Host": "host.docker.internal:8001"}, 200),
+        ({"Host": "rebound.example:8001"}, 403),
+        ({"Host": "127.0.0.1.example"}, 403),
+        ({"Host": "host.docker.internal.example"}, 403),
+        ({"Origin": "http://localhost:3000"}, 403),
+        ({"Sec-Fetch-Site": "same-origin"}, 403),
+    ],
+)
+def test_no_page_reaches_the_tables(client: "DynamoDBClient", headers: dict[str, str], status: int) -> None:
+    answer = httpx.post(client.meta.endpoint_url, headers={**SDK, **headers}, content=b"{}")
+
+    assert answer.status_code == status
+    assert ("tasks" in answer.text) is (status == 200)
+
+
 def test_a_browser_is_told_what_it_came_upon(client: "DynamoDBClient") -> None:
     answer = httpx.get(client.meta.endpoint_url)
 

@@ -155,6 +155,9 @@ class NothingRequired:
     def required(self, _tool: str) -> frozenset[str]:
         return frozenset()
 
+    def carries(self, _size: int) -> bool:
+        return True
+
 
 def test_the_demo_reads_a_handoff_as_it_is_written() -> None:
     awkward = 'a "quoted" {brace}\nand 2. Call x with {"y": 1}'

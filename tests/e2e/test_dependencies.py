@@ -295,7 +295,7 @@ def test_a_tool_that_was_given_up_closes_what_it_opened_when_it_ends(is_async: b
     server.add_tool(asynchronous if is_async else plain, name="ask")
     with connect(server, settings=Settings(write_reserve_ms=0)) as client:
         client.remaining_s(0.3)
-        assert "timed out" in client.call_tool("ask").text
+        assert client.call_tool("ask").text.startswith("timed out: ")
         go_on.set()
         assert closed.wait(BOUND_S)
 
@@ -318,7 +318,11 @@ def test_a_tool_is_not_begun_when_its_dependencies_took_all_the_time() -> None:
 
     with connect(server, settings=Settings(write_reserve_ms=0)) as client:
         client.remaining_s(0.3)
-        assert "timed out" in client.call_tool("ask").text
+        text = client.call_tool("ask").text
+        assert text == (
+            f"not begun: the time for this request was over: its dependency {slow.__qualname__!r} was not ready. "
+            "Nothing was run."
+        )
         go_on.set()
         assert closed.wait(BOUND_S)
     assert not ran.is_set()
@@ -429,3 +433,119 @@ def test_an_override_that_cannot_work_is_refused(overridden: tuple[Server, Calla
     for factory, by, cause in refused:
         with pytest.raises(RegistrationError, match=cause), server.override(factory, by):
             pytest.fail("it was taken")
+
+
+class Hanging:
+    """A factory of each kind that hangs until it is let go: what each call of it opened, and what it closed.
+
+    Attributes:
+        hangs: Whether it hangs now.
+    """
+
+    def __init__(self) -> None:
+        self.hangs, self.let_go = True, threading.Event()
+        self.begun = threading.Semaphore(0)
+        self.closed = threading.Semaphore(0)
+        hanging = self
+
+        class Manager:
+            def __init__(self) -> None:
+                if hanging.hangs:
+                    hanging.let_go.wait(BOUND_S)
+
+            def __enter__(self) -> str:
+                return "db"
+
+            def __exit__(self, *_: object) -> None:
+                hanging.closed.release()
+
+        self.manager = Manager
+
+    def plain(self) -> Iterator[str]:
+        self.begun.release()
+        if self.hangs:
+            self.let_go.wait(BOUND_S)
+        try:
+            yield "db"
+        finally:
+            self.closed.release()
+
+    async def asynchronous(self) -> AsyncIterator[str]:
+        self.begun.release()
+        try:
+            if self.hangs:
+                await asyncio.sleep(BOUND_S)
+            yield "db"
+        finally:
+            self.closed.release()
+
+    def server(self, factory: Callable[..., object], *, is_async: bool, timeout_s: float = 0.5) -> Server:
+        """A server with the tool `ask`, which depends on a factory of the process."""
+        server, dependency = Server("shop"), Depends(factory, scope="process", timeout_s=timeout_s)
+
+        def ask(db: str = dependency) -> str:
+            return db
+
+        async def ask_async(db: str = dependency) -> str:
+            return db
+
+        server.add_tool(ask_async if is_async else ask, name="ask")
+        return server
+
+
+@pytest.mark.parametrize(("kind", "is_async"), [("manager", False), ("asynchronous", False), ("asynchronous", True)])
+def test_a_factory_that_hangs_fails_its_calls_and_the_next_call_tries_again(
+    kind: str, is_async: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    hanging = Hanging()
+    factory = getattr(hanging, kind)
+    with connect(hanging.server(factory, is_async=is_async)) as client:
+        failed = client.call_tool("ask")
+        assert failed.is_error
+        assert failed.text == (
+            f"the dependency {factory.__qualname__!r} was not ready after 0.5 s. The function was not run."
+        )
+        assert "longer timeout_s" in caplog.text
+        hanging.hangs = False
+        assert client.call_tool("ask").text == "db"
+        # What comes too late is closed.
+        hanging.let_go.set()
+        assert hanging.closed.acquire(timeout=BOUND_S)
+
+
+def test_calls_that_wait_for_a_factory_that_hangs_fail_with_the_one_that_called_it() -> None:
+    hanging = Hanging()
+    server = hanging.server(hanging.plain, is_async=False, timeout_s=1.0)
+    with connect(server) as client, ThreadPoolExecutor(4) as pool:
+        first = pool.submit(client.call_tool, "ask")
+        assert hanging.begun.acquire(timeout=BOUND_S)
+        calls = [first, *(pool.submit(client.call_tool, "ask") for _ in range(3))]
+        texts = [call.result(BOUND_S).text for call in calls]
+        hanging.let_go.set()
+    assert [text.startswith("the dependency 'Hanging.plain' was not ready") for text in texts] == [True] * 4
+    assert not hanging.begun.acquire(blocking=False)
+
+
+def test_a_factory_that_hung_ten_times_is_not_called_again_until_one_of_them_ends() -> None:
+    hanging = Hanging()
+    with connect(hanging.server(hanging.plain, is_async=False, timeout_s=0.001)) as client:
+        texts = (client.call_tool("ask").text for _ in range(1_000))
+        # An attempt that is given up before its thread begins does not hang.
+        refused = next(text for text in texts if "was not ready" not in text)
+        assert refused.startswith("the dependency 'Hanging.plain' cannot be made: 10 attempts at it hang.")
+        assert [hanging.begun.acquire(timeout=BOUND_S) for _ in range(10)] == [True] * 10
+        assert not hanging.begun.acquire(blocking=False)
+        hanging.hangs = False
+        hanging.let_go.set()
+        for _ in range(10):
+            assert hanging.closed.acquire(timeout=BOUND_S)
+        assert "db" in texts
+
+
+@pytest.mark.parametrize(
+    ("options", "cause"),
+    [({"timeout_s": 5}, "only scope='process'"), ({"scope": "process", "timeout_s": 0}, "above 0")],
+)
+def test_a_time_limit_that_cannot_be_is_refused(options: dict[str, Any], cause: str) -> None:
+    with pytest.raises(RegistrationError, match=cause):
+        Depends(lambda: 1, **options)

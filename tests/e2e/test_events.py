@@ -1,4 +1,4 @@
-"""Every file in `events/` through the sample's own `lambda_handler`, over a DynamoDB in memory."""
+"""Every file in `events/` through the `lambda_handler` that it is for, over a DynamoDB in memory."""
 
 import importlib
 import json
@@ -11,15 +11,19 @@ import pytest
 
 from tests.e2e.support import Table, events_in
 from tests.fakes import FunctionContext
+from tests.starter import SERVER, needs_the_starter
 
 ROOT = Path(__file__).parents[2]
 EVENTS = ROOT / "events"
 FUNCTION = ROOT / "examples" / "sample"
 MODULES = ("app", "shop", "orders", "sales")
-FILES = sorted(path.stem for path in EVENTS.glob("*.json"))
+PATHS = {path.stem: path for path in EVENTS.rglob("*.json")}
+FILES = sorted(PATHS)
 TOOLS = ["send_message", "fetch_order", "issue_refund", "extract_sales", "validate_sales", "publish_report"]
 WORKFLOWS = ["refund_order", "monthly_report"]
 PAGE = "https://app.example.com"
+STARTERS = "prompts-get-borrow-pauses"
+"""The event that begins a task of the server in functions/mcp, which is deployed unless another one is named."""
 PAUSED = ["completed", "completed", "failed", "pending"]
 
 type Handler = Callable[[dict[str, Any], object], dict[str, Any]]
@@ -72,6 +76,7 @@ OUTCOMES: Mapping[str, Mapping[str, object]] = {
         ],
         "result/_meta": None,
     },
+    STARTERS: {"result/_meta/pause_reason/type": "schemaMismatch"},
     "prompts-get-apology": {
         "result/messages/*/role": ["user"],
         "result/messages/0/content/text": (
@@ -153,7 +158,7 @@ OUTCOMES: Mapping[str, Mapping[str, object]] = {
     "tasks-cancel-with-result": {"result/status": "completed"},
     "http-api-v2-tools-call": {"result/structuredContent/item": "Folding desk"},
     "base64-tools-call": {"result/structuredContent/text": "Größe 38 kommt zurück — danke!"},
-    "get-not-allowed": {"status": 405, "headers/Allow": "POST"},
+    "get-not-allowed": {"status": 405, "error/code": -32600, "headers/Allow": "POST"},
     "preflight": {
         "status": 204,
         "body": "",
@@ -170,25 +175,31 @@ stands for a slash in a name. The status is 200 where nothing else is said."""
 
 
 @pytest.fixture
-def lambda_handler(monkeypatch: pytest.MonkeyPatch, table: Table) -> Iterator[Handler]:
-    """The sample's handler as Lambda makes it: `app.py` imported with the function's folder on the path."""
+def function() -> Path:
+    """The folder of the function whose handler it is."""
+    return FUNCTION
+
+
+@pytest.fixture
+def lambda_handler(monkeypatch: pytest.MonkeyPatch, table: Table, function: Path) -> Iterator[Handler]:
+    """The handler as Lambda makes it: `app.py` imported with the function's folder on the path."""
     monkeypatch.setenv("BATON_TABLE", table.name)
     monkeypatch.setenv("BATON_ALLOWED_ORIGINS", PAGE)
     monkeypatch.setattr("mcp_baton.clients.dynamodb_client", lambda: table.client)
-    monkeypatch.syspath_prepend(FUNCTION)
-    forget_sample()
+    monkeypatch.syspath_prepend(function)
+    forget_modules()
     yield importlib.import_module("app").lambda_handler
-    forget_sample()
+    forget_modules()
 
 
-def forget_sample() -> None:
+def forget_modules() -> None:
     for name in MODULES:
         sys.modules.pop(name, None)
 
 
 def run(handler: Handler, name: str, task_id: str = "") -> dict[str, Any]:
     """Run one event; its answer: status, headers, body, and the final message's members."""
-    event = json.loads((EVENTS / f"{name}.json").read_text().replace("TASK_ID", task_id))
+    event = json.loads(PATHS[name].read_text().replace("TASK_ID", task_id))
     answer = handler(event, FunctionContext())
     assert not answer["isBase64Encoded"]
     is_stream = answer["headers"].get("Content-Type") == "text/event-stream"
@@ -234,15 +245,32 @@ def test_every_event_has_a_documented_outcome() -> None:
     assert [name for name in FILES if f"`{name}.json`" not in readme] == []
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", sorted(set(FILES) - {STARTERS}))
 def test_an_event_gives_its_documented_outcome(name: str, lambda_handler: Handler) -> None:
-    text = (EVENTS / f"{name}.json").read_text()
+    text = PATHS[name].read_text()
     task_id = paused_task(lambda_handler) if "TASK_ID" in text or name == "tasks-list" else ""
 
     answer = run(lambda_handler, name, task_id)
 
     expected = {"status": 200, **OUTCOMES[name]}
     assert {path: at(answer, path) for path in expected} == {path: slashes(value) for path, value in expected.items()}
+
+
+@needs_the_starter
+@pytest.mark.parametrize("function", [SERVER.parent])
+@pytest.mark.parametrize("name", sorted(path.stem for path in EVENTS.glob("*.json")))
+def test_an_event_that_does_not_need_the_sample_succeeds_in_the_default_deployment(
+    name: str, lambda_handler: Handler
+) -> None:
+    text = PATHS[name].read_text()
+    begins = "TASK_ID" in text or name == "tasks-list"
+    task_id = at(run(lambda_handler, STARTERS), "result/_meta/task_id") if begins else ""
+
+    answer = run(lambda_handler, name, task_id)
+
+    expected = OUTCOMES[name]
+    assert (answer["status"], at(answer, "error/code")) == (expected.get("status", 200), expected.get("error/code"))
+    assert at(answer, "result/_meta/pause_reason/type") == expected.get("result/_meta/pause_reason/type")
 
 
 def test_the_continuation_and_a_resume_complete_the_refund(lambda_handler: Handler) -> None:
@@ -261,7 +289,7 @@ def test_the_continuation_and_a_resume_complete_the_refund(lambda_handler: Handl
 
 def test_an_event_names_nobody_real() -> None:
     for name in FILES:
-        event = json.loads((EVENTS / f"{name}.json").read_text())
+        event = json.loads(PATHS[name].read_text())
         if name == "preflight":
             # A browser asks before it says on whose behalf.
             assert "authorizer" not in event["requestContext"]

@@ -224,7 +224,8 @@ def test_a_run_says_what_is_not_known_of_its_task(flow: Flow, kind: Kind) -> Non
         answer, ended = flow.run()
     assert answer.meta["persisted"] == "unknown"
     assert answer.statuses == ended
-    assert "Look at the task before any of its steps is repeated." in answer.conversation[-1][1]
+    look = f'call flow with {{"task_id": "{answer.task_id}", "task_action": "show"}} to see what is recorded.'
+    assert answer.conversation[-1][1].endswith(look)
     assert len(flow.table.items) == (1 if kind == "lost" else 0)
 
 
@@ -264,7 +265,8 @@ def test_a_task_is_named_and_its_results_are_linked_where_the_last_write_was_mad
     server.add_workflow(Workflow(name="flow", description="d", steps=[Step("a", tool=write), Step("b", tool=send)]))
     client = make_client(server)
     prompt = client.get_prompt("flow")
-    assert any(prompt.task_id in text for _, text in prompt.conversation) is stored
+    go_on = f'Or call flow with {{"task_id": "{prompt.task_id}"}} to let the server go on.'
+    assert any(go_on in text for _, text in prompt.conversation) is stored
     called = client.call_tool("flow").result["structuredContent"]
     assert ("uri" in called["results"]["a"] if isinstance(called["results"]["a"], dict) else False) is stored
 
@@ -377,3 +379,14 @@ def test_a_task_method_says_that_the_store_failed_and_nothing_of_how(flow: Flow,
             answer = flow.client.task(method, task)
     assert answer.refusal == (200, -32603)
     assert not any(word in answer.body.lower() for word in ("dynamodb", "http", "exception", "endpoint", "timeout"))
+
+
+def test_a_run_whose_task_was_not_created_does_not_speak_of_it(flow: Flow) -> None:
+    """The answer to its creation was lost, and the first write finds no task."""
+    flow.script.errors = {"second": "no"}
+    with flow.broken_at(1, "broken"):
+        answer = flow.client.call_tool("flow")
+    assert flow.table.items == []
+    text = answer.result["content"][0]["text"]
+    assert text.endswith("This run has no task, so the server cannot go on with it: make the calls yourself.")
+    assert "recorded" not in text

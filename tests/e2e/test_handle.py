@@ -242,9 +242,12 @@ def test_a_lost_answer_says_to_look_before_the_call_is_repeated(
     answer = paused.call("send_mail", to="a", text="b")
     assert answer.meta["recorded"] == "unknown"
     assert told(answer) == (
-        "Not recorded for certain: the task store's answer was lost; look at the task before you make the call again. "
-        "The call itself was made."
+        "Not recorded for certain: the task store's answer was lost. The call itself was made. "
+        f'Before you make it again, call refund_order with {{"task_id": "{paused.task}", "task_action": "show"}} '
+        "to see whether it is recorded."
     )
+    look = paused.client.call_tool("refund_order", {"task_id": paused.task, "task_action": "show"})
+    assert "1 of 3 steps done" in look.result["content"][0]["text"]
 
 
 def test_only_tools_of_durable_workflows_take_it(make_client: MakeClient) -> None:

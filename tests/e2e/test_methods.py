@@ -238,7 +238,7 @@ def test_a_result_said_in_full_arrives_in_full_and_its_structure_is_the_steps_va
 
 def test_a_continuation_keeps_the_tools_own_meta(make_client: MakeClient, era: Era) -> None:
     client = make_client(shop_server(), era=era)
-    client_without_time = make_client(shop_server(), era=era, remaining_ms=lambda: 0)
+    client_without_time = make_client(shop_server(), era=era, remaining_ms=lambda: 2_000)
     task = client_without_time.get_prompt("flow", {"size": "s"}).task_id
 
     answer = client.call_tool("show", {"size": "m"}, task=task)

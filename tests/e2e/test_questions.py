@@ -149,7 +149,8 @@ def test_a_tool_that_still_waits_at_the_deadline_is_abandoned(make_client: MakeC
     assert question["method"] == "elicitation/create"
     message = sink.next()
 
-    assert (message["result"]["isError"], text_of(message)) == (True, TIMED_OUT)
+    assert message["result"]["isError"] is True
+    assert text_of(message).startswith(TIMED_OUT)
     assert over.wait(BOUND_S)
     assert raised == [Abandoned]
     assert respond(client, question, result=ACCEPTED).refusal == (400, -32600)

@@ -3,7 +3,11 @@
 
 import io
 import json
+import os
+import pty
 import re
+import select
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -86,7 +90,8 @@ def test_tasks_are_listed_newest_first_and_ended_once(baton: Run) -> None:
     assert (code, [task["taskId"] for task in listed["tasks"]]) == (0, [second, first])
     assert baton("cancel", first)[1]["status"] == "cancelled"
     code, told = baton("complete", second, "--result", '{"refunded": true}')
-    assert (code, told["status"], told["result"]) == (0, "completed", {"refunded": True})
+    assert (code, told["status"], told["result"], told["resultBy"]) == (0, "completed", {"refunded": True}, "client")
+    assert "Result, which a client supplied\n" in baton("show", second, json_=False)[1]
     for command in (("cancel", second), ("complete", second, "--result", "{}")):
         assert baton(*command) == (1, {"error": {"message": f"the task {second} is completed: nothing changes it"}})
     code, told = baton("show", "0")
@@ -99,25 +104,45 @@ def test_what_people_read_fits_80_columns_and_says_what_the_server_said_as_text(
     code, out = baton("run", "paused", "order=A-1", json_=False)
     assert code == 3
     assert max(map(len, out.splitlines())) <= 80
-    assert "paused at refund" in out
+    assert "working, paused at refund: waits for the model" in out
     assert '"not [bold]approved[/bold]' in out
     assert "\x1b" not in out
     listed = baton("tasks", json_=False)[1]
     assert "refund (toolError)" in listed
+    assert "working, paused:" in listed
     shown = baton("show", listed.splitlines()[1].split()[0], json_=False)[1]
     assert "\x1b" not in shown
     assert "�[31m" in shown
     assert "1. refund order=A-1" in shown
     assert "Ask a supervisor." in shown
-    assert '2. notify email=A-1@example.com text:="<missing: text>"' in shown
+    assert "2. notify email=A-1@example.com text='<missing: text>'" in shown
     assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_the_calls_that_come_next_stand_in_one_line_each_and_can_be_pasted(
+    baton: Run, url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = baton("run", "pay", "account=A 1", "pin=4711")[1]["taskId"]
+    called = ["call", url, "sign", "account=A 1", "kind=now", "--task", task]
+    assert (
+        main([*called, "--header", "X-Owner: test_the_calls_that_come_next_stand_in_one_line_each_and_can_be_pasted"])
+        == 0
+    )
+    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("Next: ")]
+    monkeypatch.setenv("COLUMNS", "20")
+    told += [line for line in baton("show", task, json_=False)[1].splitlines() if " transfer " in line]
+
+    lines = [re.sub(r"^ *(Next: |\d\. )", "", line) for line in told]
+    script = "; echo; ".join(f"printf '%s\\0' {line}" for line in lines)
+    pasted = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout
+    assert pasted.split("\n") == ["transfer\0pin=<secret pin>\0note=A 1 signed it's now\0"] * 2
 
 
 def test_steps_are_told_while_they_run(baton: Run, url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", url, "paused", "order=A-1", *KIM]) == 3
     *steps, last = capsys.readouterr().err.splitlines()
     assert steps == ["Step 1/3: fetch", "Step 2/3: refund"]
-    assert re.fullmatch(rf"To go on here: baton resume {url} [0-9a-z]{{16}} --continue", last)
+    assert re.fullmatch(rf"To go on here, with the same --header: baton resume {url} [0-9a-z]{{16}} --continue", last)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +220,112 @@ def test_continue_stops_when_it_is_told_to(
     assert main(["run", url, "paused", "order=A-2", "--continue", *KIM]) == 3
     captured = capsys.readouterr()
     assert captured.out.count("paused at refund") == 1
-    assert "To go on here: baton resume" in captured.err
+    assert "To go on here, with the same --header: baton resume" in captured.err
+
+
+def test_continue_keeps_a_secret_that_the_command_was_given_and_shows_it_nowhere(
+    url: str, typed: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    # A choice that is none; one that the tool refuses, and then, at an empty line, another one.
+    typed("never", "later", "y", "", "A 2", "now", "y")
+    assert main(["run", url, "pay", "account=A 1", "pin=4711", "--continue", *KIM]) == 0
+    captured = capsys.readouterr()
+    assert "A 2 signed it's now" in captured.out
+    assert "kind (one of now, later):" in captured.err
+    assert "'never' is none of now, later" in captured.err
+    assert captured.err.count("too late") == 1
+    assert "4711" not in captured.out + captured.err
+
+
+class Typist:
+    """A shell command in a terminal of its own, and the person who types there."""
+
+    def __init__(self, command: str) -> None:
+        self._command = command
+        self.screen = ""
+        self._answered = 0
+
+    def types(self, *pairs: tuple[str, str]) -> int:
+        """Type each line once its question stands at the end of the screen; the command's exit code."""
+        terminal, commands = pty.openpty()
+        environment = {**os.environ, "PATH": f"{BATON.parent}:{os.environ['PATH']}", "TERM": "dumb"}
+        # The first terminal that a new session opens becomes its own: /dev/tty.
+        line = f"exec <>{os.ttyname(commands)} >&0 2>&0; {self._command}"
+        with subprocess.Popen(["bash", "-c", line], env=environment, start_new_session=True) as process:
+            try:
+                self._answer(terminal, commands, pairs)
+            finally:
+                os.close(terminal)
+            return process.wait()
+
+    def _answer(self, terminal: int, commands: int, pairs: tuple[tuple[str, str], ...]) -> None:
+        for number, (question, line) in enumerate(pairs):
+            self._read(terminal, question)
+            if number == 0:
+                os.close(commands)  # the command has it open by now: its end is the end of what can be read
+            self._answered = len(self.screen)
+            os.write(terminal, f"{line}\n".encode())
+        self._read(terminal, None)
+
+    def _read(self, terminal: int, until: str | None) -> None:
+        while until is None or not self.screen[self._answered :].rstrip().endswith(until):
+            assert select.select([terminal], [], [], 60)[0], f"{until!r} was not asked: {self.screen}"
+            try:
+                read = os.read(terminal, 4096)
+            except OSError:  # Linux says so when the other end is closed
+                read = b""
+            if not read:
+                assert until is None, f"{until!r} was not asked: {self.screen}"
+                return
+            self.screen += read.decode()
+
+
+def test_the_command_that_goes_on_asks_for_the_secret_and_does_not_show_it(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "profiles.toml").write_text(f'[bank]\nurl = "{url}"\nheaders = {{X-Owner = "ada"}}\n')
+    monkeypatch.setenv("BATON_PROFILES", str(tmp_path / "profiles.toml"))
+    monkeypatch.setenv("BANK_KEY", "some key")
+    assert main(["run", "bank", "pay", "account=A 1", "pin=4711", "--api-key", "env:BANK_KEY"]) == 3
+    command = capsys.readouterr().err.splitlines()[-1].removeprefix("To go on here: ")
+    assert re.fullmatch("baton resume bank [0-9a-z]{16} --api-key env:BANK_KEY --continue", command)
+    typist = Typist(command)
+
+    code = typist.types(("pin (secret):", "4711"), ("kind (one of now, later):", "now"), ("[s]top:", "y"))
+
+    assert code == 0, typist.screen
+    assert "completed" in typist.screen
+    assert "4711" not in typist.screen
+
+
+def test_a_call_that_needs_a_secret_asks_for_it_again_when_it_was_wrong(url: str) -> None:
+    typist = Typist(f"baton run {url} pay account=A-1 --header 'X-Owner: wrong' --continue")
+
+    code = typist.types(
+        ("pin (secret):", "1234"),
+        ("kind (one of now, later):", "now"),
+        ("[s]top:", "y"),
+        # The server's own call has failed.
+        ("[s]top:", "y"),
+        ("[e]dit it, [y] call it again, [s]top:", ""),
+        ("note (string) [A-1 signed it's now]:", ""),
+        ("[s]top:", "y"),
+        ("pin (secret):", "many"),
+        ("pin (secret):", "4711"),
+    )
+
+    assert code == 0, typist.screen
+    assert "transfer pin='<secret pin>' note='A-1 signed it'\"'\"'s now'" in typist.screen
+    assert not re.search("1234|4711|many", typist.screen)
+
+
+def test_a_secret_is_not_asked_for_where_nobody_can_answer(baton: Run) -> None:
+    code, told = baton("run", "pay", "account=A-1")
+    assert (code, told["error"]["code"], told["error"]["data"]) == (2, -32602, {"secretArguments": ["pin"]})
+    task = baton("run", "pay", "account=A-1", "pin=4711")[1]["taskId"]
+    code, told = baton("resume", task)
+    assert (code, told["error"]["data"]) == (2, {"secretArguments": ["pin"]})
+    assert baton("resume", task, "pin=4711")[0] == 3
 
 
 @pytest.mark.parametrize(

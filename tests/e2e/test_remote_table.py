@@ -90,6 +90,7 @@ def test_a_task_is_ended_once(
     code, told = baton(words[0], task, *words[1:])
     assert (code, told["status"]) == (0, status)
     assert told.get("result") == ({"by": "hand"} if status == "completed" else None)
+    assert told.get("resultBy") == ("client" if status == "completed" else None)
     code, told = baton(words[0], task, *words[1:])
     assert (code, told) == (1, {"error": {"message": f"the task is {status}: nothing changes it"}})
 

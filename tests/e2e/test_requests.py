@@ -6,6 +6,7 @@ from mcp_baton import Server, Step, ToolError, Workflow
 from mcp_baton.tasks.ids import new_task_id
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Client, Era
+from tests.e2e.test_apps import SHOWS_PAGES, ask
 from tests.sent import Requests
 
 RUN = ["PutItem", "UpdateItem"]
@@ -127,19 +128,19 @@ def test_tasks_get_result_and_update_are_one_get(make_client: MakeClient, reques
     assert requests.take() == ["GetItem"] * 4
 
 
-def test_what_the_page_asks_of_a_workflows_tool_is_one_request_each(
+def test_what_the_page_asks_of_a_workflows_tool_is_one_request_each_and_two_to_complete(
     make_client: MakeClient, requests: Requests, era: Era
 ) -> None:
     client, task = paused(make_client, requests, era)
 
     def act(action: str, **named: str) -> list[str]:
-        client.call_tool("paused", {"task_action": action, **named})
+        ask(client, "tools/call", SHOWS_PAGES, {"name": "paused", "arguments": {"task_action": action, **named}})
         return requests.take()
 
     assert act("show", task_id=task) == ["GetItem"]
     assert act("list") == ["Query"]
     assert act("cancel", task_id=task) == ["UpdateItem"]
-    assert act("complete", task_id=task) == ["UpdateItem"]
+    assert act("complete", task_id=task) == ["GetItem", "UpdateItem"]
     assert act("show", task_id=task) == ["GetItem"]
     assert act("show", task_id="no id at all") == []
     client.request("resources/read", {"uri": "ui://baton/tasks"})

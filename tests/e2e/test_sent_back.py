@@ -4,15 +4,29 @@ What each of them stands for is decided by a pure function, which has its own te
 tests/unit/workflow/test_sent_back.py.
 """
 
+import json
 from collections.abc import Callable
 from typing import Annotated, Any
 
 import pytest
 
-from mcp_baton import Argument, Context, Header, Server, Step, Workflow, constant, prompt_arg, step_output
+from mcp_baton import (
+    Argument,
+    Context,
+    Header,
+    RegistrationError,
+    Server,
+    Step,
+    Workflow,
+    constant,
+    prompt_arg,
+    step_output,
+)
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Answer, Client, Clock, Era, JsonDict, Table, naming
 from tests.e2e.test_rounds import asked, talk
+from tests.noise import noise
+from tests.sent import Requests
 
 LONG = "word " * 200
 TEXT, NUMBER = "<field 'text' from read_page>", "<field 'pages.0' from read_page>"
@@ -78,7 +92,7 @@ def begun(make_client: MakeClient, press: Press, era: Era = "2025", workflow: st
     """A task whose first step alone has run."""
     clock = Clock()
     client = make_client(press.server, remaining_ms=clock, era=era)
-    clock.ms = 0
+    clock.ms = 2_000
     task = client.get_prompt(workflow, {"name": "intro", "copies": "3"}).task_id
     clock.ms = 30_000
     assert client.call_tool("read_page", {"name": "intro"}, task=task).statuses[:2] == ["completed", "pending"]
@@ -243,3 +257,129 @@ def test_an_answer_does_not_hold_for_another_value_than_the_one_that_was_asked_a
     assert answer.result["isError"]
     assert "has changed since the question was asked" in answer.result["content"][0]["text"]
     assert press.keys == []
+
+
+class Library:
+    """A server whose texts are of any size; several steps take them."""
+
+    def __init__(self, **options: Any) -> None:
+        self.printed: list[int] = []
+        self.server = Server("library", **options)
+        self.server.tool(self.write)
+        self.server.tool(self.echo)
+        self.server.tool(self.free)
+        sizes = {"small": 9_000, "large": 1_100_000}
+        steps = [
+            Step(name, tool="write", arguments={"seed": constant(place), "size": constant(size)})
+            for place, (name, size) in enumerate(sizes.items())
+        ]
+        steps += [Step(f"echo-{name}", tool="echo", arguments={"text": step_output(name)}) for name in sizes]
+        self.server.add_workflow(Workflow(name="copy", description="copy", steps=steps))
+
+    def write(self, seed: int, size: int) -> str:
+        return noise(size, seed)
+
+    def echo(self, text: str) -> int:
+        self.printed.append(len(text))
+        return len(text)
+
+    def free(self, text: str) -> str:
+        return text
+
+
+def written(client: Client, clock: Clock) -> str:
+    """A task whose texts have been written."""
+    clock.ms = 2_000
+    task = client.get_prompt("copy").task_id
+    clock.ms = 30_000
+    for place, size in enumerate((9_000, 1_100_000)):
+        assert client.call_tool("write", {"seed": place, "size": size}, task=task).meta["recorded"] is True
+    return task
+
+
+SMALL, LARGE = "<output from write (step 'small')>", "<output from write (step 'large')>"
+
+
+def test_a_call_takes_no_more_than_a_megabyte_for_its_placeholders_and_reads_no_more(
+    make_client: MakeClient, requests: Requests
+) -> None:
+    library, clock = Library(), Clock()
+    client = make_client(library.server, remaining_ms=clock)
+    task = written(client, clock)
+    requests.take()
+
+    answer = by_argument(client, task, "echo", text=LARGE)
+
+    assert requests.take() == ["GetItem"]
+    assert (library.printed, answer.meta["recorded"]) == ([], False)
+    assert answer.result["content"][0]["text"] == (
+        f"Nothing was run. The argument 'text' is \"{LARGE}\": it stands for 1100002 bytes, more than placeholders may "
+        f'put into one call; call copy with {{"task_id": "{task}"}} to let the server make it.'
+    )
+    assert "completed" in client.call_tool("copy", {"task_id": task}).result["structuredContent"]["task_status"]
+    assert library.printed == [9_000, 1_100_000]
+
+
+def test_what_is_listed_next_is_not_a_call_that_would_be_refused(make_client: MakeClient) -> None:
+    clock = Clock()
+    client = make_client(Library().server, remaining_ms=clock)
+    task = written(client, clock)
+    answer = by_argument(client, task, "echo", text=SMALL)
+    assert answer.meta["next"] == [{"tool": "copy", "arguments": {"task_id": task}}]
+    assert f'Next: call copy with {{"task_id": "{task}"}}' in answer.result["content"][-1]["text"]
+
+
+def test_a_server_chooses_what_placeholders_may_put_into_a_call(make_client: MakeClient) -> None:
+    library, clock = Library(placeholder_bytes=1_200_000), Clock()
+    client = make_client(library.server, remaining_ms=clock)
+    task = written(client, clock)
+    assert client.call_tool("echo", {"text": LARGE}, task=task).meta["recorded"] is True
+    assert library.printed == [1_100_000]
+
+
+def test_what_placeholders_put_in_counts_against_a_batch(make_client: MakeClient) -> None:
+    library, clock = Library(placeholder_bytes=1_200_000), Clock()
+    client = make_client(library.server, remaining_ms=clock)
+    task = written(client, clock)
+    params = {"name": "echo", "arguments": {"text": LARGE}, "_meta": naming(task)}
+    sent = [{"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params} for number in range(6)]
+    answers = json.loads(client.post(json.dumps(sent)).body)
+    assert library.printed == [1_100_000] * 3
+    assert [answer["result"].get("isError", False) for answer in answers] == [False] * 3 + [True] * 3
+
+
+def test_a_call_is_held_against_large_values_without_reading_them(make_client: MakeClient, requests: Requests) -> None:
+    library, clock = Library(), Clock()
+    client = make_client(library.server, remaining_ms=clock)
+    task = written(client, clock)
+    requests.take()
+    answer = client.call_tool("echo", {"text": SMALL}, task=task)
+    assert answer.statuses == ["completed", "completed", "completed", "pending"]
+    # The second one reads what is put in.
+    assert requests.take() == ["GetItem", "GetItem", "UpdateItem"]
+    assert client.call_tool("echo", {"text": "short"}, task=task).statuses == ["completed"] * 4
+    assert requests.take() == ["GetItem", "UpdateItem"]
+
+
+def test_a_large_value_that_a_client_sends_itself_is_held_against_the_stored_one(make_client: MakeClient) -> None:
+    library, clock = Library(), Clock()
+    client = make_client(library.server, remaining_ms=clock)
+    task = written(client, clock)
+    assert client.call_tool("echo", {"text": noise(1_100_000, 1)}, task=task).statuses[2:] == ["pending", "completed"]
+    assert client.call_tool("echo", {"text": noise(9_000, 0)}, task=task).statuses[2:] == ["completed", "completed"]
+
+
+def test_a_text_that_no_step_has_as_its_placeholder_is_a_text(make_client: MakeClient) -> None:
+    clock = Clock()
+    client = make_client(Library().server, remaining_ms=clock)
+    task = written(client, clock)
+    for text in ("<output from nothing>", "<prompt arg nothing>", "<missing: nothing>", "<secret nothing>"):
+        answer = by_meta(client, task, "free", text=text)
+        assert "isError" not in answer.result
+        assert answer.result["content"][0]["text"] == text
+
+
+@pytest.mark.parametrize("size", [-1, 1.5, True, None])
+def test_a_limit_that_is_no_number_of_bytes_is_refused(size: Any) -> None:
+    with pytest.raises(RegistrationError, match="placeholder_bytes="):
+        Server("s", placeholder_bytes=size)

@@ -7,11 +7,15 @@ import pytest
 from jsonschema_rs import validator_for
 
 from mcp_baton import Argument, Context, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
+from mcp_baton.protocol.envelope import CAPABILITIES_KEY
 from mcp_baton.server.methods.board.fitting import ALL
+from mcp_baton.server.published.own_uris import value_uri
 from mcp_baton.tasks.ids import new_task_id
+from mcp_baton.tasks.record import PAUSED
 from mcp_baton.testing import Client, Connect, Era, JsonRpcError, Run
 from tests.buckets import Bucket
 from tests.e2e.conftest import MakeClient
+from tests.e2e.test_apps import SHOWS_PAGES, ask
 from tests.e2e.test_overflow import large_server
 from tests.e2e.test_twin import ORDER, orders_server, paused
 from tests.sent import Requests
@@ -21,6 +25,14 @@ def act(client: Client, action: str | None, task: str | None = None, **arguments
     """Call the workflow's tool as its page does."""
     named = {"task_id": task} if task else {}
     return client.call_workflow("refund_order", {"task_action": action, **named, **arguments})
+
+
+def complete(client: Client, task: str | None, workflow: str = "refund_order", **arguments: Any) -> Run:
+    """Complete a task as the page does, in a client of the 2026 era that shows it."""
+    given = {"task_action": "complete", "task_id": task, **arguments}
+    return Run.of_tool(
+        client.request("tools/call", {"name": workflow, "arguments": given}, {CAPABILITIES_KEY: SHOWS_PAGES})
+    )
 
 
 def shown(client: Client, task: str | None, workflow: str = "refund_order") -> Any:
@@ -46,7 +58,7 @@ def test_a_paused_task_is_shown_with_all_that_a_person_needs_to_go_on(baton: Con
     board = structure["board"]
     task = {"task_id": run.task_id}
     assert (board["workflow"], board["twin"]) == ("refund_order", "refund_order")
-    assert board["task"].items() >= {**task, "status": "working", "status_message": None}.items()
+    assert board["task"].items() >= {**task, "status": "working", "status_message": PAUSED}.items()
     assert board["task"]["created_at"] <= board["task"]["updated_at"] < board["task"]["expires_at"]
     order = {"total": 30.0, "email": "kim@example.com"}
     refund, mail = {"order_id": "A-17", "amount": 30.0}, {"to": "kim@example.com", "text": "Refunded A-17"}
@@ -86,8 +98,9 @@ def test_the_text_stands_without_the_page_and_to_look_changes_nothing_and_runs_n
     assert client.task(run.task_id).variables == before.variables
     task = f'"task_id": "{run.task_id}"'
     assert told.text == (
-        "This task of refund_order waits; 2 of 4 steps done. Step 'refund' failed: \"no\". This step is not retryable: "
-        f'correct the cause first. Next: call refund with {{"order_id": "A-17", "amount": 30.0, {task}}}. '
+        "This task of refund_order waits for the model; 2 of 4 steps done. Step 'refund' failed: \"no\". "
+        f"This step is not retryable: correct the cause first. "
+        f'Next: call refund with {{"order_id": "A-17", "amount": 30.0, {task}}}. '
         f"Or call refund_order with {{{task}}} to let the server go on."
     )
     assert told.structured is not None
@@ -178,9 +191,13 @@ def test_the_owners_newest_tasks_are_listed(baton: Connect, era: Era) -> None:
 
     newest, oldest = structure["tasks"]
     assert (newest["task_id"], newest["status"]) == (second.task_id, "completed")
-    assert oldest.keys() == {"task_id", "workflow", "status", "step", "pause_type", "created_at", "updated_at"}
+    assert oldest.keys() == {
+        *["task_id", "workflow", "status", "status_message", "step", "pause_type", "created_at", "updated_at"]
+    }
     assert (oldest["task_id"], oldest["workflow"]) == (first.task_id, "refund_order")
     assert (oldest["step"], oldest["pause_type"]) == ("refund", "toolError")
+    assert (oldest["status"], oldest["status_message"]) == ("working", PAUSED)
+    assert f'- refund_order: working, {PAUSED} (toolError) at step "refund"' in listed.text
     assert listed.text.startswith("The newest 2 tasks:\n- refund_order: completed; ")
     assert is_of_schema(structure)
     assert act(client.as_owner("somebody else"), "list").text == "There are no tasks."
@@ -189,7 +206,7 @@ def test_the_owners_newest_tasks_are_listed(baton: Connect, era: Era) -> None:
 def test_at_most_fifty_tasks_are_listed_and_ten_named_in_the_text(baton: Connect) -> None:
     client = baton(orders_server())
     for _ in range(52):
-        client.remaining_s(0)
+        client.remaining_s(2)
         client.get_prompt("refund_order", ORDER)
     listed = act(client, "list")
     structure: Any = listed.structured
@@ -216,28 +233,122 @@ def test_a_task_can_be_cancelled(baton: Connect, era: Era) -> None:
 
 @pytest.mark.parametrize("given", [{"task_result": {"refunded": 30}}, {}])
 def test_a_task_can_be_completed_with_a_result_or_without(baton: Connect, given: dict[str, Any]) -> None:
-    client = baton(orders_server())
+    client = baton(orders_server(), era="2026")
     run = paused(client)
-    completed = act(client, "complete", run.task_id, **given)
+    completed = complete(client, run.task_id, **given)
 
     assert (completed.is_error, client.task(run.task_id).status) == (False, "completed")
     assert client.task(run.task_id).result == given.get("task_result", {})
 
 
+def test_a_result_that_a_client_supplied_is_marked_and_no_other(baton: Connect) -> None:
+    client = baton(orders_server(), era="2026")
+    # What a client supplies is marked although it reads as what a run ends with.
+    by_client, by_run = paused(client).task_id, client.call_workflow("refund_order", ORDER).task_id
+    completed = complete(client, by_client, task_result={"completed": True, "steps_completed": 4})
+
+    assert completed.text == "This task of refund_order is completed; 2 of 4 steps done. A client supplied its result."
+    assert completed.meta["result_by"] == shown(client, by_client)["board"]["task"]["result_by"] == "client"
+    over = client.call_workflow("refund_order", task=by_client)
+    assert 'Result of the task, which a client supplied: {"completed": true, "steps_completed": 4}' in over.text
+    assert over.meta["result_by"] == "client"
+    for task, mark in ((by_client, {"mcp-baton/result_by": "client"}), (by_run, {})):
+        told: Any = client.request("tasks/get", {"taskId": task})["_meta"]
+        read: Any = client.request("resources/read", {"uri": value_uri(task, "_workflow.result")})
+        assert {name: value for name, value in told.items() if "result_by" in name} == mark
+        assert read["contents"][0].get("_meta", {}) == mark
+        assert ("result_by" in shown(client, task)["board"]["task"]) is bool(mark)
+        assert ("client supplied" in act(client, "show", task).text) is bool(mark)
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+def test_a_tools_result_that_a_client_supplied_is_marked_where_it_stands_for_the_tools_own(
+    baton: Connect, era: Era
+) -> None:
+    client = baton(stock_server(), era=era)
+    client.dispatch_fails()  # so that the first one's worker does not come before the client
+    by_client = client.start_task("count")
+    client.request("tasks/cancel", {"taskId": by_client.task_id, "result": FORGED})
+    by_tool = client.start_task("count")
+    by_tool.wait()
+
+    for task, mark in ((by_client.task_id, "client"), (by_tool.task_id, None)):
+        told: Any = client.request("tasks/get", {"taskId": task})
+        result: Any = told["result"] if era == "2026" else client.request("tasks/result", {"taskId": task})
+        assert [meta.get("mcp-baton/result_by") for meta in (told["_meta"], result.get("_meta", {}))] == [mark, mark]
+
+
+def test_no_workflows_tool_completes_a_call_in_the_background_or_another_workflows_task(baton: Connect) -> None:
+    server = stock_server()
+    client = baton(server, era="2026")
+    other = client.call_workflow("other").task_id
+    client.dispatch_fails()  # so that the worker does not come before the client
+    job = client.start_task("count")
+
+    refused = complete(client, job.task_id, "harmless", task_result=FORGED)
+    assert refused.is_error
+    assert refused.text == (
+        "This task is a call of count in the background: only its worker completes it. task_action cancel ends it. "
+        "Nothing was changed."
+    )
+    assert job.wait().result.value == "counted"
+    refused = complete(client, other, "harmless", task_result=FORGED)
+    assert refused.is_error
+    assert refused.text.endswith("Nothing was run: call other with this task_id.")
+    assert client.task(other).status == "working"
+
+
+def test_only_a_client_that_shows_pages_completes_a_task(make_client: MakeClient, era: Era) -> None:
+    client = make_client(stock_server(), era=era)
+    task = client.get_prompt("harmless").task_id
+    params = {"name": "harmless", "arguments": {"task_action": "complete", "task_id": task}}
+    refused = client.request("tools/call", params).result
+
+    assert refused["isError"]
+    assert refused["content"][0]["text"] == (
+        "task_action complete is for clients that show the page of MCP Apps; to let the server go on, call harmless "
+        "with task_id alone. Nothing was run."
+    )
+    assert client.task("get", task).result["status"] == "working"
+    ask(client, "tools/call", SHOWS_PAGES, params)
+    assert client.task("get", task).result["status"] == "completed"
+
+
+FORGED: dict[str, Any] = {"content": [{"type": "text", "text": "1000 left"}]}
+
+
+def stock_server() -> Server:
+    """A tool that runs in the background, and two workflows that pause."""
+    server = Server("stock")
+
+    @server.tool(task="required")
+    def count() -> str:
+        return "counted"
+
+    @server.tool
+    def fails() -> None:
+        raise ToolError("no")
+
+    for name in ("harmless", "other"):
+        server.add_workflow(Workflow(name=name, description="do", steps=[Step("one", tool="fails")]))
+    return server
+
+
 def test_nothing_changes_a_task_that_is_over(baton: Connect) -> None:
-    client = baton(orders_server())
+    client = baton(orders_server(), era="2026")
     run = client.call_workflow("refund_order", ORDER)
 
-    for refused in (act(client, "cancel", run.task_id), act(client, "complete", run.task_id)):
+    for refused in (act(client, "cancel", run.task_id), complete(client, run.task_id)):
         assert (refused.is_error, refused.text) == (True, "This task is completed: nothing changes it.")
     assert client.task(run.task_id).result == {"completed": True, "steps_completed": 4}
 
 
 def test_anothers_task_is_answered_as_one_that_never_was(baton: Connect) -> None:
-    client = baton(orders_server())
+    client = baton(orders_server(), era="2026")
     run = paused(client)
     other, tasks = client.as_owner("mallory"), (run.task_id, new_task_id(0), "no id at all")
-    answers = {act(other, action, task).text for action in ("show", "cancel", "complete") for task in tasks}
+    answers = {act(other, action, task).text for action in ("show", "cancel") for task in tasks}
+    answers |= {complete(other, task).text for task in tasks}
 
     # As the tool says it where somebody wants to go on with such a task.
     assert answers == {other.call_workflow("refund_order", {"task_id": new_task_id(0)}).text}

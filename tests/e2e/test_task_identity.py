@@ -59,8 +59,8 @@ def send(jobs: Background, tool: str, owner: str, scope: str | None = None, **he
     return Answer(response["statusCode"], response["headers"], response["body"])
 
 
-def value_of(jobs: Background, task: str, owner: str) -> Any:
-    result = jobs.client(owner=owner).task("get", task).result["result"]
+def value_of(jobs: Background, task: str, owner: str, scope: str = "") -> Any:
+    result = jobs.client(owner=owner).with_claims(scope=scope).task("get", task).result["result"]
     return result["structuredContent"]["result"]
 
 
@@ -78,7 +78,7 @@ def test_a_worker_that_is_used_again_runs_each_call_on_behalf_of_its_own_caller(
         worker(dict(event), FunctionContext(lambda: 900_000, "worker-1"))
 
     for owner, task in tasks:
-        assert value_of(jobs, task, owner) == [owner, {"scope": f"of:{owner}"}]
+        assert value_of(jobs, task, owner) == [owner, {"scope": [f"of:{owner}"]}]
         stranger = "bob" if owner == "alice" else "alice"
         assert jobs.client(owner=stranger).task("get", task).error["message"] == "Unknown task"
 
@@ -95,16 +95,30 @@ def test_two_calls_in_one_process_at_once_do_not_see_each_others_caller(backgrou
         thread.join(BOUND_S)
 
     for owner, task in tasks.items():
-        assert value_of(jobs, task, owner) == [owner, {"scope": f"of:{owner}"}]
+        assert value_of(jobs, task, owner) == [owner, {"scope": [f"of:{owner}"]}]
 
 
 def test_a_worker_is_held_against_the_scopes_that_its_task_was_created_with(jobs: Background) -> None:
     assert send(jobs, "refund", "alice").refusal == (400, -32602)
     task = send(jobs, "refund", "alice", "orders:write orders:read").result["taskId"]
 
-    # The caller's next token has fewer scopes; the call was allowed when it was made.
+    # The worker runs it with the scopes that it was created with. To read the result takes the tool's own scope.
     assert jobs.work() == "completed"
-    assert value_of(jobs, task, "alice") == "refunded"
+    assert value_of(jobs, task, "alice", "orders:write") == "refunded"
+    assert jobs.client().task("get", task).error["message"] == "Unknown task"
+
+
+def test_scopes_are_the_same_in_the_worker_whatever_characters_they_have(jobs: Background) -> None:
+    scopes = ["[orders:write", "orders:read]"]
+    client = jobs.client("2025").with_claims(scp=scopes)
+    answer = client.request("tools/call", {"name": "whoami", "arguments": {}, "task": {}})
+    jobs.work()
+
+    task = answer.result["task"]["taskId"]
+    [_, claims] = client.task("result", task).result["structuredContent"]["result"]
+    assert claims == {"scope": scopes}
+    refused = client.request("tools/call", {"name": "refund", "arguments": {}, "task": {}})
+    assert refused.error["message"] == "Unknown tool: refund"
 
 
 def test_a_tool_that_has_come_to_require_more_than_its_task_was_created_with_is_not_run(
@@ -121,7 +135,7 @@ def test_a_tool_that_has_come_to_require_more_than_its_task_was_created_with_is_
 
     newer = Background(deployed, jobs.table, {}, jobs.time, jobs.queue)
     assert newer.work() == "failed"
-    shown = newer.client().task("get", task).result
+    shown = newer.client().with_claims(scope="orders:write orders:admin").task("get", task).result
     assert (shown["status"], shown["error"]["message"], called) == ("failed", "Unknown tool: refund", [])
 
 

@@ -1,6 +1,7 @@
 """What clients are told of a task that a worker works on: its message, how often to look, lists, and a result that is
 waited for (docs/background.md, Status and polling)."""
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -160,6 +161,23 @@ def test_tasks_result_waits_no_longer_than_it_may(
     assert sum(jobs.time.slept) == slept_s
 
 
+def test_in_a_batch_tasks_result_does_not_wait(jobs: Background, requests: Requests) -> None:
+    tasks = [jobs.begin("count", era="2025") for _ in range(3)]
+    jobs.work()
+    asked = [
+        {"jsonrpc": "2.0", "id": number, "method": "tasks/result", "params": {"taskId": task}}
+        for number, task in enumerate(tasks)
+    ]
+    requests.take()
+    done, *open_ones = json.loads(
+        jobs.client("2025").post(json.dumps(asked), {"MCP-Protocol-Version": "2025-03-26"}).body
+    )
+    assert done["result"]["structuredContent"] == {"result": "counted"}
+    assert [answer["error"]["data"] for answer in open_ones] == [{"status": "working", "pollInterval": 1_000}] * 2
+    assert jobs.time.slept == []
+    assert requests.take() == ["GetItem"] * 3
+
+
 def test_a_stream_is_kept_alive_while_tasks_result_waits(jobs: Background) -> None:
     task, written = jobs.begin("count", era="2025"), list[bytes]()
     jobs.time.meanwhile = [lambda: None] * 20 + [jobs.work]
@@ -310,3 +328,35 @@ def test_a_stream_outlives_a_store_that_is_away(jobs: Background, table: Table) 
     down = away(table.client, "GetItem")
     jobs.time.meanwhile = [down.__enter__, lambda: None, lambda: down.__exit__(None, None, None), jobs.work]
     assert told(listen(jobs, [task])) == [("working", None), ("completed", "1/1: counting")]
+
+
+def test_a_task_that_expires_is_told_as_failed_and_the_others_go_on(jobs: Background, table: Table) -> None:
+    expires, stays = jobs.begin("count", {"total": 1}), jobs.begin("count", {"total": 1})
+    jobs.queue.events.pop(0)
+    jobs.time.meanwhile = [lambda: table.expire(expires), jobs.work]
+    heard = listen(jobs, [expires, stays])
+    told_of = [(message["params"]["taskId"], *told([message])[0]) for message in heard if told([message])]
+    assert told_of == [
+        (expires, "working", None),
+        (stays, "working", None),
+        (expires, "failed", "The task has expired."),
+        (stays, "completed", "1/1: counting"),
+    ]
+    error = next(message["params"]["error"] for message in heard if told([message])[:1] == [told_of[2][1:]])
+    assert error == jobs.client().task("get", expires).error | {"message": "The task has expired."}
+
+
+def test_a_task_that_expires_as_the_stream_is_opened_costs_the_others_nothing(jobs: Background, table: Table) -> None:
+    """It is due for another worker, and has expired when this is to be noted."""
+    expires, stays = jobs.begin("count", {"total": 1}), jobs.begin("count", {"total": 1})
+    jobs.work(jobs.queue.events[1])
+    jobs.time.s += 40
+
+    def expire(**_: object) -> None:
+        table.client.meta.events.unregister("after-call.dynamodb.GetItem", expire)
+        table.expire(expires)
+
+    table.client.meta.events.register("after-call.dynamodb.GetItem", expire)
+    heard = listen(jobs, [expires, stays])
+    assert heard[0]["params"]["notifications"] == {"taskIds": [stays]}
+    assert told(heard) == [("completed", "1/1: counting")]

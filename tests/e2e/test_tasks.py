@@ -8,6 +8,7 @@ import pytest
 from mcp_baton import Server, Step, ToolError, Workflow
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION
 from mcp_baton.tasks.ids import new_task_id
+from mcp_baton.tasks.record import PAUSED
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Answer, Client, Era, JsonDict, Table, related
 from tests.sent import Requests
@@ -63,7 +64,9 @@ def test_tasks_get_shows_the_task_in_the_words_of_its_era_and_in_2026_with_its_r
     created, updated = result.pop("createdAt"), result.pop("lastUpdatedAt")
     assert all(map(TIMESTAMP.fullmatch, (created, updated)))
     assert created <= updated
-    inlined = {"result": DONE} if (era, workflow) == ("2026", "done") else {}
+    inlined: JsonDict = {"result": DONE} if (era, workflow) == ("2026", "done") else {}
+    if workflow == "paused":
+        inlined["statusMessage"] = PAUSED
     assert {**result, "_meta": None} == {"taskId": task, "status": status, **WORDS[era], **inlined, "_meta": None}
     if (era, workflow) == ("2025", "done"):
         assert client.task("result", task).result == {"result": DONE, "_meta": related("2025", task)}
@@ -118,7 +121,7 @@ def test_tasks_cancel_with_a_result_completes_the_task_with_it(make_client: Make
     given, before = {"answer": 42.0, "notes": [None, ""]}, client.variables(task)
     result = client.task("cancel", task, result=given).result
     assert result.get("status") == ("completed" if era == "2025" else None)
-    assert client.variables(task) == before
+    assert client.variables(task) == {**before, "mcp-baton/result_by": "client"}
     assert client.in_era("2025").task("result", task).result["result"] == given
     shown = client.in_era("2026").task("get", task).result
     assert (shown["status"], shown["result"]) == ("completed", given)

@@ -2,9 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from threading import Event
+from threading import Event, Semaphore
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from mcp_baton import Context, Server, Step, Workflow
 from mcp_baton.exceptions import Abandoned
 from mcp_baton.protocol.http import ClientGone
 from tests.e2e.conftest import MakeClient, Streaming
-from tests.e2e.support import BOUND_S, Client, Clock, Era, Sink, Table, begin
+from tests.e2e.support import BOUND_S, Answer, Client, Clock, Era, Sink, Table, begin
 
 RESERVE_MS = 5_000
 LISTENING = {"progressToken": "t"}
@@ -142,8 +143,9 @@ def stuck_client(
 
 
 LATE = (
-    "timed out: the function's time was over (raise FunctionTimeout, in the background WorkerTimeout; with baton serve "
-    "--timeout, --worker-timeout); it may still have happened"
+    "timed out: it had 25 s, which is what was left of the function's time without the last 5 s, in which results are "
+    "stored (raise FunctionTimeout, in the background WorkerTimeout; with baton serve --timeout, --worker-timeout); it "
+    "may still have happened"
 )
 TIMED_OUT = {"type": "toolError", "failedStep": "slow", "error": LATE, "retryable": False, "suggestedTool": "work"}
 
@@ -201,7 +203,7 @@ def test_an_abandoned_tool_is_stopped_at_the_next_use_of_its_context(
 
 def test_a_continuation_whose_tool_does_not_end_is_recorded_as_timed_out(make_client: MakeClient, era: Era) -> None:
     client, clock, stuck = stuck_client(make_client, era)
-    clock.ms = 0
+    clock.ms = 2_000
     task = client.get_prompt("flow").task_id
     clock.ms = 30_000
     answer = client.call_tool("work", task=task, meta=LISTENING)
@@ -251,6 +253,123 @@ def test_an_abandoned_coroutine_is_cancelled(make_client: MakeClient) -> None:
     answer = make_client(server, remaining_ms=clock).get_prompt("flow", meta=LISTENING)
     assert answer.meta["pause_reason"] == TIMED_OUT
     assert cancelled.wait(BOUND_S)
+
+
+def test_a_tool_that_left_ten_threads_running_is_not_called_again_until_one_of_them_ends(
+    make_client: MakeClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    server, clock, begun, let_go, ended = Server("s"), Clock(), Semaphore(0), Event(), Semaphore(0)
+
+    @server.tool
+    def hang(ctx: Context) -> str:
+        begun.release()
+        if not let_go.is_set():
+            clock.ms = RESERVE_MS
+            ctx.report_progress(1)
+            let_go.wait(BOUND_S)
+            ended.release()
+        return "in time"
+
+    client = make_client(server, remaining_ms=clock)
+
+    def call() -> str:
+        clock.ms = 30_000
+        text: str = client.call_tool("hang", meta=LISTENING).result["content"][0]["text"]
+        return text
+
+    assert [call().startswith("timed out: ") for _ in range(10)] == [True] * 10
+    assert [begun.acquire(timeout=BOUND_S) for _ in range(10)] == [True] * 10
+    refused = call()
+    assert refused.startswith("not begun: 10 earlier calls of this function timed out and still run.")
+    assert "tool hang is not called any more" in caplog.text
+    assert not begun.acquire(blocking=False)
+    let_go.set()
+    assert [ended.acquire(timeout=BOUND_S) for _ in range(10)] == [True] * 10
+    # The last of them is about to end.
+    assert "in time" in (call() for _ in range(10_000))
+
+
+class Blocking:
+    """Two async tools: `block` blocks the event loop until it is released, `wait` waits for a second, as it should.
+
+    Attributes:
+        blocked: Set when `block` blocks.
+        begun: Set when `wait` has begun.
+    """
+
+    def __init__(self, requires: Sequence[str] = ()) -> None:
+        self.blocked, self.released, self.begun = Event(), Event(), Event()
+        self.server = Server("s")
+        self.server.tool(requires=requires)(self.block)
+        self.server.tool(self.wait)
+
+    async def block(self) -> None:
+        """Block."""
+        self.blocked.set()
+        self.released.wait(BOUND_S)
+
+    async def wait(self) -> None:
+        """Wait."""
+        self.begun.set()
+        await asyncio.sleep(BOUND_S)
+
+    def remaining_ms(self) -> int:
+        """The time is over when the loop is blocked."""
+        return RESERVE_MS if self.blocked.is_set() else RESERVE_MS + 10
+
+
+def call_as_admin(client: Client, tool: str) -> Answer:
+    """Call a tool with the scope `admin`."""
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool}}
+    context = {"requestId": "api-1", "authorizer": {"claims": {"sub": "alice", "scope": "admin"}}}
+    return client.post(json.dumps(call), {"MCP-Protocol-Version": "2025-11-25"}, requestContext=context)
+
+
+IN_VAIN = "tool block blocks the event loop, on which all async functions run (write it as a plain def, or await in it)"
+
+
+@pytest.mark.parametrize(("requires", "named"), [((), "tool block"), (("admin",), "another function")])
+def test_an_async_tool_that_cannot_begin_as_another_one_blocks_the_loop_names_that_one_and_is_never_run(
+    make_client: MakeClient, caplog: pytest.LogCaptureFixture, requires: Sequence[str], named: str
+) -> None:
+    tools = Blocking(requires)
+    blocking, client = make_client(tools.server), make_client(tools.server, remaining_ms=tools.remaining_ms)
+    with ThreadPoolExecutor(1) as pool:
+        block = pool.submit(call_as_admin, blocking, "block")
+        assert tools.blocked.wait(BOUND_S)
+        answer = client.call_tool("wait").result
+        tools.released.set()
+        assert "isError" not in block.result(BOUND_S).result
+    told = IN_VAIN.replace("tool block", named)
+    assert answer["content"][0]["text"] == f"not begun: the time for this request was over: {told}. Nothing was run."
+    assert "tool block blocks the event loop" in caplog.text
+    assert call_as_admin(blocking, "block").result["content"] == []
+    assert not tools.begun.is_set()
+
+
+def test_an_async_tool_that_had_begun_when_another_one_blocked_the_loop_may_have_happened(
+    make_client: MakeClient,
+) -> None:
+    tools = Blocking()
+    blocking, client = make_client(tools.server), make_client(tools.server, remaining_ms=tools.remaining_ms)
+    with ThreadPoolExecutor(2) as pool:
+        wait = pool.submit(client.call_tool, "wait")
+        assert tools.begun.wait(BOUND_S)
+        block = pool.submit(blocking.call_tool, "block")
+        [said] = wait.result(BOUND_S).result["content"]
+        tools.released.set()
+        block.result(BOUND_S)
+    assert said["text"].startswith("timed out: it had 0.01 s")
+    assert said["text"].endswith(f"; {IN_VAIN}; it may still have happened")
+
+
+def test_an_async_tool_that_times_out_as_it_blocks_the_loop_itself_says_so(make_client: MakeClient) -> None:
+    tools = Blocking()
+    answer = make_client(tools.server, remaining_ms=tools.remaining_ms).call_tool("block").result
+    tools.released.set()
+    assert (
+        "; it blocks the event loop (write it as a plain def, or await in it); it may" in answer["content"][0]["text"]
+    )
 
 
 NOT_BEGUN = "not begun: the time for this request was over. Nothing was run."

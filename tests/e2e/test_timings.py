@@ -70,7 +70,7 @@ def test_a_client_that_wants_no_variables_is_told_the_timings_nevertheless(clien
 
 
 def test_a_task_of_which_nothing_has_run_says_nothing_of_timings(client: Client) -> None:
-    hurried = replace(client, remaining_ms=lambda: 0)
+    hurried = replace(client, remaining_ms=lambda: 2_000)
     assert TIMINGS not in client.variables(hurried.get_prompt("flow").task_id)
 
 

@@ -343,7 +343,7 @@ def test_a_task_that_is_over_shows_its_outcome_and_runs_nothing(baton: Connect) 
     client.complete(by_hand, {"paid": "in cash"})
     client.cancel(cancelled)
     told = client.call_workflow("refund_order", task=by_hand)
-    assert '\nResult of the task: {"paid": "in cash"}\n' in told.text
+    assert '\nResult of the task, which a client supplied: {"paid": "in cash"}\n' in told.text
     assert (told.steps["refund"], told.completed) == ("failed", True)
     assert client.call_workflow("refund_order", task=cancelled).text.startswith("This task is cancelled;")
     assert len(client.calls("send_mail")) == 1
@@ -420,7 +420,7 @@ def test_the_structure_is_what_the_published_schema_says_and_its_message_the_tex
         assert set(structure(run)) <= set(schema["properties"]), state
         assert len(run.text.encode()) < 2_048, state
     assert states["not written"].meta["persisted"] is False
-    assert states["not written"].text.endswith("if the server went on, it would do it again.")
+    assert "if the server went on, it would repeat steps 'fetch' (idempotency key " in states["not written"].text
 
 
 def test_progress_is_reported_and_the_first_one_names_the_task(make_client: MakeClient) -> None:

@@ -6,7 +6,10 @@ How large values are kept has its own tests: test_values.py and test_pieces.py i
 import random
 from typing import Any
 
+import pytest
+
 from mcp_baton import Context, Server, Step, Workflow, step_output
+from mcp_baton.exceptions import ValueLost
 from mcp_baton.protocol.json import dumps
 from tests.e2e.conftest import MakeClient
 from tests.e2e.support import Clock, begin
@@ -163,6 +166,7 @@ def test_a_call_whose_value_does_not_fit_is_recorded_and_a_step_that_needs_the_v
         "blockedStep": "echo",
         "missingOutput": "s0",
         "producingStep": "s0",
+        "reason": note_for(big)["error"],
         "suggestedTool": "echo",
     }
 
@@ -183,3 +187,49 @@ def test_a_variable_that_does_not_fit_gives_way_and_the_result_is_kept(make_clie
     variables = client.variables(task)
     assert variables["_workflow.extra.keep"] == "kept"
     assert variables["big"] == note_for(big)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"error": "result of 5 bytes exceeds the task's size limit"},
+        {"error": "result of 5 bytes is lost: its object is missing in S3"},
+        "L,5,exceeds the task's size limit",
+        {"_workflow.digest": "0" * 32, "bytes": 5},
+        {"_workflow.secret": True},
+        "<secret pin>",
+    ],
+    ids=str,
+)
+def test_a_result_that_looks_like_what_stands_for_another_value_is_that_result(
+    make_client: MakeClient, value: Any
+) -> None:
+    client = make_client(returning(value), remaining_ms=(clock := Clock()))
+    task = begin(client, clock)
+    client.call_tool("t0", task=task)
+    resumed = client.get_prompt("flow", task=task)
+    assert resumed.meta["task_status"] == "completed"
+    assert client.variables(task)["_workflow.result.echo"] == value
+
+
+def test_a_tool_that_reads_a_variable_that_was_not_kept_is_told_so(make_client: MakeClient) -> None:
+    server, read = returning(""), list[str]()
+
+    @server.tool
+    def keep(ctx: Context) -> None:
+        assert ctx.task is not None
+        ctx.task["big"] = "x" * 6_000_001
+
+    @server.tool
+    def look(ctx: Context) -> None:
+        assert ctx.task is not None
+        try:
+            ctx.task["big"]
+        except ValueLost as error:
+            read.append(str(error))
+
+    client = make_client(server, remaining_ms=(clock := Clock()))
+    task = begin(client, clock)
+    client.call_tool("keep", task=task)
+    client.call_tool("look", task=task)
+    assert read == ["result of 6000003 bytes exceeds the task's size limit"]

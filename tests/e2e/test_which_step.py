@@ -100,7 +100,7 @@ def test_a_repeat_that_fails_is_an_extra(make_client: MakeClient) -> None:
 
 @pytest.mark.parametrize("copies", [2, "2"])
 def test_arguments_are_compared_as_the_tool_takes_them(make_client: MakeClient, copies: object) -> None:
-    post, clock = Post(), Clock(ms=0)
+    post, clock = Post(), Clock(ms=2_000)
     client = make_client(post.server, remaining_ms=clock)
     task = client.get_prompt("copies", {"copies": "2"}).task_id
     clock.ms = 30_000

@@ -94,15 +94,11 @@ class Model:
     def _wanted(self, call: Call) -> Iterator[str]:
         for name, value in call.arguments.items():
             # A secret it gives with the call that lets the server go on.
-            if (
-                _placeholder(value)
-                and not value.startswith(SECRET)
-                and (name in self.knows or value.startswith(ITS_OWN))
-            ):
+            if _placeholder(value) and not value.startswith(SECRET) and value.startswith(ITS_OWN):
                 yield name
 
     def _filled(self, call: Call) -> Call:
-        """A call with what its user knows. A placeholder of which the user knows nothing is sent back as it is."""
+        """A call with what its user knows. A placeholder that the server replaces is sent back as it is."""
         taken = self.host.tools()[call.tool].get("properties", {})
         arguments = self._values(call)
         known = {name: value for name, value in self.knows.items() if name in taken and name not in arguments}
@@ -112,11 +108,11 @@ class Model:
         return {name: self._value(name, value) for name, value in call.arguments.items()}
 
     def _value(self, name: str, value: Any) -> Any:
-        if not _placeholder(value):
+        if not _placeholder(value) or not value.startswith(ITS_OWN):
             return value
-        if name not in self.knows and value.startswith(ITS_OWN):
+        if name not in self.knows:
             raise Lost(self.story(f"must ask for {value}, and its user does not know it"))
-        return self.knows.get(name, value)
+        return self.knows[name]
 
     def story(self, what: str) -> str:
         """What it did and was shown, for a failed assertion."""

@@ -13,9 +13,11 @@ from typing import Any
 
 type JsonDict = dict[str, Any]
 
-NUMBERED = re.compile(r"^\d+\. Call ([\w-]+) with (?=\{[\x22}])", re.MULTILINE)
-GO_ON = re.compile(r"(?:^Or call|\. Call) ([\w-]+) with (?=\{[\x22}][^\n]*\} to let the server go on\.)", re.MULTILINE)
-NEXT = re.compile(r"Next: (?:read the resource \S+, then )*call ([\w-]+) with (?=\{[\x22}])")
+READ = r"(?:[Rr]ead the resource .+?, then )*"
+NUMBERED = re.compile(rf"^\d+\. {READ}[Cc]all ([\w-]+) with (?=\{{[\x22}}])", re.MULTILINE)
+GO_ON_BEGINS = r"(?:^(?:Or|Then) call|^Call|\. Call|When the cause is corrected, call)"
+GO_ON = re.compile(rf"{GO_ON_BEGINS} ([\w-]+) with (?=\{{[\x22}}][^\n]*\}} to let the server go on\.)", re.MULTILINE)
+NEXT = re.compile(rf"Next: {READ}call ([\w-]+) with (?=\{{[\x22}}])")
 FINISH = re.compile(r"All \d+ steps are done\. Call ([\w-]+) with (?=\{[\x22}])")
 DONE = re.compile(r"^Done: \d+ of \d+ steps?\.", re.MULTILINE)
 LEFT_TO_CLIENT = re.compile(r"All \d+ steps are done[.;] [Tt]he client completes the task\.")

@@ -9,7 +9,7 @@ from typing import Any
 import shop
 from mcp_baton import Argument, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
 from mcp_baton.testing.client import Client
-from tests.hosts.servers import COLOURED, FILED, FOUND, LARGE, Shop, refund, without
+from tests.hosts.servers import COLOURED, FILED, FILED_WHOLE, FOUND, HUGE, LARGE, LONG, Shop, refund, without
 
 type Build = Callable[[Shop], Server]
 
@@ -163,6 +163,27 @@ SCENARIOS = [
         knows={"label": "A"},
         paid=0,
         stored={"_workflow.result.file": {"label": "A", "characters": len(LARGE) + 6}},
+    ),
+    Scenario(
+        "a result is too large to be kept",
+        lambda shop: shop.server(HUGE, without("approved_by"), FILED),
+        Fewest(4, 5),
+        knows={"approved_by": "Ada", "document": "the letters", "label": "A"},
+        stored={"_workflow.result.file": {"label": "A", "characters": len("the letters")}},
+    ),
+    Scenario(
+        "a result is too large for a call of the model's",
+        lambda shop: shop.server(LONG, refund(retryable=True), FILED_WHOLE),
+        Fewest(2, 3),
+        fails=(DOWN,),
+        stored={"_workflow.result.file": {"label": "A", "characters": 1_100_000}},
+    ),
+    Scenario(
+        "an argument looks like a placeholder",
+        lambda shop: shop.server(without("approved_by")),
+        ONE_VALUE,
+        knows={"approved_by": "Ada"},
+        arguments={"order_id": "<output from nothing>"},
     ),
     Scenario("a resource cannot be read at first", unreadable, Fewest(2, 4)),
     Scenario(

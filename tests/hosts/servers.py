@@ -41,6 +41,7 @@ class Shop:
         server = Server("shop", version="1.0.0", handles=handles)
         server.tool(self.fetch_order)
         server.tool(self.find_document)
+        server.tool(self.scan)
         server.tool(self.refund)
         server.tool(self.archive)
         server.tool(self.mark)
@@ -54,6 +55,10 @@ class Shop:
     def find_document(self, order_id: str) -> str:
         """The order's whole correspondence."""
         return f"{order_id}: {LARGE}"
+
+    def scan(self, characters: int) -> str:
+        """Scan the order's correspondence."""
+        return "x" * characters
 
     def refund(
         self,
@@ -123,3 +128,8 @@ def without(*names: str) -> Step:
 COLOURED = Step("mail", tool="send_mail", arguments={"to": constant("a"), "text": task_variable("colour")})
 FILED = Step("file", tool="archive", arguments={"document": step_output("letters")})
 FOUND = Step("find", tool="find_document", arguments={"order_id": prompt_arg("order_id")}, binding="letters")
+HUGE = Step("find", tool="scan", arguments={"characters": constant(6_000_001)}, binding="letters")
+"""A result that is too large to be kept."""
+LONG = Step("find", tool="scan", arguments={"characters": constant(1_100_000)}, binding="letters")
+"""A result that is kept, and that placeholders may not put into a call."""
+FILED_WHOLE = Step("file", tool="archive", arguments={"document": step_output("letters"), "label": constant("A")})

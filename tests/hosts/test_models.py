@@ -18,7 +18,7 @@ from tests.hosts.host import Host, Show, everything, first_of_an_error, structur
 from tests.hosts.model import Habit, Model
 from tests.hosts.phrases import Call, read
 from tests.hosts.scenarios import DOWN, SCENARIOS, Fewest, Scenario
-from tests.hosts.servers import Shop, refund, without
+from tests.hosts.servers import FILED_WHOLE, HUGE, Shop, refund, without
 
 BEGIN = Call("refund_order", {"order_id": "A-17"})
 
@@ -124,6 +124,7 @@ def test_a_model_finishes_every_workflow_in_the_fewest_calls_and_is_shown_no_lar
     assert len(shop.paid) == scenario.paid
     assert scenario.stored.items() <= client.task(only_task(client)).variables.items()
     assert all(len(shown) < 8_000 for shown in model.host.shown)
+    assert not any("Nothing was run" in shown for shown in model.host.shown), model.story("was refused a suggestion")
 
 
 @pytest.mark.parametrize("way", PLAIN, ids=str)
@@ -197,6 +198,24 @@ def test_without_a_tool_of_its_own_a_workflow_is_finished_by_picking_its_prompt_
     again = client.get_prompt("refund_order", {"task_id": picked.task_id})
     assert again.completed
     assert_completed(client)
+
+
+def test_a_model_is_told_of_a_lost_result_at_the_first_pause_and_why_a_later_step_lacks_it(baton: Connect) -> None:
+    host = Host(baton(Shop().server(HUGE, without("approved_by"), FILED_WHOLE)), text_alone)
+    lost = "result of 6000003 bytes exceeds the task's size limit"
+    paused = host.call(BEGIN)
+    assert f"\n\nLater calls cannot refer to the result of step 'find': {lost}.\n\n" in paused
+    [first, second, *_] = read(paused).calls
+    assert second.arguments["document"] == "<missing: document>"
+    host.call(Call(first.tool, {**first.arguments, "approved_by": "Ada"}))
+    go_on = read(paused).go_on
+    assert go_on is not None
+    blocked = host.call(go_on)
+    assert f"it needs the output 'letters' of step 'find', which cannot be had: {lost}." in blocked
+    assert blocked.count(lost) == 1
+    # Let alone, the server would pause there again.
+    assert f"\n\nThen call {go_on.tool} with" in blocked
+    assert [call.arguments["document"] for call in read(blocked).calls[:1]] == ["<missing: document>"]
 
 
 def test_two_models_on_one_task_both_see_it_done_in_whatever_order_they_call(baton: Connect) -> None:

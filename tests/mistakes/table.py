@@ -83,6 +83,7 @@ class Mistake:
         return next((number for number, line in enumerate(lines, 1) if line.endswith(HERE)), None)
 
 
+ID = 'prompt_arg("order_id")'
 COUNT = '    """Count."""\n    return 1\n'
 IDS = "def ids(text: str) -> list[str]:\n    return []\n"
 CONNECTION = "class Connection:\n    pass\n\n\n"
@@ -156,6 +157,15 @@ ARGUMENTS = (
     ("a misspelt prompt argument", '{"order_id": prompt_arg("oder_id")}', ("'oder_id'",), OF_ORDER),
     ("an argument that no parameter takes", '{"ordr_id": prompt_arg("order_id")}', ("'ordr_id'",), OF_ORDER),
     ("an argument's name as a text", '{"order_id": "order_id"}', ("no data source",), "prompt_arg('order_id')"),
+    (
+        "a function that makes a source",
+        '{"order_id": prompt_arg}',
+        ("'order_id'", "prompt_arg"),
+        "prompt_arg('order_id')",
+    ),
+    ("another function in its place", '{"order_id": fetch_order}', ("fetch_order", "no data source"), "step_output("),
+    ("a constant that is not JSON", '{"order_id": constant({7})}', ("'order_id'", "not JSON"), "constant([7])"),
+    ("a class as a constant", '{"order_id": constant(Order)}', ("'order_id'", "not JSON"), "texts, numbers"),
     ("a list of arguments", '["order_id"]', ("arguments",), "arguments={'order_id': prompt_arg('order_id')}"),
     ("a step of its own output", '{"order_id": step_output("fetch", "id")}', ("'fetch'", "itself"), "earlier step"),
 )
@@ -395,6 +405,34 @@ STEPS = (
         "did you mean 'order_id'?",
     ),
     Mistake(
+        "a time as a constant",
+        "import datetime\n\n"
+        + added('Step("fetch", tool=fetch_order, arguments={"order_id": constant(datetime.date(2026, 1, 2))})  # here'),
+        ("step 'fetch'", "'order_id'", "not JSON"),
+        "constant('2026-01-02')",
+    ),
+    Mistake(
+        "a text for a number",
+        added("FETCH", f"""{PATH_STEP % 'constant("ten")'}  {HERE}"""),
+        ("step 'pay'", "'refund'", "'ten'", "'amount'", "number"),
+        "its type",
+        warning=True,
+    ),
+    Mistake(
+        "a text of an output for a number",
+        added("FETCH", f"""{PATH_STEP % 'step_output("order", "email")'}  {HERE}"""),
+        ("step 'pay'", "'email'", "a text", "'amount'", "a number"),
+        "another field",
+        warning=True,
+    ),
+    Mistake(
+        "a misspelt argument in guidance",
+        added(f'Step("fetch", tool=fetch_order, arguments={{"order_id": {ID}}}, guidance="{{oder_id}}")  {HERE}'),
+        ("step 'fetch'", "{oder_id}", "guidance"),
+        "did you mean 'order_id'?",
+        warning=True,
+    ),
+    Mistake(
         "a path into an output of which nothing is known",
         '@server.tool\ndef look() -> Any:\n    """Look."""\n\n\n'
         + added(
@@ -464,6 +502,21 @@ WORKFLOWS = (
         "server.add_workflow(refunds)",
         warning=True,
     ),
+    Mistake(
+        "a workflow that is made and given to nothing",
+        'Workflow(name="refunds", description="refund", arguments=[ORDER_ID], steps=[FETCH])  # here\n',
+        ("workflow 'refunds'", "not added"),
+        "server.add_workflow(Workflow(…))",
+        warning=True,
+    ),
+    Mistake(
+        "a workflow that is added after the handler is made",
+        "lambda_handler = handler(server)\n"
+        'refunds = Workflow(name="refunds", description="refund", arguments=[ORDER_ID], steps=[FETCH])\n'
+        "server.add_workflow(refunds)  # here\n",
+        ("workflow 'refunds'", "closed the server"),
+        "add it before that call",
+    ),
 )
 
 FILES = (
@@ -532,3 +585,37 @@ FILES = (
 )
 
 MISTAKES = (*IN_TABLES, *TYPES, *FUNCTIONS, *DECORATORS, *STEPS, *WORKFLOWS, *FILES)
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """A tool, `stock`, that returns something that cannot be its result.
+
+    Attributes:
+        name: What was done.
+        source: The tool, after `PRELUDE`.
+        says: What the line of the log must contain beside the tool and its line.
+        remedy: What it must say to write instead.
+    """
+
+    name: str
+    source: str
+    says: str
+    remedy: str
+
+
+def tool_returning(body: str, declared: str) -> str:
+    """The lines of the tool `stock`."""
+    return f'@server.tool  {HERE}\ndef stock(){declared}:\n    """Count."""\n    {body}\n'
+
+
+LATER = "async def count() -> int:\n    return 1\n\n\n"
+RETURNED = (
+    Returned("a wrong type", tool_returning('return "many"', " -> int"), "type str, but it declares int", "return one"),
+    Returned("nothing", tool_returning("pass", " -> int"), "None, but it declares int", "-> int | None"),
+    Returned("a coroutine", LATER + tool_returning("return count()", " -> int"), "a coroutine", "write async def"),
+    Returned("a coroutine of no type", LATER + tool_returning("return count()", ""), "a coroutine", "write async def"),
+    Returned(
+        "what is no JSON", tool_returning('return {"a": object()}', ""), "type dict: the value is not JSON", "lists"
+    ),
+)

@@ -1,6 +1,7 @@
 """Each mistake of the table is named, with its line and what to write instead, and nothing else is said."""
 
 import json
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +13,8 @@ from mcp_baton import Server, Step, Workflow
 from mcp_baton.cli.app import main
 from mcp_baton.exceptions import BatonError
 from mcp_baton.local.serve import load_checked
-from tests.mistakes.table import COUNT, EPILOGUE, MISTAKES, PRELUDE, Mistake, added
+from tests.mistakes.table import COUNT, EPILOGUE, HERE, MISTAKES, PATH_STEP, PRELUDE, RETURNED, Mistake, Returned, added
+from tests.site.blocks import ROOT, blocks
 from tests.starter import SERVER, needs_the_starter
 
 type Check = Callable[..., tuple[int, Any]]
@@ -149,6 +151,14 @@ def test_the_servers_that_are_shown_to_readers_are_told_nothing(server: Path, ch
     assert found["published"]["workflows"] > 0
 
 
+def test_the_server_on_the_first_page_is_told_nothing(check: Check) -> None:
+    code = next(block.code for block in blocks(ROOT / "README.md") if block.language == "python")
+
+    found = check(write(code), "--strict")[1]
+
+    assert (found["errors"], found["warnings"]) == ([], [])
+
+
 def test_warnings_are_refused_where_that_is_asked_for(check: Check) -> None:
     target = write(PRELUDE + f"@server.tool\ndef stock() -> int:\n{COUNT}".replace('"""Count."""', "...") + EPILOGUE)
 
@@ -173,6 +183,7 @@ def test_where_the_file_ends_early_it_is_said_so(check: Check, capsys: pytest.Ca
     code, found = check(write(text))
 
     assert (code, found["whole"]) == (1, False)
+    assert "--log-level" not in found["errors"][1]["problem"]  # `check` has no such option
     assert ["*skus" in found["errors"][0]["problem"], "no_such_module" in found["errors"][1]["problem"]] == [True, True]
     forget()
     main(["check", "shop_app.py"])
@@ -202,3 +213,63 @@ def test_a_syntax_error_is_named_with_its_line(check: Check) -> None:
     assert (code, found["whole"]) == (1, False)
     assert (error["problem"], error["line"]) == ("SyntaxError: unmatched ')'", 2)
     assert Path(error["file"]).name == "shop_app.py"
+
+
+@pytest.mark.parametrize("returned", RETURNED, ids=lambda returned: returned.name)
+def test_what_a_tool_returned_that_is_no_result_is_logged_in_a_line_with_the_tools_place(
+    returned: Returned, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = PRELUDE + returned.source + EPILOGUE
+    line = next(number for number, line in enumerate(text.splitlines(), 1) if line.endswith(HERE))
+
+    assert main(["call", write(text), "stock"]) == 1
+
+    [record] = caplog.records
+    assert f"the tool 'stock' ({Path('shop_app.py').resolve()}:{line}) returned" in record.getMessage()
+    assert returned.says in record.getMessage()
+    assert returned.remedy in record.getMessage()
+    assert record.exc_info is None
+    assert capsys.readouterr().out.startswith("internal error in stock (id ")
+
+
+def test_what_a_tool_raises_in_a_command_is_shown_with_the_users_own_frames() -> None:
+    text = PRELUDE + '@server.tool\ndef stock() -> int:\n    """Count."""\n    return {}["left"]\n' + EPILOGUE
+    baton = Path(sys.executable).parent / "baton"
+
+    done = subprocess.run([baton, "call", write(text), "stock"], capture_output=True, text=True, check=False)
+
+    frames = [line for line in done.stderr.splitlines() if line.startswith("  File ")]
+    assert done.returncode == 1
+    assert [("shop_app.py" in frame, "stock" in frame) for frame in frames] == [(True, True)]
+    assert "KeyError: 'left'" in done.stderr
+    assert "--log-level" not in done.stderr
+
+
+TEXT_FOR_A_NUMBER = added("FETCH", PATH_STEP % 'step_output("order", "email")')
+ROWS = '@server.tool\ndef rows() -> list[Order]:\n    """Rows."""\n    return [Order(1.0, "a")]\n\n\n' + added(
+    'Step("rows", tool=rows)', 'Step("fetch", tool=fetch_order, arguments={"order_id": step_output("rows", "3.email")})'
+)
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        (TEXT_FOR_A_NUMBER, "it got \\\"kim@example.com\\\" from <field 'email' from fetch_order>"),
+        (ROWS, "its argument 'order_id': '3.email' is not in the output of step 'rows': it is a list of 1 item."),
+    ],
+    ids=["a text for a number", "a list's index that is not there"],
+)
+def test_a_value_that_a_step_cannot_have_is_told_with_its_source_when_the_workflow_runs(
+    source: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", write(PRELUDE + source + EPILOGUE), "refund_order", "order_id=A"]) == 3
+
+    assert told in " ".join(capsys.readouterr().out.split())
+
+
+def test_all_arguments_that_are_missing_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    reason = 'Argument("reason", "Why", required=True)'
+
+    main(["run", write(PRELUDE + added("FETCH", arguments=f"[ORDER_ID, {reason}]") + EPILOGUE), "refund_order"])
+
+    assert "the arguments 'order_id' and 'reason' are required" in capsys.readouterr().err

@@ -63,7 +63,7 @@ def test_the_command_tells_the_version_and_needs_no_extra_for_that(installed: En
 
 
 def test_a_handler_answers_with_what_the_package_itself_depends_on(installed: Environment, project: Path) -> None:
-    event = ROOT / "events" / "tools-call.json"
+    event = ROOT / "events" / "sample" / "tools-call.json"
 
     printed = installed.run("python", "-c", ASK_THE_HANDLER, event, PYTHONPATH=str(project))
 

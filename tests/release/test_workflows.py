@@ -10,6 +10,9 @@ import yaml
 from tests.release.conftest import ROOT
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+OF_PROJECTS = sorted((ROOT / "project" / "github" / "workflows").glob("*.yml"))
+"""Those that `baton new` makes."""
+
 PINNED = re.compile(r"[\w.-]+/[\w.-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
 
 
@@ -18,7 +21,7 @@ def jobs(path: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [*WORKFLOWS, *OF_PROJECTS], ids=lambda path: path.name)
 def test_every_action_is_pinned_to_a_commit_whose_version_is_said(path: Path) -> None:
     used = re.findall(r"uses: (.*)", path.read_text())
 
@@ -30,6 +33,16 @@ def test_every_action_is_pinned_to_a_commit_whose_version_is_said(path: Path) ->
 def test_nobody_has_rights_that_no_job_names(path: Path) -> None:
     assert yaml.safe_load(path.read_text())["permissions"] == {}
     assert all("permissions" in job for job in jobs(path).values())
+
+
+@pytest.mark.parametrize("path", OF_PROJECTS, ids=lambda path: path.name)
+def test_a_projects_workflow_may_read_the_repository_and_keeps_no_credentials(path: Path) -> None:
+    assert yaml.safe_load(path.read_text())["permissions"] == {"contents": "read"}
+    steps = [step for job in jobs(path).values() for step in job["steps"]]
+    checkouts = [step for step in steps if step.get("uses", "").startswith("actions/checkout@")]
+    assert [step["with"] for step in checkouts] == [{"persist-credentials": False}] * len(checkouts)
+    assert checkouts
+    assert not any("permissions" in job for job in jobs(path).values())
 
 
 def test_the_job_that_publishes_runs_nothing_of_the_repository() -> None:

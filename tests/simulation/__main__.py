@@ -1,7 +1,11 @@
-"""`make simulate`: many seeds, over several processes. Failing ones are printed, the first of them with traces."""
+"""`make simulate`: many seeds, over several processes. Failing ones are printed, the first of them with traces.
+
+Without `--first` the seeds are new ones each time, since the seeds that `make test` runs every day find nothing more.
+"""
 
 import argparse
 import multiprocessing
+import secrets
 import sys
 import time
 from collections import Counter
@@ -14,6 +18,9 @@ CHUNK = 250
 
 TRACES = 3
 
+FRESH = 10**9
+"""A first seed is drawn from this many."""
+
 SHARES = {"workflows": 6, "jobs": 3, "background": 1}
 """How many of ten seeds are of each kind."""
 
@@ -22,19 +29,22 @@ def main() -> int:
     """Simulate, and say what was found. The exit status is 1 when an invariant was broken."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seeds", type=int, default=5_000, help="how many (5000)")
-    parser.add_argument("--first", type=int, default=0, help="the first one (0)")
+    parser.add_argument("--first", type=int, help="the first one (drawn anew and printed; 0 for a digest)")
     parser.add_argument("--of", choices=sorted(SHARES), help="what is simulated (6, 3 and 1 of 10 seeds)")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--traces", type=int, default=TRACES, help="how many failures are shown whole (3)")
     parser.add_argument("--digest", action="store_true", help="print one digest of all that happened, and no more")
     given = parser.parse_args()
     if given.digest:
-        _say(digest(range(given.first, given.first + given.seeds)))
+        first = given.first or 0
+        _say(digest(range(first, first + given.seeds)))
         return 0
+    first = secrets.randbelow(FRESH) if given.first is None else given.first
+    _say(f"The first seed is {first}. The same simulations again: --first {first} --seeds {given.seeds}")
     began = time.monotonic()
     found: list[Outcome] = []
     struck = Counter[str]()
-    for failed, attacks in _simulated(_chunks(given.first, given.seeds, given.of), given.processes):
+    for failed, attacks in _simulated(_chunks(first, given.seeds, given.of), given.processes):
         struck.update(attacks)
         for outcome in failed:
             found.append(outcome)

@@ -1,17 +1,15 @@
 """Invariants 5, 6 and 11: what a process told its client, held against what was written."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.codes import INVALID_REQUEST
-from tests.simulation.heads import status_of
+from mcp_baton.protocol.json import dumps
+from mcp_baton.server.running.runner import NOT_BEGUN
 from tests.simulation.journal import Called, Process
 
 if TYPE_CHECKING:
     from tests.simulation.invariants import Judge
-
-ENDS = {"cancel": "cancelled", "complete": "completed"}
 
 
 def check_answer(judge: "Judge", process: Process) -> None:
@@ -23,14 +21,6 @@ def check_answer(judge: "Judge", process: Process) -> None:
             _check_call(judge, process)
         case "start" | "resume" | "work":
             _check_run(judge, process)
-        case "cancel" | "complete" if isinstance(process.answer, Mapping):
-            wanted = ENDS[process.kind]
-            if not any(
-                by is process and change.after is not None and status_of(change.after) == wanted
-                for change, by in judge.changes
-                if change.key[1].startswith("TASK#")
-            ):
-                judge.wrong(5, f"{process.name} is told that the task is {wanted}, and did not write that")
 
 
 def check_last(judge: "Judge", process: Process) -> None:
@@ -39,10 +29,13 @@ def check_last(judge: "Judge", process: Process) -> None:
         for call in process.calls:
             if call.serial in judge.placed:
                 judge.wrong(6, f"{process.name} is told that call #{call.serial} is not recorded, and it is")
-    if process.is_run and process.meta.get("persisted") is False and process.calls:
+    # What came last is not a call if there was no time left to begin one.
+    called_last = NOT_BEGUN not in dumps(process.meta.get("pause_reason"))
+    if process.is_run and process.meta.get("persisted") is False and process.calls and called_last:
         last = process.calls[-1]
         for number, place in judge.placed.get(last.serial, ()):
-            if not any(number in (sent.written or ()) and sent.heard for sent in process.requests):
+            at = next((at for at, sent in enumerate(process.requests) if number in (sent.written or ())), None)
+            if at is None or not any(sent.heard and sent.operation == "UpdateItem" for sent in process.requests[at:]):
                 judge.wrong(6, f"{process.name} is told that {place} is not kept, and it is, by write #{number}")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mcp_baton.exceptions import StoreUnavailable
 from mcp_baton.tasks.dynamodb.outside import ObjectMissing
 from tests.simulation.faults import Fault
-from tests.simulation.scheduler import Actor, Killed, current
+from tests.simulation.scheduler import here
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -39,24 +39,23 @@ class PlainBucket:
 
 
 class SimulatedBucket:
-    """The bucket as a process has it.
+    """The bucket of a container.
 
     Args:
         world: The simulation.
-        process: Whose it is.
     """
 
-    def __init__(self, world: "World", process: Actor) -> None:
+    def __init__(self, world: "World") -> None:
         assert world.bucket is not None
         self._plain = PlainBucket(world.bucket)
         self._world = world
-        self._process = process
 
     def put(self, key: str, data: bytes, digest: bytes) -> None:
         """Write an object."""
         fault = self._point("PutObject")
         if fault not in {Fault.LOST_REQUEST, Fault.THROTTLED}:
             self._plain.put(key, data, digest)
+            self._world.put_ms[key] = self._world.scheduler.now_ms
         self._after(fault, "PutObject")
 
     def get(self, key: str, most: int) -> Iterator[bytes]:
@@ -66,23 +65,20 @@ class SimulatedBucket:
         return self._plain.get(key, most)
 
     def _point(self, operation: str) -> Fault | None:
-        fault = self._world.weather.strikes()
-        actor = current() or self._process
-        self._world.point(actor)
+        world, actor = self._world, here()
+        fault = world.weather.strikes()
+        if fault is not None:
+            world.processes[actor.process.name].faults.append(fault)
+        world.point(actor)
         if fault is Fault.KILLED_BEFORE:
-            self._kill(f"killed before {operation}")
-        self._world.note(actor, operation)
+            world.kill(actor, f"killed before {operation}")
+        world.note(actor, operation)
         return fault
 
     def _after(self, fault: Fault | None, operation: str) -> None:
         if fault is Fault.KILLED_AFTER:
-            self._kill(f"killed after {operation}")
+            self._world.kill(here(), f"killed after {operation}")
         if fault in SILENT:
             self._world.sleep(S3_S)
         if fault in SILENT or fault in {Fault.THROTTLED, Fault.BROKEN}:
             raise StoreUnavailable(f"{operation}: simulated")
-
-    def _kill(self, what: str) -> None:
-        self._world.note(self._process, what)
-        self._process.kill()
-        raise Killed

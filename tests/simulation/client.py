@@ -10,9 +10,10 @@ from mcp_baton import clients
 from tests.simulation.dynamodb.database import Database
 from tests.simulation.dynamodb.refusals import ConditionFalse, Refusal
 from tests.simulation.faults import Fault
-from tests.simulation.scheduler import Actor, Killed, current
+from tests.simulation.scheduler import here
 
 if TYPE_CHECKING:
+    from tests.simulation.journal import Process
     from tests.simulation.world import World
 
 HTTP_STATUS = {"InternalServerError": 500}
@@ -38,6 +39,8 @@ class Sent:
 
     Attributes:
         operation: Its name.
+        partition: The partition key that it asks for.
+        process: Whose it is.
         began_ms: When it was sent first.
         attempts: How often it was sent.
         written: The numbers of the writes that it made.
@@ -45,6 +48,8 @@ class Sent:
     """
 
     operation: str
+    partition: str
+    process: "Process"
     began_ms: float
     attempts: int = 0
     written: list[int] | None = None
@@ -52,18 +57,16 @@ class Sent:
 
 
 class SimulatedClient:
-    """A client of a process.
+    """The client of a container. A request is that of the process whose thread sends it.
 
     Args:
         world: The simulation.
-        process: Whose it is.
     """
 
     exceptions = Exceptions
 
-    def __init__(self, world: "World", process: Actor) -> None:
+    def __init__(self, world: "World") -> None:
         self._world = world
-        self._process = process
         self._again: Fault | None = None
         self._left = 0
 
@@ -90,7 +93,7 @@ class SimulatedClient:
     def _send(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
         """Send a request as often as botocore would by its configuration."""
         request = self._world.rewritten(operation, request)
-        sent = self._world.sending(self._process, operation)
+        sent = self._world.sending(operation, _partition(request))
         attempts = clients.ATTEMPTS
         while True:
             sent.attempts += 1
@@ -110,10 +113,11 @@ class SimulatedClient:
             self._world.sleep(self._world.rng.random())
 
     def _attempt(self, operation: str, request: Mapping[str, Any], sent: Sent) -> dict[str, Any]:
-        world, actor = self._world, current() or self._process
-        fault = self._strikes(operation)
+        world, actor = self._world, here()
+        fault = self._strikes(sent)
         if fault is not None:
             world.struck.add(fault.told)
+            sent.process.faults.append(fault)
         if fault is Fault.STALLED_BEFORE:
             world.note(actor, "stands still")
             world.stall(actor)
@@ -126,16 +130,16 @@ class SimulatedClient:
         return answer
 
     def _before(self, fault: Fault | None, operation: str, request: Mapping[str, Any], sent: Sent) -> None:
-        world, actor = self._world, current() or self._process
+        world, actor = self._world, here()
         match fault:
             case Fault.KILLED_BEFORE:
-                self._kill(f"killed before {operation}")
+                world.kill(actor, f"killed before {operation}")
             case Fault.LOST_REQUEST:
                 self._silence(f"{operation} is lost")
             case Fault.LATE:
                 world.later(actor, world.rng.choice(LATE_S), lambda: self._late(operation, request, sent))
                 self._silence(f"{operation} is on its way")
-            case Fault.THROTTLED:
+            case Fault.THROTTLED | Fault.HOT:
                 world.note(actor, f"{operation} is throttled")
                 raise refused(Refusal(world.rng.choice(THROTTLES), "simulated"), operation)
             case Fault.BROKEN if world.rng.random() < 0.5:
@@ -143,10 +147,10 @@ class SimulatedClient:
                 raise refused(Refusal("InternalServerError", "simulated"), operation)
 
     def _after(self, fault: Fault | None, operation: str) -> None:
-        world, actor = self._world, current() or self._process
+        world, actor = self._world, here()
         match fault:
             case Fault.KILLED_AFTER:
-                self._kill(f"killed after {operation}")
+                world.kill(actor, f"killed after {operation}")
             case Fault.STALLED_AFTER:
                 world.note(actor, "stands still")
                 world.stall(actor)
@@ -158,35 +162,36 @@ class SimulatedClient:
 
     def _make(self, operation: str, request: Mapping[str, Any], sent: Sent) -> dict[str, Any] | Refusal:
         try:
-            return self._world.make(self._process, operation, request, sent)
+            return self._world.make(operation, request, sent)
         except ConditionFalse as refusal:
-            self._world.note(self._process, f"{operation} is refused")
+            self._world.note(sent.process.actor, f"{operation} is refused")
             return refusal
         except Refusal as refusal:
-            self._world.note(self._process, f"{operation} is refused: {refusal}")
+            self._world.note(sent.process.actor, f"{operation} is refused: {refusal}")
             return refusal
 
     def _late(self, operation: str, request: Mapping[str, Any], sent: Sent) -> None:
         self._make(operation, request, sent)
 
-    def _strikes(self, operation: str) -> Fault | None:
+    def _strikes(self, sent: Sent) -> Fault | None:
         if self._left and self._again is not None and not self._world.weather.over:
             self._left -= 1
             return self._again
-        fault = self._world.strikes(self._process, operation)
+        fault = self._world.strikes(sent)
         repeats = fault in {Fault.LOST_REQUEST, Fault.LOST_REPLY, Fault.THROTTLED, Fault.BROKEN}
         self._again, self._left = (fault, self._world.weather.burst) if repeats else (None, 0)
         return fault
 
     def _silence(self, what: str) -> NoReturn:
-        self._world.note(current() or self._process, what)
+        self._world.note(here(), what)
         self._world.sleep(clients.READ_TIMEOUT_S)
         raise ReadTimeoutError(endpoint_url=URL)
 
-    def _kill(self, what: str) -> NoReturn:
-        self._world.note(self._process, what)
-        self._process.kill()
-        raise Killed
+
+def _partition(request: Mapping[str, Any]) -> str:
+    """The partition key that a request asks for."""
+    key = request.get("Key") or request.get("Item") or {"pk": request["ExpressionAttributeValues"][":owner"]}
+    return str(key["pk"]["S"])
 
 
 class PlainClient:

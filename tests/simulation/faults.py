@@ -21,6 +21,8 @@ class Fault(Enum):
     """The client hears nothing; the request is made some seconds later."""
     THROTTLED = auto()
     """It is refused for want of capacity."""
+    HOT = auto()
+    """It is refused since its partition is asked for too much, for a few seconds."""
     BROKEN = auto()
     """DynamoDB answers 500. Whether the request was made is anybody's guess: here it was, half of the time."""
     KILLED_BEFORE = auto()
@@ -38,6 +40,7 @@ WORDS = {
     Fault.LOST_REPLY: "the answer to a request that was made was lost",
     Fault.LATE: "a request arrived late",
     Fault.THROTTLED: "a request was throttled",
+    Fault.HOT: "a partition was hot",
     Fault.BROKEN: "DynamoDB answered 500",
     Fault.KILLED_BEFORE: "a process was killed before a request or call",
     Fault.KILLED_AFTER: "a process was killed after a request or call",
@@ -48,6 +51,8 @@ LOSSES = (Fault.LOST_REQUEST, Fault.LOST_REPLY, Fault.LATE, Fault.THROTTLED, Fau
 KILLS = (Fault.KILLED_BEFORE, Fault.KILLED_AFTER)
 STALLS = (Fault.STALLED_BEFORE, Fault.STALLED_AFTER)
 GROUPS = (LOSSES, KILLS, STALLS)
+LAGS_MS = (0.0, 0.0, 100.0, 1_000.0, 20_000.0)
+HOT_MS = (0.0,) * 7 + (1_000.0, 3_000.0, 30_000.0)
 SKEWS_S = (0.0, 0.0, 1.0, -1.0, 300.0, -300.0)
 
 
@@ -59,6 +64,9 @@ class Weather:
         kinds: The faults that a request can have, each as likely as the others.
         chance: Of a fault, for a request or a tool's call.
         burst: How many further requests of a process fail in the same way, once one has.
+        skewed: Whether clocks are off.
+        freezes: Whether clocks can stand still with their processes.
+        stale: The chance that a read which is not consistent returns old data.
         over: Whether faults have stopped.
     """
 
@@ -67,6 +75,8 @@ class Weather:
     chance: float
     burst: int
     skewed: bool
+    freezes: bool
+    stale: float
     over: bool = False
 
     @classmethod
@@ -76,7 +86,9 @@ class Weather:
         kinds = [kind for group in groups for kind in group if rng.random() < 0.7]
         calm = rng.random() < 0.0625
         chance = 0.0 if calm else rng.choice((0.05, 0.1, 0.2, 0.35))
-        return cls(rng, tuple(kinds), chance, rng.choice((0, 0, 0, 1, 2, 5)), skewed=rng.random() < 0.25)
+        skewed, freezes, stale = rng.random() < 0.25, rng.random() < 0.25, rng.choice((0.0, 0.3, 0.7))
+        burst = rng.choice((0, 0, 0, 1, 2, 5))
+        return cls(rng, tuple(kinds), chance, burst, skewed=skewed, freezes=freezes, stale=stale)
 
     def strikes(self) -> Fault | None:
         """The fault that befalls the next request, if one does."""
@@ -88,6 +100,10 @@ class Weather:
         """Whether one of these befalls what is about to happen."""
         known = [fault for fault in faults if fault in self.kinds]
         return bool(known) and not self.over and self.rng.random() < self.chance * len(known) / len(self.kinds)
+
+    def lag_ms(self) -> float:
+        """How old the data is that a read returns which is not consistent, milliseconds."""
+        return self.rng.choice(LAGS_MS) if self.rng.random() < self.stale else 0.0
 
     def skew_s(self) -> float:
         """How far a process' clock is ahead, seconds."""

@@ -29,7 +29,7 @@ from tests.simulation.invariants import Violation
 from tests.simulation.jobs.background import BackgroundWorld
 from tests.simulation.jobs.world import JobWorld
 from tests.simulation.journal import Broken
-from tests.simulation.scheduler import Actor, Killed, current
+from tests.simulation.scheduler import Actor, Killed, current, here
 from tests.simulation.servers import STAGE
 from tests.simulation.world import Rewrite, World
 
@@ -161,6 +161,8 @@ def void(_value: object) -> None:
 
 def _start_thread(function: Callable[..., object], arguments: dict[str, Any], mailbox: Mailbox) -> Callable[[], None]:
     """A tool's thread is an actor of the invocation's process."""
+    process = _under_way[-1].processes[here().process.name]
+    process.checked_ms = process.clock_read_ms
     beside("tool", partial(copy_context().run, worker.run_and_tell, function, arguments, mailbox, lambda: None))
     return lambda: None
 
@@ -179,7 +181,7 @@ def simulating() -> Iterator[None]:
         real_sleep: Callable[[float], None] = time.sleep
         sleep = instead(real_sleep, lambda world: world.sleep)
         patch.setattr(time, "sleep", sleep)
-        patch.setattr(time, "monotonic", instead(time.monotonic, lambda world: lambda: world.scheduler.now_ms / 1000))
+        patch.setattr(time, "monotonic", instead(time.monotonic, lambda world: world.monotonic))
         patch.setattr(time, "time_ns", instead(time.time_ns, lambda world: lambda: int(world.scheduler.now_ms * 10**6)))
         patch.setattr(os, "urandom", instead(os.urandom, lambda world: world.rng.randbytes))
         patch.setattr(random, "uniform", instead(random.uniform, lambda world: world.rng.uniform))

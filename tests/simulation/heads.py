@@ -3,9 +3,11 @@
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import cast
+from typing import Any, cast
 
 from mcp_baton.protocol.json import Json, loads
+from mcp_baton.tasks.dynamodb.attributes import decode
+from mcp_baton.tasks.dynamodb.pointers import Pointer, pointer_in
 from mcp_baton.tasks.record import EXTRA_PREFIX, PAUSE_REASON, PROGRESS, RESULT_PREFIX
 from tests.simulation.dynamodb.paths import Attribute, Item
 
@@ -66,6 +68,16 @@ def value_of(item: Item, name: str, stored: Callable[[str, str], Json]) -> Json:
         with suppress(ValueError):
             return loads(attribute["S"])
     return stored(item["sk"]["S"].removeprefix("TASK#"), name)
+
+
+def decoded(attribute: Any) -> Json:
+    """A value that is in a head."""
+    return decode(attribute)
+
+
+def pointer_of(attribute: Any) -> Pointer | None:
+    """Where a value is that is not in the head; `None` for one that is."""
+    return pointer_in(attribute)
 
 
 def serial_in(value: Json) -> int | None:

@@ -2,20 +2,19 @@
 
 1. No completed step reopens, and a step's status fits its result. 2. A task that is over does not change. 3. A run
 writes and calls only while it holds the claim; claims are counted up, and a live one is not taken. 4. What a call
-gave back is written at most once, in one place, and where it belongs. 5. What was acknowledged is there. 6. What was
-told as not recorded is not there. 7. Every value that a head names can be read until the task expires. 8. An
-idempotency key means one step and one set of arguments. 9. (Background: a tool that is not idempotent starts at most
-once.) 10. Once faults stop, every task says why it stands still, and can be resumed within two leases. 11. Requests
-keep their bounds.
+returned is written at most once, in one place, and where it belongs. 5. What was acknowledged is stored. 6. What was
+reported as not recorded is not stored. 7. Every value that a head names can be read until the task expires, and every
+item expires in the end. 8. An idempotency key means one step and one set of arguments. 9. (Background: a tool that is
+not idempotent starts at most once.) 10. Once faults stop, every task says why it is not running, and can be resumed
+within two leases. 11. Requests keep their bounds. 12 and 13: `jobs/judge.py`. 14 to 17: `replies.py`.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from mcp_baton.exceptions import ProtocolError, StoreError
+from mcp_baton.exceptions import ProtocolError, StoreError, ValueNotKept
 from mcp_baton.protocol.json import dumps
-from mcp_baton.tasks import record
-from mcp_baton.tasks.record import PAUSE_REASON, RESULT_PREFIX, is_oversized
+from mcp_baton.tasks.record import LEASE_MS, PAUSE_REASON, RESULT_PREFIX
 from tests.simulation.answers import check_answer, check_last
 from tests.simulation.claims import Claims
 from tests.simulation.dynamodb.database import Change
@@ -38,6 +37,8 @@ if TYPE_CHECKING:
 
 TASK = "TASK#"
 REPEATS_MS = 31_000
+LONGEST_MS = 3 * 86_400_000
+"""No item of a simulation is needed for longer."""
 CHANGED = "The workflow has changed since the task was started"
 
 
@@ -61,7 +62,7 @@ class Judge:
         strict: Whether the first broken invariant ends it.
     """
 
-    lease_ms: int = getattr(record, "LEASE_MS", 45_000)
+    lease_ms: int = LEASE_MS
 
     def __init__(self, world: "World", *, strict: bool) -> None:
         self.world = world
@@ -72,6 +73,7 @@ class Judge:
         self.keys: dict[str, tuple[str, str]] = {}
         self.stopped_early: list[Process] = []
         self.claims = Claims(self)
+        self.task_id = ""
         self._strict = strict
 
     def wrong(self, number: int, what: str) -> None:
@@ -96,19 +98,44 @@ class Judge:
     def _changed(self, change: Change, process: Process | None, now_ms: float) -> int:
         number = len(self.changes)
         self.changes.append((change, process))
-        if change.key[0].startswith("VALUE#"):
-            self.world.struck.add("a value was kept outside its task's item")
-        if change.key[1].startswith(TASK):
+        self._check_item(change, now_ms)
+        if self._is_mine(change, process):
             self.head = change.after
             if change.after is not None:
                 self._head_changed(number, change, process, now_ms)
         return number
 
+    def _is_mine(self, change: Change, process: Process | None) -> bool:
+        """Whether a write is to the task that the simulation is about."""
+        is_task = change.key[1].startswith(TASK)
+        if is_task and not self.task_id and process is not None and not process.aside:
+            self.task_id = change.key[1].removeprefix(TASK)
+        return is_task and change.key[1] == TASK + self.task_id
+
+    def _check_item(self, change: Change, now_ms: float) -> None:
+        """Each item expires: after the task that needs it, and not long after that. DynamoDB reads seconds."""
+        after = change.after
+        if after is None:
+            return
+        if change.key[0].startswith("VALUE#"):
+            self.world.struck.add("a value was kept outside its task's item")
+        lives_ms = int(after["expires_at"]["N"]) * 1000 - now_ms if "expires_at" in after else float("inf")
+        if lives_ms > LONGEST_MS:
+            self.wrong(7, f"{change.key[1][:40]} of {change.key[0][:20]} is kept for {lives_ms / 3_600_000:g} h")
+        if change.key[1].startswith(TASK):
+            for name, expires_s in self.world.values_of(change.key, after):
+                if expires_s < int(after["expires_at"]["N"]):
+                    self.wrong(7, f"{name} expires {int(after['expires_at']['N']) - expires_s} s before its task")
+        if change.key[1] == "COUNT":
+            negative = [name for name, value in after.items() if int(value.get("N", 0)) < 0]
+            if negative:
+                self.wrong(17, f"the count of {negative} is below zero")
+
     def _head_changed(self, number: int, change: Change, process: Process | None, now_ms: float) -> None:
         before, after = change.before, change.after
         assert after is not None
         if before is None:
-            self._created(change.key[1].removeprefix(TASK))
+            self._created()
         elif before.get("definition") != after.get("definition"):
             self.world.struck.add("a task went on with a mended workflow")
         if before is not None and status_of(before) in TERMINAL:
@@ -122,8 +149,8 @@ class Judge:
         if process is not None:
             self.claims.changed(number, change, process, now_ms)
 
-    def _created(self, task_id: str) -> None:
-        self.world.created(task_id)
+    def _created(self) -> None:
+        self.world.created(self.task_id)
 
     def sent(self, change: Change, process: Process, began_ms: float) -> None:
         """A write was sent at this time, or some seconds before that, if it is sent again."""
@@ -158,13 +185,15 @@ class Judge:
     def _check_value(self, number: int, before: Item | None, after: Item, name: str) -> None:
         try:
             value = value_of(after, name, self.world.stored)
+        except ValueNotKept:
+            return
         except StoreError as error:
             self.wrong(7, f"{name} cannot be read as it is written: {error}")
             return
         if not is_outcome(name):
             return
         step = name.removeprefix(RESULT_PREFIX)
-        has_failed = isinstance(value, Mapping) and "error" in value and not is_oversized(value)
+        has_failed = isinstance(value, Mapping) and "error" in value
         if step in steps_of(after) and has_failed is not (steps_of(after)[step] == "failed"):
             self.wrong(1, f"the step {step} is {steps_of(after)[step]}, and its result is {dumps(value)[:80]}")
         serial = serial_in(value)
@@ -184,11 +213,6 @@ class Judge:
             self.wrong(
                 4, f"call #{serial} of {call.tool} {call.arguments} is written to {name}, and {open_step} is open"
             )
-
-    def requested(self, process: Process, operation: str, request: Mapping[str, Any]) -> None:
-        """A request was made, whether or not it wrote."""
-        if operation == "GetItem" and str(request["Key"]["sk"]["S"]).startswith(TASK):
-            self.claims.read(process)
 
     def began(self, call: Called) -> None:
         """A tool begins."""
@@ -215,7 +239,7 @@ class Judge:
         if self.head is not None:
             self._check_readable(self.head)
         for process in self.world.processes.values():
-            if process.answer is not None:
+            if process.answer is not None and not process.aside:
                 check_last(self, process)
 
     def _check_readable(self, head: Item) -> None:
@@ -227,11 +251,15 @@ class Judge:
 
     def ended(self, head: Item | None) -> None:
         """Faults have stopped, two leases have passed, and the task, which was like this, was polled and resumed."""
-        *_, poll, resume = self.world.processes.values()
+        *_, poll, resume = [process for process in self.world.processes.values() if not process.aside]
         if head is None or status_of(head) in TERMINAL or isinstance(poll.answer, ProtocolError):
             return
         is_open = any(status not in SETTLED for status in steps_of(head).values())
-        if is_open and self.claims.abandoned and not any(name.endswith(PAUSE_REASON) for name in poll.meta):
+        if (
+            is_open
+            and self.claims.abandoned_before(resume)
+            and not any(name.endswith(PAUSE_REASON) for name in poll.meta)
+        ):
             self.wrong(10, "the last run was killed, steps are open, and a poll does not say so")
         # A step that is completed, and was mended after that, is for its author to put back.
         if isinstance(resume.answer, ProtocolError) and CHANGED not in resume.answer.message:

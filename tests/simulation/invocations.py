@@ -1,32 +1,35 @@
-"""Invocations: what clients ask for, answered by the real methods of a server."""
+"""Invocations: what clients and Lambda's queue ask for, answered by the real methods of a server."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
-from mcp_baton.exceptions import ProtocolError
-from mcp_baton.protocol.envelope import HANDSHAKE_REVISIONS, TASK_ID_KEY, VERSION_HEADER
+from mcp_baton.exceptions import NotDispatched, ProtocolError, StoreError
+from mcp_baton.protocol.envelope import HANDSHAKE_REVISIONS, STATELESS_REVISIONS, TASKS_EXTENSION, VERSION_HEADER
 from mcp_baton.protocol.http import HttpRequest, HttpResponse
 from mcp_baton.protocol.json import Json, JsonObject, dumps, loads
-from mcp_baton.server.endpoint import Endpoint
+from mcp_baton.server.methods.jobs.worker import StillHeld
 from mcp_baton.settings import Settings
 from tests.simulation.journal import Process
-from tests.simulation.servers import server
 
 if TYPE_CHECKING:
+    from mcp_baton.server.endpoint import Endpoint
     from tests.simulation.world import World
 
-OWNER = "o"
+OWNER, OTHER_OWNER = "o", "p"
 SETTINGS = Settings(state_key=b"0" * 32)
-HEADERS = {
-    "content-type": "application/json",
-    "accept": "application/json",
-    VERSION_HEADER: HANDSHAKE_REVISIONS[0],
+REVISION = next(iter(STATELESS_REVISIONS))
+META: dict[str, Json] = {
+    "io.modelcontextprotocol/protocolVersion": REVISION,
+    "io.modelcontextprotocol/clientInfo": {"name": "simulated", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}, "extensions": {TASKS_EXTENSION: {}}},
 }
+HANDSHAKE_ONLY = frozenset({"tasks/list", "tasks/result"})
+STATELESS_ONLY = frozenset({"tasks/update", "subscriptions/listen"})
 
 
 class Unexpected(Exception):
-    """A request was answered as none should be."""
+    """A request got a reply that it never should get."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,74 +37,142 @@ class Ask:
     """What an invocation is asked for.
 
     Attributes:
-        kind: `start`, `resume`, `call`, `poll`, `cancel` or `complete`.
+        kind: `start`, `resume`, `call`, `poll`, `update`, `cancel`, `complete`, `result`, `list`, `listen`, `begin` (a
+            second task), or `work`.
         last: Whether it comes after all faults.
+        owner: On whose behalf.
+        event: What a worker is invoked with.
+        every: Whether an update answers every question.
+        deliveries: How often the event has been delivered, this time included.
     """
 
     kind: str
     last: bool = False
+    owner: str = OWNER
+    event: JsonObject | None = None
+    every: bool = False
+    deliveries: int = 1
 
 
-class Sink:
-    """An answer's stream that nobody reads."""
-
-    def write(self, data: bytes) -> None:
-        """Take a piece."""
-
-
+@dataclass(slots=True)
 class SimulatedExchange:
-    """An `Exchange` of a process: its time is the simulation's."""
+    """An `Exchange` of a process: its time is the simulation's. It is the stream's sink, too.
 
-    can_stream = True
+    Attributes:
+        answer: The last message of the stream.
+    """
 
-    def __init__(self, world: "World", process: Process) -> None:
-        self._world = world
-        self._process = process
-        self.request_id = process.name
+    world: "World"
+    process: Process
+    can_stream: bool = True
+    answer: Json = None
+    _unread: bytes = field(default=b"")
+
+    @property
+    def request_id(self) -> str:
+        """Names the invocation in logs."""
+        return self.process.name
 
     def remaining_ms(self) -> int | None:
         """As Lambda tells it."""
-        ends_ms = self._process.ends_ms
-        return None if ends_ms is None else int(ends_ms - self._world.scheduler.now_ms)
+        ends_ms = self.process.ends_ms
+        return None if ends_ms is None else int(ends_ms - self.world.scheduler.now_ms)
 
     def add_headers(self, _headers: Mapping[str, str]) -> None:
         """Headers are of no interest here."""
 
-    def open_stream(self, _status: int, _headers: Mapping[str, str]) -> Sink:
+    def open_stream(self, _status: int, _headers: Mapping[str, str]) -> "SimulatedExchange":
         """Begin the answer."""
-        return Sink()
+        return self
+
+    def write(self, data: bytes) -> None:
+        """Take a piece of the stream. The judge reads each notification when it comes."""
+        *events, self._unread = (self._unread + data).split(b"\n\n")
+        for event in events:
+            _, _, text = event.partition(b"data: ")
+            self.answer = loads(text.decode()) if text else self.answer
+            match self.answer:
+                case {"method": "notifications/tasks", "params": dict() as params} if text:
+                    self.world.note(self.process.actor, f"notifies {in_short(cast('JsonObject', params))}")
+                    self.world.replies.notified(self.process, cast("JsonObject", params))
 
 
 def invoke(world: "World", process: Process, ask: Ask) -> None:
-    """Answer what is asked, and tell the judge.
+    """Answer what is asked, and tell the judge."""
+    endpoint, exchange = world.endpoint(process), SimulatedExchange(world, process)
+    if ask.event is not None:
+        _work(world, process, endpoint, ask.event, exchange)
+        return
+    method, params = world.message(process, ask)
+    world.note(process.actor, f"{method} { ({**params, '_meta': None}) }")
+    stateless = world.is_stateless(method)
+    process.task_id = _named(params)
+    process.answer = _sent(endpoint, exchange, method, params, stateless=stateless)
+    pages = [process.answer]
+    while isinstance(pages[-1], Mapping) and "nextCursor" in pages[-1] and len(pages) < world.most_pages:
+        pages.append(_sent(endpoint, exchange, method, {"cursor": pages[-1]["nextCursor"]}, stateless=stateless))
+    world.note(process.actor, f"answers {', '.join(map(in_short, pages))}")
+    if method == "tasks/list":
+        world.replies.listed(process, pages)
+    else:
+        world.replies.answered(process)
+    if not process.aside:
+        world.judge.answered(process)
+
+
+def _named(params: dict[str, Json]) -> str:
+    """The task that a request names."""
+    match params:
+        case {"taskId": str(task_id)} | {"_meta": {"_task_id": str(task_id)}}:
+            return task_id
+        case {"notifications": {"taskIds": [str(task_id), *_]}}:
+            return task_id
+        case _:
+            return ""
+
+
+def _sent(
+    endpoint: "Endpoint", exchange: SimulatedExchange, method: str, params: dict[str, Json], *, stateless: bool
+) -> JsonObject | ProtocolError:
+    """The answer to one request."""
+    headers = {"content-type": "application/json", "accept": "application/json"}
+    if stateless:
+        own = params.get("_meta")
+        params = {**params, "_meta": {**META, **(own if isinstance(own, Mapping) else {})}}
+        headers |= {"accept": "application/json, text/event-stream", VERSION_HEADER: REVISION, "mcp-method": method}
+        headers["mcp-name"] = str(params.get("taskId", params.get("name")))
+    else:
+        headers[VERSION_HEADER] = HANDSHAKE_REVISIONS[0]
+    body = dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
+    response = endpoint(HttpRequest("POST", "/mcp", headers, body, exchange.process.owner), exchange)
+    return answer_of(response, exchange)
+
+
+def _work(
+    world: "World", process: Process, endpoint: "Endpoint", event: JsonObject, exchange: SimulatedExchange
+) -> None:
+    """Invoke a worker.
 
     Raises:
-        Unexpected: something broke that nobody expected to.
+        StoreError, StillHeld, NotDispatched: its invocation failed, as it may.
     """
-    method, params = _message(world, ask)
-    world.note(process.actor, f"{method} {params}")
-    scheduler = world.scheduler
-    endpoint = Endpoint(
-        server(mended=world.mended),
-        store=world.store(process),
-        settings=SETTINGS,
-        clock=lambda: scheduler.now_ms / 1000,
-        sleep=world.sleep,
-    )
-    body = dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
-    response = endpoint(HttpRequest("POST", "/mcp", HEADERS, body, OWNER), SimulatedExchange(world, process))
-    process.answer = answer_of(response)
-    world.note(process.actor, f"answers {in_short(process.answer)}")
-    world.judge.answered(process)
+    named = event["batonTask"]
+    assert isinstance(named, dict)
+    try:
+        outcome = endpoint.work(named, exchange)
+    except (StoreError, StillHeld, NotDispatched) as error:
+        world.note(process.actor, f"fails: {type(error).__name__}: {error}")
+        raise
+    world.note(process.actor, f"ends: {outcome}")
 
 
-def answer_of(response: HttpResponse | None) -> JsonObject | ProtocolError:
-    """What a client reads in a response.
+def answer_of(response: HttpResponse | None, exchange: SimulatedExchange) -> JsonObject | ProtocolError:
+    """What a client reads in a response, or at the end of its stream.
 
     Raises:
         Unexpected: it is none that should be.
     """
-    message = None if response is None else loads(response.body.decode())
+    message = exchange.answer if response is None else loads(response.body.decode())
     match message:
         case {"result": dict() as result}:
             return cast("JsonObject", result)
@@ -113,28 +184,34 @@ def answer_of(response: HttpResponse | None) -> JsonObject | ProtocolError:
             raise Unexpected(f"no answer: {message}")
 
 
-def _message(world: "World", ask: Ask) -> tuple[str, dict[str, Json]]:
-    task: dict[str, Json] = {TASK_ID_KEY: world.task_id}
-    match ask.kind:
-        case "start":
-            ttl: dict[str, Json] = {"task": {"ttl": world.ttl_ms}} if world.ttl_ms else {}
-            return "prompts/get", {"name": world.plan.name, "arguments": {"key": "A"}, "_meta": {}, **ttl}
-        case "resume":
-            return "prompts/get", {"name": world.plan.name, "arguments": {}, "_meta": task}
-        case "call":
-            tool, arguments = world.rng.choice(world.plan.calls)
-            return "tools/call", {"name": tool, "arguments": arguments, "_meta": task}
-        case "poll":
-            return "tasks/get", {"taskId": world.task_id}
-        case "complete":
-            return "tasks/cancel", {"taskId": world.task_id, "result": {"done": True}}
-        case _:
-            return "tasks/cancel", {"taskId": world.task_id}
-
-
 def in_short(answer: JsonObject | ProtocolError) -> str:
     """An answer, for traces."""
     if isinstance(answer, ProtocolError):
         return f"error {answer.code}: {answer.message}"
-    meta = answer.get("_meta", {})
-    return str({name: value for name, value in answer.items() if name in {"status", "isError"}} | {"_meta": meta})
+    shown = {name: value for name, value in answer.items() if name in {"taskId", "status", "isError", "_meta"}}
+    if "tasks" in answer:
+        shown["tasks"] = [
+            f"{task['taskId']} {task['status']}" for task in cast("list[dict[str, Json]]", answer["tasks"])
+        ]
+    return str(shown)
+
+
+def task_message(task_id: str | None, kind: str) -> tuple[str, dict[str, Json]]:
+    """The method and the params of a request about a task."""
+    task: dict[str, Json] = {"taskId": task_id}
+    match kind:
+        case "poll":
+            return "tasks/get", task
+        case "result":
+            return "tasks/result", task
+        case "list":
+            return "tasks/list", {}
+        case "complete":
+            return "tasks/cancel", {**task, "result": {"done": True}}
+        case _:
+            return "tasks/cancel", task
+
+
+def listen_message(task_id: str | None, known: Sequence[str]) -> tuple[str, dict[str, Json]]:
+    """The method and the params of a stream about a task, and about all others that there are."""
+    return "subscriptions/listen", {"notifications": {"taskIds": [task_id, *known]}}

@@ -2,12 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.json import Json, JsonObject
-from tests.simulation.client import Sent
+from tests.simulation.faults import Fault
 from tests.simulation.scheduler import Actor
+
+if TYPE_CHECKING:
+    from mcp_baton.tasks.dynamodb.items import Limits
+    from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
+    from tests.simulation.client import Sent
 
 
 @dataclass(slots=True)
@@ -32,32 +37,89 @@ class Called:
 
 
 @dataclass(slots=True)
+class Container:
+    """What Lambda keeps between the invocations that it gives to the same process, one after another.
+
+    Attributes:
+        mended: Whether it has the mended definitions.
+        limits: What its store allows.
+        skew_s: How far its wall clock is ahead, seconds.
+        stood_s: For how long its monotonic clock has stood still, seconds.
+        store: Its store.
+        processes: The invocations that it was given.
+    """
+
+    mended: bool
+    limits: "Limits"
+    skew_s: float
+    stood_s: float = 0.0
+    store: "DynamoDBTaskStore | None" = None
+    processes: list["Process"] = field(default_factory=list)
+
+    @property
+    def actors(self) -> list[Actor]:
+        """The last invocation, and the threads that it and earlier ones have started."""
+        return [self.processes[-1].actor, *(child for process in self.processes for child in process.actor.children)]
+
+    def freeze(self, *, frozen: bool) -> None:
+        """Let the threads that its invocations left behind stand still, or go on."""
+        for actor in self.actors:
+            actor.frozen = frozen
+
+    def kill(self) -> None:
+        """End it, with all that runs in it."""
+        for actor in self.actors:
+            actor.kill()
+
+
+@dataclass(slots=True)
 class Process:
     """One invocation.
 
     Attributes:
-        kind: `start`, `resume`, `call`, `poll`, `cancel`, `complete`.
-        skew_s: How far its clock is ahead, seconds.
+        kind: What it was asked for, such as `start` or `poll`.
         ends_ms: When Lambda stops it; `None` for one with more time than it can need.
+        began_ms: When it began.
         is_run: Whether it runs a workflow.
+        owner: On whose behalf.
+        aside: Whether it is not about the task that the simulation is about.
+        task_id: The task that the request names.
+        container: Where it runs, once it has begun.
+        writes: How many writes there were when it began.
+        ended_writes: How many there were when it answered.
+        fast_ms: How far its clock was ahead when it began, milliseconds.
+        created: The sort key of the task that it created.
+        faults: The faults that befell it.
         requests: The requests to the store that it made.
         calls: The calls of tools that it made.
         stalled: Whether it stood still for a while.
         stalled_ms: When it last went on after that.
+        clock_read_ms: When it last read its wall clock.
+        checked_ms: When it had last read it before it started the thread of a tool.
         asked_ms: When a request of its last reached the store.
         answer: What it answered with, once it has.
     """
 
     kind: str
     actor: Actor
-    skew_s: float
     ends_ms: float | None
     began_ms: float
     is_run: bool
-    requests: list[Sent] = field(default_factory=list)
+    owner: str
+    aside: bool = False
+    task_id: str = ""
+    container: Container | None = None
+    writes: int = 0
+    ended_writes: int = 0
+    fast_ms: float = 0.0
+    created: str | None = None
+    faults: list[Fault] = field(default_factory=list)
+    requests: list["Sent"] = field(default_factory=list)
     calls: list[Called] = field(default_factory=list)
     stalled: bool = False
     stalled_ms: float = float("-inf")
+    clock_read_ms: float = float("-inf")
+    checked_ms: float = float("-inf")
     asked_ms: float = float("-inf")
     answer: JsonObject | ProtocolError | None = None
 
@@ -65,6 +127,11 @@ class Process:
     def name(self) -> str:
         """What traces call it."""
         return self.actor.name
+
+    @property
+    def skew_s(self) -> float:
+        """How far its clock is ahead, seconds."""
+        return self.container.skew_s if self.container else 0.0
 
     @property
     def meta(self) -> Mapping[str, Any]:

@@ -3,22 +3,32 @@
 Each must break an invariant within `MOST_SEEDS` seeds.
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any, cast
 
 import pytest
 
 from mcp_baton import Workflow
-from mcp_baton.tasks.dynamodb import expressions, table
-from mcp_baton.tasks.record import StepStatus
+from mcp_baton.protocol.json import Json
+from mcp_baton.server.methods import prompts, recording, shown_tasks, task_meta, task_values, tasks
+from mcp_baton.server.methods.jobs import listening
+from mcp_baton.server.request import Request
+from mcp_baton.tasks.dynamodb import expressions, items, listing, table
+from mcp_baton.tasks.dynamodb.counting import LiveTasks
+from mcp_baton.tasks.dynamodb.outside import RecentWrites
+from mcp_baton.tasks.dynamodb.patience import Patience
+from mcp_baton.tasks.record import Claim, Standing, StepStatus, TaskRecord
 from mcp_baton.workflow import engine
+from mcp_baton.workflow.holding import Began, Hold
 from tests.simulation.harness import Outcome, simulate, simulating
 from tests.simulation.jobs.background import BackgroundWorld
 from tests.simulation.jobs.world import JobWorld
 from tests.simulation.rewriting import without_action, without_condition
 from tests.simulation.world import Rewrite, World
 
-MOST_SEEDS = 2_000
+MOST_SEEDS = 3_000
 
 type Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -69,6 +79,112 @@ def _completed_steps_forgotten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(engine, "carried", carried)
 
 
+def _with_another_status(patch: pytest.MonkeyPatch) -> None:
+    def other(request: Request, task: TaskRecord) -> dict[str, Json]:
+        told = shown_tasks.shown(request, task)
+        return told | {"status": "working" if told["status"] == "completed" else told["status"]}
+
+    patch.setattr(tasks, "shown", other)
+
+
+def _without_variables(patch: pytest.MonkeyPatch) -> None:
+    def without(request: Request, task: TaskRecord, made: dict[str, Json], _wanted: str | None) -> dict[str, Json]:
+        return task_values.with_values(request, task, made, task_values.NONE)
+
+    patch.setattr(tasks, "with_values", without)
+
+
+def _all_completed(patch: pytest.MonkeyPatch) -> None:
+    def completed(*given: Any) -> dict[str, Json]:
+        meta = task_meta.recorded_meta(*given)
+        steps = cast("list[dict[str, Json]]", meta["steps"])
+        return meta | {"steps": [step | {"status": "completed"} for step in steps]}
+
+    patch.setattr(recording, "recorded_meta", completed)
+
+
+def _always_unknown(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(recording, "recorded_meta", lambda *given: task_meta.recorded_meta(*given) | {"recorded": "unknown"})
+
+
+def _runs_always_unknown(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(prompts, "run_meta", lambda *given: task_meta.run_meta(*given) | {"persisted": "unknown"})
+
+
+def _expiry(expires: Callable[[int], int]) -> Rewrite:
+    """Values outside the heads are written with another time of expiry."""
+
+    def rewrite(sent: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        item = request.get("Item", {})
+        if sent != "PutItem" or not item["pk"]["S"].startswith("VALUE#"):
+            return request
+        return {**request, "Item": {**item, "expires_at": {"N": str(expires(int(item["expires_at"]["N"])))}}}
+
+    return rewrite
+
+
+def _stale_reads(sent: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**request, "ConsistentRead": False} if sent in {"GetItem", "Query"} else request
+
+
+def _one_owner(_sent: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", _renamed(request))
+
+
+def _renamed(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {name: _renamed(member) for name, member in value.items()}
+    return re.sub("^OWNER#p#", "OWNER#o#", value) if isinstance(value, str) else value
+
+
+def _one_shard_listed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(listing, "shard_names", lambda _shards: items.shard_names(1))
+
+
+def _nothing_listed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(tasks, "listed_meta", lambda _task, _now_ms: {})
+
+
+def _nothing_counted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LiveTasks, "enter", lambda *_: None)
+
+
+def _counted_for_ever(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LiveTasks, "leave", lambda *_: None)
+
+
+def _unconditional_counts(sent: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    return without_condition("")(sent, request) if request.get("Key", {}).get("sk") == {"S": "COUNT"} else request
+
+
+def _silent_streams(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(listening, "_state", lambda _task: "as it was")
+
+
+def _values_of_all_tasks(patch: pytest.MonkeyPatch) -> None:
+    pointer, note = RecentWrites.pointer, RecentWrites.note
+    patch.setattr(RecentWrites, "pointer", lambda self, _owner, _task, digest: pointer(self, "", "", digest))
+    patch.setattr(RecentWrites, "note", lambda self, _owner, _task, *written: note(self, "", "", *written))
+
+
+def _claims_not_looked_at(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Hold, "begin", lambda self: Began(self._store.now_ms(), self._clock()))
+    patch.setattr(Hold, "pulse", lambda _self: 15.0)
+
+
+def _old_claims_believed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Standing, "claim", property(lambda _self: Claim("another", 0, 1_000)))
+
+
+def _throttled_once(patch: pytest.MonkeyPatch) -> None:
+    pause_s = Patience.pause_s
+
+    def once(self: Patience, *given: Any, throttled: bool) -> float | None:
+        return None if throttled else pause_s(self, *given, throttled=throttled)
+
+    patch.setattr(Patience, "pause_s", once)
+
+
 STEP = r"variables\._workflow\.progress\.steps\[\d+\]\.status="
 
 MUTANTS = (
@@ -85,6 +201,27 @@ MUTANTS = (
     Mutant("a live claim can be taken", without_condition(r"\(run\.u<")),
     Mutant("takers are not counted", without_action(r"SET run\.n=")),
     Mutant("a run does not give its claim up", without_action(r"SET run\.u=")),
+    Mutant("a poll tells another status", patch=_with_another_status),
+    Mutant("a poll of a job tells another status", patch=_with_another_status, kind=JobWorld),
+    Mutant("a poll tells no variables", patch=_without_variables),
+    Mutant("a continuation calls all steps completed", patch=_all_completed),
+    Mutant("a continuation is always uncertain", patch=_always_unknown),
+    Mutant("a run is always uncertain", patch=_runs_always_unknown),
+    Mutant("values are kept for ever, as their expiry is in milliseconds", _expiry(lambda seconds: seconds * 1000)),
+    Mutant("values expire before their task", _expiry(lambda seconds: seconds - 2 * 86_400)),
+    Mutant("reads of tasks are stale", _stale_reads),
+    Mutant("streams tell what stale reads return", _stale_reads, kind=JobWorld),
+    Mutant("owners see each other's tasks", _one_owner),
+    Mutant("a list has the tasks of one shard", patch=_one_shard_listed),
+    Mutant("a list does not tell where tasks stand", patch=_nothing_listed),
+    Mutant("an owner may have any number of tasks", patch=_nothing_counted, is_rare=True),
+    Mutant("tasks that are over count against the limit", patch=_counted_for_ever),
+    Mutant("tasks are counted as over that were never counted", _unconditional_counts),
+    Mutant("a stream does not tell that its task is over", patch=_silent_streams),
+    Mutant("a process takes the values of one task for those of another", patch=_values_of_all_tasks, is_rare=True),
+    Mutant("a run begins calls without looking at its claim", patch=_claims_not_looked_at, is_rare=True),
+    Mutant("a run stops for an older claim than its own", patch=_old_claims_believed),
+    Mutant("a request that was throttled is not sent again", patch=_throttled_once),
     *(
         Mutant(name, rewrite, kind=JobWorld, is_rare=is_rare)
         for name, rewrite, is_rare in (
@@ -95,7 +232,7 @@ MUTANTS = (
             ("a job is dispatched again before it is due", without_condition("due<"), True),
             ("a job that is dispatched again stays due", without_action("SET due="), False),
             ("a job is dispatched again or given up that a worker holds", without_condition(r"run\.u<"), True),
-            ("a job is given up that has attempts left", without_condition(r"run\.n>="), False),
+            ("a job is given up that has attempts left", without_condition(r"run\.n>="), True),
             ("a worker writes without its claim", without_condition(r"run\.i="), False),
             ("a worker writes that has given its job up", without_condition(r"run\.u>"), True),
             ("a job that is over is written to", without_condition("status IN"), False),

@@ -49,7 +49,7 @@ def without_action(pattern: str) -> Rewrite:
             ]
             if kept:
                 made.append(f"{clause} {','.join(kept)}")
-        return _with(request, UpdateExpression=" ".join(made))
+        return _with(request, UpdateExpression=" ".join(made)) if made else request
 
     return rewrite
 

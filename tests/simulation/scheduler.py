@@ -40,6 +40,7 @@ class Actor:
         self.parent = parent
         self.children: list[Actor] = []
         self.killed = False
+        self.frozen = False
         self.priority = 0.0
         self.turn = threading.Lock()
         self.turn.acquire()
@@ -142,9 +143,14 @@ class Scheduler:
         self.point(actor)
 
     def _next(self) -> Actor | None:
-        waiting = self._actors
-        if not waiting:
+        if not self._actors:
             return None
+        waiting = [actor for actor in self._actors if actor.killed or not actor.frozen]
+        if not waiting:
+            # No invocation comes any more that would let them go on.
+            waiting = self._actors
+            for actor in waiting:
+                actor.kill()
         ready = [actor for actor in waiting if actor.wake_ms <= self.now_ms or actor.killed]
         if not ready:
             self.now_ms = min(actor.wake_ms for actor in waiting)
@@ -229,4 +235,10 @@ _here = _Here()
 
 def current() -> Actor | None:
     """The actor whose thread this is; `None` outside simulations."""
+    return _here.actor
+
+
+def here() -> Actor:
+    """The actor whose thread this is."""
+    assert _here.actor is not None
     return _here.actor

@@ -1,33 +1,58 @@
-"""One simulation: a table, some invocations around one task, faults, and a judge that looks at every write."""
+"""One simulation: a table, two owners, invocations around one task, faults, and a judge that checks every write."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
-from mcp_baton import Step
+from mcp_baton import Server, Step
 from mcp_baton.exceptions import ToolError
+from mcp_baton.light_dataclasses import replace
+from mcp_baton.protocol.envelope import TASK_ID_KEY
 from mcp_baton.protocol.json import Json
 from mcp_baton.server.context import Context
+from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.server.running.worker import Mail, Raised, Returned
 from mcp_baton.tasks.dynamodb.expressions import SPAN_MS
-from mcp_baton.tasks.dynamodb.items import Limits
+from mcp_baton.tasks.dynamodb.items import KEPT, Limits
+from mcp_baton.tasks.dynamodb.pointers import object_key, piece_key
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
+from mcp_baton.tasks.ids import shard_name
+from mcp_baton.tasks.jobs import Dispatcher
 from tests.simulation.bucket import PlainBucket, SimulatedBucket
 from tests.simulation.client import PlainClient, Sent, SimulatedClient
-from tests.simulation.dynamodb.database import Change, Database
-from tests.simulation.faults import KILLS, STALLS, Fault, Weather
-from tests.simulation.heads import serial_in
-from tests.simulation.invariants import Judge
-from tests.simulation.invocations import OWNER, Ask, invoke
-from tests.simulation.journal import Called, Process
-from tests.simulation.scheduler import Actor, Killed, Scheduler, current
+from tests.simulation.dynamodb.database import Change, Key, key_of
+from tests.simulation.dynamodb.paths import Item
+from tests.simulation.dynamodb.versions import VersionedDatabase
+from tests.simulation.faults import HOT_MS, KILLS, SKEWS_S, STALLS, Fault, Weather
+from tests.simulation.heads import pointer_of, serial_in, variables_of
+from tests.simulation.invariants import TASK, Judge
+from tests.simulation.invocations import (
+    HANDSHAKE_ONLY,
+    OTHER_OWNER,
+    OWNER,
+    SETTINGS,
+    STATELESS_ONLY,
+    Ask,
+    invoke,
+    listen_message,
+    task_message,
+)
+from tests.simulation.journal import Called, Container, Process
+from tests.simulation.replies import Replies
+from tests.simulation.scheduler import Actor, Killed, Scheduler, here
 from tests.simulation.servers import PLANS, Plan, constants_of, server
 
 BEGIN_MS = 1_800_000_000_000.0 // SPAN_MS * SPAN_MS
 STOOD_STILL_MS = 2_000
 INTO_A_SPAN_MS = (0, 30_000, SPAN_MS - 2_000, SPAN_MS - 100)
 DELAYS_MS = (0, 0, 0, 5, 50, 500, 5_000, 20_000, 44_000, 50_000, 130_000)
-KINDS = ("resume",) * 7 + ("call",) * 8 + ("poll",) * 2 + ("cancel", "complete")
+KINDS = ("resume",) * 7 + ("call",) * 8 + ("poll",) * 3 + ("list", "listen", "begin", "result", "cancel", "complete")
+SAME = Random(0).randbytes(3_000).hex()
+"""A value that several tasks have."""
+ASIDE = frozenset({"begin", "list", "listen", "result"})
+CROWD = ("begin",) * 9 + ("list",) * 4 + ("listen", "resume", "call", "cancel", "complete")
+"""What clients ask for that create many tasks."""
+QUOTAS = (None, None, 1, 2)
 TIMES_S = (None, None, 29.0, 60.0, 900.0)
 TTLS_MS = (*(None,) * 9, 30_000, 100_000, 300_000)
 
@@ -40,6 +65,8 @@ class World:
 
     Attributes:
         runs: The kinds of invocations that run a workflow.
+        stateless: Whether clients use the 2026 revision, where both have the method.
+        most_pages: How many pages of a list a client asks for.
 
     Args:
         seed: What everything is drawn from.
@@ -48,6 +75,8 @@ class World:
     """
 
     runs: frozenset[str] = frozenset({"start", "resume"})
+    stateless = False
+    most_pages = 10
 
     def __init__(self, seed: int, *, rewrite: Rewrite | None = None, strict: bool = True) -> None:
         self.rng = Random(seed)
@@ -60,18 +89,35 @@ class World:
         began_ms = BEGIN_MS + rng.choice(INTO_A_SPAN_MS)
         self.deployed_ms = began_ms + rng.choice((0, 40, 400, 60_000)) if rng.random() < 0.25 else None
         self.scheduler = Scheduler(rng, began_ms, by_priority=by_priority, tick_ms=rng.choice((1.0, 5.0, 50.0, 400.0)))
-        self.database = Database(changed=self._changed)
+        self.database = VersionedDatabase(
+            changed=self._changed,
+            now_ms=lambda: self.scheduler.now_ms,
+            lag_ms=self._lag_ms,
+        )
+        shards, hot_ms = rng.choice((1, 1, 1, 3)), began_ms + rng.choice((0, 50, 2_000))
+        self.hot = hot_ms, hot_ms + rng.choice(HOT_MS), shard_name(rng.randrange(shards))
         self.bucket: dict[str, bytes] | None = {} if rng.random() < 0.3 else None
+        self.known: list[str] = []
+        self.put_ms: dict[str, float] = {}
         self.trace: list[tuple[float, str, str]] = []
         self.processes: dict[str, Process] = {}
         self.task_id: str | None = None
         self.calls: list[Called] = []
         self.judging = False
-        self.limits = Limits(max_ttl_ms=3_600_000)
+        quota = rng.choice(QUOTAS)
+        self.limits = Limits(
+            max_ttl_ms=3_600_000, shards=shards, max_tasks_per_owner=quota, page_size=rng.choice((1, 2, 50))
+        )
+        self.uncounted = self.deployed_ms is not None and rng.random() < 0.5
         self.struck: set[str] = set()
+        self.replies = Replies(self)
         self.judge: Judge = Judge(self, strict=strict)
+        self.containers: list[Container] = []
+        self._reusing = rng.choice((0.0, 0.5, 0.9))
         self._rewrite = rewrite
-        self._writing: tuple[Process, Sent] | None = None
+        self._writing: Sent | None = None
+        self.dispatcher: Dispatcher | None = None
+        self.kinds = CROWD if rng.random() < 0.15 else KINDS
         self._others = rng.randrange(7)
 
     # What simulations do.
@@ -93,17 +139,44 @@ class World:
 
     def _invoke(self, ask: Ask, after_ms: float = 0.0) -> None:
         name = f"{ask.kind}{len(self.processes)}"
-        begins_ms = self.scheduler.now_ms + after_ms
-        actor = Actor(name, lambda: None, begins_ms)
+        actor = Actor(name, lambda: None, self.scheduler.now_ms + after_ms)
+        aside = ask.kind in ASIDE or ask.owner != OWNER
+        is_run = ask.kind in self.runs and not aside
+        process = Process(ask.kind, actor, None, actor.wake_ms, is_run, ask.owner, aside)
+        self.processes[name] = process
+        actor.run = lambda: self._serve(process, ask)
+        self.scheduler.add(actor)
+
+    def _serve(self, process: Process, ask: Ask) -> None:
+        """Give an invocation to a container, which is then free for another one."""
+        container, time_s = self._container(ask), None if ask.last else self._times_s(ask)
+        process.container, process.began_ms, process.writes = container, self.scheduler.now_ms, self.database.writes
+        process.ends_ms = None if time_s is None else process.began_ms + time_s * 1000
+        process.fast_ms = container.skew_s * 1000
+        container.processes.append(process)
+        container.freeze(frozen=False)
+        self._answer(process, ask)
+        process.ended_writes = self.database.writes
+        container.freeze(frozen=True)
+        self.containers.append(container)
+
+    def _container(self, ask: Ask) -> Container:
+        """A container that is free, or a new one. A deployment replaces all."""
+        free = [container for container in self.containers if container.mended is self.mended]
+        if free and not ask.last and self.rng.random() < self._reusing:
+            self.struck.add("a container was used again")
+            chosen = self.rng.choice(free)
+            self.containers.remove(chosen)
+            return chosen
         skew_s = 0.0 if ask.last else self.weather.skew_s()
         if skew_s:
             self.struck.add(f"a clock was {abs(skew_s):g} s off")
-        time_s = None if ask.last else self._times_s(ask)
-        ends_ms = None if time_s is None else begins_ms + time_s * 1000
-        process = Process(ask.kind, actor, skew_s, ends_ms, begins_ms, ask.kind in self.runs)
-        self.processes[name] = process
-        actor.run = lambda: self._answer(process, ask)
-        self.scheduler.add(actor)
+        old = self.uncounted and not self.mended
+        container = Container(
+            self.mended, replace(self.limits, max_tasks_per_owner=None) if old else self.limits, skew_s
+        )
+        container.store = self._store(container)
+        return container
 
     def _times_s(self, _ask: Ask) -> float | None:
         """How much time Lambda gives an invocation, seconds."""
@@ -128,6 +201,23 @@ class World:
         finally:
             self.judging = False
 
+    def values_of(self, key: Key, head: Item) -> Iterator[tuple[str, float]]:
+        """The values outside a head, and when what keeps them expires, epoch seconds."""
+        owner = key[0].removeprefix("OWNER#")[:-3]
+        kept = {name: head[name] for name in KEPT if name in head}
+        for name, attribute in {**variables_of(head), **kept}.items():
+            pointer = pointer_of(attribute)
+            if pointer is None:
+                continue
+            task_id = key[1].removeprefix(TASK)
+            if pointer.days:
+                put_ms = self.put_ms[object_key(owner, task_id, pointer.bundle, pointer.days)]
+                yield name, put_ms / 1000 + pointer.days * 86_400
+                continue
+            key_item: Any = piece_key(owner, task_id, pointer.bundle, 0)
+            piece = self.database.items.get(key_of(key_item))
+            yield name, 0.0 if piece is None else int(piece["expires_at"]["N"])
+
     def meant_by(self, call: Called) -> str | None:
         """The step that makes this very call: all of its arguments are constants."""
         for step in self.steps():
@@ -146,12 +236,13 @@ class World:
         if self.task_id is None:
             self.task_id = task_id
             for _ in range(self._others):
-                self._invoke(Ask(self.rng.choice(KINDS)), self.rng.choice(DELAYS_MS))
+                owner = OTHER_OWNER if self.rng.random() < 0.1 else OWNER
+                self._invoke(Ask(self.rng.choice(self.kinds), owner=owner), self.rng.choice(DELAYS_MS))
 
     @property
     def fast_ms(self) -> float:
         """How far the fastest clock of all processes is ahead: by so much longer others may wait for its claims."""
-        return max(0.0, *(process.skew_s for process in self.processes.values())) * 1000
+        return max(0.0, *(process.fast_ms for process in self.processes.values()))
 
     @property
     def mended(self) -> bool:
@@ -164,34 +255,70 @@ class World:
         """A request as it is sent."""
         return request if self._rewrite is None else self._rewrite(operation, request)
 
-    def sending(self, actor: Actor, operation: str) -> Sent:
+    def message(self, _process: Process, ask: Ask) -> tuple[str, dict[str, Json]]:
+        """The method and the params of what a client asks for."""
+        meta: dict[str, Json] = {"_meta": {TASK_ID_KEY: self.task_id}}
+        match ask.kind:
+            case "listen":
+                return listen_message(self.task_id, self.known)
+            case "start" | "begin":
+                ttl: dict[str, Json] = {"task": {"ttl": self.ttl_ms}} if self.ttl_ms else {}
+                return "prompts/get", {"name": self.plan.name, "arguments": {"key": "A"}, **ttl}
+            case "resume":
+                return "prompts/get", {"name": self.plan.name, "arguments": {}, **meta}
+            case "call":
+                tool, arguments = self.rng.choice(self.plan.calls)
+                return "tools/call", {"name": tool, "arguments": arguments, **meta}
+            case _:
+                return task_message(self.task_id, ask.kind)
+
+    def is_stateless(self, method: str) -> bool:
+        """Whether a request is of the 2026 revision."""
+        if method in STATELESS_ONLY or method in HANDSHAKE_ONLY:
+            return method in STATELESS_ONLY
+        return self.stateless or (method == "tasks/get" and self.rng.random() < 0.3)
+
+    def sending(self, operation: str, partition: str) -> Sent:
         """A request begins."""
-        sent = Sent(operation, self.scheduler.now_ms)
-        self.processes[actor.process.name].requests.append(sent)
+        process = self.processes[here().process.name]
+        sent = Sent(operation, partition, process, self.scheduler.now_ms)
+        process.requests.append(sent)
         return sent
 
-    def strikes(self, _actor: Actor, _operation: str) -> Fault | None:
-        """The fault that befalls a process' next request, if one does."""
+    def strikes(self, sent: Sent) -> Fault | None:
+        """The fault that befalls a request, if one does."""
+        from_ms, to_ms, shard = self.hot
+        if from_ms <= self.scheduler.now_ms < to_ms and sent.partition.endswith(f"#{shard}"):
+            return Fault.HOT
         return self.weather.strikes()
 
-    def make(self, actor: Actor, operation: str, request: Mapping[str, Any], sent: Sent) -> dict[str, Any]:
+    def make(self, operation: str, request: Mapping[str, Any], sent: Sent) -> dict[str, Any]:
         """Make a request, now.
 
         Raises:
             Refusal: it is refused.
         """
-        process = self.processes[actor.process.name]
-        self._writing = process, sent
-        process.asked_ms = self.scheduler.now_ms
-        answer = self.database.request(operation, request)
-        self.judge.requested(process, operation, request)
-        return answer
+        self._writing = sent
+        sent.process.asked_ms = self.scheduler.now_ms
+        return self.database.request(operation, request)
+
+    def _lag_ms(self) -> float:
+        """How old the data is that a read returns which is not consistent."""
+        lag_ms = 0.0 if self.judging else self.weather.lag_ms()
+        if lag_ms:
+            self.struck.add("a read may have been stale")
+        return lag_ms
 
     def _changed(self, change: Change) -> None:
-        process, sent = self._writing if self._writing and change.operation != "expire" else (None, None)
+        self.database.keep(change)
+        sent = None if change.operation == "expire" else self._writing
+        process = sent.process if sent else None
+        if process is not None and change.before is None and change.key[1].startswith(TASK):
+            process.created = change.key[1]
+            self.known.append(change.key[1].removeprefix(TASK))
         number = self.judge.changed(change, process, self.scheduler.now_ms)
-        if sent is not None and process is not None:
-            self.judge.sent(change, process, sent.began_ms)
+        if sent is not None:
+            self.judge.sent(change, sent.process, sent.began_ms)
             sent.written = [*(sent.written or ()), number]
         if process is not None:
             self.note(process.actor, f"{change.operation} #{number} {self.judge.told(change)}")
@@ -222,8 +349,7 @@ class World:
 
     def sleep(self, seconds: float) -> None:
         """Let time pass for the actor whose thread this is."""
-        actor = current()
-        assert actor is not None
+        actor = here()
         due_ms = self.scheduler.now_ms + seconds * 1000
         self.scheduler.sleep(actor, seconds)
         self._came_back(actor, due_ms)
@@ -232,20 +358,36 @@ class World:
         """Let the actor's whole process stand still, for so long or as long as the weather says."""
         self.struck.add("a process stood still")
         seconds = self.weather.stall_s() if seconds is None else seconds
-        process = actor.process
-        for one in (process, *process.children):
+        process = self._running(actor)
+        actors = [actor] if process is None or process.container is None else process.container.actors
+        for one in actors:
             one.wake_ms = max(one.wake_ms, self.scheduler.now_ms + seconds * 1000)
         due_ms = self.scheduler.now_ms
         # Whichever of its actors goes on first.
-        stood = self.processes.get(process.name)
-        if stood is not None and seconds * 1000 > STOOD_STILL_MS:
-            stood.stalled, stood.stalled_ms = True, due_ms + seconds * 1000
+        if process is not None and seconds * 1000 > STOOD_STILL_MS:
+            process.stalled, process.stalled_ms = True, due_ms + seconds * 1000
+            if process.is_run and seconds * 1000 > self.judge.lease_ms:
+                self._invoke(Ask("resume"), self.judge.lease_ms + self.rng.choice((1, 100, 700)))
+        if process is not None and process.container is not None and self.weather.freezes:
+            self._clocks_stand_still(process.container, seconds)
         self.scheduler.point(actor)
         self._came_back(actor, due_ms)
 
+    def _clocks_stand_still(self, container: Container, seconds: float) -> None:
+        """The monotonic clock does not count the time, and the wall clock may not count it either for now."""
+        self.struck.add("a clock stood still")
+        container.stood_s += seconds
+        if self.rng.random() < 0.5 and container.skew_s - seconds >= min(SKEWS_S):
+            container.skew_s -= seconds
+
+    def _running(self, actor: Actor) -> Process | None:
+        """The invocation that runs where an actor does, which another one may have started."""
+        process = self.processes.get(actor.process.name)
+        return process if process is None or process.container is None else process.container.processes[-1]
+
     def _came_back(self, actor: Actor, due_ms: float) -> None:
         """An actor goes on, later than by itself if it stood still. Lambda stops what has no time left."""
-        process = self.processes.get(actor.process.name)
+        process = self._running(actor)
         if process is None:
             return
         if self.scheduler.now_ms - due_ms > STOOD_STILL_MS:
@@ -253,10 +395,21 @@ class World:
         # Baton knows what an attempt may take, and not that this machine is so slow besides. Nobody waits for workers.
         slow_ms = 0 if process.kind == "work" else 2 * self.scheduler.tick_ms
         if process.ends_ms is not None and self.scheduler.now_ms > process.ends_ms + slow_ms:
-            self.note(actor, "is stopped by Lambda")
-            self.judge.stopped(process)
-            actor.process.kill()
-            raise Killed
+            if not process.aside:
+                self.judge.stopped(process)
+            self.kill(actor, "is stopped by Lambda")
+
+    def kill(self, actor: Actor, what: str) -> NoReturn:
+        """End the container of an actor.
+
+        Raises:
+            Killed: always.
+        """
+        self.note(actor, what)
+        process = self.processes[actor.process.name]
+        assert process.container is not None
+        process.container.kill()
+        raise Killed
 
     def later(self, actor: Actor | None, seconds: float, what: Callable[[], None]) -> None:
         """Something happens after so many seconds, whatever has become of the actor by then."""
@@ -269,25 +422,51 @@ class World:
 
     # What a process has.
 
-    def store(self, process: Process) -> DynamoDBTaskStore:
-        """A store as a process has it."""
-        scheduler, skew_ms = self.scheduler, process.skew_s * 1000
-        client = SimulatedClient(self, process.actor)
+    def monotonic(self) -> float:
+        """The monotonic clock of the container whose thread this is, seconds."""
+        process = self.processes.get(here().process.name)
+        stood_s = process.container.stood_s if process and process.container else 0.0
+        return self.scheduler.now_ms / 1000 - stood_s
+
+    def _clock_ms(self, container: Container) -> int:
+        """The wall clock of a container, epoch milliseconds."""
+        container.processes[-1].clock_read_ms = self.scheduler.now_ms
+        return int(self.scheduler.now_ms + container.skew_s * 1000)
+
+    def _store(self, container: Container) -> DynamoDBTaskStore:
+        """A container's store."""
+        client = SimulatedClient(self)
         return DynamoDBTaskStore(
             "tasks",
             cast("Any", lambda: client),
-            limits=self.limits,
-            objects=SimulatedBucket(self, process.actor) if self.bucket is not None else None,
-            now_ms=lambda: int(scheduler.now_ms + skew_ms),
-            monotonic=lambda: scheduler.now_ms / 1000,
+            limits=container.limits,
+            objects=SimulatedBucket(self) if self.bucket is not None else None,
+            now_ms=lambda: self._clock_ms(container),
+            monotonic=self.monotonic,
             sleep=self.sleep,
             random=self.rng.random,
         )
 
+    def server(self, *, mended: bool) -> Server:
+        """What is deployed."""
+        return server(mended=mended)
+
+    def endpoint(self, process: Process) -> Endpoint:
+        """What answers an invocation."""
+        container = process.container
+        assert container is not None
+        return Endpoint(
+            self.server(mended=container.mended),
+            store=container.store,
+            settings=SETTINGS,
+            clock=self.monotonic,
+            sleep=self.sleep,
+            dispatcher=self.dispatcher,
+        )
+
     def called(self, tool: str, arguments: dict[str, Json], ctx: Context) -> dict[str, Json]:
         """What a tool does when it is called."""
-        actor = current()
-        assert actor is not None
+        actor = here()
         process = self.processes[actor.process.name]
         self._maybe_killed(actor, Fault.KILLED_BEFORE, f"killed before {tool}")
         key = getattr(ctx, "idempotency_key", None)
@@ -297,8 +476,8 @@ class World:
         self.note(actor, f"calls {tool} {arguments} #{call.serial}")
         self.judge.began(call)
         self._takes_time(actor)
-        if ctx.task is not None and self.rng.random() < 0.3:
-            ctx.task[f"last_{tool}"] = call.serial
+        if ctx.task is not None and self.rng.random() < (0.7 if tool == "weigh" else 0.3):
+            ctx.task[f"last_{tool}"] = SAME if tool == "weigh" else call.serial
         self._maybe_killed(actor, Fault.KILLED_AFTER, f"killed after {tool}")
         if not self.weather.over and self.rng.random() < self.failing:
             raise ToolError(f"failed #{call.serial}", retryable=self.rng.random() < 0.7)
@@ -337,6 +516,4 @@ class World:
         self.point(actor)
         if fault in KILLS and self.weather.among((fault,)):
             self.struck.add(fault.told)
-            self.note(actor, what)
-            actor.process.kill()
-            raise Killed
+            self.kill(actor, what)

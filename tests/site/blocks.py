@@ -2,7 +2,8 @@
 
 A comment is not shown, neither on the site nor on a Git host. Two kinds mean something before a block:
 
-- `<!-- not run: REASON -->`: the test looks at how the block is written and no further.
+- `<!-- not run: REASON -->`: the test looks at how the block is written and no further. Of a shell's lines it
+  looks at the commands, options and targets that they name.
 - `<!-- before: CODE -->`: Python that is run first: what the reader knows from elsewhere.
 
 A page's Python blocks are one program, in their order; a block with `title="FILE"` is that file, which others import.

@@ -27,6 +27,7 @@ wherever it runs, are arguments of [`Server`](reference/server.md).
 
 They stand in `samconfig.toml`, as `parameter_overrides`, or on the command line. All have defaults.
 
+<!-- not run: it needs an AWS account -->
 ```sh
 sam deploy --parameter-overrides Auth=IAM MemorySize=1024
 ```

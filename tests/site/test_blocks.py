@@ -1,4 +1,4 @@
-"""Every code block of every page: Python is run, commands are parsed, data is read.
+"""Every code block of every page: Python is run, commands are parsed, data is read. `test_shell.py` runs the commands.
 
 A block that cannot be run says why in a comment before it (`tests/site/blocks.py`); how many do, stands here.
 """
@@ -24,7 +24,24 @@ RUN_BY = {
     "docs/testing.md": "tests/unit/testing/test_plugin.py",
     "docs/tutorial.md": "tests/site/test_tutorial.py",
 }
-NOT_RUN = {"README.md": 1}
+NOT_RUN = {
+    "CONTRIBUTING.md": 1,
+    "README.md": 6,
+    "docs/background.md": 1,
+    "docs/commands.md": 4,
+    "docs/console.md": 1,
+    "docs/deploying.md": 5,
+    "docs/guarantees.md": 1,
+    "docs/hosts.md": 1,
+    "docs/install.md": 6,
+    "docs/local.md": 1,
+    "docs/operating.md": 2,
+    "docs/projects.md": 4,
+    "docs/releasing.md": 4,
+    "docs/settings.md": 1,
+    "docs/storage.md": 1,
+    "docs/tutorial.md": 7,
+}
 
 
 def of(*languages: str) -> list[Block]:
@@ -74,7 +91,7 @@ def test_pages_that_are_run_elsewhere_are_there() -> None:
 
 @pytest.mark.parametrize("block", of("sh"), ids=place)
 def test_the_commands_of_a_block_are_there(block: Block) -> None:
-    assert block.not_run is not None or wrong(block.code) == []
+    assert wrong(block.code) == []
 
 
 @pytest.mark.parametrize("block", of("console"), ids=place)

@@ -92,6 +92,14 @@ def test_every_page_is_in_the_navigation_once() -> None:
     assert sorted(shown) == sorted(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md"))
 
 
+def test_the_overview_has_the_pages_in_the_order_of_the_navigation() -> None:
+    in_order = (DOCS / "index.md").read_text().partition("## Read in order")[2].partition("## Words")[0]
+    navigation = list(pages_of(settings_page.read((ROOT / "mkdocs.yml").read_text())["nav"]))
+
+    left_out = {"index.md", *(page for page in navigation if page.startswith("reference/"))} - {"reference/index.md"}
+    assert re.findall(r"\]\(([\w/-]+\.md)\)", in_order) == [page for page in navigation if page not in left_out]
+
+
 def pages_of(entry: Any) -> Iterator[str]:
     match entry:
         case str():

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Sequence
 from threading import Barrier
 
-from mcp_baton.exceptions import StoreError
+from mcp_baton.exceptions import StoreError, ValueNotKept
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.record import StepStatus, TaskRecord, steps_of
 from mcp_baton.tasks.store import StepWrite
+from mcp_baton.tasks.texts import VALUE_BYTES
 from tests.store.given import Threads
 
 type Outcome = TaskRecord | StoreError | None
@@ -18,8 +19,11 @@ def done(index: int, result: Json = "value", name: str | None = None) -> StepWri
 
 
 def result(task: TaskRecord, index: int) -> Json:
-    """The stored result of a step."""
-    return task.variables[f"_workflow.result.s{index}"]
+    """The stored result of a step, or why it was not kept."""
+    try:
+        return task.variables[f"_workflow.result.s{index}"]
+    except ValueNotKept as error:
+        return {"error": str(error)}
 
 
 def statuses(task: TaskRecord) -> list[str]:
@@ -28,8 +32,10 @@ def statuses(task: TaskRecord) -> list[str]:
 
 
 def note(value: str) -> Json:
-    """What stands in the place of a result for which there was no room."""
-    return {"error": f"result of {len(value) + 2} bytes exceeds the task's size limit"}
+    """Why a result was not kept: it is longer than is read, or could not be written outside the item."""
+    size = len(value) + 2
+    why = "exceeds the task's size limit" if size > VALUE_BYTES else "could not be written outside the task's item"
+    return {"error": f"result of {size} bytes {why}"}
 
 
 def at_once(

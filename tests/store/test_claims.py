@@ -71,12 +71,34 @@ def test_nobody_takes_a_task_that_is_held_and_everybody_one_whose_claim_ran_out(
     assert (held.value.until_ms, held.value.current) == (until_ms, store.get(task.owner, task.task_id))
     clock.ms += 1
     taken = store.take(task.owner, task.task_id, "flow", run("b"))
-    assert taken.claim == Claim("b", run("b").until_ms, 2)
+    assert taken.claim == Claim("b", run("b").until_ms, 2, interrupted=True)
+
+
+def test_a_task_remembers_that_a_claim_ran_out_whoever_takes_it_after_that(
+    store: Store, begin: Begin, run: MakeClaim, clock: Clock, requests: Requests
+) -> None:
+    task = begin(claim=run("a"), workflow="flow")
+    ended = store.write(task, batch(run("a"), release=True)).task
+    taken = store.take(task.owner, task.task_id, "flow", run("b"))
+    assert (ended.claim, taken.claim) == (Claim("a", 0, 1), Claim("b", run("b").until_ms, 2))
+    for name in ("c", "d", "e"):
+        clock.ms += LEASE_MS + 1
+        requests.take()
+        taken = store.take(task.owner, task.task_id, "flow", run(name))
+        assert requests.take() == ["UpdateItem"]
+        assert taken.claim is not None
+        assert taken.claim.interrupted
+    assert taken.claim is not None
+    store.write(taken, batch(taken.claim, release=True))
+    last = store.take(task.owner, task.task_id, "flow", run("f")).claim
+    assert last == Claim("f", run("f").until_ms, 6, interrupted=True)
 
 
 def test_a_run_may_take_again_what_it_holds(store: Store, begin: Begin, run: MakeClaim) -> None:
     task = begin(claim=run("a"), workflow="flow")
-    assert store.take(task.owner, task.task_id, "flow", run("a")).claim == Claim("a", run("a").until_ms, 2)
+    again = store.take(task.owner, task.task_id, "flow", run("a")).claim
+    assert again is not None
+    assert (again.id, again.until_ms, again.number) == ("a", run("a").until_ms, 2)
 
 
 @pytest.mark.parametrize(
@@ -173,14 +195,15 @@ def test_a_run_writes_only_while_it_holds_the_task(
     first = run("a")
     task = begin(claim=first, workflow="flow")
     clock.ms += LEASE_MS + 1
-    second = run("b")
-    taken = store.take(task.owner, task.task_id, "flow", second)
+    taken = store.take(task.owner, task.task_id, "flow", run("b"))
+    assert taken.claim is not None
+    second = taken.claim
     with pytest.raises(ClaimLost) as lost:
         store.write(task, batch(first, release=release))
     assert lost.value.current == taken == store.get(task.owner, task.task_id)
     written = store.write(taken, batch(second, release=release)).task
     assert written.variables["by"] == "b"
-    assert written.claim == Claim("b", 0 if release else second.until_ms, 2)
+    assert written.claim == replace(second, until_ms=0 if release else second.until_ms)
     with pytest.raises(ClaimLost):
         store.write(task, batch(first, release=release))
 
@@ -254,4 +277,4 @@ def test_a_run_that_was_taken_over_by_one_that_has_ended_takes_the_task_again(
 
     lost.times, lost.meanwhile = 1, stand_still
     taken = store.take(task.owner, task.task_id, "flow", first)
-    assert taken.claim == Claim("a", first.until_ms, 3)
+    assert taken.claim == Claim("a", first.until_ms, 3, interrupted=True)

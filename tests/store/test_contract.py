@@ -1,11 +1,15 @@
 """What every method of a task store does, over every engine (docs/http.md, docs/storage.md)."""
 
+from itertools import cycle, islice
+from threading import Barrier
+
 import pytest
 
 from mcp_baton.exceptions import Conflict, StoreError, TaskFinished, TaskNotFound
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.dynamodb.counting import count_key
 from mcp_baton.tasks.dynamodb.items import Limits, key_of
+from mcp_baton.tasks.dynamodb.values import item_size
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.tasks.record import (
     PAUSE_REASON,
@@ -324,9 +328,13 @@ def test_cancelling_keeps_what_was_recorded(store: Store, begin: Begin) -> None:
     assert cancelled.variables == task.variables
 
 
-def test_completing_stores_the_clients_result(store: Store, owner: str, begin: Begin) -> None:
+def test_completing_stores_the_clients_result_and_that_it_is_a_clients(store: Store, owner: str, begin: Begin) -> None:
     completed = store.complete(owner, begin().task_id, {"total": 30.0})
     assert (completed.status, completed.result) == (TaskStatus.COMPLETED, {"total": 30.0})
+    assert completed.by_client
+    assert store.get(owner, completed.task_id) == completed
+    others = store.complete(owner, begin().task_id, {}, by_client=False), finish(store, begin(), "write")
+    assert [other.by_client for other in others] == [False, False]
 
 
 def test_tasks_are_listed_newest_first_in_pages(stores: Stores, owner: str, clock: Clock, requests: Requests) -> None:
@@ -427,8 +435,8 @@ def test_an_owner_has_no_more_live_tasks_than_allowed(stores: Stores, owner: str
     store.create(NewTask(owner, {}))
     with pytest.raises(StoreError):
         store.create(NewTask(owner, {}))
-    # It is counted until the span ends in which it expires: one of 96 in the longest lifetime of 24 h.
-    clock.ms += 1000 + 86_400_000 // 96
+    # A task is counted until the span ends in which it expires. The shortest span has 64 seconds.
+    clock.ms += 1000 + 64_000
     store.create(NewTask(owner, {}))
 
 
@@ -444,14 +452,66 @@ def test_a_task_that_has_ended_is_counted_no_more(stores: Stores, owner: str, ho
             finish(store, task, how)
 
 
+@ON_MEMORY
+@pytest.mark.parametrize(
+    ("a_second", "ttls_ms"),
+    [(5, (None,)), (0.01, (86_400_000,)), (0.05, (*(1_000 << power for power in range(17)), 50_000_000, 86_400_000))],
+    ids=["five a second", "the longest lifetime", "lifetimes of all lengths"],
+)
+def test_a_count_is_one_write_unit_however_fast_tasks_come_and_however_long_they_live(
+    stores: Stores, engine: Engine, owner: str, clock: Clock, a_second: float, ttls_ms: tuple[int | None, ...]
+) -> None:
+    store = stores(limits=Limits(max_tasks_per_owner=10_000))
+    for ttl_ms in islice(cycle(ttls_ms), 500):
+        clock.ms += int(1000 / a_second)
+        task = store.create(NewTask(owner, {}, ttl_ms=ttl_ms))
+        if task.task_id[-1] < "g":
+            store.cancel(owner, task.task_id)
+    count = engine.client.get_item(TableName="tasks", Key=count_key(owner, "00"))["Item"]
+    assert item_size(count) <= 1024
+
+
 @BUT_EMBEDDED
-def test_a_count_forgets_the_spans_that_are_over(stores: Stores, engine: Engine, owner: str, clock: Clock) -> None:
-    store = stores(limits=Limits(max_tasks_per_owner=5))
+@pytest.mark.parametrize(("ttl_ms", "late_ms"), [(1_000, 64_000), (3_600_000, 450_000), (86_400_000, 10_800_000)])
+def test_a_task_that_expires_is_counted_for_an_eighth_of_its_lifetime_more_at_most(
+    stores: Stores, engine: Engine, owner: str, clock: Clock, ttl_ms: int, late_ms: int
+) -> None:
+    store = stores(limits=Limits(max_tasks_per_owner=1))
     for _ in range(20):
-        store.create(NewTask(owner, {}, ttl_ms=1000))
-        clock.ms += 1_000_000
+        store.create(NewTask(owner, {}, ttl_ms=ttl_ms))
+        clock.ms += ttl_ms - 1
+        with pytest.raises(StoreError, match="1 live task"):
+            store.create(NewTask(owner, {}))
+        clock.ms += late_ms + 1_000
     count = engine.client.get_item(TableName="tasks", Key=count_key(owner, "00"), ConsistentRead=True)["Item"]
-    assert sum(name.startswith("until ") for name in count) <= 2
+    # The spans that are over are forgotten.
+    assert len(count.keys() - {"pk", "sk", "expires_at"}) <= 2
+
+
+@ON_MEMORY
+def test_a_task_is_counted_no_more_though_the_longest_lifetime_has_changed_since(stores: Stores, owner: str) -> None:
+    task = stores(limits=Limits(max_tasks_per_owner=1)).create(NewTask(owner, {}))
+    longer = stores(limits=Limits(max_tasks_per_owner=1, max_ttl_ms=400 * 86_400_000))
+    longer.cancel(owner, task.task_id)
+    assert longer.create(NewTask(owner, {}))
+
+
+@ON_MEMORY
+@pytest.mark.parametrize("operation", ["GetItem", "Query"])
+def test_shards_are_asked_four_at_once(stores: Stores, engine: Engine, owner: str, operation: str) -> None:
+    """Four requests wait for each other: if one were sent after the other, none would be answered."""
+    store, barrier = stores(limits=Limits(max_tasks_per_owner=1, shards=8)), Barrier(4)
+
+    def wait(**_: object) -> None:
+        barrier.wait(30)
+
+    event = f"before-send.dynamodb.{operation}"
+    engine.client.meta.events.register_first(event, wait)
+    try:
+        task = store.create(NewTask(owner, {}))
+        assert [listed.task_id for listed in store.list(owner).tasks] == [task.task_id]
+    finally:
+        engine.client.meta.events.unregister(event, wait)
 
 
 @ON_MEMORY

@@ -1,7 +1,7 @@
 """The network fails, or the store: what was written is known, what was not is said (docs/storage.md)."""
 
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from threading import Barrier
 from typing import TYPE_CHECKING, Any
 
@@ -236,13 +236,13 @@ CLAIM = Claim("r", 5_000_000_000_000)
 @pytest.mark.parametrize(
     ("batch", "left_ms", "attempts"),
     [
-        (Batch(steps=(done(0),)), 1_000, 1),
+        (Batch(steps=(done(0),)), 1_300, 1),
         (Batch(steps=(done(0),)), 2_500, 2),
         (Batch(steps=(done(0),), claim=CLAIM, release=True), 2_500, 2),
         (Batch(steps=(done(0),), claim=CLAIM), 5_000, 1),
         (Batch(steps=(done(0),), claim=CLAIM), 5_500, 2),
     ],
-    ids=["no time", "a call", "the end of a run", "a checkpoint without time for the end", "a checkpoint"],
+    ids=["time for one", "a call", "the end of a run", "a checkpoint without time for the end", "a checkpoint"],
 )
 def test_nothing_is_sent_again_that_would_outlast_the_function(
     store: Store,
@@ -271,6 +271,21 @@ def test_nothing_is_sent_again_that_would_outlast_the_function(
     assert requests.take() == ["UpdateItem"] * attempts
 
 
+@ON_MEMORY
+def test_a_refused_write_is_read_back_within_the_time_of_the_write(
+    store: Store, engine: Engine, owner: str, pauses: Pauses
+) -> None:
+    """`tasks/cancel` has 10 s. Here 9 s of them go before DynamoDB says that the condition does not hold."""
+    throttled = "ThrottlingException"
+    with (
+        refusing(engine, "UpdateItem", throttled, during=lambda: pauses.s < 9.0),
+        refusing(engine, "GetItem", throttled),
+        pytest.raises(OutcomeUnknown, match="could not be read"),
+    ):
+        store.cancel(owner, SOME_ID)
+    assert 9.0 <= pauses.s < 10.0
+
+
 CALLS: list[Callable[[TaskStore], object]] = [
     lambda store: store.create(NewTask("owner", {})),
     lambda store: store.get("owner", SOME_ID),
@@ -278,6 +293,20 @@ CALLS: list[Callable[[TaskStore], object]] = [
     lambda store: store.cancel("owner", SOME_ID),
     lambda store: store.complete("owner", SOME_ID, {}),
 ]
+
+
+@ON_MEMORY
+@pytest.mark.parametrize("call", CALLS, ids=["create", "get", "list", "cancel", "complete"])
+def test_no_first_attempt_is_made_without_time_for_it_and_the_reply(
+    store: Store, requests: Requests, call: Callable[[TaskStore], object]
+) -> None:
+    with pytest.raises(StoreUnavailable, match="nothing was sent") as refused:
+        call(store.within(lambda: 1_299))
+    assert not isinstance(refused.value, OutcomeUnknown)
+    assert requests.take() == []
+    with suppress(TaskNotFound):
+        call(store.within(lambda: 1_300))
+    assert requests.take() != []
 
 
 @ON_MEMORY
@@ -319,11 +348,11 @@ def test_what_dynamodb_failed_at_is_unknown_and_what_it_refused_was_not_written(
 
 
 @contextmanager
-def refusing(engine: Engine, operation: str, code: str) -> Iterator[None]:
-    """An engine that refuses each request of an operation with an error of this code."""
+def refusing(engine: Engine, operation: str, code: str, during: Callable[[], bool] = lambda: True) -> Iterator[None]:
+    """An engine that refuses each request of an operation with an error of this code, as long as `during` is true."""
 
     def refuse(**_: object) -> object:
-        return refusal(code)
+        return refusal(code) if during() else None
 
     answer: Any = refuse
     event = f"before-call.dynamodb.{operation}"

@@ -1,7 +1,9 @@
 """Jobs: who may begin one, who ends it, and what becomes of questions and answers (docs/storage.md, Jobs)."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -26,7 +28,7 @@ from mcp_baton.tasks.store import Batch
 from mcp_baton.tasks.work import FIRST_DISPATCH_MS, LONGEST_DISPATCH_MS, Job, Work
 from tests.fakes import Pauses
 from tests.sent import Requests
-from tests.store.conftest import WORK, AfterRead, Clock, LostReplies
+from tests.store.conftest import WORK, AfterRead, Clock, Engine, LostReplies
 from tests.store.given import ON_MEMORY, Begin, HeldJob, MakeClaim, Store, Stores
 
 WORKING, INPUT_REQUIRED, FAILED = TaskStatus.WORKING, TaskStatus.INPUT_REQUIRED, TaskStatus.FAILED
@@ -522,7 +524,7 @@ def test_an_answer_that_has_no_time_for_a_lost_race_says_that_it_is_not_stored(
     store.jobs.ask(task, claim, questions(3))
     after_read.run = lambda: store.jobs.answer(task.owner, task.task_id, {"q0": KIM})
     with pytest.raises(StoreBusy, match="other answers"):
-        store.within(lambda: 1_000).jobs.answer(task.owner, task.task_id, {"q2": KIM})
+        store.within(lambda: 1_300).jobs.answer(task.owner, task.task_id, {"q2": KIM})
     assert job_of(store.get(task.owner, task.task_id)).answers == {"q0": KIM}
 
 
@@ -677,6 +679,51 @@ def test_a_job_that_lives_longer_is_counted_as_live_for_as_long(
     taken = store.jobs.claim(owner, task.task_id, worker("b"), longer.job.dispatches if longer.job else 0)
     assert taken.claim
     store.jobs.fail(taken, taken.claim, ERROR)
+    assert store.create(new).status is WORKING
+    with pytest.raises(StoreError, match="live tasks"):
+        store.create(new)
+
+
+@pytest.mark.parametrize("how", ["extend", "hand over"])
+@pytest.mark.parametrize("ended", ["before", "after"])
+def test_a_job_that_ends_while_it_is_made_to_live_longer_is_counted_no_more(
+    stores: Stores, engine: Engine, owner: str, worker: MakeClaim, how: str, ended: str
+) -> None:
+    """It is cancelled just before or just after the write by which it lives longer, while its count is moved."""
+    store = stores(limits=Limits(max_tasks_per_owner=1))
+    new = NewTask(owner, {}, work=WORK, ttl_ms=3_600_000)
+    task = store.jobs.claim(owner, store.create(new).task_id, worker("a"), 1)
+    assert task.claim
+    writes_head = False
+
+    def sending(params: dict[str, Any], **_: object) -> None:
+        nonlocal writes_head
+        writes_head = params["Key"]["sk"]["S"].startswith("TASK#")
+
+    def cancel(**_: object) -> None:
+        if writes_head:
+            stop()
+            store.cancel(owner, task.task_id)
+
+    events = engine.client.meta.events
+    when = "before-send" if ended == "before" else "after-call"
+    handlers: list[tuple[str, Any]] = [
+        ("provide-client-params.dynamodb.UpdateItem", sending),
+        (f"{when}.dynamodb.UpdateItem", cancel),
+    ]
+
+    def stop() -> None:
+        for event, handler in handlers:
+            events.unregister(event, handler)
+
+    for event, handler in handlers:
+        events.register_first(event, handler)
+    with suppress(TaskFinished):
+        if how == "extend":
+            store.jobs.extend(task, 36_000_000)
+        else:
+            store.jobs.hand_over(task, task.claim, 36_000_000)
+    assert store.get(owner, task.task_id).status is TaskStatus.CANCELLED
     assert store.create(new).status is WORKING
     with pytest.raises(StoreError, match="live tasks"):
         store.create(new)

@@ -149,6 +149,7 @@ def test_a_task_is_completed_with_a_large_result(
     assert requests.take() == ["GetItem", "PutObject", "UpdateItem"]
     assert (completed.status, completed.result) == (TaskStatus.COMPLETED, {"large": BIG})
     assert overflowing.get(owner, task.task_id).result == {"large": BIG}
+    assert overflowing.get(owner, task.task_id).by_client
 
 
 def test_a_result_that_finds_the_item_full_moves_after_all(

@@ -12,7 +12,6 @@ from tests.template.test_operation import environment, function, statements
 
 KEY = "arn:aws:kms:eu-central-1:123456789012:key/1a2b3c4d-0000-1111-2222-333344445555"
 ACL = "arn:aws:wafv2:eu-central-1:123456789012:regional/webacl/floods/1a2b3c4d-0000"
-KMS_OF_THE_FUNCTION = {"dynamodb", "s3", "secretsmanager", "sqs"}
 
 
 def encrypted(stack: Stack) -> Iterator[tuple[str, Any]]:
@@ -29,12 +28,12 @@ def encrypted(stack: Stack) -> Iterator[tuple[str, Any]]:
             yield name, body["Properties"].get(places[body["Type"]])
 
 
-def test_the_function_runs_as_often_at_once_as_the_operator_says_and_else_as_the_account_allows(
-    stack: MakeStack,
-) -> None:
+def test_what_runs_at_once_is_bounded_unless_the_operator_says_otherwise(stack: MakeStack) -> None:
     assert function(stack(ReservedConcurrency="5"))["ReservedConcurrentExecutions"] == "5"
     assert function(stack(ReservedConcurrency="0"))["ReservedConcurrentExecutions"] == "0"
-    assert "ReservedConcurrentExecutions" not in function(stack())
+    assert function(stack())["ReservedConcurrentExecutions"] == "50"
+    for unbounded in ("none", ""):
+        assert "ReservedConcurrentExecutions" not in function(stack(ReservedConcurrency=unbounded))
 
 
 def test_every_key_has_limits_of_its_own_below_those_of_the_stage(stack: MakeStack) -> None:
@@ -129,10 +128,26 @@ def test_without_a_key_of_ones_own_aws_has_one(stack: MakeStack) -> None:
     }
 
 
-def test_the_function_may_use_the_key_through_the_services_that_keep_its_data_alone(stack: MakeStack) -> None:
-    [key] = [statement for statement in statements(stack(KmsKeyArn=KEY)) if "kms:" in str(statement)]
+@pytest.mark.parametrize(
+    ("name", "own", "actions"),
+    [
+        ("McpFunction", "secretsmanager", "kms:Decrypt"),
+        # Lambda sends events that failed for good to the encrypted queue with the worker's role.
+        ("WorkerFunction", "sqs", ["kms:Decrypt", "kms:GenerateDataKey"]),
+    ],
+)
+def test_each_function_may_use_the_key_through_the_services_that_keep_its_data_alone(
+    stack: MakeStack, name: str, own: str, actions: Any
+) -> None:
+    chosen = stack(KmsKeyArn=KEY)
+    key, more = (statement for statement in statements(chosen, name) if "kms:" in str(statement))
 
-    assert (key["Effect"], key["Resource"]) == ("Allow", KEY)
+    assert {(right["Effect"], right["Resource"]) for right in (key, more)} == {("Allow", KEY)}
+    assert more["Action"] == actions
+    assert more["Condition"] == {"StringEquals": {"kms:ViaService": f"{own}.eu-central-1.amazonaws.com"}}
+    sends = {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]} in [right["Resource"] for right in statements(chosen, name)]
+    assert sends is (own == "sqs")
+    assert chosen.one("AWS::SQS::Queue")["KmsMasterKeyId"] == KEY
     assert key["Action"] == [
         "kms:Decrypt",
         "kms:DescribeKey",
@@ -142,17 +157,15 @@ def test_the_function_may_use_the_key_through_the_services_that_keep_its_data_al
         "kms:ReEncryptTo",
     ]
     assert key["Condition"] == {
-        "StringEquals": {
-            "kms:ViaService": [f"{name}.eu-central-1.amazonaws.com" for name in sorted(KMS_OF_THE_FUNCTION)]
-        }
+        "StringEquals": {"kms:ViaService": ["dynamodb.eu-central-1.amazonaws.com", "s3.eu-central-1.amazonaws.com"]}
     }
-    assert [statement for statement in statements(stack()) if "kms:" in str(statement)] == []
+    assert [statement for statement in statements(stack(), name) if "kms:" in str(statement)] == []
 
 
 @pytest.mark.parametrize(
     ("parameter", "good", "bad"),
     [
-        ("ReservedConcurrency", ["", "0", "25"], ["-1", "1.5", "many", "123456"]),
+        ("ReservedConcurrency", ["none", "", "0", "25"], ["-1", "1.5", "many", "123456"]),
         ("WorkerConcurrency", ["", "0", "25"], ["-1", "1.5", "many", "123456"]),
         ("WorkerMemorySize", ["", "128", "10240"], ["64", "1 GB", "0512", "123456"]),
         ("WebAclArn", ["", ACL], ["floods", ACL.replace("regional", "global")]),

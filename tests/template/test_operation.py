@@ -78,8 +78,13 @@ def test_roles_beside_the_functions_may_do_what_they_are_for_and_nothing_more(st
     assert [str(arn).rpartition("/")[2] for arn in granted["ApiLogsRole"]["ManagedPolicyArns"]] == [
         "AmazonAPIGatewayPushToCloudWatchLogs"
     ]
-    own = str({"Ref": "FunctionPolicy"})
-    for name, more in (("McpFunctionRole", {own}), ("WorkerFunctionRole", {own}), ("AuthorizerFunctionRole", set())):
+    both, requests = (str({"Ref": name}) for name in ("FunctionPolicy", "RequestPolicy"))
+    own: dict[str, set[str]] = {
+        "McpFunctionRole": {both, requests},
+        "WorkerFunctionRole": {both},
+        "AuthorizerFunctionRole": set(),
+    }
+    for name, more in own.items():
         managed = {str(arn).rpartition("/")[2] for arn in granted[name]["ManagedPolicyArns"]}
         assert managed == {"AWSLambdaBasicExecutionRole", "AWSXrayWriteOnlyAccess", *more}, name
     assert "Policies" not in granted["AuthorizerFunctionRole"]
@@ -126,10 +131,10 @@ def test_the_worker_that_is_named_is_the_one_that_the_stack_makes(default: Stack
     assert Settings.from_environment(environment(default)).worker == WORKER
 
 
-def test_requests_and_the_worker_run_the_same_code_in_the_same_environment_with_the_same_rights(
+def test_requests_and_the_worker_run_the_same_code_in_the_same_environment_with_the_same_rights_to_tasks(
     stack: MakeStack,
 ) -> None:
-    chosen = stack(Overflow="on", MessageTopic="on", SnapStart="on")
+    chosen = stack(Overflow="on", MessageTopic="on", SnapStart="on", ReservedConcurrency="none")
     mcp, worker = (function(chosen, name) for name in SERVING)
     own = {"Code", "Description", "FunctionName", "LoggingConfig", "RecursiveLoop", "Role", "SnapStart", "Timeout"}
 
@@ -137,11 +142,11 @@ def test_requests_and_the_worker_run_the_same_code_in_the_same_environment_with_
         name: value for name, value in worker.items() if name not in own
     }
     assert worker["Environment"]["Variables"]["BATON_TABLE"] == {"Ref": "TaskTable"}
-    # Where events go that fail for good is the worker's alone to write to.
+    # Only requests read the key that signs states, and only the worker's failed events are kept.
     failed = {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}
-    assert statements(chosen) == [
-        right for right in statements(chosen, "WorkerFunction") if right["Resource"] != failed
-    ]
+    rights = [right for right in statements(chosen) if right["Resource"] != STATE_KEY]
+    assert rights == [right for right in statements(chosen, "WorkerFunction") if right["Resource"] != failed]
+    assert [right["Resource"] for right in statements(chosen) if right not in rights] == [STATE_KEY]
 
 
 def test_the_worker_has_a_size_a_time_and_a_concurrency_of_its_own(stack: MakeStack) -> None:
@@ -320,6 +325,7 @@ def test_the_function_may_read_the_one_secret_and_do_nothing_else_to_it(default:
     assert secret["Effect"] == "Allow"
     assert secret["Action"] == "secretsmanager:GetSecretValue"
     assert secret["Resource"] == STATE_KEY
+    assert "secretsmanager" not in str(statements(default, "WorkerFunction"))
 
 
 def test_logs_do_not_stay_for_ever(stack: MakeStack) -> None:

@@ -1,10 +1,7 @@
 """The keys in Secrets Manager: read when needed, read again when they may have been rotated."""
 
 import logging
-from collections.abc import Iterator
-from datetime import datetime, timedelta
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 
@@ -19,7 +16,7 @@ BINDING, NOW_S = binding_of("kim", "tools/call", "ask", {}), 1_000_000
 
 
 class Clock:
-    """Time that passes when it is told to, for Powertools as well."""
+    """Time that passes when it is told to."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -27,15 +24,10 @@ class Clock:
     def __call__(self) -> float:
         return self.seconds
 
-    def now(self) -> datetime:
-        return datetime(2026, 1, 1) + timedelta(seconds=self.seconds)  # noqa: DTZ001 - as Powertools has it
-
 
 @pytest.fixture
-def clock() -> Iterator[Clock]:
-    made = Clock()
-    with patch("aws_lambda_powertools.utilities.parameters.base.datetime", made):
-        yield made
+def clock() -> Clock:
+    return Clock()
 
 
 @pytest.fixture
@@ -139,7 +131,7 @@ def test_a_secret_that_cannot_be_read_fails_what_needs_it_is_logged_and_counted_
     collector = Collector()
     keys = keys_in(vault, clock, collector)
     with vault.hushed():
-        for _ in range(2):
+        for clock.seconds in (0, LOOK_AGAIN_S):
             with pytest.raises(KeyUnavailable, match="send the request again") as caught:
                 sealed(keys)
             assert caught.value.code == INTERNAL_ERROR
@@ -148,7 +140,39 @@ def test_a_secret_that_cannot_be_read_fails_what_needs_it_is_logged_and_counted_
     assert first.exc_info
     assert [(note.metric, note.value) for note in collector.take().measurements] == [(INTERNAL_ERRORS, 1)] * 2
 
+    clock.seconds = 2 * LOOK_AGAIN_S
     assert opened(keys, sealed(keys)) == {"name": "yes"}
+
+
+def test_after_a_failure_the_secret_is_not_read_by_each_request(vault: Vault, clock: Clock) -> None:
+    keys = keys_in(vault, clock)
+    with vault.hushed():
+        for _ in range(20):
+            with pytest.raises(KeyUnavailable):
+                sealed(keys)
+
+    assert vault.take() == ["AWSCURRENT"]
+
+
+def test_known_keys_are_used_for_ten_more_minutes_while_the_secret_cannot_be_read(vault: Vault, clock: Clock) -> None:
+    oldest = sealed(keys_in(vault, clock))
+    vault.put(SECOND)
+    keys = keys_in(vault, clock)
+    state = sealed(keys)
+    assert opened(keys, oldest) == {"name": "yes"}
+
+    with vault.hushed():
+        clock.seconds = MAX_AGE_S + 599
+        assert sealed(keys) == state
+        assert [opened(keys, known) for known in (state, oldest)] == [{"name": "yes"}] * 2
+        clock.seconds = MAX_AGE_S + 600
+        for _ in range(2):
+            with pytest.raises(KeyUnavailable):
+                sealed(keys)
+        with pytest.raises(KeyUnavailable):
+            opened(keys, state)
+    clock.seconds += LOOK_AGAIN_S
+    assert sealed(keys) == state
 
 
 def test_a_signature_that_cannot_be_checked_is_not_called_forged(vault: Vault, clock: Clock) -> None:
@@ -159,6 +183,7 @@ def test_a_signature_that_cannot_be_checked_is_not_called_forged(vault: Vault, c
     with vault.hushed(), pytest.raises(KeyUnavailable):
         opened(keys, old)
 
+    clock.seconds = LOOK_AGAIN_S
     assert opened(keys, old) == {"name": "yes"}
 
 

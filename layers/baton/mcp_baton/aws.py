@@ -69,14 +69,14 @@ def handler(
     dispatcher: "Dispatcher | None" = None,
     call_method: Method = call_method,
 ) -> Callable[[dict[str, Any], LambdaContext], dict[str, Any]]:
-    """Make the Lambda handler of a server.
+    """Make the Lambda handler of a server. The server is checked and closed: nothing can be added to it afterwards.
 
     Args:
         server: What it serves.
         settings: From the environment when not given.
         store: Keeps the tasks. When not given: the DynamoDB table that the settings name. Without either, workflows
             run without tasks, and the first request logs that.
-        clock: Seconds, from any moment on; how long runs and questions take is measured by it.
+        clock: Seconds, from any moment on; how long runs and questions take, and the age of keys, is measured by it.
         sleep: Lets so many seconds pass, between two attempts at a step.
         dynamodb: A boto3 client for DynamoDB, used for that table as it is: its timeouts, retries, credentials and
             endpoint are the caller's. When not given, Baton connects when it first needs to. It brings no table: where
@@ -92,6 +92,7 @@ def handler(
         TypeError: a client is not of its service, or comes with a store, which has its own.
     """
     server.check(in_full=False)
+    server.close()
     connect, connect_s3 = cast("Connect | None", given_client("dynamodb", dynamodb)), given_client("s3", s3)
     if store is not None and (connect or connect_s3):
         raise TypeError("a store has clients of its own: pass either `store`, or `dynamodb` and `s3`")
@@ -112,7 +113,7 @@ def handler(
         telemetry=telemetry,
         clock=clock,
         sleep=sleep,
-        keys=_state_keys(settings, telemetry),
+        keys=_state_keys(settings, telemetry, clock),
         dispatcher=dispatcher,
         call_method=call_method,
     )
@@ -224,12 +225,12 @@ def _overflow(settings: Settings, connect: "Callable[[], S3Client]", telemetry: 
     return S3ObjectStore(settings.overflow_bucket, connect, telemetry)
 
 
-def _state_keys(settings: Settings, telemetry: Telemetry) -> "Keys | None":
+def _state_keys(settings: Settings, telemetry: Telemetry, clock: Callable[[], float]) -> "Keys | None":
     if settings.state_key_secret is None:
         return None
     from mcp_baton.state_keys import SecretKeys
 
-    return SecretKeys(settings.state_key_secret, secrets_client, telemetry=telemetry)
+    return SecretKeys(settings.state_key_secret, secrets_client, telemetry=telemetry, clock=clock)
 
 
 class _Warning:

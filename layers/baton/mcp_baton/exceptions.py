@@ -22,6 +22,7 @@ Exception
         ├── TooManyTasks       the owner has as many live tasks as it may have
         ├── TooLarge           what should be stored does not fit, and never will
         ├── ValueLost          a stored value whose object is gone; the rest of the task is there
+        │   ├── ValueNotKept   one that was not stored: it did not fit, or could not be written
         │   └── ValueTooLarge  one that is there, and larger than is read at once
         └── StoreUnavailable   the store did not answer, or refused; nothing was written
             ├── StoreBusy      it refused for now, since it is asked for more than it can bear
@@ -201,6 +202,18 @@ class ValueLost(StoreError):
         super().__init__(f"result of {text_bytes} bytes is lost: {cause}")
 
 
+class ValueNotKept(ValueLost):
+    """A value that was not stored: the task has a mark in its place.
+
+    Args:
+        text_bytes: The length of the value's JSON text, bytes.
+        cause: Why it was not stored.
+    """
+
+    def __init__(self, text_bytes: int, cause: str) -> None:
+        StoreError.__init__(self, f"result of {text_bytes} bytes {cause}")
+
+
 class ValueTooLarge(ValueLost):
     """A stored value that is larger than Baton reads back. It stays where it is.
 
@@ -242,6 +255,10 @@ class OutcomeUnknown(StoreUnavailable):
     def __init__(self, cause: str, current: "TaskRecord | None" = None) -> None:
         super().__init__(cause)
         self.current = current
+
+
+class WrongResult(ValueError):
+    """A tool returned something that cannot be its result."""
 
 
 class Abandoned(BaseException):

@@ -9,7 +9,7 @@
 | `BATON_STREAMING` | `off`: answers are whole, never streamed; so they are where `AWS_SAM_LOCAL` is set | `on` |
 | `BATON_DEFAULT_TTL_MS` | a task's lifetime when the client asks for none | 3600000 (1 h) |
 | `BATON_MAX_TTL_MS` | the longest lifetime that a client gets | 86400000 (24 h) |
-| `BATON_MAX_TASKS_PER_OWNER` | live tasks that one owner may have | unlimited |
+| `BATON_MAX_TASKS_PER_OWNER` | live tasks that one owner may have, approximately | unlimited |
 | `BATON_SHARDS` | partitions that an owner's tasks are spread over: 1, 8 or 32; may grow, not shrink | 1 |
 | `BATON_WRITE_RESERVE_MS` | the function's time that is kept back for writing a run's batch | 5000 |
 | `BATON_ALLOWED_ORIGINS` | origins whose pages may call, comma-separated: `https://app.example.com` | none |

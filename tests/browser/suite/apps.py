@@ -16,6 +16,8 @@ HOST = "https://host.example"
 RESOURCE = "ui://baton/tasks"
 EXT_APPS = HERE / "node_modules/@modelcontextprotocol/ext-apps/dist/src"
 ALL: JsonDict = {"serverTools": {}, "serverResources": {}, "openLinks": {}, "updateModelContext": {"text": {}}}
+SHOWS_PAGES: JsonDict = {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}
+"""What a host declares that shows Apps."""
 CORE = {"tools/call", "resources/read", "ping"}
 """Requests that are MCP's own: the extension's schema leaves them to it."""
 
@@ -84,7 +86,8 @@ def shown(browser: Browser, wire: Wire, script: str, **options: Any) -> App:
 
     def call(method: str, params: JsonDict) -> JsonDict:
         app.calls.append({"method": method, **params})
-        result = wire.request(method, {name: value for name, value in params.items() if name != "_meta"})
+        sent = {name: value for name, value in params.items() if name != "_meta"}
+        result = wire.request(method, sent, extensions=SHOWS_PAGES)
         return {name: value for name, value in result.items() if name not in {"resultType", "ttlMs", "cacheScope"}}
 
     page.route(f"{HOST}/**", serve)

@@ -131,6 +131,8 @@ def test_a_tools_own_task_is_never_run_by_looking_at_it(show: Show, wire: Wire) 
     app.begin("refund_order", {"task_action": "list"})
     app.frame.locator(f"[data-key='task-{task}']").click()
     expect(app.frame.get_by_role("heading", level=1)).to_have_text("extract_sales")
+    # No workflow's tool completes it: only its worker does.
+    expect(app.frame.get_by_role("button", name="Complete…")).to_have_count(0)
     assert {call["name"] for call in app.calls} == {"refund_order"}
 
 

@@ -213,6 +213,7 @@ def test_completing_keeps_a_result_and_cancelling_asks_first(console: Console) -
     field(page, "Result").fill('{"note": "by hand"}')
     page.get_by_role("button", name="Complete the task").click()
     expect(page.locator(".state").first).to_have_text("Completed")
+    expect(page.locator(".facts")).to_contain_text("supplied by a client")
     console.open(cancelled)
     page.get_by_role("button", name="Cancel…").click()
     page.keyboard.press("Escape")
@@ -246,6 +247,14 @@ def test_a_long_value_is_read_when_it_is_asked_for(console: Console) -> None:
     shown = console.page.get_by_role("group", name="Result")
     expect(shown).to_contain_text("a line of the report")
     expect(shown.get_by_role("button", name=re.compile("more"))).to_be_visible()
+
+
+def test_a_value_that_names_another_resource_is_shown_and_not_loaded(console: Console) -> None:
+    other = console.wire.begin("write_report")
+    for uri in ("ui://baton/tasks", f"baton://tasks/{other}/_workflow.result.write", f"baton://tasks/x/../{other}/a"):
+        console.open(console.wire.begin("forge_value", uri=uri))
+        expect(console.page.locator(".steps")).to_contain_text(uri)
+        expect(console.page.get_by_role("button", name="Load result")).to_have_count(0)
 
 
 def test_a_task_of_a_tool_is_followed_until_it_ends_and_its_result_is_shown(console: Console) -> None:

@@ -105,13 +105,13 @@ class Database:
                 raise Invalid(f"not understood: ReturnValues={returned}")
 
     def get_item(self, **request: Any) -> Answer:
-        """`GetItem`. Reads are consistent, asked or not."""
+        """`GetItem`."""
         key, expression = key_of(request.pop("Key")), request.pop("ProjectionExpression", None)
         names = request.pop("ExpressionAttributeNames", {})
-        request.pop("ConsistentRead", None)
+        items = self.seen(consistent=request.pop("ConsistentRead", False))
         if request:
             raise Invalid(f"not understood: {', '.join(request)}")
-        item = self.items.get(key)
+        item = items.get(key)
         if item is None:
             return {}
         return {"Item": fresh(item) if expression is None else projection(item, expression, names)}
@@ -136,20 +136,20 @@ class Database:
         projecting, counting = request.pop("ProjectionExpression", None), request.pop("Select", None) == "COUNT"
         limit, forward = request.pop("Limit", None), request.pop("ScanIndexForward", True)
         start = request.pop("ExclusiveStartKey", None)
-        request.pop("ConsistentRead", None)
+        items = self.seen(consistent=request.pop("ConsistentRead", False))
         if request:
             raise Invalid(f"not understood: {', '.join(request)}")
-        keys = sorted((key for key, item in self.items.items() if matches(item, given)), reverse=not forward)
+        keys = sorted((key for key, item in items.items() if matches(item, given)), reverse=not forward)
         if start is not None:
             first = key_of(start)
             keys = [key for key in keys if (key > first if forward else key < first)]
         seen, size = [], 0
         for key in keys[:limit]:
             seen.append(key)
-            size += item_bytes(self.items[key])
+            size += item_bytes(items[key])
             if size >= PAGE_BYTES:
                 break
-        found_items = [self.items[key] for key in seen if kept is None or kept(self.items[key], given)]
+        found_items = [items[key] for key in seen if kept is None or kept(items[key], given)]
         answer: Answer = {"Count": len(found_items), "ScannedCount": len(seen)}
         if not counting:
             answer["Items"] = [
@@ -158,6 +158,10 @@ class Database:
         if len(seen) < len(keys) or (limit is not None and len(seen) == limit):
             answer["LastEvaluatedKey"] = {"pk": {"S": seen[-1][0]}, "sk": {"S": seen[-1][1]}}
         return answer
+
+    def seen(self, *, consistent: bool) -> Mapping[Key, Item]:  # noqa: ARG002 - `VersionedDatabase` reads stale
+        """The items as a read sees them. Here, each read is consistent."""
+        return self.items
 
     def expire(self, key: Key) -> None:
         """Delete an item, as DynamoDB does some time after its `expires_at`."""

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING
 
 from mcp_baton.exceptions import ProtocolError, StoreError
 from mcp_baton.protocol.json import Json, dumps
-from mcp_baton.server.running.runner import TIMED_OUT
+from mcp_baton.server.running.runner import NOT_BEGUN, TIMED_OUT
 from mcp_baton.tasks.work import FIRST_DISPATCH_MS
-from tests.simulation.claims import MARGIN_MS
 from tests.simulation.dynamodb.database import Change
 from tests.simulation.dynamodb.paths import Item
 from tests.simulation.heads import TERMINAL, status_of
@@ -50,7 +49,7 @@ class JobJudge(Judge):
         assert change.after is not None
         after = head_in(change.after)
         if change.before is None:
-            self.world.created(change.key[1].removeprefix(TASK))
+            self.world.created(self.task_id)
             return
         before = head_in(change.before)
         if before.status in TERMINAL:
@@ -143,8 +142,8 @@ class JobJudge(Judge):
         result = dumps(value)
         found = _SERIAL.search(result)
         made = {str(call.serial) for call in process.calls}
-        # A tool that took too long has no result, and may have done its work.
-        timed_out = found is None and TIMED_OUT in result
+        # A tool that took too long has no result, and may have done its work. One that was not begun has done none.
+        timed_out = found is None and (TIMED_OUT in result or NOT_BEGUN in result)
         if not timed_out and (found is None or found[1] not in made):
             self.wrong(4, f"{process.name} has made the calls {made}, and the result is {result[:120]}")
 
@@ -168,10 +167,10 @@ class JobJudge(Judge):
         if head is None or status_of(head) in TERMINAL:
             return True
         now = head_in(head)
-        stood_still = call.began_ms - call.process.stalled_ms < MARGIN_MS
+        stood_still = call.process.stalled_ms > call.process.checked_ms
         is_off = call.process.skew_s or self.world.fast_ms > 1_000
-        if now.holder != mine[0] and now.until_ms > call.began_ms and not stood_still and not is_off:
-            self.wrong(3, f"{call.process.name} calls {call.tool} while another worker holds the job")
+        if now.holder != mine[0] and not stood_still and not is_off:
+            self.wrong(3, f"{call.process.name} calls {call.tool}, and another worker has taken the job over")
         return True
 
     def stopped(self, process: Process) -> None:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from mcp_baton.exceptions import NotDispatched
 from mcp_baton.protocol.json import JsonObject
 from tests.simulation.faults import Fault
-from tests.simulation.journal import Process
-from tests.simulation.scheduler import Killed, current
+from tests.simulation.scheduler import here
 
 if TYPE_CHECKING:
     from tests.simulation.jobs.world import JobWorld
@@ -24,15 +23,13 @@ SILENCE_S = 1.0
 
 @dataclass(slots=True)
 class Queue:
-    """The queue as one process has it: a `Dispatcher`.
+    """The queue: a `Dispatcher`.
 
     Attributes:
         world: The simulation.
-        process: Who sends.
     """
 
     world: "JobWorld"
-    process: Process
 
     def dispatch(self, event: JsonObject) -> None:
         """Hand an event over.
@@ -40,15 +37,16 @@ class Queue:
         Raises:
             NotDispatched: it was not taken, or that is not known.
         """
-        world, actor = self.world, current() or self.process.actor
+        world, actor = self.world, here()
         fault = world.weather.strikes()
         if fault is not None:
+            world.processes[actor.process.name].faults.append(fault)
             world.struck.add(f"as an event was sent: {fault.told}")
         if fault is Fault.STALLED_BEFORE:
             world.stall(actor)
         world.point(actor)
         if fault is Fault.KILLED_BEFORE:
-            self._kill("killed before its event is sent")
+            world.kill(actor, "killed before its event is sent")
         if fault in {Fault.LOST_REQUEST, Fault.THROTTLED}:
             world.note(actor, f"{event} is not taken")
             world.sleep(SILENCE_S)
@@ -56,14 +54,9 @@ class Queue:
         world.note(actor, f"sends {event}")
         world.deliver(event)
         if fault is Fault.KILLED_AFTER:
-            self._kill("killed after its event was sent")
+            world.kill(actor, "killed after its event was sent")
         if fault is Fault.STALLED_AFTER:
             world.stall(actor)
         if fault in {Fault.LOST_REPLY, Fault.LATE, Fault.BROKEN}:
             world.sleep(SILENCE_S)
             raise NotDispatched("simulated, and it was taken")
-
-    def _kill(self, what: str) -> None:
-        self.world.note(self.process.actor, what)
-        self.process.actor.kill()
-        raise Killed

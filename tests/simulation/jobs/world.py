@@ -6,20 +6,20 @@ from typing import Any, ClassVar, cast
 
 from mcp_baton import Server
 from mcp_baton.exceptions import NotDispatched, StoreError
+from mcp_baton.light_dataclasses import replace
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.methods.jobs.worker import StillHeld
-from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.work import LONGEST_DISPATCH_MS
 from tests.simulation.bucket import PlainBucket
 from tests.simulation.client import PlainClient, Sent
 from tests.simulation.faults import Fault
 from tests.simulation.heads import TERMINAL, status_of
-from tests.simulation.invocations import OWNER, Ask
+from tests.simulation.invocations import OTHER_OWNER, OWNER, Ask, invoke
 from tests.simulation.jobs.heads import head_in
 from tests.simulation.jobs.judge import JobJudge
-from tests.simulation.jobs.queue import AGAIN_AFTER_S, LATE_S
-from tests.simulation.jobs.requests import JobAsk, invoke_job, message
+from tests.simulation.jobs.queue import AGAIN_AFTER_S, LATE_S, Queue
+from tests.simulation.jobs.requests import message
 from tests.simulation.jobs.tools import PLANS, JobPlan, job_server
 from tests.simulation.journal import Process
 from tests.simulation.scheduler import Actor, Killed
@@ -44,7 +44,7 @@ DELAYS_MS = (
 BUSY_S = (0.0, 0.0, 0.0, 16.0, 16.0, 40.0)
 """How long each call takes: also long enough for the claim to be renewed meanwhile."""
 
-KINDS = ("poll",) * 12 + ("update",) * 2 + ("cancel", "complete")
+KINDS = ("poll",) * 12 + ("update",) * 2 + ("list", "listen", "cancel", "complete")
 TIMES_S = (29.0, 60.0, 900.0)
 TTLS_MS = (*(None,) * 9, 60_000, 200_000)
 ANSWERS_AFTER_MS = (0, 0, 10, 1_000, 10_000, 40_000)
@@ -58,6 +58,7 @@ class JobWorld(World):
     """A simulation of one seed. Arguments as `World`."""
 
     runs = frozenset[str]()
+    stateless = True
     arguments: ClassVar[JsonObject] = {"of": 1}
 
     def __init__(self, seed: int, *, rewrite: Rewrite | None = None, strict: bool = True) -> None:
@@ -65,7 +66,8 @@ class JobWorld(World):
         rng: Random = self.rng
         self.job: JobPlan = rng.choice(PLANS)
         ttl_ms = rng.choice(TTLS_MS)
-        self.limits = Limits(max_ttl_ms=3_600_000, default_ttl_ms=ttl_ms or 3_600_000)
+        self.limits = replace(self.limits, default_ttl_ms=ttl_ms or 3_600_000)
+        self.dispatcher = Queue(self)
         self.losing = rng.choice((0.0, 0.0, 0.3, 0.7))
         self.doubling = rng.choice((0.0, 0.0, 0.3, 0.7))
         self.retries = rng.choice((0, 2, 2))
@@ -83,11 +85,11 @@ class JobWorld(World):
     def _judge(self, *, strict: bool) -> JobJudge:
         return JobJudge(self, strict=strict)
 
-    def server(self) -> Server:
+    def server(self, *, mended: bool) -> Server:  # noqa: ARG002 - jobs have no definitions
         """What is deployed."""
         return job_server()
 
-    def message(self, process: Process, ask: JobAsk) -> tuple[str, dict[str, Json]]:
+    def message(self, process: Process, ask: Ask) -> tuple[str, dict[str, Json]]:
         """The method and the params of what a client asks for."""
         return message(self, process, ask)
 
@@ -95,7 +97,7 @@ class JobWorld(World):
 
     def run(self) -> None:
         """Run it to its end, and then see that it ends without faults."""
-        self._invoke(JobAsk("start"))
+        self._invoke(Ask("start"))
         self.scheduler.run()
         self.weather.over = True
         self.judge.settled()
@@ -110,14 +112,14 @@ class JobWorld(World):
         """Do what a client does that wants its result: answer, and poll. A worker that comes then does its work."""
         head, now_ms = head_in(item), self.scheduler.now_ms
         if head.status == "input_required":
-            self._invoke(JobAsk("update", last=True, every=True))
+            self._invoke(Ask("update", last=True, every=True))
         else:
             if head.until_ms - now_ms > self.judge.lease_ms + self.fast_ms:
                 self.judge.wrong(10, f"the claim of a worker that has ended lives for {head.until_ms - now_ms:.0f} ms")
             if head.due_ms - now_ms > LONGEST_DISPATCH_MS + self.fast_ms:
                 self.judge.wrong(10, f"the job is due in {head.due_ms - now_ms:.0f} ms")
             self.scheduler.now_ms = max(now_ms, head.until_ms + 1, head.due_ms + 1)
-            self._invoke(JobAsk("poll", last=True))
+            self._invoke(Ask("poll", last=True))
         self.scheduler.run()
         after, expires_ms = self.judge.head, int(item["expires_at"]["N"]) * 1000
         if after is None or expires_ms <= self.scheduler.now_ms:
@@ -126,12 +128,11 @@ class JobWorld(World):
             self.judge.wrong(10, f"faults have stopped, the client has come, and the job is still {head_in(after)}")
 
     def _answer(self, process: Process, ask: Ask) -> None:
-        assert isinstance(ask, JobAsk)
         if ask.event is None:
-            invoke_job(self, process, ask)
+            invoke(self, process, ask)
             return
         try:
-            invoke_job(self, process, ask)
+            invoke(self, process, ask)
         except (StoreError, StillHeld, NotDispatched):
             self._deliver_again(ask)
         except Killed:
@@ -139,29 +140,31 @@ class JobWorld(World):
             raise
 
     def _times_s(self, ask: Ask) -> float | None:
-        return self.rng.choice(TIMES_S) if isinstance(ask, JobAsk) and ask.event else super()._times_s(ask)
+        return self.rng.choice(TIMES_S) if ask.event else super()._times_s(ask)
 
     def created(self, task_id: str) -> None:
         """The task was created: clients can name it now."""
         if self.task_id is None:
             self.task_id = task_id
             for _ in range(self._others):
-                self._invoke(JobAsk(self.rng.choice(KINDS)), self.rng.choice(DELAYS_MS))
+                owner = OTHER_OWNER if self.rng.random() < 0.1 else OWNER
+                self._invoke(Ask(self.rng.choice(KINDS), owner=owner), self.rng.choice(DELAYS_MS))
 
-    def sending(self, actor: Actor, operation: str) -> Sent:
+    def sending(self, operation: str, partition: str) -> Sent:
         """A request begins. A poll may be slow, and what it has read is then old."""
-        polls = operation == "UpdateItem" and self.processes[actor.process.name].kind == "poll"
+        sent = super().sending(operation, partition)
+        polls = operation == "UpdateItem" and sent.process.kind == "poll"
         if polls and not self.weather.over and self.rng.random() < self.slow:
             self.struck.add("a poll was slow")
             self.sleep(self.rng.choice(SLOW_S))
-        return super().sending(actor, operation)
+        return sent
 
-    def strikes(self, actor: Actor, operation: str) -> Fault | None:
+    def strikes(self, sent: Sent) -> Fault | None:
         """The fault that befalls a request. A worker's write may come when it believes that it has failed."""
-        is_held = operation == "UpdateItem" and actor.process.name in self.judge.begun
+        is_held = sent.operation == "UpdateItem" and sent.process.name in self.judge.begun
         if is_held and not self.weather.over and self.rng.random() < self.tardy:
             return Fault.LATE
-        return super().strikes(actor, operation)
+        return super().strikes(sent)
 
     def begun(self, until_ms: int) -> None:
         """A worker has begun: a client may poll just when its claim ends, which is when most can go wrong."""
@@ -169,31 +172,31 @@ class JobWorld(World):
             self._impatient -= 1
             for _ in range(self.rng.randrange(1, 5)):
                 wait_ms = until_ms - self.scheduler.now_ms + self.rng.choice(POLLS_AFTER_MS)
-                self._invoke(JobAsk("poll"), max(wait_ms, 0.0))
+                self._invoke(Ask("poll"), max(wait_ms, 0.0))
 
     def asked(self) -> None:
         """The job asks its client, who may answer."""
         if not self.weather.over:
             for _ in range(self._answering):
-                self._invoke(JobAsk("update"), self.rng.choice(ANSWERS_AFTER_MS))
+                self._invoke(Ask("update"), self.rng.choice(ANSWERS_AFTER_MS))
 
     # What Lambda does.
 
     def deliver(self, event: JsonObject) -> None:
         """Lambda has taken an event."""
         if self.weather.over:
-            self._invoke(JobAsk("work", last=True, event=event))
+            self._invoke(Ask("work", last=True, event=event))
             return
         times = 0 if self.rng.random() < self.losing else 1 + (self.rng.random() < self.doubling)
         self.struck.add(("an event was lost", "an event came", "an event came twice")[times])
         for _ in range(times):
-            self._invoke(JobAsk("work", event=event), self.rng.choice(LATE_S) * 1000)
+            self._invoke(Ask("work", event=event), self.rng.choice(LATE_S) * 1000)
 
-    def _deliver_again(self, ask: JobAsk) -> None:
+    def _deliver_again(self, ask: Ask) -> None:
         if self.scheduler.failure is None and ask.deliveries <= self.retries:
             self.struck.add("an event was delivered again")
             wait_s = AGAIN_AFTER_S[ask.deliveries - 1]
-            self._invoke(JobAsk("work", ask.last, ask.event, deliveries=ask.deliveries + 1), wait_s * 1000)
+            self._invoke(Ask("work", ask.last, event=ask.event, deliveries=ask.deliveries + 1), wait_s * 1000)
 
     def _takes_time(self, actor: Actor) -> None:
         if self.busy_s:

@@ -1,6 +1,7 @@
 """`baton install`: the configuration of each host, written where the host looks, with all else in it left alone."""
 
 import json
+import re
 import sys
 from pathlib import Path, PurePath
 from typing import Any
@@ -8,8 +9,10 @@ from typing import Any
 import pytest
 
 from mcp_baton.cli.app import main
+from mcp_baton.cli.hosts.configuration import MCP_REMOTE
 from mcp_baton.cli.hosts.places import Host, user_file
 
+ROOT = Path(__file__).parents[3]
 URL = "https://example.com/mcp"
 KEY = "x-api-key: not-to-be-written"
 FILES = {
@@ -40,7 +43,7 @@ def installed(home: Path, host: str, *options: str) -> Any:
     ("host", "expected"),
     [
         ("claude-code", {"mcpServers": {"shop": {"type": "http", "url": URL}}}),
-        ("claude-desktop", {"mcpServers": {"shop": {"command": "npx", "args": ["-y", "mcp-remote", URL]}}}),
+        ("claude-desktop", {"mcpServers": {"shop": {"command": "npx", "args": ["-y", MCP_REMOTE, URL]}}}),
         ("cursor", {"mcpServers": {"shop": {"url": URL}}}),
         ("vscode", {"servers": {"shop": {"type": "http", "url": URL}}}),
     ],
@@ -99,9 +102,30 @@ def test_claude_desktop_is_given_the_secret_in_a_file_that_only_its_user_reads(
     made = installed(home, "claude-desktop", "--header", "Authorization: Bearer $TOKEN", "--header", "x-team: blue")
 
     shop = made["mcpServers"]["shop"]
-    assert shop["args"] == ["-y", "mcp-remote", URL, "--header", "Authorization:${TOKEN}", "--header", "x-team:blue"]
+    assert shop["args"] == ["-y", MCP_REMOTE, URL, "--header", "Authorization:${TOKEN}", "--header", "x-team:blue"]
     assert shop["env"] == {"TOKEN": "Bearer t-1"}
     assert (home / FILES["claude-desktop"]).stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("there", ["{}", None])
+def test_a_file_that_others_could_read_becomes_private_with_the_secret(home: Path, there: str | None) -> None:
+    file = home / FILES["claude-desktop"]
+    file.parent.mkdir(parents=True)
+    if there is None:
+        installed(home, "claude-desktop", "--header", KEY)
+    else:
+        file.write_text(there)
+    file.chmod(0o644)
+
+    installed(home, "claude-desktop", "--header", KEY)
+
+    assert "not-to-be-written" in file.read_text()
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_program_between_has_one_version() -> None:
+    assert re.fullmatch(r"mcp-remote@\d+\.\d+\.\d+", MCP_REMOTE)
+    assert MCP_REMOTE in (ROOT / "docs" / "hosts.md").read_text()
 
 
 @pytest.mark.parametrize("host", list(FILES))
@@ -184,6 +208,32 @@ def test_a_linked_file_stays_a_link(home: Path) -> None:
 
     assert (home / ".cursor" / "mcp.json").is_symlink()
     assert "shop" in (home / "dotfiles.json").read_text()
+
+
+@pytest.mark.parametrize("dangling", [False, True])
+@pytest.mark.parametrize(
+    ("host", "path"), [("claude-code", ".mcp.json"), ("cursor", ".cursor"), ("vscode", ".vscode/mcp.json")]
+)
+def test_in_a_project_nothing_is_written_through_a_link(
+    home: Path,
+    host: str,
+    path: str,
+    dangling: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    project, outside = home / "project", home / "outside"
+    (project / path).parent.mkdir(parents=True)
+    if not dangling:
+        outside.mkdir() if path == ".cursor" else outside.write_text("{}")
+    (project / path).symlink_to(outside)
+    monkeypatch.chdir(project)
+
+    assert main(["install", host, URL, "--project"]) == 2
+
+    assert f"{project / path} is a symbolic link" in capsys.readouterr().err
+    assert not outside.exists() or outside.is_dir() or outside.read_text() == "{}"
+    assert not (outside / "mcp.json").exists()
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(

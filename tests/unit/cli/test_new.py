@@ -8,6 +8,7 @@ import tomllib
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 
@@ -74,14 +75,14 @@ def test_a_project_depends_on_this_version_and_is_deployed_as_was_chosen() -> No
     assert project["dependency-groups"]["dev"] == [{"include-group": "baton"}, "pytest>=9"]
     assert sam["default"]["global"]["parameters"] == {"stack_name": "shop", "region": "eu-central-1"}
     assert sam["production"]["global"]["parameters"] == {"stack_name": "shop-production", "region": "eu-central-1"}
-    assert sam["default"]["deploy"]["parameters"]["parameter_overrides"] == ["Auth=IAM"]
+    assert sam["default"]["deploy"]["parameters"]["parameter_overrides"] == ["Auth=IAM", "ReservedConcurrency=none"]
     assert about(shop) == {"version": own, "name": "shop", "region": "eu-central-1", "auth": "IAM", "wheel": None}
 
 
 def test_who_lets_everybody_in_does_not_do_so_in_production() -> None:
     sam = tomllib.loads((made("--auth", "NONE") / "samconfig.toml").read_text())
 
-    assert sam["default"]["deploy"]["parameters"]["parameter_overrides"] == ["Auth=NONE"]
+    assert sam["default"]["deploy"]["parameters"]["parameter_overrides"] == ["Auth=NONE", "ReservedConcurrency=none"]
     assert sam["production"]["deploy"]["parameters"]["parameter_overrides"][0] == "Auth=IAM"
 
 
@@ -94,6 +95,15 @@ def test_the_tests_of_a_new_project_pass() -> None:
     done = subprocess.run(command, cwd="shop", env=inherited, capture_output=True, text=True, check=False, timeout=120)
 
     assert (done.returncode, "3 passed" in done.stdout) == (0, True), done.stdout
+
+
+def test_the_commands_that_come_next_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = "the shop's folder/shop"
+    assert main(["new", folder, "--yes", "--no-lock"]) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.strip().startswith("cd "))
+
+    done = subprocess.run(["bash", "-c", f"{line}; pwd"], capture_output=True, text=True, check=True)
+    assert done.stdout.rstrip("\n") == str(Path(folder).resolve())
 
 
 def test_two_questions_are_asked_and_the_answers_taken() -> None:
@@ -209,3 +219,39 @@ def test_a_project_that_cannot_be_locked_says_what_uv_says_and_how_to_go_on(
     assert "run `make lock` in shop" in error
     assert Path("shop/functions/mcp/app.py").exists()
     assert not Path("shop/layers/baton/requirements.txt").exists()
+
+
+def toy_wheel(folder: Path, package: str, number: str) -> Path:
+    """A wheel with nothing in it."""
+    about = f"{package}-{number}.dist-info"
+    wheel = folder / f"{package}-{number}-py3-none-any.whl"
+    folder.mkdir(exist_ok=True)
+    with ZipFile(wheel, "w") as archive:
+        archive.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {package}\nVersion: {number}\n")
+        archive.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{about}/RECORD", "")
+    return wheel
+
+
+def test_the_check_refuses_packages_without_a_hash_as_the_build_does_and_its_remedy_helps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = toy_wheel(tmp_path / "wheels", "mcp_baton", version("mcp-baton"))
+    toy_wheel(tmp_path / "wheels", "pytest", "9.0.0")
+    for name, value in {"UV_FIND_LINKS": str(wheel.parent), "UV_NO_INDEX": "1", "UV_OFFLINE": "1"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PATH", f"{UV}:{os.environ['PATH']}")
+    assert main(["new", "shop", "--yes"]) == 0
+
+    def make(target: str) -> subprocess.CompletedProcess[str]:
+        command = ["make", "-C", "shop", target, "SAM=true"]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+    for target in ("check", "build"):
+        done = make(target)
+        assert (done.returncode, "mcp-baton==" in done.stdout) == (2, True), done.stdout + done.stderr
+        assert "no hash" in done.stderr
+        assert "uv run baton upgrade --wheel FILE" in done.stderr
+
+    assert main(["upgrade", "shop", "--wheel", str(wheel)]) == 0
+    assert [make(target).returncode for target in ("check", "build")] == [0, 0]

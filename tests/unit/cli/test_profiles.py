@@ -80,6 +80,39 @@ def test_a_profile_that_cannot_be_used_is_named_with_the_remedy_and_without_its_
     assert "s3cret" not in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("mode", "profile_with_command", "refused"),
+    [
+        (0o666, "shop", True),
+        (0o664, "shop", True),
+        (0o662, "other", True),
+        (0o644, "shop", False),
+        (0o600, "shop", False),
+    ],
+)
+def test_a_command_is_run_only_from_a_file_that_others_cannot_write(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, profile_with_command: str, refused: bool
+) -> None:
+    command = f'token = {{command = ["{sys.executable}", "-c", "open(\'ran\', \'w\'); print(1)"]}}\n'
+    for name in ("shop", "other"):
+        with file.open("a") as lines:
+            lines.write(f'[{name}]\nurl = "{URL}"\n' + (command if name == profile_with_command else ""))
+    file.chmod(mode)
+    monkeypatch.chdir(tmp_path)
+    if refused:
+        with pytest.raises(ProfileError, match=f"others can write it: chmod go-w {file}"):
+            profile("shop", file)
+    else:
+        assert profile("shop", file).token == "1"
+    assert (tmp_path / "ran").exists() is not refused
+
+
+def test_others_may_write_a_file_without_a_command(file: Path) -> None:
+    file.write_text(f'[shop]\nurl = "{URL}"\ntoken = "t"\n')
+    file.chmod(0o666)
+    assert profile("shop", file).token == "t"
+
+
 def test_what_a_failing_command_prints_is_not_repeated() -> None:
     command = {"command": [sys.executable, "-c", "print('s3cret'); raise SystemExit(1)"]}
     with pytest.raises(ProfileError) as raised:

@@ -1,6 +1,7 @@
 """`baton upgrade`: a newer template comes, and nothing of the user's is lost."""
 
 import json
+import shutil
 from importlib.metadata import version
 from pathlib import Path
 
@@ -287,3 +288,85 @@ def test_the_wheel_stays_while_a_conflict_keeps_it_in_use(project: Path, tmp_pat
 
     assert (old.exists(), (old.parent / new.name).exists()) == (True, True)
     assert new.name in (project / "pyproject.toml.new").read_text()
+
+
+LINKED = [
+    "template.yaml",
+    "template.yaml.new",
+    "functions/authorizer",
+    "layers/baton",
+    "layers/baton/mcp_baton-0.0.1-py3-none-any.whl",
+    "pyproject.toml",
+    ".baton",
+    ".baton/project.json",
+    ".baton/generated",
+    ".baton/generated/template.yaml.base",
+]
+
+
+@pytest.mark.parametrize("dangling", [False, True])
+@pytest.mark.parametrize("path", LINKED)
+def test_nothing_is_read_written_or_removed_through_a_link(
+    project: Path, tmp_path: Path, path: str, dangling: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    generated_once(project, "template.yaml", b"an old template\n")
+    remember(project, wheel="mcp_baton-0.0.1-py3-none-any.whl")
+    file, outside = project / path, tmp_path / "outside"
+    if file.exists():
+        file.rename(outside)
+    else:
+        outside.write_text("s3cret")
+    file.symlink_to(outside)
+    if dangling:
+        outside.rename(tmp_path / "elsewhere")
+    before = contents(tmp_path)
+
+    assert main(["upgrade", str(project), "--no-lock", "--wheel", "none"]) == 2
+
+    assert f"{file} is a symbolic link" in capsys.readouterr().err
+    assert contents(tmp_path) == before
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    """The files in a folder. Links are not followed."""
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and not path.is_symlink()}
+
+
+@pytest.fixture
+def ran(project: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a file that the project's Makefile makes when it locks."""
+    monkeypatch.setenv("UV", "true")
+    (project / "Makefile").write_text("lock:\n\t@touch ran\n")
+    return "ran"
+
+
+def test_a_project_that_the_user_made_is_locked(project: Path, ran: str) -> None:
+    assert main(["upgrade", str(project)]) == 0
+
+    assert (project / ran).exists()
+
+
+def test_the_makefile_of_a_copy_from_elsewhere_runs_only_with_an_option(
+    project: Path, ran: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clone = tmp_path / "clone"
+    shutil.copytree(project, clone)
+
+    assert main(["upgrade", str(clone)]) == 0
+
+    assert not (clone / ran).exists()
+    assert "Read the Makefile, then run `make lock ARGS=" in capsys.readouterr().out
+    assert main(["upgrade", str(clone), "--lock"]) == 0
+    assert (clone / ran).exists()
+
+
+def test_a_project_that_could_not_be_noted_is_made_and_not_locked_by_an_upgrade(
+    project: Path, ran: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+
+    assert main(["new", "other", "--yes", "--no-lock"]) == 0
+    assert "so upgrade it with --lock" in capsys.readouterr().err
+    assert main(["upgrade", "other"]) == 0
+    assert "Not locked" in capsys.readouterr().out

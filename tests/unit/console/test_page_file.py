@@ -6,7 +6,7 @@ import pytest
 
 from mcp_baton.console import page
 
-MOST_BYTES = 80_000
+MOST_BYTES = 90_000
 NAMESPACE = "http://www.w3.org/2000/svg"
 EXAMPLES = "https://example.com"
 

@@ -1,9 +1,12 @@
 """The file that keeps the embedded DynamoDB's items."""
 
+import os
+import resource
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +153,29 @@ def test_a_file_that_cannot_be_used_is_refused_and_left_as_it_is(tmp_path: Path,
     assert path.read_bytes() == before
 
 
+def test_the_file_and_its_journals_are_for_this_user_alone_from_the_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+    connect = sqlite3.connect
+
+    def connected(path: Path, **options: Any) -> sqlite3.Connection:
+        made.append(path.stat().st_mode & 0o777)
+        connection: sqlite3.Connection = connect(path, **options)
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", connected)
+    before = os.umask(0)
+    try:
+        with closing(DataFile(tmp_path / "tasks.db")) as file:
+            file.write({("baton", "OWNER#a", "TASK#1"): KEY})
+            modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    finally:
+        os.umask(before)
+    assert made == [0o600]
+    assert modes == {"tasks.db": 0o600, "tasks.db-wal": 0o600}
+
+
 def test_a_place_where_no_file_can_be_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataFileError, match="it is a folder"):
         DataFile(tmp_path)
@@ -162,20 +188,64 @@ def test_a_file_for_a_database_at_a_url_is_refused(tmp_path: Path) -> None:
         open_database("http://127.0.0.1:1", "baton", tmp_path / "tasks.db")
 
 
-def test_what_could_not_be_kept_fails_and_is_kept_with_the_next_write(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@contextmanager
+def full_disk(most_bytes: int) -> Iterator[None]:
+    """Let no file of this process grow beyond so many bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+LARGE = {"S": "x" * 300_000}
+
+
+@pytest.mark.parametrize("operation", ["put_item", "update_item", "delete_item", "new item"])
+def test_on_a_full_disk_a_write_fails_and_changes_nothing_and_reads_go_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, operation: str
 ) -> None:
     path = tmp_path / "tasks.db"
     database = opened(path)
-    with monkeypatch.context() as full:
+    client: Any = database.client
+    client.put_item(TableName="baton", Item={**KEY, **VALUES})
+    before = item(database)
+    other = {**KEY, "sk": {"S": "TASK#0"}}
+    writes: dict[str, Any] = {
+        "put_item": lambda: client.put_item(TableName="baton", Item={**KEY, "added": LARGE}),
+        "new item": lambda: client.put_item(TableName="baton", Item={**other, "added": LARGE}),
+        "update_item": lambda: client.update_item(
+            TableName="baton", Key=KEY, UpdateExpression="SET added=:a", ExpressionAttributeValues={":a": LARGE}
+        ),
+        "delete_item": lambda: client.delete_item(TableName="baton", Key=KEY),
+    }
 
-        def refuse(*_: object) -> None:
-            raise sqlite3.OperationalError("database or disk is full")
-
-        full.setattr(DataFile, "_execute", refuse)
-        with pytest.raises(database.client.exceptions.InternalServerError, match="the data file cannot be written"):
-            database.client.put_item(TableName="baton", Item=KEY)
+    with full_disk(4096):
+        for _ in range(2):
+            with pytest.raises(client.exceptions.InternalServerError, match="the data file cannot be written"):
+                writes[operation]()
+            assert item(database) == before
+            assert client.get_item(TableName="baton", Key=KEY)["Item"] == {**KEY, **VALUES}
+            assert "Item" not in client.get_item(TableName="baton", Key=other)
     assert "cannot keep what is written" in caplog.text
-    database.client.put_item(TableName="baton", Item={**KEY, "sk": {"S": "TASK#2"}})
+
+    client.put_item(TableName="baton", Item={**KEY, "sk": {"S": "TASK#2"}})
     database.close()
     assert tasks_in(path) == ["TASK#1", "TASK#2"]
+
+
+def test_a_file_on_a_full_disk_can_be_opened_and_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "tasks.db"
+    first = opened(path)
+    first.client.put_item(TableName="baton", Item={**KEY, **VALUES})
+    first.client.put_item(TableName="baton", Item={**KEY, "sk": {"S": "TASK#9"}, "expires_at": {"N": "1"}})
+    before = item(first)
+    first.close()
+
+    with full_disk(4096):
+        second = opened(path)
+        assert item(second) == before
+        assert second.state_key == first.state_key
+        assert "tasks whose time is over stay in the data file" in caplog.text
+    second.close()

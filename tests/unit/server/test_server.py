@@ -174,15 +174,43 @@ def test_a_workflow_may_be_added_before_its_tools_and_is_checked_against_those_t
     server.check()  # raises what it finds
 
 
-def test_a_workflow_that_is_added_once_the_handler_is_made_is_checked_at_once(server: Server) -> None:
+@pytest.mark.parametrize(
+    ("what", "add"),
+    [
+        ("workflow 'w'", lambda server: server.add_workflow(flow("faq"))),
+        ("tool 'docs_faq'", lambda server: server.tool(docs_faq)),
+        ("prompt 'docs_faq'", lambda server: server.prompt(docs_faq)),
+        ("resource 'docs://b'", lambda server: server.resource("docs://b")(docs_faq)),
+        ("completion 'docs://{topic} topic'", lambda server: server.completion("docs://{topic}", "topic")(topics)),
+        ("tool 'more'", lambda server: server.include(other())),
+    ],
+)
+def test_nothing_can_be_added_once_the_handler_is_made(
+    server: Server, what: str, add: Callable[[Server], object]
+) -> None:
     server.tool(name="faq")(docs_faq)
+    server.resource("docs://{topic}")(page)
     handler(server, settings=Settings())
 
-    with pytest.raises(WorkflowError, match="unknown tool 'docs_faq'"):
-        server.add_workflow(flow("docs_faq"))
-    server.add_workflow(flow(docs_faq, name="other"))
+    with pytest.raises(RegistrationError, match=rf"^{re.escape(what)}: handler\(server\) has checked and closed"):
+        add(server)
 
-    assert {name: made.steps[0].tool for name, made in server.workflows.items()} == {"other": "faq"}
+    handler(server, settings=Settings())  # a second one may be made
+    assert (list(server.tools), list(server.workflows), list(server.prompts)) == (["faq"], [], [])
+
+
+def page(topic: str) -> str:
+    return topic
+
+
+def topics(typed: str) -> list[str]:
+    return [typed]
+
+
+def other() -> Server:
+    made = Server("other")
+    made.tool(name="more")(docs_faq)
+    return made
 
 
 class Order(BaseModel):

@@ -190,7 +190,7 @@ def test_a_server_is_left_as_it_is_and_its_connections_share_nothing(orders: Ser
         first.tool_returns("fetch_order", {"total": 1.0})
         first.clock.advance(10_000)
         first.store.fails("PutItem", times=None)
-        first.remaining_s(1)
+        first.remaining_s(2)
         assert second.call_tool("fetch_order", {"order_id": "A"}).value["total"] == 30.0
         task_id = second.get_prompt("refund_order", ORDER).task_id
         assert second.task(task_id).status == "working"

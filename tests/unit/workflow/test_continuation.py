@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_baton.exceptions import ToolError
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.record import StepStatus, TaskRecord, TaskStatus, steps_of
 from mcp_baton.tasks.store import Batch, ClearPause, SetPause, StepWrite
@@ -102,6 +103,12 @@ def test_a_step_that_fails_leaves_its_reason(statuses: str, step: str, retryable
     batch = continued(task(statuses, BLOCKED_MAIL1), "mail", Failed("no"))
 
     assert batch.pause == SetPause(ToolFailed(step, "no", retryable, "mail").to_json())
+
+
+def test_a_step_is_not_retryable_where_its_tool_says_that_it_will_fail_again() -> None:
+    failed = Failed("no", cause=ToolError("no", retryable=False))
+    batch = continued(task("cccp"), "mail", failed)
+    assert batch.pause == SetPause(ToolFailed("mail2", "no", False, "mail").to_json())
 
 
 def test_what_the_tool_changed_goes_along() -> None:

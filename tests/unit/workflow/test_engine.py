@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mcp_baton.exceptions import ClaimLost, OutcomeUnknown, StoreError, StoreUnavailable
+from mcp_baton.exceptions import ClaimLost, OutcomeUnknown, StoreError, StoreUnavailable, ValueNotKept
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
@@ -594,7 +594,8 @@ def test_one_large_result_costs_neither_the_others_nor_the_progress(store: Dynam
     task = stored(store, run)
     assert run.oversized == ("_workflow.result.a",)
     assert (run.persisted, task.status) == (True, TaskStatus.COMPLETED)
-    assert "exceeds the task's size limit" in str(task.variables["_workflow.result.a"])
+    with pytest.raises(ValueNotKept, match="exceeds the task's size limit"):
+        task.variables["_workflow.result.a"]
     assert task.variables["_workflow.result.b"] == {"from": "small"}
     assert host.calls[2] == "call finish {'it': 'small'}"
 
@@ -695,7 +696,8 @@ def test_a_dependency_on_a_result_that_was_not_kept_is_unresolved(store: DynamoD
 
     run = Engine(host, store).resume(THREE, INVOCATION, task)
 
-    assert run.pause == UnresolvedDependency("b", "a", "a", "change")
+    lost = "result of 6500011 bytes exceeds the task's size limit"
+    assert run.pause == UnresolvedDependency("b", "a", "a", "change", lost)
     assert pause_of(stored(store, run)) == run.pause.to_json()
 
 

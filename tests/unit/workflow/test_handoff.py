@@ -103,8 +103,15 @@ def test_the_handoff_is_the_contracts() -> None:
             "Step 's' could not start: it needs the output 'order' of step 'fetch', which has none.",
         ),
         (
+            UnresolvedDependency("s", "order", "fetch", "t", "result of 9 bytes is lost: its object is missing in S3"),
+            (
+                "Step 's' could not start: it needs the output 'order' of step 'fetch', which cannot be had: result of "
+                "9 bytes is lost: its object is missing in S3."
+            ),
+        ),
+        (
             DeadlineExceeded("s", "t"),
-            "The server ran out of time before step 's'. Nothing failed; the remaining steps are yours.",
+            "The server ran out of time before step 's'. Nothing failed.",
         ),
         (
             Interrupted("s", "t"),
@@ -128,11 +135,12 @@ SHOWN = {
     "readable Unicode": ("c", constant("für"), "für"),
     "no output": ("f", step_output("order"), "<output from fetch_order>"),
     "no output yet": ("p", step_output("order"), "<output from fetch_order>"),
-    "skipped": ("s", step_output("order"), "<output from fetch_order>"),
+    "skipped": ("s", step_output("order"), "<missing: a>"),
     "of no output": ("f", step_output("order", "a.b"), "<field 'a.b' from fetch_order>"),
-    "no such field": ("c", step_output("order", "a.b"), "<field 'a.b' from fetch_order>"),
-    "no such variable": ("c", task_variable("seen"), "<task variable seen>"),
-    "no such field of it": ("c", task_variable("seen", "a.0"), "<field 'a.0' from task variable seen>"),
+    "no such field": ("c", step_output("order", "a.b"), "<missing: a>"),
+    "no such variable": ("c", task_variable("seen"), "<missing: a>"),
+    "no such field of it": ("c", task_variable("seen", "a.0"), "<missing: a>"),
+    "a variable that an earlier step may set": ("p", task_variable("seen"), "<task variable seen>"),
     "a variable of which is known who sets it": (
         "c",
         TaskVariable("seen", set_by=("look",)),
@@ -218,8 +226,7 @@ def test_a_tools_step_lists_the_resources_that_have_not_been_read_with_its_call(
     told = text([step], "f", ToolFailed("b", "no", True, "do"), read=frozenset({"docs://faq"}))
 
     assert told.split("\n\n", 2)[2].splitlines() == [
-        "1. Call do with {}",
-        "   First: Read the resource docs://A-17",
+        "1. Read the resource docs://A-17, then call do with {}",
         "   Then: Read the resource docs://<field 'id' from do>",
         "   Note: Mind.",
     ]

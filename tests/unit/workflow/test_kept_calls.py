@@ -5,10 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_baton.protocol.json import Json, JsonObject, dumps
-from mcp_baton.tasks.record import StepStatus, oversized_value
+from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tasks.store import StepWrite
 from mcp_baton.workflow.batch import outdated_calls
-from mcp_baton.workflow.kept_calls import CALL_BYTES, kept_call, restored, shown_call
+from mcp_baton.workflow.canonical import digest
+from mcp_baton.workflow.kept_calls import CALL_BYTES, DIGEST, kept_call, restored, shown_call
+from mcp_baton.workflow.secrets import HIDDEN
 
 LONG = "x" * 9_000
 
@@ -63,10 +65,27 @@ def test_a_digest_of_all_arguments_says_nothing_of_a_hidden_one() -> None:
     assert kept_call(many | {"pin": "1234"}, ["pin"]) == kept_call(many | {"pin": "9876"}, ["pin"])
 
 
-@pytest.mark.parametrize("kept", [None, 5, oversized_value(9_000)])
+@pytest.mark.parametrize("kept", [None, 5])
 def test_what_was_not_kept_is_neither_shown_nor_equal_to_anything(kept: Json) -> None:
     assert shown_call({"_workflow.call.a": kept}, "a") is None
     assert restored(kept, {}) is None
+
+
+SAME = digest("x")
+
+
+@pytest.mark.parametrize("value", [{DIGEST: SAME, "bytes": 3}, {HIDDEN: True}], ids=str)
+@pytest.mark.parametrize("more", ["", "y" * 9_000], ids=["short", "long"])
+def test_a_value_that_looks_like_a_stand_in_is_kept_as_a_value(value: Json, more: str) -> None:
+    call: JsonObject = {"a": value, "more": more}
+    assert restored(kept_call(call), call) == call
+    assert restored(kept_call(call), {"a": "x", "more": more}) is None
+
+
+def test_arguments_that_look_like_a_stand_in_of_all_are_those_arguments() -> None:
+    call: JsonObject = {DIGEST: digest({"a": 1}), "bytes": 7}
+    assert restored(kept_call(call), call) == call
+    assert restored(kept_call(call), {"a": 1}) is None
 
 
 CALLS = st.dictionaries(

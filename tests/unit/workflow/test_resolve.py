@@ -140,7 +140,7 @@ def test_arguments_that_do_not_satisfy_the_schema_are_a_mismatch() -> None:
     verdict = Mismatch(("a", "b"), (InvalidField("c.0", "too small"),))
 
     assert decided(call(c=constant([1])), verdict=verdict) == SchemaMismatch(
-        "next", ("a", "b"), (InvalidField("c.0", "too small"),), "refund"
+        "next", ("a", "b"), (InvalidField("c.0", "too small; it got [1] from a constant"),), "refund"
     )
 
 

@@ -1,5 +1,6 @@
 """Placeholders that a model sends back (docs/workflows.md, Placeholders)."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -8,19 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_baton import Argument, Step, Workflow, prompt_arg, step_output, task_variable
-from mcp_baton.exceptions import StoreUnavailable
+from mcp_baton.exceptions import StoreError, StoreUnavailable, ValueNotKept
 from mcp_baton.tasks.record import CALL_PREFIX, PROGRESS, RESULT_PREFIX
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.quoting import placeholder
-from mcp_baton.workflow.sent_back import LONGEST, Replaced, is_placeholder, refusal, replaced
+from mcp_baton.workflow.secrets import stored_arguments
+from mcp_baton.workflow.sent_back import LONGEST, Replaced, Room, is_placeholder, refusal, replaced
 from mcp_baton.workflow.sources import Source
 from tests.fakes import plan_of, task_of
 
+ROOM = Room(1_000_000, 1_000_000)
 ODD = "it's' from here"
 FLOW = Workflow(
     name="flow",
     description="flow",
-    arguments=[Argument("order"), Argument("note")],
+    arguments=[Argument("order"), Argument("note"), Argument("pin", secret=True)],
     steps=[
         Step("fetch", tool="get", arguments={"id": prompt_arg("order")}, binding="it"),
         Step("again", tool="get", arguments={"id": step_output("it", "lines.0.id")}),
@@ -46,7 +49,7 @@ def plan(workflow: Workflow | None = FLOW, **more: Any) -> Plan:
 
 
 def sent(text: Any, of: Plan | None = None) -> Replaced:
-    return replaced({"a": text, "b": 1}, of or plan())
+    return replaced({"a": text, "b": 1}, of or plan(), ROOM)
 
 
 @pytest.mark.parametrize(
@@ -86,20 +89,16 @@ def test_a_placeholder_that_no_handoff_shows_is_understood_as_well(text: str, va
     ("text", "why"),
     [
         ("<prompt arg note>", "started without its argument 'note'"),
-        ("<prompt arg nobodys>", "started without its argument 'nobodys'"),
         ("<output from pay>", "call pay first"),
         ("<field 'id' from pay>", "call pay first"),
         ("<output from mail (step 'mail')>", "step 'mail' is failed"),
         ("<output from mail (step 'last')>", "step 'last' is skipped"),
         ("<output from get>", "as in <output from get (step 'fetch')>"),
-        ("<output from get (step 'nobodys')>", "no step of the workflow makes it"),
-        ("<output from nobodys>", "no step of the workflow makes it"),
         ("<field 'lines.9' from get (step 'fetch')>", "has no 'lines.9'"),
-        ("<task variable nobodys>", "variable 'nobodys'"),
         ("<field 'x' from task variable who>", "variable 'who'"),
         ("<missing: a>", "you must supply"),
         ("<invalid: a>", "you must supply"),
-        ("<secret token>", "is secret"),
+        ("<secret pin>", "is secret"),
     ],
 )
 def test_one_without_a_value_is_named_with_what_to_do(text: str, why: str) -> None:
@@ -111,27 +110,33 @@ def test_one_without_a_value_is_named_with_what_to_do(text: str, why: str) -> No
 
 
 def test_a_value_that_was_not_kept_is_not_known() -> None:
-    lost: dict[str, Any] = {f"{RESULT_PREFIX}again": {"error": "result of 9 bytes exceeds the task's size limit"}}
-    [unknown] = sent("<output from get (step 'again')>", plan(**lost)).unknown
-    assert "was not kept" in unknown.why
+    found = plan()
+    lost = Unreadable(found.task.variables, ValueNotKept(9, "exceeds the task's size limit"))
+    of = plan_of(replace(found.task, variables=lost), FLOW, {"order": "A-17"})
+    [unknown] = sent("<output from get (step 'again')>", of).unknown
+    assert "cannot be had: result of 9 bytes exceeds the task's size limit; give the value itself" in unknown.why
 
 
 class Unreadable(dict[str, Any]):
-    """A task's variables of which only the progress can be read now."""
+    """A task's variables of which only the progress can be read."""
+
+    def __init__(self, stored: Mapping[str, Any], error: StoreError) -> None:
+        super().__init__(stored)
+        self._error = error
 
     def __getitem__(self, name: str) -> Any:
         if name == PROGRESS:
             return super().__getitem__(name)
-        raise StoreUnavailable("down")
+        raise self._error
 
 
 def test_a_value_that_cannot_be_read_now_is_not_known_and_the_log_says_why(caplog: pytest.LogCaptureFixture) -> None:
     task = task_of(FLOW, STATUSES, {**VALUES, f"{CALL_PREFIX}fetch": {"id": "A-17"}})
-    found = plan_of(replace(task, variables=Unreadable(task.variables)), FLOW)
+    found = plan_of(replace(task, variables=Unreadable(task.variables, StoreUnavailable("down"))), FLOW)
     with caplog.at_level("WARNING"):
         assert found.known is not None
         assert "again" not in found.known.outputs
-        assert found.made_with("fetch", {"id": "A-17"}, "get") is None
+        assert found.made_with("fetch", found.comparison("get", {"id": "A-17"}), "get") is None
     assert [record.getMessage() for record in caplog.records] == [
         "task t: the result of step again cannot be read",
         "task t: the call of step fetch cannot be read",
@@ -139,13 +144,19 @@ def test_a_value_that_cannot_be_read_now_is_not_known_and_the_log_says_why(caplo
 
 
 def test_the_stand_in_of_a_secret_is_not_its_value() -> None:
-    hidden: dict[str, Any] = {"who": "<secret token>"}
-    [unknown] = sent("<task variable who>", plan(**hidden)).unknown
+    given = stored_arguments({"order": "A-17", "pin": "4711"}, ["pin"])
+    of = plan_of(replace(plan().task, kept={"arguments": given}), FLOW, {"order": "A-17", "pin": "<secret pin>"})
+    [unknown] = sent("<prompt arg pin>", of).unknown
     assert "is secret" in unknown.why
 
 
+def test_a_value_that_looks_like_the_stand_in_of_a_secret_is_a_value() -> None:
+    looks: dict[str, Any] = {"who": "<secret pin>"}
+    assert sent("<task variable who>", plan(**looks)).arguments["a"] == "<secret pin>"
+
+
 def test_every_placeholder_of_a_call_is_named() -> None:
-    made = replaced({"z": "<missing: z>", "a": "<output from pay>", "b": "<prompt arg order>"}, plan())
+    made = replaced({"z": "<missing: z>", "a": "<output from pay>", "b": "<prompt arg order>"}, plan(), ROOM)
     assert [item.argument for item in made.unknown] == ["a", "z"]
     assert refusal(made.unknown).count("The argument") == 2
     assert made.arguments["b"] == "A-17"
@@ -154,6 +165,14 @@ def test_every_placeholder_of_a_call_is_named() -> None:
 @pytest.mark.parametrize(
     "value",
     [
+        "<prompt arg nobodys>",
+        "<output from nobodys>",
+        "<field 'x' from nobodys>",
+        "<output from get (step 'nobodys')>",
+        "<task variable nobodys>",
+        "<secret nobodys>",
+        "<missing: nobodys>",
+        "<invalid: b>",
         "see <output from pay>",
         "<output from pay> ",
         "<output from >",
@@ -176,15 +195,15 @@ def test_what_is_not_exactly_a_placeholder_is_left_alone(value: object) -> None:
 
 @pytest.mark.parametrize("of", [None, plan(workflow=None)])
 def test_nothing_is_known_of_a_task_or_a_workflow_that_is_gone(of: Plan | None) -> None:
-    made = replaced({"a": "<prompt arg order>", "b": 1}, of)
+    made = replaced({"a": "<prompt arg order>", "b": 1}, of, ROOM)
     assert [item.argument for item in made.unknown] == ["a"]
-    assert replaced({"a": "order"}, of).arguments == {"a": "order"}
+    assert replaced({"a": "order"}, of, ROOM).arguments == {"a": "order"}
 
 
 def test_a_digest_changes_with_the_values_alone() -> None:
     text = "<output from get (step 'again')>"
     later: dict[str, Any] = {f"{RESULT_PREFIX}again": 8}
-    assert sent(text).digest == replaced({"a": text, "b": 2}, plan()).digest
+    assert sent(text).digest == replaced({"a": text, "b": 2}, plan(), ROOM).digest
     assert sent(text).digest != sent(text, plan(**later)).digest
 
 

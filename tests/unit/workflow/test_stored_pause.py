@@ -27,6 +27,16 @@ from mcp_baton.workflow.stored_pause import pause_in
             {"type": "unresolvableParams", "blockedStep": "one", "missingParam": "p", "suggestedTool": "t"},
         ),
         (
+            UnresolvableParams("one", "p", "t", "'7' is not there"),
+            {
+                "type": "unresolvableParams",
+                "blockedStep": "one",
+                "missingParam": "p",
+                "problem": "'7' is not there",
+                "suggestedTool": "t",
+            },
+        ),
+        (
             SchemaMismatch("one", ("a",), (InvalidField("b", "bad"),), "t"),
             {
                 "type": "schemaMismatch",
@@ -63,7 +73,9 @@ def test_a_reason_has_its_fields_on_the_wire_names_its_step_and_is_read_again(
 ) -> None:
     assert reason.to_json() == wire
     assert step_named_by(wire) == "one"
-    assert pause_in(json.loads(json.dumps(wire))) == reason
+    read = pause_in(json.loads(json.dumps(wire)))
+    assert read == reason
+    assert read.to_json() == wire
 
 
 def test_of_a_type_that_is_not_known_nothing_is_said() -> None:

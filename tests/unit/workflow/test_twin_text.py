@@ -13,6 +13,7 @@ from mcp_baton.workflow.definition import Argument, Step, Workflow
 from mcp_baton.workflow.handle import Handle
 from mcp_baton.workflow.host import Succeeded
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, ToolFailed
+from mcp_baton.workflow.repeats import Repeat
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import EndedRun, StepTrace, Superseded, TaskOver
 from mcp_baton.workflow.sources import Source, constant, prompt_arg, step_output
@@ -74,8 +75,7 @@ def test_a_pause_says_what_happened_and_which_calls_remain_each_with_the_task() 
 
 To continue the workflow, make these tool calls:
 
-1. Call refund with {"amount": 30.0, "task_id": "t-1"}
-   First: Read the resource docs://policy
+1. Read the resource docs://policy, then call refund with {"amount": 30.0, "task_id": "t-1"}
    Note: Mind it.
 
 2. Call send_mail with {"text": "<output from refund>", "task_id": "t-1"}
@@ -85,7 +85,7 @@ Or call refund_order with {"task_id": "t-1"} to let the server go on."""
 
 
 def test_a_tool_with_a_task_id_of_its_own_is_not_given_the_tasks() -> None:
-    assert '1. Call refund with {"amount": 30.0}\n' in told(named=handle("refund"))
+    assert ', then call refund with {"amount": 30.0}\n' in told(named=handle("refund"))
     assert '"task_id": "t-1"}\n\nOr call' in told(named=handle("refund"))
 
 
@@ -98,19 +98,22 @@ def test_without_a_task_nothing_names_one() -> None:
 @pytest.mark.parametrize(
     ("persisted", "last"),
     [
-        (False, "if the server went on, it would do it again."),
-        ("unknown", "before any of its steps is repeated."),
+        (False, "if the server went on, it would repeat step 'fetch' (idempotency key k)."),
+        (
+            "unknown",
+            'call refund_order with {"task_id": "t-1", "task_action": "show"} to see what is recorded.',
+        ),
     ],
 )
 def test_where_the_task_does_not_know_of_the_run_the_server_is_not_to_go_on(persisted: object, last: str) -> None:
-    text = told(persisted=persisted, stored=False)
+    text = told(persisted=persisted, stored=False, lost=(Repeat("fetch", "k"),))
     assert text.endswith(last)
     assert "Or call" not in text
 
 
 def test_where_only_an_earlier_write_is_unknown_the_server_may_go_on() -> None:
     text = told(persisted="unknown", stored=True)
-    assert "Look at the task before any of its steps is repeated." in text
+    assert '"task_action": "show"} to see what is recorded.' in text
     assert "Or call refund_order" in text
 
 
@@ -139,7 +142,8 @@ def test_what_does_not_fit_is_counted_and_the_first_calls_stand_there() -> None:
     shown = text.count("Call work")
     assert 5 < shown < 20
     assert f"\n\n{shown}. Call work" in text
-    assert text.endswith(f"\n\nAnd {99 - shown} more after these.\n\n{GO_ON}")
+    assert text.endswith(f"\n\nAnd {99 - shown} more after these.")
+    assert f" Nothing failed.\n\n{GO_ON.removeprefix('Or c').replace('all', 'Call', 1)}\n\nOr make these" in text
     assert len(text.encode()) <= LIMIT
 
 
@@ -153,7 +157,7 @@ def test_a_first_call_that_does_not_fit_has_placeholders_for_what_is_not_short()
 def test_a_first_call_of_a_long_constant_is_left_to_the_server() -> None:
     steps = [Step("fetch", tool="fetch_order"), Step("x", tool="work", arguments={"text": constant("z" * 3_000)})]
     text = told(DeadlineExceeded("x", "work"), steps=steps)
-    assert "1. A call of work, whose arguments are too long to stand here: let the server make it\n\nOr call" in text
+    assert text.endswith("\n\n1. A call of work, whose arguments are too long to stand here: let the server make it")
 
 
 def test_a_step_that_another_call_has_completed_meanwhile_is_not_said_to_have_failed() -> None:

@@ -4,7 +4,6 @@ A command is a function in a module of its own here, registered below. Its modul
 answers at once: what the command needs is imported when it runs.
 """
 
-import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Annotated, Final
@@ -83,7 +82,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except typer.TyperException as error:
         return _refused(error)
     except BatonError as error:
-        sys.stderr.write(f"baton: {error}\n")
+        from mcp_baton.local.clean_text import echo
+
+        echo(f"baton: {error}", err=True)
         return WRONG_USAGE
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
@@ -92,6 +93,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _refused(error: typer.TyperException) -> int:
     """Say what is wrong with the arguments; the exit code."""
+    if isinstance(error, typer.BadParameter):
+        # Typer puts the kind of Python's exception before what it says of an option with choices.
+        error.message = error.message.removeprefix("Value error, ")
     show = getattr(error, "show", None)
     if show:
         show()

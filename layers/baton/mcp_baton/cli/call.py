@@ -65,4 +65,5 @@ def _print(result: Mapping[str, Any]) -> None:
     if meta["recorded"] is not True:
         errors.print(Text(f"Not recorded: {plain(meta.get('record_error', ''))}", style="yellow"))
     for place, entry in enumerate(meta.get("next", ())):
-        errors.print(Text(f"{'Next: ' if place == 0 else '      '}{plain(call_line(entry))}", style="dim"))
+        line = f"{'Next: ' if place == 0 else '      '}{plain(call_line(entry))}"
+        errors.print(Text(line, style="dim"), soft_wrap=True)

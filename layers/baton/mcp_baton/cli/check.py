@@ -38,6 +38,8 @@ def check(
 def _print_json(target: str, checked: "Checked") -> None:
     import json
 
+    from mcp_baton.local.clean_text import escaped
+
     document = {
         "target": target,
         "ok": not checked.errors,
@@ -46,7 +48,7 @@ def _print_json(target: str, checked: "Checked") -> None:
         "published": dict(checked.published),
         "whole": checked.whole,
     }
-    typer.echo(json.dumps(document, ensure_ascii=False, indent=2))
+    typer.echo(escaped(json.dumps(document, ensure_ascii=False, indent=2)))
 
 
 def _as_json(fault: "Fault") -> dict[str, Any]:
@@ -60,10 +62,11 @@ def _as_json(fault: "Fault") -> dict[str, Any]:
 
 
 def _print(target: str, checked: "Checked") -> None:
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console(highlight=False, soft_wrap=True)
+    from mcp_baton.local.clean_text import CleanConsole
+
+    console = CleanConsole(soft_wrap=True)
     for word, style, faults in (("error", "bold red", checked.errors), ("warning", "bold yellow", checked.warnings)):
         for fault in faults:
             line = Text(f"{fault.site}: " if fault.site else "")

@@ -31,6 +31,7 @@ def graph(
     from mcp_baton.cli.drawing.flow import graph_of, to_json
     from mcp_baton.cli.drawing.mermaid import mermaid
     from mcp_baton.cli.drawing.svg import svg as drawn
+    from mcp_baton.local.clean_text import echo, escaped
     from mcp_baton.local.loader import load
     from mcp_baton.server.server import Server
 
@@ -42,9 +43,9 @@ def graph(
     if svg is not None:
         _write(svg, drawn(made))
     if as_json:
-        typer.echo(json.dumps(to_json(made), ensure_ascii=False, indent=2))
+        typer.echo(escaped(json.dumps(to_json(made), ensure_ascii=False, indent=2)))
     elif svg is not None:
-        typer.echo(f"{svg}: {chosen.name}")
+        echo(f"{svg}: {chosen.name}")
     else:
         typer.echo(drawn(made) if format_ == "svg" else mermaid(made), nl=False)
     return 0

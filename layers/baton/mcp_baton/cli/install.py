@@ -44,21 +44,21 @@ def install(
     from mcp_baton.cli.hosts.jsonc import CannotMerge
     from mcp_baton.cli.hosts.places import project_file, user_file
     from mcp_baton.cli.hosts.writing import write
+    from mcp_baton.local.clean_text import echo, escaped
 
     made = entry(host, name, url, [read(text, name) for text in header or ()], os.environ)
     file = None if project else user_file(host, sys.platform, Path.home(), os.environ)
     file = file or project_file(host, Path.cwd())
-    shown = json.dumps(made.to_json(), indent=2, ensure_ascii=False)
+    shown = escaped(json.dumps(made.to_json(), indent=2, ensure_ascii=False))
     if print_:
         typer.echo(shown)
-        typer.echo("\n".join((f"It belongs into {file}.", *made.notes)), err=True)
+        echo("\n".join((f"It belongs into {file}.", *made.notes)), err=True)
         return 0
     try:
         changed = write(file, made, replace=replace)
     except CannotMerge as error:
-        typer.echo(f"baton: {file} was left as it is: {error}. Add this by hand:", err=True)
+        echo(f"baton: {file} was left as it is: {error}. Add this by hand:", err=True)
         typer.echo(shown)
         return 2
-    typer.echo(f"{file}: {'wrote' if changed else 'nothing changed, it has'} the server {name!r}")
-    typer.echo("\n".join(made.notes), nl=bool(made.notes))
+    echo("\n".join((f"{file}: {'wrote' if changed else 'nothing changed, it has'} the server {name!r}", *made.notes)))
     return 0

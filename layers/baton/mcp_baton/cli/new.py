@@ -1,6 +1,7 @@
 """`baton new`: a project that depends on Baton as a package (docs/projects.md)."""
 
 import os
+import shlex
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -31,6 +32,8 @@ def new(
     from importlib.metadata import version
 
     from mcp_baton.cli.projects import answers, locking, making
+    from mcp_baton.cli.projects import own as own_projects
+    from mcp_baton.local.clean_text import echo
 
     own = version("mcp-baton")
     # What cannot work is said before anything is asked, and what is answered badly before anything is written.
@@ -42,17 +45,21 @@ def new(
     where = answers.checked_region(_answer("AWS region", region, _region(), yes))
     who = answers.checked_auth(_answer("Who may call (API_KEY, IAM, NONE)", auth, "API_KEY", yes))
     making.make(folder, answers.Answers(chosen, where, who, package.name if package else None), own, package)
+    try:
+        own_projects.remember(folder)
+    except OSError as error:
+        echo(f"baton: it could not be noted that the project is yours, so upgrade it with --lock: {error}", err=True)
     if lock:
         making.lock(folder)
-    typer.echo(f"{chosen} is made: an MCP server with two tools and a workflow, on mcp-baton {own}.\n")
+    echo(f"{chosen} is made: an MCP server with two tools and a workflow, on mcp-baton {own}.\n")
     for command, meaning in (
-        (f"cd {folder}", ""),
+        (f"cd {shlex.quote(str(folder))}", ""),
         *(() if lock else (("make lock", "lock its packages"),)),
         ("make test", "run its tests"),
         ("make serve", "serve it at http://127.0.0.1:8000/mcp"),
         ("make deploy", f"deploy it to AWS, in {where}"),
     ):
-        typer.echo(f"  {command:<13} {'# ' if meaning else ''}{meaning}".rstrip())
+        echo(f"  {command:<13} {'# ' if meaning else ''}{meaning}".rstrip())
     return 0
 
 

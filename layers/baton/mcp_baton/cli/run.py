@@ -32,7 +32,7 @@ def run(
     Exit code 0: completed; 1: failed; 3: paused; 4: the server is not reachable, or does not let you in.
     """
     from mcp_baton.cli.remote.arguments import for_prompt, given
-    from mcp_baton.cli.remote.running import run as run_workflow
+    from mcp_baton.cli.remote.running import run_asking
     from mcp_baton.cli.remote.tools import named
     from mcp_baton.cli.remote.where import Way, connection
 
@@ -40,8 +40,9 @@ def run(
     with connection(way, as_json=as_json) as reached:
         _check_terminal(reached, go_on)
         prompt = named(workflow, reached.remote.pages("prompts/list", "prompts"), "prompt")
-        ran = run_workflow(reached.remote, workflow, for_prompt(words, prompt.get("arguments", ())))
-        return _ended(reached, ran, way, go_on=go_on, as_json=as_json)
+        sent = for_prompt(words, prompt.get("arguments", ()))
+        ran = run_asking(reached, workflow, sent)
+        return _ended(reached, ran, way, sent, go_on=go_on, as_json=as_json)
 
 
 @ends
@@ -58,7 +59,7 @@ def resume(
 ) -> int:
     """Go on with a paused task.
 
-    The server runs the steps that are left. Secret arguments have to be given again.
+    The server runs the steps that are left. Secret arguments that are not given again are asked for at a terminal.
 
     Exit code 0: completed; 1: failed, or over already; 3: paused; 4: not reachable or not allowed.
     """
@@ -71,8 +72,7 @@ def _resume(way: "Way", task: str, words: Sequence[str], *, go_on: bool, as_json
     from mcp_baton.cli.remote.arguments import for_prompt, given
     from mcp_baton.cli.remote.ending import Failure
     from mcp_baton.cli.remote.ids import find
-    from mcp_baton.cli.remote.running import look
-    from mcp_baton.cli.remote.running import run as run_workflow
+    from mcp_baton.cli.remote.running import look, run_asking
     from mcp_baton.cli.remote.tools import named
     from mcp_baton.cli.remote.where import connection, refuse_target
 
@@ -86,9 +86,9 @@ def _resume(way: "Way", task: str, words: Sequence[str], *, go_on: bool, as_json
         if state.workflow is None:
             raise Failure(f"the task {state.task_id} is a tool's: it goes on by itself")
         prompt = named(state.workflow, reached.remote.pages("prompts/list", "prompts"), "prompt")
-        given_again = for_prompt(arguments, prompt.get("arguments", ()))
-        ran = run_workflow(reached.remote, state.workflow, given_again, state.task_id)
-        return _ended(reached, ran, way, go_on=go_on, as_json=as_json)
+        sent = for_prompt(arguments, prompt.get("arguments", ()))
+        ran = run_asking(reached, state.workflow, sent, state.task_id)
+        return _ended(reached, ran, way, sent, go_on=go_on, as_json=as_json)
 
 
 def _check_terminal(reached: "Connection", go_on: bool) -> None:
@@ -98,7 +98,7 @@ def _check_terminal(reached: "Connection", go_on: bool) -> None:
         raise WhereError("--continue asks, so it needs a terminal, and goes without --json")
 
 
-def _ended(reached: "Connection", ran: "Ran", where: "Way", *, go_on: bool, as_json: bool) -> int:
+def _ended(reached: "Connection", ran: "Ran", where: "Way", sent: dict[str, str], *, go_on: bool, as_json: bool) -> int:
     from mcp_baton.cli.remote.printing import console, print_json
     from mcp_baton.cli.remote.reports import print_ran
 
@@ -106,7 +106,7 @@ def _ended(reached: "Connection", ran: "Ran", where: "Way", *, go_on: bool, as_j
     if go_on and ran.paused:
         from mcp_baton.cli.remote.walking import walk
 
-        ran = walk(reached, ran)
+        ran = walk(reached, ran, sent)
         reached.progress.stop()
         if ran.paused:
             _tell_how_to_go_on(ran, where)
@@ -122,14 +122,18 @@ def _ended(reached: "Connection", ran: "Ran", where: "Way", *, go_on: bool, as_j
 
 def _tell_how_to_go_on(ran: "Ran", way: "Way") -> None:
     """Say on the standard error which command goes on with a paused task."""
+    import shlex
+
     from rich.text import Text
 
     from mcp_baton.cli.remote.printing import PREFIX, console, plain
 
     if ran.task is None:
         return
-    command = f"baton resume {way.where} {ran.task.task_id[:PREFIX]} --continue"
+    options, unsaid = way.shown_options()
+    command = shlex.join(["baton", "resume", way.where, ran.task.task_id[:PREFIX], *options, "--continue"])
     gone = f"The task is gone with this command: serve {way.where} with `baton serve`, or run it with --continue"
-    told = gone if way.is_target else f"To go on here: {command}"
+    same = f", with the same {' and '.join(unsaid)}" if unsaid else ""
+    told = gone if way.is_target else f"To go on here{same}: {command}"
     # One line, however long: a command that is cut in two cannot be copied.
     console(errors=True).print(Text(plain(told), style="dim"), soft_wrap=True)

@@ -101,22 +101,28 @@ def _table(listed: Sequence[Mapping[str, Any]]) -> "Table":
     from rich.table import Table
     from rich.text import Text
 
-    from mcp_baton.cli.remote.printing import PREFIX, plain, since, status_text
+    from mcp_baton.cli.remote.printing import PREFIX, STYLES, plain, since, status_text
+    from mcp_baton.tasks.record import PAUSED
 
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("task", "what", "status", "at", "age", "changed"):
-        table.add_column(name, no_wrap=name != "at", justify="right" if name in ("age", "changed") else "left")
+        table.add_column(
+            name, no_wrap=name not in ("at", "status"), justify="right" if name in ("age", "changed") else "left"
+        )
     now_ms = time.time_ns() // 1_000_000
     for task in listed:
         meta = task.get("_meta", {})
         pause = meta.get("pause_reason")
-        status = "paused" if pause and task["status"] == "working" else task["status"]
+        paused = pause and task["status"] == "working"
+        status = status_text(task["status"])
+        if paused:
+            status = status.append(f", {PAUSED}", style=STYLES["paused"])
         at = meta.get("step") or task.get("statusMessage") or ""
         at = f"{at} ({pause['type']})" if pause else at
         table.add_row(
             Text(task["taskId"][:PREFIX]),
             Text(plain(meta.get("workflow") or meta.get("tool") or "")),
-            status_text(status),
+            status,
             Text(plain(at)),
             since(task.get("createdAt", ""), now_ms),
             since(task.get("lastUpdatedAt", ""), now_ms),

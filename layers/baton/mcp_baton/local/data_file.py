@@ -52,6 +52,7 @@ class DataFile:
         self.path = path
         if path.is_dir() or not path.parent.is_dir():
             raise DataFileError(f"--data {path}: {'it is a folder' if path.is_dir() else f'no folder {path.parent}'}")
+        self._create()
         with self._refusing():
             self._connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
         try:
@@ -99,6 +100,15 @@ class DataFile:
         """Write what is in the log to the file itself, and let others have it."""
         self._connection.close()
 
+    def _create(self) -> None:
+        """Create the file where it is missing, for this user alone. SQLite gives its journals the file's mode."""
+        try:
+            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        except FileExistsError:
+            pass
+        except OSError as error:
+            raise DataFileError(f"--data {self.path}: it cannot be created: {error.strerror}") from error
+
     def _open(self) -> None:
         self._execute("PRAGMA locking_mode = EXCLUSIVE")
         with self._transaction():
@@ -131,10 +141,11 @@ class DataFile:
         self._execute("BEGIN EXCLUSIVE")
         try:
             yield
+            self._execute("COMMIT")
         except BaseException:
-            self._execute("ROLLBACK")
+            if self._connection.in_transaction:  # SQLite ends it by itself after some errors, such as a full disk
+                self._execute("ROLLBACK")
             raise
-        self._execute("COMMIT")
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 from mcp_baton.local.engine_http import NO_SDK, answered_by
 from mcp_baton.local.gateway import InvocationContext
 from mcp_baton.local.httpd import Function, LambdaHandler
+from mcp_baton.local.loopback import is_from_page
 from mcp_baton.local.run import run
 from mcp_baton.local.serve import bind, is_private
+from mcp_baton.server.access import is_local_host
 
 if TYPE_CHECKING:
     from mcp_baton.local.embedded import EmbeddedEngine
@@ -17,6 +19,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 TIMEOUT_S = 60.0
+CONTAINERS = "host.docker.internal"
+"""This machine's name inside containers, as those of `sam local`."""
+
+FOR_PROGRAMS = f"for programs alone, not for web pages: ask it as 127.0.0.1, localhost or {CONTAINERS}\n"
 
 
 def serve_database(host: str, port: int, table: str) -> int:
@@ -40,6 +46,9 @@ def answering(engine: "EmbeddedEngine") -> LambdaHandler:
     """The engine behind the local server, which hands each HTTP request on as a proxy event."""
 
     def answer(event: dict[str, Any], _context: InvocationContext) -> dict[str, Any]:
+        headers = {name.lower(): ", ".join(values) for name, values in event["multiValueHeaders"].items()}
+        if is_from_page(headers, _is_own):
+            return {"statusCode": 403, "body": FOR_PROGRAMS}
         text = event["body"] or ""
         body = base64.b64decode(text) if event["isBase64Encoded"] else text.encode()
         answered = answered_by(engine, event["path"], event["headers"], body)
@@ -53,6 +62,10 @@ def answering(engine: "EmbeddedEngine") -> LambdaHandler:
         }
 
     return answer
+
+
+def _is_own(host: str) -> bool:
+    return is_local_host(host) or host.partition(":")[0] == CONTAINERS
 
 
 def _announce(port: int, table: str) -> None:

@@ -42,8 +42,8 @@ DISPATCH = Lock()
 NOT_KEPT = json.dumps({"__type": "InternalServerError", "message": "the data file cannot be written"})
 
 type Keep = Callable[[Mapping[Key, dict[str, Any] | None]], object]
-"""Takes the items that a request has written, in DynamoDB's JSON; `None` for one that it has deleted. Where it raises
-the request fails, and the next one brings the items again."""
+"""Takes the items that a request has written, in DynamoDB's JSON; `None` for one that it has deleted. If it raises, the
+request fails and changes nothing."""
 
 
 class EmbeddedEngine:
@@ -82,16 +82,18 @@ class EmbeddedEngine:
             self._backend.put_whole(table, item)
 
     def _kept(self) -> bool:
-        """Tell `keep` of what was written; whether it could. What it could not keep it is told of the next time."""
+        """Tell `keep` of what was written; whether it could. What it could not keep is undone."""
         touched = self._backend.touched
         try:
             if self._keep is not None and touched:
                 self._keep({key: self._backend.item_at(key) for key in touched})
+            return True
         except Exception:
             logger.exception("the embedded DynamoDB cannot keep what is written")
+            self._backend.undo()
             return False
-        touched.clear()
-        return True
+        finally:
+            touched.clear()
 
 
 def _once(check: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -149,25 +151,53 @@ class AtomicBackend(DynamoDBBackend):
     """moto's backend with DynamoDB's own item limit, and with updates that happen wholly or not at all.
 
     moto counts compressed values in base64, stops at 405,000 bytes, and leaves an update that it refuses half done.
+
+    Attributes:
+        touched: The items that the request has written, as they were before it; `None` for new ones.
     """
 
     def __init__(self, region: str, account: str) -> None:
         super().__init__(region, account)
-        self.touched: set[Key] = set()
+        self.touched: dict[Key, Mapping[str, DynamoType] | None] = {}
 
-    def put_item(self, table_name: str, *args: Any, **kwargs: Any) -> Item:
+    def put_item(self, table_name: str, item_attrs: dict[str, Any], *args: Any, **kwargs: Any) -> Item:
         """Write an item as moto does, and take its own limit off it."""
-        item = super().put_item(table_name, *args, **kwargs)
+        before = self._found(table_name, item_attrs)
+        item = super().put_item(table_name, item_attrs, *args, **kwargs)
         item.attrs = Unlimited(item.attrs)
-        self.touched.add(_key(table_name, item))
+        self.touched.setdefault(_key(table_name, item), before.attrs if before else None)
         return item
 
     def delete_item(self, table_name: str, *args: Any, **kwargs: Any) -> Item | None:
         """Delete an item."""
         item = super().delete_item(table_name, *args, **kwargs)
         if item is not None:
-            self.touched.add(_key(table_name, item))
+            self.touched.setdefault(_key(table_name, item), item.attrs)
         return item
+
+    def undo(self) -> None:
+        """Make the items that the request has written what they were before it."""
+        for (table_name, pk, sk), before in self.touched.items():
+            table = self.tables.get(table_name)
+            if table is None:
+                continue
+            table.delete_item(DynamoType({"S": pk}), DynamoType({"S": sk}) if table.range_key_attr else None)
+            if before is not None:
+                names = filter(None, (table.hash_key_attr, table.range_key_attr))
+                item = super().put_item(table_name, {name: before[name].to_json() for name in names})
+                item.attrs = Unlimited(before)
+
+    def _found(self, table_name: str, attributes: dict[str, Any]) -> Item | None:
+        """The item with the key of these attributes; `None` where there is none, or no such key."""
+        table = self.tables.get(table_name)
+        if table is None or table.hash_key_attr not in attributes:
+            return None
+        sort = table.range_key_attr
+        if sort is None:
+            return table.get_item(DynamoType(attributes[table.hash_key_attr]), None)
+        if sort not in attributes:
+            return None
+        return table.get_item(DynamoType(attributes[table.hash_key_attr]), DynamoType(attributes[sort]))
 
     def put_whole(self, table_name: str, attributes: dict[str, Any]) -> None:
         """Put an item that was in a table before, of whatever size."""
@@ -194,7 +224,7 @@ class AtomicBackend(DynamoDBBackend):
         before = None if item is None else copy.deepcopy(item).attrs
         try:
             item_now = self._limited(super().update_item(table_name, key, *args, **kwargs))
-            self.touched.add(_key(table_name, item_now))
+            self.touched.setdefault(_key(table_name, item_now), before)
             return item_now
         except Exception:
             if item is not None and before is not None:

@@ -145,7 +145,8 @@ def _import(place: Place) -> ModuleType:
             raise LoadError(str(fault)) from error
         told = f"{type(error).__name__}: {error}"
         brief = told if isinstance(error, SyntaxError) else f"{_place(error, place)} {told}"
-        raise LoadError(f"{place.shown} cannot be imported:\n{own_frames(error)}", " ".join(brief.split())) from error
+        trace = own_frames(error, remedy="")
+        raise LoadError(f"{place.shown} cannot be imported:\n{trace}", " ".join(brief.split())) from error
 
 
 def _fault(error: BaseException, place: Place) -> Fault | None:

@@ -112,8 +112,18 @@ class Connection(BaseHTTPRequestHandler):
 
 def refusal(headers: Mapping[str, str], address: str) -> Reply | None:
     """The answer to a request that is not a worker's; `None` for one that may be."""
-    if headers.get("host") != address or any(name in headers for name in BROWSERS):
+    if is_from_page(headers, lambda host: host == address):
         return Reply(403, body=b"for the processes of baton serve alone\n")
     if "transfer-encoding" in headers or not headers.get("content-length", "0").isdecimal():
         return Reply(411, body=b"send a body with its length\n")
     return None
+
+
+def is_from_page(headers: Mapping[str, str], is_own: Callable[[str], bool]) -> bool:
+    """Whether a web page may have sent a request with these headers.
+
+    Args:
+        headers: By their names in lower case.
+        is_own: Whether a `Host` is the server's. A page may reach this machine by a name that the page's owner gave it.
+    """
+    return not is_own(headers.get("host", "")) or any(name in headers for name in BROWSERS)

@@ -5,12 +5,12 @@ event as `requestPayload` (AWS Lambda Developer Guide, "Adding a destination", t
 """
 
 import json
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 from mcp_baton.exceptions import BatonError
+from mcp_baton.local.clean_text import echo
 
 ACCEPTED: Final = 202
 AT_ONCE: Final = 10
@@ -100,7 +100,7 @@ class Redrive:
             for letter in kept:
                 self._show_again(letter)
         done = "would be sent again" if self.dry_run else "sent again"
-        sys.stdout.write(f"{sent} {done}, {failed} failed and stayed in the queue\n")
+        echo(f"{sent} {done}, {failed} failed and stayed in the queue")
         return 1 if failed else 0
 
     def _letters(self) -> Iterator[DeadLetter]:
@@ -137,7 +137,7 @@ class Redrive:
         except NotAnEvent as error:
             name, problem = f"message {letter.message_id}", str(error)
         done = "would be sent again" if self.dry_run else "sent again"
-        sys.stdout.write(f"{name}: {done if problem is None else f'failed: {problem}'}\n")
+        echo(f"{name}: {done if problem is None else f'failed: {problem}'}")
         return problem
 
     def _send(self, letter: DeadLetter, event: dict[str, Any]) -> str | None:
@@ -162,7 +162,7 @@ class Redrive:
         try:
             self.sqs.change_message_visibility(QueueUrl=self.queue, ReceiptHandle=letter.receipt, VisibilityTimeout=0)
         except (BotoCoreError, ClientError) as error:
-            sys.stderr.write(f"message {letter.message_id}: the queue shows it again in {HIDDEN_S} s: {error}\n")
+            echo(f"message {letter.message_id}: the queue shows it again in {HIDDEN_S} s: {error}", err=True)
 
 
 def redrive(queue: str, function: str, most: int | None, dry_run: bool) -> int:

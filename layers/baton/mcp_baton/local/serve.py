@@ -3,6 +3,7 @@
 import errno
 import logging
 import os
+import shlex
 import sys
 import threading
 from dataclasses import dataclass, replace
@@ -154,7 +155,7 @@ def load_checked(target: str) -> Server:
         from mcp_baton.local.checks.checking import server_faults
 
         first, *more = [*map(str, server_faults(server, find(target).folder))] or [str(error)]
-        rest = f"\n{len(more)} more: baton check {target}" if more else ""
+        rest = f"\n{len(more)} more: baton check {shlex.quote(target)}" if more else ""
         raise ServeError(f"{first}{rest}") from error
     return server
 

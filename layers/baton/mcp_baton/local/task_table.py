@@ -1,5 +1,7 @@
 """Where the tasks of `baton serve` are kept: in this process, with or without a file, or in a DynamoDB at a URL."""
 
+import logging
+import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +14,8 @@ if TYPE_CHECKING:
 
     from mcp_baton.local.data_file import DataFile
     from mcp_baton.local.embedded import EmbeddedEngine
+
+logger = logging.getLogger(__name__)
 
 EMBEDDED = "embedded"
 
@@ -103,8 +107,10 @@ def _fill(engine: "EmbeddedEngine", client: "DynamoDBClient", file: "DataFile", 
             create_table(client, table)
             tables.add(table)
         engine.put(table, item)
-    if expired:
+    try:
         file.write(expired)
+    except sqlite3.Error as error:
+        logger.warning("tasks whose time is over stay in the data file, which cannot be written: %s", error)
 
 
 def _expires_at(item: dict[str, Any]) -> float:

@@ -13,6 +13,9 @@ from mcp_baton.light_dataclasses import dataclass, field
 HEADER_NAME: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 """The pattern of a header's name: a token (RFC 9110, section 5.6.2)."""
 
+SCOPE_CLAIMS: Final = ("scope", "scp", "scopes")
+"""The claims that hold scopes: RFC 8693 section 4.2, what some issuers write, and what authorizers call them."""
+
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
@@ -25,6 +28,7 @@ class HttpRequest:
         body: The body's bytes, decoded from base64 where the event had it so.
         owner: The authenticated identity; `None` for a caller without one.
         claims: What the authorizer says of the caller, by the claim's name; empty where there is no authorizer.
+            Scopes are a text with blanks between them, or a list.
     """
 
     method: str

@@ -88,7 +88,7 @@ class Origins:
 
     def caller(self, headers: Mapping[str, str]) -> Page | ForeignPage | None:
         """The page that sends a request with these headers; `None` when it is no page: then there is no `Origin`."""
-        if self.local_only and not _LOCAL.fullmatch(headers.get("host", "localhost")):
+        if self.local_only and not is_local_host(headers.get("host", "localhost")):
             return ForeignPage()
         origin = headers.get("origin")
         if origin is None:
@@ -104,7 +104,12 @@ class Origins:
 def is_local(origin: str) -> bool:
     """Whether an origin is this machine, by a name that nobody else can give out."""
     scheme, _, authority = origin.partition("://")
-    return bool(_SCHEME.fullmatch(scheme) and _LOCAL.fullmatch(authority))
+    return bool(_SCHEME.fullmatch(scheme)) and is_local_host(authority)
+
+
+def is_local_host(host: str) -> bool:
+    """Whether a `Host` header, or the authority of an origin, names this machine, with or without a port."""
+    return _LOCAL.fullmatch(host) is not None
 
 
 def is_preflight(request: HttpRequest) -> bool:

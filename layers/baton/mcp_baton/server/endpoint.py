@@ -148,7 +148,8 @@ class Endpoint:
         if isinstance(message, Malformed):
             return whole(HTTP_STATUS[message.error.code], error_message(message.id, message.error))
         if isinstance(message, Response):
-            return take_answer(self._store, request.owner, message, self._dispatcher, self._telemetry)
+            tasks = _tasks_of(self._store, seen_by(self._server, request.claims)) if self._store else None
+            return take_answer(tasks, request.owner, message, self._dispatcher, self._telemetry)
         envelope = classify(message, request.headers)
         if isinstance(envelope, Refusal):
             error = ProtocolError(envelope.code, envelope.message, envelope.data)
@@ -172,8 +173,10 @@ class Endpoint:
         takes_stream = _takes_stream(request) and batch is None
         may_stream = envelope.era is Era.HANDSHAKE and takes_stream
         reply = Reply(exchange, streams=streams, may_stream=may_stream, takes_stream=takes_stream)
+        budget = batch or Budget()
         asked = self._request(
-            message, envelope, request.owner, request.claims, exchange, reply, request.headers, batch or Budget()
+            *(message, envelope, request.owner, request.claims, exchange, reply, request.headers, budget),
+            may_wait=batch is None,
         )
         try:
             result = self._call_method(asked)
@@ -201,10 +204,12 @@ class Endpoint:
         reply: Reply,
         headers: Mapping[str, str],
         budget: Budget,
+        may_wait: bool = True,
     ) -> Request:
+        seen = seen_by(self._server, claims)
         return Request(
-            server=seen_by(self._server, claims),
-            store=self._store.within(exchange.remaining_ms) if self._store else None,
+            server=seen,
+            store=_tasks_of(self._store.within(exchange.remaining_ms), seen) if self._store else None,
             settings=self._settings,
             message=message,
             envelope=envelope,
@@ -218,6 +223,7 @@ class Endpoint:
             sleep=self._sleep,
             begun_s=self._clock(),
             budget=budget,
+            may_wait=may_wait,
             claims=claims,
             dispatcher=self._dispatcher,
         )
@@ -229,6 +235,15 @@ class Endpoint:
                 "BATON_STATE_KEY is not set: a round that reaches another process than the one before will be refused. "
                 "Set it to 32 random characters or more."
             )
+
+
+def _tasks_of(store: TaskStore, seen: Server) -> TaskStore:
+    """The tasks that a caller may use, who sees this of the server."""
+    if not seen.lacks_tools:
+        return store
+    from mcp_baton.server.callers_tasks import callers_tasks
+
+    return callers_tasks(store, seen)
 
 
 def _takes_stream(request: HttpRequest) -> bool:

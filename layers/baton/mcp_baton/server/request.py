@@ -50,6 +50,7 @@ class Request:
         begun_s: When the request came in, on that clock.
         claims: What the authorizer found out about the caller.
         dispatcher: Invokes the worker; `None` where there is none, and so no work in the background.
+        may_wait: Whether the answer may wait for a task. In a batch it may not: the waits would add up.
     """
 
     server: Server
@@ -69,6 +70,7 @@ class Request:
     begun_s: float = field(default_factory=time.monotonic)
     claims: Mapping[str, object] = field(default_factory=dict)
     dispatcher: "Dispatcher | None" = None
+    may_wait: bool = True
 
     @property
     def params(self) -> JsonObject:
@@ -135,9 +137,15 @@ class Request:
             name: The tool, resource, prompt or step that it ended.
             error: The exception.
         """
-        if self.server.mask_errors and not isinstance(error, ToolError):
-            return f"internal error in {name} (id {self.exchange.request_id})"
+        error_id = self.error_id(error)
+        if error_id is not None:
+            return f"internal error in {name} (id {error_id})"
         return str(error) or type(error).__name__
+
+    def error_id(self, error: BaseException) -> str | None:
+        """What finds an exception in the log, if its text is hidden from clients."""
+        masked = self.server.mask_errors and not isinstance(error, ToolError)
+        return self.exchange.request_id if masked else None
 
     def now_ms(self) -> int:
         """The time by which claims end, epoch milliseconds; 0 where there is no store, and so no claim."""

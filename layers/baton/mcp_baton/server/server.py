@@ -5,10 +5,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, Unpack, overload
 
 from mcp_baton.exceptions import RegistrationError
+from mcp_baton.protocol.budget import PLACEHOLDER_BYTES
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.published.completion import Completer, completion_of
 from mcp_baton.server.published.labels import AllLabels, PromptLabels
-from mcp_baton.server.published.options import TOOL_OPTIONS, check_handles, labels_of, name_of, seconds
+from mcp_baton.server.published.options import TOOL_OPTIONS, byte_count, check_handles, labels_of, name_of, seconds
 from mcp_baton.server.published.own_uris import APP_URI, SCHEME, is_own
 from mcp_baton.server.published.prompt import Prompt
 from mcp_baton.server.published.registry import Handles, Registry
@@ -47,6 +48,8 @@ class Server(Registry):
             `ToolError` says. The log has it either way (docs/tools.md, Errors).
         poll_interval_s: How often clients are asked to look at a task, seconds; by its age unless given: 1 s at first,
             up to 15 s, and 60 s while it waits for a person (docs/background.md, Status and polling).
+        placeholder_bytes: The most bytes of stored values, as JSON, that placeholders may put into one call
+            (docs/workflows.md, Placeholders sent back).
         result_wait_s: Seconds that `tasks/result` waits for a task that a worker works on; 0 for not at all.
     """
 
@@ -64,12 +67,14 @@ class Server(Registry):
         handles: Handles = "meta",
         poll_interval_s: float | None = None,
         result_wait_s: float = 30,
+        placeholder_bytes: int = PLACEHOLDER_BYTES,
     ) -> None:
         super().__init__()
         check_handles(handles)
         self.reply_budget_s = seconds("reply_budget_s", reply_budget_s, endless=True)
         self.poll_interval_s = None if poll_interval_s is None else seconds("poll_interval_s", poll_interval_s)
         self.result_wait_s = seconds("result_wait_s", result_wait_s, zero=True)
+        self.placeholder_bytes = byte_count("placeholder_bytes", placeholder_bytes)
         self.name = name
         self.version = version
         self.title = title

@@ -1,6 +1,5 @@
 """A task as it is kept: status, times, variables and the progress of its steps (docs/storage.md)."""
 
-import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -20,13 +19,14 @@ CALL_PREFIX = "_workflow.call."
 EXTRA_PREFIX = "_workflow.extra."
 SCHEMA_VERSION = 1
 
+PAUSED = "paused: waits for the model"
+"""What is shown beside the status `working` of a paused task, which MCP has no status for."""
+
 INTERRUPTED = "interrupted"
 """The type of the pause reason that is never stored: a run was killed."""
 
 LEASE_MS, RENEW_MS = 45_000, 15_000
 """How long a claim holds from when it is taken or renewed, and how often a run renews it, milliseconds."""
-
-_OVERSIZED = r"result of \d+ bytes exceeds the task's size limit"
 
 
 class TaskStatus(StrEnum):
@@ -86,12 +86,15 @@ class Claim:
         until_ms: When it ends unless it is renewed, epoch milliseconds; 0 once it was given up.
         number: How many runs have taken the task, this one included. It only grows.
         dispatch: The number of the dispatch that a worker came by; 0 for a run that no event has begun.
+        interrupted: Whether an earlier run did not give its claim up: it was killed, or could not write, and steps that
+            are still open may have run.
     """
 
     id: str
     until_ms: int
     number: int = 1
     dispatch: int = 0
+    interrupted: bool = False
 
     def holds_at(self, now_ms: int) -> bool:
         """Whether nobody else may take the task now."""
@@ -157,6 +160,7 @@ class TaskRecord:
         claim: Who runs it, or ran it last; `None` when nobody ever has.
         job: What a worker does for it; `None` for a task that the client drives.
         error: Why it failed: the JSON-RPC error, `{"code", "message"}`.
+        by_client: Whether a client supplied the result, so that neither a tool nor a run made it.
         source: The store's own notes, needed to write against this task as it was read. Opaque to everyone else.
     """
 
@@ -175,6 +179,7 @@ class TaskRecord:
     claim: Claim | None = None
     job: "Job | None" = None
     error: JsonObject | None = None
+    by_client: bool = False
     source: object = field(default=None, repr=False, compare=False)
 
     @property
@@ -207,19 +212,6 @@ class TaskPage:
 def timestamp(epoch_ms: int) -> str:
     """Epoch milliseconds as ISO-8601 in UTC with milliseconds: `2026-11-21T09:30:00.000Z`."""
     return datetime.fromtimestamp(epoch_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def oversized_value(size: int) -> JsonObject:
-    """What is stored in the place of a value of `size` bytes that does not fit (docs/storage.md)."""
-    return {"error": f"result of {size} bytes exceeds the task's size limit"}
-
-
-def is_oversized(value: Json) -> bool:
-    """Whether a stored value is such a placeholder: the real one was not kept."""
-    if not isinstance(value, Mapping) or value.keys() != {"error"}:
-        return False
-    error = value["error"]
-    return isinstance(error, str) and re.fullmatch(_OVERSIZED, error) is not None
 
 
 def steps_of(task: TaskRecord) -> list[StepProgress]:

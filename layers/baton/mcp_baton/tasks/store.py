@@ -82,6 +82,7 @@ class Batch:
         variables: Other task variables to set, whatever they were (last writer wins).
         removed: Names of task variables to remove.
         result: The task's final result. When given, the task becomes `completed` in the same write.
+        by_client: Whether a client supplied the result.
         definition: The definition that the task goes by from now on; comes with a new progress among `variables`.
         open_steps: How many writes are still to be expected after this one: one for each step that is not settled
             then, and one where only the end is missing; 0 when the task is completed. Decides which values are cheaper
@@ -100,6 +101,7 @@ class Batch:
     variables: Mapping[str, Json] = field(default_factory=dict)
     removed: frozenset[str] = frozenset()
     result: JsonObject | None = None
+    by_client: bool = False
     definition: str | None = None
     open_steps: int = 0
     claim: Claim | None = None
@@ -114,7 +116,7 @@ class Written:
 
     Attributes:
         task: The task after the write, other writers' changes included.
-        oversized: Names of variables that did not fit; the store holds `{"error": …}` in their place (docs/storage.md).
+        oversized: Names of variables whose values were not kept: reading one raises `ValueNotKept` (docs/storage.md).
     """
 
     task: TaskRecord
@@ -232,8 +234,14 @@ class TaskStore(Protocol):
             TaskNotFound: missing, expired or another owner's.
         """
 
-    def complete(self, owner: str, task_id: str, result: JsonObject) -> TaskRecord:
+    def complete(self, owner: str, task_id: str, result: JsonObject, *, by_client: bool = True) -> TaskRecord:
         """Move a live task to `completed` with this result.
+
+        Args:
+            owner: Whose it must be.
+            task_id: Its id.
+            result: The result.
+            by_client: Whether a client supplied it. It is kept with the task, and marked wherever it is shown.
 
         Raises:
             TaskFinished: it is terminal already.

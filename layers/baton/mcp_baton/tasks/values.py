@@ -34,6 +34,11 @@ class StoredValues(Mapping[str, Json]):
         """What a value weighs, without reading it."""
 
     @abstractmethod
+    def holds(self, name: str, text: bytes) -> bool | None:
+        """Whether a value's JSON text is this one, by the length and the digest that are stored with it; `None` where
+        only reading the value can tell."""
+
+    @abstractmethod
     def text(self, name: str) -> Iterator[str]:
         """A value's JSON text, in pieces.
 
@@ -60,6 +65,22 @@ def weight_of(task: TaskRecord, name: str) -> Weight | None:
     if isinstance(values, StoredValues):
         return values.weight(key)
     return Weight(len(dumps(values[key]).encode()), outside=False)
+
+
+def outside_bytes(task: TaskRecord, name: str) -> int:
+    """The JSON bytes of a task's variable that is kept outside the task's item; 0 for any other one, or none."""
+    values = task.variables
+    try:
+        weight = values.weight(name) if isinstance(values, StoredValues) else None
+    except KeyError:
+        return 0
+    return weight.text_bytes if weight is not None and weight.outside else 0
+
+
+def holds(task: TaskRecord, name: str, text: bytes) -> bool | None:
+    """Whether the JSON text of a task's variable is this one; `None` where only reading the variable can tell."""
+    values = task.variables
+    return values.holds(name, text) if isinstance(values, StoredValues) and name in values else None
 
 
 def text_of(task: TaskRecord, name: str) -> Iterator[str]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.methods.task_values import TIMINGS_KEY
+from mcp_baton.server.methods.task_values import RESULT_BY_KEY, TIMINGS_KEY
 from mcp_baton.tasks.record import PROGRESS
 from mcp_baton.testing.controls import Controls
 from mcp_baton.testing.params import naming, pages, without
@@ -90,7 +90,13 @@ class Client(Controls):
         status, result = str(told["status"]), told.get("result")
         if self.era == "2025" and status == "completed":
             result = self.request("tasks/result", {"taskId": task_id})["result"]
-        return Task(task_id, status, without(own_meta(told), TIMINGS_KEY), result, without(told, "result", "_meta"))
+        return Task(
+            task_id,
+            status,
+            without(own_meta(told), TIMINGS_KEY, RESULT_BY_KEY),
+            result,
+            without(told, "result", "_meta"),
+        )
 
     def tasks(self) -> list[Task]:
         """The owner's tasks, newest first, without their variables. Asked in the 2025 era, which alone lists tasks."""

@@ -7,6 +7,8 @@ and in the client's answer.
 
 from collections.abc import Iterator, Mapping
 
+from mcp_baton.protocol.http import SCOPE_CLAIMS
+
 ANONYMOUS = "anonymous"
 ROLE = "AROA"
 """How a role's unique id begins (IAM User Guide, "IAM identifiers", Understanding unique ID prefixes)."""
@@ -15,10 +17,10 @@ ROLE = "AROA"
 def resolve_owner(
     request_context: Mapping[str, object], *, allow_anonymous: bool, trust_session_names: bool = False
 ) -> str | None:
-    """The owner: claim `sub`, else `client_id`, else the IAM principal, else the API key's id, else anonymous.
+    """The owner: the claim `sub`, else the IAM principal, else the API key's id, else anonymous.
 
-    A Lambda authorizer's `principalId` counts as a principal. A value that is not a non-empty string is as good as
-    absent.
+    A Lambda authorizer's `principalId` counts as a principal. A value that is not a non-empty string counts as absent.
+    A caller with a token is the token's `sub` and nothing else.
 
     Args:
         request_context: The event's `requestContext`.
@@ -66,8 +68,17 @@ def claims_in(request_context: Mapping[str, object]) -> Mapping[str, object]:
         return {}
     *named, flat = _claims(authorizer)
     found: Mapping[str, object] = next((claims for claims in named if claims), {})
+    if found and found is _object(_object(authorizer, "jwt"), "claims"):
+        return {name: _listed(name, value) for name, value in found.items()}
     # On a REST API a Lambda authorizer's context stands beside what API Gateway itself notes there.
     return found or {name: value for name, value in flat.items() if name not in _NOT_CLAIMS}
+
+
+def _listed(name: str, value: object) -> object:
+    """A claim of an HTTP API's JWT authorizer, which passes a list of scopes on as the text `[one two]`."""
+    if name in SCOPE_CLAIMS and isinstance(value, str) and value.startswith("[") and value.endswith("]"):
+        return value[1:-1].split()
+    return value
 
 
 _NOT_CLAIMS = ("claims", "jwt", "lambda", "iam", "integrationLatency")
@@ -77,9 +88,12 @@ def _identities(context: Mapping[str, object], trust_session_names: bool) -> Ite
     authorizer = _object(context, "authorizer")
     identity = _object(context, "identity")
     if authorizer:
-        claims = list(_claims(authorizer))
-        for name in ("sub", "client_id", "principalId"):
-            for source in claims:
+        token, jwt, *others = _claims(authorizer)
+        if token or jwt:
+            yield from _text(token or jwt, "sub")
+            return
+        for name in ("sub", "principalId"):
+            for source in others:
                 yield from _text(source, name)
     yield from _cognito_identity(authorizer, identity)
     principals = (_principal(found, trust_session_names) for found in _unique_ids(authorizer, identity))

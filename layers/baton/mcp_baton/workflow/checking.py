@@ -149,7 +149,9 @@ def _value_faults(name: str, source: object, arguments: list[str], before: Mappi
         case Constant(value):
             cause = not_json(value)
             if cause:
-                yield f"the constant for {name!r} is not JSON: {cause}"
+                from mcp_baton.workflow.remedies import no_json
+
+                yield no_json(name, value, cause)
         case StepOutput() | TaskVariable():
             pass
         case _:

@@ -1,6 +1,6 @@
 """Comparing a call with others of the same tool (docs/workflows.md, Going on). Pure."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cached_property
 
 from mcp_baton.protocol.json import Json, JsonObject
@@ -12,12 +12,16 @@ class Comparison:
 
     Args:
         arguments: The call's, as the client sent them.
+        exact: The arguments whose values Baton has put in, exactly as they are stored.
         canonical: Makes arguments comparable: as the tool takes them, without those that equal their defaults. Only
             used where they differ as they are.
     """
 
-    def __init__(self, arguments: JsonObject, canonical: Callable[[JsonObject], JsonObject]) -> None:
+    def __init__(
+        self, arguments: JsonObject, canonical: Callable[[JsonObject], JsonObject], exact: Collection[str] = ()
+    ) -> None:
         self.arguments = arguments
+        self.exact = exact
         self._canonical = canonical
 
     def changed_by(self, values: JsonObject) -> frozenset[str]:

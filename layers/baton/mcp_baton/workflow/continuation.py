@@ -25,6 +25,7 @@ class Call:
     Attributes:
         tool: The tool.
         arguments: Its arguments, as the client sent them.
+        exact: The arguments whose values Baton has put in, exactly as they are stored.
         step: The step whose idempotency key the tool was given, if it was given one: the call is recorded there or
             beside the steps, and never in another one.
     """
@@ -32,6 +33,7 @@ class Call:
     tool: str
     arguments: JsonObject
     step: str | None = None
+    exact: tuple[str, ...] = ()
 
 
 def attempts_for(steps: Sequence[StepProgress], tool: str) -> int:
@@ -84,7 +86,7 @@ def _place(
     if call.step is not None:
         places = ((index, step) for index, step in enumerate(plan.steps) if step["name"] == call.step)
         return next(places, None)
-    chosen = choose(candidates(plan, call.tool, call.arguments) if ranked is None else ranked, drawn)
+    chosen = choose(candidates(plan, call.tool, call.arguments, call.exact) if ranked is None else ranked, drawn)
     return (chosen.index, chosen.step) if chosen else None
 
 
@@ -110,13 +112,14 @@ def _pause_write(plan: Plan, write: StepWrite | None, tool: str, outcome: Outcom
     if write is None:
         return None
     if isinstance(outcome, Failed):
-        return SetPause(ToolFailed(write.name, outcome.error, _is_retryable(plan, write.name), tool).to_json())
+        retryable = _is_retryable(plan, write.name, outcome)
+        return SetPause(ToolFailed(write.name, outcome.error, retryable, tool, error_id=outcome.error_id).to_json())
     stored = pause_of(plan.task)
     if stored is not None and step_named_by(stored) == write.name:
         return ClearPause(stored)
     return None
 
 
-def _is_retryable(plan: Plan, name: str) -> bool:
+def _is_retryable(plan: Plan, name: str, failed: Failed) -> bool:
     step = plan.workflow.step(name) if plan.workflow else None
-    return step is not None and step.retryable
+    return step is not None and step.retryable and not failed.final

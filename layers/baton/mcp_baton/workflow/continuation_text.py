@@ -9,12 +9,16 @@ from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tasks.store import Batch, SetPause
 from mcp_baton.workflow.handle import Handle
+from mcp_baton.workflow.handoff import failure_hint
+from mcp_baton.workflow.pause import ToolFailed
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.quoting import one_line
+from mcp_baton.workflow.repeats import Repeat, may_have_run, may_have_run_twice
+from mcp_baton.workflow.stored_pause import pause_in
 
 MADE: Final = "The call itself was made."
 EXTRA: Final = "Recorded as an extra call, not as a step"
-LOST: Final = "Its result is too large to be kept, so later calls cannot refer to it."
+LOST: Final = "Its result could not be kept, so later calls cannot refer to it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,7 @@ class RecordedCall:
         following: What remains to be done, as `next_calls` has it with this handle.
         handle: How calls name the task; `None` where its workflow is gone.
         oversized: The names of the variables that could not be kept.
+        twice: The step that it was recorded as, if a run may have run it before.
     """
 
     plan: Plan
@@ -34,6 +39,7 @@ class RecordedCall:
     following: Sequence[JsonObject]
     handle: Handle | None
     oversized: Sequence[str] = ()
+    twice: Sequence[Repeat] = ()
 
 
 def recorded_text(written: RecordedCall) -> str:
@@ -42,11 +48,18 @@ def recorded_text(written: RecordedCall) -> str:
     done = sum(status.settled for status in statuses)
     ended = done == len(statuses)
     sentences = [] if ended and written.batch.steps else [f"{_place(written.batch)} ({done} of {len(statuses)} done)."]
-    if isinstance(written.batch.pause, SetPause):
-        sentences.append(_hint(written.batch.pause))
+    sentences += may_have_run_twice(written.twice, written.plan.why_repeated)
+    failed = pause_in(written.batch.pause.reason) if isinstance(written.batch.pause, SetPause) else None
+    if isinstance(failed, ToolFailed):
+        sentences.append(failure_hint(failed))
     if written.oversized:
         sentences.append(LOST)
-    sentences.append(_ended(written, len(statuses)) if ended else _next(written))
+    if not ended:
+        sentences += may_have_run(written.plan.repeats(), written.plan.why_repeated)
+    if isinstance(failed, ToolFailed) and failed.is_for_the_operator:
+        sentences.append(_corrected(written))
+    else:
+        sentences.append(_ended(written, len(statuses)) if ended else _next(written))
     return " ".join(filter(None, sentences))
 
 
@@ -60,9 +73,14 @@ def unrecorded_text(why: str, *, made: bool = True) -> str:
     return f"Not recorded: {why}." + (f" {MADE}" if made else "")
 
 
-def uncertain_text(why: str) -> str:
-    """That it is not known whether a call was recorded."""
-    return f"Not recorded for certain: {why}. {MADE}"
+def uncertain_text(look: str) -> str:
+    """That it is not known whether a call was recorded.
+
+    Args:
+        look: The call that tells, as `looking_at` has it.
+    """
+    unknown = f"Not recorded for certain: the task store's answer was lost. {MADE}"
+    return f"{unknown} Before you make it again, {look} to see whether it is recorded."
 
 
 def _statuses(plan: Plan) -> list[StepStatus]:
@@ -80,10 +98,10 @@ def _place(batch: Batch) -> str:
     return f"Recorded as step '{write.name}'{failed}"
 
 
-def _hint(pause: SetPause) -> str:
-    if pause.reason.get("retryable") is True:
-        return "This step is retryable."
-    return "This step is not retryable: correct the cause first."
+def _corrected(written: RecordedCall) -> str:
+    """How the server goes on once an operator has corrected what only the log tells."""
+    workflow, handle = written.plan.workflow, written.handle
+    return handle.offer(workflow.name, begin="When the cause is corrected, ") if handle and workflow else ""
 
 
 def _ended(written: RecordedCall, total: int) -> str:

@@ -6,7 +6,7 @@ or take the task, fetch, call, announce, write (docs/workflows.md).
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from mcp_baton.exceptions import (
     ClaimLost,
@@ -20,7 +20,7 @@ from mcp_baton.exceptions import (
 from mcp_baton.light_dataclasses import replace
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.ids import new_token
-from mcp_baton.tasks.record import RESULT_PREFIX, Claim, StepStatus, TaskRecord, is_oversized
+from mcp_baton.tasks.record import RESULT_PREFIX, Claim, StepStatus, TaskRecord
 from mcp_baton.tasks.store import Batch, TaskStore
 from mcp_baton.tasks.values import read_ahead
 from mcp_baton.tasks.variables import TaskVariables
@@ -35,6 +35,7 @@ from mcp_baton.workflow.host import Host, Succeeded
 from mcp_baton.workflow.invocation import Invocation, Run, new_task
 from mcp_baton.workflow.kept_calls import shown_call
 from mcp_baton.workflow.pause import PauseReason
+from mcp_baton.workflow.repeats import Repeat, open_repeats, repeat
 from mcp_baton.workflow.retry import draw
 from mcp_baton.workflow.run import EndedRun, Over, StepTrace, Superseded, TaskOver
 from mcp_baton.workflow.steps import Steps
@@ -151,9 +152,9 @@ class Engine:
             value = run.variables.get(f"{RESULT_PREFIX}{step.name}")
         except ValueLost as lost:
             value = {"error": str(lost)}
+            run.lost[step.name] = str(lost)
         else:
-            if not is_oversized(value):
-                run.outputs[step.name] = value
+            run.outputs[step.name] = value
         arguments = self._arguments(run, step) if step.tool else None
         resources = () if step.tool else fetch_again(step, run.workflow, run.known, self._host)
         run.traces.append(StepTrace(step, arguments, resources, Succeeded(value), replayed=True))
@@ -174,7 +175,23 @@ class Engine:
             over = self._write(run, stop, finished=stop is None, last=True)
             # Where there is no task any more, nobody has decided against the calls that are left.
             stop = stop if over is None or over == TaskOver(None) else over
-        return run.ended(stop)
+        return self._with_repeats(run, run.ended(stop))
+
+    def _with_repeats(self, run: Run, ended: EndedRun) -> EndedRun:
+        """The run, with the steps that it may have repeated, or that another run may repeat."""
+        hold = run.hold
+        if hold is None or not (hold.held.interrupted or run.unrecorded):
+            return ended
+        known, task_id, host = run.known, hold.task.task_id, self._host
+
+        def calls(traces: Iterable[StepTrace]) -> tuple[Repeat, ...]:
+            return tuple(repeat(it.step, it.arguments, known, task_id, host) for it in traces if it.attempts)
+
+        lost = calls(run.unrecorded)
+        if not hold.held.interrupted:
+            return replace(ended, lost=lost)
+        ran = calls(trace for trace in run.traces if not trace.replayed)
+        return replace(ended, lost=lost, twice=ran, before=open_repeats(run.workflow, known, task_id, host))
 
     def _checkpoint(self, run: Run) -> Over | None:
         return self._write(run, None, finished=False, last=False)
@@ -207,7 +224,7 @@ class Engine:
         else:
             hold.written(written.task)
         run.wrote(written.task, traces)
-        run.oversized.update(written.oversized)
+        run.not_kept(written.task, written.oversized)
         return None
 
     def _not_written(self, run: Run, hold: Hold, error: StoreError) -> Over | None:

@@ -26,11 +26,15 @@ class Fetched:
         contents: The contents, in order.
         read: Which of the step's `resources` these are, as the step has them.
         error: Why the next one could not be fetched; `None` when all went well.
+        uri: The URI of the one that could not be fetched.
+        error_id: Finds the error in the server's log, if its text is hidden from clients.
     """
 
     contents: tuple[FetchedResource, ...]
     read: frozenset[str]
     error: str | None = None
+    uri: str | None = None
+    error_id: str | None = None
 
 
 NOTHING_FETCHED = Fetched((), frozenset())
@@ -50,8 +54,8 @@ def fetch_before(step: Step, workflow: Workflow, known: Known, host: Host) -> Fe
         if not isinstance(uri, str):
             continue
         found = _read(uri, host)
-        if isinstance(found, str):
-            return Fetched(tuple(contents), frozenset(read), found)
+        if isinstance(found, ResourceUnavailable):
+            return Fetched(tuple(contents), frozenset(read), str(found), uri, found.error_id)
         contents.extend(found)
         read.add(resource)
     return Fetched(tuple(contents), frozenset(read))
@@ -77,17 +81,17 @@ def _fetch_all(
             shown = preview_uris(step, workflow, known)[resource]
             contents.append(UnreadResource(shown, "a value in its URI is not known"))
             continue
-        found = _read(uri, host) if host.may_start() else "too little time is left"
-        contents.extend([UnreadResource(uri, found)] if isinstance(found, str) else found)
+        found = _read(uri, host) if host.may_start() else ResourceUnavailable("too little time is left")
+        contents.extend([UnreadResource(uri, str(found))] if isinstance(found, ResourceUnavailable) else found)
     return tuple(contents)
 
 
-def _read(uri: str, host: Host) -> Sequence[FetchedResource] | str:
+def _read(uri: str, host: Host) -> Sequence[FetchedResource] | ResourceUnavailable:
     """The contents at a URI, or why they cannot be had."""
     try:
         return host.read(uri)
     except ResourceUnavailable as error:
-        return str(error)
+        return error
     except Exception:
         logger.exception("the resource %s broke", uri)
-        return INTERNAL
+        return ResourceUnavailable(INTERNAL)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.json import Json, JsonObject, dumps_spaced
 from mcp_baton.workflow.definition import Workflow
-from mcp_baton.workflow.names import TASK_ID
+from mcp_baton.workflow.names import TASK_ACTION, TASK_ID
 from mcp_baton.workflow.secrets import stand_in
 
 
@@ -33,24 +33,28 @@ class Handle:
         """The call that lets the server go on, as `next` lists it; none without a twin."""
         return [] if self.twin is None else [{"tool": self.twin, "arguments": self._arguments}]
 
-    def offer(self, prompt: str, secrets: Sequence[str] = (), *, alone: bool = False) -> str:
+    def finishing(self) -> list[JsonObject]:
+        """The call that completes a task whose steps are all settled, as `next` lists it; none without a twin."""
+        return [] if self.twin is None else [{"tool": self.twin, "arguments": {TASK_ID: self.task_id}}]
+
+    def offer(self, prompt: str, secrets: Sequence[str] = (), *, begin: str = "Or ") -> str:
         """The sentence that says how the server goes on. Without a twin, by the prompt of this name.
 
         Args:
             prompt: The prompt.
             secrets: The secret arguments, which are not stored.
-            alone: Whether nothing else can be done.
+            begin: How the sentence begins, with the space after it; empty if it has no other beginning.
         """
         again = f" Give {', '.join(secrets)} again with it: what is secret is not stored." if secrets else ""
         how = f"get the prompt {prompt}" if self.twin is None else f"call {self.twin}"
-        begun = f"{how[0].upper()}{how[1:]}" if alone else f"Or {how}"
-        return f"{begun} with {self._named} to let the server go on.{again}"
+        begun = f"{begin}{how}"
+        return f"{begun[0].upper()}{begun[1:]} with {self._named} to let the server go on.{again}"
 
     def finish(self) -> str:
         """The sentence that says how a task ends whose steps are all done."""
         if self.twin is None:
             return "The client completes the task."
-        return f"Call {self.twin} with {self._named} to finish."
+        return f"Call {self.twin} with {dumps_spaced({TASK_ID: self.task_id})} to finish."
 
     @property
     def _named(self) -> str:
@@ -64,6 +68,13 @@ class Handle:
 def naming(task_id: str, secrets: Iterable[str]) -> dict[str, Json]:
     """The arguments by which a workflow goes on with a task: its id, and stand-ins of what has to be given again."""
     return {TASK_ID: task_id, **{name: stand_in(name) for name in secrets}}
+
+
+def looking_at(task_id: str, workflow: Workflow | None) -> str:
+    """The call that shows a task and changes nothing: the part of a sentence that begins with the verb."""
+    if workflow is None or not workflow.has_twin:
+        return f"send tasks/get with {dumps_spaced({'taskId': task_id})}"
+    return f"call {workflow.name} with {dumps_spaced({TASK_ID: task_id, TASK_ACTION: 'show'})}"
 
 
 def secrets_of(workflow: Workflow) -> tuple[str, ...]:

@@ -3,10 +3,12 @@
 It is an assistant's message, so what comes from outside is quoted in it: see `quoting`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 
-from mcp_baton.protocol.json import Json
+from mcp_baton.light_dataclasses import dataclass
+from mcp_baton.protocol.json import Json, dumps
+from mcp_baton.tasks.record import StepStatus
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.handle import Handle
 from mcp_baton.workflow.pause import (
@@ -29,18 +31,44 @@ from mcp_baton.workflow.quoting import (
     quoted_guidance,
     shown,
 )
-from mcp_baton.workflow.resolve import Known, NotGiven, resolve
-from mcp_baton.workflow.sources import Found, PromptArg, as_text, encoded, fill, placeholders
+from mcp_baton.workflow.resolve import (
+    Known,
+    NoField,
+    NoOutput,
+    NotGiven,
+    NoVariable,
+    Resolution,
+    resolve,
+    shows_placeholder,
+    stored_bytes,
+)
+from mcp_baton.workflow.sources import (
+    Constant,
+    Found,
+    PromptArg,
+    Source,
+    StepOutput,
+    TaskVariable,
+    as_text,
+    encoded,
+    fill,
+    placeholders,
+)
 
 
 class Requirements(Protocol):
-    """The part of a `Host` that knows what tools cannot do without."""
+    """The part of a `Host` that knows what tools cannot do without, and what their calls can carry."""
 
     def required(self, tool: str) -> frozenset[str]:
         """The names of a tool's required arguments."""
 
+    def carries(self, size: int) -> bool:
+        """Whether placeholders may put so many bytes into one call."""
+
 
 MAKE_THESE_CALLS: Final = "To continue the workflow, make these tool calls:"
+OR_MAKE_THESE_CALLS: Final = "Or make these tool calls:"
+CORRECTED_MAKE_THESE_CALLS: Final = "When the cause is corrected, make these tool calls:"
 
 
 def handoff(
@@ -50,6 +78,7 @@ def handoff(
     tools: Requirements,
     read: frozenset[str] = frozenset(),
     handle: Handle | None = None,
+    notes: Sequence[str] = (),
 ) -> str:
     """What happened, then every remaining step in order, the failed or blocked one first.
 
@@ -60,13 +89,57 @@ def handoff(
         tools: Knows what the tools require.
         read: The resources of the step where it stopped that stand in the conversation already, as the step has them.
         handle: Names the task in the text; `None` for a text that does not name it.
+        notes: What else is to be said of the run.
     """
     calls = [
         f"{number}. {call_of(step, workflow, known, pause, tools, read, handle)}"
         for number, step in enumerate(remaining_steps(workflow, known), 1)
     ]
-    offer = [handle.offer(workflow.name, secrets_given(workflow, known))] if handle else []
-    return "\n\n".join([what_happened(pause), MAKE_THESE_CALLS, *calls, *offer])
+    frame = frame_of(pause, workflow, known, handle)
+    head = [what_happened(pause), *lost_results(known, pause), *notes, *frame.before]
+    return "\n\n".join([*head, *(calls if frame.lists else []), *frame.after])
+
+
+def lost_results(known: Known, pause: PauseReason) -> Iterator[str]:
+    """That later calls cannot refer to a step's result, a sentence for each; the pause may say so of one itself."""
+    for step, why in known.lost.items():
+        if not (isinstance(pause, UnresolvedDependency) and pause.producing_step == step):
+            yield f"Later calls cannot refer to the result of step '{step}': {why}."
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What stands before and after the calls that remain, which are left out if none of them should be made now."""
+
+    before: list[str]
+    lists: bool
+    after: list[str]
+
+
+def frame_of(pause: PauseReason, workflow: Workflow, known: Known, handle: Handle | None) -> Frame:
+    """How the calls that remain are presented. What is best comes first.
+
+    Args:
+        pause: Why the run stopped.
+        workflow: The workflow.
+        known: What the run knows at its end.
+        handle: Names the task; `None` if the server cannot go on with it, or the text does not name it.
+    """
+    secrets = secrets_given(workflow, known)
+    if isinstance(pause, ToolFailed) and pause.is_for_the_operator:
+        if handle is None:
+            return Frame([CORRECTED_MAKE_THESE_CALLS], lists=True, after=[])
+        return Frame(
+            [handle.offer(workflow.name, secrets, begin="When the cause is corrected, ")], lists=False, after=[]
+        )
+    if handle is None:
+        return Frame([MAKE_THESE_CALLS], lists=True, after=[])
+    if isinstance(pause, DeadlineExceeded):
+        return Frame([handle.offer(workflow.name, secrets, begin=""), OR_MAKE_THESE_CALLS], lists=True, after=[])
+    # Without a value from the model, the server would pause at the same step again.
+    wants_value = isinstance(pause, UnresolvableParams | SchemaMismatch | UnresolvedDependency)
+    begin = "Then " if wants_value else "Or "
+    return Frame([MAKE_THESE_CALLS], lists=True, after=[handle.offer(workflow.name, secrets, begin=begin)])
 
 
 def secrets_given(workflow: Workflow, known: Known) -> list[str]:
@@ -105,20 +178,24 @@ def call_of(
 def what_happened(pause: PauseReason) -> str:
     """A pause reason in one or two sentences."""
     match pause:
+        case ToolFailed(step, error, resource=str(uri)):
+            why = f"the resource {encoded_uri(uri)} could not be read: {quoted_error(error)}"
+            call = " Its tool was not called." if pause.suggested_tool else ""
+            return f"Step '{step}' failed: {why}.{call} {failure_hint(pause)}"
         case ToolFailed(step, error):
-            return f"Step '{step}' failed: {quoted_error(error)}. {_hint(pause)}"
+            return f"Step '{step}' failed: {quoted_error(error)}. {failure_hint(pause)}"
         case UnresolvableParams(step, param):
-            return f"Step '{step}' could not start: no value was found for its argument '{param}'."
+            why = f": {pause.problem}" if pause.problem else ""
+            return f"Step '{step}' could not start: no value was found for its argument '{param}'{why}."
         case SchemaMismatch(step):
             return f"Step '{step}' could not start: its arguments do not satisfy the tool's input schema. " + " ".join(
                 _problems(pause)
             )
         case UnresolvedDependency(step, output, producer):
-            return (
-                f"Step '{step}' could not start: it needs the output '{output}' of step '{producer}', which has none."
-            )
+            has = f"cannot be had: {pause.lost}" if pause.lost else "has none"
+            return f"Step '{step}' could not start: it needs the output '{output}' of step '{producer}', which {has}."
         case DeadlineExceeded(step):
-            return f"The server ran out of time before step '{step}'. Nothing failed; the remaining steps are yours."
+            return f"The server ran out of time before step '{step}'. Nothing failed."
         case Interrupted(step):
             return (
                 f"The run was interrupted at step '{step}' or later, and what it did was not recorded: this step and "
@@ -126,9 +203,15 @@ def what_happened(pause: PauseReason) -> str:
             )
 
 
-def _hint(pause: ToolFailed) -> str:
+def failure_hint(pause: ToolFailed) -> str:
+    """What to do about a step that failed."""
     if pause.by_itself:
         return "Its tool can ask when it is called by itself, as below: nothing has to be corrected first."
+    if pause.is_for_the_operator:
+        return (
+            "This step is not retryable, and only the server's log says why it failed: tell the user, with the error "
+            f"id {pause.error_id}."
+        )
     if pause.retryable:
         return "This step is retryable."
     return "This step is not retryable: correct the cause first."
@@ -165,13 +248,17 @@ def _actions(
     if step.tool is None:
         yield from (f"Read the resource {uri}" for uri in uris.values())
         return
+    if not tools.carries(carried_bytes(step, workflow, known)):
+        yield f"Let the server call {step.tool}: the values of its arguments are too long for a call of yours"
+        return
     arguments = preview_arguments(step, workflow, known, tools, longest)
     arguments |= {name: f"<invalid: {name}>" for name in refused}
     if handle:
         arguments = handle.on(step.tool, arguments)
-    yield f"Call {step.tool} with {one_line(arguments)}"
-    for when, after in (("First", False), ("Then", True)):
-        yield from (f"{when}: Read the resource {uri}" for it, uri in uris.items() if step.read_after(it) is after)
+    first = [f"read the resource {uri}" for it, uri in uris.items() if not step.read_after(it)]
+    line = ", then ".join([*first, f"call {step.tool} with {one_line(arguments)}"])
+    yield line[0].upper() + line[1:]
+    yield from (f"Then: Read the resource {uri}" for it, uri in uris.items() if step.read_after(it))
 
 
 def preview_arguments(
@@ -181,16 +268,64 @@ def preview_arguments(
     required, answers = tools.required(step.tool or ""), known.answers.get(step.name, {})
     arguments: dict[str, Json] = {}
     for name, source in step.arguments.items():
-        resolution = resolve(source, workflow, known)
         if name in answers:
             continue
-        if isinstance(resolution, Found):
-            arguments[name] = shown(known.shown_value(resolution.value, source), source, workflow, longest)
-        elif not isinstance(resolution, NotGiven) or name in required:
+        if shows_placeholder(source, workflow, known):
             arguments[name] = placeholder(source, workflow)
+            continue
+        resolution = resolve(source, workflow, known)
+        if isinstance(resolution, Found):
+            value = known.shown_value(resolution.value, source)
+            is_lost = _is_lost(source, workflow, known) and is_long(value, longest)
+            arguments[name] = missing(name) if is_lost else shown(value, source, workflow, longest)
+        elif not isinstance(resolution, NotGiven) or name in required:
+            comes = _may_come(resolution, source, step, workflow, known)
+            arguments[name] = placeholder(source, workflow) if comes else missing(name)
     for name in sorted(required - step.arguments.keys() - answers.keys()):
-        arguments[name] = f"<missing: {name}>"
+        arguments[name] = missing(name)
     return arguments | {name: known.shown_value(value, None) for name, value in answers.items()}
+
+
+def carried_bytes(step: Step, workflow: Workflow, known: Known) -> int:
+    """The bytes that placeholders put into a step's call, as far as that is known."""
+    total = 0
+    for source in step.arguments.values():
+        is_field = isinstance(source, StepOutput | TaskVariable) and source.path is not None
+        if shows_placeholder(source, workflow, known):
+            total += 0 if is_field else stored_bytes(source, workflow, known)
+            continue
+        resolution = None if isinstance(source, Constant) else resolve(source, workflow, known)
+        if isinstance(resolution, Found) and not _is_lost(source, workflow, known) and is_long(resolution.value):
+            total += len(dumps(resolution.value).encode())
+    return total
+
+
+def missing(name: str) -> str:
+    """What stands for an argument that the model has to supply."""
+    return f"<missing: {name}>"
+
+
+def _may_come(resolution: Resolution, source: Source, step: Step, workflow: Workflow, known: Known) -> bool:
+    """Whether a source that has no value now can still get one, so that its placeholder can be sent back then."""
+    match resolution:
+        case NoOutput(producer):
+            # A result that merely cannot be read now is there later.
+            return known.statuses[producer.name] is not StepStatus.SKIPPED and producer.name not in known.lost
+        case NoField():
+            return False
+        case NoVariable() if isinstance(source, TaskVariable):
+            if resolution.later or source.set_by:
+                return True
+            # Where no tool says that it sets the variable, any earlier step may.
+            before = workflow.steps[: workflow.steps.index(step)]
+            return any(it.tool and not known.statuses[it.name].settled for it in before)
+        case _:
+            return True
+
+
+def _is_lost(source: Source, workflow: Workflow, known: Known) -> bool:
+    """Whether a value that a run has in memory cannot be had by later calls."""
+    return isinstance(source, StepOutput) and workflow.bound(source.binding).name in known.lost
 
 
 def preview_uris(step: Step, workflow: Workflow, known: Known) -> dict[str, str]:
@@ -202,7 +337,8 @@ def _preview_uri(resource: str, step: Step, workflow: Workflow, known: Known) ->
     values: dict[str, str] = {}
     for name in placeholders(resource):
         source = step.template_bindings.get(name, PromptArg(name))
-        resolution = resolve(source, workflow, known)
+        heavy = shows_placeholder(source, workflow, known)
+        resolution = None if heavy else resolve(source, workflow, known)
         text = None
         if isinstance(resolution, Found):
             text = as_text(resolution.value) if name in step.template_bindings else known.texts[name]

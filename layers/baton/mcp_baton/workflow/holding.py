@@ -75,10 +75,14 @@ class Hold:
         self._heard_s = clock()
         self._renew_at_ms = store.now_ms() + RENEW_MS
 
+    @property
+    def over(self) -> Over | None:
+        """What has become of the task, as far as the run has heard."""
+        return self._over
+
     def claim(self) -> Claim:
         """The claim as a write renews it now."""
-        known = self.held
-        return Claim(known.id, lease_end(self._store, self._left_ms), known.number, known.dispatch)
+        return replace(self.held, until_ms=lease_end(self._store, self._left_ms))
 
     def begin(self) -> Began | Over | None:
         """A step is about to begin: when it does, or what has become of the task (`look`); `None` where somebody else
@@ -147,6 +151,8 @@ class Hold:
             now_ms = self._store.now_ms()
         if self._renewal_is_due(now_ms):
             self._renew()
+            if self.over is not None:
+                return math.inf
             now_ms = self._store.now_ms()
         return max(self._renew_at_ms - now_ms, 1) / 1000
 

@@ -31,7 +31,7 @@ class Failure(StrEnum):
         RAISED: The tool raised.
         UNFIT: Its arguments, or the value that it returned, do not fit its signature.
         TIMED_OUT: It was abandoned; it may still have happened.
-        NOT_BEGUN: Its time was over before it began.
+        NOT_BEGUN: Its time, or its task, was over before it began.
     """
 
     RAISED = "raised"
@@ -48,12 +48,14 @@ class Failed:
         by_itself: It wanted to ask the client, which it can where it is called by itself.
         kind: How it failed.
         cause: What it raised.
+        error_id: Finds the error in the server's log, if its text is hidden from clients.
     """
 
     error: str
     by_itself: bool = False
     kind: Failure = field(default=Failure.RAISED, compare=False)
     cause: BaseException | None = field(default=None, compare=False, repr=False)
+    error_id: str | None = field(default=None, compare=False)
 
     @property
     def final(self) -> bool:
@@ -114,7 +116,16 @@ class FetchedResource:
 
 
 class ResourceUnavailable(Exception):
-    """A resource could not be fetched; says why in words for the client."""
+    """A resource could not be fetched; says why in words for the client.
+
+    Args:
+        why: The words.
+        error_id: Finds the error in the server's log, if its text is hidden from clients.
+    """
+
+    def __init__(self, why: str, error_id: str | None = None) -> None:
+        super().__init__(why)
+        self.error_id = error_id
 
 
 class Host(Protocol):
@@ -122,6 +133,9 @@ class Host(Protocol):
 
     def required(self, tool: str) -> frozenset[str]:
         """The names of the arguments that a tool cannot do without."""
+
+    def carries(self, size: int) -> bool:
+        """Whether placeholders may put so many bytes into one call that the client makes."""
 
     def prepare(self, tool: str, arguments: JsonObject) -> Prepared | Mismatch:
         """Validate the arguments against the tool's whole input schema: the only time that this is done for a step."""
@@ -160,3 +174,6 @@ class Host(Protocol):
 
     def words(self, name: str, error: Exception) -> str:
         """An exception in words for the client. `name` is that of the tool or step that it ended."""
+
+    def error_id(self, error: Exception) -> str | None:
+        """What finds an exception in the server's log, if its text is hidden from clients."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from mcp_baton.exceptions import StoreError
+from mcp_baton.exceptions import StoreError, ValueLost
 from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import PROGRESS, RESULT_PREFIX, Claim, NewTask, StepStatus, TaskRecord, statuses_of
@@ -75,6 +75,8 @@ class Run:
     Attributes:
         hold: The task, and the run's claim on it; `None` for a run without a task.
         written: How many of the traces have been written.
+        oversized: Names of task variables whose values the store has not kept.
+        lost: Why the stored result of a completed step cannot be had, by step.
         persisted: Whether the store holds all that has happened; `unknown` where that cannot be told.
         stored: Whether the last write was made.
         secrets: The secret arguments.
@@ -94,6 +96,7 @@ class Run:
     move: Move | None = None
     written: int = 0
     oversized: set[str] = field(default_factory=set)
+    lost: dict[str, str] = field(default_factory=dict)
     persisted: Persisted = True
     stored: bool = True
     unsure: set[str] = field(default_factory=set)
@@ -110,7 +113,14 @@ class Run:
         """Go on with these variables."""
         given, self.variables = self.invocation, variables
         self.known = Known(
-            given.texts, given.arguments, self.statuses, self.outputs, variables, self.secrets, given.answers
+            given.texts,
+            given.arguments,
+            self.statuses,
+            self.outputs,
+            variables,
+            self.secrets,
+            given.answers,
+            self.lost,
         )
 
     @property
@@ -145,6 +155,16 @@ class Run:
         self.written = len(self.traces)
         self.stored, self.persisted = True, "unknown" if self.unsure else True
 
+    def not_kept(self, task: TaskRecord, names: Sequence[str]) -> None:
+        """The store has not kept the values of these variables."""
+        self.oversized.update(names)
+        for name in names:
+            if name.startswith(RESULT_PREFIX):
+                try:
+                    task.variables.get(name)
+                except ValueLost as lost:
+                    self.lost[name.removeprefix(RESULT_PREFIX)] = str(lost)
+
     def not_written(self, *, unknown: bool = False, over: bool = False) -> None:
         """A write failed, or nothing can be written any more.
 
@@ -158,6 +178,14 @@ class Run:
         if left or not over:
             self.stored = False
             self.persisted = "unknown" if unknown or (left and left <= self.unsure) else False
+
+    @property
+    def unrecorded(self) -> list[StepTrace]:
+        """What has happened and is not in the store, or of which that is not known."""
+        if self.persisted is True:
+            return []
+        places = enumerate(self.traces)
+        return [it for at, it in places if not it.replayed and (at >= self.written or it.step.name in self.unsure)]
 
     def settle(self, trace: StepTrace) -> None:
         """Take down how a step ended."""

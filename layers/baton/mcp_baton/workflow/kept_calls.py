@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from typing import Final, TypeGuard
 
 from mcp_baton.protocol.json import Json, JsonObject, dumps
-from mcp_baton.tasks.record import CALL_PREFIX, is_oversized
+from mcp_baton.tasks.record import CALL_PREFIX
 from mcp_baton.workflow.canonical import digest
 from mcp_baton.workflow.secrets import is_hidden, stored_arguments
 
@@ -13,7 +13,8 @@ CALL_BYTES: Final = 8_192
 """The longest JSON text of arguments that are kept whole, bytes."""
 
 DIGEST: Final = "_workflow.digest"
-"""The key that tells a value's stand-in, `{"_workflow.digest": "<hex>", "bytes": N}`, from a value."""
+"""The key that tells a value's stand-in, `{"_workflow.digest": "<hex>", "bytes": N}`, from a value. A value that looks
+like a stand-in, or like that of a secret, is kept as its digest, too."""
 
 
 def kept_call(arguments: JsonObject, hidden: Collection[str] = ()) -> JsonObject:
@@ -24,16 +25,19 @@ def kept_call(arguments: JsonObject, hidden: Collection[str] = ()) -> JsonObject
         hidden: The names of those that must not be kept.
     """
     whole = stored_arguments(arguments, hidden)
-    kept = dict(whole)
-    lengths = {name: _length(value) for name, value in kept.items()}
-    total = everything = _length(kept)
-    for name in sorted(kept, key=lambda name: (-lengths[name], name)):
+    lengths = {name: _length(value) for name, value in whole.items()}
+    reserved = {
+        name for name, value in arguments.items() if name not in hidden and (_is_stand_in(value) or is_hidden(value))
+    }
+    kept = {name: _stand_in(value, lengths[name]) if name in reserved else value for name, value in whole.items()}
+    total = _length(kept)
+    for name in sorted(whole.keys() - reserved, key=lambda name: (-lengths[name], name)):
         if total <= CALL_BYTES:
-            return kept
-        kept[name] = _stand_in(kept[name], lengths[name])
+            break
+        kept[name] = _stand_in(whole[name], lengths[name])
         # A client chooses how many there are: the text of all of them is not made again for each.
         total += _length(kept[name]) - lengths[name]
-    return kept if total <= CALL_BYTES else _stand_in(whole, everything)
+    return _stand_in(whole, _length(whole)) if total > CALL_BYTES or _is_stand_in(kept) else kept
 
 
 def shown_call(variables: JsonObject, step: str) -> JsonObject | None:
@@ -43,7 +47,7 @@ def shown_call(variables: JsonObject, step: str) -> JsonObject | None:
         StoreError: they cannot be read.
     """
     kept = variables.get(f"{CALL_PREFIX}{step}")
-    if not isinstance(kept, Mapping) or is_oversized(kept) or _is_stand_in(kept):
+    if not isinstance(kept, Mapping) or _is_stand_in(kept):
         return None
     return {name: _shown(value) for name, value in kept.items()}
 
@@ -54,7 +58,7 @@ def restored(kept: Json, call: JsonObject) -> JsonObject | None:
 
     `None` where that shows that the two calls differ, or where nothing was kept.
     """
-    if not isinstance(kept, Mapping) or is_oversized(kept):
+    if not isinstance(kept, Mapping):
         return None
     if _is_stand_in(kept):
         return call if kept[DIGEST] == digest(call) else None

@@ -1,6 +1,6 @@
 """Which step a call is: the ranks of the steps that have its tool (docs/workflows.md, Going on). Pure."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from enum import IntEnum
 
 from mcp_baton.light_dataclasses import dataclass
@@ -60,8 +60,8 @@ class Candidate:
         return *self.standing, -self.index if self.rank in {Rank.REPEAT, Rank.LAST} else self.index
 
 
-def candidates(plan: Plan, tool: str, arguments: JsonObject) -> list[Candidate]:
-    """The steps that a call may be, the best one first; skipped ones are none.
+def candidates(plan: Plan, tool: str, arguments: JsonObject, exact: Collection[str] = ()) -> list[Candidate]:
+    """The steps that a call may be, the best one first; skipped ones are none. `exact` as in `Comparison`.
 
     The only step with the tool is not held against the call: whatever the call says, it can be no other.
     """
@@ -73,7 +73,7 @@ def candidates(plan: Plan, tool: str, arguments: JsonObject) -> list[Candidate]:
     if len(steps) == 1:
         [(index, step)] = steps
         return [Candidate(index, step, Rank.LAST if _is_completed(step) else Rank.PENDING)]
-    call = plan.comparison(tool, arguments)
+    call = plan.comparison(tool, arguments, exact)
     ranked = [_ranked(plan, tool, call, index, step) for index, step in steps]
     return sorted(ranked, key=lambda candidate: candidate.order)
 
@@ -120,11 +120,11 @@ def _ranked(plan: Plan, tool: str, call: Comparison, index: int, step: StepProgr
     if plan.rules_out(name, tool, call.arguments):
         return Candidate(index, step, _other(step))
     if _is_completed(step):
-        made_with = plan.made_with(name, call.arguments, tool)
+        made_with = plan.made_with(name, call, tool)
         equal = made_with is not None and call.equals(made_with)
         return Candidate(index, step, Rank.REPEAT if equal else _other(step))
-    planned = plan.planned(name, tool)
-    changed = call.changed_by(planned.known)
+    planned = plan.planned(name, tool, call)
+    changed = planned.changed | call.changed_by(planned.known)
     if changed & call.arguments.keys():
         return Candidate(index, step, _other(step))
     # Of a step of which nothing is known yet, nothing is equal either.

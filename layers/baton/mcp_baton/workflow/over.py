@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from mcp_baton.tasks.record import TaskStatus
+from mcp_baton.workflow.repeats import named
 from mcp_baton.workflow.run import EndedRun, Over, Persisted, Superseded
 
 TAKEN_OVER = "This run was superseded: it was late, and another run has taken the task over."
@@ -20,7 +21,8 @@ def what_became(run: EndedRun, over: Over) -> str:
     ran = [trace.step.name for trace in run.traces if not trace.replayed]
     left = [name for name, status in run.statuses.items() if not status.settled and name not in ran]
     if isinstance(over, Superseded):
-        return " ".join([TAKEN_OVER, KEPT[run.persisted], _last_step(ran), _steps_not_run(left)])
+        lost = [f"Not recorded for certain: {named(run.lost)}."] if run.lost else []
+        return " ".join([TAKEN_OVER, KEPT[run.persisted], *lost, _last_step(ran), _steps_not_run(left)])
     return " ".join([f"{_event(over.status)} while this run was under way.", _last_step(ran), _steps_not_run(left)])
 
 

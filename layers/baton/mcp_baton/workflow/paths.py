@@ -46,6 +46,19 @@ def astray(schema: Schema, path: str) -> Astray | None:
     return None
 
 
+def kinds_at(schema: Schema, path: str | None) -> set[str] | None:
+    """The JSON types that a value can have at a dotted path; `None` if the schema does not say it, or says more."""
+    definitions: Schema = schema.get("$defs", {})
+    here = [schema]
+    for key in path.split(".") if path else ():
+        leaves = [leaf for found in here for leaf in _leaves(found, definitions, frozenset())]
+        here = [member for member in (_member(leaf, key) for leaf in leaves) if member is not None]
+    leaves = [leaf for found in here for leaf in _leaves(found, definitions, frozenset())]
+    if not leaves or any("type" not in leaf or "format" in leaf for leaf in leaves):
+        return None
+    return {str(leaf["type"]) for leaf in leaves}
+
+
 def _leaves(schema: Schema, definitions: Schema, seen: frozenset[str]) -> Iterator[Schema]:
     """The alternatives that a schema stands for: references followed, unions taken apart."""
     if "$ref" in schema:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import ClassVar
 
-from mcp_baton.light_dataclasses import dataclass, replace
+from mcp_baton.light_dataclasses import dataclass, field, replace
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import INTERRUPTED
 
@@ -19,16 +19,22 @@ MAX_FIELD_TEXT = 500
 
 @dataclass(frozen=True, slots=True)
 class UnresolvableParams:
-    """An argument has no value: a path that the output lacks, a task variable that nobody set."""
+    """An argument has no value: a path that the output lacks, a task variable that nobody set.
+
+    Attributes:
+        problem: Where the value was looked for, and what is there instead.
+    """
 
     type: ClassVar[str] = "unresolvableParams"
     step: str
     missing_param: str
     suggested_tool: str
+    problem: str = field(default="", compare=False)
 
     def to_json(self) -> JsonObject:
         """The wire form."""
-        return _blocked(self, {"missingParam": self.missing_param})
+        problem = {"problem": self.problem[:MAX_FIELD_TEXT]} if self.problem else {}
+        return _blocked(self, {"missingParam": self.missing_param, **problem})
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +70,8 @@ class ToolFailed:
 
     Attributes:
         by_itself: The tool wanted to ask the client, which it can where it is called by itself. Not stored.
+        error_id: Finds the error in the server's log, if its text is hidden from clients.
+        resource: The URI of the resource that could not be read; the tool was not called.
     """
 
     type: ClassVar[str] = "toolError"
@@ -72,31 +80,46 @@ class ToolFailed:
     retryable: bool
     suggested_tool: str
     by_itself: bool = False
+    error_id: str | None = None
+    resource: str | None = None
+
+    @property
+    def is_for_the_operator(self) -> bool:
+        """Whether neither the model nor the user can correct the cause, nor even read it."""
+        return self.error_id is not None and not self.retryable
 
     def to_json(self) -> JsonObject:
         """The wire form."""
+        more = {"errorId": self.error_id, "resource": self.resource}
         return {
             "type": self.type,
             "failedStep": self.step,
             "error": self.error if len(self.error) <= MAX_TEXT else f"{self.error[:MAX_TEXT]} …",
             "retryable": self.retryable,
             "suggestedTool": self.suggested_tool,
+            **{name: value[:MAX_TEXT] for name, value in more.items() if value is not None},
         }
 
 
 @dataclass(frozen=True, slots=True)
 class UnresolvedDependency:
-    """An argument's producing step has failed or was skipped, or its output was not kept."""
+    """An argument's producing step was skipped, or its output cannot be had.
+
+    Attributes:
+        lost: Why the result of a completed step cannot be had; empty for a step that has none.
+    """
 
     type: ClassVar[str] = "unresolvedDependency"
     step: str
     missing_output: str
     producing_step: str
     suggested_tool: str
+    lost: str = ""
 
     def to_json(self) -> JsonObject:
         """The wire form."""
-        return _blocked(self, {"missingOutput": self.missing_output, "producingStep": self.producing_step})
+        fields: dict[str, Json] = {"missingOutput": self.missing_output, "producingStep": self.producing_step}
+        return _blocked(self, fields | {"reason": self.lost} if self.lost else fields)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,32 +1,40 @@
 """What a task's workflow says of the calls of its steps, as far as that is known now (docs/workflows.md, Going on)."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property, partial
+from typing import Final
 
-from mcp_baton.exceptions import StoreError
+from mcp_baton.exceptions import StoreError, ValueLost
 from mcp_baton.light_dataclasses import dataclass
-from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.tasks.record import (
     CALL_PREFIX,
     RESULT_PREFIX,
     StepProgress,
     StepStatus,
     TaskRecord,
-    is_oversized,
     pause_of,
     steps_of,
 )
+from mcp_baton.tasks.values import holds, outside_bytes
 from mcp_baton.workflow.comparing import Comparison
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.drift import given_secrets, has_secrets
 from mcp_baton.workflow.kept_calls import restored
 from mcp_baton.workflow.pause import SchemaMismatch, step_named_by
-from mcp_baton.workflow.resolve import Known, NotGiven, resolve
+from mcp_baton.workflow.repeats import INTERRUPTED, NOT_RECORDED, Repeat, open_repeats, repeat
+from mcp_baton.workflow.resolve import Known, NotGiven, resolve, stored_bytes, stored_name
 from mcp_baton.workflow.secrets import Secrets, hidden_in, mentions, secrets_in_call, stand_in
-from mcp_baton.workflow.sources import Constant, Found
+from mcp_baton.workflow.sources import Constant, Found, Source, StepOutput, TaskVariable
 
 logger = logging.getLogger(__name__)
+
+READ_BYTES: Final = 8_192
+"""A stored value of more bytes is compared with a call's argument by its digest, where that can be."""
+
+SHORTEST_FORM: Final = 5
+"""How many times as long one JSON text can be as another one of an equal value: `-0.0,` and `0,`, and some more."""
 
 type Canonical = Callable[[str, JsonObject], JsonObject]
 """Of a tool's name and arguments: the arguments as the tool takes them, without those that equal their defaults."""
@@ -47,11 +55,13 @@ class Planned:
         known: The arguments that can be resolved now. One whose value the tool's schema has refused is not among them.
         whole: No further argument can become known: each source of the step has a value, or never will.
         secret: The arguments whose values are not known since they are secret.
+        changed: The arguments that are known to differ from those of the call in question, by what is stored with them.
     """
 
     known: Mapping[str, Json]
     whole: bool
     secret: frozenset[str] = frozenset()
+    changed: frozenset[str] = frozenset()
 
 
 NOTHING_PLANNED = Planned({}, whole=False)
@@ -59,12 +69,17 @@ NOTHING_PLANNED = Planned({}, whole=False)
 
 class Outputs(Mapping[str, Json]):
     """The values of a task's completed steps by name, each read when it is asked for; those that cannot be had now are
-    missing."""
+    missing.
+
+    Attributes:
+        lost: Why a result that was asked for is lost, by step.
+    """
 
     def __init__(self, task: TaskRecord, statuses: Mapping[str, StepStatus]) -> None:
         self._task = task
         self._statuses = statuses
         self._read: dict[str, Json] = {}
+        self.lost: dict[str, str] = {}
 
     def __getitem__(self, step: str) -> Json:
         if step in self._read:
@@ -75,9 +90,9 @@ class Outputs(Mapping[str, Json]):
             value = self._task.variables[f"{RESULT_PREFIX}{step}"]
         except StoreError as error:
             logger.warning("task %s: the result of step %s cannot be read", self._task.task_id, step, exc_info=error)
+            if isinstance(error, ValueLost):
+                self.lost[step] = str(error)
             raise KeyError(step) from error
-        if is_oversized(value):
-            raise KeyError(step)
         self._read[step] = value
         return value
 
@@ -135,20 +150,24 @@ class Plan:
         statuses = {step.name: stored.get(step.name, StepStatus.PENDING) for step in self.workflow.steps}
         secrets = Secrets(given_secrets(self.workflow, self.task))
         stand_ins = {name: stand_in(name) for name in secrets.names}
+        outputs = Outputs(self.task, stored)
         return Known(
             {**texts, **stand_ins},
             {**arguments, **stand_ins},
             statuses,
-            Outputs(self.task, stored),
+            outputs,
             self.task.variables,
             secrets,
+            lost=outputs.lost,
+            outside=partial(outside_bytes, self.task),
         )
 
-    def planned(self, name: str, tool: str) -> Planned:
+    def planned(self, name: str, tool: str, call: Comparison) -> Planned:
         """The call of the step of this name.
 
         Args:
             name: The step's name.
+            call: The call that it is to be compared with.
             tool: The tool that the task has for it; a definition that has another says nothing of this task's step.
         """
         step = self.workflow.step(name) if self.workflow else None
@@ -156,11 +175,19 @@ class Plan:
             return NOTHING_PLANNED
         refused = self.refused(step)
         known: dict[str, Json] = {}
+        changed: set[str] = set()
         whole = True
         secrets = self.workflow.secrets
         secret = frozenset(name for name, source in step.arguments.items() if mentions(source, secrets))
         for argument, source in step.arguments.items():
             if argument in secret:
+                continue
+            same = self._is_same(source, argument, call) if argument not in refused else None
+            if same is not None:
+                if same:
+                    known[argument] = call.arguments[argument]
+                else:
+                    changed.add(argument)
                 continue
             resolution = resolve(source, self.workflow, self.known)
             if argument in refused:
@@ -169,27 +196,73 @@ class Plan:
                 known[argument] = resolution.value
             elif not isinstance(resolution, NotGiven):
                 whole = False
-        return Planned(known, whole, secret)
+        return Planned(known, whole, secret, frozenset(changed))
 
-    def made_with(self, name: str, call: JsonObject, tool: str) -> JsonObject | None:
+    def _is_same(self, source: Source, argument: str, call: Comparison) -> bool | None:
+        """Whether an argument of a call is the large stored value of a source, found out without reading the value;
+        `None` where the value has to be read, or is none.
+
+        A value that the client sent itself may mean the same in another form, so it is compared as JSON where it is
+        long enough: then the request is as large as what is read. One that Baton put in is the stored text.
+        """
+        if self.workflow is None or self.known is None or not isinstance(source, StepOutput | TaskVariable):
+            return None
+        size = stored_bytes(source, self.workflow, self.known)
+        if source.path is not None or size <= READ_BYTES:
+            return None
+        if argument not in call.arguments:
+            return False
+        text = dumps(call.arguments[argument]).encode()
+        if argument in call.exact or len(text) * SHORTEST_FORM < size:
+            return holds(self.task, stored_name(source, self.workflow), text)
+        return None
+
+    def made_with(self, name: str, call: Comparison, tool: str) -> JsonObject | None:
         """The arguments that a completed step was made with: those of the continuation, else those that its sources
         have. `None` where they are not known, or differ from a call's in what only a digest was kept of.
 
         Args:
             name: The step's name.
-            call: The arguments to be compared with them.
+            call: The call to be compared with them.
             tool: The step's tool.
         """
         kept = f"{CALL_PREFIX}{name}"
         if kept in self.task.variables:
             try:
-                return restored(self.task.variables[kept], call)
+                return restored(self.task.variables[kept], call.arguments)
             except StoreError as error:
                 logger.warning("task %s: the call of step %s cannot be read", self.task.task_id, name, exc_info=error)
                 return None
-        planned = self.planned(name, tool)
-        secret = {argument: call[argument] for argument in planned.secret if argument in call}
-        return {**planned.known, **secret} if planned.whole else None
+        planned = self.planned(name, tool, call)
+        secret = {argument: call.arguments[argument] for argument in planned.secret if argument in call.arguments}
+        return {**planned.known, **secret} if planned.whole and not planned.changed else None
+
+    def repeats(self) -> tuple[Repeat, ...]:
+        """The open steps that a run may have run which did not record it: it was killed, or has not ended yet."""
+        if self.workflow is None or self.known is None or not self._may_repeat:
+            return ()
+        return open_repeats(self.workflow, self.known, self.task.task_id, self)
+
+    def repeated(self, name: str, call: JsonObject) -> tuple[Repeat, ...]:
+        """The step that a continuation has completed, or that failed, if such a run may have run it before."""
+        step = self.workflow.step(name) if self.workflow else None
+        if step is None or self.known is None or not self._may_repeat:
+            return ()
+        return (repeat(step, call, self.known, self.task.task_id, self),)
+
+    @property
+    def _may_repeat(self) -> bool:
+        claim = None if self.task.status.terminal else self.task.claim
+        return claim is not None and (claim.interrupted or claim.until_ms > 0)
+
+    @property
+    def why_repeated(self) -> str:
+        """Why the steps in `repeats` may have run."""
+        return INTERRUPTED if self.task.claim is not None and self.task.claim.interrupted else NOT_RECORDED
+
+    def canonical(self, tool: str, arguments: JsonObject) -> JsonObject:
+        """Arguments as the tool takes them, without those that equal their defaults."""
+        return self._canonical(tool, arguments)
 
     def rules_out(self, name: str, tool: str, call: JsonObject) -> bool:
         """Whether a fixed argument of a step shows that it was not, and is not to be, called with these arguments.
@@ -224,9 +297,9 @@ class Plan:
             return text
         return secrets_in_call(call, step.arguments, self.workflow.secrets).hide_text(text)
 
-    def comparison(self, tool: str, arguments: JsonObject) -> Comparison:
-        """A call, which others of the same tool can be held against."""
-        return Comparison(arguments, partial(self._canonical, tool))
+    def comparison(self, tool: str, arguments: JsonObject, exact: Collection[str] = ()) -> Comparison:
+        """A call, which others of the same tool can be held against. `exact` as in `Comparison`."""
+        return Comparison(arguments, partial(self._canonical, tool), exact)
 
     def refused(self, step: Step) -> frozenset[str]:
         """The arguments whose values the tool's schema has refused, as the pause says that names the step."""

@@ -5,9 +5,10 @@ from typing import Any, Final
 
 from mcp_baton.hints import closest, meant
 from mcp_baton.workflow.definition import Step
+from mcp_baton.workflow.faults import not_json
 from mcp_baton.workflow.misuse import shown
 from mcp_baton.workflow.paths import Astray
-from mcp_baton.workflow.sources import StepOutput, sources_in
+from mcp_baton.workflow.sources import StepOutput, constant, prompt_arg, sources_in, step_output, task_variable
 from mcp_baton.workflow.tool_function import ToolFunction
 
 MAX_FIELDS: Final = 20
@@ -23,6 +24,11 @@ def no_source(name: str, source: object, arguments: Sequence[str], before: Mappi
         arguments: The workflow's arguments.
         before: The earlier steps by their bindings.
     """
+    if callable(source):
+        return _no_call(name, source, arguments)
+    cause = not_json(source)
+    if cause:
+        return f"{name!r} is given {shown(source)}, which is no data source, and not JSON: {_json_form(source)}"
     binding, _, path = source.partition(".") if isinstance(source, str) else ("", "", "")
     instead = f"constant({shown(source)})"
     if isinstance(source, str) and source.strip("{}") in arguments:
@@ -32,6 +38,38 @@ def no_source(name: str, source: object, arguments: Sequence[str], before: Mappi
     elif isinstance(source, str):
         instead = f"{instead} for the text, or prompt_arg(…), step_output(…) or task_variable(…)"
     return f"{name!r} is given {shown(source)}, which is no data source; write {instead}"
+
+
+def _no_call(name: str, function: Callable[..., object], arguments: Sequence[str]) -> str:
+    """What is wrong with a function that stands where a data source is wanted."""
+    said = f"{name!r} is given {shown(function)}, which is no data source"
+    argument = closest(name, arguments) or "…"
+    calls = {prompt_arg: f"prompt_arg({argument!r})", step_output: "step_output('…')", constant: "constant(…)"}
+    call = {**calls, task_variable: "task_variable('…')"}.get(function)
+    if call is not None:
+        return f"{said}, but the function that makes one; call it: {call}"
+    return f"{said}; write step_output('…') for what a step's tool returns, or constant(…) for a fixed value"
+
+
+def no_json(name: str, value: object, cause: str) -> str:
+    """What is wrong with a constant that is not JSON.
+
+    Args:
+        name: The parameter, or the placeholder, that it is given to.
+        value: The constant.
+        cause: Why it is not JSON.
+    """
+    return f"the constant for {name!r} is not JSON ({cause}); {_json_form(value)}"
+
+
+def _json_form(value: object) -> str:
+    """What to write instead of a value that is not JSON."""
+    from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+    try:
+        return f"write constant({shown(to_jsonable_python(value))})"
+    except (PydanticSerializationError, ValueError, RecursionError):
+        return "write constant(…) with texts, numbers, booleans, None, lists and dicts"
 
 
 def no_binding(source: StepOutput, steps: Sequence[Step], before: Mapping[str, Step]) -> str:

@@ -2,16 +2,17 @@
 variable may have to be fetched."""
 
 import logging
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
 
 from mcp_baton.exceptions import StoreUnavailable, ValueLost
 from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.tasks.record import StepStatus, is_oversized
+from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.host import Mismatch, Prepared
-from mcp_baton.workflow.pause import PauseReason, SchemaMismatch, UnresolvableParams, UnresolvedDependency
+from mcp_baton.workflow.pause import InvalidField, PauseReason, SchemaMismatch, UnresolvableParams, UnresolvedDependency
+from mcp_baton.workflow.quoting import one_line, placeholder
 from mcp_baton.workflow.secrets import NO_SECRETS, Secrets, concealed, shown_texts
 from mcp_baton.workflow.sources import (
     Constant,
@@ -22,6 +23,7 @@ from mcp_baton.workflow.sources import (
     TaskVariable,
     as_text,
     copy_json,
+    end_of,
     fill_json,
     fill_uri,
     lookup,
@@ -29,6 +31,9 @@ from mcp_baton.workflow.sources import (
 )
 
 logger = logging.getLogger(__name__)
+
+SHOWN_VALUE: Final = 100
+"""Characters of a refused value that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +44,13 @@ class Known:
         texts: Prompt arguments as the client sent them, for texts.
         arguments: The same, converted to their types, as JSON.
         statuses: Each step's status, by step name.
-        outputs: The values of completed steps, by step name; a completed step whose value was not kept is missing.
+        outputs: The values of completed steps, by step name; a completed step whose value cannot be had is missing.
         variables: The task's variables, those that tools of this run have set included.
         secrets: The secret prompt arguments.
         answers: Arguments that a person has given for a step that lacked them, by the step's name.
+        lost: Why the stored result of a completed step cannot be had, by step name. A run has the value in `outputs`
+            all the same if it made it itself.
+        outside: The bytes of a task variable that reading it must fetch; 0 for one that is at hand.
     """
 
     texts: Mapping[str, str]
@@ -52,6 +60,8 @@ class Known:
     variables: Mapping[str, Json]
     secrets: Secrets = NO_SECRETS
     answers: Mapping[str, JsonObject] = field(default_factory=dict)
+    lost: Mapping[str, str] = field(default_factory=dict)
+    outside: Callable[[str], int] = field(default=lambda _: 0, compare=False)
 
     @property
     def shown_texts(self) -> Mapping[str, str]:
@@ -88,12 +98,48 @@ class NoField:
 
 @dataclass(frozen=True, slots=True)
 class NoVariable:
-    """No such task variable, or no such field in it; or its value was not kept, or cannot be read."""
+    """No such task variable, or no such field in it; or its value was not kept, or cannot be read.
+
+    Attributes:
+        later: Whether it is there, and only cannot be read now.
+    """
 
     name: str
+    later: bool = False
 
 
 type Resolution = Found | NotGiven | NoOutput | NoField | NoVariable
+
+
+def stored_name(source: StepOutput | TaskVariable, workflow: Workflow) -> str:
+    """The task variable that a source reads."""
+    if isinstance(source, TaskVariable):
+        return source.name
+    return f"{RESULT_PREFIX}{workflow.bound(source.binding).name}"
+
+
+def stored_bytes(source: Source, workflow: Workflow, known: Known) -> int:
+    """The bytes that must be read from outside the task's item to resolve a source; 0 where that is nothing."""
+    if not isinstance(source, StepOutput | TaskVariable):
+        return 0
+    if isinstance(source, StepOutput):
+        status = known.statuses[workflow.bound(source.binding).name]
+        if status is not StepStatus.COMPLETED:
+            return 0
+    return known.outside(stored_name(source, workflow))
+
+
+LONG_BYTES: Final = 2_000
+"""A stored value of more bytes of JSON is longer than what is shown of values: `quoting.LONGEST` characters."""
+
+FIELD_BYTES: Final = 100_000
+"""A stored value of more bytes is not read to show one field of it."""
+
+
+def shows_placeholder(source: Source, workflow: Workflow, known: Known) -> bool:
+    """Whether a source's value is shown as its placeholder without being read: it is long, or part of a longer one."""
+    is_field = isinstance(source, StepOutput | TaskVariable) and source.path is not None
+    return stored_bytes(source, workflow, known) > (FIELD_BYTES if is_field else LONG_BYTES)
 
 
 def resolve(source: Source, workflow: Workflow, known: Known) -> Resolution:
@@ -112,13 +158,13 @@ def resolve(source: Source, workflow: Workflow, known: Known) -> Resolution:
 
 def _resolve_variable(source: TaskVariable, known: Known) -> Resolution:
     if source.name not in known.variables:
-        return NoVariable(source.name)
+        return NoVariable(source.name, later=known.outside(source.name) > 0)
     try:
         value = known.variables[source.name]
-    except (StoreUnavailable, ValueLost):
+    except (StoreUnavailable, ValueLost) as error:
         logger.exception("the task variable %r cannot be read", source.name)
-        return NoVariable(source.name)
-    found = None if is_oversized(value) else lookup(value, source.path)
+        return NoVariable(source.name, later=isinstance(error, StoreUnavailable))
+    found = lookup(value, source.path)
     return Found(_own(found.value)) if found else NoVariable(source.name)
 
 
@@ -161,7 +207,8 @@ def resolve_uri(template: str, step: Step, workflow: Workflow, known: Known) -> 
     texts.update({name: as_text(value) for name, value in values.items()})
     for name in names:
         if name not in texts:
-            return UnresolvableParams(step.name, name, step.tool or "")
+            problem = f"the prompt argument '{name}' was not given"
+            return UnresolvableParams(step.name, name, step.tool or "", problem)
     return fill_uri(template, texts)
 
 
@@ -175,10 +222,25 @@ def _resolve_all(
             resolved[name] = resolution.value
         elif isinstance(resolution, NoOutput):
             producer = resolution.step
-            return UnresolvedDependency(step.name, producer.binding, producer.name, tool)
+            lost = known.lost.get(producer.name, "")
+            return UnresolvedDependency(step.name, producer.binding, producer.name, tool, lost)
         elif not isinstance(resolution, NotGiven):
-            return UnresolvableParams(step.name, name, tool)
+            return UnresolvableParams(step.name, name, tool, _why_not_found(source, resolution, known))
     return resolved
+
+
+def _why_not_found(source: Source, resolution: Resolution, known: Known) -> str:
+    """Where a value was looked for, and what is there. It quotes nothing of a value."""
+    if isinstance(resolution, NoField) and resolution.path:
+        step, path = resolution.step.name, resolution.path
+        return f"'{path}' is not in the output of step '{step}': {end_of(known.outputs[step], path)}"
+    if not isinstance(source, TaskVariable):
+        return ""
+    if source.name not in known.variables:
+        return f"the task variable '{source.name}' is not set"
+    if source.path is None:
+        return f"the value of the task variable '{source.name}' was lost or cannot be read"
+    return f"the task variable '{source.name}' has no '{source.path}', or its value was lost"
 
 
 class Schemas(Protocol):
@@ -212,5 +274,21 @@ def decide(step: Step, workflow: Workflow, known: Known, schemas: Schemas) -> Re
         return Ready(None)
     prepared = schemas.prepare(step.tool, arguments)
     if isinstance(prepared, Mismatch):
-        return SchemaMismatch(step.name, prepared.missing, prepared.invalid, step.tool)
+        invalid = tuple(_with_value(item, step, workflow, known, arguments) for item in prepared.invalid)
+        return SchemaMismatch(step.name, prepared.missing, invalid, step.tool)
     return Ready(prepared)
+
+
+def _with_value(
+    item: InvalidField, step: Step, workflow: Workflow, known: Known, arguments: Mapping[str, Json]
+) -> InvalidField:
+    """An invalid field, with the argument's value and where that came from."""
+    name = item.field.partition(".")[0]
+    source = step.arguments.get(name)
+    if source is None or name not in arguments or name in known.answers.get(step.name, {}):
+        return item
+    value = one_line(known.shown_value(arguments[name], source))
+    value = value if len(value) <= SHOWN_VALUE else f"{value[:SHOWN_VALUE]} …"
+    return InvalidField(
+        item.field, f"{item.problem}; it got {value} from {placeholder(source, workflow) or 'a constant'}"
+    )

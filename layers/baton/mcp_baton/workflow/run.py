@@ -10,6 +10,7 @@ from mcp_baton.tasks.store import Timing
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.host import Failed, FetchedResource, Outcome
 from mcp_baton.workflow.pause import PauseReason
+from mcp_baton.workflow.repeats import Repeat
 from mcp_baton.workflow.resolve import Known
 
 
@@ -38,6 +39,7 @@ class StepTrace:
         replayed: It was completed by an earlier call; this run only shows it.
         read: Which of the step's `resources` were fetched, as the step has them.
         after: What was fetched after its tool.
+        unread: The URI of the resource that could not be fetched; the tool was not called.
     """
 
     step: Step
@@ -50,6 +52,7 @@ class StepTrace:
     replayed: bool = False
     read: frozenset[str] = frozenset()
     after: tuple[Content, ...] = ()
+    unread: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,9 @@ class EndedRun:
         stored: Whether the last write was made: the task stands as the run has left it, but for what others do since.
         oversized: Names of task variables whose values did not fit into the store.
         blocked: The step at which it stopped, where that could not run.
+        twice: The steps that it has run and that an earlier run, which was interrupted, may have run before.
+        before: The steps that are open at its end and that such a run may have run.
+        lost: The steps that it has run and that are not recorded, or of which that is not known.
     """
 
     workflow: Workflow
@@ -116,6 +122,9 @@ class EndedRun:
     stored: bool = True
     oversized: tuple[str, ...] = ()
     blocked: Blocked | None = None
+    twice: tuple[Repeat, ...] = ()
+    before: tuple[Repeat, ...] = ()
+    lost: tuple[Repeat, ...] = ()
 
     @property
     def read(self) -> frozenset[str]:

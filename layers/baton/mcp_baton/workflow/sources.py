@@ -107,6 +107,29 @@ def lookup(value: Json, path: str | None) -> Found | None:
     return Found(value)
 
 
+def end_of(value: Json, path: str) -> str:
+    """Where a dotted path that leads nowhere in a value ends, and what is there."""
+    followed: list[str] = []
+    for key in path.split("."):
+        found = lookup(value, key)
+        if found is None:
+            break
+        value = found.value
+        followed.append(key)
+    where = f"'{'.'.join(followed)}'" if followed else "it"
+    match value:
+        case None:
+            return f"{where} is null"
+        case bool() | int() | float():
+            return f"{where} is a number or a truth value"
+        case str():
+            return f"{where} is a text"
+        case Mapping():
+            return f"{where} is an object without this field"
+        case _:
+            return f"{where} is a list of {len(value)} item{'s' * (len(value) != 1)}"
+
+
 def _is_index(key: str, length: int) -> bool:
     return key.isascii() and key.isdigit() and len(key) < 10 and int(key) < length
 

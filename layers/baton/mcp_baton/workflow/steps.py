@@ -81,7 +81,8 @@ class Steps:
         except Exception as error:
             words = run.secrets.hide_text(self._host.words(step.tool or step.name, error))
             logger.exception("workflow %s: step %s: %s", run.workflow.name, step.name, words)
-            return self._failed(run, step, None, (), words, step.tool or "")
+            failed = Failed(words, error_id=self._host.error_id(error))
+            return self._failed(run, step, None, (), failed, step.tool or "")
 
     def _begin(self, run: Run, number: int, step: Step) -> Stop | None:
         run.began = None
@@ -99,7 +100,9 @@ class Steps:
             self._host.announce(number, len(run.workflow.steps), step.name, hold.task.task_id if hold else None)
         fetched = fetch_before(step, run.workflow, run.known, self._host) if step.resources else NOTHING_FETCHED
         if fetched.error is not None:
-            return self._failed(run, step, None, fetched.contents, fetched.error, step.tool or "", read=fetched.read)
+            failed = Failed(fetched.error, error_id=fetched.error_id)
+            tool, uri = step.tool or "", fetched.uri
+            return self._failed(run, step, None, fetched.contents, failed, tool, read=fetched.read, unread=uri)
         decision = decide(step, run.workflow, run.known, self._host)
         if not isinstance(decision, Ready):
             run.blocked = Blocked(step, fetched.contents, fetched.read)
@@ -113,10 +116,11 @@ class Steps:
         key, variables = self._key(run, step, call), run.variables if run.hold else None
         tried = attempt(step, self._host, call, key, variables, run.hold, self._drawn)
         outcome, attempts = tried.outcome, tried.attempts
+        if tried.over and not attempts:
+            return tried.over
         if isinstance(outcome, Failed):
-            error, read = outcome.error, fetched.read
             pause = self._failed(
-                run, step, call.arguments, fetched.contents, error, call.name, read=read, attempts=attempts
+                run, step, call.arguments, fetched.contents, outcome, call.name, read=fetched.read, attempts=attempts
             )
             # A call that the client makes may ask, so the same call may succeed.
             retryable = outcome.by_itself or (pause.retryable and not outcome.final)
@@ -154,17 +158,19 @@ class Steps:
         step: Step,
         arguments: Mapping[str, Json] | None,
         resources: tuple[Content, ...],
-        error: str,
+        failed: Failed,
         tool: str,
         *,
         read: frozenset[str] = frozenset(),
         attempts: int = 0,
+        unread: str | None = None,
     ) -> ToolFailed:
         # An error may quote what the tool was called with, and it is stored.
-        error = run.secrets.hide_text(error)
+        error = run.secrets.hide_text(failed.error)
         kept, timing = _kept(run, step, arguments), self._timing(run)
-        run.settle(StepTrace(step, arguments, resources, Failed(error), attempts, kept, timing, read=read))
-        return ToolFailed(step.name, error, step.retryable, tool)
+        outcome = Failed(error)
+        run.settle(StepTrace(step, arguments, resources, outcome, attempts, kept, timing, read=read, unread=unread))
+        return ToolFailed(step.name, error, step.retryable, tool, error_id=failed.error_id, resource=unread)
 
 
 def _kept(run: Run, step: Step, arguments: Mapping[str, Json] | None) -> JsonObject | None:
@@ -196,7 +202,10 @@ def attempt(
         drawn: Gives a number from 0 up to 1, for the jitter.
     """
     outcome = host.run(call, variables, Attempt(1, key))
-    tried = Tried(outcome, 0 if _was_not_begun(outcome) else 1)
+    if _was_not_begun(outcome):
+        # The claim is renewed just before a call, which may tell that the task is over, or another run's.
+        return Tried(outcome, 0, hold.over if hold else None)
+    tried = Tried(outcome, 1)
     while isinstance(tried.outcome, Failed) and _may_pass(step, tried.outcome, tried.attempts):
         wait_s = step.retry.wait_s(tried.attempts, drawn) if step.retry else 0.0
         if not host.may_start(wait_s):

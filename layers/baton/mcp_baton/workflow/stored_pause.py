@@ -21,14 +21,17 @@ def pause_in(reason: JsonObject) -> PauseReason | None:
     step, tool = step_named_by(reason) or "", _text(reason, "suggestedTool")
     match reason.get("type"):
         case ToolFailed.type:
-            return ToolFailed(step, _text(reason, "error"), reason.get("retryable") is True, tool)
+            retryable = reason.get("retryable") is True
+            error_id, resource = (_text(reason, name) or None for name in ("errorId", "resource"))
+            return ToolFailed(step, _text(reason, "error"), retryable, tool, error_id=error_id, resource=resource)
         case UnresolvableParams.type:
-            return UnresolvableParams(step, _text(reason, "missingParam"), tool)
+            return UnresolvableParams(step, _text(reason, "missingParam"), tool, _text(reason, "problem"))
         case SchemaMismatch.type:
             missing = tuple(str(name) for name in _list(reason, "missingFields"))
             return SchemaMismatch(step, missing, tuple(_fields(_list(reason, "invalidFields"))), tool)
         case UnresolvedDependency.type:
-            return UnresolvedDependency(step, _text(reason, "missingOutput"), _text(reason, "producingStep"), tool)
+            output, producer = _text(reason, "missingOutput"), _text(reason, "producingStep")
+            return UnresolvedDependency(step, output, producer, tool, _text(reason, "reason"))
         case DeadlineExceeded.type:
             return DeadlineExceeded(step, tool)
         case Interrupted.type:

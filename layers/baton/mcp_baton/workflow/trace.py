@@ -7,18 +7,29 @@ resources stand whole in the user's messages.
 from collections.abc import Callable, Iterator
 
 from mcp_baton.light_dataclasses import dataclass
-from mcp_baton.workflow.handle import Handle
+from mcp_baton.workflow.handle import Handle, looking_at
 from mcp_baton.workflow.handoff import Requirements, handoff, preview_uris
 from mcp_baton.workflow.host import Failed, FetchedResource
 from mcp_baton.workflow.over import what_became
 from mcp_baton.workflow.quoting import called_with, quoted_guidance
+from mcp_baton.workflow.repeats import may_have_run, may_have_run_twice, named
 from mcp_baton.workflow.run import Content, EndedRun, StepTrace, Superseded, TaskOver, UnreadResource
 from mcp_baton.workflow.sources import as_text
 
-UNKNOWN = (
-    "Whether this run was recorded is not known: the task store did not answer. Look at the task before any of its "
-    "steps is repeated."
-)
+
+def not_recorded(run: EndedRun) -> list[str]:
+    """The sentences that say which steps would be repeated if the server went on, since the task does not know of them;
+    none for a run whose steps are all recorded, or that has no task."""
+    if run.task is None or run.persisted is True:
+        return []
+    steps = f"{'step' if len(run.lost) == 1 else 'steps'} {named(run.lost)}" if run.lost else "its steps"
+    if run.persisted is False:
+        return [
+            f"What this run did could not be recorded with its task: if the server went on, it would repeat {steps}."
+        ]
+    look = f"{looking_at(run.task.task_id, run.workflow)} to see what is recorded"
+    unknown = "Whether this run was recorded is not known: the task store did not answer."
+    return [f"{unknown} Before you repeat {steps}, {look}."]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +58,13 @@ def messages(
     if run.blocked:
         conversation.extend(_resource(resource, run) for resource in run.blocked.resources)
     if isinstance(run.stop, TaskOver | Superseded):
-        conversation.append(Message("assistant", what_became(run, run.stop)))
+        said = [what_became(run, run.stop), *(not_recorded(run) if run.persisted == "unknown" else [])]
     elif run.pause:
-        text = handoff(run.workflow, run.known, run.pause, tools, run.read, handle)
-        conversation.append(Message("assistant", text))
-    if run.persisted == "unknown":
-        conversation.append(Message("assistant", UNKNOWN))
-    return conversation
+        notes = [*may_have_run_twice(run.twice), *may_have_run(run.before), *not_recorded(run)]
+        said = [handoff(run.workflow, run.known, run.pause, tools, run.read, handle, notes)]
+    else:
+        said = [*may_have_run_twice(run.twice), *not_recorded(run)]
+    return [*conversation, *([Message("assistant", "\n\n".join(said))] if said else [])]
 
 
 def _intent(run: EndedRun) -> str:
@@ -87,11 +98,18 @@ def _step(trace: StepTrace, run: EndedRun) -> Iterator[Message]:
     if trace.arguments is not None:
         yield Message("assistant", f"Calling {trace.step.tool} with {_arguments(trace, run)}")
     if isinstance(trace.outcome, Failed):
-        yield Message("user", f"Error from {trace.step.tool or trace.step.name}: {trace.outcome.error}")
+        yield Message("user", f"{_source_of_error(trace)}: {trace.outcome.error}")
     elif trace.step.tool is not None:
         yield Message("user", f"Result from {trace.step.tool}: {as_text(trace.outcome.value)}")
     for resource in trace.after:
         yield _resource(resource, run)
+
+
+def _source_of_error(trace: StepTrace) -> str:
+    if trace.unread is None:
+        return f"Error from {trace.step.tool or trace.step.name}"
+    call = f", so {trace.step.tool} was not called" if trace.step.tool else ""
+    return f"The resource {trace.unread} could not be read{call}"
 
 
 def _arguments(trace: StepTrace, run: EndedRun) -> str:

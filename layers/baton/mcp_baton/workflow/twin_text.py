@@ -12,9 +12,10 @@ from mcp_baton.tasks.record import StepStatus, TaskStatus
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.handle import Handle
 from mcp_baton.workflow.handoff import (
-    MAKE_THESE_CALLS,
     Requirements,
     call_of,
+    frame_of,
+    lost_results,
     remaining_steps,
     secrets_given,
     what_happened,
@@ -25,9 +26,10 @@ from mcp_baton.workflow.over import what_became
 from mcp_baton.workflow.pause import PauseReason
 from mcp_baton.workflow.quoting import LONGEST as LONG
 from mcp_baton.workflow.quoting import one_line
+from mcp_baton.workflow.repeats import Repeat, may_have_run, may_have_run_twice
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import EndedRun, Over, Superseded, TaskOver
-from mcp_baton.workflow.trace import UNKNOWN
+from mcp_baton.workflow.trace import not_recorded
 
 LIMIT: Final = 2_000
 """Bytes of a text, as UTF-8."""
@@ -40,9 +42,6 @@ SHORT: Final = 80
 
 _ROOM_FOR_COUNT: Final = 40
 
-NOT_RECORDED: Final = (
-    "What this run did could not be recorded with its task: if the server went on, it would do it again."
-)
 NO_TASK: Final = "This run has no task, so the server cannot go on with it: make the calls yourself."
 
 type Where = Callable[[str], str | None]
@@ -80,7 +79,7 @@ def told_of_run(run: EndedRun, known: Known, tools: Requirements, handle: Handle
         return cut(" ".join([what_became(run, run.stop), *_going_on(run, run.stop, known, handle)]))
     if run.pause:
         return _paused(run, run.pause, known, tools, handle)
-    notes = _notes(run, handle)
+    notes = [*may_have_run_twice(run.twice), *_notes(run)]
     last = [trace for trace in run.traces if trace.step.tool is not None and isinstance(trace.outcome, Succeeded)][-1:]
     values = [
         Value(f"Result of {trace.step.tool}", trace.outcome.value, where(trace.step.name))
@@ -88,6 +87,11 @@ def told_of_run(run: EndedRun, known: Known, tools: Requirements, handle: Handle
         if isinstance(trace.outcome, Succeeded)
     ]
     return _with_values(_done(list(run.statuses.values())), values, notes)
+
+
+def open_before(run: EndedRun, known: Known) -> list[Repeat]:
+    """The steps that are still open and that an earlier run may have run."""
+    return [it for it in run.before if not known.statuses[it.step].settled]
 
 
 def told_of_held(workflow: Workflow, statuses: Sequence[StepStatus], until: str, seconds: int, task_id: str) -> str:
@@ -122,18 +126,22 @@ def _going_on(run: EndedRun, over: Over, known: Known, handle: Handle | None) ->
     ended = isinstance(over, TaskOver) and over.status is not TaskStatus.COMPLETED
     if handle is None or ended:
         return []
-    return [handle.offer(run.workflow.name, secrets_given(run.workflow, known), alone=True)]
+    return [handle.offer(run.workflow.name, secrets_given(run.workflow, known), begin="")]
 
 
 def _paused(run: EndedRun, pause: PauseReason, known: Known, tools: Requirements, handle: Handle | None) -> str:
-    tail = _notes(run, handle)
-    if handle and run.stored:
-        tail = [*tail, handle.offer(run.workflow.name, secrets_given(run.workflow, known))]
     steps = remaining_steps(run.workflow, known)
     if not steps:
         finish = [f"All {len(known.statuses)} steps are done. {handle.finish()}"] if handle else []
-        return "\n\n".join([_event(pause, known), *finish])
-    head = [_event(pause, known), MAKE_THESE_CALLS]
+        return "\n\n".join([_event(pause, known), *may_have_run_twice(run.twice), *finish])
+    frame = frame_of(pause, run.workflow, known, handle if run.stored else None)
+    before = open_before(run, known)
+    lost = " ".join(lost_results(known, pause))
+    head = [_event(pause, known), *([cut(lost, LIMIT_OF_EVENT)] if lost else [])]
+    head += [*may_have_run_twice(run.twice), *may_have_run(before), *frame.before]
+    tail = [*_notes(run), *frame.after]
+    if not frame.lists:
+        return "\n\n".join([*head, *tail])
     room = LIMIT - _size("\n\n".join([*head, *tail])) - _ROOM_FOR_COUNT
     calls: list[str] = []
     for number, step in enumerate(steps, 1):
@@ -175,12 +183,10 @@ def _if_fits(text: str, room: int) -> str | None:
     return text if _size(text) + 6 <= room else None
 
 
-def _notes(run: EndedRun, handle: Handle | None) -> list[str]:
-    if run.persisted == "unknown":
-        return [UNKNOWN]
-    if run.persisted is False:
-        return [NOT_RECORDED]
-    return [NO_TASK] if handle is None and run.pause else []
+def _notes(run: EndedRun) -> list[str]:
+    if run.task is None:
+        return [NO_TASK] if run.pause else []
+    return not_recorded(run)
 
 
 def _with_values(head: str, values: Sequence[Value], notes: Sequence[str]) -> str:

@@ -35,6 +35,9 @@ class Kept(StoredValues):
     def weight(self, name: str) -> Weight:
         return Weight(len(dumps(self._values[name])), name in self._outside)
 
+    def holds(self, _name: str, _text: bytes) -> bool | None:
+        return None
+
     def text(self, name: str) -> Iterator[str]:
         yield dumps(self[name])
 
@@ -47,6 +50,9 @@ class NoTools:
 
     def required(self, _tool: str) -> frozenset[str]:
         return frozenset()
+
+    def carries(self, _size: int) -> bool:
+        return True
 
 
 def test_a_short_value_that_is_kept_outside_is_named_and_not_fetched() -> None:

@@ -15,7 +15,7 @@ from mcp_baton.server.published.scopes import scopes_in
         ({"scope": "orders:read  orders:write"}, {"orders:read", "orders:write"}),
         ({"scp": ["orders:read", "orders:write", 7]}, {"orders:read", "orders:write"}),
         ({"scp": "orders:read orders:write"}, {"orders:read", "orders:write"}),
-        ({"scp": "[orders:read orders:write]"}, {"orders:read", "orders:write"}),
+        ({"scp": "[orders:read orders:write]"}, {"[orders:read", "orders:write]"}),
         ({"scopes": ["orders:read"]}, {"orders:read"}),
         ({"scope": "a", "scp": ["b"]}, {"a", "b"}),
         ({"scope": None, "scp": {"a": "b"}, "groups": "c"}, set()),

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import threading
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
@@ -10,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, Field, field_serializer
 
 from mcp_baton import Argument, Audio, Context, EmbeddedResource, Image, Message, Server, Step, ToolError, Workflow
 from mcp_baton.exceptions import Abandoned, ProtocolError
+from mcp_baton.light_dataclasses import replace
 from mcp_baton.protocol.codes import INVALID_PARAMS
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY, Envelope, Era
 from mcp_baton.protocol.json import Json, JsonObject
@@ -26,6 +28,7 @@ from mcp_baton.server.running.runner import Surroundings
 from mcp_baton.server.running.runner import call as run_call
 from mcp_baton.server.running.work import prompt_work
 from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.telemetry import ABANDONED_THREADS, Collector
 from mcp_baton.workflow.host import Failed, FetchedResource, Outcome, ResourceUnavailable, Succeeded
 from tests.fakes import Line, request_of
 
@@ -386,3 +389,24 @@ def test_asynchronous_tools_report_while_they_run() -> None:
 
     assert outcome_in(call(line=line), do) == Succeeded(3)
     assert line.progress == [1, 2]
+
+
+def test_a_thread_that_is_left_running_is_counted_once() -> None:
+    collector, line, let_go = Collector(), Line(), threading.Event()
+    times_out = True
+    line.left_ms = lambda: 0 if begun.is_set() and times_out else 1_000_000
+    begun = threading.Event()
+
+    def do(ctx: Context) -> None:
+        begun.set()
+        ctx.report_progress(1)
+        let_go.wait(10)
+
+    def counted() -> list[float]:
+        outcome_of(replace(call(line=line), telemetry=collector), Tool(do, "do", Labels()), {})
+        return [item.value for item in collector.take().measurements if item.metric is ABANDONED_THREADS]
+
+    assert counted() == [1]
+    let_go.set()
+    times_out = False
+    assert counted() == []

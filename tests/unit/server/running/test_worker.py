@@ -21,6 +21,7 @@ from mcp_baton.server.running.worker import (
     Mailbox,
     Raised,
     Returned,
+    Start,
     TimedOut,
     run_and_deliver,
 )
@@ -65,8 +66,17 @@ def run(
 ) -> Ending:
     until = time.monotonic() + PATIENCE_S
     left = left_s or (lambda: until - time.monotonic())
+    start = Start()
     return run_and_deliver(
-        function, arguments, mailbox or Mailbox(), ear or Ear(), is_async=is_async, left_s=left, stay=stay, pulse=pulse
+        start.guard(function),
+        arguments,
+        mailbox or Mailbox(),
+        ear or Ear(),
+        start,
+        is_async=is_async,
+        left_s=left,
+        stay=stay,
+        pulse=pulse,
     )
 
 
@@ -149,9 +159,13 @@ def test_a_quiet_function_is_kept_alive(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_thread_that_was_abandoned_keeps_no_other_function_waiting() -> None:
     release = threading.Event()
-    left = iter([0.001])
+    begun = threading.Event()
 
-    assert run(lambda: release.wait(PATIENCE_S), left_s=lambda: next(left, 0.0)) == TimedOut()
+    def hang() -> None:
+        begun.set()
+        release.wait(PATIENCE_S)
+
+    assert run(hang, left_s=lambda: 0.0 if begun.is_set() else 0.01) == TimedOut(0.01)
 
     assert run(lambda: 1) == Returned(1)
     release.set()

@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from mcp_baton.exceptions import StoreUnavailable
+from mcp_baton.exceptions import StoreUnavailable, ValueNotKept
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.attributes import Item, decode
 from mcp_baton.tasks.dynamodb.changes import Changes, all_stays, excess_after, plan, size_after
@@ -68,7 +68,7 @@ class Shelf:
 
 def mover(shelf: Shelf, *, bucket: bool = False) -> Mover:
     seconds = count(0.0, 0.001)
-    target = Target("owner", "task", 1000, 1000)
+    target = Target("owner", "task", 1, 1000)
     outside = Outside(shelf, shelf if bucket else None, RecentWrites(lambda: next(seconds)))
     return Mover(outside, target, 1000.0, lambda: next(seconds))
 
@@ -114,7 +114,8 @@ def test_where_nothing_can_be_moved_the_largest_value_gives_way_first_and_only_a
     changes = plan(item, batch, PLAIN)
     fit = fitted(item, changes, item_size(item) + 3500, nowhere(), 0)
     assert fit.oversized == ("b",)
-    assert decode(fit.variables["b"]) == {"error": "result of 3002 bytes exceeds the task's size limit"}
+    with pytest.raises(ValueNotKept, match="result of 3002 bytes could not be written outside the task's item"):
+        decode(fit.variables["b"])
     assert fitted(item, changes, item_size(item) + 1800, nowhere(), 0).oversized == ("b", "c")
     assert fitted(item, changes, item_size(item) + 9000, nowhere(), 0) == changes
 
@@ -122,7 +123,8 @@ def test_where_nothing_can_be_moved_the_largest_value_gives_way_first_and_only_a
 def test_a_compressed_value_is_reported_with_its_own_length() -> None:
     item = stored()
     fit = fitted(item, plan(item, Batch(variables={"a": "x" * 500_000}), 8192), 500, nowhere(), 0)
-    assert decode(fit.variables["a"]) == {"error": "result of 500002 bytes exceeds the task's size limit"}
+    with pytest.raises(ValueNotKept, match="result of 500002 bytes could not be written outside the task's item"):
+        decode(fit.variables["a"])
 
 
 def test_progress_and_pause_never_give_way_and_a_final_result_only_to_a_pointer() -> None:

@@ -83,7 +83,7 @@ def test_values_of_one_write_are_weighed_together() -> None:
 
 def test_the_overheads_are_what_an_item_and_a_pointer_weigh() -> None:
     key = piece_key("kim", "0" * LENGTH, "x" * 22, 0)
-    pointer = Pointer("x" * 22, 600_000, 450_000, 450_000).attribute()
+    pointer = Pointer("x" * 22, 600_000, 450_000, 450_000, until_s=1_800_000_000).attribute()
     assert item_size({**key, "expires_at": {"N": "1800000000"}, "data": {"B": b""}}) <= ITEM_OVERHEAD_BYTES
     assert 30 <= size(pointer) <= POINTER_BYTES
     assert BUNDLE_BYTES + ITEM_OVERHEAD_BYTES < 400_000

@@ -34,7 +34,8 @@ def test_an_object_is_kept_for_at_least_a_day_more_than_its_tasks_lifetime(ttl_m
         Pointer(NAME, 600_002, 450_012, 450_012),
         Pointer(NAME, 2_002, 700, 3_000),
         Pointer(NAME, 2_002, 700, 3_000, 2_300),
-        Pointer(NAME, 600_002, 450_012, 450_012, days=366),
+        Pointer(NAME, 600_002, 450_012, 450_012, until_s=1_800_000_000),
+        Pointer(NAME, 600_002, 450_012, 450_012, days=366, until_s=1_800_000_000),
         Pointer(NAME, 9, 9, 90, 1, days=2),
     ],
 )
@@ -78,7 +79,7 @@ def test_values_are_put_together_as_long_as_they_fit_into_one_item() -> None:
     assert [[part.name for part in bundle.parts] for bundle in made] == [["d"], ["b", "c"], ["a", "e", "f"]]
     for bundle in made:
         assert len(bundle.data) <= BUNDLE_BYTES or len(bundle.parts) == 1
-        for part, attribute in bundle.pointers(0):
+        for part, attribute in bundle.pointers(0, 1_800_000_000):
             pointer = pointer_in(attribute)
             assert pointer is not None
             assert bundle.data[pointer.offset : pointer.offset + pointer.stored_bytes] == part.data

@@ -17,6 +17,9 @@ SERVERS: Final[dict[Host, str]] = {
 }
 """The member that has the servers, by their names."""
 
+MCP_REMOTE: Final = "mcp-remote@0.15.1"
+"""Of one version, so that npx does not run whatever is published next."""
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -120,7 +123,7 @@ def _vscode(name: str, url: str, headers: Sequence[Header]) -> Entry:
 
 def _claude_desktop(name: str, url: str, headers: Sequence[Header], environment: Mapping[str, str]) -> Entry:
     """Its file takes programs alone, so mcp-remote stands between: https://www.npmjs.com/package/mcp-remote."""
-    arguments: list[Json] = ["-y", "mcp-remote", url]
+    arguments: list[Json] = ["-y", MCP_REMOTE, url]
     secrets: dict[str, Json] = {}
     for header in headers:
         # No blank after the colon: Claude Desktop on Windows breaks arguments at blanks, says mcp-remote's page.

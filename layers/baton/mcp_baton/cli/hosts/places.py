@@ -1,9 +1,10 @@
-"""Where each host has its configuration (docs/hosts.md, Configuration). Pure."""
+"""Where each host has its configuration (docs/hosts.md, Configuration)."""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal
 
+from mcp_baton.cli.projects.record import place
 from mcp_baton.exceptions import BatonError
 
 type Host = Literal["claude-code", "claude-desktop", "cursor", "vscode"]
@@ -25,11 +26,11 @@ def project_file(host: Host, folder: Path) -> Path:
     """The file that configures a host for one project.
 
     Raises:
-        BatonError: it has none.
+        BatonError: it has none, or a part of its path in the folder is a symbolic link.
     """
     if host not in _IN_PROJECT:
         raise BatonError(f"{NAMES[host]} has no configuration for a project: leave out --project")
-    return folder / _IN_PROJECT[host]
+    return place(folder, _IN_PROJECT[host])
 
 
 def user_file(host: Host, platform: str, home: Path, environment: Mapping[str, str]) -> Path | None:

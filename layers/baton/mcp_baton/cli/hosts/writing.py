@@ -15,7 +15,8 @@ _PRIVATE: Final = 0o600
 def write(file: Path, entry: Entry, *, replace: bool = False) -> bool:
     """Put a server into a configuration; whether that changed anything.
 
-    A file that is there keeps its permissions, and a link stays one: what it leads to is written.
+    An existing file keeps its permissions, unless the entry has a secret: then only its user may read it. A link stays
+    a link, and the file that it leads to is written.
 
     Raises:
         CannotMerge: something in the file would be lost.
@@ -25,7 +26,7 @@ def write(file: Path, entry: Entry, *, replace: bool = False) -> bool:
         target = file.resolve()
         old = target.read_bytes().decode() if target.exists() else ""
         new = merged(old, entry, replace=replace)
-        if new == old:
+        if new == old and not (entry.private and target.stat().st_mode & 0o777 != _PRIVATE):
             return False
         target.parent.mkdir(parents=True, exist_ok=True)
         _replace(target, new, private=entry.private)
@@ -40,7 +41,7 @@ def write(file: Path, entry: Entry, *, replace: bool = False) -> bool:
 
 def _replace(target: Path, text: str, *, private: bool) -> None:
     """Put a file in the place of another in one step: who reads it has either, whole."""
-    mode = target.stat().st_mode & 0o777 if target.exists() else _PRIVATE if private else _usual()
+    mode = _PRIVATE if private else target.stat().st_mode & 0o777 if target.exists() else _usual()
     with NamedTemporaryFile("wb", dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
         part = Path(file.name)
         try:
@@ -50,6 +51,7 @@ def _replace(target: Path, text: str, *, private: bool) -> None:
         except BaseException:
             part.unlink(missing_ok=True)
             raise
+    # Created with 0600, so that the secret is never readable for others.
     part.chmod(mode)
     part.replace(target)
 

@@ -1,14 +1,16 @@
 """A new project: its files, its record, its lock."""
 
+import shlex
 import shutil
 from pathlib import Path
+from typing import Final
 
 from mcp_baton.cli.projects import locking, record
 from mcp_baton.cli.projects.answers import Answers
 from mcp_baton.cli.projects.template import generated, kept_up
 from mcp_baton.exceptions import BatonError
 
-WHEELS = Path("layers", "baton")
+WHEELS: Final = "layers/baton"
 
 
 def check_folder(project: Path) -> None:
@@ -18,7 +20,9 @@ def check_folder(project: Path) -> None:
         BatonError: there is something in it.
     """
     if record.is_project(project):
-        raise BatonError(f"{project} is a project already: `baton upgrade {project}` brings it up to date")
+        raise BatonError(
+            f"{project} is a project already: `baton upgrade {shlex.quote(str(project))}` brings it up to date"
+        )
     if project.exists() and not project.is_dir():
         raise BatonError(f"{project} is a file: name a folder for the project")
     if project.is_dir() and any(path.name != ".git" for path in project.iterdir()):
@@ -44,7 +48,7 @@ def make(project: Path, answers: Answers, version: str, wheel: Path | None = Non
             record.write_file(project, path, content)
         record.write(project, record.Record(version, answers, kept_up(files)))
         if wheel:
-            shutil.copyfile(wheel, project / WHEELS / wheel.name)
+            shutil.copyfile(wheel, record.place(project, f"{WHEELS}/{wheel.name}"))
     except OSError as error:
         raise BatonError(f"the project cannot be written: {error}") from error
 

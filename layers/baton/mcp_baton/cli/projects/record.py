@@ -38,7 +38,30 @@ class Record:
 
 def is_project(project: Path) -> bool:
     """Whether this folder holds a project that `baton new` made."""
-    return (project / FOLDER / ABOUT).is_file()
+    return place(project, f"{FOLDER}/{ABOUT}").is_file()
+
+
+def place(project: Path, path: str) -> Path:
+    """Where a file of the project is.
+
+    Args:
+        project: The project's folder.
+        path: The file's path in it, with `/` between its parts.
+
+    Raises:
+        BatonError: a part of the path is a symbolic link, or leads out of the project.
+    """
+    file = project
+    for part in PurePosixPath(path).parts:
+        file /= part
+        if part in {"..", "/"}:
+            raise BatonError(f"{path} is not a path inside the project")
+        if file.is_symlink():
+            raise BatonError(
+                f"{file} is a symbolic link. Nothing in a project is read, written or removed through a link: replace "
+                "it by the file that it leads to, or delete it"
+            )
+    return file
 
 
 def read(project: Path) -> Record:
@@ -57,24 +80,28 @@ def read(project: Path) -> Record:
         version, answers = _about(json.loads(about.read_bytes()))
     except (ValueError, KeyError, TypeError) as error:
         raise BatonError(f"{about} cannot be read ({error}): take it from version control") from error
-    folder = project / FOLDER / BASE
-    files = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob(f"*{ENDING}"))}
-    return Record(version, answers, {path.removesuffix(ENDING): file.read_bytes() for path, file in files.items()})
+    folder = place(project, f"{FOLDER}/{BASE}")
+    paths = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob(f"*{ENDING}"))]
+    base = {path.removesuffix(ENDING): place(folder, path).read_bytes() for path in paths}
+    return Record(version, answers, base)
 
 
 def write(project: Path, record: Record) -> None:
     """Put the record into the project, in the place of the one that is there. The version is written last."""
-    folder = project / FOLDER
     about = {"version": record.version, **asdict(record.answers)}
-    shutil.rmtree(folder / BASE, ignore_errors=True)
+    shutil.rmtree(place(project, f"{FOLDER}/{BASE}"), ignore_errors=True)
     for path, content in record.base.items():
-        write_file(folder / BASE, path + ENDING, content)
-    write_file(folder, ABOUT, (json.dumps(about, indent=2) + "\n").encode())
+        write_file(project, f"{FOLDER}/{BASE}/{path}{ENDING}", content)
+    write_file(project, f"{FOLDER}/{ABOUT}", (json.dumps(about, indent=2) + "\n").encode())
 
 
-def write_file(root: Path, path: str, content: bytes) -> None:
-    """Write one file under `root`, and the folders that it needs."""
-    file = root.joinpath(*PurePosixPath(path).parts)
+def write_file(project: Path, path: str, content: bytes) -> None:
+    """Write one file of the project, and the folders that it needs.
+
+    Raises:
+        BatonError: as `place`.
+    """
+    file = place(project, path)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(content)
 

@@ -120,7 +120,7 @@ def _replacements(answers: Answers, version: str) -> dict[str, list[Replacement]
             Replacement(" `baton new` writes the\n# stacks' names, their region and Auth here.\n", "\n"),
             Replacement('stack_name = "baton"\n', f'stack_name = "{answers.name}"\n{region}'),
             Replacement('stack_name = "baton-production"\n', f'stack_name = "{answers.name}-production"\n{region}'),
-            Replacement('["Auth=API_KEY"]', f'["Auth={answers.auth}"]'),
+            Replacement('["Auth=API_KEY"', f'["Auth={answers.auth}"'),
             Replacement('  "Auth=IAM",', f'  "Auth={production}",'),
         ],
     }

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Final
 
 from mcp_baton.cli.projects import record
@@ -119,14 +119,14 @@ def _change(path: str, base: bytes | None, mine: bytes | None, theirs: bytes | N
 
 def _apply(project: Path, change: Change) -> None:
     if change.fate is Fate.REMOVED:
-        _place(project, change.path).unlink(missing_ok=True)
+        record.place(project, change.path).unlink(missing_ok=True)
     elif change.content is not None:
         path = change.path + BESIDE if change.fate is Fate.CONFLICT else change.path
         record.write_file(project, path, change.content)
 
 
 def _check_settled(project: Path, paths: list[str]) -> None:
-    left = [path + BESIDE for path in paths if _place(project, path + BESIDE).exists()]
+    left = [path + BESIDE for path in paths if record.place(project, path + BESIDE).exists()]
     if left:
         raise BatonError(
             f"an earlier upgrade is not settled: take what you need from {', '.join(left)} and delete what is left"
@@ -134,12 +134,8 @@ def _check_settled(project: Path, paths: list[str]) -> None:
 
 
 def _content(project: Path, path: str) -> bytes | None:
-    file = _place(project, path)
+    file = record.place(project, path)
     return file.read_bytes() if file.exists() else None
-
-
-def _place(project: Path, path: str) -> Path:
-    return project.joinpath(*PurePosixPath(path).parts)
 
 
 def _release(version: str) -> tuple[int, ...]:

@@ -124,13 +124,14 @@ def from_text(name: str, text: str, schema: Mapping[str, Any], root: Mapping[str
     Raises:
         ArgumentError: it is no value of the schema's type.
     """
-    forms = list(_forms(schema, root))
-    choices = [value for form in forms for value in form.get("enum", [form["const"]] if "const" in form else [])]
-    for choice in choices:
-        if text == (choice if isinstance(choice, str) else json.dumps(choice)):
+    for choice in _enumerated(schema, root):
+        if text == _as_text(choice):
             return choice
-    kinds = {kind for form in forms for kind in _kinds(form)}
-    if not kinds or "string" in kinds:
+    choices = choices_of(schema, root)
+    if choices and not (text == "null" and any(form.get("type") == "null" for form in _forms(schema, root))):
+        raise ArgumentError(f"{name}={text}: {text!r} is none of {listed(choices)}")
+    kinds = {kind for form in _forms(schema, root) for kind in _kinds(form)}
+    if not choices and (not kinds or "string" in kinds):
         return text
     try:
         value = json.loads(text)
@@ -149,6 +150,28 @@ class _Not:
 def kinds_of(schema: Mapping[str, Any], root: Mapping[str, Any]) -> list[str]:
     """The JSON types that a schema allows, but null."""
     return sorted({kind for form in _forms(schema, root) for kind in _kinds(form)} - {"null"})
+
+
+def choices_of(schema: Mapping[str, Any], root: Mapping[str, Any]) -> list[Any]:
+    """The values of a schema that allows only these, and perhaps null; nothing for any other schema."""
+    forms = [form for form in _forms(schema, root) if form.get("type") != "null"]
+    is_choice = all("enum" in form or "const" in form for form in forms)
+    return [value for value in _enumerated(schema, root) if value is not None] if is_choice else []
+
+
+def listed(choices: Iterable[Any]) -> str:
+    """Choices as they can be written."""
+    return ", ".join(map(_as_text, choices))
+
+
+def _as_text(choice: Any) -> str:
+    return choice if isinstance(choice, str) else json.dumps(choice, ensure_ascii=False)
+
+
+def _enumerated(schema: Mapping[str, Any], root: Mapping[str, Any]) -> list[Any]:
+    return [
+        value for form in _forms(schema, root) for value in form.get("enum", [form["const"]] if "const" in form else [])
+    ]
 
 
 def _forms(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:

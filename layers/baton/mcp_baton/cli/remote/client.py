@@ -5,7 +5,8 @@ from importlib.metadata import version
 from itertools import count
 from typing import Any, Final, Literal, Protocol
 
-from mcp_baton.cli.remote.ending import Rejected, Unreachable
+from mcp_baton.cli.remote.ending import Rejected, Unreachable, faulty
+from mcp_baton.cli.remote.printing import short
 from mcp_baton.protocol.envelope import (
     CAPABILITIES_KEY,
     CLIENT_INFO_KEY,
@@ -23,6 +24,10 @@ type Ask = Callable[[Mapping[str, Any]], dict[str, Any]]
 REVISIONS: Final = {"2025": "2025-11-25", "2026": "2026-07-28"}
 ROUNDS: Final = 100
 """So many times one request may ask; one that asks more often never ends."""
+
+PAGES: Final = 1_000
+ENTRIES: Final = 100_000
+"""So many pages and entries a list may have."""
 
 _NAMED_BY: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
@@ -93,12 +98,15 @@ class Remote:
         """What a list holds, page by page; from `most` entries on no further page is asked for."""
         found: list[dict[str, Any]] = []
         cursor: str | None = None
-        while True:
+        for _ in range(PAGES):
             page = self.request(method, {} if cursor is None else {"cursor": cursor}, era=era)
             found += page.get(key, [])
             cursor = page.get("nextCursor")
             if cursor is None or (most is not None and len(found) >= most):
                 return found
+            if len(found) > ENTRIES:
+                break
+        raise faulty(f"the list of {method} has no end: {PAGES:,} pages or {ENTRIES:,} entries were read")
 
     def _once(
         self, method: str, params: Mapping[str, Any], meta: Mapping[str, Any], era: Era, headers: Mapping[str, str]
@@ -117,7 +125,10 @@ class Remote:
 def _result(told: Mapping[str, Any]) -> dict[str, Any]:
     if "error" in told:
         error = told["error"]
-        raise Rejected(int(error.get("code", 0)), str(error.get("message", "")), error.get("data"))
+        code = error.get("code") if isinstance(error, dict) else None
+        if not isinstance(code, int):
+            raise faulty(f"the server answered with an error whose code is not a number: {short(error)}")
+        raise Rejected(code, str(error.get("message", "")), error.get("data"))
     result: dict[str, Any] = told["result"]
     return result
 

@@ -1,6 +1,5 @@
 """How commands that speak to a server end: their exit codes, and what is said where they cannot do their work."""
 
-import sys
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, Final
@@ -17,6 +16,11 @@ UNREACHABLE: Final = 4
 
 class Unreachable(BatonError):
     """The server does not answer, or what answers is none."""
+
+
+def faulty(what: str) -> Unreachable:
+    """The error for an answer that breaks the protocol or has no end, in two lines."""
+    return Unreachable(f"{what}\nThe server is faulty or hostile. Nothing more is read from it; tell its operator")
 
 
 class Denied(BatonError):
@@ -84,7 +88,9 @@ def ends(command: Callable[..., int]) -> Callable[..., int]:
 
                 told = {"code": error.code, "data": error.data} if isinstance(error, Rejected) else {}
                 print_json({"error": {"message": words, **{name: it for name, it in told.items() if it is not None}}})
-            sys.stderr.write(f"baton: {words}\n")
+            from mcp_baton.local.clean_text import echo
+
+            echo(f"baton: {words}", err=True)
             return code_of(error)
 
     return run

@@ -1,6 +1,8 @@
 """A server in this process: the real handler, over a DynamoDB of its own that is gone afterwards."""
 
 import json
+import logging
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
@@ -9,6 +11,7 @@ from threading import Thread
 from typing import Any
 
 from mcp_baton.local.gateway import WireRequest, proxy_event
+from mcp_baton.local.report.terminal import TerminalHandler
 from mcp_baton.server.server import Server
 from mcp_baton.testing.client import Client
 from mcp_baton.testing.connecting import connect
@@ -90,5 +93,7 @@ def connected(target: str) -> Iterator[InProcess]:
     """
     from mcp_baton.local.loader import load
 
+    # Without a handler, Python's last resort would print errors of tools as they are.
+    logging.basicConfig(level=logging.WARNING, handlers=[TerminalHandler(sys.stderr, in_full=False, remedy="")])
     with connect(load(target, Server), owner="local") as client:
         yield InProcess(client)

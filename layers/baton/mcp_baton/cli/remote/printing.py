@@ -1,8 +1,8 @@
-"""What the commands print. What servers say is never read as markup, and its control characters are not passed on."""
+"""What the commands print. `CleanConsole` cleans what servers say; it is never read as markup."""
 
 import json
+import shlex
 import sys
-import unicodedata
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -13,6 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from mcp_baton.cli.remote.state import StepState, TaskState
+from mcp_baton.local.clean_text import CleanConsole, cleaned, escaped
+from mcp_baton.tasks.record import PAUSED
 
 STYLES: Final = {
     "completed": "green",
@@ -32,8 +34,8 @@ PREFIX: Final = 16
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on the standard output."""
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=not _utf8()) + "\n")
+    """Print one JSON document on the standard output. Unsafe characters are escaped."""
+    sys.stdout.write(escaped(json.dumps(value, indent=2, ensure_ascii=not _utf8())) + "\n")
 
 
 def _utf8() -> bool:
@@ -42,12 +44,12 @@ def _utf8() -> bool:
 
 def console(*, errors: bool = False) -> Console:
     """Where people read: the standard output, or the standard error."""
-    return Console(stderr=errors, highlight=False, markup=False, emoji=False)
+    return CleanConsole(stderr=errors)
 
 
 def plain(value: object) -> str:
-    """A text without control characters but line breaks and tabs: an escape sequence could change the terminal."""
-    return "".join(each if each in "\n\t" or unicodedata.category(each) != "Cc" else "�" for each in str(value))
+    """A value as cleaned text."""
+    return cleaned(str(value))
 
 
 def short(value: Any, most: int = SHOWN) -> str:
@@ -113,8 +115,9 @@ def heading(task: TaskState) -> Iterator[Text]:
     line = status_text(task.status)
     if task.pause and not task.over:
         step = task.pause.get("failedStep") or task.pause.get("blockedStep") or task.step
-        line = Text(f"paused at {plain(step)}" if step else "paused", style=STYLES["paused"])
-    if task.message:
+        at = f" at {plain(step)}" if step else ""
+        line = status_text(task.status).append(f", paused{at}: waits for the model", style=STYLES["paused"])
+    if task.message and task.message != PAUSED:
         line.append(f": {short(task.message)}")
     yield line
 
@@ -161,13 +164,17 @@ def _listed(value: Any) -> str:
 
 
 def call_line(entry: Mapping[str, Any]) -> str:
-    """One entry of `next` in a line: `issue_refund order_id=A-17`, or the resource to read."""
+    """One entry of `next` in a line: the tool and its arguments as words for a shell, or the resource to read."""
     if "resource" in entry:
         return f"read {entry['resource']}"
-    given = " ".join(
-        f"{name}={value}"
-        if isinstance(value, str) and " " not in value
-        else f"{name}:={json.dumps(value, ensure_ascii=False)}"
-        for name, value in entry.get("arguments", {}).items()
-    )
-    return f"{entry.get('tool')} {given}".rstrip()
+    words = [_word(str(name), value) for name, value in entry.get("arguments", {}).items()]
+    return " ".join([shlex.quote(str(entry.get("tool"))), *words])
+
+
+def _word(name: str, value: Any) -> str:
+    """An argument as a shell's word, in the form that `baton call` reads it from (docs/commands.md)."""
+    if isinstance(value, str) and value.isprintable() and not value.startswith("@"):
+        return f"{shlex.quote(name)}={shlex.quote(value)}"
+    text = json.dumps(value, ensure_ascii=False)
+    # As ASCII, what cannot be printed is escaped: line breaks, and whatever changes a terminal.
+    return f"{shlex.quote(name)}:={shlex.quote(text if text.isprintable() else json.dumps(value))}"

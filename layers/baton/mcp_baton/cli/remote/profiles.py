@@ -79,12 +79,30 @@ def profile(name: str, file: Path) -> Access:
 
 def _profiles(file: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        with file.open("rb") as opened:
+            found, status = tomllib.load(opened), os.fstat(opened.fileno())
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
         # Of a broken line tomllib says the place, never the text.
         raise ProfileError(f"{file} cannot be read: {error}") from error
+    if _runs_a_command(found) and _is_others(status):
+        raise ProfileError(
+            f"{file} has a command, and others can write it: chmod go-w {shlex.quote(str(file))}, and let it be yours"
+        )
+    return found
+
+
+def _runs_a_command(profiles: Mapping[str, Any]) -> bool:
+    tables = [table for table in profiles.values() if isinstance(table, Mapping)]
+    return any(isinstance(table.get(key), Mapping) for table in tables for key in _SECRETS)
+
+
+def _is_others(status: os.stat_result) -> bool:
+    """Whether somebody else than this user and root may write a file. Windows keeps no such mode."""
+    if not hasattr(os, "getuid"):
+        return False
+    return bool(status.st_mode & 0o022) or status.st_uid not in (os.getuid(), 0)
 
 
 def _access(name: str, told: Any, file: Path) -> Access:

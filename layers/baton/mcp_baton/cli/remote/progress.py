@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from rich.text import Text
 
-from mcp_baton.cli.remote.printing import console, plain
+from mcp_baton.cli.remote.printing import console, plain, short
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -40,7 +40,7 @@ class Progress:
         if message is None:
             total = params.get("total")
             message = f"{params.get('progress')}" + ("" if total is None else f"/{total}")
-        self.say(str(message))
+        self.say(short(str(message)))
 
     def say(self, message: str) -> None:
         """Show what is under way now."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
-from mcp_baton.cli.remote.arguments import ArgumentError, from_text, kinds_of
+from mcp_baton.cli.remote.arguments import ArgumentError, choices_of, from_text, kinds_of, listed
 from mcp_baton.cli.remote.ending import Failure
 from mcp_baton.cli.remote.printing import console, plain
 
@@ -46,6 +46,21 @@ class Terminal:
         if not typed:
             raise Stopped
         return typed.rstrip("\r\n")
+
+    def secret(self, name: str) -> str:
+        """A secret argument's value, which is not shown while it is typed.
+
+        Raises:
+            Stopped: nothing more is typed.
+        """
+        from getpass import getpass
+
+        self._quiet()
+        try:
+            # The prompt is written when nothing is shown any more.
+            return getpass(f"{plain(name)} (secret): ")
+        except EOFError as error:
+            raise Stopped from error
 
     def answer(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """The result for a question of the server's: a form's fields; declined where nobody can be asked.
@@ -110,10 +125,9 @@ def _label(name: str, field: Mapping[str, Any], schema: Mapping[str, Any], defau
     told = str(field.get("title", name))
     if told.replace(" ", "_").lower() == name.lower():
         told = name
-    about = [*kinds_of(field, schema)]
-    if "enum" in field:
-        about = [", ".join(str(choice) for choice in field["enum"])]
-    label = f"{told} ({' or '.join(about)})" if about else told
+    choices = choices_of(field, schema)
+    about = f"one of {listed(choices)}" if choices else " or ".join(kinds_of(field, schema))
+    label = f"{told} ({about})" if about else told
     label += f", {field['description']}" if "description" in field else ""
     shown = default if isinstance(default, str) else json.dumps(default, ensure_ascii=False)
     return f"{label}:" if default is None else f"{label} [{shown}]:"

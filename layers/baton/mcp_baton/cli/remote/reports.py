@@ -36,7 +36,10 @@ def print_ran(ran: Ran, to: Console) -> None:
     _print_lines(ran.task, to)
     if ran.persisted is not True:
         said = "was not stored" if ran.persisted is False else "may not have been stored"
-        to.print(Text(f"What this run did {said}: look at the task before anything is repeated.", style="yellow"))
+        look = f"`baton show WHERE {plain(ran.task.task_id)}`"
+        to.print(Text(f"What this run did {said}: look with {look} before anything is repeated.", style="yellow"))
+    if ran.note:
+        to.print(Text(plain(ran.note), style="yellow"))
     if ran.handoff:
         to.print()
         to.print(Text(plain(ran.handoff)))
@@ -54,7 +57,8 @@ def print_task(task: TaskState, to: Console, now_ms: int) -> None:
     if task.following and not task.over:
         to.print(Text("Next", style="bold"))
         for number, entry in enumerate(task.following, 1):
-            _print_indented(to, Text(f"{number}. {plain(call_line(entry))}"))
+            # In one line, however long: a command that is cut in two cannot be copied.
+            to.print(Text(f"  {number}. {plain(call_line(entry))}"), soft_wrap=True)
             if entry.get("guidance"):
                 _print_indented(to, Text(plain(entry["guidance"]), style="dim"), 5)
     if task.error:
@@ -79,8 +83,8 @@ def _print_results(task: TaskState, to: Console) -> None:
     for name, value in results[-1:]:
         to.print(Text(f"Result of {plain(name)}", style="bold"))
         _print_indented(to, Text(_pretty(value)))
-    if task.result is not None and not (results and _is_engines(task.result)):
-        to.print(Text("Result", style="bold"))
+    if task.result is not None and (task.result_by or not (results and _is_engines(task.result))):
+        to.print(Text("Result, which a client supplied" if task.result_by else "Result", style="bold"))
         _print_indented(to, Text(_pretty(task.result)))
 
 

@@ -2,13 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mcp_baton.cli.remote.client import Remote
 from mcp_baton.cli.remote.ending import DONE, FAILED, PAUSED, Rejected
+from mcp_baton.cli.remote.questions import Stopped
 from mcp_baton.cli.remote.state import StepState, TaskState, state_of
 from mcp_baton.protocol.envelope import TASK_ID_KEY
 from mcp_baton.server.methods.task_values import NEXT_KEY
+from mcp_baton.server.schema.prompt_arguments import SECRETS
+
+if TYPE_CHECKING:
+    from mcp_baton.cli.remote.where import Connection
 
 LISTENING: Final = {"progressToken": "baton"}
 
@@ -47,12 +52,19 @@ class Ran:
         last = self.messages[-1] if self.messages else {}
         return text_of(last) if self.paused and last.get("role") == "assistant" else ""
 
+    @property
+    def note(self) -> str:
+        """What the server says at the end of a run that has not paused: which steps may have run twice, for example."""
+        last = self.messages[-1] if self.messages else {}
+        return text_of(last) if not self.paused and last.get("role") == "assistant" else ""
+
     def to_json(self) -> dict[str, Any]:
         """The same as a JSON object."""
         if self.task is None:
             return {"prompt": self.name, "messages": list(self.messages)}
+        note = {"note": self.note} if self.note else {}
         more = {} if self.persisted is True else {"persisted": self.persisted}
-        return {**self.task.to_json(), "workflow": self.name, "handoff": self.handoff or None, **more}
+        return {**self.task.to_json(), "workflow": self.name, "handoff": self.handoff or None, **note, **more}
 
 
 def text_of(message: Mapping[str, Any]) -> str:
@@ -81,6 +93,36 @@ def _after(remote: Remote, told: Mapping[str, Any]) -> TaskState:
     except Rejected:
         return seen
     return stored if told.get("persisted", True) is True else replace(stored, steps=steps, status=status, pause=pause)
+
+
+def run_asking(connection: "Connection", name: str, given: dict[str, str], task_id: str | None = None) -> Ran:
+    """Run a workflow, or go on with a task of it, and ask for the secret arguments that are missing.
+
+    Args:
+        connection: The server, and the terminal.
+        name: The workflow.
+        given: Its arguments. What is asked for is added to them, for the command's next requests.
+        task_id: The task to go on with.
+
+    Raises:
+        Rejected: the server refuses the request, and there is nothing more to ask, or nobody to be asked.
+    """
+    while True:
+        try:
+            return run(connection.remote, name, given, task_id)
+        except Rejected as refused:
+            lacking = [secret for secret in _secrets_in(refused.data) if secret not in given]
+            if not lacking or not connection.terminal.interactive:
+                raise
+            try:
+                given |= {secret: connection.terminal.secret(secret) for secret in lacking}
+            except Stopped:
+                raise refused from None
+
+
+def _secrets_in(data: Any) -> list[str]:
+    named = data.get(SECRETS) if isinstance(data, Mapping) else None
+    return [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
 
 
 def look(remote: Remote, task_id: str) -> TaskState:

@@ -45,6 +45,18 @@ class ServedTasks:
         if not before.over:
             self._remote.request("tasks/cancel", {"taskId": task_id, **params})
             before = after = look(self._remote, task_id)
-            if after.status == status and (not params or after.result == params["result"]):
+            if after.status == status and (not params or _supplied(after) == _bare(params["result"])):
                 return after
         raise Failure(f"the task {task_id} is {before.status}: nothing changes it")
+
+
+def _supplied(task: TaskState) -> Any:
+    """The result that a client supplied; `None` where a tool or a run made it."""
+    return _bare(task.result) if task.result_by else None
+
+
+def _bare(result: Any) -> Any:
+    """A result without what the server adds to that of a tool."""
+    if not isinstance(result, Mapping):
+        return result
+    return {name: value for name, value in result.items() if name not in ("resultType", "_meta")}

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from mcp_baton.server.methods.task_values import NEXT_KEY, OMITTED_KEY, TIMINGS_KEY
+from mcp_baton.server.methods.task_values import NEXT_KEY, OMITTED_KEY, RESULT_BY_KEY, TIMINGS_KEY
 from mcp_baton.tasks.record import ENGINE_PREFIX, EXTRA_PREFIX, PAUSE_REASON, PROGRESS, RESULT_PREFIX
 
 OVER: Final = frozenset({"completed", "failed", "cancelled"})
@@ -43,6 +43,7 @@ class TaskState:
         steps: Its steps, in order; none of a tool's task.
         pause: Why it is paused.
         following: What remains to be done: `next`.
+        result_by: `client` where a client supplied the result.
         questions: What a tool's task asks, by key.
         others: The other variables' lengths as JSON, by name.
     """
@@ -58,6 +59,7 @@ class TaskState:
     pause: Mapping[str, Any] | None = None
     following: tuple[Mapping[str, Any], ...] = ()
     result: Any = None
+    result_by: str | None = None
     error: Mapping[str, Any] | None = None
     questions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     results: Mapping[str, Any] = field(default_factory=dict)
@@ -87,6 +89,7 @@ class TaskState:
             "next": list(self.following) or None,
             "results": dict(self.results) or None,
             "result": self.result,
+            "resultBy": self.result_by,
             "error": self.error,
             "questions": dict(self.questions) or None,
         }
@@ -122,6 +125,7 @@ def state_of(told: Mapping[str, Any]) -> TaskState:
         pause=meta.get(PAUSE_REASON),
         following=tuple(meta.get(NEXT_KEY, ())),
         result=told.get("result"),
+        result_by=meta.get(RESULT_BY_KEY),
         error=told.get("error"),
         questions=told.get("inputRequests", {}),
         results={

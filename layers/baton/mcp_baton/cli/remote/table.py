@@ -134,18 +134,21 @@ def _is_denial(error: Any) -> bool:
 def _listed(task: TaskRecord, now_ms: int) -> dict[str, Any]:
     from mcp_baton.server.methods.task_meta import listed_meta
 
-    return {**_head(task), **listed_meta(task, now_ms)}
+    return {**_head(task, now_ms), **listed_meta(task, now_ms)}
 
 
-def _head(task: TaskRecord) -> dict[str, Any]:
+def _head(task: TaskRecord, now_ms: int) -> dict[str, Any]:
+    from mcp_baton.server.methods.task_meta import status_message_of
+
     made: dict[str, Any] = {"taskId": task.task_id, "status": task.status.value, "createdAt": task.created_at}
     made |= {"lastUpdatedAt": task.updated_at, "ttlMs": task.ttl_ms}
-    return made | ({"statusMessage": task.status_message} if task.status_message else {})
+    message = status_message_of(task, lambda: now_ms)
+    return made | ({"statusMessage": message} if message else {})
 
 
 def _state(task: TaskRecord, now_ms: int) -> TaskState:
     from mcp_baton.server.methods.task_meta import shown_pause
-    from mcp_baton.server.methods.task_values import OMITTED_KEY, TIMINGS_KEY
+    from mcp_baton.server.methods.task_values import OMITTED_KEY, TIMINGS_KEY, result_mark
     from mcp_baton.tasks.record import PAUSE_REASON
     from mcp_baton.tasks.timings import timings_of
     from mcp_baton.tasks.values import weight_of
@@ -160,7 +163,8 @@ def _state(task: TaskRecord, now_ms: int) -> TaskState:
             meta[name] = _value(lambda name=name: task.variables[name])  # type: ignore[misc]
     meta.pop(PAUSE_REASON, None)
     pause = shown_pause(task, lambda: now_ms)
-    told = {**_head(task), "_meta": {**meta, OMITTED_KEY: omitted, **({PAUSE_REASON: pause} if pause else {})}}
+    shown = {PAUSE_REASON: pause} if pause else {}
+    told = {**_head(task, now_ms), "_meta": {**meta, OMITTED_KEY: omitted, **shown, **result_mark(task)}}
     timings = timings_of(task)
     told["_meta"][TIMINGS_KEY] = {name: {"at": timing.at_ms, "ms": timing.ms} for name, timing in timings.items()}
     result = _value(lambda: task.result)

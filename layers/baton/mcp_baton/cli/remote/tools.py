@@ -12,6 +12,9 @@ from mcp_baton.cli.remote.where import Connection
 from mcp_baton.protocol.envelope import TASK_ID_KEY
 from mcp_baton.server.published.param_headers import KEYWORD
 
+POLL_MS: Final = (100, 60_000)
+"""The shortest and the longest time between two looks at a task, whatever the server says, milliseconds."""
+
 ANSWERED_S: Final = 1.0
 """How soon a task is looked at again whose question was answered, seconds."""
 
@@ -95,7 +98,7 @@ def _followed(connection: Connection, task: Mapping[str, Any]) -> dict[str, Any]
                     remote.request("tasks/update", {"taskId": task_id, "inputResponses": answers})
                     remote.sleep(ANSWERED_S)
                 case _:
-                    remote.sleep(told.get("pollIntervalMs", 1_000) / 1000)
+                    remote.sleep(min(max(told.get("pollIntervalMs", 1_000), POLL_MS[0]), POLL_MS[1]) / 1000)
             told = remote.request("tasks/get", {"taskId": task_id})
             if told.get("statusMessage"):
                 connection.progress.say(str(told["statusMessage"]))

@@ -4,36 +4,47 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from mcp_baton.cli.remote.arguments import ArgumentError, from_text
+from mcp_baton.cli.remote.ending import Rejected
 from mcp_baton.cli.remote.printing import call_line, console, plain, short
 from mcp_baton.cli.remote.questions import Stopped
 from mcp_baton.cli.remote.reports import content_lines, print_ran
-from mcp_baton.cli.remote.running import Ran, run
+from mcp_baton.cli.remote.running import Ran, run_asking
 from mcp_baton.cli.remote.tools import call, named
 from mcp_baton.cli.remote.where import Connection
 
 LACKING: Final = re.compile(r"<(missing|invalid): .*>")
 """What stands in a call that comes next where a value has to be found (docs/workflows.md, Placeholders)."""
 
+SECRET: Final = re.compile(r"<secret ([^<>]+)>")
+"""What stands there for a secret argument. It is shown so here as well, and replaced in what is sent."""
 
-def walk(connection: Connection, ran: Ran) -> Ran:
-    """Go on with a run that is paused until it is done, or whoever sits at the terminal stops.
+
+def walk(connection: Connection, ran: Ran, given: dict[str, str]) -> Ran:
+    """Go on with a run that is paused until it is done, or the person at the terminal stops.
 
     After each call that is recorded the workflow is resumed, so that the server does what it can.
+
+    Args:
+        connection: The server, and the terminal.
+        ran: The run.
+        given: The workflow's arguments that this command was given or has asked for. They are sent with each resume,
+            since the server does not store secret ones.
     """
     tools = connection.remote.pages("tools/list", "tools")
     try:
         while ran.paused and ran.task is not None:
             connection.progress.stop()
             print_ran(ran, console())
-            if not _go_on(connection, ran, tools):
+            if not _go_on(connection, ran, tools, given):
                 break
-            ran = run(connection.remote, ran.name, {}, ran.task.task_id)
+            ran = run_asking(connection, ran.name, given, ran.task.task_id)
     except Stopped:
         connection.terminal.say("")
     return ran
 
 
-def _go_on(connection: Connection, ran: Ran, tools: list[dict[str, Any]]) -> bool:
+def _go_on(connection: Connection, ran: Ran, tools: list[dict[str, Any]], given: dict[str, str]) -> bool:
     """Make the next call; whether it was recorded, so that the workflow can be resumed."""
     if ran.task is None:
         return False
@@ -49,16 +60,79 @@ def _go_on(connection: Connection, ran: Ran, tools: list[dict[str, Any]]) -> boo
     if lacking:
         connection.terminal.say(f"{entry['tool']} needs more:")
         arguments |= connection.terminal.fields(schema, lacking)
+    failed = False
     while True:
         connection.terminal.say(f"Next: {call_line({'tool': entry['tool'], 'arguments': arguments})}")
-        chosen = connection.terminal.line("Call it? [y]es, [e]dit, [s]top:").strip().lower()
+        # A call that failed would fail again as it is, so an empty line does not repeat it.
+        question = "[e]dit it, [y] call it again, [s]top:" if failed else "Call it? [y]es, [e]dit, [s]top:"
+        chosen = connection.terminal.line(question).strip().lower() or ("e" if failed else "y")
         if chosen in ("s", "stop", "n", "no"):
             return False
         if chosen in ("e", "edit"):
-            names = [name for name in schema.get("properties", {}) if name != "task_id"]
-            arguments |= connection.terminal.fields(schema, names, arguments)
-        elif chosen in ("", "y", "yes") and _called(connection, tool, arguments, ran.task.task_id):
-            return True
+            arguments |= _edited(connection, schema, arguments, given)
+        elif chosen in ("y", "yes"):
+            if _called(connection, tool, _with_secrets(connection, schema, arguments, given), ran.task.task_id):
+                return True
+            failed = True
+
+
+def _edited(
+    connection: Connection, schema: Mapping[str, Any], arguments: Mapping[str, Any], given: dict[str, str]
+) -> dict[str, Any]:
+    """The arguments as the person changes them. Secrets in them are asked for once more when the call is made."""
+    for name in _secrets_in(arguments):
+        given.pop(name, None)
+    asked = [
+        name for name in schema.get("properties", {}) if name != "task_id" and not _secrets_in(arguments.get(name))
+    ]
+    return connection.terminal.fields(schema, asked, arguments)
+
+
+def _secrets_in(value: Any) -> set[str]:
+    """The names of the secret arguments that a value has placeholders of."""
+    match value:
+        case str():
+            return set(SECRET.findall(value))
+        case Mapping():
+            return set().union(*map(_secrets_in, value.values()))
+        case list():
+            return set().union(*map(_secrets_in, value))
+        case _:
+            return set()
+
+
+def _with_secrets(
+    connection: Connection, schema: Mapping[str, Any], arguments: Mapping[str, Any], given: dict[str, str]
+) -> dict[str, Any]:
+    """The arguments as they are sent. A secret that this command was not given is asked for."""
+    for name in sorted(_secrets_in(arguments) - given.keys()):
+        given[name] = connection.terminal.secret(name)
+
+    def filled(value: Any) -> Any:
+        match value:
+            case str():
+                return SECRET.sub(lambda found: given[found[1]], value)
+            case Mapping():
+                return {name: filled(part) for name, part in value.items()}
+            case list():
+                return [filled(part) for part in value]
+            case _:
+                return value
+
+    made = {name: filled(value) for name, value in arguments.items()}
+    properties = schema.get("properties", {})
+    for name, value in arguments.items():
+        whole = SECRET.fullmatch(value) if isinstance(value, str) else None
+        if whole is None:
+            continue
+        try:
+            # A number or an enum's value, where the tool takes one.
+            made[name] = from_text(name, made[name], properties.get(name, {}), schema)
+        except ArgumentError:
+            connection.terminal.say(f"{whole[1]} does not fit the argument {name} of the tool.", "red")
+            del given[whole[1]]
+            return _with_secrets(connection, schema, arguments, given)
+    return made
 
 
 def _next_call(connection: Connection, ran: Ran) -> Mapping[str, Any] | None:
@@ -78,7 +152,12 @@ def _lacks(value: Any) -> bool:
 
 
 def _called(connection: Connection, tool: Mapping[str, Any], arguments: Mapping[str, Any], task_id: str) -> bool:
-    result = call(connection, tool, arguments, task_id)
+    """Make the call and show its result; whether it succeeded."""
+    try:
+        result = call(connection, tool, arguments, task_id)
+    except Rejected as refused:
+        connection.terminal.say(str(refused), "red")
+        return False
     failed = bool(result.get("isError"))
     lines = content_lines(result.get("content", ()))
     connection.terminal.say(short("\n".join(lines[:1])), "red" if failed else "")

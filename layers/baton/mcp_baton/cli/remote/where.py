@@ -4,10 +4,14 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
+from traceback import extract_tb
 from typing import Final
 
 from mcp_baton.cli import values
 from mcp_baton.cli.remote.client import Remote, Transport
+from mcp_baton.cli.remote.ending import faulty
+from mcp_baton.cli.remote.printing import short
 from mcp_baton.cli.remote.profiles import Access, profile, profiles_file, secret
 from mcp_baton.cli.remote.progress import Progress
 from mcp_baton.cli.remote.questions import Terminal, at_terminal
@@ -15,6 +19,10 @@ from mcp_baton.exceptions import BatonError
 
 _HOST: Final = re.compile(r"(?:localhost|[\w-]+(?:\.[\w-]+)+|\[[0-9a-fA-F:]+\]):\d+(?:/.*)?")
 """`127.0.0.1:8000/mcp`: a URL without its scheme."""
+
+
+UNUSABLE: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""Errors that an answer causes which is not formed as MCP wants it. Answers are not checked against a schema."""
 
 
 class WhereError(BatonError):
@@ -35,6 +43,14 @@ class Way:
     def is_target(self) -> bool:
         """Whether it is a file or module."""
         return "://" not in self.where and (".py" in self.where or ":" in self.where)
+
+    def shown_options(self) -> tuple[list[str], list[str]]:
+        """The options as a command line that is printed has them, and the names of those that it must leave out,
+        since a secret may stand in them."""
+        named = {"--api-key": self.api_key, "--token": self.token}
+        shown = [word for name, value in named.items() if value and value.startswith("env:") for word in (name, value)]
+        left_out = [name for name, value in named.items() if value and not value.startswith("env:")]
+        return [*shown, *(["--aws"] if self.aws else [])], [*left_out, *(["--header"] if self.header else [])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +113,10 @@ def connection(way: Way, *, as_json: bool) -> Iterator[Connection]:
         server = HttpTransport(access)
         try:
             yield made(server, time.sleep)
+        except UNUSABLE as error:
+            place = extract_tb(error.__traceback__)[-1]
+            what = f"{type(error).__name__}: {error}, {Path(place.filename).name} line {place.lineno}"
+            raise faulty(f"{way.where} gave an answer that cannot be used ({short(what)})") from error
         finally:
             server.close()
 

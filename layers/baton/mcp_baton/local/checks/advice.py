@@ -6,8 +6,10 @@ from types import ModuleType
 from typing import Any, Final
 
 from mcp_baton import Server, Workflow
+from mcp_baton.local.checks.collecting import NOTHING, Collected
 from mcp_baton.local.checks.definitions import function_site, workflow_site
 from mcp_baton.local.checks.faults import Fault, Site
+from mcp_baton.local.checks.values import value_faults
 from mcp_baton.server.published.tool import Tool
 from mcp_baton.server.schema.undescribed import shown_type
 from mcp_baton.settings import unknown_settings
@@ -20,7 +22,12 @@ LONGEST_NAME: Final = 45
 
 
 def advice(
-    server: Server, module: ModuleType, folder: Path, environment: Mapping[str, str], wrong: Container[str] = ()
+    server: Server,
+    module: ModuleType,
+    folder: Path,
+    environment: Mapping[str, str],
+    wrong: Container[str] = (),
+    collected: Collected = NOTHING,
 ) -> Iterator[Fault]:
     """What is worth knowing of a server that was loaded.
 
@@ -30,13 +37,14 @@ def advice(
         folder: Where its files are.
         environment: The process's variables.
         wrong: The names of workflows that are refused, of which no more is said.
+        collected: What the files made while they were loaded.
     """
     for tool in server.tools.values():
         yield from _of_tool(tool)
     for name, workflow in server.workflows.items():
         if name not in wrong:
             yield from _of_workflow(server, workflow, folder)
-    yield from _left_out(server, module, folder)
+    yield from _left_out(server, module, folder, collected)
     if not hasattr(module, "lambda_handler"):
         file = Path(module.__file__ or module.__name__).name
         yield Fault(
@@ -112,6 +120,7 @@ def _of_workflow(server: Server, workflow: Workflow, folder: Path) -> Iterator[F
                 f"write Argument({name!r}, '…')",
                 site(),
             )
+    yield from value_faults(server, workflow, site, _tool_of)
     if workflow.durable:
         yield from _unknown_outputs(server, workflow, site)
 
@@ -153,13 +162,18 @@ def _tool_of(server: Server, step: Step) -> Tool | None:
     return server.tools.get(step.tool or "")
 
 
-def _left_out(server: Server, module: ModuleType, folder: Path) -> Iterator[Fault]:
-    """Workflows that were made in the file, and not added."""
-    added = {id(workflow) for workflow in server.workflows.values()} | set(server.workflows)
-    for variable, value in vars(module).items():
-        if isinstance(value, Workflow) and id(value) not in added and value.name not in added:
-            yield Fault(
-                f"workflow {value.name!r} is not added to the server",
-                f"write server.add_workflow({variable})",
-                workflow_site(folder, value.name),
-            )
+def _left_out(server: Server, module: ModuleType, folder: Path, collected: Collected) -> Iterator[Fault]:
+    """Workflows that the author's files made and did not add to a server."""
+    added, variables = set(map(id, collected.added)), {id(value): name for name, value in vars(module).items()}
+    for workflow, site in collected.made:
+        if (
+            id(workflow) in added
+            or workflow.name in server.workflows
+            or not (site and site.file.is_relative_to(folder))
+        ):
+            continue
+        yield Fault(
+            f"workflow {workflow.name!r} is not added to the server",
+            f"write server.add_workflow({variables.get(id(workflow), 'Workflow(…)')})",
+            workflow_site(folder, workflow.name) or site,
+        )

@@ -4,19 +4,16 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from mcp_baton import Server, Settings
 from mcp_baton.exceptions import SettingsError, WorkflowError
 from mcp_baton.local.checks.advice import advice
-from mcp_baton.local.checks.collecting import Collected, collecting
+from mcp_baton.local.checks.collecting import NOTHING, Collected, collecting
 from mcp_baton.local.checks.definitions import function_site, workflow_site
 from mcp_baton.local.checks.faults import Fault, Site, fault_of
 from mcp_baton.local.loader import LoadError, find, load
 from mcp_baton.server.published.descriptions import undescribed
 from mcp_baton.server.published.workflow_checks import all_workflow_errors
-
-NOTHING: Final = Collected()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +56,7 @@ def check_target(target: str, environment: Mapping[str, str]) -> Checked:
     module = sys.modules[place.name]
     errors = (*faults, *collected.faults, *server_faults(server, place.folder, collected))
     wrong = {name for name in server.workflows if any(f"workflow {name!r}" in fault.problem for fault in errors)}
-    warnings = tuple(advice(server, module, place.folder, environment, wrong))
+    warnings = tuple(advice(server, module, place.folder, environment, wrong, collected))
     counts = {
         "tools": len(server.tools),
         "resources": len(server.resources),

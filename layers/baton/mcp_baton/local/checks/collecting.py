@@ -29,11 +29,15 @@ class Collected:
         faults: In order.
         tools: The names of tools that were refused, and their functions: what speaks of them is no further mistake.
         parts: The names of workflows and steps that were refused.
+        made: The workflows that were made, each with the line that made it.
+        added: Those that were added to a server.
     """
 
     faults: list[Fault] = field(default_factory=list)
     tools: list[object] = field(default_factory=list)
     parts: set[str] = field(default_factory=set)
+    made: list[tuple[Workflow, Site | None]] = field(default_factory=list)
+    added: list[object] = field(default_factory=list)
 
     def take(self, error: Exception) -> None:
         """Take an error down.
@@ -45,6 +49,10 @@ class Collected:
         if fault is None:
             raise error
         self.faults.append(fault)
+
+
+NOTHING: Final = Collected()
+"""For a server of which no file was loaded with mistakes."""
 
 
 @contextmanager
@@ -122,6 +130,7 @@ def _method(method: Callable[..., Any], collected: Collected) -> Callable[..., A
     """A method that takes a workflow or a server."""
 
     def guarded(server: Server, given: Any, *more: Any, **options: Any) -> Any:
+        collected.added.append(given)
         try:
             return method(server, given, *more, **options)
         except (RegistrationError, TypeError) as error:
@@ -144,6 +153,9 @@ def _maker(kind: type[Step] | type[Workflow], collected: Collected) -> Callable[
             name = name if isinstance(name, str) and name else "?"
             collected.parts.add(error.workflow if isinstance(error, WorkflowError) else name)
             make(made, name) if kind is Step else make(made, name=name, description="")
+        else:
+            if kind is Workflow:
+                collected.made.append((made, _author()))
 
     return init
 

@@ -68,7 +68,6 @@ class Entry:
 
 
 def one_line(text: str, longest: int = LONGEST) -> str:
-    """A text from outside as a part of a line: no line breaks, no control characters, not too long."""
+    """A text from outside as a part of a line: without line breaks, not too long. Handlers clean it."""
     line = " ".join(text.split())
-    plain = "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in line)
-    return plain if len(plain) <= longest else f"{plain[:longest]} …"
+    return line if len(line) <= longest else f"{line[:longest]} …"

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Final
 
 PACKAGE: Final = Path(__file__).resolve().parents[2]
-NOTE: Final = "({} of Baton, of packages and of Python left out; --log-level debug shows all)"
+NOTE: Final = "({} of Baton, of packages and of Python left out{})"
+DEBUG: Final = "; --log-level debug shows all"
 INSTALLED: Final = ("site-packages", "dist-packages")
 STANDARD: Final = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib"))
 
@@ -22,15 +23,19 @@ def is_own(file: str) -> bool:
     return not any(path.is_relative_to(standard) for standard in STANDARD)
 
 
-def own_frames(error: BaseException) -> str:
+def own_frames(error: BaseException, remedy: str = DEBUG) -> str:
     """An exception and those that led to it, each with the user's frames; of one that has none, with its last frame.
 
     The last line says how many were left out, if any were.
+
+    Args:
+        error: The exception.
+        remedy: What that line says of how to see them.
     """
     told = traceback.TracebackException.from_exception(error)
     left_out = sum(map(_cut, _all(told)))
     text = "".join(told.format()).rstrip()
-    return f"{text}\n{NOTE.format(_frames(left_out))}" if left_out else text
+    return f"{text}\n{NOTE.format(_frames(left_out), remedy)}" if left_out else text
 
 
 def _all(told: traceback.TracebackException) -> Iterator[traceback.TracebackException]:

@@ -6,6 +6,7 @@ import traceback
 from datetime import UTC, datetime
 from typing import Any, override
 
+from mcp_baton.local.clean_text import escaped
 from mcp_baton.local.report.entry import Entry
 from mcp_baton.local.report.frames import own_frames
 
@@ -37,4 +38,4 @@ class JsonFormatter(logging.Formatter):
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:
             made["error"] = "".join(traceback.format_exception(error)) if self._in_full else own_frames(error)
-        return json.dumps(made)
+        return escaped(json.dumps(made))

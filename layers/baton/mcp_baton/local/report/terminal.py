@@ -5,11 +5,11 @@ import time
 import traceback
 from typing import IO, Final, override
 
-from rich.console import Console
 from rich.text import Text
 
+from mcp_baton.local.clean_text import CleanConsole
 from mcp_baton.local.report.entry import Entry, Status
-from mcp_baton.local.report.frames import own_frames
+from mcp_baton.local.report.frames import DEBUG, own_frames
 
 COLOURS: Final = {Status.DONE: "green", Status.WAITING: "yellow", Status.FAILED: "bold red"}
 LEVEL_COLOURS: Final = {"WARNING": "yellow", "ERROR": "bold red", "CRITICAL": "bold red"}
@@ -24,13 +24,15 @@ class TerminalHandler(logging.Handler):
     Args:
         stream: Where to.
         in_full: Whether to write the loggers' names, and every frame of tracebacks.
+        remedy: What is said of how to see all frames, where some are left out.
     """
 
-    def __init__(self, stream: IO[str], *, in_full: bool) -> None:
+    def __init__(self, stream: IO[str], *, in_full: bool, remedy: str = DEBUG) -> None:
         super().__init__()
-        # Long lines are the terminal's to wrap, and values are never read as markup.
-        self._console = Console(file=stream, soft_wrap=True, highlight=False, markup=False, emoji=False)
+        # The terminal wraps long lines.
+        self._console = CleanConsole(file=stream, soft_wrap=True)
         self._in_full = in_full
+        self._remedy = remedy
 
     @override
     def emit(self, record: logging.LogRecord) -> None:
@@ -47,7 +49,11 @@ class TerminalHandler(logging.Handler):
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:
             # A file may have changed since it was imported: its lines are read when an error is shown.
-            trace = "".join(traceback.format_exception(error)).rstrip() if self._in_full else own_frames(error)
+            trace = (
+                "".join(traceback.format_exception(error)).rstrip()
+                if self._in_full
+                else own_frames(error, self._remedy)
+            )
             line.append(f"\n{trace}")
         return line
 

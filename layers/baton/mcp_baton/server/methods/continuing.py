@@ -31,7 +31,7 @@ from mcp_baton.workflow.keys import step_key
 from mcp_baton.workflow.matching import Candidate, candidates, meant
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.retry import draw
-from mcp_baton.workflow.sent_back import CHANGED, Replaced, refusal, replaced
+from mcp_baton.workflow.sent_back import CHANGED, Replaced, Room, refusal, replaced
 
 type Found = Plan | dict[str, Json]
 """A live task's plan, or the `_meta` that says why nothing can be recorded."""
@@ -95,8 +95,9 @@ class Continuation:
                 raise TaskNotFound
             recorded = write_decided(request.store, plan.task, decided, attempts=attempts)
         except StoreError as error:
-            return unrecorded(refused(request, plan.task.task_id, error))
-        return written(request, plan_of(request, recorded.task), batches[-1], recorded.oversized)
+            return unrecorded(refused(request, plan.task.task_id, error), plan.workflow)
+        after = plan_of(request, recorded.task)
+        return written(request, after, batches[-1], recorded.oversized, self.call.arguments)
 
     def _batch(self, plan: Plan, current: TaskRecord, outcome: Outcome, timing: Timing) -> Batch:
         call, variables = self.call, self.variables
@@ -114,19 +115,22 @@ def begin(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -> 
     """
     rounds = request.rounds()
     plan, found = _find(request, task_id)
-    sent = replaced(arguments, plan)
+    budget = request.budget
+    sent = replaced(arguments, plan, Room(min(request.server.placeholder_bytes, budget.left), budget.unread))
+    budget.read(sent.read)
+    budget.take(sent.put_in)
     if sent.unknown:
         return NotMade(Failed(refusal(sent.unknown)), not_made(request, task_id, found))
     earlier = carried_to(rounds.earlier, task_id) if rounds else None
     if earlier and earlier.values != sent.digest:
         return NotMade(Failed(CHANGED), not_made(request, task_id, found))
     # Of a task that is over, too: a call that comes too late is recorded nowhere, and must not be paid twice.
-    ranked = candidates(plan, tool.name, sent.arguments) if plan else []
+    ranked = candidates(plan, tool.name, sent.arguments, sent.names) if plan else []
     identity = earlier or _identity(ranked, tool, sent, task_id)
     if rounds:
         rounds.identity = identity
     variables = TaskVariables(found.task.variables if isinstance(found, Plan) else {})
-    call = Call(tool.name, sent.arguments, identity.step)
+    call = Call(tool.name, sent.arguments, identity.step, sent.names)
     return Continuation(
         request, found, call, identity, variables, request.asking(rounds), ranked, request.now_ms(), request.clock()
     )

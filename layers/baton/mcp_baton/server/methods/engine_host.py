@@ -53,6 +53,10 @@ class ServerHost:
         """The names of the arguments that a tool cannot do without."""
         return self._request.server.tools[tool].signature.required
 
+    def carries(self, size: int) -> bool:
+        """Whether placeholders may put so many bytes into one call that the client makes."""
+        return size <= self._request.server.placeholder_bytes
+
     def canonical(self, tool: str, arguments: JsonObject) -> JsonObject:
         """Arguments as the tool takes them, as JSON, without those that equal their defaults."""
         return self._request.server.tools[tool].canonical(arguments)
@@ -130,6 +134,10 @@ class ServerHost:
     def words(self, name: str, error: Exception) -> str:
         """An exception in words for the client."""
         return self._request.words(name, error)
+
+    def error_id(self, error: Exception) -> str | None:
+        """What finds an exception in the server's log, if its text is hidden from clients."""
+        return self._request.error_id(error)
 
     def _within_step(self, progress: float, total: float | None) -> tuple[float, float | None] | None:
         """A function's progress as a fraction of its step; `None` unless the request's progress grows by it.

@@ -11,7 +11,7 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.methods.task_meta import recorded_meta, unrecorded_meta
 from mcp_baton.server.request import Request
 from mcp_baton.server.schema.prompt_arguments import check_arguments
-from mcp_baton.tasks.record import TaskRecord
+from mcp_baton.tasks.record import StepStatus, TaskRecord
 from mcp_baton.tasks.store import Batch
 from mcp_baton.telemetry import RECORDINGS_LOST
 from mcp_baton.workflow.definition import Workflow
@@ -41,14 +41,17 @@ class Recording:
     text: Callable[[], str]
 
 
-def written(request: Request, after: Plan, batch: Batch, oversized: Sequence[str]) -> Recording:
+def written(request: Request, after: Plan, batch: Batch, oversized: Sequence[str], arguments: JsonObject) -> Recording:
     """Of a call that was recorded.
 
     Args:
         after: The plan after the write.
         batch: The write.
         oversized: The names of the variables that could not be kept.
+        arguments: What the tool was called with.
     """
+    done = [step.name for step in batch.steps if step.expected is not StepStatus.COMPLETED]
+    twice = [it for name in done for it in after.repeated(name, arguments)]
 
     def text() -> str:
         from mcp_baton.server.methods.handles import handle_of
@@ -56,19 +59,26 @@ def written(request: Request, after: Plan, batch: Batch, oversized: Sequence[str
 
         handle = handle_of(request, after.workflow, after.task.task_id) if after.workflow else None
         following = next_calls(after, _Tools(request), handle)
-        return recorded_text(RecordedCall(after, batch, following, handle, oversized))
+        return recorded_text(RecordedCall(after, batch, following, handle, oversized, twice))
 
-    return Recording(recorded_meta(request, after, remaining(request, after), oversized), text)
+    return Recording(recorded_meta(request, after, remaining(request, after), oversized, twice), text)
 
 
-def unrecorded(meta: dict[str, Json]) -> Recording:
-    """Of a call that was made and not recorded, or of which that is not known."""
+def unrecorded(meta: dict[str, Json], workflow: Workflow | None = None) -> Recording:
+    """Of a call that was made and not recorded, or of which that is not known.
+
+    Args:
+        meta: What `_meta` says of it.
+        workflow: The task's workflow, if the task could be read.
+    """
 
     def text() -> str:
         from mcp_baton.workflow.continuation_text import uncertain_text, unrecorded_text
+        from mcp_baton.workflow.handle import looking_at
 
-        why = str(meta["record_error"])
-        return uncertain_text(why) if meta["recorded"] == "unknown" else unrecorded_text(why)
+        if meta["recorded"] == "unknown":
+            return uncertain_text(looking_at(str(meta["task_id"]), workflow))
+        return unrecorded_text(str(meta["record_error"]))
 
     return Recording(meta, text)
 
@@ -153,3 +163,7 @@ class _Tools:
     def required(self, tool: str) -> frozenset[str]:
         """The names of a tool's required arguments."""
         return self.request.server.tools[tool].signature.required
+
+    def carries(self, size: int) -> bool:
+        """Whether placeholders may put so many bytes into one call."""
+        return size <= self.request.server.placeholder_bytes

@@ -25,11 +25,17 @@ def read_resource(request: Request) -> JsonObject:
     uri = request.text("uri")
     if uri == APP_URI and request.server.twin_names:
         return _app(request)
-    contents = _stored(request, uri) if is_own(uri) else _published(request, uri)
+    meta: JsonObject = {}
+    if is_own(uri):
+        found = stored_text(request, uri)
+        contents = None if found is None else FetchedResource(uri, "application/json", text=found[0])
+        meta = {} if found is None else found[1]
+    else:
+        contents = _published(request, uri)
     if contents is None:
         code = INVALID_PARAMS if request.stateless else RESOURCE_NOT_FOUND
         raise ProtocolError(code, f"Unknown resource: {uri}", {"uri": uri})
-    made: dict[str, Json] = {"contents": [shown(contents)]}
+    made: dict[str, Json] = {"contents": [shown(contents) | ({"_meta": meta} if meta else {})]}
     return made | {"ttlMs": 0, "cacheScope": "private"} if request.stateless else made
 
 
@@ -46,11 +52,6 @@ def _app(request: Request) -> JsonObject:
     }
     made: dict[str, Json] = {"contents": [page]}
     return cacheable(request, made) if request.stateless else made
-
-
-def _stored(request: Request, uri: str) -> FetchedResource | None:
-    text = stored_text(request, uri)
-    return None if text is None else FetchedResource(uri, "application/json", text=text)
 
 
 def _published(request: Request, uri: str) -> FetchedResource | None:
@@ -81,8 +82,8 @@ def readable(uri: str, ended: FetchedResource | Mismatch | Failed) -> FetchedRes
     match ended:
         case Mismatch() as mismatch:
             raise ResourceUnavailable(f"{uri}: {explain(mismatch)}")
-        case Failed(error):
-            raise ResourceUnavailable(error)
+        case Failed(error) as failed:
+            raise ResourceUnavailable(error, failed.error_id)
         case contents:
             return contents
 

@@ -1,6 +1,6 @@
 """Running a workflow for a request, from its start or from where a task stands: what a prompt and a tool both do."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from mcp_baton.exceptions import (
     BatonError,
@@ -19,12 +19,13 @@ from mcp_baton.server.request import Request
 from mcp_baton.server.schema.prompt_arguments import ArgumentRefused, check_arguments, stored_arguments
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.telemetry import PAUSES, RECORDINGS_LOST, RUNS_COMPLETED, STEP_RETRIES, STEPS_FAILED, STEPS_RUN
-from mcp_baton.workflow.definition import Workflow
-from mcp_baton.workflow.drift import declared_arguments, differing, given_secrets
+from mcp_baton.workflow.definition import Argument, Workflow
+from mcp_baton.workflow.drift import carried, declared_arguments, differing, given_secrets
 from mcp_baton.workflow.engine import Engine
 from mcp_baton.workflow.host import Failed
 from mcp_baton.workflow.invocation import Invocation
 from mcp_baton.workflow.run import EndedRun, Superseded, TaskOver
+from mcp_baton.workflow.secrets import stand_in
 
 
 class NotOfWorkflow(BatonError):
@@ -119,9 +120,19 @@ def new_invocation(request: Request, workflow: Workflow, given: JsonObject, ttl_
     Raises:
         ArgumentRefused: an argument is missing, unknown or does not convert.
     """
-    texts, converted = check_arguments(workflow.arguments, given)
+    return _invocation(request, workflow.arguments, given, {}, ttl_ms)
+
+
+def _invocation(
+    request: Request,
+    declared: Sequence[Argument],
+    given: JsonObject,
+    stand_ins: Mapping[str, str],
+    ttl_ms: int | None = None,
+) -> Invocation:
+    texts, converted = check_arguments(declared, given)
     nulls = frozenset(name for name, value in given.items() if value is None)
-    return Invocation(texts, converted, request.owner, ttl_ms, nulls)
+    return Invocation({**texts, **stand_ins}, {**converted, **stand_ins}, request.owner, ttl_ms, nulls)
 
 
 def _resume(
@@ -166,9 +177,14 @@ def resumed_invocation(request: Request, workflow: Workflow, task: TaskRecord, g
         raise Drifted(changed)
     arguments = stored_arguments(declared_arguments(workflow, task), given)
     lost = sorted(given_secrets(workflow, task) - given.keys())
+    if lost and all(status.settled for status in carried(task, workflow).values()):
+        # The run only completes the task: no call is left that needs a secret.
+        stand_ins = {name: stand_in(name) for name in lost}
+        kept = [argument for argument in workflow.arguments if argument.name not in stand_ins]
+        return _invocation(request, kept, arguments, stand_ins)
     if lost:
         names = ", ".join(map(repr, lost))
-        raise ArgumentRefused(f"secret arguments are not stored; give them again to resume the task: {names}")
+        raise ArgumentRefused(f"secret arguments are not stored; give them again to resume the task: {names}", lost)
     return new_invocation(request, workflow, arguments)
 
 

@@ -11,6 +11,7 @@ from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.codes import INTERNAL_ERROR, MISSING_CLIENT_CAPABILITY
 from mcp_baton.protocol.envelope import TASKS_EXTENSION
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server.methods.task_meta import status_message_of
 from mcp_baton.server.request import Request
 from mcp_baton.tasks.record import TaskRecord, TaskStatus
 
@@ -29,8 +30,9 @@ def shown(request: Request, task: TaskRecord) -> dict[str, Json]:
         "createdAt": task.created_at,
         "lastUpdatedAt": task.updated_at,
     }
-    if task.status_message:
-        made["statusMessage"] = task.status_message
+    message = status_message_of(task, request.now_ms)
+    if message:
+        made["statusMessage"] = message
     interval_ms = poll_interval_ms(request, task)
     if not request.stateless:
         return made | {"ttl": task.ttl_ms, "pollInterval": interval_ms}

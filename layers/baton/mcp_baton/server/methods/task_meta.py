@@ -6,8 +6,19 @@ from typing import Literal
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.request import Request
-from mcp_baton.tasks.record import INTERRUPTED, RESULT_PREFIX, StepProgress, StepStatus, TaskRecord, pause_of, steps_of
+from mcp_baton.tasks.record import (
+    INTERRUPTED,
+    PAUSED,
+    RESULT_PREFIX,
+    StepProgress,
+    StepStatus,
+    TaskRecord,
+    TaskStatus,
+    pause_of,
+    steps_of,
+)
 from mcp_baton.workflow.plan import Plan
+from mcp_baton.workflow.repeats import Repeat
 from mcp_baton.workflow.run import EndedRun, Superseded, TaskOver
 
 
@@ -31,19 +42,34 @@ def run_meta(request: Request, run: EndedRun) -> dict[str, Json]:
         del meta["task_status"]  # there is none any more
     if isinstance(run.stop, Superseded):
         meta["superseded"] = True
-    return meta | _oversized(run.oversized)
+    return (
+        meta
+        | _repeats("may_have_run", run.before)
+        | _repeats("may_have_run_twice", run.twice)
+        | _oversized(run.oversized)
+    )
 
 
-def recorded_meta(request: Request, plan: Plan, following: Sequence[Json], oversized: Sequence[str]) -> dict[str, Json]:
+def recorded_meta(
+    request: Request, plan: Plan, following: Sequence[Json], oversized: Sequence[str], twice: Sequence[Repeat] = ()
+) -> dict[str, Json]:
     """The `_meta` of a continuation that was recorded.
 
     Args:
         plan: The plan after the write.
         following: What remains to be done: `next`.
         oversized: The names of the variables that did not fit.
+        twice: The step that the call was recorded as, if a run may have run it before.
     """
     meta = task_meta(request, plan.task, plan.steps)
-    return meta | {"next": following, "recorded": True} | _oversized(oversized)
+    made: dict[str, Json] = {"next": following, "recorded": True}
+    return (
+        meta
+        | made
+        | _repeats("may_have_run", plan.repeats())
+        | _repeats("may_have_run_twice", twice)
+        | _oversized(oversized)
+    )
 
 
 def unrecorded_meta(
@@ -67,7 +93,7 @@ def unrecorded_meta(
 
 
 def task_meta(request: Request, task: TaskRecord, steps: Sequence[StepProgress] | None = None) -> dict[str, Json]:
-    """A task's id, status, steps and, where it is paused, why."""
+    """A task's id, status, steps and, where it is paused, why; and that a client supplied its result."""
     steps = steps_of(task) if steps is None else steps
     meta: dict[str, Json] = {
         "task_id": task.task_id,
@@ -77,6 +103,8 @@ def task_meta(request: Request, task: TaskRecord, steps: Sequence[StepProgress] 
     pause = shown_pause(task, request.now_ms)
     if pause is not None:
         meta["pause_reason"] = pause
+    if task.by_client:
+        meta["result_by"] = "client"
     return meta if request.stateless else meta | related_task(task.task_id)
 
 
@@ -97,6 +125,13 @@ def shown_pause(task: TaskRecord, now_ms: Callable[[], int]) -> JsonObject | Non
     if claim.lapsed_at(at_ms):
         return interrupted(task) or pause_of(task)
     return None if claim.holds_at(at_ms) else pause_of(task)
+
+
+def status_message_of(task: TaskRecord, now_ms: Callable[[], int]) -> str | None:
+    """What is shown beside a task's status: what its worker says, or that the task is paused; `None` for nothing."""
+    if task.status_message or task.status is not TaskStatus.WORKING:
+        return task.status_message
+    return PAUSED if shown_pause(task, now_ms) else None
 
 
 def interrupted(task: TaskRecord) -> JsonObject | None:
@@ -124,6 +159,14 @@ def listed_meta(task: TaskRecord, now_ms: int) -> dict[str, Json]:
     if pause is not None:
         meta["pause_reason"] = {name: value for name, value in pause.items() if name != "error"}
     return {"_meta": meta}
+
+
+def _repeats(name: str, repeats: Sequence[Repeat]) -> dict[str, Json]:
+    """The steps that may run more than once, with the keys of their calls (docs/workflows.md, When a run is killed)."""
+    told: list[Json] = [
+        {"step": it.step} if it.key is None else {"step": it.step, "idempotency_key": it.key} for it in repeats
+    ]
+    return {name: told} if told else {}
 
 
 def related_task(task_id: str) -> dict[str, Json]:

@@ -18,6 +18,7 @@ logger = logging.getLogger(__name__)
 VARIABLES_KEY: Final = "mcp-baton/variables"
 TIMINGS_KEY: Final = "mcp-baton/timings"
 NEXT_KEY: Final = "mcp-baton/next"
+RESULT_BY_KEY: Final = "mcp-baton/result_by"
 OMITTED_KEY: Final = "omitted"
 ALL, NONE = "all", "none"
 UNREADABLE = "this value cannot be read now; ask again"
@@ -55,18 +56,20 @@ def with_values(request: Request, task: TaskRecord, made: dict[str, Json], wante
     Raises:
         StoreUnavailable: its result cannot be read now.
     """
-    state = _state(request, task) | timings_shown(task) | _next(request, task)
+    state = _state(request, task) | timings_shown(task) | _next(request, task) | result_mark(task)
     names = [] if wanted == NONE else [name for name in task.variables if name not in ALWAYS]
     if request.stateless and weight_of(task, FINAL_RESULT):
         names.insert(0, FINAL_RESULT)
     weights = {name: weight for name in names if (weight := weight_of(task, name))}
-    left = request.budget.left - len(dumps({**made, "_meta": state}).encode())
+    left = request.budget.shown - len(dumps({**made, "_meta": state}).encode())
     omitted = _left_out(task, weights, left, everything=wanted == ALL)
     if omitted and OMITTED_KEY in weights:
         # The list stands where a variable of this name would. It can be read by its URI.
         omitted[OMITTED_KEY] = {}
-    omitted |= {key: {} for key in (TIMINGS_KEY, NEXT_KEY) if key in state and key in weights}
-    read_ahead(task.variables, [name for name in weights if name not in omitted])
+    omitted |= {key: {} for key in (TIMINGS_KEY, NEXT_KEY, RESULT_BY_KEY) if key in state and key in weights}
+    whole = [name for name in weights if name not in omitted]
+    request.budget.read(sum(weights[name].text_bytes for name in whole))
+    read_ahead(task.variables, whole)
     values = {name: omitted[name] if name in omitted else _value(task, name) for name in weights}
     shown = {"result": _as_returned(task, values.pop(FINAL_RESULT))} if FINAL_RESULT in values else {}
     if task.job is not None and FINAL_RESULT in omitted:
@@ -74,12 +77,23 @@ def with_values(request: Request, task: TaskRecord, made: dict[str, Json], wante
     return {**made, **shown, "_meta": {**state, **values, **_naming(omitted)}}
 
 
+def result_mark(task: TaskRecord) -> dict[str, Json]:
+    """What `_meta` says of a result that a client supplied; nothing of one that a tool or a run made."""
+    return {RESULT_BY_KEY: "client"} if task.by_client else {}
+
+
 def _as_returned(task: TaskRecord, result: Json) -> Json:
     """A job's result as the call would have returned it: in the 2026 era every result names its type (MCP 2026-07-28,
     basic/index)."""
     if task.job is None or not isinstance(result, Mapping):
         return result
-    return {"resultType": "complete", **result}
+    made = {"resultType": "complete", **result}
+    own = result.get("_meta")
+    return (
+        {**made, "_meta": {**(own if isinstance(own, Mapping) else {}), **result_mark(task)}}
+        if task.by_client
+        else made
+    )
 
 
 def _state(request: Request, task: TaskRecord) -> dict[str, Json]:
@@ -123,10 +137,12 @@ def result_of(request: Request, task: TaskRecord, meta: dict[str, Json]) -> dict
     Raises:
         StoreUnavailable: it cannot be read now.
     """
+    meta = {**meta, **result_mark(task)}
     weight = weight_of(task, FINAL_RESULT)
     if weight is None:
         return {"result": None, "_meta": meta}
-    omitted = _left_out(task, {FINAL_RESULT: weight}, request.budget.left, everything=True)
+    omitted = _left_out(task, {FINAL_RESULT: weight}, request.budget.shown, everything=True)
+    request.budget.read(0 if omitted else weight.text_bytes)
     result = omitted[FINAL_RESULT] if omitted else _value(task, FINAL_RESULT)
     if task.job is not None and omitted:
         return {**linked(omitted[FINAL_RESULT]), "_meta": meta}

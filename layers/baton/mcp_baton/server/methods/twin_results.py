@@ -23,9 +23,11 @@ from mcp_baton.workflow.handle import Handle
 from mcp_baton.workflow.handoff import refused_arguments
 from mcp_baton.workflow.host import FetchedResource, Succeeded
 from mcp_baton.workflow.next_calls import entries
+from mcp_baton.workflow.pause import ToolFailed
+from mcp_baton.workflow.repeats import may_have_run, may_have_run_twice
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.run import EndedRun
-from mcp_baton.workflow.twin_text import Value, told_of_held, told_of_over, told_of_run
+from mcp_baton.workflow.twin_text import Value, open_before, told_of_held, told_of_over, told_of_run
 
 LONG: Final = 2_000
 """Bytes of a result as JSON that stands in the structure; a longer one is a resource."""
@@ -74,7 +76,11 @@ def result_of_run(request: Request, run: EndedRun, host: ServerHost) -> dict[str
     steps: Json = meta.get("steps") or [{"name": name, "status": status.value} for name, status in run.statuses.items()]
     if run.pause:
         results = replace(results, links=[*results.links, *_read(run)])
-    return _made(request, text, {**meta, "steps": steps}, results, following, meta)
+    state: dict[str, Json] = {**meta, "steps": steps}
+    warning = [*may_have_run_twice(run.twice), *may_have_run(open_before(run, known))]
+    if warning:
+        state["warning"] = " ".join(warning)
+    return _made(request, text, state, results, following, meta)
 
 
 def result_of_held(
@@ -99,17 +105,21 @@ def result_of_over(request: Request, workflow: Workflow, task: TaskRecord) -> di
     if completed:
         step = completed[-1]
         values.append(_stored(task, f"{RESULT_PREFIX}{step['name']}", f"Result of {step.get('tool')}"))
-    final = _stored(task, FINAL_RESULT, "Result of the task")
-    if weight_of(task, FINAL_RESULT) and final.value != run_result(_by_name(task)):
+    final = _stored(task, FINAL_RESULT, "Result of the task" + (", which a client supplied" if task.by_client else ""))
+    if weight_of(task, FINAL_RESULT) and (task.by_client or final.value != run_result(_by_name(task))):
         values.insert(0, final)
     text = told_of_over(workflow, task.status, _statuses(task), values)
     return _made(request, text, meta, results, [], meta)
 
 
 def _following(run: EndedRun, known: Known, host: ServerHost, handle: Handle | None) -> list[JsonObject]:
-    """What remains of a run that has paused; the tool itself where continuations have done all of it meanwhile."""
-    left = entries(run.workflow, known, host, lambda step: refused_arguments(step, run.pause), handle)
-    return _fitting(left) or (handle.going_on() if handle else [])
+    """What remains of a run that has paused. It is the workflow's tool if continuations have done all of it meanwhile,
+    and if only an operator can correct the cause."""
+    go_on = handle.going_on() if handle else []
+    if isinstance(run.pause, ToolFailed) and run.pause.is_for_the_operator and handle:
+        return go_on
+    left = entries(run.workflow, known, host, lambda step: refused_arguments(step, run.pause), handle, go_on)
+    return _fitting(left) or (handle.finishing() if handle else [])
 
 
 def _fitting(left: list[JsonObject]) -> list[JsonObject]:
@@ -121,7 +131,9 @@ def _fitting(left: list[JsonObject]) -> list[JsonObject]:
 def _made(
     request: Request, text: str, state: JsonObject, results: Results, following: Iterable[Json], meta: JsonObject
 ) -> dict[str, Json]:
-    told = {name: state[name] for name in ("task_id", "task_status", "steps", "pause_reason") if name in state}
+    told = {
+        name: state[name] for name in ("task_id", "task_status", "steps", "pause_reason", "warning") if name in state
+    }
     structure: dict[str, Json] = {"message": text, **told, "results": results.shown, "next": list(following)}
     content: list[Json] = [{"type": "text", "text": text}]
     if request.envelope.revision != REVISION_WITHOUT_HEADER:  # the first revision has no links

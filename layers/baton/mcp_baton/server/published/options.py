@@ -39,6 +39,21 @@ def seconds(name: str, value: float, *, zero: bool = False, endless: bool = Fals
     return value
 
 
+def byte_count(name: str, value: int) -> int:
+    """A number of bytes, 0 or more.
+
+    Args:
+        name: What it is called.
+        value: The number.
+
+    Raises:
+        RegistrationError: it is none.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise RegistrationError(f"{name}={value!r}: it is a number of bytes, 0 or more")
+    return value
+
+
 def labels_of(options: Mapping[str, Any], what: str, others: Iterable[str] = ()) -> Labels:
     """The labels that were given as keyword arguments.
 

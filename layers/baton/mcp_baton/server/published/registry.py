@@ -30,6 +30,7 @@ class Registry:
         handles: Where clients read and write a task's id: in `_meta`, or in texts and arguments, too.
         completions: By what they complete (a prompt, a workflow or a URI template) and the name of its argument.
         is_view: Whether this is what one caller sees of a server, by their scopes.
+        lacks_tools: Whether the caller lacks the scopes of some tool, so that it is not here.
     """
 
     def __init__(self) -> None:
@@ -40,27 +41,27 @@ class Registry:
         self.completions: dict[tuple[str, str], Completion] = {}
         self.handles: Handles = "meta"
         self.is_view = False
+        self.lacks_tools = False
         self._twins: dict[str, Twin] = {}
-        self._is_checked = False
+        self._is_closed = False
 
     def publish_tool(self, tool: Tool) -> None:
         """Add a tool that has been made.
 
         Raises:
-            RegistrationError: the name is taken.
-            WorkflowError: once the handler has been made, a workflow has it, which is a tool, too.
+            RegistrationError: the name is taken, or the server is closed.
         """
+        self._refuse_closed("tool", tool.name)
         _refuse_taken("tool", tool.name, self.tools.get(tool.name))
-        if self._is_checked and tool.name in self.workflows and self.workflows[tool.name].has_twin:
-            raise WorkflowError(tool.name, "a tool has this name, and this workflow is a tool, too; rename one of them")
         self.tools[tool.name] = tool
 
     def publish_resource(self, resource: Resource) -> None:
         """Add a resource that has been made.
 
         Raises:
-            RegistrationError: the URI is taken.
+            RegistrationError: the URI is taken, or the server is closed.
         """
+        self._refuse_closed("resource", resource.uri)
         _refuse_taken("resource", resource.uri, self.resources.get(resource.uri))
         self.resources[resource.uri] = resource
 
@@ -68,8 +69,9 @@ class Registry:
         """Add a prompt that has been made.
 
         Raises:
-            RegistrationError: the name is taken.
+            RegistrationError: the name is taken, or the server is closed.
         """
+        self._refuse_closed("prompt", prompt.name)
         _refuse_taken("prompt", prompt.name, self.prompts.get(prompt.name) or self.workflows.get(prompt.name))
         self.prompts[prompt.name] = prompt
 
@@ -77,33 +79,41 @@ class Registry:
         """Add a completion that has been made.
 
         Raises:
-            RegistrationError: the argument has one.
+            RegistrationError: the argument has one, or the server is closed.
         """
+        self._refuse_closed("completion", f"{of} {argument}")
         _refuse_taken("completion", f"{of} {argument}", self.completions.get((of, argument)))
         self.completions[of, argument] = completion
 
     def add_workflow(self, workflow: Workflow) -> Workflow:
         """Publish a workflow as a prompt of the same name. Its tools may be registered before it or after it.
 
-        It is checked with all others when the handler is made, or at once where that has been done.
+        It is checked with all others by `handler(server)`.
 
         Raises:
-            RegistrationError: it is no workflow.
-            WorkflowError: the name is taken, or, once the handler has been made, the workflow cannot work.
+            RegistrationError: it is no workflow, or the server is closed.
+            WorkflowError: the name is taken.
         """
         given: object = workflow
         if not isinstance(given, Workflow):
             from mcp_baton.workflow.misuse import not_added
 
             raise not_added(given)
+        self._refuse_closed("workflow", workflow.name)
         if workflow.name in self.prompts or workflow.name in self.workflows:
             raise WorkflowError(workflow.name, "the name is already taken by a prompt; give it another")
-        added = {workflow.name: workflow}
-        if self._is_checked:
-            twins = {*self.twin_names, *([workflow.name] if workflow.has_twin else [])}
-            added = checked_workflows(added, self.tools, twins, in_full=False)
-        self.workflows |= added
+        self.workflows |= {workflow.name: workflow}
         return workflow
+
+    def close(self) -> None:
+        """Refuse everything that is added from now on. `handler(server)` does this after its checks."""
+        self._is_closed = True
+
+    def _refuse_closed(self, kind: str, name: str) -> None:
+        if self._is_closed:
+            raise RegistrationError(
+                f"{kind} {name!r}: handler(server) has checked and closed the server; add it before that call"
+            )
 
     def check(self, *, in_full: bool = True) -> None:
         """Refuse workflows that cannot work, and give each step whose tool is a function that tool's name.
@@ -123,7 +133,6 @@ class Registry:
             for _, error in undescribed(self.tools, self.resources, self.prompts):
                 raise error
         self.workflows = checked_workflows(self.workflows, self.tools, self.twin_names, in_full=in_full)
-        self._is_checked = True
 
     @property
     def tools_with_handle(self) -> frozenset[str]:
@@ -211,6 +220,7 @@ def seen_by[R: Registry](server: R, claims: Mapping[str, object]) -> R:
     seen = copy.copy(server)
     seen.is_view = True
     seen.tools = {name: tool for name, tool in server.tools.items() if tool.requires <= has}
+    seen.lacks_tools = len(seen.tools) < len(server.tools)
     seen.resources = {uri: resource for uri, resource in server.resources.items() if resource.requires <= has}
     seen.prompts = {name: prompt for name, prompt in server.prompts.items() if prompt.requires <= has}
     seen.workflows = {

@@ -1,12 +1,9 @@
 """Scopes, by which a caller sees and uses a part of a server (docs/tools.md, Scopes)."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
 
 from mcp_baton.exceptions import RegistrationError
-
-CLAIMS: Final = ("scope", "scp", "scopes")
-"""Where scopes stand: RFC 8693 section 4.2, what some issuers write instead, and what authorizers call them."""
+from mcp_baton.protocol.http import SCOPE_CLAIMS
 
 
 def required(scopes: Sequence[str], what: str) -> frozenset[str]:
@@ -25,13 +22,11 @@ def required(scopes: Sequence[str], what: str) -> frozenset[str]:
 
 def scopes_in(claims: Mapping[str, object]) -> frozenset[str]:
     """The caller's scopes: of each claim that may hold them, texts with blanks between, or a list."""
-    return frozenset(scope for name in CLAIMS for scope in _scopes(claims.get(name)))
+    return frozenset(scope for name in SCOPE_CLAIMS for scope in _scopes(claims.get(name)))
 
 
 def _scopes(value: object) -> Iterator[str]:
     if isinstance(value, str):
-        # An HTTP API's JWT authorizer passes a list on as the text "[one two]".
-        inner = value[1:-1] if value.startswith("[") and value.endswith("]") else value
-        yield from inner.split()
+        yield from value.split()
     elif isinstance(value, list | tuple):
         yield from (scope for scope in value if isinstance(scope, str))

@@ -147,11 +147,19 @@ class Tool:
         """What the function returned: the tool's value, and how a result shows it where that was said in full.
 
         Raises:
-            ValueError: it is not what the function declares, or not JSON.
+            WrongResult: it is not what the function declares, or not JSON; names the function's line.
         """
         said = explicit_content(returned)
         if said is None:
-            return Succeeded(self.output.value(returned) if self.output else to_json(returned))
+            try:
+                return Succeeded(self.output.value(returned) if self.output else to_json(returned))
+            except ValueError as error:
+                from mcp_baton.server.published.wrong_result import wrong_result
+
+                wrong = wrong_result(
+                    self.name, self.decorated, self.signature.returns if self.output else None, returned, error
+                )
+                raise wrong from wrong.__cause__
         shown = {name: to_json(value) for name, value in said.to_json().items()}
         return Succeeded(shown.get("structuredContent", shown["content"]), shown)
 

@@ -50,6 +50,7 @@ OUTPUT_PROPERTIES: Final[JsonObject] = {
         "description": "The value of each completed step; {bytes, uri} for one that is long.",
     },
     "next": {"type": "array", "items": _NEXT, "description": "What remains, in order."},
+    "warning": {"type": "string", "description": "Which steps may have run more than once."},
     "running_until": {"type": "string", "description": "Until when another run holds the task."},
 }
 OUTPUT_SCHEMA: Final[JsonObject] = {

@@ -1,6 +1,7 @@
 """One call of a function that the server's author wrote: what the function's `Context` stands on."""
 
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from typing import Any
 
 from mcp_baton.exceptions import ToolError
@@ -20,6 +21,10 @@ type ProgressMap = Callable[[float, float | None], tuple[float, float | None] | 
 
 type Read = Callable[[str, object], Contents]
 """Reads a resource of the server: its URI, and the `Context` for its function."""
+
+
+RUNNING: ContextVar[str] = ContextVar("RUNNING")
+"""The function that runs, such as `tool refund`."""
 
 
 def no_resources(uri: str, _context: object) -> Contents:
@@ -50,6 +55,7 @@ class Call:
         starts_task: Whether its task begins where the function says so.
         reported: The progress that was reported last.
         claims: What the authorizer found out about the caller.
+        waits_for: The dependency that is being made before the function begins, by its factory's name.
     """
 
     request_id: str
@@ -70,3 +76,4 @@ class Call:
     starts_task: bool = False
     reported: float = field(default=float("-inf"))
     claims: Mapping[str, Any] = field(default_factory=dict)
+    waits_for: str | None = None

@@ -4,6 +4,7 @@ import contextlib
 import inspect
 import logging
 from collections.abc import Awaitable
+from functools import partial
 from typing import Any
 
 from mcp_baton.light_dataclasses import dataclass
@@ -27,11 +28,15 @@ class Closings:
         self._open: list[_Closing] = []
 
     async def make(self, provider: Provider, arguments: dict[str, Any], waiting: Waiting) -> object:
-        """Call a factory; enter what it made, if it is to be entered."""
+        """Call a factory; enter what it made, if it is to be entered.
+
+        Raises:
+            TookTooLong: it took longer than `waiting` lets it.
+        """
         if provider.is_async:
             value, manager = await waiting.run(_opened_async(provider, arguments))
         else:
-            value, manager = _opened(provider, arguments)
+            value, manager = waiting.call(provider.factory, partial(_opened, provider, arguments), _close_late)
             if inspect.iscoroutine(value):
                 value = await waiting.run(value)
         if manager is not None:
@@ -64,6 +69,17 @@ def _opened(provider: Provider, arguments: dict[str, Any]) -> tuple[Any, Any]:
         return made, None
     manager = contextlib.contextmanager(lambda: made)() if inspect.isgenerator(made) else made
     return manager.__enter__(), manager
+
+
+def _close_late(opened: tuple[Any, Any]) -> None:
+    """Close what was made when nothing waited for it any more."""
+    _, manager = opened
+    if manager is None:
+        return
+    try:
+        manager.__exit__(None, None, None)
+    except BaseException:
+        logger.exception("a dependency that was made too late could not be closed")
 
 
 async def _opened_async(provider: Provider, arguments: dict[str, Any]) -> tuple[Any, Any]:

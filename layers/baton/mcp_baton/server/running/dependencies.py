@@ -7,14 +7,13 @@ What a `def` needs of an async kind is made and closed on that loop, too, while 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mcp_baton.exceptions import Abandoned
 from mcp_baton.server.context import Context
 from mcp_baton.server.running.awaiting import InItsThread, OnTheLoop, Waiting, without_a_loop
 from mcp_baton.server.running.call import Call
 from mcp_baton.server.running.closings import Closings
 from mcp_baton.server.running.kept import PROCESS, Kept
 from mcp_baton.server.schema.dependency import Dependency
-from mcp_baton.server.schema.provider import Provider, read_provider
+from mcp_baton.server.schema.provider import Provider, name_of, read_provider
 from mcp_baton.server.schema.signature import Signature
 
 if TYPE_CHECKING:
@@ -36,12 +35,10 @@ def with_dependencies(
     kept = overrides[-1].kept if overrides else PROCESS
 
     async def run(arguments: dict[str, Any], waiting: Waiting) -> object:
-        opened = Opened(Context(call), kept, waiting)
+        opened = Opened(call, kept, waiting)
         try:
             for name, provider in providers:
                 arguments[name] = await opened.get(provider)
-            if call.abandoned:
-                raise Abandoned
             made: Any = function(**arguments)
             value = await made if signature.is_async else made
         except BaseException as error:
@@ -64,7 +61,7 @@ def _replaced(signature: Signature, overrides: "Sequence[Override]") -> Sequence
         return signature.dependencies
     from mcp_baton.server.running.overrides import swapping
 
-    declared = ((name, Dependency(item.factory, item.scope)) for name, item in signature.dependencies)
+    declared = ((name, Dependency(item.factory, item.scope, item.timeout_s)) for name, item in signature.dependencies)
     swap = swapping(overrides)
     return [(name, read_provider(dependency, f"the parameter {name!r}", swap)) for name, dependency in declared]
 
@@ -73,13 +70,13 @@ class Opened:
     """What one call depends on.
 
     Args:
-        context: The call's, for factories that want it.
+        call: The call, whose `Context` factories may want.
         kept: What is kept for the process.
         waiting: How the call waits.
     """
 
-    def __init__(self, context: Context, kept: Kept, waiting: Waiting) -> None:
-        self._context = context
+    def __init__(self, call: Call, kept: Kept, waiting: Waiting) -> None:
+        self._call = call
         self._kept = kept
         self._waiting = waiting
         self._made: dict[object, object] = {}
@@ -88,11 +85,13 @@ class Opened:
     async def get(self, provider: Provider) -> object:
         """The one instance of this call, or of this process."""
         if provider.scope == "process":
+            self._call.waits_for = name_of(provider.factory)
             return await self._kept.get(provider, self._waiting)
         if provider.key not in self._made:
             arguments = {name: await self.get(need) for name, need in provider.needs}
             if provider.context is not None:
-                arguments[provider.context] = self._context
+                arguments[provider.context] = Context(self._call)
+            self._call.waits_for = name_of(provider.factory)
             self._made[provider.key] = await self._closings.make(provider, arguments, self._waiting)
         return self._made[provider.key]
 

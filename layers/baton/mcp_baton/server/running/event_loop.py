@@ -1,15 +1,24 @@
 """The process's event loop, on which every `async def` runs: clients that tools share, bound to that loop, work from
-call to call. It has a thread of its own, and is made when the first one is called."""
+call to call. It has a thread of its own, and is made when the first one is called.
+
+A function that blocks this thread, such as with `time.sleep`, keeps all others waiting: `blocker` names it.
+"""
 
 import logging
 import threading
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
+from mcp_baton.server.running.call import RUNNING
+
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
+    from concurrent.futures import Future
 
 logger = logging.getLogger(__name__)
+
+BLOCKED_S = 0.25
+"""A loop that does not react for so long is blocked, seconds."""
 
 
 def start(
@@ -40,7 +49,7 @@ def start(
         except BaseException as error:  # noqa: BLE001 - raised further, `SystemExit` would end the loop for all tools
             raised(error)
 
-    future = asyncio.run_coroutine_threadsafe(run(), event_loop())
+    future = begin(run())
 
     def cancel() -> None:
         future.cancel()
@@ -48,19 +57,26 @@ def start(
     return cancel
 
 
-def wait_for[Value](coroutine: Coroutine[Any, Any, Value], limit_s: float | None = None) -> Value:
-    """What a coroutine gives on the loop. Not to be called on that loop.
+def begin[Value](coroutine: Coroutine[Any, Any, Value]) -> "Future[Value]":
+    """Run a coroutine on the loop; gives what it will return."""
+    import asyncio
 
-    Args:
-        coroutine: The coroutine.
-        limit_s: How long it may take, seconds; `None` for as long as it likes.
+    return asyncio.run_coroutine_threadsafe(coroutine, event_loop())
 
-    Raises:
-        TimeoutError: it took longer.
+
+def blocker() -> str | None:
+    """The function that blocks the loop now, such as `tool refund`; `None` if none does. Not to be called on that loop.
+
+    A function is known by its context, which tasks that it begins have, too.
     """
     import asyncio
 
-    return asyncio.run_coroutine_threadsafe(coroutine, event_loop()).result(limit_s)
+    loop, reacted = event_loop(), threading.Event()
+    loop.call_soon_threadsafe(reacted.set)
+    if reacted.wait(BLOCKED_S):
+        return None
+    task = asyncio.current_task(loop)
+    return None if task is None else task.get_context().get(RUNNING)
 
 
 def event_loop() -> "AbstractEventLoop":

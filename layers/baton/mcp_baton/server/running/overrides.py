@@ -56,7 +56,7 @@ def overriding(server: Registry, overrides: list[Override], factory: Factory, by
     if not any(item.factory == factory for provider in providers for item in _all_of(provider)):
         raise RegistrationError(f"{what}: nothing of this server depends on it")
     for provider in providers:
-        read_provider(Dependency(provider.factory, provider.scope), what, swap)
+        read_provider(Dependency(provider.factory, provider.scope, provider.timeout_s), what, swap)
     overrides.append(override)
     try:
         yield

@@ -60,9 +60,9 @@ def read_within(resources: Mapping[str, Resource], uri: str, context: object) ->
 
     if _is_on_a_loop():
         return Coming(coming, uri)
-    from mcp_baton.server.running.event_loop import wait_for
+    from mcp_baton.server.running.event_loop import begin
 
-    return wait_for(coming())
+    return begin(coming()).result()
 
 
 def _contents(uri: str, resource: Resource, returned: object) -> Contents:

@@ -7,9 +7,9 @@ answers or ends the request is an exception.
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
-from mcp_baton.exceptions import ProtocolError, ToolError
+from mcp_baton.exceptions import ProtocolError, ToolError, WrongResult
 from mcp_baton.light_dataclasses import dataclass, replace
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.asking.asker import AskedInWorkflow, InputRequired, TaskBegins
@@ -18,7 +18,8 @@ from mcp_baton.server.content import Contents
 from mcp_baton.server.context import Context
 from mcp_baton.server.published.resource import Resource
 from mcp_baton.server.request import Asking, Request
-from mcp_baton.server.running.call import Call, ProgressMap
+from mcp_baton.server.running.abandoned import MAX_ABANDONED, THREADS
+from mcp_baton.server.running.call import RUNNING, Call, ProgressMap
 from mcp_baton.server.running.work import Work
 from mcp_baton.server.running.worker import (
     Ending,
@@ -26,21 +27,26 @@ from mcp_baton.server.running.worker import (
     NotBegun,
     Raised,
     Returned,
+    Start,
     TimedOut,
     no_pulse,
     run_and_deliver,
 )
 from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.telemetry import ABANDONED_THREADS
 from mcp_baton.workflow.host import FIRST, Attempt, Failed, Failure, Mismatch, Prepared
 from mcp_baton.workflow.keys import own_key
 
 logger = logging.getLogger(__name__)
 
-TIMED_OUT = (
-    "timed out: the function's time was over (raise FunctionTimeout, in the background WorkerTimeout; with baton serve "
-    "--timeout, --worker-timeout); it may still have happened"
-)
-NOT_BEGUN = "not begun: the time for this request was over. Nothing was run."
+TIMED_OUT: Final = "timed out: "
+"""How the error of a call that timed out begins."""
+
+NOT_BEGUN: Final = "not begun: "
+"""How the error of a call that was never made begins."""
+
+MAY_HAVE_HAPPENED: Final = "it may still have happened"
+UNBLOCK: Final = "write it as a plain def, or await in it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +121,13 @@ def run[T](
         TaskBegins: the call goes on in the background.
         ProtocolError: the function wants the request answered with it.
     """
+    if not work.signature.is_async and THREADS.has_too_many(work.own_function):
+        logger.error("%s is not called any more: %s calls of it timed out and still run", work.what, MAX_ABANDONED)
+        return Failed(
+            f"{NOT_BEGUN}{MAX_ABANDONED} earlier calls of this function timed out and still run. Nothing was run. Tell "
+            "the user that the server needs its operator.",
+            kind=Failure.NOT_BEGUN,
+        )
     ended = _ended(request, work, prepared.bound, asking, surroundings)
     match ended:
         case Returned():
@@ -123,12 +136,49 @@ def run[T](
             raise answer
         case Raised(error):
             return _failed(request, work.name, error, Failure.RAISED)
-        case TimedOut():
+        case TimedOut(had_s):
             if surroundings.variables is not None:
                 surroundings.variables.close()
-            return Failed(TIMED_OUT, kind=Failure.TIMED_OUT)
-        case NotBegun():
-            return Failed(NOT_BEGUN, kind=Failure.NOT_BEGUN)
+            return Failed(_timed_out(request, work, had_s), kind=Failure.TIMED_OUT)
+        case NotBegun(waits_for):
+            return Failed(_not_begun(request, work, waits_for), kind=Failure.NOT_BEGUN)
+
+
+def _timed_out(request: Request, work: Work[Any], had_s: float) -> str:
+    """Which limit was met, what raises it, and, where another function blocked the event loop, that one."""
+    blocked = _blocked(request, work)
+    reserve_s = request.settings.write_reserve_ms / 1000
+    return (
+        f"{TIMED_OUT}it had {had_s:.3g} s, which is what was left of the function's time without the last "
+        f"{reserve_s:.3g} s, in which results are stored (raise FunctionTimeout, in the background WorkerTimeout; with "
+        f"baton serve --timeout, --worker-timeout){f'; {blocked}' if blocked else ''}; {MAY_HAVE_HAPPENED}"
+    )
+
+
+def _not_begun(request: Request, work: Work[Any], waits_for: str | None) -> str:
+    blocked = _blocked(request, work)
+    if waits_for and not blocked:
+        blocked = f"its dependency {waits_for!r} was not ready"
+    return f"{NOT_BEGUN}the time for this request was over{f': {blocked}' if blocked else ''}. Nothing was run."
+
+
+def _blocked(request: Request, work: Work[Any]) -> str:
+    """Which function blocks the event loop that this one needs; empty if none does."""
+    if not work.signature.is_async:
+        return ""
+    from mcp_baton.server.running.event_loop import blocker
+
+    what = blocker()
+    if what is None:
+        return ""
+    logger.error("%s blocks the event loop, on which all async functions run: %s", what, UNBLOCK)
+    if what == work.what:
+        return f"it blocks the event loop ({UNBLOCK})"
+    # A caller who lacks a function's scopes does not learn its name.
+    server = request.server
+    seen = (*(f"tool {name}" for name in server.tools), *(f"prompt {name}" for name in server.prompts))
+    shown = what if what in (*seen, *(f"resource {uri}" for uri in server.resources)) else "another function"
+    return f"{shown} blocks the event loop, on which all async functions run ({UNBLOCK})"
 
 
 def _by_author[T, G, V](request: Request, work: Work[T], make: Callable[[G], V], given: G) -> V | Failed:
@@ -142,15 +192,19 @@ def _by_author[T, G, V](request: Request, work: Work[T], make: Callable[[G], V],
 
 
 def _failed(request: Request, name: str, error: BaseException, kind: Failure) -> Failed:
-    if not isinstance(error, ToolError):
+    if isinstance(error, WrongResult):
+        # Its text names the line. Its traceback has frames of Baton alone.
+        logger.error("request %s: %s", request.exchange.request_id, error, exc_info=error.__cause__)
+    elif not isinstance(error, ToolError):
         logger.error("request %s: internal error in %s", request.exchange.request_id, name, exc_info=error)
-    return Failed(request.words(name, error), isinstance(error, AskedInWorkflow), kind, error)
+    return Failed(request.words(name, error), isinstance(error, AskedInWorkflow), kind, error, request.error_id(error))
 
 
 def _ended[T](
     request: Request, work: Work[T], bound: dict[str, Any], asking: Asking, surroundings: Surroundings
 ) -> Ending:
-    mailbox, signature, function = Mailbox(), work.signature, work.function
+    mailbox, signature, start = Mailbox(), work.signature, Start()
+    function = start.guard(work.function)
     own: Call | None = None
     if signature.context or signature.dependencies:
         own = _call(request, asking, mailbox, surroundings)
@@ -160,23 +214,31 @@ def _ended[T](
             from mcp_baton.server.running.dependencies import with_dependencies
 
             function = with_dependencies(function, signature, own, request.server.overrides)
+    thread = None if signature.is_async else THREADS.watch(work.own_function, function)
     try:
+        RUNNING.set(work.what)
         with request.telemetry.span(work.what) as span:
             ended = run_and_deliver(
-                function,
+                thread or function,
                 bound,
                 mailbox,
                 request.reply,
+                start,
                 is_async=signature.is_async,
                 left_s=request.left_s,
                 stay=surroundings.stay,
                 pulse=surroundings.pulse,
             )
             span.failed = _has_failed(ended)
-        return ended
+        return NotBegun(own.waits_for) if own and isinstance(ended, NotBegun) else ended
     finally:
         if own:
             own.abandoned = True
+        if thread:
+            thread.abandon()
+        abandoned = THREADS.take_new()
+        if abandoned:
+            request.telemetry.add(ABANDONED_THREADS, abandoned)
 
 
 def _call(request: Request, asking: Asking, mailbox: Mailbox, surroundings: Surroundings) -> Call:

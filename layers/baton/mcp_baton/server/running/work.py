@@ -34,6 +34,11 @@ class Work[T]:
     bind: Callable[[Mapping[str, Json]], dict[str, Any]]
     shape: Callable[[object], T]
 
+    @property
+    def own_function(self) -> Callable[..., object]:
+        """The author's function, by which the threads that it has left running are counted."""
+        return self.function.func if isinstance(self.function, functools.partial) else self.function
+
     def prepare(self, arguments: JsonObject) -> Prepared | Mismatch:
         """Validate a call's arguments: the only time that this is done for it.
 

@@ -5,6 +5,7 @@ gives up on the function when its time is over. A `def` runs in a worker thread,
 loop (`event_loop`).
 """
 
+import math
 import os
 import queue
 import threading
@@ -13,6 +14,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, Protocol
 
+from mcp_baton.exceptions import Abandoned
 from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.json import Json, JsonObject
 
@@ -53,12 +55,49 @@ class Raised:
 
 @dataclass(frozen=True, slots=True)
 class TimedOut:
-    """The function was still running when its time was over. It was abandoned."""
+    """The function was still running when its time was over. It was abandoned.
+
+    Attributes:
+        had_s: The time that it had, seconds.
+    """
+
+    had_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class NotBegun:
-    """The function's time was over before it began. It was not run."""
+    """The function's time, or its task, was over before it began. It was not run, and never will be.
+
+    Attributes:
+        waits_for: The dependency that was being made for it, by its factory's name.
+    """
+
+    waits_for: str | None = None
+
+
+class Start:
+    """Decides whether a function begins or is given up before: whoever takes it first. Safe to use from two threads."""
+
+    __slots__ = ("_ticket",)
+
+    def __init__(self) -> None:
+        self._ticket = [True]
+
+    def take(self) -> bool:
+        """Whether this is the first time."""
+        try:
+            return self._ticket.pop()  # atomic
+        except IndexError:
+            return False
+
+    def guard(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, which begins only if it has not been given up."""
+        return partial(self._begin, function)
+
+    def _begin(self, function: Callable[..., Any], /, **arguments: Any) -> Any:
+        if not self.take():
+            raise Abandoned
+        return function(**arguments)
 
 
 type Ending = Returned | Raised | TimedOut | NotBegun
@@ -127,6 +166,7 @@ def run_and_deliver(
     arguments: dict[str, Any],
     mailbox: Mailbox,
     listener: Listener,
+    start: Start,
     *,
     is_async: bool,
     left_s: Callable[[], float | None],
@@ -140,21 +180,24 @@ def run_and_deliver(
         arguments: Its keyword arguments.
         mailbox: What the function's `Context` says goes here.
         listener: What is said is delivered here.
+        start: Taken when the function begins; taken here when it is given up.
         is_async: Whether calling the function makes a coroutine.
         left_s: Seconds that the function may still take; `None` for as long as it likes.
         stay: Let the function finish even when the client has gone.
-        pulse: What this thread does meanwhile; gives the seconds after which it is to do it again.
+        pulse: What this thread does meanwhile. Returns the seconds until it is due again; infinity if the function must
+            not begin.
 
     Raises:
         CallerGone: the client went away, and `stay` is false.
     """
-    left = left_s()
-    if left is not None and left <= 0:
+    left = had_s = left_s()
+    # Before the function begins, so that it begins with nothing due. A run may learn here that its task is over.
+    due_s = math.inf if left is not None and left <= 0 else pulse()
+    if due_s == math.inf:
         return NotBegun()
-    # Before the function begins, so that it begins with nothing due.
-    wait_s = min(KEEP_ALIVE_S, pulse())
     if listener.gone and not stay:
         raise CallerGone
+    wait_s = min(KEEP_ALIVE_S, due_s)
     give_up = (_start_coroutine if is_async else _start_thread)(function, arguments, mailbox)
     while True:
         mail = mailbox.next(wait_s if left is None else min(wait_s, left))
@@ -169,11 +212,13 @@ def run_and_deliver(
                 listener.request(identifier, method, params)
         left = left_s()
         if left is not None and left <= 0:
+            begun = not start.take()
             give_up()
-            return TimedOut()
+            return TimedOut(had_s or 0.0) if begun else NotBegun()
         # After each mail, too: a function that goes on talking must not put off what is due.
         wait_s = min(KEEP_ALIVE_S, pulse())
         if listener.gone and not stay:
+            start.take()
             give_up()
             raise CallerGone
 
@@ -187,12 +232,18 @@ def _start_coroutine(
 
 
 def _start_thread(function: Callable[..., object], arguments: dict[str, Any], mailbox: Mailbox) -> Callable[[], None]:
+    in_a_thread(partial(run_and_tell, function, arguments, mailbox))
+    return lambda: None
+
+
+def in_a_thread(job: Callable[[Callable[[], None]], None]) -> None:
+    """Run a job in another thread, with this one's context. The job calls what it is given when the thread is free
+    again."""
     try:
         worker = _idle.pop()  # the one that was used last
     except IndexError:
         worker = _Worker()
-    worker.take(partial(copy_context().run, run_and_tell, function, arguments, mailbox, partial(_idle.append, worker)))
-    return lambda: None
+    worker.take(partial(copy_context().run, job, partial(_idle.append, worker)))
 
 
 def run_and_tell(

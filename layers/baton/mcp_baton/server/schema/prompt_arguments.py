@@ -4,7 +4,7 @@ import re
 import types
 import typing
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol.codes import INVALID_PARAMS
@@ -18,15 +18,20 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 
+SECRETS: Final = "secretArguments"
+"""The member of an error's `data` that names the secret arguments to give (docs/workflows.md, Secret arguments)."""
+
+
 class ArgumentRefused(ProtocolError):
     """An argument is missing, unknown or does not convert.
 
     Args:
         problem: What is wrong; names the argument.
+        secrets: The secret arguments that are missing, for a client that can ask its user for them.
     """
 
-    def __init__(self, problem: str) -> None:
-        super().__init__(INVALID_PARAMS, f"Invalid params: {problem}")
+    def __init__(self, problem: str, secrets: Sequence[str] = ()) -> None:
+        super().__init__(INVALID_PARAMS, f"Invalid params: {problem}", {SECRETS: [*secrets]} if secrets else None)
         self.problem = problem
 
 
@@ -37,15 +42,19 @@ def check_arguments(declared: Sequence[Argument], given: JsonObject) -> tuple[di
         The arguments as texts, and converted to their types, as JSON.
 
     Raises:
-        ArgumentRefused: one is missing, unknown or does not convert; names it.
+        ArgumentRefused: some are missing, or one is unknown or does not convert; names them.
     """
     by_name = {argument.name: argument for argument in declared}
     for name in given.keys() - by_name.keys():
         known = ", ".join(by_name) or "none"
         raise ArgumentRefused(f"unknown argument {name!r}; this prompt takes {known}")
-    for argument in declared:
-        if argument.required and argument.name not in given:
-            raise ArgumentRefused(f"the argument {argument.name!r} is required")
+    missing = [argument.name for argument in declared if argument.required and argument.name not in given]
+    if missing:
+        names = " and ".join(map(repr, missing))
+        secrets = [argument.name for argument in declared if argument.secret and argument.name in missing]
+        raise ArgumentRefused(
+            f"the argument{'s' * (len(missing) > 1)} {names} {'are' if missing[1:] else 'is'} required", secrets
+        )
     given = {**_defaults(declared), **given}
     converted = {name: _convert(by_name[name], value) for name, value in given.items()}
     return {name: as_text(value) for name, value in given.items()}, converted

@@ -27,6 +27,7 @@ class Provider:
         needs: What its other parameters are filled with.
         entered: Whether what it makes is a context manager that is to be entered.
         is_async: Whether it is of an async kind.
+        timeout_s: How long the factory of something that is kept for the process may take, seconds.
     """
 
     factory: Factory
@@ -35,6 +36,12 @@ class Provider:
     needs: tuple[tuple[str, "Provider"], ...]
     entered: bool
     is_async: bool
+    timeout_s: float
+
+    @property
+    def limit_s(self) -> float:
+        """How long making it may take with all that it needs, seconds."""
+        return self.timeout_s + sum(need.limit_s for _, need in self.needs)
 
     @property
     def key(self) -> tuple[Factory, Lifetime]:
@@ -77,7 +84,7 @@ def read_provider(
         )
     inside = (*above, (factory, scope))
     needs = tuple((name, read_provider(need, what, swap, inside)) for name, need in declared)
-    return Provider(factory, scope, context, needs, *_kind(factory))
+    return Provider(factory, scope, context, needs, *_kind(factory), dependency.timeout_s)
 
 
 def name_of(factory: Factory) -> str:

@@ -78,6 +78,17 @@ class InputSchema:
             raise InvalidArguments(mismatch_of(error)) from error
         return {parameter.name: getattr(bound, parameter.name) for parameter in self._signature.parameters}
 
+    def problem_with(self, argument: str, value: Json) -> str | None:
+        """Why a value of one argument is refused; `None` if it is not."""
+        from pydantic import ValidationError
+
+        try:
+            self._adapter.validate_python({argument: value})
+        except ValidationError as error:
+            problems = (item for item in mismatch_of(error).invalid if item.field.partition(".")[0] == argument)
+            return next((item.problem for item in problems), None)
+        return None
+
     @property
     def is_plain(self) -> bool:
         """Whether every parameter is of a plain type, so that calls can be checked without pydantic."""
@@ -166,8 +177,7 @@ class OutputSchema:
         try:
             validated = self._adapter.validate_python(returned)
         except ValidationError as error:
-            problem = explain(mismatch_of(error))
-            raise ValueError(f"the tool's value is not what it declares: {problem}") from error
+            raise ValueError(explain(mismatch_of(error))) from error
         return to_json(self._adapter.dump_python(validated, mode="json", by_alias=True))
 
     @property

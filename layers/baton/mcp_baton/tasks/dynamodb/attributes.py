@@ -10,7 +10,7 @@ which nothing else is.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from mcp_baton.exceptions import StoreError
+from mcp_baton.exceptions import StoreError, ValueNotKept
 from mcp_baton.protocol.json import Json, JsonObject, dumps, dumps_each, loads
 from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS
 from mcp_baton.tasks.texts import MARK, from_text, to_text, unzipped, zipped, zipped_length
@@ -30,6 +30,10 @@ type Zips = Callable[[bytes], bytes]
 IN_ITEMS: Final = "V"
 IN_BUCKET: Final = "S"
 """How a text begins that stands for a value outside the item: no JSON text does (`pointers`)."""
+
+NOT_KEPT: Final = "L"
+"""How the mark of a value begins that was not stored, `L,<bytes>,<cause>`: no JSON text does, so no value is mistaken
+for it."""
 
 NATIVE: Final = frozenset({PROGRESS, PAUSE_REASON})
 """Variables that are stored as native maps."""
@@ -126,13 +130,14 @@ def decode(attribute: Attribute) -> Json:
     """The value that was encoded, in whichever form it is stored.
 
     Raises:
-        ValueLost: it is zipped, and the zip is damaged.
+        ValueLost: it is zipped, and the zip is damaged; or it was not stored (`ValueNotKept`).
         ValueTooLarge: its text is longer than is read.
         StoreError: the attribute is not one that this module writes.
     """
     try:
         match attribute:
             case {"S": text}:
+                check_kept(text)
                 return loads(text)
             case {"B": compressed}:
                 return loads(unzipped(bytes(compressed)))
@@ -140,6 +145,27 @@ def decode(attribute: Attribute) -> Json:
                 return from_native(attribute)
     except ValueError as error:
         raise StoreError(f"a stored value is damaged: {error}") from error
+
+
+def not_kept(size: int, cause: str) -> Attribute:
+    """What is stored in the place of a value that is not stored.
+
+    Args:
+        size: The length of the value's JSON text, bytes.
+        cause: Why it is not stored; follows "result of N bytes".
+    """
+    return {"S": f"{NOT_KEPT},{size},{cause}"}
+
+
+def check_kept(text: str) -> None:
+    """Make sure that a stored text is a value.
+
+    Raises:
+        ValueNotKept: it is the mark of one that was not stored.
+    """
+    if text.startswith(NOT_KEPT):
+        _, size, cause = text.split(",", 2)
+        raise ValueNotKept(int(size), cause)
 
 
 def text_bytes(attribute: Attribute) -> int:

@@ -33,6 +33,7 @@ class Changes:
         replaceable: Names of the variables whose values may be kept outside the item, or where that is not possible
             and the item too large, be replaced by a note.
         oversized: Names of those that were replaced by a note.
+        by_client: Whether a client supplied the result.
         definition: The task's new definition, where it gets one.
         timings: When steps ran, by stored name.
         all_timings: Whether these are all that there are to be; otherwise those of other steps are left alone.
@@ -45,6 +46,7 @@ class Changes:
     result: Attribute | None
     replaceable: frozenset[str]
     oversized: tuple[str, ...] = ()
+    by_client: bool = False
     definition: Attribute | None = None
     timings: Mapping[str, Attribute] = field(default_factory=dict)
     all_timings: bool = False
@@ -99,6 +101,7 @@ def plan(stored: Item, batch: Batch, compress_over: int, zips: Zips = zipped) ->
         required,
         result,
         replaceable,
+        by_client=batch.by_client,
         definition=definition,
         timings=timings,
         all_timings=all_timings,

@@ -9,13 +9,18 @@ from mcp_baton.tasks.record import Claim, TaskRecord
 
 
 def take(update: Update, workflow: str, claim: Claim, now_ms: int) -> None:
-    """The write by which a run takes a task that nobody holds."""
-    held_by, number, until = (update.path(RUN, member) for member in ("i", "n", "u"))
+    """Add the claim to `update`, on condition that the task has no live claim.
+
+    `run.l` is the sum of the ends of all claims before this one. A claim that was given up ends at 0, so the sum shows
+    whether one ran out.
+    """
+    held_by, number, until, lapsed = (update.path(RUN, member) for member in ("i", "n", "u", "l"))
     mine = update.text(claim.id)
     update.require(f"{update.name('workflow')}={update.text(workflow)}")
     update.require(f"({until}<{update.value({'N': str(now_ms)})} OR {held_by}={mine})")
     update.set(held_by, mine)
     update.set(number, f"{number}+{update.value({'N': '1'})}")
+    update.set(lapsed, f"if_not_exists({lapsed},{update.value({'N': '0'})})+{until}")
     update.set(until, update.value({"N": str(claim.until_ms)}))
 
 

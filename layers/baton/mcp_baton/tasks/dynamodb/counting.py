@@ -1,28 +1,38 @@
-"""How many live tasks an owner has, where that is limited: counted in one small item a shard (docs/storage.md, Limits).
+"""How many live tasks an owner has, if that is limited: counted in one small item a shard (docs/storage.md, Limits).
 
-Tasks are counted by when they expire, in a number for each span of time, so that those which nobody ends leave the
-count by themselves. What a creation or an end costs does not depend on how many tasks there are.
+Tasks are counted by the time when they expire, in a number for each span of time. Tasks that nothing ends leave the
+count by themselves. A creation or an end costs the same however many tasks there are and however fast they come.
+
+The count is approximate. It keeps no tokens of writes, since those would make the item grow with the rate of tasks: a
+write whose answer was lost may be counted twice, or not at all, until the tasks of its span have expired.
 """
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from mcp_baton.exceptions import OutcomeUnknown, StoreError, StoreUnavailable, TooManyTasks
 from mcp_baton.tasks.dynamodb.attributes import Item
-from mcp_baton.tasks.dynamodb.expressions import Update
+from mcp_baton.tasks.dynamodb.expressions import Update, base36
 from mcp_baton.tasks.dynamodb.failures import ItemTooLarge
 from mcp_baton.tasks.dynamodb.items import Limits, number, partition, shard_names
 from mcp_baton.tasks.dynamodb.patience import CREATE, RENEW
 from mcp_baton.tasks.dynamodb.table import ConditionFailed, TaskTable
-from mcp_baton.tasks.ids import new_token, shard_of
+from mcp_baton.tasks.dynamodb.together import all_of
+from mcp_baton.tasks.ids import shard_of
 
 logger = logging.getLogger(__name__)
 
 COUNT_KEY = "COUNT"
-SPANS = 96
-"""Spans in the longest lifetime: a task that expires is counted for at most one of them more."""
+SHORTEST_SPAN_S = 64
+SPANS = 8
+"""Spans in a task's lifetime, at least: a task that expires is counted for an eighth of its lifetime more, at most."""
 
-_SPAN = "until "
+MOST_REMOVED = 100
+"""How many attributes one write removes at most, so that its expression stays short."""
+
+_SPAN = "t"
+_OWN = frozenset({"pk", "sk", "expires_at"})
 
 
 class LiveTasks:
@@ -42,61 +52,71 @@ class LiveTasks:
         self._now_ms = now_ms
 
     def enter(self, owner: str, task_id: str, item: Item) -> None:
-        """Count a task that is about to be created: one `GetItem` a shard and one `UpdateItem`.
+        """Count a task that is about to be created: one `GetItem` a shard, four at once, and one `UpdateItem`.
 
         Raises:
             TooManyTasks: the owner already has as many as may be.
         """
-        own, now_s, live, stale = shard_of(task_id), self._now_ms() // 1000, 0, list[str]()
-        for shard in shard_names(self._limits.shards):
-            spans = _spans(self._table.get(count_key(owner, shard), CREATE))
-            live += sum(count for end, count in spans.values() if end > now_s)
-            if shard == own:
-                stale = [name for name, (end, _) in spans.items() if end <= now_s]
+        shards, now_s = shard_names(self._limits.shards), self._now_ms() // 1000
+        counts = dict(zip(shards, all_of([partial(self._count, owner, shard) for shard in shards]), strict=True))
+        live = sum(tasks for count in counts.values() for end, tasks in _spans(count).values() if end > now_s)
         if live >= self._allowed:
             raise TooManyTasks(f"the owner has {self._allowed} live tasks, which is as many as are allowed")
-        update = Update(new_token(), self._now_ms())
-        update.add(update.name(self._span(item)), update.value({"N": "1"}))
-        update.set(update.name("expires_at"), update.value({"N": str(now_s + self._limits.max_ttl_ms // 500)}))
-        for name in stale[:SPANS]:
+        own = counts.get(shard_of(task_id), {})
+        expires_s = now_s + self._limits.max_ttl_ms // 500
+        if "expires_at" in own:
+            # Tasks that were created when the longest lifetime was longer are still counted.
+            expires_s = max(expires_s, number(own, "expires_at"))
+        update = Update(None, self._now_ms())
+        update.add(update.name(span_of(item)), update.value({"N": "1"}))
+        update.set(update.name("expires_at"), update.value({"N": str(expires_s)}))
+        over = own.keys() - _OWN - {name for name, (end, _) in _spans(own).items() if end > now_s} - {span_of(item)}
+        for name in sorted(over)[:MOST_REMOVED]:
             update.remove(update.name(name))
         try:
-            self._table.update(count_key(owner, own), update, CREATE, whole=False)
+            self._table.update(count_key(owner, shard_of(task_id)), update, CREATE, whole=False)
         except OutcomeUnknown as error:
             # What may have been written is the count alone: it is known that there is no task.
             raise StoreUnavailable(str(error)) from error
 
     def leave(self, owner: str, task_id: str, item: Item) -> None:
-        """Count a task no more that has ended: one `UpdateItem`. One that fails leaves it counted until it expires."""
-        update = Update(new_token(), self._now_ms())
-        span = update.name(self._span(item))
+        """Stop counting a task that has ended, by the end that its item has: one `UpdateItem`, sent once.
+
+        If it fails, the task stays counted until it expires."""
+        update = Update(None, self._now_ms())
+        span = update.name(span_of(item))
         update.require(f"{span}>{update.value({'N': '0'})}")
-        update.add(span, update.value({"N": "-1"}))
+        self._add(owner, task_id, update, span, -1)
+
+    def is_counted_alike(self, before: Item, after: Item) -> bool:
+        """Whether a task is counted in the same span of time by both its ends."""
+        return span_of(before) == span_of(after)
+
+    def prolong(self, owner: str, task_id: str, item: Item) -> None:
+        """Count a task by a later end as well: one `UpdateItem`, sent once."""
+        update = Update(None, self._now_ms())
+        self._add(owner, task_id, update, update.name(span_of(item)), 1)
+
+    def _add(self, owner: str, task_id: str, update: Update, span: str, tasks: int) -> None:
+        update.add(span, update.value({"N": str(tasks)}))
         try:
             self._table.update(count_key(owner, shard_of(task_id)), update, RENEW, whole=False)
         except (StoreError, ConditionFailed, ItemTooLarge):
-            logger.warning("task %s: it has ended, and is counted as live until it expires", task_id, exc_info=True)
+            logger.warning("task %s: the owner's live tasks are miscounted until it expires", task_id, exc_info=True)
 
-    def move(self, owner: str, task_id: str, before: Item, after: Item) -> None:
-        """Count a task by its new end, whose life was made longer: one `UpdateItem`, or none within a span of time.
-        One that fails leaves it counted until its old end."""
-        old, new = self._span(before), self._span(after)
-        if old == new:
-            return
-        update = Update(new_token(), self._now_ms())
-        update.require(f"{update.name(old)}>{update.value({'N': '0'})}")
-        update.add(update.name(old), update.value({"N": "-1"}))
-        update.add(update.name(new), update.value({"N": "1"}))
-        try:
-            self._table.update(count_key(owner, shard_of(task_id)), update, RENEW, whole=False)
-        except (StoreError, ConditionFailed, ItemTooLarge):
-            logger.warning(
-                "task %s: it lives longer, and is counted as live until it was to expire", task_id, exc_info=True
-            )
+    def _count(self, owner: str, shard: str) -> Item:
+        return self._table.get(count_key(owner, shard), CREATE) or {}
 
-    def _span(self, item: Item) -> str:
-        length_s = max(self._limits.max_ttl_ms // 1000 // SPANS, 1)
-        return f"{_SPAN}{-(-number(item, 'expires_at') // length_s) * length_s}"
+
+def span_of(item: Item) -> str:
+    """The attribute that counts a task, named by when its span ends, epoch seconds.
+
+    A span's length depends on the task's own lifetime, not on the longest one, which may change while tasks live.
+    """
+    length_s = SHORTEST_SPAN_S
+    while length_s * 2 * SPANS * 1000 <= number(item, "ttl_ms"):
+        length_s *= 2
+    return _SPAN + base36(-(-number(item, "expires_at") // length_s) * length_s)
 
 
 def count_key(owner: str, shard: str) -> Item:
@@ -104,9 +124,7 @@ def count_key(owner: str, shard: str) -> Item:
     return {"pk": partition(owner, shard), "sk": {"S": COUNT_KEY}}
 
 
-def _spans(item: Item | None) -> Mapping[str, tuple[int, int]]:
+def _spans(item: Item) -> Mapping[str, tuple[int, int]]:
     """By name, when each span of time ends, epoch seconds, and how many tasks expire in it."""
-    if item is None:
-        return {}
-    spans = [name for name in item if name.startswith(_SPAN)]
-    return {name: (int(name.removeprefix(_SPAN)), number(item, name)) for name in spans}
+    spans = [name for name in item if name.startswith(_SPAN) and "N" in item[name]]
+    return {name: (int(name.removeprefix(_SPAN), 36), number(item, name)) for name in spans}

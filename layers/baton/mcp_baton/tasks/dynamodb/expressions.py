@@ -13,7 +13,7 @@ from mcp_baton.exceptions import StoreError
 from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item
 from mcp_baton.tasks.dynamodb.changes import NO_PROGRESS, Changes
-from mcp_baton.tasks.dynamodb.items import RUN, TIMINGS, members
+from mcp_baton.tasks.dynamodb.items import BY_CLIENT, RUN, TIMINGS, members
 from mcp_baton.tasks.record import LIVE, PAUSE_REASON, PROGRESS, Claim, TaskStatus, timestamp
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -121,7 +121,7 @@ class Update:
         return _checked(" ".join([f"{verb} {','.join(actions)}" for verb, actions in clauses if actions]))
 
     def condition(self) -> str:
-        """The condition expression.
+        """The condition expression; empty for a write without conditions.
 
         Raises:
             StoreError: it is longer than DynamoDB takes.
@@ -165,12 +165,16 @@ def guarded_update(now_ms: int, token: str | None) -> Update:
     return update
 
 
-def finish_update(now_ms: int, token: str, status: TaskStatus, result: Attribute | None = None) -> Update:
-    """The write that ends a task."""
+def finish_update(
+    now_ms: int, token: str, status: TaskStatus, result: Attribute | None = None, *, by_client: bool = False
+) -> Update:
+    """The write that ends a task; with a result, which a client may have supplied."""
     update = live_update(now_ms, token)
     update.set(update.name("status"), update.text(status))
     if result is not None:
         update.set(update.name("result"), update.value(result))
+    if by_client:
+        update.set(update.name(BY_CLIENT), update.value({"BOOL": True}))
     return update
 
 
@@ -179,7 +183,7 @@ def write_update(stored: Item, changes: Changes, now_ms: int, token: str) -> Upd
     update = (
         live_update(now_ms, token)
         if changes.result is None
-        else finish_update(now_ms, token, TaskStatus.COMPLETED, changes.result)
+        else finish_update(now_ms, token, TaskStatus.COMPLETED, changes.result, by_client=changes.by_client)
     )
     steps, status = (update.path("variables", PROGRESS, "steps"), update.name("status")) if changes.steps else ("", "")
     for step in changes.steps:

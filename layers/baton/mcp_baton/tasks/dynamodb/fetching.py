@@ -7,12 +7,12 @@ from functools import partial
 
 from mcp_baton.exceptions import StoreError, StoreUnavailable, ValueLost
 from mcp_baton.protocol.json import Json, dumps
-from mcp_baton.tasks.dynamodb.attributes import Attribute, decode, from_native, text_bytes
+from mcp_baton.tasks.dynamodb.attributes import Attribute, check_kept, decode, from_native, text_bytes
 from mcp_baton.tasks.dynamodb.outside import ObjectMissing, ObjectTooLarge, Outside, ValueTable
 from mcp_baton.tasks.dynamodb.placing import BUNDLE_BYTES
-from mcp_baton.tasks.dynamodb.pointers import Pointer, name_of, object_key, piece_key, pointer_in
+from mcp_baton.tasks.dynamodb.pointers import Pointer, digest_of, name_of, object_key, piece_key, pointer_in
 from mcp_baton.tasks.dynamodb.together import THREADS, together
-from mcp_baton.tasks.texts import check_readable, decoded, is_zipped, unzipped_pieces, unzipped_stream
+from mcp_baton.tasks.texts import check_readable, decoded, is_zipped, unzipped_pieces, unzipped_stream, zipped
 from mcp_baton.tasks.values import Weight
 
 logger = logging.getLogger(__name__)
@@ -31,6 +31,22 @@ def weight(attribute: Attribute) -> Weight:
     if pointer is None:
         return Weight(text_bytes(attribute), outside=False)
     return Weight(pointer.text_bytes, outside=True)
+
+
+def holds(attribute: Attribute, text: bytes) -> bool | None:
+    """Whether the value that an attribute points at has this JSON text, by its length and its bundle's digest; `None`
+    where only reading it can tell."""
+    pointer = _pointer(attribute)
+    if pointer is None:
+        return None
+    if len(text) != pointer.text_bytes:
+        return False
+    if pointer.stored_bytes != pointer.bundle_bytes:
+        return None
+    if pointer.stored_bytes == pointer.text_bytes:
+        return name_of(digest_of(text)) == pointer.bundle
+    # Another version of zlib may have made another zip of the same text.
+    return True if name_of(digest_of(zipped(text))) == pointer.bundle else None
 
 
 class Fetcher:
@@ -69,7 +85,7 @@ class Fetcher:
         pointer = _pointer(attribute)
         if pointer is None:
             return decode(attribute)
-        return decode(self._attribute(pointer))
+        return decode(self.stored(pointer))
 
     def text(self, attribute: Attribute) -> Iterator[str]:
         """The JSON text of that value, in pieces. A long one is never in memory as a whole.
@@ -81,7 +97,7 @@ class Fetcher:
         if pointer is None:
             return text_pieces(attribute)
         if pointer.bundle_bytes <= WHOLE_BYTES:
-            return text_pieces(self._attribute(pointer))
+            return text_pieces(self.stored(pointer))
         return decoded(self._streamed(pointer))
 
     def read_ahead(self, attributes: Iterable[Attribute]) -> None:
@@ -102,7 +118,12 @@ class Fetcher:
                 if failure is not None and not isinstance(failure, StoreError):
                     raise failure
 
-    def _attribute(self, pointer: Pointer) -> Attribute:
+    def stored(self, pointer: Pointer) -> Attribute:
+        """A value as it would stand in the head.
+
+        Raises:
+            StoreError: as `value`.
+        """
         check_readable(pointer.text_bytes)
         data = self._bundle(pointer)[pointer.offset : pointer.offset + pointer.stored_bytes]
         return {"B": data} if is_zipped(data) else {"S": data.decode()}
@@ -152,7 +173,7 @@ class Fetcher:
         try:
             yield from self._outside.bucket.get(key, pointer.bundle_bytes)
         except ObjectMissing as missing:
-            raise self._lost(pointer, "its object is missing") from missing
+            raise self._lost(pointer, "its object is missing in S3") from missing
         except ObjectTooLarge as larger:
             raise self._lost(pointer, DAMAGED) from larger
 
@@ -211,6 +232,7 @@ def text_pieces(attribute: Attribute) -> Iterator[str]:
     try:
         match attribute:
             case {"S": text}:
+                check_kept(text)
                 yield text
             case {"B": bytes() as compressed}:
                 yield from decoded(unzipped_pieces(compressed))

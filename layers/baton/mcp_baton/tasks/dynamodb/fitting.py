@@ -3,15 +3,17 @@
 from collections.abc import Collection, Mapping
 
 from mcp_baton.light_dataclasses import replace
-from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, encode_variable, text_bytes
+from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, not_kept, text_bytes
 from mcp_baton.tasks.dynamodb.changes import Changes, excess_after
 from mcp_baton.tasks.dynamodb.items import IN_HEAD
 from mcp_baton.tasks.dynamodb.moving import Mover
 from mcp_baton.tasks.dynamodb.placing import POINTER_BYTES, Place, cheapest
 from mcp_baton.tasks.dynamodb.values import SMALLEST_BYTES, excess, size
-from mcp_baton.tasks.record import oversized_value
 from mcp_baton.tasks.texts import VALUE_BYTES, from_text
 from mcp_baton.tasks.values import FINAL_RESULT
+
+EXCEEDS = "exceeds the task's size limit"
+NOT_WRITTEN = "could not be written outside the task's item"
 
 AFTER_CREATION = 1
 """The writes that follow a creation at least: the end of its run."""
@@ -108,8 +110,10 @@ def without_largest(changes: Changes) -> Changes | None:
 
 
 def noted(changes: Changes, name: str) -> Changes:
-    """The changes with a note in the place of a variable's value, that it was not kept."""
-    note = encode_variable(name, oversized_value(text_bytes(changes.variables[name])), 0)
+    """The changes with a note in the place of a variable's value, that it was not kept, and why."""
+    text_length = text_bytes(changes.variables[name])
+    # A shorter one would have been kept outside, if it could have been written there.
+    note = not_kept(text_length, EXCEEDS if text_length > VALUE_BYTES else NOT_WRITTEN)
     return replace(
         changes,
         variables={**changes.variables, name: note},

@@ -19,7 +19,7 @@ from mcp_baton.tasks.dynamodb.attributes import Item, text_bytes
 from mcp_baton.tasks.dynamodb.changes import Changes, all_stays, plan
 from mcp_baton.tasks.dynamodb.claims import holds
 from mcp_baton.tasks.dynamodb.expressions import Update, first_token, hold, write_update
-from mcp_baton.tasks.dynamodb.items import HEAD_MS, Limits, expired, key_of, new_item, stays_whole, to_record
+from mcp_baton.tasks.dynamodb.items import HEAD_MS, Limits, expired, key_of, new_item, number, stays_whole, to_record
 from mcp_baton.tasks.dynamodb.patience import CHECKPOINT, END, WRITE, Patience
 from mcp_baton.tasks.dynamodb.table import ConditionFailed, ItemTooLarge, TaskTable
 from mcp_baton.tasks.dynamodb.values import excess, item_size
@@ -122,7 +122,7 @@ class Writes(Heads):
     def create(self, task: NewTask) -> TaskRecord:
         """Create a `working` task: one `PutItem`, after `LiveTasks.enter` where their number is limited.
 
-        Two creations at the same moment may both pass that count: the limit is a brake, not a quota.
+        Two creations at the same moment may both pass that count: the limit is approximate.
         """
         began_s, now_ms, token = self._monotonic(), self.now_ms(), new_token()
         task_id = self._new_id(now_ms, self._limits.shards)
@@ -149,9 +149,8 @@ class Writes(Heads):
     def _fitted(self, task: NewTask, task_id: str, item: Item, began_s: float) -> Item:
         from mcp_baton.tasks.dynamodb.fitting import fitted_new
 
-        grows, limit = task.work is not None or task.workflow is not None, self._limits.item_bytes
-        mover = self._mover(task.owner, task_id, self._limits.ttl_ms(task.ttl_ms), began_s, grows=grows)
-        item = fitted_new(item, limit, mover)
+        limit = self._limits.item_bytes
+        item = fitted_new(item, limit, self._mover(task.owner, task_id, item, began_s))
         if excess(item, limit) > 0:
             raise StoreError(f"the task is too large: {item_size(item)} bytes")
         return item
@@ -190,36 +189,48 @@ class Writes(Heads):
         """Write a batch some of whose values are kept outside the head, or give way."""
         from mcp_baton.tasks.dynamodb.fitting import fitted, lighter
 
-        stored, grows = stored_item(task), task.job is not None or task.workflow is not None
-        mover, limit = self._mover(task.owner, task.task_id, task.ttl_ms, began_s, grows=grows), self._limits.item_bytes
+        stored, limit = stored_item(task), self._limits.item_bytes
+        mover = self._mover(task.owner, task.task_id, stored, began_s)
         changes = lighter(planned, mover) if refused else fitted(stored, planned, limit, mover, batch.open_steps)
         while changes is not None:
             try:
-                return self._write_batch(task, stored, changes, batch, name, self.now_ms())
+                return self._write_batch(task, stored, changes, batch, name, self.now_ms(), moved=True)
             except ItemTooLarge:
                 changes = lighter(changes, mover)
         if mover.failed:
             raise StoreUnavailable("the values of this write could not be kept outside the task's item")
         raise TooLarge("the task's item is full: DynamoDB takes 409,600 bytes, and no value is left to replace")
 
-    def _mover(self, owner: str, task_id: str, ttl_ms: int, began_s: float, *, grows: bool) -> "Mover":
-        """What moves the values of a write that began then, by the monotonic clock. A worker makes its task, and that
-        of a workflow which it runs, live longer: such a task grows."""
-        from mcp_baton.tasks.dynamodb.moving import Mover, target_of
+    def _mover(self, owner: str, task_id: str, item: Item, began_s: float) -> "Mover":
+        """What moves the values of a write that began then, by the monotonic clock, for the task in an item."""
+        from mcp_baton.tasks.dynamodb.moving import Mover, Target
 
-        longest_ms, until_s = self._limits.max_ttl_ms, began_s + self._limits.values_ms / 1000
+        until_s = began_s + self._limits.values_ms / 1000
         left_ms = self._left_ms() if self._left_ms else None
         if left_ms is not None:
             until_s = min(until_s, self._monotonic() + (left_ms - HEAD_MS) / 1000)
-        needed_ms = max(ttl_ms, longest_ms) if grows else ttl_ms
-        target = target_of(owner, task_id, needed_ms, longest_ms, self.now_ms())
+        target = Target(owner, task_id, number(item, "expires_at"), self.now_ms())
         return Mover(self._outside(), target, until_s, self._monotonic)
 
     def _write_batch(
-        self, task: TaskRecord, stored: Item, changes: Changes, batch: Batch, name: tuple[str, int], now_ms: int
+        self,
+        task: TaskRecord,
+        stored: Item,
+        changes: Changes,
+        batch: Batch,
+        name: tuple[str, int],
+        now_ms: int,
+        *,
+        moved: bool = False,
     ) -> Written:
         update = write_update(stored, changes, now_ms, name[0])
         update.now_ms = name[1]
+        if moved:
+            from mcp_baton.tasks.dynamodb.outside import MARGIN_S
+
+            # The values outside are kept as long as the task lived when it was read, and a day more.
+            latest = update.value({"N": str(number(stored, "expires_at") + MARGIN_S)})
+            update.require(f"{update.name('expires_at')}<={latest}")
         if batch.message is not None:
             from mcp_baton.tasks.dynamodb.job_writes import say
 

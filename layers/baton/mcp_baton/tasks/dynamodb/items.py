@@ -21,8 +21,8 @@ TASK_PREFIX = "TASK#"
 MAX_PARTITION_KEY_BYTES = 2048
 RUN = "run"
 """The claim in a head: a map of `i` (who), `n` (how many there were), `u` (until when, epoch milliseconds; 0 once it
-was given up) and, of a worker's, `d` (the number of its dispatch). Every head has one, since a write can only set
-members of a map that is there."""
+was given up), `l` (the sum of the ends of earlier claims: more than 0 if one was not given up) and, of a worker's, `d`
+(the number of its dispatch). Every head has one, since a write can only set members of a map that is there."""
 
 NOBODY = Claim("", 0, 0)
 
@@ -34,6 +34,9 @@ VALUES_MS = 500
 
 TIMINGS = "timings"
 """The attribute that says when each step began, and how long it took (docs/storage.md)."""
+
+BY_CLIENT = "by_client"
+"""The attribute of a task whose result a client supplied."""
 
 IN_HEAD = frozenset({PROGRESS, PAUSE_REASON})
 """Variables that never leave the head: writes address what is in them."""
@@ -49,7 +52,7 @@ class Limits:
     Attributes:
         default_ttl_ms: A task's lifetime when the client asks for none, milliseconds.
         max_ttl_ms: The longest lifetime that a client can have, milliseconds.
-        max_tasks_per_owner: How many live tasks an owner may have; `None` for any number.
+        max_tasks_per_owner: How many live tasks an owner may have, approximately; `None` for any number.
         item_bytes: How large an item may grow before values must leave it. DynamoDB's own limit is 409,600: what is
             between the two is left to progress, pause reasons and what stands in the place of those values.
         compress_over_bytes: JSON texts of more bytes than this are compressed.
@@ -191,6 +194,7 @@ def _record(owner: str, item: Item, outside: "Callable[[], Outside] | None") -> 
         claim=claim_in(item),
         job=job,
         error=error,
+        by_client=BY_CLIENT in item,
         source=item,
     )
 
@@ -231,8 +235,8 @@ def claim_in(item: Item) -> Claim | None:
     if RUN not in item:
         return None
     run = item[RUN]["M"]
-    dispatch = int(run["d"]["N"]) if "d" in run else 0
-    claim = Claim(run["i"]["S"], int(run["u"]["N"]), int(run["n"]["N"]), dispatch)
+    dispatch, lapsed = (int(run[member]["N"]) if member in run else 0 for member in ("d", "l"))
+    claim = Claim(run["i"]["S"], int(run["u"]["N"]), int(run["n"]["N"]), dispatch, interrupted=lapsed > 0)
     return claim if claim.number else None
 
 

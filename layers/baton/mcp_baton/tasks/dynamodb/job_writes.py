@@ -78,7 +78,7 @@ def answering(version: int, answers: Mapping[str, Attribute], *, last: bool, now
     """A client answers. Which questions are open, and whether these are the last, was decided on this version of the
     task: two who answer at once must not both leave the last answer to the other."""
     update = live_update(now_ms, token)
-    update.require(f"{update.name('version')}={_number(update, version)}")
+    require_version(update, version)
     for key, answer in answers.items():
         update.set(update.path("answers", to_text(key)), update.value(answer))
     if last:
@@ -113,6 +113,20 @@ def extending(task: TaskRecord, expires_s: int, ttl_ms: int, now_ms: int, token:
     update.require(f"{update.name('expires_at')}<{_number(update, expires_s)}")
     _live_until(update, expires_s, ttl_ms)
     return update
+
+
+def pointing(pointers: Mapping[tuple[str, ...], Attribute], version: int, now_ms: int) -> Update:
+    """A worker replaces pointers, named by their paths, by others to the same values. A repetition does no harm."""
+    update = guarded_update(now_ms, None)
+    require_version(update, version)
+    for path, pointer in pointers.items():
+        update.set(update.path(*path), update.value(pointer))
+    return update
+
+
+def require_version(update: Update, version: int) -> None:
+    """The task has not changed since it was read."""
+    update.require(f"{update.name('version')}={_number(update, version)}")
 
 
 def check_room(item: Item, texts: Mapping[str, Attribute], most: int, what: str) -> None:

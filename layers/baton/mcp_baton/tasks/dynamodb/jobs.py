@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from itertools import batched
+from typing import TYPE_CHECKING
 
 from mcp_baton.exceptions import ClaimLost, Conflict, NoAttemptLeft, StoreBusy, TaskHeld, TooLarge
 from mcp_baton.protocol.json import Json, JsonObject, dumps
@@ -12,7 +14,7 @@ from mcp_baton.tasks.dynamodb.expressions import Update
 from mcp_baton.tasks.dynamodb.heads import Heads, stored_item
 from mcp_baton.tasks.dynamodb.items import Limits, number
 from mcp_baton.tasks.dynamodb.job_items import job_text
-from mcp_baton.tasks.dynamodb.outside import ObjectStore, RecentWrites
+from mcp_baton.tasks.dynamodb.outside import MARGIN_S, ObjectStore, RecentWrites
 from mcp_baton.tasks.dynamodb.patience import CREATE, END, RENEW, WRITE, Patience
 from mcp_baton.tasks.dynamodb.table import ConditionFailed, ItemTooLarge, TaskTable
 from mcp_baton.tasks.ids import new_token
@@ -20,8 +22,15 @@ from mcp_baton.tasks.record import Claim, TaskRecord, TaskStatus
 from mcp_baton.tasks.work import Job
 from mcp_baton.telemetry import STORE_CONFLICTS, Telemetry
 
+if TYPE_CHECKING:
+    from mcp_baton.tasks.dynamodb.pointers import Pointer
+    from mcp_baton.tasks.dynamodb.prolonging import Path
+
 MOST_QUESTIONS = 100
 """How many questions are asked at a time: what one `UpdateExpression` surely holds."""
+
+MOST_POINTERS = 100
+"""How many pointers one write replaces: what one `UpdateExpression` surely holds."""
 
 RETRY_AFTER_MS = 1_000
 
@@ -152,11 +161,12 @@ class DynamoDBJobStore(Heads):
 
     def hand_over(self, task: TaskRecord, claim: Claim, ttl_ms: int) -> TaskRecord:
         """Give the claim up to a fresh worker: one `UpdateItem`."""
-        now_ms, before = self.now_ms(), stored_item(task)
+        now_ms = self.now_ms()
         expires_s, lives_ms = self._life(task, now_ms, ttl_ms)
+        # Not longer than values are kept that others write meanwhile. The next worker prolongs it further.
+        expires_s, lives_ms = self._kept(task, min(expires_s, self._safe_s(task)), lives_ms)
         update = writes.handing_over(claim, job_of(task).work.attempts, expires_s, lives_ms, now_ms, new_token())
-        item = self._held(task, update, END)
-        self._move(task, before, item)
+        item = self._counted(task, expires_s, lives_ms, lambda: self._held(task, update, END))
         return self._task_in(task.owner, item)
 
     def extend(self, task: TaskRecord, ttl_ms: int) -> TaskRecord:
@@ -165,13 +175,18 @@ class DynamoDBJobStore(Heads):
         expires_s, lives_ms = self._life(task, now_ms, ttl_ms)
         if number(before, "expires_at") * 1000 >= now_ms + ttl_ms // 2 or lives_ms <= task.ttl_ms:
             return task
+        expires_s, lives_ms = self._kept(task, expires_s, lives_ms)
+        if lives_ms <= task.ttl_ms:
+            return task
         update = writes.extending(task, expires_s, lives_ms, now_ms, new_token())
+        if expires_s > self._safe_s(task):
+            writes.require_version(update, task.version)
+        key = self._key(task.owner, task.task_id)
         try:
-            item = self._table.update(self._key(task.owner, task.task_id), update, WRITE)
+            item = self._counted(task, expires_s, lives_ms, lambda: self._table.update(key, update, WRITE))
         except ConditionFailed as failure:
             current = self._live(task.owner, failure)  # perhaps it lives longer still
         else:
-            self._move(task, before, item)
             current = self._task_in(task.owner, item)
         if task.claim is not None and not holds(current, task.claim):
             raise ClaimLost(current)
@@ -179,11 +194,46 @@ class DynamoDBJobStore(Heads):
 
     def _life(self, task: TaskRecord, now_ms: int, ttl_ms: int) -> tuple[int, int]:
         """When a task is to expire, epoch seconds, and its lifetime then, milliseconds."""
-        created_ms = int(datetime.fromisoformat(task.created_at).timestamp() * 1000)
-        # What it keeps outside its head is kept no longer than that.
         longest_ms = max(task.ttl_ms, self._limits.max_ttl_ms)
-        lives_ms = min(max(task.ttl_ms, now_ms + ttl_ms - created_ms), longest_ms)
-        return max(number(stored_item(task), "expires_at"), -(-(created_ms + lives_ms) // 1000)), lives_ms
+        lives_ms = min(max(task.ttl_ms, now_ms + ttl_ms - _created_ms(task)), longest_ms)
+        return max(number(stored_item(task), "expires_at"), -(-(_created_ms(task) + lives_ms) // 1000)), lives_ms
+
+    def _safe_s(self, task: TaskRecord) -> int:
+        """Until when all values of a task are kept that others write while it is prolonged, epoch seconds."""
+        return number(stored_item(task), "expires_at") + MARGIN_S
+
+    def _kept(self, task: TaskRecord, expires_s: int, lives_ms: int) -> tuple[int, int]:
+        """When a task may expire, epoch seconds, and its lifetime then, milliseconds.
+
+        Values outside the head that are not kept as long are written again first. If that fails, the task lives as long
+        as they are kept.
+        """
+        from mcp_baton.tasks.dynamodb.prolonging import expiring
+
+        stored, expires_ms = stored_item(task), expires_s * 1000
+        if short := expiring(stored, expires_s):
+            expires_ms = self._prolong(task, expires_s, short) * 1000
+        expires_s = max(min(expires_s, expires_ms // 1000), number(stored, "expires_at"))
+        return expires_s, max(min(lives_ms, expires_s * 1000 - _created_ms(task)), task.ttl_ms)
+
+    def _prolong(self, task: TaskRecord, expires_s: int, short: "Mapping[Path, Pointer]") -> int:
+        """Write values again: the requests for values outside, and one `UpdateItem` for 100 pointers.
+
+        Returns:
+            Until when all of them are kept, epoch seconds.
+        """
+        from mcp_baton.tasks.dynamodb.moving import Target
+        from mcp_baton.tasks.dynamodb.prolonging import prolonged
+
+        made = prolonged(self._outside(), Target(task.owner, task.task_id, expires_s, self.now_ms()), short)
+        for pointers in batched(made.pointers.items(), MOST_POINTERS):
+            update = writes.pointing(dict(pointers), task.version, self.now_ms())
+            try:
+                self._table.update(self._key(task.owner, task.task_id), update, WRITE, whole=False)
+            except ConditionFailed:
+                # The task has changed, or is over. Its worker prolongs it again before long.
+                return min(pointer.until_s for pointer in short.values())
+        return made.until_s
 
     def _tried(self, task: TaskRecord, update: Update, patience: Patience) -> Item | None:
         """The item after a write that others may come before; `None` where they did."""
@@ -214,10 +264,27 @@ class DynamoDBJobStore(Heads):
     def _texts(self, what: str, values: JsonObject) -> dict[str, Attribute]:
         return {key: job_text(what, value, self._limits.compress_over_bytes) for key, value in values.items()}
 
-    def _move(self, task: TaskRecord, before: Item, after: Item) -> None:
-        """Count a task by its new end, whose life was made longer."""
-        if live := self._live_tasks():
-            live.move(task.owner, task.task_id, before, after)
+    def _counted(self, task: TaskRecord, expires_s: int, lives_ms: int, write: Callable[[], Item]) -> Item:
+        """Make a write by which a task lives longer, and count the task by its new end.
+
+        Meanwhile it is counted by both ends: whoever ends it takes off the one that its item has then, so none is left.
+        """
+        live, before = self._live_tasks(), stored_item(task)
+        after: Item = {**before, "expires_at": {"N": str(expires_s)}, "ttl_ms": {"N": str(lives_ms)}}
+        if live is None or live.is_counted_alike(before, after):
+            return write()
+        live.prolong(task.owner, task.task_id, after)
+        try:
+            item = write()
+        except Exception:
+            live.leave(task.owner, task.task_id, after)
+            raise
+        live.leave(task.owner, task.task_id, before)
+        return item
+
+
+def _created_ms(task: TaskRecord) -> int:
+    return int(datetime.fromisoformat(task.created_at).timestamp() * 1000)
 
 
 def job_of(task: TaskRecord) -> Job:

@@ -3,12 +3,14 @@ Shards). Cursors are opaque to clients, and of no use for another's tasks (docs/
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.items import RUN, TASK_PREFIX, Limits, partition, shard_names, to_record
 from mcp_baton.tasks.dynamodb.table import TaskTable
+from mcp_baton.tasks.dynamodb.together import all_of
 from mcp_baton.tasks.ids import is_task_id
 from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, TaskPage
 
@@ -149,8 +151,8 @@ def merged_page(shards: Sequence[str], after: str | None, wanted: int, read: Rea
     """One page over all shards, newest first.
 
     A shard that has more was read down to some task id. Down to the highest of these ids every task of every shard is
-    known; below it one could be missing. So the page ends there, and where it is not full yet, the shard that holds it
-    up is read on.
+    known; below it one could be missing. So the page ends there. If it is not full yet, the shards that hold it up are
+    read on, four at once.
 
     Args:
         shards: The shards' names.
@@ -159,16 +161,19 @@ def merged_page(shards: Sequence[str], after: str | None, wanted: int, read: Rea
         read: Reads a shard.
     """
     parts = [_Shard(name, after) for name in shards]
-    for part in parts:
-        _read_on(part, read)
+    late = parts
     while True:
+        all_of([partial(_read_on, part, read) for part in late])
         behind = max((part for part in parts if part.more), key=_read_to, default=None)
+        ids = sorted((task_id_of(item) for part in parts for item in part.items), reverse=True)
+        last = ids[wanted - 1] if len(ids) >= wanted else ""
         known = [
             item for part in parts for item in part.items if behind is None or task_id_of(item) >= _read_to(behind)
         ]
         if behind is None or len(known) >= wanted or behind.reads >= MOST_QUERIES_PER_SHARD:
             break
-        _read_on(behind, read)
+        # What these have not been read down to may belong on the page.
+        late = [part for part in parts if part.more and _read_to(part) > last and part.reads < MOST_QUERIES_PER_SHARD]
     known.sort(key=task_id_of, reverse=True)
     if len(known) > wanted:
         return Merged(known[:wanted], task_id_of(known[wanted - 1]))

@@ -7,7 +7,14 @@ from functools import partial
 from mcp_baton.exceptions import StoreUnavailable
 from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.tasks.dynamodb.attributes import Attribute, text_bytes
-from mcp_baton.tasks.dynamodb.outside import DAY_MS, ObjectStore, Outside, retention_days
+from mcp_baton.tasks.dynamodb.outside import (
+    DAY_MS,
+    LONGEST_TTL_MS,
+    MARGIN_S,
+    ObjectStore,
+    Outside,
+    retention_days,
+)
 from mcp_baton.tasks.dynamodb.placing import BUNDLE_BYTES, Place, cheapest_outside
 from mcp_baton.tasks.dynamodb.pointers import (
     Bundle,
@@ -33,30 +40,23 @@ class Target:
     """The task whose values are written.
 
     Attributes:
-        expires_at: When its items of values expire, epoch seconds.
-        ttl_ms: Its lifetime, milliseconds, by which the folder in S3 is chosen.
+        expires_s: When the task expires, epoch seconds. Its values are kept for a day more, at least.
+        now_ms: The time of the write, epoch milliseconds.
     """
 
     owner: str
     task_id: str
-    expires_at: int
-    ttl_ms: int
+    expires_s: int
+    now_ms: int
 
+    @property
+    def lives_ms(self) -> int:
+        """For how long the task lives from now on. Its head expires at a whole second, which may be up to one later."""
+        return max(self.expires_s * 1000 - 999 - self.now_ms, 0)
 
-def target_of(owner: str, task_id: str, ttl_ms: int, longest_ms: int, now_ms: int) -> Target:
-    """The task of a write that is made now.
-
-    Its items are kept for the longest lifetime of a task from now on, and a day: however late in a task's life a value
-    is written, and whatever the clocks say, it outlives the head that names it.
-
-    Args:
-        owner: The task's owner.
-        task_id: The task.
-        ttl_ms: How long its values may be needed, milliseconds.
-        longest_ms: The longest lifetime of a task, milliseconds.
-        now_ms: The clock, epoch milliseconds.
-    """
-    return Target(owner, task_id, -(-(now_ms + max(ttl_ms, longest_ms) + DAY_MS) // 1000), ttl_ms)
+    def kept_until_s(self, days: int) -> int:
+        """When what is written now is deleted at the earliest, epoch seconds; `days` as in `Pointer`."""
+        return (self.now_ms + days * DAY_MS) // 1000 if days else self.expires_s + DAY_MS // 1000
 
 
 class Mover:
@@ -74,7 +74,8 @@ class Mover:
 
     def __init__(self, outside: Outside, target: Target, until_s: float, monotonic: Callable[[], float]) -> None:
         self._table = outside.table
-        self._bucket = outside.bucket
+        # A task that lives longer than any object has its values in items.
+        self._bucket = outside.bucket if target.lives_ms <= LONGEST_TTL_MS else None
         self._target = target
         self._written = outside.written
         self._until_s = until_s
@@ -101,9 +102,10 @@ class Mover:
         owner, task_id = self._target.owner, self._target.task_id
         pointers: dict[str, Attribute] = {}
         for name, digest in digests.items():
-            pointer = self._written.pointer(owner, task_id, digest)
-            if pointer is not None:
-                pointers[name] = pointer
+            written = self._written.pointer(owner, task_id, digest)
+            known = None if written is None else pointer_in(written)
+            if written is not None and known is not None and known.until_s >= self._target.expires_s + MARGIN_S:
+                pointers[name] = written
         new = [part for part in parts if part.name not in pointers]
         readable = bundled([part for part in new if part.text_bytes <= VALUE_BYTES])
         unreadable = bundled([part for part in new if part.text_bytes > VALUE_BYTES])
@@ -130,7 +132,7 @@ class Mover:
         failed = []
         for bundle, failure in zip(bundles, failures, strict=True):
             if failure is None:
-                yield from bundle.pointers(days)
+                yield from bundle.pointers(days, self._target.kept_until_s(days))
             else:
                 failed.append(bundle)
                 if not isinstance(failure, StoreUnavailable):
@@ -150,7 +152,7 @@ class Mover:
     def _put_objects(
         self, bucket: ObjectStore, bundles: Sequence[Bundle]
     ) -> Generator[tuple[Part, Attribute], None, list[Bundle]]:
-        owner, task_id, days = self._target.owner, self._target.task_id, retention_days(self._target.ttl_ms)
+        owner, task_id, days = self._target.owner, self._target.task_id, retention_days(self._target.lives_ms)
         jobs = [partial(bucket.put, object_key(owner, task_id, b.name, days), b.data, b.digest) for b in bundles]
         until_s = min(self._until_s, self._monotonic() + BUCKET_S)
         return (yield from self._done(bundles, together(jobs, until_s, self._monotonic), days))
@@ -162,7 +164,7 @@ class Mover:
             for piece, start in enumerate(range(0, len(bundle.data), BUNDLE_BYTES)):
                 key = piece_key(target.owner, target.task_id, bundle.name, piece)
                 content: Attribute = {"B": bundle.data[start : start + BUNDLE_BYTES]}
-                expires: Attribute = {"N": str(target.expires_at)}
+                expires: Attribute = {"N": str(target.kept_until_s(0))}
                 jobs.append(partial(self._table.put_value, {**key, "expires_at": expires, "data": content}))
                 of.append(place)
         failures: list[Exception | None] = [None for _ in bundles]

@@ -26,6 +26,10 @@ LONGEST_TTL_MS = (RETENTION_DAYS[-1] - 1) * DAY_MS
 """The longest lifetime of a task whose objects are sure to outlive it, milliseconds."""
 
 
+MARGIN_S = 43_200
+"""Every value is kept at least this much longer than its task, whoever prolongs the task meanwhile, seconds."""
+
+
 class ObjectMissing(Exception):
     """There is no object of this key, or it may not be read: without the right to list, S3 does not tell them apart."""
 
@@ -67,7 +71,7 @@ class ValueTable(Protocol):
     """The table, as far as values need it."""
 
     def put_value(self, item: Item) -> None:
-        """Write one item, whatever was there: one unconditional `PutItem`.
+        """Write one item, unless it is there already and is kept as long: one `PutItem`.
 
         Raises:
             StoreUnavailable: it could not be written.
@@ -123,9 +127,6 @@ class Outside:
 
 
 def retention_days(ttl_ms: int) -> int:
-    """The days that an object of a task is kept, at least one more than the task's whole life.
-
-    An object is needed until its task expires, and is not older than the task: whenever it is written, the whole
-    lifetime is enough. The day more is for clocks that differ.
-    """
+    """The days that an object is kept of a task that lives for so long from now on: at least one day more, for clocks
+    that differ, and for a task that is prolonged while the object is written."""
     return next((days for days in RETENTION_DAYS if ttl_ms <= (days - 1) * DAY_MS), RETENTION_DAYS[-1])

@@ -30,7 +30,7 @@ GET_OBJECT: Final = 0.91
 ITEM_OVERHEAD_BYTES: Final = 140
 """What an item of its own weighs besides the value: its key, its expiry and the names of its attributes."""
 
-POINTER_BYTES: Final = 40
+POINTER_BYTES: Final = 46
 """What stands in the head for a value outside, about."""
 
 BUNDLE_BYTES: Final = 350_000

@@ -33,6 +33,7 @@ class Pointer:
         bundle_bytes: How long the bundle is.
         offset: Where in the bundle the value begins.
         days: The S3 folder of the bundle, named by how long objects are kept there; 0 for one in DynamoDB.
+        until_s: Until when the bundle is surely kept, epoch seconds; 0 if the pointer does not say.
     """
 
     bundle: str
@@ -41,10 +42,11 @@ class Pointer:
     bundle_bytes: int
     offset: int = 0
     days: int = 0
+    until_s: int = 0
 
     def attribute(self) -> Attribute:
         """As it is stored: a text that no value has, since no JSON text begins with one of these letters."""
-        place = f"{IN_BUCKET}{self.days}" if self.days else IN_ITEMS
+        place = f"{IN_BUCKET}{self.days}-{self.until_s:x}" if self.days else f"{IN_ITEMS}{self.until_s:x}"
         fields = [place, self.bundle, str(self.text_bytes), str(self.stored_bytes)]
         if self.stored_bytes != self.bundle_bytes:
             fields += [str(self.offset), str(self.bundle_bytes)]
@@ -59,7 +61,8 @@ def pointer_in(attribute: Attribute) -> Pointer | None:
     place, bundle, *numbers = text.split(",")
     text_bytes, stored, *within = map(int, numbers)
     offset, whole = within or (0, stored)
-    return Pointer(bundle, text_bytes, stored, whole, offset, int(place[1:] or 0))
+    days, _, until = place[1:].partition("-") if place.startswith(IN_BUCKET) else ("", "", place[1:])
+    return Pointer(bundle, text_bytes, stored, whole, offset, int(days or 0), int(until or "0", 16))
 
 
 def digest_of(data: bytes) -> bytes:
@@ -114,11 +117,11 @@ class Bundle:
         """Its name in keys."""
         return name_of(self.digest)
 
-    def pointers(self, days: int) -> Iterator[tuple[Part, Attribute]]:
-        """What stands in the head for each value; `days` as in `Pointer`."""
+    def pointers(self, days: int, until_s: int) -> Iterator[tuple[Part, Attribute]]:
+        """What stands in the head for each value. The arguments are those of `Pointer`."""
         offset = 0
         for part in self.parts:
-            where = Pointer(self.name, part.text_bytes, len(part.data), len(self.data), offset, days)
+            where = Pointer(self.name, part.text_bytes, len(part.data), len(self.data), offset, days, until_s)
             yield part, where.attribute()
             offset += len(part.data)
 

@@ -100,28 +100,37 @@ class Sender:
         self._sleep(pause_s)
         return True
 
-    def _read[T](self, send: Callable[[], T], patience: Patience) -> T:
-        """What a request gives that changes nothing, or nothing that would not be the same after a second time.
+    def _read[T](self, send: Callable[[], T], patience: Patience, begun_s: float | None = None) -> T:
+        """Send a request that changes nothing, or that changes nothing more when it is sent again.
+
+        Args:
+            send: Makes one attempt.
+            patience: For how long it is sent again.
+            begun_s: The moment on `monotonic` from which that is counted; `None` for now.
 
         Raises:
             StoreUnavailable: it did not succeed.
         """
         try:
-            return self._repeated(send, patience)
+            return self._repeated(send, patience, begun_s)
         except OutcomeUnknown as error:
             raise StoreUnavailable(str(error)) from error.__cause__
 
-    def _repeated[T](self, send: Callable[[], T], patience: Patience) -> T:
-        """What a request gives, sent again as long as that can help and there is time.
+    def _repeated[T](self, send: Callable[[], T], patience: Patience, begun_s: float | None = None) -> T:
+        """Send a request, again as long as that can help and there is time. The arguments are those of `_read`.
 
         Raises:
             ConditionFailed: a condition does not hold.
-            OutcomeUnknown: it did not succeed, and of one attempt nobody knows whether it did.
+            OutcomeUnknown: it did not succeed, and it is not known whether one of the attempts did.
             StoreBusy: it was throttled to the end.
-            StoreUnavailable: it was refused, or never reached DynamoDB.
+            StoreUnavailable: it was refused, or never reached DynamoDB, or there is no time left for an attempt.
         """
-        begun_s, attempt = self._monotonic(), 0
+        begun_s, attempt = self._monotonic() if begun_s is None else begun_s, 0
         unknown: OutcomeUnknown | None = None
+        left_ms = self._left_ms()
+        if left_ms is not None and left_ms / 1000 < ATTEMPT_S + REPLY_S:
+            self._telemetry.add(STORE_ERRORS)
+            raise StoreUnavailable(f"nothing was sent: the function is stopped in {left_ms} ms")
         while True:
             attempt += 1
             try:

@@ -156,26 +156,29 @@ class DynamoDBTaskStore(Writes):
         """Move a live task to `cancelled`: one `UpdateItem`."""
         return self._finish(owner, task_id, finish_update(self.now_ms(), new_token(), TaskStatus.CANCELLED))
 
-    def complete(self, owner: str, task_id: str, result: JsonObject) -> TaskRecord:
+    def complete(self, owner: str, task_id: str, result: JsonObject, *, by_client: bool = True) -> TaskRecord:
         """Move a live task to `completed`: one `UpdateItem`, after a `GetItem` and a put where the result must move."""
         encoded = encode_object("result", result, self._limits.compress_over_bytes)
         if text_bytes(encoded) > VALUE_BYTES:
             raise TooLarge(f"the result has {text_bytes(encoded)} bytes; a task keeps {VALUE_BYTES} at most")
-        update = finish_update(self.now_ms(), new_token(), TaskStatus.COMPLETED, encoded)
+        update = finish_update(self.now_ms(), new_token(), TaskStatus.COMPLETED, encoded, by_client=by_client)
         if size(encoded) <= self._limits.item_bytes:
             with suppress(ItemTooLarge):
                 return self._finish(owner, task_id, update)
-        return self._complete_moved(owner, task_id, result)
+        return self._complete_moved(owner, task_id, Batch(result=result, by_client=by_client))
 
-    def _complete_moved(self, owner: str, task_id: str, result: JsonObject) -> TaskRecord:
-        # The task is looked at first: nobody writes values for tasks that are over, or another's.
+    def _complete_moved(self, owner: str, task_id: str, batch: Batch) -> TaskRecord:
+        # The task is read first: no values are written for tasks that are over, or another's.
         task = self.get(owner, task_id)
-        if task.status.terminal:
-            raise TaskFinished(task)
-        try:
-            return self.write(task, Batch(result=result)).task
-        except TooLarge as error:
-            raise TooLarge(RESULT_TOO_LARGE) from error
+        while not task.status.terminal:
+            try:
+                return self.write(task, batch).task
+            except Conflict as prolonged:
+                # It lives longer than when it was read, so the result must be kept longer, too.
+                task = prolonged.current
+            except TooLarge as error:
+                raise TooLarge(RESULT_TOO_LARGE) from error
+        raise TaskFinished(task)
 
     def _finish(self, owner: str, task_id: str, update: Update) -> TaskRecord:
         return self._task_in(owner, self._left(owner, task_id, self._write(owner, self._key(owner, task_id), update)))

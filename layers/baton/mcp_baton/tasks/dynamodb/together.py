@@ -1,8 +1,10 @@
 """Several requests at once, on a few threads, until a moment after which nobody waits for them."""
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
+from functools import partial
 from queue import Empty, SimpleQueue
 
 from mcp_baton.exceptions import StoreUnavailable
@@ -52,6 +54,27 @@ def together(
             raise raised
         outcomes[place] = raised
     return outcomes
+
+
+def all_of[T](jobs: Sequence[Callable[[], T]]) -> list[T]:
+    """Run jobs, at most four at once, and wait for all of them.
+
+    Returns:
+        What each job returned, in their order.
+
+    Raises:
+        Exception: what the first of those that failed raised.
+    """
+    returned: dict[int, T] = {}
+
+    def run(place: int, job: Callable[[], T]) -> None:
+        returned[place] = job()
+
+    failures = together([partial(run, place, job) for place, job in enumerate(jobs)], None, time.monotonic)
+    for failure in failures:
+        if failure is not None:
+            raise failure
+    return [returned[place] for place in range(len(jobs))]
 
 
 def _raised(job: Callable[[], object]) -> BaseException | None:

@@ -60,6 +60,15 @@ class Variables(StoredValues):
 
         return weight(attribute)
 
+    def holds(self, name: str, text: bytes) -> bool | None:
+        """Whether a value's JSON text is this one; `None` where only reading the value can tell."""
+        attribute = self._stored[name]
+        if not _is_elsewhere(attribute):
+            return None
+        from mcp_baton.tasks.dynamodb.fetching import holds
+
+        return holds(attribute, text)
+
     def text(self, name: str) -> Iterator[str]:
         """A value's JSON text, in pieces.
 

@@ -1,6 +1,6 @@
 """`tools/call` of a workflow with `task_action`: what its page does besides running it (docs/console.md, The tool).
 
-Nothing runs here. Every action is one request to the store.
+Nothing runs here. Every action is one request to the store, but `complete` two.
 """
 
 import logging
@@ -11,15 +11,16 @@ from mcp_baton.protocol.json import Json, JsonObject, dumps_spaced
 from mcp_baton.server.methods.board.making import State, done_of, state_of, structure_of
 from mcp_baton.server.methods.handles import NamedWrongly, handle_of, named_task
 from mcp_baton.server.methods.runs import NotOfWorkflow, NotRead
-from mcp_baton.server.methods.task_meta import listed_meta, task_meta
+from mcp_baton.server.methods.task_meta import listed_meta, status_message_of, task_meta
 from mcp_baton.server.methods.twin_results import error
 from mcp_baton.server.methods.twins import NOTHING_RUN, Unusable, not_run, sentence
 from mcp_baton.server.published.twin import ACTIONS, Twin
 from mcp_baton.server.request import Request
-from mcp_baton.tasks.record import TaskRecord
+from mcp_baton.tasks.record import PAUSED, TaskRecord
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.workflow.handoff import secrets_given
 from mcp_baton.workflow.names import TASK_ACTION, TASK_ID, TASK_RESULT
+from mcp_baton.workflow.pause import ToolFailed
 from mcp_baton.workflow.quoting import one_line, quoted_error
 from mcp_baton.workflow.twin_text import cut
 
@@ -66,6 +67,11 @@ def _asked(request: Request, twin: Twin) -> tuple[str, str, JsonObject]:
         raise Unusable(f"{TASK_ID} is missing: {TASK_ACTION} {action} needs the one that an earlier result gave")
     if result is not None and not isinstance(result, dict):
         raise Unusable(f"{TASK_RESULT} must be an object, as every MCP result is")
+    if action == "complete" and not request.envelope.shows_apps:
+        raise Unusable(
+            f"{TASK_ACTION} complete is for clients that show the page of MCP Apps; to let the server go on, call "
+            f"{twin.name} with {TASK_ID} alone"
+        )
     return action, task_id or "", result or {}
 
 
@@ -75,12 +81,15 @@ def _done(request: Request, twin: Twin, action: str, task_id: str, result: JsonO
         match action:
             case "cancel":
                 task = store.cancel(owner, task_id)
-            case "complete":
-                task = store.complete(owner, task_id, result)
             case _:
+                # A task's workflow never changes, so what is read here still holds at the write.
                 task = store.get(owner, task_id)
+                if action == "complete" and task.job is not None:
+                    return error(f"{_only_its_worker(task.job.work.tool)} Nothing was changed.")
                 if task.workflow != twin.workflow.name:
                     return not_run(request, twin, task_id, NotOfWorkflow(task.workflow))
+                if action == "complete":
+                    task = store.complete(owner, task_id, result)
         return _result(request, twin, task, action)
     except TaskFinished as over:
         return error(f"This task is {over.current.status.value}: nothing changes it.")
@@ -90,6 +99,12 @@ def _done(request: Request, twin: Twin, action: str, task_id: str, result: JsonO
         return not_run(request, twin, task_id, refused)
     except StoreError as failed:
         return not_run(request, twin, task_id, NotRead(failed))
+
+
+def _only_its_worker(tool: str) -> str:
+    return (
+        f"This task is a call of {tool} in the background: only its worker completes it. {TASK_ACTION} cancel ends it."
+    )
 
 
 def _store(request: Request) -> tuple[TaskStore, str]:
@@ -120,23 +135,25 @@ def _text(request: Request, twin: Twin, state: State, *, shows: bool) -> str:
     done, steps = done_of(state)
     settled = f"{done} of {steps} {'step' if steps == 1 else 'steps'} done"
     if not state.live or not shows:
-        return f"This task of {twin.name} is {state.task.status.value}; {settled}."
+        by_client = " A client supplied its result." if state.task.by_client else ""
+        return f"This task of {twin.name} is {state.task.status.value}; {settled}.{by_client}"
     if state.running_until is not None:
         return f"A run holds this task of {twin.name} until {state.running_until} or longer; {settled} so far."
-    sentences = [f"This task of {twin.name} waits; {settled}.", state.why]
+    sentences = [f"This task of {twin.name} waits for the model; {settled}.", state.why, state.warning]
     first = next((call.entry for call in state.calls if "tool" in call.entry), None)
-    if first is not None and first["tool"] != twin.name:
+    corrected = isinstance(state.reason, ToolFailed) and state.reason.is_for_the_operator
+    if first is not None and first["tool"] != twin.name and not corrected:
         sentences.append(f"Next: call {first['tool']} with {one_line(first['arguments'])}.")
     if state.can_go_on:
-        sentences.append(_offer(request, twin, state))
+        begin = "When the cause is corrected, " if corrected else "Or " if state.calls else ""
+        sentences.append(_offer(request, twin, state, begin))
     return " ".join(filter(None, sentences))
 
 
-def _offer(request: Request, twin: Twin, state: State) -> str:
+def _offer(request: Request, twin: Twin, state: State, begin: str) -> str:
     handle = handle_of(request, twin.workflow, state.task.task_id)
     secrets = secrets_given(twin.workflow, state.plan.known) if state.plan.known else ()
-    offer = handle.offer(twin.name, secrets)
-    return offer if state.calls else f"C{offer.removeprefix('Or c')}"
+    return handle.offer(twin.name, secrets, begin=begin)
 
 
 def _listed(request: Request) -> JsonObject:
@@ -169,8 +186,9 @@ def _entry(task: TaskRecord, now_ms: int) -> dict[str, Json]:
     made: dict[str, Json] = {"task_id": task.task_id}
     made |= {name: where[name] for name in ("workflow", "tool") if name in where}
     made["status"] = task.status.value
-    if task.status_message:
-        made["status_message"] = task.status_message[:LONGEST_MESSAGE]
+    message = status_message_of(task, lambda: now_ms)
+    if message:
+        made["status_message"] = message[:LONGEST_MESSAGE]
     if "step" in where:
         made["step"] = where["step"]
     if isinstance(pause, dict):
@@ -181,5 +199,5 @@ def _entry(task: TaskRecord, now_ms: int) -> dict[str, Json]:
 def _line(task: JsonObject) -> str:
     what = task.get("workflow") or task.get("tool") or "task"
     at = f" at step {one_line(task['step'])}" if "pause_type" in task and "step" in task else ""
-    paused = f", paused ({task['pause_type']}){at}" if "pause_type" in task else ""
+    paused = f", {PAUSED} ({task['pause_type']}){at}" if "pause_type" in task else ""
     return f"- {what}: {task['status']}{paused}; {dumps_spaced({TASK_ID: task['task_id']})}"

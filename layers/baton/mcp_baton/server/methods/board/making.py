@@ -16,13 +16,14 @@ from mcp_baton.server.methods.task_meta import shown_pause, task_meta
 from mcp_baton.server.methods.task_values import TIMINGS_KEY, timings_shown
 from mcp_baton.server.published.twin import Twin
 from mcp_baton.server.request import Request
-from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord, timestamp
+from mcp_baton.tasks.record import PAUSED, RESULT_PREFIX, StepStatus, TaskRecord, timestamp
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.drift import differing
 from mcp_baton.workflow.handoff import Requirements, remaining_steps, what_happened
 from mcp_baton.workflow.next_calls import entries_of
-from mcp_baton.workflow.pause import step_named_by
+from mcp_baton.workflow.pause import PauseReason, step_named_by
 from mcp_baton.workflow.plan import Plan
+from mcp_baton.workflow.repeats import may_have_run
 from mcp_baton.workflow.resolve import Known, NoOutput, NotGiven, NoVariable, resolve
 from mcp_baton.workflow.sources import Found
 from mcp_baton.workflow.stored_pause import pause_in
@@ -38,7 +39,9 @@ class State:
         task: The task as it was read.
         plan: Its plan, against what is kept in its item.
         pause: Why it does not go on, as every reader is told.
-        why: The same in a sentence.
+        reason: The same as data.
+        why: The same in words.
+        warning: Which open steps may have run already, in words; empty if none may.
         running_until: Until when another run holds it, ISO-8601; `None` where none does.
         calls: What remains, in order.
         can_go_on: Whether the server can go on with it now.
@@ -47,7 +50,9 @@ class State:
     task: TaskRecord
     plan: Plan
     pause: JsonObject | None
+    reason: PauseReason | None
     why: str
+    warning: str
     running_until: str | None
     calls: Sequence[Call]
     can_go_on: bool
@@ -69,7 +74,9 @@ def state_of(request: Request, twin: Twin, task: TaskRecord) -> State:
     until = timestamp(task.claim.until_ms) if held and task.claim is not None else None
     can_go_on = not task.status.terminal and not held and not differing(twin.workflow, task)
     calls = _calls(request, task, plan, can_go_on=can_go_on)
-    return State(task, plan, pause, what_happened(reason) if reason else "", until, calls, can_go_on)
+    why = what_happened(reason) if reason else ""
+    warning = " ".join(may_have_run(plan.repeats(), plan.why_repeated))
+    return State(task, plan, pause, reason, why, warning, until, calls, can_go_on)
 
 
 def structure_of(request: Request, twin: Twin, state: State, message: str) -> dict[str, Json]:
@@ -83,6 +90,8 @@ def structure_of(request: Request, twin: Twin, state: State, message: str) -> di
     made |= {name: meta[name] for name in ("task_id", "task_status", "steps", "pause_reason") if name in meta}
     if state.running_until is not None:
         made["running_until"] = state.running_until
+    elif state.warning:
+        made["warning"] = state.warning
     nothing = Fitted(frozenset(), (), frozenset())
 
     def filled(fits: Fitted) -> dict[str, Json]:
@@ -99,7 +108,7 @@ def structure_of(request: Request, twin: Twin, state: State, message: str) -> di
             "board": {
                 "workflow": twin.workflow.name,
                 "twin": twin.name,
-                "task": _told(task),
+                "task": _told(state),
                 "steps": [{**step, **value} for step, value in zip(steps, values, strict=True)],
                 "pause": _pause(state),
                 "running_until": state.running_until,
@@ -114,16 +123,18 @@ def structure_of(request: Request, twin: Twin, state: State, message: str) -> di
     return filled(fitted(size_of(filled(nothing)), parts, state.calls))
 
 
-def _told(task: TaskRecord) -> JsonObject:
+def _told(state: State) -> JsonObject:
+    task = state.task
     created_ms = round(datetime.fromisoformat(task.created_at).timestamp() * 1000)
-    return {
+    told: JsonObject = {
         "task_id": task.task_id,
         "status": task.status.value,
-        "status_message": task.status_message,
+        "status_message": task.status_message or (PAUSED if state.pause and state.live else None),
         "created_at": task.created_at,
         "updated_at": task.updated_at,
         "expires_at": timestamp(created_ms + task.ttl_ms),
     }
+    return {**told, "result_by": "client"} if task.by_client else told
 
 
 def _pause(state: State) -> JsonObject | None:
@@ -135,7 +146,8 @@ def _pause(state: State) -> JsonObject | None:
 def _secrets(state: State) -> list[str]:
     """The secret arguments that whoever goes on has to give again."""
     known = state.plan.known
-    return sorted(known.secrets.names) if known and state.live else []
+    left = known is not None and not all(status.settled for status in known.statuses.values())
+    return sorted(known.secrets.names) if known and left and state.live else []
 
 
 def _calls(request: Request, task: TaskRecord, plan: Plan, *, can_go_on: bool) -> list[Call]:
@@ -152,7 +164,7 @@ def _calls(request: Request, task: TaskRecord, plan: Plan, *, can_go_on: bool) -
             made.append(Call(entry, sorted(missing), _schema(request, step.tool) if "tool" in entry else None))
     if made or not can_go_on:
         return made
-    return [Call(entry, (), None) for entry in handle.going_on()]
+    return [Call(entry, (), None) for entry in handle.finishing()]
 
 
 def _missing(task: TaskRecord, step: Step, workflow: Workflow, known: Known, tools: Requirements) -> frozenset[str]:

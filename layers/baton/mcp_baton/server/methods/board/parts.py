@@ -3,26 +3,27 @@
 Values that are kept outside the task's item are not read for it: they are named by their URI.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from mcp_baton.exceptions import StoreError
 from mcp_baton.light_dataclasses import replace
-from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.server.methods.board.fitting import LONG, Part, size_of
 from mcp_baton.server.methods.task_values import readable
 from mcp_baton.server.published.own_uris import value_uri
 from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord
-from mcp_baton.tasks.values import weight_of
+from mcp_baton.tasks.values import StoredValues, Weight, weight_of
 from mcp_baton.workflow.handoff import Requirements, preview_arguments, preview_uris
 from mcp_baton.workflow.kept_calls import shown_call
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.twin_text import cut
 
 
-class Inside(Mapping[str, Json]):
-    """The variables of a task that are kept in its item: nothing is fetched for the others, which are not there."""
+class Inside(StoredValues):
+    """The variables of a task that are kept in its item: the others can be weighed alone, and nothing is fetched."""
 
     def __init__(self, task: TaskRecord) -> None:
+        self._task = task
         self._variables = task.variables
         self._names = {name: None for name in task.variables if not is_outside(task, name)}
 
@@ -36,6 +37,24 @@ class Inside(Mapping[str, Json]):
 
     def __len__(self) -> int:
         return len(self._names)
+
+    def weight(self, name: str) -> Weight:
+        """What a value weighs, wherever it is kept."""
+        weight = weight_of(self._task, name)
+        if weight is None:
+            raise KeyError(name)
+        return weight
+
+    def holds(self, _name: str, _text: bytes) -> bool | None:
+        """Only reading a value can tell."""
+        return None
+
+    def text(self, name: str) -> Iterator[str]:
+        """A value's JSON text."""
+        yield dumps(self[name])
+
+    def read_ahead(self, _names: Iterable[str]) -> None:
+        """All of them are at hand."""
 
 
 def inside(task: TaskRecord) -> TaskRecord:

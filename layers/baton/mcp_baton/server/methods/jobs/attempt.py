@@ -77,7 +77,7 @@ class Attempt:
     def __init__(self, make: Make, store: TaskStore, task: TaskRecord, job: Job, exchange: Exchange) -> None:
         self._store, self._job = store, job
         envelope = envelope_of(job.work, TOKEN)
-        claims: dict[str, object] = {"scope": " ".join(job.work.scopes)} if job.work.scopes else {}
+        claims: dict[str, object] = {"scope": list(job.work.scopes)} if job.work.scopes else {}
         message = message_of({"name": job.work.tool, "arguments": task.arguments})
         self._watch = Watch(exchange)
         self._request = make(message, envelope, task.owner, claims, exchange, self._watch, {}, Budget())

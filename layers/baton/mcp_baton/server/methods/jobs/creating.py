@@ -97,7 +97,7 @@ def _over_at_once(request: Request, tool: Tool, arguments: JsonObject, result: J
     if request.store is None:
         return as_created(request, task)
     try:
-        return as_created(request, request.store.complete(task.owner, task.task_id, result))
+        return as_created(request, request.store.complete(task.owner, task.task_id, result, by_client=False))
     except StoreError as error:
         correlation_id = request.exchange.request_id
         logger.exception("request %s: the result of %s could not be stored", correlation_id, tool.name)

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from mcp_baton.exceptions import ProtocolError, StoreError, TaskNotFound
-from mcp_baton.light_dataclasses import dataclass
+from mcp_baton.light_dataclasses import dataclass, replace
 from mcp_baton.protocol.codes import INVALID_PARAMS
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.methods.jobs.following import Followed
@@ -18,13 +18,15 @@ from mcp_baton.server.methods.shown_tasks import check_extension, details, poll_
 from mcp_baton.server.methods.task_values import with_values
 from mcp_baton.server.methods.tasks import from_store
 from mcp_baton.server.request import Request
-from mcp_baton.tasks.record import TaskRecord
+from mcp_baton.tasks.record import TaskRecord, TaskStatus
 from mcp_baton.tasks.store import TaskStore
 
 logger = logging.getLogger(__name__)
 
 MOST_TASKS: Final = 32
 """How many tasks one stream tells of."""
+
+EXPIRED: Final = "The task has expired."
 
 SOONEST_S: Final = 1.0
 """No task is looked at more often than this, seconds."""
@@ -80,7 +82,7 @@ class Listened:
         return max(min((told.next_s for told in self._tasks.values()), default=math.inf) - now_s, 0)
 
     def _is_over(self, told: _Told, now_s: float) -> bool:
-        """Look at a task, and tell of it if it has changed. Whether nothing more will become of it."""
+        """Look at a task, and notify the client if it has changed. Returns whether it will not change any more."""
         task_id = told.followed.task.task_id
         try:
             if told.state is not None:
@@ -92,6 +94,7 @@ class Listened:
                 self._request.reply.notify("notifications/tasks", self._params(task))
                 told.state = state
         except TaskNotFound:
+            self._request.reply.notify("notifications/tasks", self._expired(told.followed.task))
             return True
         except StoreError:
             logger.warning("task %s: it cannot be read now", task_id, exc_info=True)
@@ -104,6 +107,12 @@ class Listened:
         made = with_values(self._request, task, shown(self._request, task) | details(self._request, task), None)
         own = made.get("_meta")
         return {**made, "_meta": {**own, **self._meta} if isinstance(own, Mapping) else self._meta}
+
+    def _expired(self, task: TaskRecord) -> dict[str, Json]:
+        """A task that has expired, as one that has failed: `tasks/get` does not find it any more."""
+        failed = replace(task, status=TaskStatus.FAILED, status_message=EXPIRED)
+        error: dict[str, Json] = {"code": INVALID_PARAMS, "message": EXPIRED}
+        return {**shown(self._request, failed), "error": error, "_meta": self._meta}
 
 
 def _state(task: TaskRecord) -> object:
@@ -132,15 +141,15 @@ def _found(request: Request, ids: list[str]) -> dict[str, _Told]:
         return {}
     found: dict[str, _Told] = {}
     for task_id in list(dict.fromkeys(ids))[:MOST_TASKS]:
-        task = from_store(request, partial(_own, task_id))
-        if task is not None:
-            found[task_id] = _Told(Followed(request, request.store, task))
+        followed = from_store(request, partial(_followed, request, task_id))
+        if followed is not None:
+            found[task_id] = _Told(followed)
     return found
 
 
-def _own(task_id: str, store: TaskStore, owner: str) -> TaskRecord | None:
-    """A task of the caller's; `None` where there is none with this id."""
+def _followed(request: Request, task_id: str, store: TaskStore, owner: str) -> Followed | None:
+    """A task of the caller's; `None` if there is none with this id, or it expires while it is looked at."""
     try:
-        return store.get(owner, task_id)
+        return Followed(request, store, store.get(owner, task_id))
     except TaskNotFound:
         return None

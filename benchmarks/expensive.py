@@ -1,0 +1,249 @@
+"""The most expensive request of 2 KB of each kind: what it reads and writes, how long its answer is, how long it waits.
+
+Run at the root of the repository: `uv run python -m benchmarks.expensive --update`. It puts the table into
+docs/operating.md, which a test holds against it. The real handler runs in this process over a DynamoDB in memory, on a
+clock that moves only where a request waits. Units come from the items' sizes (`benchmarks/metering.py`).
+"""
+
+import argparse
+import json
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from math import floor, log10
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from benchmarks.metering import Aside, Meter, Usage
+from mcp_baton import Server, Step, ToolError, Workflow
+from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASK_ID_KEY, TASKS_EXTENSION, VERSION_KEY
+from mcp_baton.server.methods.task_values import VARIABLES_KEY
+from mcp_baton.tasks.record import RESULT_PREFIX
+from mcp_baton.transport.stream import stream_opener
+from tests.buckets import embedded_s3
+from tests.e2e.background import Background, Time, call, created
+from tests.e2e.support import Client, Table
+from tests.memory_dynamodb import MemoryDynamoDB, memory_client
+
+PAGE = Path(__file__).parents[1] / "docs" / "operating.md"
+BEGIN, END = "<!-- python -m benchmarks.expensive --update: begin -->", "<!-- end -->"
+
+MOST_BYTES = 2_048
+"""Bytes of a request's body."""
+
+VALUE_CHARS = 5_900_000
+"""Characters of the stored value: nearly the 6 MB that a value may have. They are random: they hardly compress."""
+
+TASKS = 100
+"""The owner's tasks."""
+
+TABLE = "expensive"
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a request took.
+
+    Attributes:
+        sent: Bytes of its body.
+        answered: Bytes of its answer.
+        waited_s: How long it waited, seconds.
+    """
+
+    sent: int
+    usage: Usage
+    answered: int
+    waited_s: float
+
+
+class Received:
+    """A client's end of a stream, which counts bytes."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def open(self, _status: int, _headers: object) -> "Received":
+        """Begin the answer."""
+        return self
+
+    def write(self, data: bytes) -> None:
+        """Take a piece."""
+        self.count += len(data)
+
+
+def server() -> Server:
+    """A server with a workflow that keeps a large value, and pauses; a tool that repeats it; a background tool."""
+    made = Server("s")
+    value = b64encode(Random(0).randbytes(VALUE_CHARS * 3 // 4)).decode()
+
+    @made.tool
+    def large() -> str:
+        return value
+
+    @made.tool
+    def decline() -> None:
+        raise ToolError("declined")
+
+    @made.tool
+    def echo(text: str) -> str:
+        return text
+
+    @made.tool(task="optional")
+    def later() -> str:
+        return "done"
+
+    steps = [Step("large", tool=large), Step("decline", tool=decline), Step("echo", tool=echo)]
+    made.add_workflow(Workflow(name="flow", description="Keep a value", steps=steps))
+    return made
+
+
+class Costs:
+    """Sends requests, and tells what each took.
+
+    Args:
+        background: The server and its table.
+        meter: Counts what it reads and writes.
+    """
+
+    def __init__(self, background: Background, meter: Meter) -> None:
+        self.background = background
+        self._meter = meter
+
+    def client(self) -> Client:
+        """A client, whose function has the template's time."""
+        began_s, time = self.background.time.s, self.background.time
+        return self.background.client("2025", remaining_ms=lambda: 120_000 - round((time.s - began_s) * 1000))
+
+    def of(self, body: str, headers: dict[str, str]) -> Cost:
+        """What a request takes.
+
+        Raises:
+            ValueError: it is too long.
+        """
+        if len(body) > MOST_BYTES:
+            raise ValueError(f"a request of {len(body)} bytes")
+        time, received = self.background.time, Received()
+        self._meter.take()
+        began_s, token = time.s, stream_opener.set(received.open)
+        try:
+            answer = self.client().post(body, headers)
+        finally:
+            stream_opener.reset(token)
+        return Cost(len(body), self._meter.take(), received.count + len(answer.body.encode()), time.s - began_s)
+
+
+OLD = {"MCP-Protocol-Version": "2025-03-26"}
+HANDSHAKE = {"MCP-Protocol-Version": "2025-11-25"}
+
+
+STATELESS = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "subscriptions/listen"}
+STATELESS_META = {VERSION_KEY: "2026-07-28", CAPABILITIES_KEY: {"extensions": {TASKS_EXTENSION: {}}}}
+
+
+def message(method: str, params: dict[str, Any], number: int = 1) -> dict[str, Any]:
+    """A request."""
+    return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+
+
+def written(messages: object) -> str:
+    """A body, without blanks."""
+    return json.dumps(messages, separators=(",", ":"))
+
+
+def one(method: str, params: dict[str, Any]) -> str:
+    """The body of one request."""
+    return written(message(method, params))
+
+
+def batch(method: str, params: dict[str, Any]) -> str:
+    """A batch of as many equal requests as fit."""
+    messages: list[dict[str, Any]] = []
+    while len(written([*messages, message(method, params)])) <= MOST_BYTES:
+        messages.append(message(method, params, len(messages)))
+    return written(messages)
+
+
+@contextmanager
+def measuring() -> Iterator[Costs]:
+    """A server over a DynamoDB in memory, and what counts the requests to it."""
+    memory = MemoryDynamoDB()
+    memory.create(TABLE)
+    with (
+        closing(memory_client(memory)) as counted,
+        closing(memory_client(memory)) as own,
+        closing(embedded_s3()) as s3,
+    ):
+        meter = Meter(counted, s3, Aside(), looking=own)
+        yield Costs(Background(server(), Table(counted, TABLE), time=Time()), meter)
+
+
+def requests(costs: Costs) -> Iterator[tuple[str, str, dict[str, str]]]:
+    """Each kind of request: its name, its body, its headers."""
+    client = costs.client()
+    open_tasks = [created(call(client, "later"))["taskId"] for _ in range(TASKS)]
+    task: str = client.get_prompt("flow").task_id
+    value = {"uri": f"baton://tasks/{task}/{RESULT_PREFIX}large"}
+    of_task = {"_meta": {TASK_ID_KEY: task}}
+    shown = {"taskId": task, "_meta": {VARIABLES_KEY: "all"}}
+    repeated = {"name": "echo", "arguments": {"text": "<output from large>"}} | of_task
+    yield "`tools/list`", one("tools/list", {}), HANDSHAKE
+    yield (
+        "`tools/call` with 1.9 KB of text",
+        one("tools/call", {"name": "echo", "arguments": {"text": "x" * 1_900}}),
+        HANDSHAKE,
+    )
+    yield "`tasks/list`", one("tasks/list", {}), HANDSHAKE
+    yield "`tasks/list`, a batch", batch("tasks/list", {}), OLD
+    yield "`tasks/get` with all variables", one("tasks/get", shown), HANDSHAKE
+    yield "`tasks/get` with all variables, a batch", batch("tasks/get", shown), OLD
+    yield "`resources/read` of a stored value", one("resources/read", value), HANDSHAKE
+    yield "`resources/read` of a stored value, a batch", batch("resources/read", value), OLD
+    yield "`tasks/result` of a task that is not over", one("tasks/result", {"taskId": open_tasks[0]}), HANDSHAKE
+    yield "`tasks/result`, a batch", batch("tasks/result", {"taskId": open_tasks[0]}), OLD
+    listened = {"notifications": {"taskIds": open_tasks[:32]}, "_meta": STATELESS_META}
+    yield "`subscriptions/listen` to 32 tasks", one("subscriptions/listen", listened), STATELESS
+    yield "`tools/call` with `<output from …>` of a stored value", one("tools/call", repeated), HANDSHAKE
+    yield (
+        "`prompts/get` that resumes a task with a stored value",
+        one("prompts/get", {"name": "flow"} | of_task),
+        HANDSHAKE,
+    )
+    yield "`prompts/get` of a workflow that stores 5.9 MB", one("prompts/get", {"name": "flow"}), HANDSHAKE
+    yield "`tasks/cancel`, a batch", batch("tasks/cancel", {"taskId": task}), OLD
+
+
+def table() -> list[str]:
+    """The table's lines."""
+    lines = ["| request | bytes | read units | write units | answer KB | waits, s |", "|---|---:|---:|---:|---:|---:|"]
+    with measuring() as costs:
+        for name, body, headers in requests(costs):
+            cost = costs.of(body, headers)
+            figures = (cost.usage.reads, cost.usage.writes, cost.answered / 1_000, cost.waited_s)
+            lines.append(f"| {name} | {' | '.join(map(rounded, (cost.sent, *figures)))} |")
+    return lines
+
+
+def rounded(figure: float) -> str:
+    """A figure with two significant digits."""
+    if figure == 0:
+        return "0"
+    digits = 1 - floor(log10(abs(figure)))
+    return f"{round(figure, digits):,.{max(digits, 0)}f}".removesuffix(".0")
+
+
+def main() -> None:
+    """Measure, and print the table or put it into the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--update", action="store_true", help="put the table into docs/operating.md")
+    lines = "\n".join(table())
+    if not parser.parse_args().update:
+        print(lines)
+        return
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    PAGE.write_text(f"{before}{BEGIN}\n\n{lines}\n\n{END}{rest.partition(END)[2]}")
+
+
+if __name__ == "__main__":
+    main()

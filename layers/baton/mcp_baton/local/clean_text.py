@@ -1,0 +1,62 @@
+"""Text as it is printed. Servers, tools and files may hold characters that control the terminal or hide text."""
+
+import json
+import sys
+import unicodedata
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import IO, Final, override
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+UNSAFE: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+"""Unicode categories: control characters (C0, DEL, C1), format characters (bidi overrides, zero-width characters),
+lone surrogates, and line and paragraph separators."""
+
+
+def cleaned(text: str) -> str:
+    """The text for a terminal: unsafe characters are replaced by U+FFFD. Line breaks and tabs stay."""
+    return "".join(map(_clean, text))
+
+
+def escaped(document: str) -> str:
+    """A JSON document, with unsafe characters in its strings written as `\\u…`."""
+    return "".join(map(_escape, document))
+
+
+def echo(text: str, *, err: bool = False) -> None:
+    """Print a cleaned line on the standard output, or on the standard error."""
+    stream = sys.stderr if err else sys.stdout
+    stream.write(f"{cleaned(text)}\n")
+    stream.flush()
+
+
+class CleanConsole(Console):
+    """A console of rich that prints cleaned text. Its own control sequences (styles, cursor) are left alone.
+
+    Text is never read as markup, as emoji codes, or highlighted.
+    """
+
+    def __init__(self, *, file: IO[str] | None = None, stderr: bool = False, soft_wrap: bool = False) -> None:
+        super().__init__(file=file, stderr=stderr, soft_wrap=soft_wrap, highlight=False, markup=False, emoji=False)
+
+    @override
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """The pieces of what is printed."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=cleaned(segment.text))
+
+
+@lru_cache(maxsize=4096)
+def _clean(character: str) -> str:
+    return "\N{REPLACEMENT CHARACTER}" if _is_unsafe(character) else character
+
+
+@lru_cache(maxsize=4096)
+def _escape(character: str) -> str:
+    return json.dumps(character)[1:-1] if _is_unsafe(character) else character
+
+
+def _is_unsafe(character: str) -> bool:
+    return unicodedata.category(character) in UNSAFE and character not in "\n\t"

@@ -1,0 +1,98 @@
+"""Steps that may run more than once, and the idempotency keys of their calls (docs/workflows.md, When a run is killed).
+
+A run that was killed may have run any open step before its end. A run whose write failed has run steps that the task
+does not know of.
+"""
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import Final, Protocol
+
+from mcp_baton.light_dataclasses import dataclass
+from mcp_baton.protocol.json import JsonObject
+from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.keys import step_key
+from mcp_baton.workflow.resolve import Known, resolve_arguments
+from mcp_baton.workflow.secrets import mentions
+
+logger = logging.getLogger(__name__)
+
+MOST: Final = 5
+"""Steps that a sentence names."""
+
+INTERRUPTED: Final = "an earlier run ended before it recorded what it did"
+NOT_RECORDED: Final = "another run of this task has not recorded what it did"
+
+
+class Canonical(Protocol):
+    """The part of a `Host` that knows how tools take their arguments."""
+
+    def canonical(self, tool: str, arguments: JsonObject) -> JsonObject:
+        """Arguments as the tool takes them, as JSON, without those that equal their defaults."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """A step that may run more than once.
+
+    Attributes:
+        step: The step's name.
+        key: The idempotency key of its call; `None` if its arguments are not known, or one of them contains a secret.
+    """
+
+    step: str
+    key: str | None
+
+
+def open_repeats(workflow: Workflow, known: Known, task_id: str, tools: Canonical) -> tuple[Repeat, ...]:
+    """The calls of the steps that are not settled, in order."""
+    made = []
+    for step in workflow.steps:
+        if step.tool is not None and not known.statuses[step.name].settled:
+            arguments = resolve_arguments(step, workflow, known)
+            made.append(repeat(step, arguments if isinstance(arguments, dict) else None, known, task_id, tools))
+    return tuple(made)
+
+
+def repeat(step: Step, arguments: JsonObject | None, known: Known, task_id: str, tools: Canonical) -> Repeat:
+    """A step, with the key of the call that has these arguments.
+
+    A key is a digest, from which a short secret could be guessed: a call with a secret is shown without its key.
+    """
+    if step.tool is None or arguments is None:
+        return Repeat(step.name, None)
+    for name, value in arguments.items():
+        source = step.arguments.get(name)
+        if mentions(source, known.secrets.names) or known.shown_value(value, source) != value:
+            return Repeat(step.name, None)
+    try:
+        return Repeat(step.name, step_key(task_id, step.name, partial(tools.canonical, step.tool, arguments))())
+    except Exception:  # a parameter's type is the author's and may raise anything
+        logger.exception("step %s: its idempotency key cannot be made", step.name)
+        return Repeat(step.name, None)
+
+
+def may_have_run(repeats: Sequence[Repeat], why: str = INTERRUPTED) -> list[str]:
+    """The sentences that say which open steps may have run; none if there are no such steps."""
+    if not repeats:
+        return []
+    it = "it" if len(repeats) == 1 else "them"
+    return [f"{_subject(repeats)} may already have run: {why}. Check before you repeat {it}."]
+
+
+def may_have_run_twice(repeats: Sequence[Repeat], why: str = INTERRUPTED) -> list[str]:
+    """The sentence that says which steps a run or a call may have repeated; none if there are no such steps."""
+    return [f"{_subject(repeats)} may have run twice: {why}."] if repeats else []
+
+
+def named(repeats: Sequence[Repeat]) -> str:
+    """The steps with their keys."""
+    names = [f"'{it.step}'" + (f" (idempotency key {it.key})" if it.key else "") for it in repeats[:MOST]]
+    more = [f"{len(repeats) - MOST} more"] if len(repeats) > MOST else []
+    *first, last = [*names, *more]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _subject(repeats: Sequence[Repeat]) -> str:
+    return f"{'Step' if len(repeats) == 1 else 'Steps'} {named(repeats)}"

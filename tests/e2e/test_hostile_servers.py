@@ -1,0 +1,272 @@
+"""Servers that want to harm whoever calls them: what reaches the terminal, and when the command line stops reading."""
+
+import json
+import subprocess
+import sys
+import threading
+import unicodedata
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, override
+
+import pytest
+
+from mcp_baton.cli.app import main
+from mcp_baton.cli.remote import client
+
+BATON = Path(sys.executable).parent / "baton"
+
+ATTACK = "a\x1b]0;title\x07b\x1b[31mc\x9b2Jd\u202ee\u200bf\ud800g\u2028h"
+"""OSC, CSI and C1 sequences, a bidi override, a zero-width space, a lone surrogate, a line separator."""
+
+TASK = {"taskId": "0" * 37, "status": ATTACK, "statusMessage": ATTACK, "createdAt": ATTACK, "lastUpdatedAt": ATTACK}
+DEEP = "[" * 100_000 + "]" * 100_000
+
+type Answer = Callable[[dict[str, Any]], tuple[int, str, Iterator[bytes]]]
+
+
+class Hostile:
+    """A server on this machine. `answer` makes the status, the content type and the body for each message."""
+
+    def __init__(self) -> None:
+        self.answer: Answer = result({})
+        hostile = self
+
+        class Connection(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                status, kind, pieces = hostile.answer(message)
+                self.send_response(status)
+                self.send_header("Content-Type", kind)
+                self.end_headers()
+                try:
+                    for piece in pieces:
+                        self.wfile.write(piece)
+                except ConnectionError:
+                    return
+
+            @override
+            def log_message(self, format: str, *args: object) -> None:
+                """Log nothing."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Connection)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/mcp"
+
+
+@pytest.fixture
+def hostile() -> Iterator[Hostile]:
+    made = Hostile()
+    with made.server:
+        thread = threading.Thread(target=made.server.serve_forever, args=(0.02,))
+        thread.start()
+        yield made
+        made.server.shutdown()
+        thread.join()
+
+
+def body(status: int, value: Any) -> Answer:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return lambda _: (status, "application/json", iter([text.encode()]))
+
+
+def result(value: Any) -> Answer:
+    return body(200, {"jsonrpc": "2.0", "id": 1, "result": value})
+
+
+def error(value: Any) -> Answer:
+    return body(200, {"jsonrpc": "2.0", "id": 1, "error": value})
+
+
+def events(*texts: str) -> Answer:
+    return lambda _: (200, "text/event-stream", iter([text.encode() for text in texts]))
+
+
+def calling(answer: Any) -> Answer:
+    """A server with one tool, whose call is answered with this result."""
+
+    def answered(message: dict[str, Any]) -> tuple[int, str, Iterator[bytes]]:
+        tools = {"tools": [{"name": "look", "inputSchema": {"type": "object"}}]}
+        return result(tools if message["method"] == "tools/list" else answer)(message)
+
+    return answered
+
+
+def unsafe(text: str) -> str:
+    """The characters of a text that a terminal must not get."""
+    return "".join(it for it in text if unicodedata.category(it) in ("Cc", "Cf", "Cs", "Zl", "Zp") and it not in "\n\t")
+
+
+@pytest.mark.parametrize("json_", [False, True])
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (error({"code": -32602, "message": ATTACK, "data": ATTACK}), ["tasks"]),
+        (body(401, {"message": ATTACK}), ["tasks"]),
+        (body(403, {"Message": ATTACK}), ["tasks"]),
+        (body(404, {"message": ATTACK}), ["tasks"]),
+        (body(500, {"error": {"message": ATTACK}}), ["tasks"]),
+        (body(502, {"message": ATTACK}), ["tasks"]),
+        (error({"code": ATTACK, "message": ATTACK}), ["tasks"]),
+        (result({"tasks": [{**TASK, "_meta": {"workflow": ATTACK, "step": ATTACK}}]}), ["tasks"]),
+        (result({**TASK, "_meta": {ATTACK: 1, "pause_reason": {"type": ATTACK, "error": ATTACK}}}), ["show", "0" * 37]),
+        (result({**TASK, "status": "failed", "error": {"message": ATTACK}}), ["show", "0" * 37]),
+        (result({**TASK, "status": "completed", "result": ATTACK}), ["show", "0" * 37]),
+        (result({"prompts": [{"name": ATTACK}]}), ["run", "look"]),
+        (result({"tools": [{"name": ATTACK}]}), ["call", "look"]),
+        (calling({"content": [{"type": "text", "text": ATTACK}]}), ["call", "look"]),
+        (calling({"isError": True, "content": [{"type": ATTACK, "mimeType": ATTACK}]}), ["call", "look"]),
+        (
+            calling({"content": [], "_meta": {"recorded": False, "record_error": ATTACK, "next": [{"tool": ATTACK}]}}),
+            ["call", "look"],
+        ),
+        (calling({"resultType": "task", "taskId": ATTACK, "status": "failed"}), ["call", "look"]),
+        (
+            events(f"data: {json.dumps({'method': 'notifications/progress', 'params': {'message': ATTACK}})}\n\n"),
+            ["tasks"],
+        ),
+    ],
+)
+def test_no_text_of_a_server_controls_the_terminal(
+    hostile: Hostile, answer: Answer, words: list[str], json_: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hostile.answer = answer
+    command, *rest = words
+    main([command, hostile.url, *rest, *(["--json"] if json_ else [])])
+
+    captured = capsys.readouterr()
+    assert captured.out + captured.err
+    assert unsafe(captured.out + captured.err) == ""
+    if json_:
+        json.loads(captured.out)
+
+
+def test_as_json_the_text_is_whole_and_escaped(hostile: Hostile, capsys: pytest.CaptureFixture[str]) -> None:
+    hostile.answer = error({"code": -32602, "message": "no", "data": f"é {ATTACK}\U000e0041"})
+
+    assert main(["tasks", hostile.url, "--json"]) == 2
+
+    out = capsys.readouterr().out
+    assert json.loads(out)["error"]["data"] == f"é {ATTACK}\U000e0041"
+    assert "é" in out
+    assert all(text in out for text in (r"\u001b]0;", r"\u009b2J", r"\u202e", r"\ud800", r"\u2028", r"\udb40\udc41"))
+
+
+def endless(start: str, piece: str) -> Answer:
+    def pieces() -> Iterator[bytes]:
+        yield start.encode()
+        while True:
+            yield piece.encode()
+
+    return lambda _: (200, "text/event-stream" if start.startswith("data") else "application/json", pieces())
+
+
+def cursors(message: dict[str, Any]) -> tuple[int, str, Iterator[bytes]]:
+    """A page that has another one behind it, always."""
+    page = int(message["params"].get("cursor", 0))
+    return result({"tasks": [], "nextCursor": str(page + 1)})(message)
+
+
+@pytest.mark.parametrize(
+    ("answer", "complaint"),
+    [
+        (cursors, "the list of tasks/list has no end: 7 pages"),
+        (result({"tasks": [{}] * 100_001, "nextCursor": "1"}), "the list of tasks/list has no end"),
+        (endless("data: ", "x" * 65_536), "sent an answer of more than 67,108,864 bytes"),
+        (endless('{"jsonrpc": "', "x" * 65_536), "sent an answer of more than 67,108,864 bytes"),
+        (endless("data: {}\n\n", "data: {}\n\n" * 10_000), "sent more than 100,000 events in one answer"),
+        (body(403, DEEP), "nested too deep"),
+        (body(200, DEEP), "nested too deep"),
+        (events(f"data: {DEEP}\n\n"), "nested too deep"),
+        (result({"tasks": [json.loads("[" * 600 + "]" * 600)]}), "nested deeper than 520 levels"),
+        (events("data: no\n\n"), "sent an event that is no JSON-RPC message"),
+        (events("data: []\n\n"), "sent an event that is no JSON-RPC message"),
+        (error({"code": "-32602", "message": "no"}), 'whose code is not a number: {"code": "-32602"'),
+        (error({"message": "no"}), "whose code is not a number"),
+        (error("no"), "whose code is not a number: no"),
+        (result("no"), "gave an answer that cannot be used (AttributeError"),
+        (result({"tasks": ["no"]}), "gave an answer that cannot be used (AttributeError"),
+        (result({"tasks": [{}]}), "gave an answer that cannot be used (KeyError: "),
+        (result({"resultType": "input_required", "inputRequests": [1]}), "gave an answer that cannot be used"),
+    ],
+)
+def test_an_answer_without_an_end_or_without_a_form_ends_the_command_with_two_lines(
+    hostile: Hostile,
+    answer: Answer,
+    complaint: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client, "PAGES", 7)
+    hostile.answer = answer
+
+    assert main(["tasks", hostile.url, "--all"]) == 4
+
+    problem, remedy = capsys.readouterr().err.splitlines()
+    assert complaint in problem
+    assert remedy == "The server is faulty or hostile. Nothing more is read from it; tell its operator"
+
+
+def test_a_value_of_as_many_levels_as_a_tool_may_return_is_printed(
+    hostile: Hostile, capsys: pytest.CaptureFixture[str]
+) -> None:
+    value = json.loads("[" * 500 + "]" * 500)
+    hostile.answer = calling({"content": [], "structuredContent": {"result": value}})
+
+    assert main(["call", hostile.url, "look", "--json"]) == 0
+
+    assert json.loads(capsys.readouterr().out)["structuredContent"]["result"] == value
+
+
+def test_an_event_may_come_in_any_pieces_and_its_text_may_have_any_line_separator(
+    hostile: Hostile, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = json.dumps({"id": 1, "result": {"tasks": [], "note": "a\u2028b\x85c"}}, ensure_ascii=False)
+    hostile.answer = events(": alive\r\n\r\nda", "ta: ", text[:5], f"{text[5:]}\r", "\n\r", "\n")
+
+    assert main(["tasks", hostile.url]) == 0
+    assert capsys.readouterr().out == "no tasks\n"
+
+
+def test_a_server_decides_how_often_a_task_is_looked_at_within_limits(
+    hostile: Hostile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = iter([1e300, -5, 1])
+    slept: list[float] = []
+    monkeypatch.setattr("time.sleep", slept.append)
+    task = {"resultType": "task", "taskId": "1", "status": "working"}
+
+    def answered(message: dict[str, Any]) -> tuple[int, str, Iterator[bytes]]:
+        interval = next(looks, None)
+        ended = {"status": "completed", "result": {"content": []}}
+        working = {"status": "working", "pollIntervalMs": interval}
+        return result(ended if interval is None else working)(message)
+
+    hostile.answer = lambda message: answered(message) if message["method"] == "tasks/get" else calling(task)(message)
+
+    assert main(["call", hostile.url, "look"]) == 0
+    assert slept == [1, 60, 0.1, 0.1]
+
+
+def test_a_ticket_that_a_tool_quotes_controls_no_terminal(tmp_path: Path) -> None:
+    app = tmp_path / "tickets_app.py"
+    app.write_text(
+        "from mcp_baton import Server, Step, ToolError, Workflow\n"
+        "server = Server('tickets')\n"
+        "@server.tool\n"
+        "def ticket() -> str:\n"
+        "    '''Read a ticket.'''\n"
+        f"    raise ToolError({ATTACK!a})\n"
+        "@server.tool\n"
+        "def broken() -> str:\n"
+        "    '''Read another one.'''\n"
+        f"    raise ValueError({ATTACK!a})\n"
+        "server.add_workflow(Workflow(name='answer', description='Answer', steps=[Step('read', tool=ticket)]))\n"
+    )
+
+    for code, command, name in ((1, "call", "ticket"), (1, "call", "broken"), (3, "run", "answer")):
+        done = subprocess.run([BATON, command, app, name], capture_output=True, text=True, check=False)
+
+        assert done.returncode == code
+        assert "title" in done.stdout + done.stderr
+        assert unsafe(done.stdout + done.stderr) == ""

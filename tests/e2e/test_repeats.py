@@ -1,0 +1,245 @@
+"""After a kill between a tool's effect and the write, each reply that may repeat a step says so, and names the
+idempotency key (docs/workflows.md, When a run is killed)."""
+
+from collections.abc import Iterator
+from io import StringIO
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from mcp_baton import Argument, Context, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
+from mcp_baton.cli.remote import running
+from mcp_baton.cli.remote.reports import print_ran
+from mcp_baton.tasks.record import LEASE_MS
+from mcp_baton.testing import Client, Era, Run, connect
+from tests.hosts.phrases import read
+
+INTERRUPTED = "an earlier run ended before it recorded what it did"
+
+
+class Payments:
+    """A server that charges cards, and the keys that its tools were given."""
+
+    def __init__(self) -> None:
+        self.keys: dict[str, list[str]] = {"quote": [], "charge": [], "mail": []}
+        self.declines = False
+        server = self.server = Server("payments")
+
+        @server.tool
+        def quote(order_id: str, ctx: Context) -> dict[str, Any]:
+            self.keys["quote"].append(ctx.idempotency_key)
+            return {"total": 12.5}
+
+        @server.tool
+        def charge(order_id: str, amount: float, ctx: Context) -> str:
+            self.keys["charge"].append(ctx.idempotency_key)
+            if self.declines:
+                raise ToolError("declined")
+            return "charged"
+
+        @server.tool
+        def mail(receipt: str, ctx: Context) -> str:
+            self.keys["mail"].append(ctx.idempotency_key)
+            return "sent"
+
+        steps = [
+            Step("quote", tool=quote, arguments={"order_id": prompt_arg("order_id")}, checkpoint=True),
+            Step(
+                "charge",
+                tool=charge,
+                arguments={"order_id": prompt_arg("order_id"), "amount": step_output("quote", "total")},
+            ),
+            Step("mail", tool=mail, arguments={"receipt": step_output("charge")}),
+        ]
+        order = Argument("order_id", "The order", required=True)
+        server.add_workflow(Workflow(name="pay", description="pay an order", arguments=[order], steps=steps))
+
+    def keyed(self, step: str) -> str:
+        """A step with its key, as texts name it."""
+        [key] = set(self.keys[step])
+        return f"'{step}' (idempotency key {key})"
+
+
+@pytest.fixture
+def payments() -> Payments:
+    return Payments()
+
+
+@pytest.fixture(params=["2025", "2026"])
+def client(request: pytest.FixtureRequest, payments: Payments) -> Iterator[Client]:
+    """A client whose first run was killed after the charge, which is not recorded."""
+    era: Era = request.param
+    with connect(payments.server, era=era) as client:
+        with client.killed_after("charge"):
+            client.get_prompt("pay", {"order_id": "A-17"})
+        yield client
+
+
+def task_of(client: Client) -> str:
+    [task] = client.tasks()
+    return task.task_id
+
+
+def lapse(client: Client) -> None:
+    client.clock.advance(LEASE_MS / 1000 + 1)
+
+
+def charged_twice(payments: Payments) -> str:
+    return f"Step {payments.keyed('charge')} may have run twice: {INTERRUPTED}."
+
+
+def assert_done(run: Run, payments: Payments, said: str) -> None:
+    assert run.completed
+    assert len(payments.keys["charge"]) == 2
+    twice = f"Steps {payments.keyed('charge')} and {payments.keyed('mail')} may have run twice: {INTERRUPTED}."
+    assert twice in said
+    told = [{"step": name, "idempotency_key": payments.keys[name][0]} for name in ("charge", "mail")]
+    assert run.meta["may_have_run_twice"] == told
+
+
+def test_a_resume_says_which_steps_it_may_have_repeated(client: Client, payments: Payments) -> None:
+    lapse(client)
+    run = client.get_prompt("pay", task=task_of(client))
+    assert_done(run, payments, run.messages[-1].text)
+
+
+def test_so_does_the_workflows_tool_in_its_text_and_in_its_structure(client: Client, payments: Payments) -> None:
+    lapse(client)
+    run = client.call_workflow("pay", task=task_of(client))
+    assert_done(run, payments, run.text)
+    structure: Any = run.structured
+    assert structure["warning"] in run.text
+
+
+def test_a_handoff_says_what_was_repeated_and_what_may_already_have_run(client: Client, payments: Payments) -> None:
+    lapse(client)
+    payments.declines = True
+    for run in (
+        client.get_prompt("pay", task=task_of(client)),
+        client.call_workflow("pay", task=task_of(client)),
+    ):
+        said = run.text if run.structured else run.handoff
+        assert charged_twice(payments) in said
+        still = f"Steps {payments.keyed('charge')} and 'mail' may already have run: {INTERRUPTED}. Check before"
+        assert still in said
+        assert run.meta["may_have_run"] == [
+            {"step": "charge", "idempotency_key": payments.keys["charge"][0]},
+            {"step": "mail"},
+        ]
+
+
+@pytest.mark.parametrize("held", [True, False], ids=["while the claim lasts", "afterwards"])
+def test_a_continuation_says_it_of_the_call_that_it_names_next_and_of_the_one_that_was_made(
+    client: Client, payments: Payments, held: bool
+) -> None:
+    """The killed run holds its task until its claim has run out. Until then it may be alive."""
+    if not held:
+        lapse(client)
+    why = "another run of this task has not recorded what it did"
+    task = {"task_id": task_of(client)}
+    told = client.call_tool("quote", {"order_id": "A-17", **task})
+    assert f"Steps {payments.keyed('charge')} and 'mail' may already have run: {why}." in told.text
+    [following] = read(told.text).calls
+    assert following.tool == "charge"
+    made = client.call_tool("charge", following.arguments)
+    assert f"Step {payments.keyed('charge')} may have run twice: {why}." in made.text
+    assert made.meta["may_have_run_twice"] == [{"step": "charge", "idempotency_key": payments.keys["charge"][0]}]
+    by_meta = client.call_tool("mail", {"receipt": "charged"}, task=task_of(client))
+    repeated: Any = by_meta.meta["may_have_run_twice"]
+    assert [it["step"] for it in repeated] == ["mail"]
+    assert "may_have_run" not in by_meta.meta
+
+
+def test_the_page_of_the_task_shows_it(client: Client, payments: Payments) -> None:
+    lapse(client)
+    look = {"task_id": task_of(client), "task_action": "show"}
+    shown = client.call_workflow("pay", look)
+    structure: Any = shown.structured
+    assert f"Steps {payments.keyed('charge')} and 'mail' may already have run" in structure["warning"]
+    assert structure["warning"] in shown.text
+
+
+def test_it_is_said_as_long_as_such_steps_are_open_whoever_took_the_task_meanwhile(
+    client: Client, payments: Payments
+) -> None:
+    lapse(client)
+    payments.declines = True
+    client.call_workflow("pay", task=task_of(client))
+    client.call_workflow("pay", task=task_of(client))
+    payments.declines = False
+    assert "may have run twice" in client.call_workflow("pay", task=task_of(client)).text
+
+
+def test_nothing_of_the_kind_is_said_where_no_run_was_interrupted(payments: Payments) -> None:
+    with connect(payments.server) as client:
+        payments.declines = True
+        paused = client.call_workflow("pay", {"order_id": "A-17"})
+        payments.declines = False
+        made = client.call_tool("charge", {"order_id": "A-17", "amount": 12.5, "task_id": paused.task_id})
+        done = client.call_workflow("pay", task=paused.task_id)
+        assert done.completed
+        for answer in (paused, made, done):
+            assert "may" not in answer.text
+            assert not {"may_have_run", "may_have_run_twice"} & answer.meta.keys()
+
+
+def test_a_run_that_could_not_be_written_names_the_steps_that_would_be_repeated(payments: Payments) -> None:
+    with connect(payments.server) as client:
+        payments.declines = True
+        client.store.fails("UpdateItem", times=None, error="AccessDeniedException")
+        run = client.call_workflow("pay", {"order_id": "A-17"})
+        assert run.meta["persisted"] is False
+        steps = f"steps {payments.keyed('quote')} and {payments.keyed('charge')}"
+        assert f"if the server went on, it would repeat {steps}." in run.text
+
+
+def test_a_key_that_is_made_of_a_secret_is_not_shown() -> None:
+    """A key is a digest: whoever has it could try all PINs."""
+    server = Server("bank")
+
+    @server.tool
+    def transfer(pin: str) -> str:
+        return "done"
+
+    @server.tool
+    def note(text: str) -> str:
+        return text
+
+    steps = [
+        Step("transfer", tool=transfer, arguments={"pin": prompt_arg("pin")}),
+        Step("note", tool=note, arguments={"text": constant("with {pin}")}),
+    ]
+    pin = Argument("pin", "The PIN", required=True, secret=True)
+    server.add_workflow(Workflow(name="send", description="send money", arguments=[pin], steps=steps))
+    with connect(server) as client:
+        with client.killed_after("transfer"):
+            client.call_workflow("send", {"pin": "4711"})
+        lapse(client)
+        shown = client.call_workflow("send", {"task_id": task_of(client), "task_action": "show"})
+        done = client.call_workflow("send", {"pin": "4711"}, task=task_of(client))
+    assert "Steps 'transfer' and 'note' may already have run: " in shown.text
+    assert f"Steps 'transfer' and 'note' may have run twice: {INTERRUPTED}." in done.text
+    assert done.meta["may_have_run_twice"] == [{"step": "transfer"}, {"step": "note"}]
+
+
+class Connected:
+    """The part of the command line's connection that `run` and `resume` need."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    def request(self, method: str, params: Any, meta: Any = None) -> Any:
+        return self.client.request(method, params, meta)
+
+
+def test_baton_resume_prints_it_though_the_workflow_is_completed(client: Client, payments: Payments) -> None:
+    lapse(client)
+    remote: Any = Connected(client)
+    ran = running.run(remote, "pay", {}, task_of(client))
+    to = Console(file=StringIO(), width=1_000)
+    print_ran(ran, to)
+    assert isinstance(to.file, StringIO)
+    said = f"Steps {payments.keyed('charge')} and {payments.keyed('mail')} may have run twice: {INTERRUPTED}."
+    assert said in to.file.getvalue()
+    assert ran.to_json()["note"] == said

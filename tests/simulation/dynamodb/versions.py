@@ -1,0 +1,62 @@
+"""A table that keeps every version of its items: reads that are not consistent may return an old one."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from tests.simulation.dynamodb.database import Change, Database, Key
+from tests.simulation.dynamodb.paths import Item
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """An item as one write left it.
+
+    Attributes:
+        number: The number of the write, counted over all items.
+        at_ms: When it was made, epoch milliseconds.
+        item: The item; `None` before its creation and after its deletion.
+    """
+
+    number: int
+    at_ms: float
+    item: Item | None
+
+
+@dataclass(slots=True, kw_only=True)
+class VersionedDatabase(Database):
+    """The table of a simulation.
+
+    Attributes:
+        now_ms: The time, epoch milliseconds.
+        lag_ms: Draws how old the data of a read is that is not consistent.
+        versions: The versions of each item, oldest first.
+        writes: How many writes there were.
+    """
+
+    now_ms: Callable[[], float]
+    lag_ms: Callable[[], float]
+    versions: dict[Key, list[Version]] = field(default_factory=dict)
+    writes: int = 0
+
+    def seen(self, *, consistent: bool) -> Mapping[Key, Item]:
+        """The items as a read sees them: all of them as they are, or as they were some time ago."""
+        lag_ms = 0.0 if consistent else self.lag_ms()
+        if not lag_ms:
+            return self.items
+        until_ms = self.now_ms() - lag_ms
+        old = {
+            key: next((version.item for version in reversed(versions) if version.at_ms <= until_ms), None)
+            for key, versions in self.versions.items()
+        }
+        return {key: item for key, item in old.items() if item is not None}
+
+    def since(self, key: Key, writes: int) -> list[Version]:
+        """The versions of an item that were current at some time since there were so many writes."""
+        made = self.versions.get(key, [])
+        before = [version for version in made if version.number < writes]
+        return [before[-1] if before else Version(-1, float("-inf"), None), *made[len(before) :]]
+
+    def keep(self, change: Change) -> None:
+        """Keep the version that a write has made."""
+        self.versions.setdefault(change.key, []).append(Version(self.writes, self.now_ms(), change.after))
+        self.writes += 1

@@ -1,0 +1,414 @@
+"""Invariants 14 to 17: each reply is compared with the versions of its task that were current during the request.
+
+14. What a reply, or a notification, says of a task is so in one version that was current between the request's begin
+and the reply: status, time of the last change, steps, pause reason, values, result, questions. So nothing that is over
+when a request begins is ever told as live, whatever a stale read has returned, and an owner never sees another's task.
+A notification is never older than the one before. "Unknown task" is only said of a task that is not there, has expired,
+or is another owner's. 15. A reply is uncertain, or says that the store failed, only if a fault befell its requests.
+16. A list has each task of its owner that was there all the time, once, newest first. 17. An owner with fewer tasks
+than allowed may create one, and with as many may not.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, cast
+
+from mcp_baton.exceptions import ProtocolError
+from mcp_baton.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS
+from tests.simulation.dynamodb.database import Key
+from tests.simulation.dynamodb.paths import Item
+from tests.simulation.dynamodb.versions import Version
+from tests.simulation.faults import Fault
+from tests.simulation.heads import SETTLED, TERMINAL, claim_of, decoded, pointer_of, status_of, steps_of, variables_of
+from tests.simulation.journal import Process
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+TASK = "TASK#"
+UNKNOWN_TASK = "unknown task"
+UNREADABLE = "this value cannot be read now; ask again"
+EXPIRED = "The task has expired."
+STORE_DOWN = "the task store is not available"
+SPAN_S = 600
+"""For so long an expired task may still count against its owner's limit, seconds: an eighth of a lifetime."""
+
+SHORT_MS = 6_000
+"""A function with less time than this may have none for its requests, milliseconds."""
+
+HOT_S = 3.0
+"""A partition that is hot for no longer than this costs no reply its certainty."""
+
+CERTAIN = frozenset({Fault.THROTTLED, Fault.HOT, Fault.STALLED_BEFORE, Fault.STALLED_AFTER})
+READS = frozenset({"poll", "list", "listen", "result"})
+_OVER = re.compile(r"[Tt]he task is (completed|failed|cancelled)")
+_COUNT = re.compile(r"\b(\d+) of (\d+) steps?\b")
+_NOT_VALUES = frozenset({PROGRESS, PAUSE_REASON, "omitted"})
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a reply says of a task; `None` for what it does not say.
+
+    Attributes:
+        steps: Each step's status.
+        step: The first step that is not settled, and `""` if there is none.
+        pause: The pause reason without its error, and `{}` if there is none.
+        values: The variables' values, by stored name. One that is only named has its size and its URI.
+        omitted: The names of such values.
+        result: The final result.
+        questions: The keys of the open questions.
+    """
+
+    status: str | None = None
+    updated_at: str | None = None
+    steps: Mapping[str, str] | None = None
+    step: str | None = None
+    pause: JsonObject | None = None
+    values: Mapping[str, Json] | None = None
+    omitted: frozenset[str] = frozenset()
+    result: Json = None
+    questions: frozenset[str] | None = None
+
+
+@dataclass(slots=True)
+class Replies:
+    """Compares replies with versions.
+
+    Attributes:
+        world: The simulation.
+        notified: By stream and task, the number of the version that the last notification matched.
+    """
+
+    world: "World"
+    _last: dict[tuple[str, str], Version] = field(default_factory=dict)
+
+    # What happens.
+
+    def answered(self, process: Process) -> None:
+        """A process answered its client."""
+        answer, task_id = process.answer, process.task_id
+        self._check_certain(process)
+        if isinstance(answer, ProtocolError):
+            self._check_error(process, answer, task_id)
+            return
+        assert answer is not None
+        meta = process.meta
+        if process.kind in {"start", "begin"}:
+            self._check_quota(process, refused="task_id" not in meta and "taskId" not in _task_in(answer))
+        if meta.get("superseded"):
+            self._check_superseded(process, str(meta["task_id"]))
+        if "status" in _task_in(answer):
+            shown = _task_in(answer)
+            shows = values_told if process.kind.startswith("poll") else status_told
+            self._check(process, str(shown["taskId"]), shows(shown))
+        elif process.kind == "listen":
+            self._check_end(process)
+        elif "task_status" in meta:
+            self.check_state(process, meta, certain="persisted" not in meta)
+        elif meta.get("record_error") == UNKNOWN_TASK:
+            self._check_missing(process, str(meta["task_id"]))
+
+    def notified(self, process: Process, params: JsonObject) -> None:
+        """A stream notified its client of a task."""
+        self.world.struck.add("a stream told of a task")
+        if params.get("statusMessage") == EXPIRED:
+            self._check_missing(process, str(params["taskId"]))
+            return
+        self._check(process, str(params["taskId"]), values_told(params), stream=True)
+
+    def listed(self, process: Process, pages: Sequence[JsonObject | ProtocolError]) -> None:
+        """A process answered with these pages of its owner's tasks."""
+        self._check_certain(process)
+        if isinstance(pages[-1], ProtocolError):
+            return
+        self.world.struck.add(f"a list had {'several pages' if len(pages) > 1 else 'one page'}")
+        tasks = [task for page in pages for task in cast("list[JsonObject]", cast("JsonObject", page)["tasks"])]
+        ids = [str(task["taskId"]) for task in tasks]
+        if ids != sorted(set(ids), reverse=True):
+            self.wrong(16, f"{process.name} lists {ids}")
+        for task in tasks:
+            self._check(process, str(task["taskId"]), place_told(task))
+        if "nextCursor" in pages[-1]:
+            return
+        for key in self._keys(process.owner):
+            versions = self.world.database.since(key, process.writes)
+            lives = all(version.item and _expires_ms(version.item) > self._clock(process)[1] for version in versions)
+            if lives and key[1].removeprefix(TASK) not in ids:
+                self.wrong(16, f"{process.name} lists {ids}, without {key[1]}")
+
+    def check_state(self, process: Process, state: JsonObject, *, certain: bool) -> None:
+        """A reply has the id, the status, the steps and the pause reason of a workflow's task.
+
+        Args:
+            process: Who replies.
+            state: What the reply says.
+            certain: Whether it says that all of this is stored.
+        """
+        task_id, status = str(state["task_id"]), str(state["task_status"])
+        steps = {str(step["name"]): str(step["status"]) for step in cast("list[JsonObject]", state["steps"])}
+        for done, of in _COUNT.findall(str(state.get("message", ""))):
+            completed = sum(status == "completed" for status in steps.values())
+            if certain and (int(done), int(of)) != (completed, len(steps)):
+                self.wrong(14, f"{process.name} tells {done} of {of} steps, and lists {steps}")
+        if certain:
+            self._check(process, task_id, Told(status, steps=steps, pause=_without_error(state.get("pause_reason"))))
+            return
+        # What is not stored is told from memory. What was over when the request began is not told as live all the same.
+        first = self.world.database.since(self._key(process.owner, task_id), process.writes)[0].item
+        if status in TERMINAL:
+            self._check(process, task_id, Told(status))
+        elif first is not None and status_of(first) in TERMINAL:
+            self.wrong(14, f"{process.name} tells {task_id} as {status}, which was {status_of(first)}")
+
+    # What must hold.
+
+    def wrong(self, number: int, what: str) -> None:
+        """An invariant is broken."""
+        self.world.judge.wrong(number, what)
+
+    def _check(self, process: Process, task_id: str, told: Told, *, stream: bool = False) -> None:
+        """Something is told of a task: one of its versions says so, too."""
+        versions = self.world.database.since(self._key(process.owner, task_id), process.writes)
+        last = self._last.get((process.name, task_id)) if stream else None
+        if last is not None:
+            versions = [version for version in versions if version.number >= last.number]
+        found: list[str] = []
+        for version in versions:
+            found = list(self._differences(process, told, version.item))
+            if not found:
+                self._last[process.name, task_id] = version
+                return
+        self.wrong(14, f"{process.name} tells of {task_id} what none of {len(versions)} versions says: {found}")
+
+    def _differences(self, process: Process, told: Told, item: Item | None) -> Iterator[str]:
+        """In what a version differs from what was told."""
+        if item is None:
+            yield "there is no such task"
+            return
+        first_ms, last_ms = self._clock(process)
+        if _expires_ms(item) < first_ms:
+            yield "it has expired"
+        is_workflow = PROGRESS in variables_of(item)
+        steps = steps_of(item) if is_workflow else {}
+        if told.status not in {None, status_of(item)}:
+            yield f"status {told.status}, and it is {status_of(item)}"
+        if told.updated_at not in {None, item["updated_at"]["S"]}:
+            yield f"changed at {told.updated_at}, and it was at {item['updated_at']['S']}"
+        if told.steps is not None and told.steps != steps:
+            yield f"steps {told.steps}, and they are {steps}"
+        if told.step not in {None, open_step(steps)}:
+            yield f"step {told.step}, and it is {open_step(steps)}"
+        if told.pause is not None and is_workflow and told.pause not in pauses(item, first_ms, last_ms):
+            yield f"pause {told.pause}, and it is one of {pauses(item, first_ms, last_ms)}"
+        if told.values is not None:
+            yield from _other_values(told, item, process)
+        if told.questions is not None and told.questions != _questions(item):
+            yield f"questions {sorted(told.questions)}, and they are {sorted(_questions(item))}"
+
+    def _check_error(self, process: Process, error: ProtocolError, task_id: str) -> None:
+        over = _OVER.search(error.message)
+        if over:
+            self._check(process, task_id, Told(over[1]))
+        elif isinstance(error.data, Mapping) and "status" in error.data:
+            progress = cast("Any", error.data.get("progress"))
+            steps = {step["name"]: step["status"] for step in progress["steps"]} if progress else None
+            self._check(process, task_id, Told(str(error.data["status"]), steps=steps))
+        elif error.code == INVALID_PARAMS and error.message == "Unknown task":
+            self._check_missing(process, task_id)
+
+    def _check_missing(self, process: Process, task_id: str) -> None:
+        """A client is told that there is no such task."""
+        _, last_ms = self._clock(process)
+        versions = self.world.database.since(self._key(process.owner, task_id), process.writes)
+        if all(version.item is not None and _expires_ms(version.item) > last_ms for version in versions):
+            self.wrong(14, f"{process.name} is told that the task {task_id} is gone")
+
+    def _check_superseded(self, process: Process, task_id: str) -> None:
+        """A run is told that another one has taken its task over."""
+        holder = self.world.judge.claims.holders.get(process.name)
+        item = self.world.database.since(self._key(process.owner, task_id), process.writes)[-1].item
+        claim = claim_of(item) if item else None
+        if holder is not None and claim is not None and claim[0] == holder.claim:
+            self.wrong(14, f"{process.name} tells that another run has its task, which it holds")
+
+    def _check_end(self, process: Process) -> None:
+        """A stream ended. If that was before its time, its client knows that each of its tasks is over."""
+        if process.ends_ms is not None or self.world.scheduler.now_ms >= process.began_ms + 50_000:
+            return
+        for (name, task_id), told in self._last.items():
+            if name == process.name and told.item and status_of(told.item) not in TERMINAL:
+                self._check_missing(process, task_id)
+
+    def _check_certain(self, process: Process) -> None:
+        """Nothing is uncertain without a fault, and nothing fails without one. A request that was throttled was not
+        made: that is certain."""
+        meta, answer, faults = process.meta, process.answer, set(process.faults)
+        if process.stalled:
+            return
+        if "unknown" in {meta.get("recorded"), meta.get("persisted")} and faults <= CERTAIN:
+            self.wrong(15, f"{process.name} does not know what was written, and had the faults {process.faults}")
+        is_short = process.ends_ms is not None and process.ends_ms - self.world.scheduler.now_ms < SHORT_MS
+        if is_short or faults - {Fault.HOT} or (faults and not self._bears_heat(process)):
+            return
+        if meta.get("record_error") == STORE_DOWN:
+            self.wrong(15, f"{process.name} is told that nothing was recorded, without a fault")
+        if isinstance(answer, ProtocolError) and answer.code == INTERNAL_ERROR and "busy" not in answer.message:
+            self.wrong(15, f"{process.name} is refused without a fault: {answer.message}")
+
+    def _bears_heat(self, process: Process) -> bool:
+        """Whether a hot partition should not matter to a process: it has time, and creates nothing."""
+        from_ms, to_ms, _ = self.world.hot
+        return process.kind not in {"start", "begin"} and process.ends_ms is None and to_ms - from_ms <= HOT_S * 1000
+
+    def _check_quota(self, process: Process, *, refused: bool) -> None:
+        """A task was created or not."""
+        assert process.container is not None
+        allowed = process.container.limits.max_tasks_per_owner
+        if process.faults or process.stalled or (allowed is None and not refused):
+            return
+        if allowed is None:
+            self.wrong(15, f"{process.name} has no task, without a fault and without a limit")
+            return
+        self.world.struck.add("a task was refused, for its owner had enough" if refused else "a task was counted")
+        certain, possible = self._live(process)
+        if refused and possible < allowed:
+            self.wrong(17, f"{process.name} may have no task, and its owner has {possible} of {allowed} at most")
+        if not refused and certain >= allowed:
+            self.wrong(17, f"{process.name} has created a task, and its owner had {certain} of {allowed} already")
+
+    def _live(self, process: Process) -> tuple[int, int]:
+        """How many tasks an owner had at least and at most while a process created one."""
+        world, (first_ms, last_ms) = self.world, self._clock(process)
+        others = [other for other in world.processes.values() if other.container and other is not process]
+        # Whoever was under way, or was disturbed, may have left a task counted that is over, or one that never began.
+        unclear = sum(
+            other.owner == process.owner
+            and other.kind not in READS
+            and (other.answer is None or bool(other.faults) or other.stalled or other.ended_writes > process.writes)
+            for other in others
+        )
+        at_least, at_most = 0, unclear
+        for key in self._keys(process.owner):
+            if process.created == key[1]:
+                continue
+            versions = world.database.since(key, process.writes)
+            live = [version.item for version in versions if version.item and status_of(version.item) not in TERMINAL]
+            # One that was deleted may still be counted, as it was when it was there last.
+            *_, before, last = (None, *(version.item for version in world.database.versions[key]))
+            gone = [before] if last is None and before and status_of(before) not in TERMINAL else []
+            at_most += any(_expires_ms(item) + SPAN_S * 1000 > first_ms for item in live or gone)
+            at_least += len(live) == len(versions) and all(_expires_ms(item) > last_ms for item in live)
+        if world.weather.skewed or world.weather.freezes:
+            return 0, len(world.processes)
+        return (0 if unclear or world.uncounted else at_least), at_most
+
+    # What is known.
+
+    def _key(self, owner: str, task_id: str) -> Key:
+        return f"OWNER#{owner}#{task_id[10:12]}", TASK + task_id
+
+    def _keys(self, owner: str) -> list[Key]:
+        """The keys of an owner's tasks."""
+        return [key for key in self.world.database.versions if key[0][:-2] == f"OWNER#{owner}#" and TASK in key[1]]
+
+    def _clock(self, process: Process) -> tuple[float, float]:
+        """What the process' wall clock has shown at first and at last, epoch milliseconds, and one more either way."""
+        return process.began_ms + process.fast_ms - 1, self.world.scheduler.now_ms + process.fast_ms + 1
+
+
+def status_told(task: JsonObject) -> Told:
+    """What `tasks/cancel` shows of a task."""
+    return Told(str(task["status"]), str(task["lastUpdatedAt"]))
+
+
+def place_told(task: JsonObject) -> Told:
+    """What `tasks/list` shows of a task."""
+    told, meta = status_told(task), cast("Mapping[str, Any]", task.get("_meta", {}))
+    return replace(told, step=meta.get("step", ""), pause=meta.get("pause_reason", {}))
+
+
+def values_told(task: JsonObject) -> Told:
+    """What `tasks/get` and notifications show of a task."""
+    told, meta = status_told(task), cast("Mapping[str, Any]", task.get("_meta", {}))
+    progress = meta.get(PROGRESS, {"steps": []})
+    return replace(
+        told,
+        steps={step["name"]: step["status"] for step in progress["steps"]},
+        pause=_without_error(meta.get(PAUSE_REASON)),
+        values={name: value for name, value in meta.items() if name not in _NOT_VALUES and not _is_own(name)},
+        omitted=frozenset(meta.get("omitted", ())),
+        result=task.get("result"),
+        questions=frozenset(cast("JsonObject", task["inputRequests"])) if "inputRequests" in task else None,
+    )
+
+
+def pauses(item: Item, first_ms: float, last_ms: float) -> list[JsonObject]:
+    """The pause reasons that a task can have by a clock that goes from one time to another; `{}` for none."""
+    stored = _without_error(decoded(variables_of(item)[PAUSE_REASON]) if PAUSE_REASON in variables_of(item) else None)
+    claim = claim_of(item)
+    if claim is None or not claim[1] or not claim[2] or status_of(item) in TERMINAL:
+        return [stored]
+    blocked = open_step(steps_of(item))
+    tools = {step["M"]["name"]["S"]: step["M"].get("tool", {"S": ""})["S"] for step in _progress(item)}
+    killed = {"type": "interrupted", "blockedStep": blocked, "suggestedTool": tools[blocked]} if blocked else stored
+    return [{}] * (claim[2] >= first_ms) + [killed] * (claim[2] <= last_ms)
+
+
+def open_step(steps: Mapping[str, str]) -> str:
+    """The first step that is not settled; `""` if there is none."""
+    return next((name for name, status in steps.items() if status not in SETTLED), "")
+
+
+def _other_values(told: Told, item: Item, process: Process) -> Iterator[str]:
+    stored = {name: attribute for name, attribute in variables_of(item).items() if name not in _NOT_VALUES}
+    assert told.values is not None
+    values = {**told.values}
+    if "result" in item and told.result is not None:
+        stored["result"], values["result"] = item["result"], told.result
+    if stored.keys() != values.keys():
+        yield f"values of {sorted(values)}, and there are those of {sorted(stored)}"
+        return
+    for name, attribute in stored.items():
+        if name in told.omitted or pointer_of(attribute) is not None:
+            continue
+        value, kept = values[name], decoded(attribute)
+        if name == "result" and isinstance(value, Mapping) and "resultType" in value:
+            value = {key: member for key, member in value.items() if key not in {"resultType", *_added(kept, value)}}
+        if value != kept and not (value == {"error": UNREADABLE} and process.faults):
+            yield f"{name} is told as {str(value)[:80]}, and is {str(kept)[:80]}"
+
+
+def _added(kept: Json, value: JsonObject) -> set[str]:
+    return {name for name in value if isinstance(kept, Mapping) and name not in kept and name == "resultType"}
+
+
+def _questions(item: Item) -> frozenset[str]:
+    return frozenset(item["asked"]["M"].keys() - item["answers"]["M"].keys()) if "asked" in item else frozenset()
+
+
+def _progress(item: Item) -> list[Any]:
+    return cast("list[Any]", variables_of(item)[PROGRESS]["M"]["steps"]["L"])
+
+
+def _without_error(reason: Json) -> JsonObject:
+    return {name: value for name, value in reason.items() if name != "error"} if isinstance(reason, Mapping) else {}
+
+
+def _expires_ms(item: Item) -> int:
+    """When a task has expired: its `expires_at` is in seconds."""
+    return int(item["expires_at"]["N"]) * 1000
+
+
+def _is_own(name: str) -> bool:
+    """Whether a key of `_meta` is the protocol's or Baton's, and no variable's."""
+    return "/" in name
+
+
+def _task_in(answer: JsonObject) -> JsonObject:
+    """The task in an answer: the answer itself, or a member of it."""
+    task = answer.get("task", answer)
+    return task if isinstance(task, Mapping) else {}

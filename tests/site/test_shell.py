@@ -1,0 +1,122 @@
+"""Every shell line of the pages, run in a folder of its own against the server that its page says to start.
+
+A block that is not run says why in a comment before it (`tests/site/blocks.py`).
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.serving import served
+from tests.site.blocks import PAGES, ROOT, Block, blocks
+from tests.starter import needs_the_starter
+
+PROGRAMS = Path(sys.executable).parent
+SAMPLE, STARTER = "examples/sample/app.py", "functions/mcp/app.py"
+SERVED = {
+    "README.md": STARTER,
+    "docs/tutorial.md": STARTER,
+    "docs/deploying.md": STARTER,
+    "docs/commands.md": SAMPLE,
+    "docs/local.md": SAMPLE,
+}
+"""What a page says to serve. What is deployed by default is the starter."""
+ADDRESS = re.compile(r"http://127\.0\.0\.1:[38]000/mcp")
+TASK = re.compile(r"\b01[0-9a-z]{35}\b")
+ITS_TASK = re.compile(r"\b01m8[0-9a-z]{4,}\b")
+"""An id, or its beginning, as the pages show them: the reader's own stands there."""
+PAUSED = 3
+"""The exit code of a command that ends with a paused workflow."""
+
+
+def is_run(block: Block) -> bool:
+    return block.language in ("sh", "console") and block.not_run is None
+
+
+RUN = {page: found for page in PAGES if (found := [block for block in blocks(page) if is_run(block)])}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where the reader stands: in the repository, or in a project, with a server of their own."""
+    for name in ("functions", "examples"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", ".venv"))
+    (tmp_path / "shop").mkdir()
+    for file in ("app.py", "shop/mcp.py"):
+        shutil.copy(ROOT / STARTER, tmp_path / file)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
+    """Where a program is served, by one server for all pages."""
+    with ExitStack() as stack:
+
+        @cache
+        def address(program: str) -> str:
+            command = [str(PROGRAMS / "baton"), "serve", str(ROOT / program), "--port", "0"]
+            return stack.enter_context(served(command, tmp_path_factory.mktemp("served") / "log"))
+
+        yield address
+
+
+@needs_the_starter
+@pytest.mark.parametrize("page", RUN, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_shell_lines_of_a_page_do_what_it_says(page: Path, folder: Path, address: Callable[[str], str]) -> None:
+    program, task = SERVED.get(str(page.relative_to(ROOT))), ""
+    url = address(program) if program else ""
+    for block in RUN[page]:
+        for line in lines_of(block):
+            code = ADDRESS.sub(url, line)
+            printed = run(ITS_TASK.sub(task, code) if task else code, url, folder)
+            task = next(iter(TASK.findall(printed)), task)
+
+
+def lines_of(block: Block) -> Iterator[str]:
+    """The commands of a block; those that use a variable that an earlier line sets are one with it."""
+    if block.language == "console":
+        yield from (line.removeprefix("$ ") for line in block.code.splitlines() if line.startswith("$ "))
+    elif re.search(r"^(uv run )?baton serve ", block.code, re.MULTILINE):
+        yield from block.code.splitlines()
+    else:
+        yield block.code
+
+
+def run(code: str, url: str, folder: Path) -> str:
+    """Run the lines; what they print. A command that serves is stopped once it is ready."""
+    code = re.sub(r"\buv run ", "", code)  # what the project's environment has is on the path
+    environment = {
+        **os.environ,
+        "PATH": f"{PROGRAMS}:{os.environ['PATH']}",
+        "HOME": str(folder),
+        "URL": url,
+        "KEY": "key",
+    }
+    if code.startswith("baton serve "):
+        command = f"cd {folder}; exec {code.partition('#')[0]} --port 0"
+        with served(["bash", "-c", f"PATH={PROGRAMS}:$PATH; {command}"], folder / "serve-log") as ready:
+            return ready
+    checked = f"trap 'code=$?; [ $code = {PAUSED} ] || exit $code' ERR\n{code}"
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", checked],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode in (0, PAUSED), f"{code}\n{done.stdout}{done.stderr}"
+    if code.startswith("curl "):
+        answer = done.stdout.strip().splitlines()[-1].removeprefix("data: ")
+        assert "result" in json.loads(answer), answer
+    return done.stdout

@@ -1,0 +1,27 @@
+"""docs/operating.md: the table of the most expensive requests is what the code does."""
+
+import pytest
+
+from benchmarks import expensive
+
+
+def figures(line: str) -> tuple[str, list[float]]:
+    """A row's request and its figures."""
+    name, *cells = [cell.strip() for cell in line.strip("|").split("|")]
+    return name, [float(cell.replace(",", "")) for cell in cells]
+
+
+def test_the_table_of_the_most_expensive_requests_is_the_measured_one() -> None:
+    block = expensive.PAGE.read_text().partition(expensive.BEGIN)[2].partition(expensive.END)[0]
+    told = [figures(line) for line in block.strip().splitlines()[2:]]
+    measured = [figures(line) for line in expensive.table()[2:]]
+
+    assert [name for name, _ in told] == [name for name, _ in measured]
+    # Versions of zlib make values of slightly different lengths.
+    for (name, row), (_, now) in zip(told, measured, strict=True):
+        assert now == pytest.approx(row, rel=0.06), f"{name}: run python -m benchmarks.expensive --update"
+
+
+def test_no_request_of_the_table_is_longer_than_2_kb() -> None:
+    with pytest.raises(ValueError, match="2049 bytes"), expensive.measuring() as costs:
+        costs.of("x" * 2_049, {})
