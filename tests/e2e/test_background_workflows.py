@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import EndpointConnectionError
+from msgspec import structs
 
 from mcp_baton import Context, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
 from mcp_baton.exceptions import ClaimLost, StoreUnavailable
@@ -340,7 +341,7 @@ def test_a_run_that_was_written_is_handed_over_whatever_is_unknown_of_its_earlie
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unsure(*arguments: Any, **options: Any) -> EndedRun:
-        return replace(run_workflow(*arguments, **options), persisted="unknown")
+        return structs.replace(run_workflow(*arguments, **options), persisted="unknown")
 
     monkeypatch.setattr(hops, "run_workflow", unsure)
     begun(cloud)

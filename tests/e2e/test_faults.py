@@ -6,11 +6,12 @@ again and what it gives up on is part of what is tested. What it makes of each f
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 import pytest
 from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
+from msgspec.structs import replace
 
 from mcp_baton import Server, Step, Workflow
 from mcp_baton.aws import dynamodb_store

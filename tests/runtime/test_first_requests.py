@@ -21,12 +21,10 @@ NEVER = {"asyncio", "mcp_baton.dispatching", "mcp_baton.server.asking.questions"
 """Modules that no first request needs. The dispatcher is imported with the first background task."""
 CLIENT = {"boto3", "botocore", "email", "hashlib", "hmac", "http.client", "s3transfer", "ssl", "urllib3"}
 """Modules that come with a boto3 client."""
-RARE = {"hashlib", "hmac", "importlib.metadata", "ipaddress", "random", "urllib.parse", "uuid"}
+RARE = {"importlib.metadata", "ipaddress", "random", "urllib.parse"}
 """What some requests need, and the first ones do not."""
 ENGINE = {f"mcp_baton.{name}" for name in ("server.methods.prompts", "server.running.runner", "workflow.engine")}
 """What runs tools and workflows: no list needs it."""
-INSPECTION = {"ast", "dataclasses", "dis", "inspect", "tokenize"}
-"""What classes and functions can be made and read without."""
 POWERTOOLS = {"aws_lambda_powertools", "aws_xray_sdk"}
 """What writes metrics and traces, when the answer is out."""
 STORE_RARE = {
@@ -37,7 +35,7 @@ STORE_RARE = {
     )
 }
 """What the store needs for large values, lists, counts and background tasks alone."""
-PYDANTIC = {"annotated_types", "pydantic", "pydantic_core", "typing_extensions"}
+PYDANTIC = {"annotated_types", "pydantic", "pydantic_core"}
 
 type Load = Callable[..., set[str]]
 """`load(function, probe, **environment)`: what is loaded when the function has answered its first request."""
@@ -109,8 +107,8 @@ def test_a_first_task_loads_a_client_and_no_pydantic(load: Load, function: str, 
     assert loaded >= CLIENT
 
 
-def test_a_first_list_loads_no_engine_and_nothing_that_inspects(load: Load) -> None:
-    assert load(PEER, tools_list(), BATON_CONNECT="first") & (ENGINE | INSPECTION) == set()
+def test_a_first_list_loads_no_engine(load: Load) -> None:
+    assert load(PEER, tools_list(), BATON_CONNECT="first") & ENGINE == set()
 
 
 @pytest.mark.parametrize("function", [PEER, SAMPLE])

@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, NoReturn, cast
 
+from msgspec.structs import replace
+
 from mcp_baton import Server, Step
 from mcp_baton.exceptions import ToolError
-from mcp_baton.light_dataclasses import replace
 from mcp_baton.protocol.envelope import TASK_ID_KEY
 from mcp_baton.protocol.json import Json
 from mcp_baton.server.context import Context

@@ -1,7 +1,6 @@
 """What the reference makes of the code besides what Griffe does (https://mkdocstrings.github.io/griffe/).
 
-`mcp_baton.light_dataclasses` stands for the standard library's decorator, which Griffe knows by name. And docstrings
-cite pages: the reference links there. A page or heading that is not there stops the build.
+Docstrings cite pages of docs/, and the reference links to them. A page or heading that does not exist stops the build.
 """
 
 import re
@@ -11,16 +10,9 @@ import griffe
 
 from tests.site.cited import CITED, DOCS, cited, headings
 
-_LIGHT, _STANDARD = "mcp_baton.light_dataclasses.dataclass", "dataclasses.dataclass"
-
 
 class Reference(griffe.Extension):
-    """The two changes."""
-
-    def on_alias_instance(self, *, alias: griffe.Alias, **_: Any) -> None:
-        """See the standard library's decorator in ours."""
-        if alias.target_path == _LIGHT:
-            alias.target_path = _STANDARD
+    """Links in docstrings."""
 
     def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
         """Link what the docstring cites."""

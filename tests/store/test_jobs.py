@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from mcp_baton.exceptions import (
     ClaimLost,
@@ -283,7 +284,7 @@ def test_a_job_that_has_ended_is_not_counted_as_live(
     stores: Stores, owner: str, worker: MakeClaim, clock: Clock, end: str
 ) -> None:
     store = stores(limits=Limits(max_tasks_per_owner=1))
-    new = NewTask(owner, {}, work=replace(WORK, attempts=1))
+    new = NewTask(owner, {}, work=structs.replace(WORK, attempts=1))
     task = store.create(new)
     with pytest.raises(StoreError, match="live tasks"):
         store.create(new)

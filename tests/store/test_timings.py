@@ -1,9 +1,10 @@
 """When a task's steps ran, as it is kept with it (docs/storage.md)."""
 
+from dataclasses import replace
+
 import pytest
 
 from mcp_baton.exceptions import StoreError
-from mcp_baton.light_dataclasses import replace
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.changes import STEPWISE_LIMIT
 from mcp_baton.tasks.record import PROGRESS, StepStatus

@@ -31,7 +31,7 @@ FLOORS = {
 }
 """What a floor may import of the package, besides what all share."""
 
-SHARED = ("exceptions", "hints", "light_dataclasses", "settings", "standard_twin", "telemetry")
+SHARED = ("exceptions", "hints", "settings", "telemetry")
 ROOTS = ("__init__.py", "aws.py", "cli/*", "clients.py", "local/*", "testing/*")
 """Where the floors are put together. They may import any of them."""
 
@@ -56,9 +56,6 @@ NETWORK_FREE = ("protocol/*", "tasks/*", "workflow/*", "server/*")
 HARMLESS = frozenset({"http", "http.HTTPStatus", *(f"urllib.parse{name}" for name in ("", ".quote", ".unquote"))})
 SLOW = ("asyncio", "aws_lambda_powertools", "aws_xray_sdk", "boto3", "botocore", "http.client", "moto", "pydantic")
 """Imports that a cold start would pay for: only inside the functions that need them."""
-
-STANDARD_DATACLASSES = ("light_dataclasses.py", "standard_twin.py", "server/schema/plain_dataclasses.py")
-"""Modules that know the standard library's: those that stand in for it, and the one that reads users'."""
 
 ENVIRONMENT_READERS = ("settings.py", "aws.py", "cli/*", "local/*", "transport/runtime/__main__.py")
 
@@ -348,18 +345,6 @@ def brought(path: Path, modules: Sequence[str]) -> dict[str, str]:
 
 def dotted(module: str) -> str:
     return ".".join(("mcp_baton", *module.removesuffix(".py").split("/"))).removesuffix(".__init__")
-
-
-def test_dataclasses_are_made_without_generated_code() -> None:
-    standard = [
-        module
-        for module, source in SOURCES.items()
-        if not matches(module, (*NOT_DEPLOYED, *STANDARD_DATACLASSES))
-        for item in imported(module, source)
-        if within(item.name, ("dataclasses",)) and not item.deferred
-    ]
-
-    assert standard == [], "take `dataclass`, `field` and `replace` from mcp_baton.light_dataclasses"
 
 
 def test_importing_the_runtime_imports_nothing_slow() -> None:

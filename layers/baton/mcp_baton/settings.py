@@ -37,9 +37,9 @@ A variable that is empty or blank counts as not set, as templates pass optional 
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from mcp_baton.exceptions import SettingsError
-from mcp_baton.light_dataclasses import dataclass, field
 
 SWITCH = {"on": True, "true": True, "1": True, "yes": True, "off": False, "false": False, "0": False, "no": False}
 KEY_CHARACTERS = 32

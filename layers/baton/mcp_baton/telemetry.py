@@ -11,11 +11,10 @@ from contextvars import ContextVar
 from threading import Lock
 from typing import Protocol
 
-from mcp_baton.light_dataclasses import dataclass, field
+from msgspec import Struct, field
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(Struct, frozen=True):
     """A figure that operators watch.
 
     Attributes:
@@ -46,8 +45,7 @@ TASKS_GIVEN_UP = Metric("TasksGivenUp")
 TASKS_HANDED_OVER = Metric("TasksHandedOver")
 
 
-@dataclass(frozen=True, slots=True)
-class Measurement:
+class Measurement(Struct, frozen=True):
     """One value of a metric; `of` is the value of its dimension."""
 
     metric: Metric
@@ -55,8 +53,7 @@ class Measurement:
     of: str
 
 
-@dataclass(slots=True)
-class Span:
+class Span(Struct):
     """A piece of work with a beginning and an end, seconds since the epoch.
 
     Attributes:
@@ -74,8 +71,7 @@ class Span:
     parts: list["Span"] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Notes:
+class Notes(Struct, frozen=True):
     """What was collected."""
 
     measurements: tuple[Measurement, ...]

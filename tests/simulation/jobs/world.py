@@ -4,9 +4,10 @@ polls, answers and cancels meanwhile."""
 from random import Random
 from typing import Any, ClassVar, cast
 
+from msgspec.structs import replace
+
 from mcp_baton import Server
 from mcp_baton.exceptions import NotDispatched, StoreError
-from mcp_baton.light_dataclasses import replace
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.methods.jobs.worker import StillHeld
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
+from msgspec import structs
 
 from mcp_baton.exceptions import WorkflowError
 from mcp_baton.workflow.checking import Callee, checked
@@ -279,17 +280,21 @@ def set_by(tools: dict[str, Callee]) -> list[tuple[str, ...]]:
 
 
 def test_a_task_variable_knows_the_tools_that_say_that_they_set_it() -> None:
-    tools = {**TOOLS, "look": replace(TOOLS["ping"], sets=("seen",)), "see": replace(TOOLS["ping"], sets=("a", "seen"))}
+    tools = {
+        **TOOLS,
+        "look": structs.replace(TOOLS["ping"], sets=("seen",)),
+        "see": structs.replace(TOOLS["ping"], sets=("a", "seen")),
+    }
 
     assert set_by(tools) == [("look", "see")] * 2
-    assert set_by({**TOOLS, "look": replace(TOOLS["ping"], sets=("other",))}) == [()] * 2
+    assert set_by({**TOOLS, "look": structs.replace(TOOLS["ping"], sets=("other",))}) == [()] * 2
 
 
 def test_a_tool_that_not_everybody_sees_who_sees_the_workflow_is_not_named() -> None:
-    hidden = replace(TOOLS["ping"], sets=("seen",), requires=frozenset({"admin"}))
+    hidden = structs.replace(TOOLS["ping"], sets=("seen",), requires=frozenset({"admin"}))
 
     assert set_by({**TOOLS, "look": hidden}) == [()] * 2
     assert (
-        set_by({**TOOLS, "look": hidden, "fetch": replace(TOOLS["fetch"], requires=frozenset({"admin"}))})
+        set_by({**TOOLS, "look": hidden, "fetch": structs.replace(TOOLS["fetch"], requires=frozenset({"admin"}))})
         == [("look",)] * 2
     )

@@ -5,8 +5,9 @@ docs/http.md, Answers. What users' functions return is theirs, and is not cut.
 
 from typing import Final
 
+from msgspec import Struct
+
 from mcp_baton.exceptions import ProtocolError
-from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.codes import INVALID_REQUEST
 
 ANSWER_BYTES: Final = 4_000_000
@@ -26,8 +27,7 @@ WITH_EFFECTS: Final = frozenset({"tools/call", "prompts/get", "tasks/cancel", "t
 """Methods that are not to be sent again: what became of them is told, whether or not there is room."""
 
 
-@dataclass(slots=True)
-class Budget:
+class Budget(Struct):
     """What is left to a request, or to a batch of them.
 
     Attributes:

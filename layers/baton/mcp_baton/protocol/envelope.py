@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
-from mcp_baton.light_dataclasses import dataclass
+from msgspec import Struct
+
 from mcp_baton.protocol.codes import HEADER_MISMATCH, INVALID_PARAMS, UNSUPPORTED_PROTOCOL_VERSION
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import Notification, Request
@@ -59,8 +60,7 @@ class Era(StrEnum):
     STATELESS = "2026"
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(Struct, frozen=True):
     """A request's surroundings.
 
     Attributes:
@@ -91,8 +91,7 @@ class Envelope:
         return shows_apps(self.capabilities)
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """The first thing found wrong with a request's surroundings, as the fields of a JSON-RPC error."""
 
     code: int

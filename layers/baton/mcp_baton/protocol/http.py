@@ -8,7 +8,7 @@ there and returns `None`.
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from mcp_baton.light_dataclasses import dataclass, field
+from msgspec import Struct, field
 
 HEADER_NAME: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 """The pattern of a header's name: a token (RFC 9110, section 5.6.2)."""
@@ -17,8 +17,7 @@ SCOPE_CLAIMS: Final = ("scope", "scp", "scopes")
 """The claims that hold scopes: RFC 8693 section 4.2, what some issuers write, and what authorizers call them."""
 
 
-@dataclass(frozen=True, slots=True)
-class HttpRequest:
+class HttpRequest(Struct, frozen=True):
     """One request.
 
     Attributes:
@@ -39,8 +38,7 @@ class HttpRequest:
     claims: Mapping[str, object] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class HttpResponse:
+class HttpResponse(Struct, frozen=True):
     """A whole answer. Header names are written as they are sent."""
 
     status: int

@@ -5,8 +5,9 @@ MCP basic/index, Messages. Pure.
 
 from collections.abc import Mapping
 
+from msgspec import Struct
+
 from mcp_baton.exceptions import ProtocolError
-from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.codes import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
 from mcp_baton.protocol.json import Json, JsonObject, TooDeep, loads
 
@@ -19,8 +20,7 @@ MAX_BATCH = 100
 type RequestId = str | int
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """A call that wants an answer."""
 
     id: RequestId
@@ -28,16 +28,14 @@ class Request:
     params: JsonObject
 
 
-@dataclass(frozen=True, slots=True)
-class Notification:
+class Notification(Struct, frozen=True):
     """A message that wants none."""
 
     method: str
     params: JsonObject
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(Struct, frozen=True):
     """A client's answer to a request of the server's (revisions up to 2025-11-25)."""
 
     id: RequestId
@@ -45,8 +43,7 @@ class Response:
     error: JsonObject | None
 
 
-@dataclass(frozen=True, slots=True)
-class Malformed:
+class Malformed(Struct, frozen=True):
     """A message that is not JSON-RPC.
 
     Attributes:

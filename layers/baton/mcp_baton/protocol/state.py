@@ -10,8 +10,9 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from msgspec import Struct
+
 from mcp_baton.exceptions import ProtocolError
-from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.codes import INTERNAL_ERROR
 from mcp_baton.protocol.json import Json, JsonObject, dumps, loads
 from mcp_baton.settings import Settings
@@ -40,8 +41,7 @@ class KeyUnavailable(ProtocolError):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Seal:
+class Seal(Struct, frozen=True):
     """Signs and checks states.
 
     Attributes:

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from msgspec import Struct
+
 from mcp_baton.exceptions import ProtocolError
-from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.codes import INVALID_REQUEST
 from mcp_baton.protocol.http import HEADER_NAME, HttpRequest, HttpResponse
 from mcp_baton.protocol.jsonrpc import error_message
@@ -29,8 +30,7 @@ _LOCAL = re.compile(rf"({'|'.join(map(re.escape, LOCAL_HOSTS))})(:[0-9]+)?")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Struct, frozen=True):
     """A web page that may call, by its origin."""
 
     origin: str
@@ -67,13 +67,11 @@ class Page:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ForeignPage:
+class ForeignPage(Struct, frozen=True):
     """A page that may not call, or a request that reaches this machine under a name that is not its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Origins:
+class Origins(Struct, frozen=True):
     """The pages that may call.
 
     Attributes:

@@ -4,10 +4,10 @@ One owner may call with several tokens, whose scopes differ. A task that the cal
 does not exist, in every method.
 """
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from mcp_baton.exceptions import TaskNotFound
-from mcp_baton.light_dataclasses import replace
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.published.registry import Registry
 from mcp_baton.tasks.record import EXTRA_PREFIX, Claim, StepStatus, TaskPage, TaskRecord, steps_of

@@ -2,9 +2,9 @@
 
 import binascii
 from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
-from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.protocol.json import Json, JsonObject
 
 type Annotations = Mapping[str, Json]

@@ -4,8 +4,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
+
 from mcp_baton.exceptions import ProtocolError, ToolError
-from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.protocol import jsonrpc
 from mcp_baton.protocol.budget import Budget
 from mcp_baton.protocol.codes import INVALID_PARAMS
@@ -33,8 +34,7 @@ type Asking = Callable[[Ask, Callable[[], bool]], Asker]
 """From what sends a running function's questions, and whether the request waits for it, to what answers them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """One MCP request.
 
     Attributes:

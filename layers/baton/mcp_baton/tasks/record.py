@@ -1,11 +1,11 @@
 """A task as it is kept: status, times, variables and the progress of its steps (docs/storage.md)."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
 
-from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.protocol.json import Json, JsonObject
 
 if TYPE_CHECKING:

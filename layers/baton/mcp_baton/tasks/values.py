@@ -3,7 +3,8 @@
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 
-from mcp_baton.light_dataclasses import dataclass
+from msgspec import Struct
+
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.tasks.record import TaskRecord
 
@@ -11,8 +12,7 @@ FINAL_RESULT = "_workflow.result"
 """What a task's result is called beside its variables; no variable has this name, since those are the engine's."""
 
 
-@dataclass(frozen=True, slots=True)
-class Weight:
+class Weight(Struct, frozen=True):
     """What it costs to show a stored value.
 
     Attributes:

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
-from mcp_baton.light_dataclasses import dataclass, field
+from msgspec import Struct, field
+
 from mcp_baton.protocol.json import JsonObject
 
 FIRST_DISPATCH_MS: Final = 30_000
@@ -20,8 +21,7 @@ WORKFLOW_TASK: Final = "_workflow.task_id"
 """The variable of a call's task that names the task of the workflow that it runs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(Struct, frozen=True):
     """What a worker has to do. Kept with the task as it was created; the call's arguments are the task's.
 
     Attributes:
@@ -47,8 +47,7 @@ class Work:
     answers: JsonObject = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """A job as the store holds it.
 
     Attributes:

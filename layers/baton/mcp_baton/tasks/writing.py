@@ -2,9 +2,9 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from mcp_baton.exceptions import Conflict
-from mcp_baton.light_dataclasses import replace
 from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.tasks.store import Batch, TaskStore, Written
 

@@ -4,7 +4,8 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
-from mcp_baton.light_dataclasses import replace
+from msgspec.structs import replace
+
 from mcp_baton.protocol.http import Application, ClientGone, Exchange, HttpRequest, HttpResponse, StreamSink
 from mcp_baton.protocol.json import JsonObject, dumps
 from mcp_baton.transport.events import Incoming, parse_event

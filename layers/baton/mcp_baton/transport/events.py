@@ -9,15 +9,15 @@ import binascii
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from mcp_baton.exceptions import EventError
-from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.http import HttpResponse
 
 EXPECTED = "expected an API Gateway proxy event (format 1.0 or 2.0) or a function URL event"
 
 
-@dataclass(frozen=True, slots=True)
-class Incoming:
+class Incoming(Struct, frozen=True):
     """A request as the event tells it.
 
     Attributes:

@@ -1,9 +1,11 @@
 """What can be told of a workflow before it runs (docs/workflows.md, "What is checked"). Pure."""
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from msgspec import Struct
 
 from mcp_baton.exceptions import WorkflowError
-from mcp_baton.light_dataclasses import dataclass, replace
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.faults import faults_of, not_json
 from mcp_baton.workflow.paths import Schema, astray
@@ -15,8 +17,7 @@ from mcp_baton.workflow.tool_function import ToolFunction
 _NULL: Schema = {"type": "null"}
 
 
-@dataclass(frozen=True, slots=True)
-class Callee:
+class Callee(Struct, frozen=True):
     """A tool, as far as a workflow is concerned.
 
     Attributes:

@@ -4,8 +4,10 @@ The plan is guidance: whatever was called, in whatever order, is recorded where 
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from mcp_baton.light_dataclasses import dataclass, replace
+from msgspec import Struct
+
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import EXTRA_PREFIX, StepProgress, StepStatus, pause_of
 from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepWrite, Timing
@@ -18,8 +20,7 @@ from mcp_baton.workflow.pause import ToolFailed, step_named_by
 from mcp_baton.workflow.plan import Plan
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """A call of a tool that names a task.
 
     Attributes:

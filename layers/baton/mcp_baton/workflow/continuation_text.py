@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Final
 
-from mcp_baton.light_dataclasses import dataclass
+from msgspec import Struct
+
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tasks.store import Batch, SetPause
@@ -21,8 +22,7 @@ EXTRA: Final = "Recorded as an extra call, not as a step"
 LOST: Final = "Its result could not be kept, so later calls cannot refer to it."
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedCall:
+class RecordedCall(Struct, frozen=True):
     """What was written of a continuation.
 
     Attributes:

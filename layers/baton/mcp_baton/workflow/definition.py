@@ -1,10 +1,10 @@
 """A workflow's definition: immutable, and checked when the server's handler is made (docs/workflows.md)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, cast
 
-from mcp_baton.light_dataclasses import dataclass, replace
 from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.tasks.record import SCHEMA_VERSION, Progress, StepProgress, StepStatus
 from mcp_baton.workflow.retry import Retry

@@ -6,16 +6,16 @@ unchanged; every other step may be changed, added or removed (docs/workflows.md,
 
 from collections.abc import Mapping
 
+from msgspec import Struct
+
 from mcp_baton.exceptions import StoreError
-from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.record import CALL_PREFIX, RESULT_PREFIX, StepStatus, TaskRecord, statuses_of, steps_of
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.secrets import is_hidden
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(Struct, frozen=True):
     """From one definition to another.
 
     Attributes:

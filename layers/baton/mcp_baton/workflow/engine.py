@@ -7,6 +7,9 @@ or take the task, fetch, call, announce, write (docs/workflows.md).
 import logging
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from msgspec import structs
 
 from mcp_baton.exceptions import (
     ClaimLost,
@@ -17,7 +20,6 @@ from mcp_baton.exceptions import (
     TaskNotFound,
     ValueLost,
 )
-from mcp_baton.light_dataclasses import replace
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import RESULT_PREFIX, Claim, StepStatus, TaskRecord
@@ -189,9 +191,9 @@ class Engine:
 
         lost = calls(run.unrecorded)
         if not hold.held.interrupted:
-            return replace(ended, lost=lost)
+            return structs.replace(ended, lost=lost)
         ran = calls(trace for trace in run.traces if not trace.replayed)
-        return replace(ended, lost=lost, twice=ran, before=open_repeats(run.workflow, known, task_id, host))
+        return structs.replace(ended, lost=lost, twice=ran, before=open_repeats(run.workflow, known, task_id, host))
 
     def _checkpoint(self, run: Run) -> Over | None:
         return self._write(run, None, finished=False, last=False)

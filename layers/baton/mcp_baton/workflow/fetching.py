@@ -6,7 +6,8 @@ Whatever goes wrong with one of them is told in words; nothing is raised.
 import logging
 from collections.abc import Sequence
 
-from mcp_baton.light_dataclasses import dataclass
+from msgspec import Struct
+
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.handoff import preview_uris
 from mcp_baton.workflow.host import FetchedResource, Host, ResourceUnavailable
@@ -18,8 +19,7 @@ logger = logging.getLogger(__name__)
 INTERNAL = "internal error; the server's log has the details"
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(Struct, frozen=True):
     """What was fetched before a step's tool.
 
     Attributes:

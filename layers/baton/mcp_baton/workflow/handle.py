@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from mcp_baton.light_dataclasses import dataclass
+from msgspec import Struct
+
 from mcp_baton.protocol.json import Json, JsonObject, dumps_spaced
 from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.names import TASK_ACTION, TASK_ID
 from mcp_baton.workflow.secrets import stand_in
 
 
-@dataclass(frozen=True, slots=True)
-class Handle:
+class Handle(Struct, frozen=True):
     """A task's id, for texts that carry it.
 
     Attributes:

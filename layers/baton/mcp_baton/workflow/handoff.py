@@ -6,7 +6,8 @@ It is an assistant's message, so what comes from outside is quoted in it: see `q
 from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 
-from mcp_baton.light_dataclasses import dataclass
+from msgspec import Struct
+
 from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.workflow.definition import Step, Workflow
@@ -107,8 +108,7 @@ def lost_results(known: Known, pause: PauseReason) -> Iterator[str]:
             yield f"Later calls cannot refer to the result of step '{step}': {why}."
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(Struct, frozen=True):
     """What stands before and after the calls that remain, which are left out if none of them should be made now."""
 
     before: list[str]

@@ -7,9 +7,11 @@ No helper thread does it: a function that was frozen and goes on must not revive
 import logging
 import math
 from collections.abc import Callable
+from dataclasses import replace
+
+from msgspec import Struct
 
 from mcp_baton.exceptions import ClaimLost, StoreError, TaskFinished, TaskNotFound
-from mcp_baton.light_dataclasses import dataclass, replace
 from mcp_baton.tasks.record import LEASE_MS, RENEW_MS, Claim, TaskRecord
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.workflow.run import Over, Superseded, TaskOver
@@ -35,8 +37,7 @@ def lease_end(store: TaskStore, left_ms: Left) -> int:
     return store.now_ms() + (LEASE_MS if left is None else min(LEASE_MS, max(left, 0)))
 
 
-@dataclass(frozen=True, slots=True)
-class Began:
+class Began(Struct, frozen=True):
     """When a step began: epoch milliseconds, and seconds on the clock that its time is taken with."""
 
     at_ms: int

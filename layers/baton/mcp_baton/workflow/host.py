@@ -1,19 +1,20 @@
 """What the engine needs of the server that it runs in, and what it gets from it."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
+from msgspec import Struct
+
 from mcp_baton.exceptions import ToolError
-from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.keys import Key
 from mcp_baton.workflow.pause import InvalidField
 
 
-@dataclass(frozen=True, slots=True)
-class Succeeded:
+class Succeeded(Struct, frozen=True):
     """A tool's value, as JSON; `None` for a step that only fetched resources.
 
     Attributes:
@@ -82,16 +83,14 @@ FIRST = Attempt()
 type Outcome = Succeeded | Failed
 
 
-@dataclass(frozen=True, slots=True)
-class Mismatch:
+class Mismatch(Struct, frozen=True):
     """How arguments fail to satisfy a tool's input schema."""
 
     missing: tuple[str, ...] = ()
     invalid: tuple[InvalidField, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(Struct, frozen=True):
     """A call whose arguments satisfy the function's input schema.
 
     Attributes:
@@ -105,8 +104,7 @@ class Prepared:
     bound: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class FetchedResource:
+class FetchedResource(Struct, frozen=True):
     """One content of a resource: text, or base64 of its bytes."""
 
     uri: str

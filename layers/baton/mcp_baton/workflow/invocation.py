@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import cast
 
+from msgspec import Struct, field
+
 from mcp_baton.exceptions import StoreError, ValueLost
-from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import PROGRESS, RESULT_PREFIX, Claim, NewTask, StepStatus, TaskRecord, statuses_of
 from mcp_baton.tasks.variables import TaskVariables
@@ -18,8 +19,7 @@ from mcp_baton.workflow.run import Blocked, EndedRun, Persisted, StepTrace, Stop
 from mcp_baton.workflow.secrets import NO_SECRETS, Secrets, secrets_of, stored_arguments
 
 
-@dataclass(frozen=True, slots=True)
-class Invocation:
+class Invocation(Struct, frozen=True):
     """How a workflow is invoked.
 
     Attributes:
@@ -68,8 +68,7 @@ def new_task(workflow: Workflow, invocation: Invocation, owner: str, claim: Clai
 NOTHING_KNOWN = Known({}, {}, {}, {}, {})
 
 
-@dataclass(slots=True)
-class Run:
+class Run(Struct):
     """A run under way: what is known, and what has not been written yet.
 
     Attributes:

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Collection, Sequence
 from enum import IntEnum
 
-from mcp_baton.light_dataclasses import dataclass
+from msgspec import Struct
+
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.record import StepProgress, StepStatus
 from mcp_baton.workflow.comparing import Comparison
@@ -30,8 +31,7 @@ class Rank(IntEnum):
     LAST = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """A step that a call may be.
 
     Attributes:

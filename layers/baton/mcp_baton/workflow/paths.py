@@ -7,7 +7,7 @@ said of others has no others. Whatever else a schema leaves open is open.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mcp_baton.light_dataclasses import dataclass
+from msgspec import Struct
 
 type Schema = Mapping[str, Any]
 
@@ -15,8 +15,7 @@ _ANYTHING: Schema = {}
 _WITHOUT_PARTS = frozenset({"string", "number", "integer", "boolean", "null"})
 
 
-@dataclass(frozen=True, slots=True)
-class Astray:
+class Astray(Struct, frozen=True):
     """Where a path leaves what can exist.
 
     Attributes:

@@ -1,9 +1,9 @@
 """Pause reasons: why a run stopped, one type a reason (docs/workflows.md)."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from mcp_baton.light_dataclasses import dataclass, field, replace
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import INTERRUPTED
 

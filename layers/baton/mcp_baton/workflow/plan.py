@@ -5,8 +5,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property, partial
 from typing import Final
 
+from msgspec import Struct
+
 from mcp_baton.exceptions import StoreError, ValueLost
-from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.tasks.record import (
     CALL_PREFIX,
@@ -47,8 +48,7 @@ type PromptArguments = Callable[[TaskRecord], tuple[Mapping[str, str], Mapping[s
 """A task's prompt arguments: as texts, and converted to their types. `None` where they cannot be had."""
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
+class Planned(Struct, frozen=True):
     """A step's call as the plan has it now.
 
     Attributes:

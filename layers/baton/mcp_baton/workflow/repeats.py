@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final, Protocol
 
-from mcp_baton.light_dataclasses import dataclass
+from msgspec import Struct
+
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.keys import step_key
@@ -32,8 +33,7 @@ class Canonical(Protocol):
         """Arguments as the tool takes them, as JSON, without those that equal their defaults."""
 
 
-@dataclass(frozen=True, slots=True)
-class Repeat:
+class Repeat(Struct, frozen=True):
     """A step that may run more than once.
 
     Attributes:

@@ -3,10 +3,10 @@
 import math
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import cast
 
 from mcp_baton.exceptions import RegistrationError, ToolError
-from mcp_baton.light_dataclasses import dataclass
 
 MAX_ATTEMPTS = 100
 

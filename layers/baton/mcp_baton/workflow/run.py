@@ -1,9 +1,11 @@
 """A run that has ended: what happened, as data. The prompt's messages are one rendering of it."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
-from mcp_baton.light_dataclasses import dataclass, field
+from msgspec import Struct
+
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.record import StepStatus, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import Timing
@@ -14,8 +16,7 @@ from mcp_baton.workflow.repeats import Repeat
 from mcp_baton.workflow.resolve import Known
 
 
-@dataclass(frozen=True, slots=True)
-class UnreadResource:
+class UnreadResource(Struct, frozen=True):
     """A resource that could not be read, in a run that goes on without it."""
 
     uri: str
@@ -55,8 +56,7 @@ class StepTrace:
     unread: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Blocked:
+class Blocked(Struct, frozen=True):
     """A step that could not run, and what was fetched for it all the same.
 
     Attributes:
@@ -69,8 +69,7 @@ class Blocked:
     read: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class TaskOver:
+class TaskOver(Struct, frozen=True):
     """Why a run stopped: its task came to an end while it was under way, and not by its doing.
 
     Attributes:
@@ -80,8 +79,7 @@ class TaskOver:
     status: TaskStatus | None
 
 
-@dataclass(frozen=True, slots=True)
-class Superseded:
+class Superseded(Struct, frozen=True):
     """Why a run stopped: its claim ran out while it was late, and another run has taken the task over."""
 
 
@@ -95,8 +93,7 @@ type Persisted = bool | Literal["unknown"]
 """Whether the store holds all that a run has done; `unknown` where an answer of its was lost that would tell."""
 
 
-@dataclass(frozen=True, slots=True)
-class EndedRun:
+class EndedRun(Struct, frozen=True):
     """A run that has ended: completed, paused for a reason, or stopped since its task was over or another run's.
 
     Attributes:

@@ -5,7 +5,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from mcp_baton.light_dataclasses import dataclass, field
+from msgspec import Struct, field
+
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.workflow.sources import Constant, PromptArg, Source, as_text, fill_json, placeholders
 
@@ -23,8 +24,7 @@ def stand_in(name: str) -> str:
     return f"<secret {name}>"
 
 
-@dataclass(frozen=True, slots=True)
-class Secrets:
+class Secrets(Struct, frozen=True):
     """The secret arguments of a task or a run.
 
     Attributes:

@@ -5,7 +5,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from mcp_baton.light_dataclasses import dataclass
+from msgspec import Struct
+
 from mcp_baton.protocol.json import JsonObject, dumps
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.workflow.canonical import digest
@@ -42,8 +43,7 @@ CHANGED: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
+class Unknown(Struct, frozen=True):
     """A placeholder whose value is not known.
 
     Attributes:
@@ -57,8 +57,7 @@ class Unknown:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Replaced:
+class Replaced(Struct, frozen=True):
     """A call's arguments with values in the place of placeholders.
 
     Attributes:
@@ -81,8 +80,7 @@ class Replaced:
         return digest({name: self.arguments[name] for name in self.names}) if self.names else None
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
+class Room(Struct, frozen=True):
     """What one call's placeholders may cost.
 
     Attributes:

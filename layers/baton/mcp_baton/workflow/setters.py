@@ -1,8 +1,8 @@
 """Which tools set the task variables that a workflow reads, so that a placeholder can name them. Pure."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from mcp_baton.light_dataclasses import replace
 from mcp_baton.workflow.definition import Step
 from mcp_baton.workflow.sources import Source, TaskVariable
 

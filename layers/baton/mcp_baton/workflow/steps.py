@@ -5,8 +5,10 @@ A tool is called once, or as often as its `Retry` says and the function's time a
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
-from mcp_baton.light_dataclasses import dataclass, replace
+from msgspec import Struct
+
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tasks.store import Timing
@@ -27,8 +29,7 @@ from mcp_baton.workflow.secrets import hidden_in
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Tried:
+class Tried(Struct, frozen=True):
     """How the calls of a step's tool ended.
 
     Attributes:

@@ -6,7 +6,8 @@ resources stand whole in the user's messages.
 
 from collections.abc import Callable, Iterator
 
-from mcp_baton.light_dataclasses import dataclass
+from msgspec import Struct
+
 from mcp_baton.workflow.handle import Handle, looking_at
 from mcp_baton.workflow.handoff import Requirements, handoff, preview_uris
 from mcp_baton.workflow.host import Failed, FetchedResource
@@ -32,8 +33,7 @@ def not_recorded(run: EndedRun) -> list[str]:
     return [f"{unknown} Before you repeat {steps}, {look}."]
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(Struct, frozen=True):
     """One message: a text, or a resource's bytes."""
 
     role: str

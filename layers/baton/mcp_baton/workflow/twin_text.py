@@ -6,7 +6,8 @@ What comes from outside is quoted in it, as in the handoff: results, too, since 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from mcp_baton.light_dataclasses import dataclass
+from msgspec import Struct
+
 from mcp_baton.protocol.json import Json, dumps_spaced
 from mcp_baton.tasks.record import StepStatus, TaskStatus
 from mcp_baton.workflow.definition import Step, Workflow
@@ -48,8 +49,7 @@ type Where = Callable[[str], str | None]
 """Of a step's name: the URI where its result can be read; `None` where it cannot."""
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(Struct, frozen=True):
     """A value that a text tells of.
 
     Attributes:

@@ -2,10 +2,11 @@
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mcp_baton import ProtocolError, ToolError, elicitation, roots, sampling, url_elicitation
 from mcp_baton.exceptions import Abandoned, StoreUnavailable, TaskNotFound

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 import pytest
+from msgspec.structs import replace
 from pydantic import AfterValidator, BaseModel, Field, field_serializer
 
 from mcp_baton import Argument, Audio, Context, EmbeddedResource, Image, Message, Server, Step, ToolError, Workflow
 from mcp_baton.exceptions import Abandoned, ProtocolError
-from mcp_baton.light_dataclasses import replace
 from mcp_baton.protocol.codes import INVALID_PARAMS
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY, Envelope, Era
 from mcp_baton.protocol.json import Json, JsonObject

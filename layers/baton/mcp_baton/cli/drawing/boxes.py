@@ -1,12 +1,12 @@
 """What stands in a box of the picture, row by row, and how large the box is for it. Pure."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final, Literal
 
 from mcp_baton.cli.drawing.flow import Node
 from mcp_baton.cli.drawing.lettering import cut, escaped, flat, width
 from mcp_baton.cli.drawing.placing import Box, Size
-from mcp_baton.light_dataclasses import dataclass
 
 PADDING: Final = 14.0
 LEAST: Final = 150.0

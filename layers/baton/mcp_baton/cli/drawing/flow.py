@@ -1,10 +1,10 @@
 """A workflow as nodes and edges: which argument of which step comes from where, and where a run may pause. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, Literal
 
 from mcp_baton.cli.drawing.pauses import Pause, in_uris, pauses_of
-from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.workflow.definition import Argument, Step, Workflow
 from mcp_baton.workflow.sources import Constant, PromptArg, Source, StepOutput, TaskVariable, placeholders

@@ -1,8 +1,8 @@
 """Where a run of a workflow pauses for want of an argument, as far as its definition tells. Pure."""
 
 from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.workflow.definition import Argument, Step
 from mcp_baton.workflow.sources import PromptArg, TaskVariable, placeholders
 

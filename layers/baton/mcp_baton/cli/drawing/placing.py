@@ -6,10 +6,9 @@ crosses none.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
-
-from mcp_baton.light_dataclasses import dataclass
 
 ROW_WIDTH: Final = 1120.0
 """Units that the boxes of one row may take together, if there are several."""

@@ -2,11 +2,11 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from mcp_baton.cli.hosts.headers import Header, known
 from mcp_baton.cli.hosts.places import NAMES, Host
-from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.json import Json, JsonObject
 
 SERVERS: Final[dict[Host, str]] = {

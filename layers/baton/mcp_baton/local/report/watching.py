@@ -4,10 +4,10 @@ import logging
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp_baton.exceptions import ProtocolError
-from mcp_baton.light_dataclasses import replace
 from mcp_baton.local.report.entry import Entry, Status, one_line
 from mcp_baton.local.report.results import Outcome, outcome_of, task_of
 from mcp_baton.protocol.json import JsonObject

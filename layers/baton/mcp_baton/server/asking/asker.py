@@ -4,16 +4,16 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from msgspec import Struct
+
 from mcp_baton.exceptions import ToolError
-from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.envelope import Envelope
 from mcp_baton.protocol.json import Json, JsonObject
 
 URL_ELICITATION = "elicitation.url"
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """A request of the server's to the client.
 
     Attributes:

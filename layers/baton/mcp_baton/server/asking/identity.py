@@ -1,13 +1,13 @@
 """What tells a call from every other call, through all the rounds in which it asks the client (docs/workflows.md,
 Idempotency keys)."""
 
-from mcp_baton.light_dataclasses import dataclass, field
+from msgspec import Struct, field
+
 from mcp_baton.protocol.json import Json
 from mcp_baton.workflow.keys import Key, own_key
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(Struct, frozen=True):
     """Which call it is.
 
     Attributes:

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mcp_baton.light_dataclasses import dataclass
+from msgspec import Struct
+
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.asking.forms import PRIMITIVES, inlined, is_choice_of_several
 from mcp_baton.workflow.definition import Step, Workflow
@@ -24,8 +25,7 @@ MEMBERS: Final[Mapping[str, frozenset[str]]] = {
 """What MCP's forms say of a field, by its type (MCP client/elicitation, Requested Schema)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
+class Missing(Struct, frozen=True):
     """What a step lacks.
 
     Attributes:

@@ -3,8 +3,9 @@
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Self, cast
 
+from msgspec import Struct
+
 from mcp_baton.exceptions import ToolError
-from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.asking.asker import URL_ELICITATION, Question
 from mcp_baton.server.asking.forms import Form, Schema
@@ -23,8 +24,7 @@ class Answer:
         return self
 
 
-@dataclass(frozen=True, slots=True)
-class Elicited(Answer):
+class Elicited(Answer, Struct, frozen=True):
     """A person's answer.
 
     Attributes:
@@ -44,8 +44,7 @@ class Elicited(Answer):
         return self.action == "accept"
 
 
-@dataclass(frozen=True, slots=True)
-class Sampled(Answer):
+class Sampled(Answer, Struct, frozen=True):
     """A model's answer.
 
     Attributes:
@@ -66,16 +65,14 @@ class Sampled(Answer):
         return "".join(str(item["text"]) for item in self.content if item.get("type") == "text")
 
 
-@dataclass(frozen=True, slots=True)
-class Root:
+class Root(Struct, frozen=True):
     """A folder or file that the client lets the server work on."""
 
     uri: str
     name: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Roots(Answer):
+class Roots(Answer, Struct, frozen=True):
     """The client's roots."""
 
     roots: tuple[Root, ...]

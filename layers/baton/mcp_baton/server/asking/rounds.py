@@ -10,8 +10,9 @@ import time
 from collections.abc import Mapping
 from typing import cast
 
+from msgspec import Struct, field
+
 from mcp_baton.exceptions import ProtocolError
-from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.protocol.codes import INVALID_PARAMS, MISSING_CLIENT_CAPABILITY
 from mcp_baton.protocol.envelope import PREFIXED_TASK_ID_KEY, TASK_ID_KEY
 from mcp_baton.protocol.json import Json, JsonObject
@@ -22,8 +23,7 @@ from mcp_baton.server.asking.identity import Identity, identity_of
 logger = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class Rounds:
+class Rounds(Struct):
     """The 2026 era's asker: the answers of the rounds so far, and the seal for the next.
 
     Attributes:

@@ -6,8 +6,9 @@ The call waits for the answer, which another invocation takes.
 import time
 from collections.abc import Callable, Iterable, Mapping
 
+from msgspec import Struct, field
+
 from mcp_baton.exceptions import Abandoned, StoreError, ToolError
-from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.protocol.envelope import Envelope
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.asking.asker import URL_ELICITATION, Question, refuse_undeclared
@@ -17,8 +18,7 @@ from mcp_baton.tasks.answers import AnswerStore, wait_for_answer
 QUESTION_TTL_S = 3_600
 
 
-@dataclass(slots=True)
-class StoreAsker:
+class StoreAsker(Struct):
     """The handshake era's asker: sends the question on the call's stream, and waits in the store for the answer.
 
     Attributes:

@@ -11,8 +11,9 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
+from msgspec import Struct, field
+
 from mcp_baton.exceptions import Abandoned, BatonError, ProtocolError, ToolError
-from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.protocol.codes import INVALID_PARAMS
 from mcp_baton.protocol.envelope import PREFIXED_TASK_ID_KEY, RELATED_TASK_KEY, TASK_ID_KEY
 from mcp_baton.protocol.json import Json, JsonObject
@@ -35,8 +36,7 @@ type Run = Callable[[str | None, Mapping[str, Answers]], EndedRun]
 """Runs the workflow: with the task to go on with, and the answers by the step that lacked them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
+class Round(Struct, frozen=True):
     """A question of an earlier request, and what became of it.
 
     Attributes:

@@ -4,8 +4,9 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from msgspec import Struct
+
 from mcp_baton.exceptions import StoreError, TaskFinished, TaskNotFound
-from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.asking.identity import Identity, carried_to
 from mcp_baton.server.methods.recording import (
@@ -37,16 +38,14 @@ type Found = Plan | dict[str, Json]
 """A live task's plan, or the `_meta` that says why nothing can be recorded."""
 
 
-@dataclass(frozen=True, slots=True)
-class NotMade:
+class NotMade(Struct, frozen=True):
     """A call that must not be made."""
 
     outcome: Failed
     recording: Recording
 
 
-@dataclass(frozen=True, slots=True)
-class Continuation:
+class Continuation(Struct, frozen=True):
     """A call that names a task, before it is made.
 
     Attributes:

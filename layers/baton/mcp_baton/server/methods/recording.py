@@ -5,8 +5,9 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from msgspec import Struct
+
 from mcp_baton.exceptions import Conflict, OutcomeUnknown, StoreError, TaskFinished, TaskNotFound
-from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.methods.task_meta import recorded_meta, unrecorded_meta
 from mcp_baton.server.request import Request
@@ -28,8 +29,7 @@ UNKNOWN_OUTCOME = "the task store's answer was lost; look at the task before you
 NOTHING_RUN = "nothing was run"
 
 
-@dataclass(frozen=True, slots=True)
-class Recording:
+class Recording(Struct, frozen=True):
     """What became of a call.
 
     Attributes:
@@ -154,8 +154,7 @@ def _prompt_arguments(workflow: Workflow | None, task: TaskRecord) -> tuple[dict
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Tools:
+class _Tools(Struct, frozen=True):
     """Implements `handoff.Requirements`."""
 
     request: Request

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
+
 from mcp_baton.exceptions import (
     BatonError,
     ClaimLost,
@@ -12,7 +14,6 @@ from mcp_baton.exceptions import (
     TaskHeld,
     TaskNotFound,
 )
-from mcp_baton.light_dataclasses import replace
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.methods.engine_host import ServerHost
 from mcp_baton.server.request import Request

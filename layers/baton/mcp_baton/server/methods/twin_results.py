@@ -1,11 +1,13 @@
 """What a workflow's tool returns: the text, and the same as structure (docs/workflows.md, As a tool)."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import accumulate
 from typing import Final
 
+from msgspec import Struct, structs
+
 from mcp_baton.exceptions import StoreError
-from mcp_baton.light_dataclasses import dataclass, replace
 from mcp_baton.protocol.envelope import REVISION_WITHOUT_HEADER
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.server.content import ResourceLink
@@ -42,8 +44,7 @@ NEXT: Final = 20_000
 """Bytes of what remains that stand in the structure; later results tell of the rest."""
 
 
-@dataclass(frozen=True, slots=True)
-class Results:
+class Results(Struct, frozen=True):
     """What stands in the structure for the results of completed steps, and links to those that do not stand there."""
 
     shown: dict[str, Json]
@@ -75,7 +76,7 @@ def result_of_run(request: Request, run: EndedRun, host: ServerHost) -> dict[str
     following = _following(run, known, host, handle) if run.pause else []
     steps: Json = meta.get("steps") or [{"name": name, "status": status.value} for name, status in run.statuses.items()]
     if run.pause:
-        results = replace(results, links=[*results.links, *_read(run)])
+        results = structs.replace(results, links=[*results.links, *_read(run)])
     state: dict[str, Json] = {**meta, "steps": steps}
     warning = [*may_have_run_twice(run.twice), *may_have_run(open_before(run, known))]
     if warning:

@@ -3,8 +3,9 @@
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 
+from msgspec import Struct
+
 from mcp_baton.exceptions import ProtocolError
-from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.codes import INVALID_PARAMS
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.schema.filled_parameters import filled_by_server
@@ -18,8 +19,7 @@ type Completer = Callable[..., Iterable[str] | Awaitable[Iterable[str]]]
 """A `def` or an `async def`: takes the text so far and, optionally, what is known; returns suggestions, best first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Completion:
+class Completion(Struct, frozen=True):
     """A function that completes one argument.
 
     Attributes:

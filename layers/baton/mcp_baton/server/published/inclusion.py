@@ -2,8 +2,8 @@
 
 import copy
 from collections.abc import Mapping
+from dataclasses import replace
 
-from mcp_baton.light_dataclasses import replace
 from mcp_baton.server.published.registry import Registry
 from mcp_baton.server.published.tool import Tool
 from mcp_baton.workflow.definition import Workflow

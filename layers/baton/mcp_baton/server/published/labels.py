@@ -4,13 +4,14 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TypedDict
 
-from mcp_baton.light_dataclasses import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
+
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.schema.functions import clean, is_routine
 
 
-@dataclass(frozen=True, slots=True)
-class Labels:
+class Labels(Struct, frozen=True):
     """What is shown of anything that is published, beside its name.
 
     Attributes:

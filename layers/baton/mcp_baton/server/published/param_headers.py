@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from msgspec import Struct
+
 from mcp_baton.exceptions import RegistrationError
-from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.envelope import decode_header
 from mcp_baton.protocol.http import HEADER_NAME
 from mcp_baton.protocol.json import Json, JsonObject
@@ -22,8 +23,7 @@ _DATA = frozenset({"default", "const", "enum", "examples"})
 _BY_NAME = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(Struct, frozen=True):
     """Marks a parameter that clients mirror into the header `Mcp-Param-<name>`: `Annotated[str, Header("Region")]`.
 
     The parameter must be a `str`, an `int` or a `bool`.

@@ -2,8 +2,9 @@
 
 from typing import Any, Final, Literal
 
+from msgspec import Struct
+
 from mcp_baton.exceptions import RegistrationError
-from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.json import Json
 from mcp_baton.server.published.labels import AllLabels
 
@@ -27,8 +28,7 @@ class ToolOptions(AllLabels, total=False):
     """`explicit` for a function that begins in the request and calls `ctx.start_task()` where the background begins."""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskSupport:
+class TaskSupport(Struct, frozen=True):
     """How a tool may run as a task.
 
     Attributes:

@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import batched
 
+from msgspec import Struct
+
 from mcp_baton.exceptions import RegistrationError
-from mcp_baton.light_dataclasses import dataclass
 
 _EXPRESSION = re.compile(r"\{(\+?)([A-Za-z_][A-Za-z0-9_]*)(\*?)\}")
 _DOTS = frozenset({".", ".."})
@@ -50,8 +51,7 @@ def withheld(template: str, uri: str) -> str | None:
     return _withheld(form, _values(form, uri) or {})
 
 
-@dataclass(frozen=True, slots=True)
-class _Variable:
+class _Variable(Struct, frozen=True):
     """A variable, and the text between it and the next one."""
 
     name: str
@@ -59,8 +59,7 @@ class _Variable:
     followed_by: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
+class _Form(Struct, frozen=True):
     """A template, taken apart."""
 
     begins: str

@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any
 
+from msgspec import Struct, field
+
 from mcp_baton.exceptions import ToolError
-from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.protocol.envelope import Envelope
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.asking.asker import Asker
@@ -36,8 +37,7 @@ def no_resources(uri: str, _context: object) -> Contents:
     raise ToolError(f"There is no resource {uri}.")
 
 
-@dataclass(slots=True)
-class Call:
+class Call(Struct):
     """One call of a function.
 
     Attributes:

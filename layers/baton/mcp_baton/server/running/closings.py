@@ -7,15 +7,15 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import Any
 
-from mcp_baton.light_dataclasses import dataclass
+from msgspec import Struct
+
 from mcp_baton.server.running.awaiting import Waiting
 from mcp_baton.server.schema.provider import Provider, name_of
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Closing:
+class _Closing(Struct, frozen=True):
     provider: Provider
     manager: Any
     is_async: bool

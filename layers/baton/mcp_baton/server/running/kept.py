@@ -5,8 +5,9 @@ import logging
 import threading
 import time
 
+from msgspec import Struct
+
 from mcp_baton.exceptions import ToolError
-from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.server.running.abandoned import MAX_ABANDONED, THREADS
 from mcp_baton.server.running.awaiting import InItsThread, TookTooLong, Waiting, without_a_loop
 from mcp_baton.server.running.closings import Closings
@@ -39,8 +40,7 @@ class _Making:
         return max(0.0, self._until_s - time.monotonic())
 
 
-@dataclass(frozen=True, slots=True)
-class _Made:
+class _Made(Struct, frozen=True):
     value: object
 
 

@@ -3,16 +3,16 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+from msgspec import Struct, field
+
 from mcp_baton.exceptions import RegistrationError
-from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.server.published.registry import Registry
 from mcp_baton.server.running.kept import Kept
 from mcp_baton.server.schema.dependency import Dependency, Factory
 from mcp_baton.server.schema.provider import Provider, name_of, read_provider
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Override:
+class Override(Struct, frozen=True, eq=False):
     """A factory that is replaced for a while. What is made for the process meanwhile is kept apart.
 
     Attributes:

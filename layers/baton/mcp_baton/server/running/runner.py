@@ -6,11 +6,13 @@ answers or ends the request is an exception.
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
+from msgspec import Struct
+
 from mcp_baton.exceptions import ProtocolError, ToolError, WrongResult
-from mcp_baton.light_dataclasses import dataclass, replace
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.asking.asker import AskedInWorkflow, InputRequired, TaskBegins
 from mcp_baton.server.asking.identity import carried_to
@@ -49,8 +51,7 @@ MAY_HAVE_HAPPENED: Final = "it may still have happened"
 UNBLOCK: Final = "write it as a plain def, or await in it"
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
+class Surroundings(Struct, frozen=True):
     """What a function runs in, besides the request.
 
     Attributes:

@@ -4,8 +4,9 @@ import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from mcp_baton.exceptions import ToolError
-from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.published.completion import Completion, suggestions
 from mcp_baton.server.published.prompt import Prompt, messages_of
@@ -16,8 +17,7 @@ from mcp_baton.server.schema.signature import Signature
 from mcp_baton.workflow.host import FetchedResource, Mismatch, Prepared, Succeeded
 
 
-@dataclass(frozen=True, slots=True)
-class Work[T]:
+class Work[T](Struct, frozen=True):
     """A function that is to be called.
 
     Attributes:

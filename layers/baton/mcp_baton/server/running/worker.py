@@ -14,24 +14,23 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, Protocol
 
+from msgspec import Struct
+
 from mcp_baton.exceptions import Abandoned
-from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.json import Json, JsonObject
 
 KEEP_ALIVE_S = 15.0
 """A quiet stream says something at least this often (docs/http.md)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(Struct, frozen=True):
     """A notification to the client."""
 
     method: str
     params: dict[str, Json]
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """A question to the client."""
 
     identifier: str
@@ -39,22 +38,19 @@ class Asked:
     params: JsonObject
 
 
-@dataclass(frozen=True, slots=True)
-class Returned:
+class Returned(Struct, frozen=True):
     """How a function ended: with a value."""
 
     value: object
 
 
-@dataclass(frozen=True, slots=True)
-class Raised:
+class Raised(Struct, frozen=True):
     """How a function ended: with an exception of any kind."""
 
     error: BaseException
 
 
-@dataclass(frozen=True, slots=True)
-class TimedOut:
+class TimedOut(Struct, frozen=True):
     """The function was still running when its time was over. It was abandoned.
 
     Attributes:
@@ -64,8 +60,7 @@ class TimedOut:
     had_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class NotBegun:
+class NotBegun(Struct, frozen=True):
     """The function's time, or its task, was over before it began. It was not run, and never will be.
 
     Attributes:

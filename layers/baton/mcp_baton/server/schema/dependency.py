@@ -7,8 +7,9 @@ import math
 from collections.abc import Callable
 from typing import Any, ClassVar, Final, Literal, get_args
 
+from msgspec import Struct
+
 from mcp_baton.exceptions import RegistrationError
-from mcp_baton.light_dataclasses import dataclass
 
 type Lifetime = Literal["request", "process"]
 """Whether something is made for each call and closed after it, or kept for the process: the `scope` of `Depends`."""
@@ -18,8 +19,7 @@ MAKING_S: Final = 30.0
 """How long making something for the process may take, seconds, unless its `Depends` says something else."""
 
 
-@dataclass(frozen=True, slots=True)
-class Dependency:
+class Dependency(Struct, frozen=True):
     """A dependency as it was declared.
 
     Attributes:

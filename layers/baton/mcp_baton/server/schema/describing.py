@@ -3,8 +3,9 @@
 import typing
 from typing import Annotated, Any, Literal
 
+from msgspec import Struct
+
 from mcp_baton.exceptions import RegistrationError
-from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.server.schema.signature import Signature, is_field, undescribable
 from mcp_baton.server.schema.undescribed import first_line, parameter_error, return_error
 
@@ -12,8 +13,7 @@ type Purpose = Literal["validation", "serialization", "conversion"]
 """What a type is for: what comes in, what goes out, or what is converted and needs no JSON Schema."""
 
 
-@dataclass(frozen=True, slots=True)
-class Blamed:
+class Blamed(Struct, frozen=True):
     """A type that has no schema.
 
     Attributes:

@@ -9,8 +9,9 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from msgspec import Struct
+
 from mcp_baton.exceptions import RegistrationError
-from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.server.schema.dependency import Dependency, Factory, Lifetime
 from mcp_baton.server.schema.filled_parameters import filled_by_server
 
@@ -18,8 +19,7 @@ type Swap = Callable[[Factory], Factory]
 """From a factory that was declared to the one that is called in its place."""
 
 
-@dataclass(frozen=True, slots=True)
-class Provider:
+class Provider(Struct, frozen=True):
     """A dependency whose factory has been read.
 
     Attributes:

@@ -5,8 +5,9 @@ import typing
 from collections.abc import Callable
 from types import FunctionType
 
+from msgspec import Struct
+
 from mcp_baton.exceptions import RegistrationError
-from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.server.schema.filled_parameters import Declared, check_kind, filled_by_server, type_hints
 from mcp_baton.server.schema.functions import NO_ANNOTATION, is_async, is_async_generator, parameters_of
 
@@ -14,8 +15,7 @@ if typing.TYPE_CHECKING:
     from mcp_baton.server.schema.provider import Provider
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(Struct, frozen=True):
     """A parameter that the caller fills in.
 
     Attributes:
@@ -81,8 +81,7 @@ def is_field(note: object) -> bool:
     return hasattr(note, "is_required")
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(Struct, frozen=True):
     """A function's signature.
 
     Attributes:

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from msgspec import Struct, field
+
 from mcp_baton.exceptions import StoreError
-from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, Zips, encode_variable, encode_variables, texts_by_name
 from mcp_baton.tasks.dynamodb.items import IN_HEAD, TIMINGS, members
 from mcp_baton.tasks.dynamodb.values import ELEMENT_BYTES, all_small, at_most, item_size, some_large
@@ -20,8 +21,7 @@ STATUS_BYTES = max(map(len, StepStatus))
 NO_PROGRESS: Attribute = {"M": {"steps": {"L": []}}}
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
+class Changes(Struct, frozen=True):
     """A batch, encoded. Names are those under which variables are stored, but for `oversized`.
 
     Attributes:

@@ -9,8 +9,9 @@ from now: a token outlives its repeats where writers' clocks are ten minutes apa
 five minutes off (IAM User Guide, "Troubleshoot signed requests for AWS APIs").
 """
 
+from msgspec import Struct, field
+
 from mcp_baton.exceptions import StoreError
-from mcp_baton.light_dataclasses import dataclass, field
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item
 from mcp_baton.tasks.dynamodb.changes import NO_PROGRESS, Changes
 from mcp_baton.tasks.dynamodb.items import BY_CLIENT, RUN, TIMINGS, members
@@ -46,8 +47,7 @@ def first_token(now_ms: int, token: str) -> Item:
     return {set_at(now_ms): {"BS": [stored_token(token)]}}
 
 
-@dataclass(slots=True)
-class Update:
+class Update(Struct):
     """An UpdateItem request being put together. With a token it is applied once, however often it is sent.
 
     Attributes:

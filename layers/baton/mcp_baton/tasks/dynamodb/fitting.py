@@ -2,7 +2,8 @@
 
 from collections.abc import Collection, Mapping
 
-from mcp_baton.light_dataclasses import replace
+from msgspec.structs import replace
+
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, not_kept, text_bytes
 from mcp_baton.tasks.dynamodb.changes import Changes, excess_after
 from mcp_baton.tasks.dynamodb.items import IN_HEAD

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from mcp_baton.exceptions import StoreError
-from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, encode_arguments, encode_variables, stored_text
 from mcp_baton.tasks.dynamodb.values import all_small, values_of
@@ -45,8 +46,7 @@ KEPT = ("arguments", "result", TIMINGS)
 """The attributes besides the variables that can be large."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """What a store allows.
 
     Attributes:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mcp_baton.light_dataclasses import dataclass, field
+from msgspec import Struct, field
+
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.items import RUN, TASK_PREFIX, Limits, partition, shard_names, to_record
 from mcp_baton.tasks.dynamodb.table import TaskTable
@@ -45,8 +46,7 @@ MOST_QUERIES_PER_SHARD = 4
 """How often a page asks one shard for more, when what it read was expired or lay behind other shards' tasks."""
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(Struct, frozen=True):
     """What one `Query` of one shard brought, newest first.
 
     Attributes:
@@ -62,8 +62,7 @@ type Reader = Callable[[str, str | None], Read]
 """Reads a shard, given its name and the task id after which to begin; `None` for its newest."""
 
 
-@dataclass(frozen=True, slots=True)
-class Merged:
+class Merged(Struct, frozen=True):
     """A page of the tasks of all shards, newest first.
 
     Attributes:
@@ -75,8 +74,7 @@ class Merged:
     end: str | None
 
 
-@dataclass(slots=True)
-class _Shard:
+class _Shard(Struct):
     """How far one shard has been read.
 
     Attributes:

@@ -4,8 +4,9 @@ import logging
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import partial
 
+from msgspec import Struct
+
 from mcp_baton.exceptions import StoreUnavailable
-from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.tasks.dynamodb.attributes import Attribute, text_bytes
 from mcp_baton.tasks.dynamodb.outside import (
     DAY_MS,
@@ -35,8 +36,7 @@ BUCKET_S = 1.2
 """How long S3 is waited for. Where it fails, the same values then go to items of their own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """The task whose values are written.
 
     Attributes:

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from threading import Lock
 from typing import Protocol
 
-from mcp_baton.light_dataclasses import dataclass, field
+from msgspec import Struct, field
+
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item
 
 REMEMBERED = 256
@@ -117,8 +118,7 @@ class RecentWrites:
                 del self._pointers[key]
 
 
-@dataclass(frozen=True, slots=True)
-class Outside:
+class Outside(Struct, frozen=True):
     """Both places, and what was just written there; `bucket` is `None` where there is none."""
 
     table: ValueTable

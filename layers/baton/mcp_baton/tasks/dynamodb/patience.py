@@ -1,6 +1,6 @@
 """For how long a request is sent again, and after which pauses (docs/storage.md, Throttling; Lost answers). Pure."""
 
-from mcp_baton.light_dataclasses import dataclass
+from msgspec import Struct
 
 ATTEMPT_S = 1.0
 """What one attempt may take, seconds: the time limits of the client (`mcp_baton.clients`)."""
@@ -15,8 +15,7 @@ FIRST_RACE_S = 0.005
 LONGEST_RACE_S = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class Patience:
+class Patience(Struct, frozen=True):
     """For how long a request is sent again, seconds from its first attempt.
 
     Attributes:

@@ -9,7 +9,8 @@ part of a pointer, but of every key that is made of one, so that a pointer leads
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Sequence
 
-from mcp_baton.light_dataclasses import dataclass
+from msgspec import Struct
+
 from mcp_baton.protocol.json import dumps
 from mcp_baton.tasks.dynamodb.attributes import IN_BUCKET, IN_ITEMS, Attribute, Item, from_native
 from mcp_baton.tasks.dynamodb.placing import BUNDLE_BYTES
@@ -22,8 +23,7 @@ DIGEST_BYTES = 16
 DIGEST_LENGTH = 22
 
 
-@dataclass(frozen=True, slots=True)
-class Pointer:
+class Pointer(Struct, frozen=True):
     """Where a value is.
 
     Attributes:
@@ -95,8 +95,7 @@ def object_key(owner: str, task_id: str, bundle: str, days: int) -> str:
     return f"{days}d/{owner_digest(owner)}/{task_id}/{bundle}"
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """A value on its way: its name in the write, the length of its text, and its bytes as they are stored."""
 
     name: str
@@ -104,8 +103,7 @@ class Part:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Bundle:
+class Bundle(Struct, frozen=True):
     """Values that are written together."""
 
     parts: tuple[Part, ...]

@@ -5,8 +5,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from msgspec import Struct
+
 from mcp_baton.exceptions import StoreUnavailable, ValueLost
-from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item
 from mcp_baton.tasks.dynamodb.fetching import Fetcher
 from mcp_baton.tasks.dynamodb.items import KEPT, members
@@ -21,8 +22,7 @@ type Path = tuple[str, ...]
 """Where in a head a value is."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prolonged:
+class Prolonged(Struct, frozen=True):
     """What became of the values of a task that is to live longer.
 
     Attributes:

@@ -3,11 +3,11 @@
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from mcp_baton.exceptions import ClaimLost, Conflict, StoreError, TaskFinished, TaskHeld, TaskNotFound, TooLarge
-from mcp_baton.light_dataclasses import replace
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.dynamodb.attributes import encode_object, text_bytes
 from mcp_baton.tasks.dynamodb.claims import claimed, take

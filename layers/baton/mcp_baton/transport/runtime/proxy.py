@@ -8,7 +8,8 @@ import binascii
 from base64 import b64decode
 from collections.abc import Mapping
 
-from mcp_baton.light_dataclasses import dataclass
+from msgspec import Struct
+
 from mcp_baton.transport.runtime.stream import Headers
 
 
@@ -16,8 +17,7 @@ class MalformedProxyResponse(ValueError):
     """A return value has a status as a proxy response has, and a member that no proxy response can have."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProxyResponse:
+class ProxyResponse(Struct, frozen=True):
     """A whole answer. `headers` have one value or several, as they are sent."""
 
     status: int

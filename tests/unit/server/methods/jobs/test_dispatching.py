@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from mcp_baton.exceptions import NotDispatched, StoreUnavailable, TaskFinished, TaskNotFound
 from mcp_baton.protocol.json import JsonObject
@@ -82,7 +83,7 @@ def test_an_event_that_was_taken_and_one_that_was_not_are_counted(around: Around
         (replace(TASK, claim=Claim("w", 11, 1)), []),
         (replace(TASK, claim=Claim("w", 0, 3)), ["give up"]),
         (replace(TASK, claim=Claim("w", 11, 3)), []),
-        (replace(TASK, job=replace(TASK.job, due_ms=11)), []),  # type: ignore[type-var]
+        (structs.replace(TASK, job=structs.replace(TASK.job, due_ms=11)), []),  # type: ignore[type-var]
         (replace(TASK, status=TaskStatus.INPUT_REQUIRED), []),
         (ENDED, []),
         (replace(TASK, job=None), []),

@@ -4,7 +4,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from mcp_baton.light_dataclasses import dataclass
+from msgspec import Struct
+
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 
 LONG: Final = 2_000
@@ -14,8 +15,7 @@ ALL: Final = 40_000
 """Bytes of the whole structure as JSON."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """A value of a step, which may stand in the structure.
 
     Attributes:
@@ -39,8 +39,7 @@ class Part:
         return (self.size - size_of(self.note)) * (2 if self.member == "result" else 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """A call, or a resource to read, that remains.
 
     Attributes:
@@ -54,8 +53,7 @@ class Call:
     schema: JsonObject | None
 
 
-@dataclass(frozen=True, slots=True)
-class Fitted:
+class Fitted(Struct, frozen=True):
     """What stands in the structure.
 
     Attributes:

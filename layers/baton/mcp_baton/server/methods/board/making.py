@@ -4,8 +4,9 @@ import logging
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from msgspec import Struct
+
 from mcp_baton.exceptions import BatonError, ProtocolError
-from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.methods.board.fitting import Call, Fitted, fitted, of_board, shown, size_of
 from mcp_baton.server.methods.board.parts import described, inside, is_outside, parts_of
@@ -31,8 +32,7 @@ from mcp_baton.workflow.stored_pause import pause_in
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(Struct, frozen=True):
     """How a task stands.
 
     Attributes:

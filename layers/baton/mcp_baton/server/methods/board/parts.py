@@ -4,9 +4,9 @@ Values that are kept outside the task's item are not read for it: they are named
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from mcp_baton.exceptions import StoreError
-from mcp_baton.light_dataclasses import replace
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.server.methods.board.fitting import LONG, Part, size_of
 from mcp_baton.server.methods.task_values import readable

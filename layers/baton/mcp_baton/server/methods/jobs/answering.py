@@ -2,8 +2,9 @@
 
 import logging
 
+from msgspec import Struct
+
 from mcp_baton.exceptions import StoreError, TaskFinished, TaskNotFound, TooLarge
-from mcp_baton.light_dataclasses import dataclass
 from mcp_baton.protocol.http import HttpResponse
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import Response
@@ -21,8 +22,7 @@ logger = logging.getLogger(__name__)
 NOT_OPEN = "Invalid request: nobody has asked this, or the answer is there already"
 
 
-@dataclass(frozen=True, slots=True)
-class Taker:
+class Taker(Struct, frozen=True):
     """Takes answers for tasks, and sends for the worker with the last one.
 
     Attributes:

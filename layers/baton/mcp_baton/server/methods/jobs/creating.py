@@ -6,8 +6,9 @@ out (docs/background.md).
 
 import logging
 
+from msgspec.structs import replace
+
 from mcp_baton.exceptions import OutcomeUnknown, ProtocolError, StoreBusy, StoreError, TooLarge, TooManyTasks
-from mcp_baton.light_dataclasses import replace
 from mcp_baton.protocol.codes import (
     INTERNAL_ERROR,
     INVALID_PARAMS,

@@ -7,6 +7,7 @@ completed; the event. A worker that dies between two of them leaves what the nex
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from mcp_baton.exceptions import (
@@ -21,7 +22,6 @@ from mcp_baton.exceptions import (
     TaskNotFound,
     ValueLost,
 )
-from mcp_baton.light_dataclasses import replace
 from mcp_baton.protocol.codes import INVALID_PARAMS
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY
 from mcp_baton.protocol.json import JsonObject

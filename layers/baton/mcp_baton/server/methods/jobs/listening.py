@@ -6,11 +6,13 @@ The extension `io.modelcontextprotocol/tasks`, Task Status Notifications.
 import logging
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from msgspec import Struct
+
 from mcp_baton.exceptions import ProtocolError, StoreError, TaskNotFound
-from mcp_baton.light_dataclasses import dataclass, replace
 from mcp_baton.protocol.codes import INVALID_PARAMS
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.methods.jobs.following import Followed
@@ -32,8 +34,7 @@ SOONEST_S: Final = 1.0
 """No task is looked at more often than this, seconds."""
 
 
-@dataclass(slots=True)
-class _Told:
+class _Told(Struct):
     """A task, and what was told of it.
 
     Attributes:

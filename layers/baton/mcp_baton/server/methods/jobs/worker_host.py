@@ -5,7 +5,8 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from mcp_baton.light_dataclasses import replace
+from msgspec.structs import replace
+
 from mcp_baton.server.asking.asker import AskedInWorkflow, CannotAsk
 from mcp_baton.server.methods.engine_host import ServerHost
 from mcp_baton.server.methods.jobs.watching import Watch

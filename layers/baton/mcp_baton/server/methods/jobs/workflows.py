@@ -7,8 +7,9 @@ waits for: it ends when the workflow completes, and when it pauses for the model
 
 import logging
 
+from msgspec.structs import replace
+
 from mcp_baton.exceptions import ProtocolError, StoreBusy, StoreError, TaskFinished, TaskHeld, TaskNotFound
-from mcp_baton.light_dataclasses import replace
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.server.methods.jobs.creating import as_created, asked_ttl, stored, work_of
 from mcp_baton.server.methods.jobs.dispatching import dispatch
