@@ -185,7 +185,7 @@ def lambda_handler(monkeypatch: pytest.MonkeyPatch, table: Table, function: Path
     """The handler as Lambda makes it: `app.py` imported with the function's folder on the path."""
     monkeypatch.setenv("BATON_TABLE", table.name)
     monkeypatch.setenv("BATON_ALLOWED_ORIGINS", PAGE)
-    monkeypatch.setattr("mcp_baton.clients.dynamodb_client", lambda: table.client)
+    monkeypatch.setattr("mcp_baton.aws.dynamodb_client", lambda: table.client)
     monkeypatch.syspath_prepend(function)
     forget_modules()
     yield importlib.import_module("app").lambda_handler

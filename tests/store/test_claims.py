@@ -6,7 +6,6 @@ from threading import Barrier
 from typing import Any
 
 import pytest
-from msgspec import structs
 
 from mcp_baton.exceptions import ClaimLost, Conflict, TaskFinished, TaskHeld, TaskNotFound
 from mcp_baton.tasks.dynamodb.expressions import SETS
@@ -106,7 +105,7 @@ def test_a_run_may_take_again_what_it_holds(store: Store, begin: Begin, run: Mak
     "end",
     [
         lambda store, task, claim: store.write(task, batch(claim, release=True)).task,
-        lambda store, task, claim: store.renew(task, structs.replace(claim, until_ms=0)),
+        lambda store, task, claim: store.renew(task, replace(claim, until_ms=0)),
     ],
     ids=["with a batch", "alone"],
 )

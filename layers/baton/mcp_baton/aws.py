@@ -206,8 +206,14 @@ def dynamodb_store(
 
 def _connected() -> "Connect":
     """Create the DynamoDB client now and import the engine, so that no request waits for them (docs/performance.md)."""
+    from botocore.exceptions import BotoCoreError
+
     import_module("mcp_baton.server.methods.prompts")
-    client = dynamodb_client()
+    try:
+        client = dynamodb_client()
+    except BotoCoreError:
+        # No region, for example. The first request that needs the store tries again and reports the error.
+        return dynamodb_client
     return lambda: client
 
 

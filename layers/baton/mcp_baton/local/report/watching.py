@@ -4,8 +4,9 @@ import logging
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
+
+from msgspec import structs
 
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.local.report.entry import Entry, Status, one_line
@@ -73,7 +74,7 @@ class _Watch:
         self._steps: list[str] = []
         store = request.store
         if store is not None and request.message.method == "tools/call":
-            request = replace(request, store=cast("TaskStore", _Recorder(store, self._steps)))
+            request = structs.replace(request, store=cast("TaskStore", _Recorder(store, self._steps)))
         self.request = request
 
     def of(self, result: JsonObject) -> Outcome:

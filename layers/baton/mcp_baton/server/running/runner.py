@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from mcp_baton.exceptions import ProtocolError, ToolError, WrongResult
 from mcp_baton.protocol.json import JsonObject
@@ -92,7 +92,7 @@ def call[T](
         asking = request.asking(rounds)
         if rounds is not None:
             rounds.identity = carried_to(rounds.earlier, None) or rounds.identity
-            surroundings = replace(surroundings, attempt=replace(surroundings.attempt, key=rounds.identity.key))
+            surroundings = structs.replace(surroundings, attempt=replace(surroundings.attempt, key=rounds.identity.key))
     prepared = prepared_for(request, work, arguments)
     if isinstance(prepared, Prepared):
         return run(request, work, prepared, asking, surroundings)

@@ -83,7 +83,7 @@ def test_an_event_that_was_taken_and_one_that_was_not_are_counted(around: Around
         (replace(TASK, claim=Claim("w", 11, 1)), []),
         (replace(TASK, claim=Claim("w", 0, 3)), ["give up"]),
         (replace(TASK, claim=Claim("w", 11, 3)), []),
-        (structs.replace(TASK, job=structs.replace(TASK.job, due_ms=11)), []),  # type: ignore[type-var]
+        (replace(TASK, job=structs.replace(TASK.job, due_ms=11)), []),  # type: ignore[type-var]
         (replace(TASK, status=TaskStatus.INPUT_REQUIRED), []),
         (ENDED, []),
         (replace(TASK, job=None), []),
@@ -98,7 +98,7 @@ def test_a_poll_does_what_a_task_needs(around: Around, task: TaskRecord, asked: 
 def test_a_poll_sends_the_number_of_the_dispatch_that_it_has_noted(around: Around) -> None:
     job = TASK.job
     assert job
-    around.again = replace(TASK, job=replace(job, dispatches=2))
+    around.again = replace(TASK, job=structs.replace(job, dispatches=2))
     assert looked_after(around.request(), TASK) is around.again
     assert around.sent == [{"batonTask": {"owner": "kim", "taskId": "t", "dispatch": 2}}]
 
