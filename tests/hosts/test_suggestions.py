@@ -197,16 +197,8 @@ CASES = [
         suggests="sign",
     ),
     Case("a run was killed", "travel", "interrupted", is_killed, suggests="search_flights", looks=True),
-    pytest.param(
-        Case("a result was too large to keep", "large", "toolError", fails(ToolError("no")), knows={"flight_id": "x"}),
-        marks=pytest.mark.xfail(strict=True, reason="the lost value is offered (point 19)"),
-        id="a result was too large to keep",
-    ),
-    pytest.param(
-        Case("an output lacks a path", "guess", "unresolvableParams", knows={"flight_id": "x", "text": "red"}),
-        marks=pytest.mark.xfail(strict=True, reason="a placeholder that cannot exist is offered (point 20)"),
-        id="an output lacks a path",
-    ),
+    Case("a result was too large to keep", "large", "toolError", fails(ToolError("no")), knows={"flight_id": "x"}),
+    Case("an output lacks a path", "guess", "unresolvableParams", knows={"flight_id": "x", "text": "red"}),
 ]
 
 

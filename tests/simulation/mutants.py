@@ -94,6 +94,14 @@ def _without_variables(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(tasks, "with_values", without)
 
 
+def _unmarked_results(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(task_values, "result_mark", lambda _task: {})
+
+
+def _all_results_marked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(task_values, "result_mark", lambda _task: {task_values.RESULT_BY_KEY: "client"})
+
+
 def _all_completed(patch: pytest.MonkeyPatch) -> None:
     def completed(*given: Any) -> dict[str, Json]:
         meta = task_meta.recorded_meta(*given)
@@ -204,6 +212,9 @@ MUTANTS = (
     Mutant("a poll tells another status", patch=_with_another_status),
     Mutant("a poll of a job tells another status", patch=_with_another_status, kind=JobWorld),
     Mutant("a poll tells no variables", patch=_without_variables),
+    Mutant("a result that a client supplied is not marked", patch=_unmarked_results),
+    Mutant("a job's result that a client supplied is not marked", patch=_unmarked_results, kind=JobWorld),
+    Mutant("a result is marked as a client's that is not", patch=_all_results_marked),
     Mutant("a continuation calls all steps completed", patch=_all_completed),
     Mutant("a continuation is always uncertain", patch=_always_unknown),
     Mutant("a run is always uncertain", patch=_runs_always_unknown),

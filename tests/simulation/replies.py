@@ -1,8 +1,9 @@
 """Invariants 14 to 17: each reply is compared with the versions of its task that were current during the request.
 
 14. What a reply, or a notification, says of a task is so in one version that was current between the request's begin
-and the reply: status, time of the last change, steps, pause reason, values, result, questions. So nothing that is over
-when a request begins is ever told as live, whatever a stale read has returned, and an owner never sees another's task.
+and the reply: status, time of the last change, steps, pause reason, values, result, that a client supplied it,
+questions. So nothing that is over when a request begins is ever told as live, whatever a stale read has returned, and
+an owner never sees another's task.
 A notification is never older than the one before. "Unknown task" is only said of a task that is not there, has expired,
 or is another owner's. 15. A reply is uncertain, or says that the store failed, only if a fault befell its requests.
 16. A list has each task of its owner that was there all the time, once, newest first. 17. An owner with fewer tasks
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 TASK = "TASK#"
 UNKNOWN_TASK = "unknown task"
+RESULT_BY = "mcp-baton/result_by"
 UNREADABLE = "this value cannot be read now; ask again"
 EXPIRED = "The task has expired."
 STORE_DOWN = "the task store is not available"
@@ -60,6 +62,7 @@ class Told:
         values: The variables' values, by stored name. One that is only named has its size and its URI.
         omitted: The names of such values.
         result: The final result.
+        result_by: `client` where a client supplied the result, and `""` for any other.
         questions: The keys of the open questions.
     """
 
@@ -71,6 +74,7 @@ class Told:
     values: Mapping[str, Json] | None = None
     omitted: frozenset[str] = frozenset()
     result: Json = None
+    result_by: str | None = None
     questions: frozenset[str] | None = None
 
 
@@ -107,6 +111,8 @@ class Replies:
             self._check(process, str(shown["taskId"]), shows(shown))
         elif process.kind == "listen":
             self._check_end(process)
+        elif process.kind == "result":
+            self._check(process, task_id, Told(result_by=meta.get(RESULT_BY, "")))
         elif "task_status" in meta:
             self.check_state(process, meta, certain="persisted" not in meta)
         elif meta.get("record_error") == UNKNOWN_TASK:
@@ -155,7 +161,8 @@ class Replies:
             if certain and (int(done), int(of)) != (completed, len(steps)):
                 self.wrong(14, f"{process.name} tells {done} of {of} steps, and lists {steps}")
         if certain:
-            self._check(process, task_id, Told(status, steps=steps, pause=_without_error(state.get("pause_reason"))))
+            pause, result_by = _without_error(state.get("pause_reason")), process.meta.get("result_by", "")
+            self._check(process, task_id, Told(status, steps=steps, pause=pause, result_by=result_by))
             return
         # What is not stored is told from memory. What was over when the request began is not told as live all the same.
         first = self.world.database.since(self._key(process.owner, task_id), process.writes)[0].item
@@ -206,6 +213,8 @@ class Replies:
             yield f"pause {told.pause}, and it is one of {pauses(item, first_ms, last_ms)}"
         if told.values is not None:
             yield from _other_values(told, item, process)
+        if told.result_by not in {None, result_by(item)}:
+            yield f"a result by {told.result_by!r}, and it is by {result_by(item)!r}"
         if told.questions is not None and told.questions != _questions(item):
             yield f"questions {sorted(told.questions)}, and they are {sorted(_questions(item))}"
 
@@ -342,6 +351,7 @@ def values_told(task: JsonObject) -> Told:
         values={name: value for name, value in meta.items() if name not in _NOT_VALUES and not _is_own(name)},
         omitted=frozenset(meta.get("omitted", ())),
         result=task.get("result"),
+        result_by=meta.get(RESULT_BY, ""),
         questions=frozenset(cast("JsonObject", task["inputRequests"])) if "inputRequests" in task else None,
     )
 
@@ -363,6 +373,11 @@ def open_step(steps: Mapping[str, str]) -> str:
     return next((name for name, status in steps.items() if status not in SETTLED), "")
 
 
+def result_by(item: Item) -> str:
+    """`client` where a client supplied the task's result, and `""` for any other."""
+    return "client" if "by_client" in item else ""
+
+
 def _other_values(told: Told, item: Item, process: Process) -> Iterator[str]:
     stored = {name: attribute for name, attribute in variables_of(item).items() if name not in _NOT_VALUES}
     assert told.values is not None
@@ -376,14 +391,12 @@ def _other_values(told: Told, item: Item, process: Process) -> Iterator[str]:
         if name in told.omitted or pointer_of(attribute) is not None:
             continue
         value, kept = values[name], decoded(attribute)
-        if name == "result" and isinstance(value, Mapping) and "resultType" in value:
-            value = {key: member for key, member in value.items() if key not in {"resultType", *_added(kept, value)}}
+        if name == "result" and isinstance(kept, Mapping) and "allowed" in item:
+            # A job's result is told as its call would have returned it.
+            mark: JsonObject = {"_meta": {RESULT_BY: result_by(item)}} if result_by(item) else {}
+            kept = {"resultType": "complete", **kept, **mark}
         if value != kept and not (value == {"error": UNREADABLE} and process.faults):
             yield f"{name} is told as {str(value)[:80]}, and is {str(kept)[:80]}"
-
-
-def _added(kept: Json, value: JsonObject) -> set[str]:
-    return {name for name in value if isinstance(kept, Mapping) and name not in kept and name == "resultType"}
 
 
 def _questions(item: Item) -> frozenset[str]:

@@ -685,6 +685,17 @@ def test_a_job_that_lives_longer_is_counted_as_live_for_as_long(
         store.create(new)
 
 
+@ON_MEMORY
+def test_a_job_of_before_the_limit_makes_no_count_that_never_expires(
+    stores: Stores, engine: Engine, owner: str, worker: MakeClaim
+) -> None:
+    before = stores()
+    task = before.jobs.claim(owner, before.create(NewTask(owner, {}, work=WORK)).task_id, worker("a"), 1)
+    stores(limits=Limits(max_tasks_per_owner=1)).jobs.extend(task, 10 * 3_600_000)
+    items = engine.client.scan(TableName="tasks", ConsistentRead=True)["Items"]
+    assert [item for item in items if owner in item["pk"]["S"] and "expires_at" not in item] == []
+
+
 @pytest.mark.parametrize("how", ["extend", "hand over"])
 @pytest.mark.parametrize("ended", ["before", "after"])
 def test_a_job_that_ends_while_it_is_made_to_live_longer_is_counted_no_more(

@@ -10,7 +10,8 @@ from benchmarks.places import Place, by_consumed_capacity, by_sizes
 from benchmarks.workloads import TYPICAL, Driver, Kind, Workload, chain, text_of, value, zipped_share
 from mcp_baton.local.dynamodb import create_table
 
-WIDE = replace(TYPICAL, name="wide", value_bytes=25_000, by_client=2, polls=1)
+# Sizes are a few bytes too large (numbers with trailing zeros), so no item here is close to a whole number of units.
+WIDE = replace(TYPICAL, name="wide", value_bytes=25_000, before=4, by_client=2, polls=1)
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +48,7 @@ def test_a_list_is_counted_alike(told: Place, computed: Place) -> None:
     pages: list[Usage] = []
     for place in (told, computed):
         driver = Driver(place, chain(10, 2_000, paused=True), "JSON", bucket=False)
-        for _ in range(5):
+        for _ in range(4):
             driver.run()
         pages.append(driver.page())
 

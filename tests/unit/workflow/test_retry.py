@@ -34,6 +34,7 @@ class Scene:
     over_after: int | None = None
     look_takes_s: float = 0.0
     sure: bool = True
+    over: TaskOver | None = None
     log: list[str] = field(default_factory=list)
 
     def may_start(self, after_s: float = 0.0) -> bool:
@@ -194,6 +195,7 @@ def test_a_tool_that_was_not_begun_is_no_attempt_and_not_the_outcome_of_earlier_
     never = Failed("not begun", kind=Failure.NOT_BEGUN)
 
     assert Scene([never]).tried(EVEN) == Tried(never, 0)
+    assert Scene([never], over=OVER).tried(EVEN) == Tried(never, 0, OVER)
     assert Scene([raised(), never]).tried(EVEN) == Tried(raised(), 1)
 
 

@@ -46,7 +46,8 @@ def test_what_an_item_weighs_too_much_is_told_exactly_and_of_one_that_is_small_o
         ({"L": [{"S": "ab"}, {"S": "c"}]}, 3 + 1 + 2 + 1 + 1),
         ({"M": {}}, 3),
         ({"M": {"é": {"S": "abc"}}}, 3 + 1 + 2 + 3),
-        ({"SS": ["1.5"]}, 3 + 1 + 3),
+        ({"SS": ["1.5", "é"]}, 3 + 2),
+        ({"BS": [b"123", b"4567"]}, 3 + 4),
     ],
 )
 def test_an_attribute_weighs_what_dynamodb_counts(attribute: Attribute, expected: int) -> None:

@@ -93,8 +93,12 @@ class LiveTasks:
         return span_of(before) == span_of(after)
 
     def prolong(self, owner: str, task_id: str, item: Item) -> None:
-        """Count a task by a later end as well: one `UpdateItem`, sent once."""
+        """Count a task by a later end as well: one `UpdateItem`, sent once.
+
+        Nothing is counted if the shard has no `COUNT` item, as when the limit was set after the task was created. The
+        update would create one without `expires_at`, which DynamoDB never deletes."""
         update = Update(None, self._now_ms())
+        update.require(f"attribute_exists({update.name('expires_at')})")
         self._add(owner, task_id, update, update.name(span_of(item)), 1)
 
     def _add(self, owner: str, task_id: str, update: Update, span: str, tasks: int) -> None:

@@ -197,9 +197,9 @@ def size(attribute: Attribute) -> int:
     if kind == "N":
         return _number_size(value)
     if kind == "SS":
-        return COLLECTION_BYTES + sum(ELEMENT_BYTES + _utf8_bytes(text) for text in value)
+        return sum(map(_utf8_bytes, value))  # a set has no overhead, unlike a map or a list
     if kind == "BS":
-        return COLLECTION_BYTES + sum(ELEMENT_BYTES + len(token) for token in value)
+        return sum(map(len, value))
     return 1
 
 
