@@ -201,20 +201,21 @@ class Replies:
             yield "it has expired"
         is_workflow = PROGRESS in variables_of(item)
         steps = steps_of(item) if is_workflow else {}
-        if told.status not in {None, status_of(item)}:
-            yield f"status {told.status}, and it is {status_of(item)}"
-        if told.updated_at not in {None, item["updated_at"]["S"]}:
-            yield f"changed at {told.updated_at}, and it was at {item['updated_at']['S']}"
+        compared = (
+            ("status", told.status, status_of(item)),
+            ("last change", told.updated_at, item["updated_at"]["S"]),
+            ("step", told.step, open_step(steps)),
+            ("result by", told.result_by, result_by(item)),
+        )
+        for name, reply, stored in compared:
+            if reply not in {None, stored}:
+                yield f"{name} {reply!r}, and it is {stored!r}"
         if told.steps is not None and told.steps != steps:
             yield f"steps {told.steps}, and they are {steps}"
-        if told.step not in {None, open_step(steps)}:
-            yield f"step {told.step}, and it is {open_step(steps)}"
         if told.pause is not None and is_workflow and told.pause not in pauses(item, first_ms, last_ms):
             yield f"pause {told.pause}, and it is one of {pauses(item, first_ms, last_ms)}"
         if told.values is not None:
             yield from _other_values(told, item, process)
-        if told.result_by not in {None, result_by(item)}:
-            yield f"a result by {told.result_by!r}, and it is by {result_by(item)!r}"
         if told.questions is not None and told.questions != _questions(item):
             yield f"questions {sorted(told.questions)}, and they are {sorted(_questions(item))}"
 

@@ -25,7 +25,6 @@ QUEUE = ("--queue", "https://sqs.eu-west-1.amazonaws.com/123456789012/dead-lette
         (["serve", "app.py", "--timeout", "inf"], "not a time in seconds"),
         (["serve", "app.py", "--timeout", "soon"], "not a time in seconds"),
         (["dynamodb", "--port", "65536"], "'65536' is not a port"),
-        (["graph", "app.py", "--format", "png"], "Invalid value for '--format': 'png' is not one of 'mermaid', 'svg'."),
         (["dynamodb", "--table", "my tasks"], "not a table's name"),
         (["redrive", "--function", "baton-worker:live"], "--queue"),
         (["redrive", *QUEUE, "--function", "baton-worker"], "'baton-worker' is not a function's alias"),

@@ -57,30 +57,14 @@ def test_the_only_workflow_is_drawn_as_mermaid_and_its_tool_says_what_is_lacking
     assert "1. greet<br/>calls greet<br/>pauses for tone" in printed
 
 
-def test_svg_is_printed_or_written(served: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "welcome.svg"
-
-    assert main(["graph", f"{served}:server", "welcome", "--format", "svg"]) == 0
-    printed = capsys.readouterr().out
-    sys.modules.pop(served.stem)
-    assert main(["graph", str(served), "welcome", "--svg", str(file)]) == 0
-
-    assert printed.startswith("<svg ")
-    assert file.read_text() == printed
-    assert capsys.readouterr().out == f"{file}: welcome\n"
-
-
-def test_json_is_one_document_and_nothing_else_is_printed(
-    served: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["graph", str(served), "--json", "--svg", str(tmp_path / "w.svg")]) == 0
+def test_json_is_one_document_and_nothing_else_is_printed(served: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["graph", str(served), "--json"]) == 0
 
     made = json.loads(capsys.readouterr().out)
     assert [node["id"] for node in made["nodes"]] == ["argument:name", "step:greet"]
     assert made["edges"] == [
         {"from": "argument:name", "to": "step:greet", "flow": "value", "argument": "name", "path": None}
     ]
-    assert (tmp_path / "w.svg").exists()
 
 
 @pytest.mark.parametrize(
@@ -90,7 +74,6 @@ def test_json_is_one_document_and_nothing_else_is_printed(
         (ANOTHER, ["welcom"], "did you mean 'welcome'?"),
         (ANOTHER, ["refund"], "it has welcome, farewell"),
         ("server.workflows.clear()", [], "has no workflow: add one"),
-        ("", ["welcome", "--svg", "nowhere/w.svg"], "nowhere/w.svg cannot be written: No such file or directory"),
         (ANOTHER.replace('"greet")', '"greeet")'), ["farewell"], "did you mean 'greet'?"),
     ],
 )
@@ -120,4 +103,3 @@ def test_the_documentation_shows_what_is_drawn_of_the_sample() -> None:
     page = (ROOT / "docs" / "commands.md").read_text()
 
     assert f"```mermaid\n{drawn_in_a_process()}```" in page
-    assert (ROOT / "docs" / "images" / "monthly_report.svg").read_text() == drawn_in_a_process("--format", "svg")

@@ -1,8 +1,7 @@
 """`baton graph`: a picture of a workflow (docs/commands.md, Draw a workflow)."""
 
 import json
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,19 +18,12 @@ def graph(
         str | None,
         typer.Argument(metavar="WORKFLOW", help="The workflow's name; may be left out where there is one alone."),
     ] = None,
-    format_: Annotated[
-        Literal["mermaid", "svg"], typer.Option("--format", help="What is printed.", show_default=True)
-    ] = "mermaid",
-    svg: Annotated[
-        Path | None, typer.Option("--svg", metavar="FILE", help="Write the picture as SVG into this file.")
-    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the nodes and edges as JSON.")] = False,
 ) -> int:
     """Draw the data flow of a workflow, and where it may pause."""
     from mcp_baton.cli.drawing.flow import graph_of, to_json
     from mcp_baton.cli.drawing.mermaid import mermaid
-    from mcp_baton.cli.drawing.svg import svg as drawn
-    from mcp_baton.local.clean_text import echo, escaped
+    from mcp_baton.local.clean_text import escaped
     from mcp_baton.local.loader import load
     from mcp_baton.server.server import Server
 
@@ -40,14 +32,10 @@ def graph(
     chosen = _chosen(server, workflow)
     required = {name: _required(server, name) for name in server.tools}
     made = graph_of(chosen, required, {name: tool.sets for name, tool in server.tools.items()})
-    if svg is not None:
-        _write(svg, drawn(made))
     if as_json:
         typer.echo(escaped(json.dumps(to_json(made), ensure_ascii=False, indent=2)))
-    elif svg is not None:
-        echo(f"{svg}: {chosen.name}")
     else:
-        typer.echo(drawn(made) if format_ == "svg" else mermaid(made), nl=False)
+        typer.echo(mermaid(made), nl=False)
     return 0
 
 
@@ -75,12 +63,3 @@ def _required(server: "Server", tool: str) -> tuple[str, ...]:
     """The parameters that a call must have."""
     found = server.tools[tool].input_schema.get("required", [])
     return tuple(name for name in found if isinstance(name, str)) if isinstance(found, list) else ()
-
-
-def _write(file: Path, text: str) -> None:
-    from mcp_baton.exceptions import BatonError
-
-    try:
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise BatonError(f"{file} cannot be written: {error.strerror}") from error
