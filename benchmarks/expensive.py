@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks.metering import Aside, Meter, Usage
 from mcp_baton import Server, Step, ToolError, Workflow
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASK_ID_KEY, TASKS_EXTENSION, VERSION_KEY
-from mcp_baton.server.methods.task_values import VARIABLES_KEY
+from mcp_baton.server.workflows.task_view import VARIABLES_KEY
 from mcp_baton.tasks.record import RESULT_PREFIX
 from mcp_baton.transport.stream import stream_opener
 from tests.buckets import embedded_s3

@@ -8,8 +8,8 @@ out are left out.
 from math import ceil
 
 from benchmarks.prices import API_REQUEST, GB_SECOND, LAMBDA_REQUEST, MEMORY_GB, READ_UNIT
-from mcp_baton.server.methods.jobs.awaiting import LOOK_S
-from mcp_baton.server.methods.shown_tasks import INTERVALS_MS
+from mcp_baton.server.background.watching import LOOK_S
+from mcp_baton.server.workflows.task_view import INTERVALS_MS
 
 POLL_S = 0.010
 """How long a poll runs."""

@@ -16,7 +16,7 @@ from botocore.exceptions import ReadTimeoutError
 
 from tests.e2e.throttling import Virtual
 
-TOGETHER = "mcp_baton.tasks.dynamodb.together"
+TOGETHER = "mcp_baton.tasks.dynamodb.parallel"
 LOOK_S = 0.001
 
 

@@ -5,7 +5,7 @@ import tomllib
 import zipfile
 from pathlib import Path
 
-from mcp_baton.cli.projects.template import SOURCES
+from mcp_baton.cli.projects.making import SOURCES
 from tests.build.conftest import ROOT
 
 FILES = "mcp_baton/cli/projects/files/"

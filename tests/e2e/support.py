@@ -16,7 +16,7 @@ from mcp_baton.protocol.envelope import (
     TASKS_EXTENSION,
     VERSION_KEY,
 )
-from mcp_baton.server.methods.task_values import VARIABLES_KEY
+from mcp_baton.server.workflows.task_view import VARIABLES_KEY
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.items import key_of
 from tests.fakes import FunctionContext

@@ -27,9 +27,9 @@ from mcp_baton import (
 )
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION
 from mcp_baton.testing import connect
+from mcp_baton.workflow.ended_run import EndedRun
 from mcp_baton.workflow.engine import Engine
-from mcp_baton.workflow.invocation import Invocation
-from mcp_baton.workflow.run import EndedRun
+from mcp_baton.workflow.run import Invocation
 from tests.e2e.conftest import MakeClient, Streaming
 from tests.e2e.support import BOUND_S, Answer, Client, Clock, Era, JsonDict, Sink, Table, naming
 from tests.e2e.test_known_clients import handshake

@@ -12,13 +12,13 @@ from msgspec import structs
 
 from mcp_baton import Context, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
 from mcp_baton.exceptions import ClaimLost, StoreUnavailable
-from mcp_baton.server.methods.jobs import hops
-from mcp_baton.server.methods.runs import run_workflow
+from mcp_baton.server.background import workflow_worker as hops
+from mcp_baton.server.workflows.runs import run_workflow
 from mcp_baton.tasks.dynamodb.jobs import DynamoDBJobStore
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.record import LEASE_MS, Claim, TaskRecord
 from mcp_baton.workflow.definition import Argument
-from mcp_baton.workflow.run import EndedRun
+from mcp_baton.workflow.ended_run import EndedRun
 from tests.e2e.background import Killed
 from tests.e2e.cloud import Cloud, Kills, has_failed, quick_table
 from tests.e2e.stock import STEPS, Shop, cloud_of, opened, own_task, returned, state, steps_of

@@ -9,7 +9,7 @@ import pytest
 from mcp_baton import Context, RegistrationError, Server, Step, ToolError, Workflow, step_output
 from mcp_baton.protocol.budget import ANSWER_BYTES
 from mcp_baton.protocol.json import dumps, loads
-from mcp_baton.server.published.own_uris import value_uri
+from mcp_baton.server.definitions.resource import value_uri
 from mcp_baton.tasks.ids import new_task_id
 from tests.buckets import Bucket
 from tests.e2e.conftest import MakeClient

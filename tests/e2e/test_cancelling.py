@@ -8,8 +8,8 @@ from threading import Event
 import pytest
 
 from mcp_baton import Context, Server
-from mcp_baton.server.methods.jobs import watching
-from mcp_baton.workflow import holding
+from mcp_baton.server.background import watching
+from mcp_baton.workflow import lease as holding
 from tests.e2e.background import Background, MakeBackground
 from tests.e2e.support import BOUND_S, Era, Table
 

@@ -9,8 +9,8 @@ import pytest
 from mcp_baton import Context, ProtocolError, Server, ToolError
 from mcp_baton.exceptions import StoreUnavailable
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.server.methods.jobs import watching
-from mcp_baton.server.methods.jobs.worker import StillHeld
+from mcp_baton.server.background import watching
+from mcp_baton.server.background.worker import StillHeld
 from mcp_baton.tasks.record import LEASE_MS
 from mcp_baton.tasks.texts import VALUE_BYTES
 from tests.e2e.background import WORKER_MS, Background, MakeBackground, away, call, created

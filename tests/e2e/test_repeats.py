@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from mcp_baton import Argument, Context, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
-from mcp_baton.cli.remote import running
+from mcp_baton.cli.remote import tools as running
 from mcp_baton.cli.remote.reports import print_ran
 from mcp_baton.tasks.record import LEASE_MS
 from mcp_baton.testing import Client, Era, Run, connect

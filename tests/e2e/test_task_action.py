@@ -8,8 +8,8 @@ from jsonschema_rs import validator_for
 
 from mcp_baton import Argument, Context, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
 from mcp_baton.protocol.envelope import CAPABILITIES_KEY
-from mcp_baton.server.methods.board.fitting import ALL
-from mcp_baton.server.published.own_uris import value_uri
+from mcp_baton.server.definitions.resource import value_uri
+from mcp_baton.server.workflows.board import ALL
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.tasks.record import PAUSED
 from mcp_baton.testing import Client, Connect, Era, JsonRpcError, Run

@@ -8,7 +8,7 @@ import pytest
 
 from mcp_baton import Context, Server, Step, ToolError, Workflow
 from mcp_baton.server.callers_tasks import CallersJobs, CallersTasks
-from mcp_baton.server.published.own_uris import value_uri
+from mcp_baton.server.definitions.resource import value_uri
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.tasks.jobs import JobStore
 from mcp_baton.tasks.store import TaskStore

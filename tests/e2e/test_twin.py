@@ -1,7 +1,7 @@
 """A workflow that is called as a tool, by a host whose model can do no more (docs/workflows.md, As a tool).
 
 The words of its texts and what is listed of it have their own tests: tests/unit/workflow/test_twin_text.py and
-tests/unit/server/published/test_twin.py.
+tests/unit/server/definitions/test_twin.py.
 """
 
 import json

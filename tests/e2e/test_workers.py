@@ -20,10 +20,9 @@ import pytest
 
 from mcp_baton.exceptions import NotDispatched
 from mcp_baton.local.workers.launch import Launch
-from mcp_baton.local.workers.pool import Policy, Pool
+from mcp_baton.local.workers.pool import COMMAND, Policy, Pool
 from mcp_baton.local.workers.queue import Retries
 from mcp_baton.local.workers.runtime_api import INVOCATIONS, RUNTIME, RuntimeApi
-from mcp_baton.local.workers.sandbox import COMMAND
 
 BOUND_S = 60
 FUNCTIONS = Path(__file__).with_name("worker_functions")

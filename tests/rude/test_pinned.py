@@ -10,7 +10,7 @@ import pytest
 
 from mcp_baton.aws import dynamodb_store
 from mcp_baton.protocol.jsonrpc import MAX_BATCH
-from mcp_baton.server.published.finding import MAX_URI
+from mcp_baton.server.definitions.resource import MAX_URI
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.ids import new_question
 from tests.e2e.support import Era

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 from mcp_baton.exceptions import ProtocolError
-from mcp_baton.protocol.codes import INVALID_REQUEST
 from mcp_baton.protocol.json import dumps
+from mcp_baton.protocol.jsonrpc import INVALID_REQUEST
 from mcp_baton.server.running.runner import NOT_BEGUN
 from tests.simulation.journal import Called, Process
 

@@ -22,8 +22,9 @@ import pytest
 
 from mcp_baton.protocol.json import dumps
 from mcp_baton.server import reply
-from mcp_baton.server.running import runner, worker
-from mcp_baton.server.running.worker import Mail, Mailbox
+from mcp_baton.server.running import runner
+from mcp_baton.server.running import tool_threads as worker
+from mcp_baton.server.running.tool_threads import Mail, Mailbox
 from mcp_baton.tasks.writing import write_decided
 from tests.simulation.invariants import Violation
 from tests.simulation.jobs.background import BackgroundWorld

@@ -8,7 +8,7 @@ from mcp_baton.exceptions import NotDispatched, ProtocolError, StoreError
 from mcp_baton.protocol.envelope import HANDSHAKE_REVISIONS, STATELESS_REVISIONS, TASKS_EXTENSION, VERSION_HEADER
 from mcp_baton.protocol.http import HttpRequest, HttpResponse
 from mcp_baton.protocol.json import Json, JsonObject, dumps, loads
-from mcp_baton.server.methods.jobs.worker import StillHeld
+from mcp_baton.server.background.worker import StillHeld
 from mcp_baton.settings import Settings
 from tests.simulation.journal import Process
 

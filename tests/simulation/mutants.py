@@ -12,16 +12,19 @@ import pytest
 
 from mcp_baton import Workflow
 from mcp_baton.protocol.json import Json
-from mcp_baton.server.methods import prompts, recording, shown_tasks, task_meta, task_values, tasks
-from mcp_baton.server.methods.jobs import listening
+from mcp_baton.server.background import listening
+from mcp_baton.server.methods import prompts, tasks
 from mcp_baton.server.request import Request
+from mcp_baton.server.workflows import recording, task_meta
+from mcp_baton.server.workflows import task_view as shown_tasks
+from mcp_baton.server.workflows import task_view as task_values
 from mcp_baton.tasks.dynamodb import expressions, items, listing, table
 from mcp_baton.tasks.dynamodb.counting import LiveTasks
-from mcp_baton.tasks.dynamodb.outside import RecentWrites
-from mcp_baton.tasks.dynamodb.patience import Patience
+from mcp_baton.tasks.dynamodb.overflow import RecentWrites
+from mcp_baton.tasks.dynamodb.retry_policy import Patience
 from mcp_baton.tasks.record import Claim, Standing, StepStatus, TaskRecord
 from mcp_baton.workflow import engine
-from mcp_baton.workflow.holding import Began, Hold
+from mcp_baton.workflow.lease import Began, Hold
 from tests.simulation.harness import Outcome, simulate, simulating
 from tests.simulation.jobs.background import BackgroundWorld
 from tests.simulation.jobs.world import JobWorld

@@ -12,7 +12,7 @@ from mcp_baton.protocol.envelope import TASK_ID_KEY
 from mcp_baton.protocol.json import Json
 from mcp_baton.server.context import Context
 from mcp_baton.server.endpoint import Endpoint
-from mcp_baton.server.running.worker import Mail, Raised, Returned
+from mcp_baton.server.running.tool_threads import Mail, Raised, Returned
 from mcp_baton.tasks.dynamodb.expressions import SPAN_MS
 from mcp_baton.tasks.dynamodb.items import KEPT, Limits
 from mcp_baton.tasks.dynamodb.pointers import object_key, piece_key

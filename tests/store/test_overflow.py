@@ -8,7 +8,7 @@ import pytest
 from mcp_baton.exceptions import Conflict, TaskFinished, TaskNotFound, ValueLost
 from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.items import Limits
-from mcp_baton.tasks.dynamodb.outside import ObjectTooLarge
+from mcp_baton.tasks.dynamodb.overflow import ObjectTooLarge
 from mcp_baton.tasks.dynamodb.pointers import pointer_in
 from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore

@@ -6,13 +6,12 @@ import pytest
 
 from benchmarks import polling
 from mcp_baton import Server
-from mcp_baton.server.methods.jobs.awaiting import WHOLE_S
-from mcp_baton.server.methods.jobs.listening import MOST_TASKS
-from mcp_baton.server.methods.jobs.watching import MESSAGE_S
-from mcp_baton.server.methods.shown_tasks import INTERVALS_MS, PERSON_MS
+from mcp_baton.server.background.listening import MOST_TASKS
+from mcp_baton.server.background.watching import MESSAGE_S, WHOLE_S
+from mcp_baton.server.workflows.task_view import INTERVALS_MS, PERSON_MS
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.record import RENEW_MS
-from mcp_baton.workflow.holding import LOOK_AFTER_S
+from mcp_baton.workflow.lease import LOOK_AFTER_S
 
 PAGE = (Path(__file__).parents[2] / "docs" / "background.md").read_text()
 

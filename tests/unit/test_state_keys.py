@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mcp_baton.protocol.codes import INTERNAL_ERROR
+from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR
 from mcp_baton.protocol.state import ForgedState, KeyUnavailable, Seal, binding_of
 from mcp_baton.state_keys import LOOK_AGAIN_S, MAX_AGE_S, SecretKeys
 from mcp_baton.telemetry import INTERNAL_ERRORS, Collector

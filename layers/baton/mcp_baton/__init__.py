@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         ToolResult,
     )
     from mcp_baton.server.context import Context
-    from mcp_baton.server.published.param_headers import Header
+    from mcp_baton.server.definitions.param_headers import Header
     from mcp_baton.server.schema.dependency import Depends
     from mcp_baton.server.server import Server
     from mcp_baton.settings import Settings
@@ -83,7 +83,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    "exceptions": ("BatonError", "ProtocolError", "RegistrationError", "ToolError", "WorkflowError"),
+    "exceptions": (
+        "BatonError",
+        "ProtocolError",
+        "RegistrationError",
+        "ToolError",
+        "WorkflowError",
+    ),
     "server.content": (
         "Audio",
         "Contents",
@@ -107,14 +113,23 @@ _HOMES = {
         "sampling",
         "url_elicitation",
     ),
-    "server.published.param_headers": ("Header",),
+    "server.definitions.param_headers": ("Header",),
     "server.schema.dependency": ("Depends",),
     "server.server": ("Server",),
-    "workflow.definition": ("Argument", "Step", "Workflow"),
+    "workflow.definition": (
+        "Argument",
+        "Step",
+        "Workflow",
+    ),
     "settings": ("Settings",),
     "tasks.store": ("TaskStore",),
     "workflow.retry": ("Retry",),
-    "workflow.sources": ("constant", "prompt_arg", "step_output", "task_variable"),
+    "workflow.sources": (
+        "constant",
+        "prompt_arg",
+        "step_output",
+        "task_variable",
+    ),
 }
 
 

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from mcp_baton.observability.observed import ObservedHandler
     from mcp_baton.protocol.state import Keys
-    from mcp_baton.tasks.dynamodb.outside import ObjectStore
-    from mcp_baton.tasks.dynamodb.sending import Connect
+    from mcp_baton.tasks.dynamodb.overflow import ObjectStore
+    from mcp_baton.tasks.dynamodb.table import Connect
     from mcp_baton.tasks.jobs import Dispatcher
 
 logger = logging.getLogger(__name__)
@@ -179,10 +179,10 @@ def dynamodb_store(
     Raises:
         SettingsError: tasks may live longer than objects in the bucket.
     """
-    from mcp_baton.tasks.dynamodb.clock import system_ms
     from mcp_baton.tasks.dynamodb.items import Limits, values_ms
-    from mcp_baton.tasks.dynamodb.patience import draw
+    from mcp_baton.tasks.dynamodb.retry_policy import draw
     from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
+    from mcp_baton.tasks.dynamodb.table import system_ms
 
     limits = Limits(
         default_ttl_ms=settings.default_ttl_ms,
@@ -220,7 +220,7 @@ def _connected() -> "Connect":
 def _overflow(settings: Settings, connect: "Callable[[], S3Client]", telemetry: Telemetry) -> "ObjectStore | None":
     if settings.overflow_bucket is None:
         return None
-    from mcp_baton.tasks.dynamodb.outside import LONGEST_TTL_MS
+    from mcp_baton.tasks.dynamodb.overflow import LONGEST_TTL_MS
     from mcp_baton.tasks.dynamodb.s3 import S3ObjectStore
 
     if settings.max_ttl_ms > LONGEST_TTL_MS:

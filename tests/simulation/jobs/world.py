@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from mcp_baton import Server
 from mcp_baton.exceptions import NotDispatched, StoreError
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.methods.jobs.worker import StillHeld
+from mcp_baton.server.background.worker import StillHeld
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.work import LONGEST_DISPATCH_MS
 from tests.simulation.bucket import PlainBucket

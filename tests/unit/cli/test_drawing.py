@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from mcp_baton import Argument, Retry, Step, Workflow, constant, prompt_arg, step_output, task_variable
-from mcp_baton.cli.drawing.flow import Graph, graph_of, to_json
-from mcp_baton.cli.drawing.mermaid import mermaid
+from mcp_baton.cli.graph import mermaid
+from mcp_baton.cli.workflow_graph import Graph, graph_of, to_json
 
 SVG = "{http://www.w3.org/2000/svg}"
 REQUIRED = {"fetch": ("order_id",), "refund": ("order_id", "amount", "approved_by"), "mail": ("to",)}

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from mcp_baton.cli.app import main
-from mcp_baton.cli.hosts.configuration import MCP_REMOTE
-from mcp_baton.cli.hosts.places import Host, user_file
+from mcp_baton.cli.hosts.configuration import MCP_REMOTE, Host, user_file
 
 ROOT = Path(__file__).parents[3]
 URL = "https://example.com/mcp"

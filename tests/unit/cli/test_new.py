@@ -13,7 +13,7 @@ from zipfile import ZipFile
 import pytest
 
 from mcp_baton.cli.app import main
-from mcp_baton.cli.projects.template import GIVEN_ONCE, SOURCES
+from mcp_baton.cli.projects.making import GIVEN_ONCE, SOURCES
 from tests.starter import needs_the_starter
 
 ROOT = Path(__file__).parents[3]

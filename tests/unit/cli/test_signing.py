@@ -9,9 +9,8 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 from mcp_baton.cli.remote.ending import Denied
-from mcp_baton.cli.remote.http import HttpTransport
+from mcp_baton.cli.remote.http import HttpTransport, SigV4, signer
 from mcp_baton.cli.remote.profiles import Access, ProfileError
-from mcp_baton.cli.remote.signing import SigV4, signer
 
 KEY, SECRET, TOKEN = "AKIDEXAMPLE", "wJalrXUtnFEMI", "session-token"
 API = "https://a1b2.execute-api.eu-central-1.amazonaws.com/prod/mcp"

@@ -14,13 +14,8 @@ from mcp_baton import Argument, Context, Server, Step, Workflow, prompt_arg
 from mcp_baton.aws import dynamodb_store, handler
 from mcp_baton.local.dynamodb import create_table, embedded_client
 from mcp_baton.local.gateway import InvocationContext
-from mcp_baton.local.report.entry import Entry, Status, one_line
-from mcp_baton.local.report.frames import own_frames
-from mcp_baton.local.report.json_lines import JsonFormatter
-from mcp_baton.local.report.refusals import with_refusals
-from mcp_baton.local.report.results import outcome_of, pause_words
-from mcp_baton.local.report.terminal import TerminalHandler
-from mcp_baton.local.report.watching import watched
+from mcp_baton.local.report.log import Entry, JsonFormatter, Status, TerminalHandler, one_line, own_frames
+from mcp_baton.local.report.requests import outcome_of, pause_words, watched, with_refusals
 from mcp_baton.settings import Settings
 
 OVER = "the limit"

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_baton.protocol.codes import HEADER_MISMATCH, HTTP_STATUS, INVALID_PARAMS, UNSUPPORTED_PROTOCOL_VERSION
 from mcp_baton.protocol.envelope import (
     CAPABILITIES_KEY,
     HANDSHAKE_REVISIONS,
@@ -21,7 +20,14 @@ from mcp_baton.protocol.envelope import (
     classify,
     decode_header,
 )
-from mcp_baton.protocol.jsonrpc import Notification, Request
+from mcp_baton.protocol.jsonrpc import (
+    HEADER_MISMATCH,
+    HTTP_STATUS,
+    INVALID_PARAMS,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    Notification,
+    Request,
+)
 
 STATELESS = "2026-07-28"
 META: dict[str, Any] = {VERSION_KEY: STATELESS, CAPABILITIES_KEY: {}}

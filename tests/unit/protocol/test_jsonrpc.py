@@ -8,9 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_baton.exceptions import ProtocolError
-from mcp_baton.protocol.codes import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
 from mcp_baton.protocol.jsonrpc import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
     MAX_DEPTH,
+    PARSE_ERROR,
     Malformed,
     Notification,
     Request,

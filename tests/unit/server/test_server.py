@@ -26,9 +26,9 @@ from mcp_baton import (
 )
 from mcp_baton.aws import handler
 from mcp_baton.protocol.json import Json
-from mcp_baton.server.published.labels import Labels
-from mcp_baton.server.published.prompt import definition_of_prompt
-from mcp_baton.server.published.tool import Tool
+from mcp_baton.server.definitions.labels import Labels
+from mcp_baton.server.definitions.prompt import definition_of_prompt
+from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.schema.signature import undescribable
 from mcp_baton.settings import Settings
 

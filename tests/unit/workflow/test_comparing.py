@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mcp_baton.workflow.comparing import Comparison
+from mcp_baton.workflow.plan import Comparison
 
 
 def equal(one: Any, other: Any) -> bool:

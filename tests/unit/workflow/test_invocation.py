@@ -2,8 +2,8 @@
 
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.definition import Step, Workflow
-from mcp_baton.workflow.invocation import Invocation, Run
 from mcp_baton.workflow.resolve import resolve
+from mcp_baton.workflow.run import Invocation, Run
 from mcp_baton.workflow.sources import Found, task_variable
 
 

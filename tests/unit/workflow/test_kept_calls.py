@@ -8,8 +8,8 @@ from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.tasks.record import StepStatus
 from mcp_baton.tasks.store import StepWrite
 from mcp_baton.workflow.batch import outdated_calls
-from mcp_baton.workflow.canonical import digest
 from mcp_baton.workflow.kept_calls import CALL_BYTES, DIGEST, kept_call, restored, shown_call
+from mcp_baton.workflow.keys import digest
 from mcp_baton.workflow.secrets import HIDDEN
 
 LONG = "x" * 9_000

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, RootModel, WithJsonSchema, computed_field
 
 from mcp_baton.server.schema.schema import OutputSchema
-from mcp_baton.workflow.paths import Astray, Schema, astray
+from mcp_baton.workflow.resolve import Astray, Schema, astray
 
 
 @dataclass(frozen=True)

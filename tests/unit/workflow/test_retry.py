@@ -11,11 +11,11 @@ import pytest
 from mcp_baton import RegistrationError, Retry, Step, ToolError
 from mcp_baton.tasks.record import TaskStatus
 from mcp_baton.tasks.variables import TaskVariables
-from mcp_baton.workflow.holding import Hold
+from mcp_baton.workflow.ended_run import TaskOver
+from mcp_baton.workflow.engine import Tried, attempt
 from mcp_baton.workflow.host import Attempt, Failed, Failure, Host, Outcome, Prepared, Succeeded
+from mcp_baton.workflow.lease import Hold
 from mcp_baton.workflow.retry import draw
-from mcp_baton.workflow.run import TaskOver
-from mcp_baton.workflow.steps import Tried, attempt
 
 EVEN = Retry(attempts=4, first_s=0.5, factor=2, max_s=30, jitter=False)
 OVER = TaskOver(TaskStatus.CANCELLED)

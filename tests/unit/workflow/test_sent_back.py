@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from mcp_baton import Argument, Step, Workflow, prompt_arg, step_output, task_variable
 from mcp_baton.exceptions import StoreError, StoreUnavailable, ValueNotKept
 from mcp_baton.tasks.record import CALL_PREFIX, PROGRESS, RESULT_PREFIX
+from mcp_baton.workflow.placeholders import LONGEST, Replaced, Room, is_placeholder, refusal, replaced
 from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.quoting import placeholder
 from mcp_baton.workflow.secrets import stored_arguments
-from mcp_baton.workflow.sent_back import LONGEST, Replaced, Room, is_placeholder, refusal, replaced
 from mcp_baton.workflow.sources import Source
 from tests.fakes import plan_of, task_of
 

@@ -14,9 +14,9 @@ from mcp_baton.workflow.pause import (
     ToolFailed,
     UnresolvableParams,
     UnresolvedDependency,
+    pause_in,
     step_named_by,
 )
-from mcp_baton.workflow.stored_pause import pause_in
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mcp_baton.cli.remote import options
+from mcp_baton.cli.remote import where as options
 from mcp_baton.cli.remote.ending import DONE, FAILED, ends
 
 
@@ -30,7 +30,7 @@ def call(
     Exit code 0: done; 1: the tool failed, or a call with --task was not recorded; 4: not reachable or not allowed.
     """
     from mcp_baton.cli.remote.arguments import for_tool, given
-    from mcp_baton.cli.remote.ids import find
+    from mcp_baton.cli.remote.client import find
     from mcp_baton.cli.remote.printing import print_json
     from mcp_baton.cli.remote.tools import call as call_tool
     from mcp_baton.cli.remote.tools import tool_of

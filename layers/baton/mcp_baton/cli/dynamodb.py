@@ -19,7 +19,7 @@ def dynamodb(
     The table of the tasks is in it. It is gone when the process ends.
     """
     from mcp_baton.local.database import serve_database
-    from mcp_baton.local.logs import log_to_stderr
+    from mcp_baton.local.report.log import log_to_stderr
 
     log_to_stderr()
     return serve_database(host, port, table)

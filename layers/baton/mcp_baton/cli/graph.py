@@ -1,9 +1,13 @@
 """`baton graph`: a picture of a workflow (docs/commands.md, Draw a workflow)."""
 
 import json
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+
+from mcp_baton.cli.workflow_graph import Edge, Graph, Node
 
 if TYPE_CHECKING:
     from mcp_baton.server.server import Server
@@ -21,8 +25,7 @@ def graph(
     as_json: Annotated[bool, typer.Option("--json", help="Print the nodes and edges as JSON.")] = False,
 ) -> int:
     """Draw the data flow of a workflow, and where it may pause."""
-    from mcp_baton.cli.drawing.flow import graph_of, to_json
-    from mcp_baton.cli.drawing.mermaid import mermaid
+    from mcp_baton.cli.workflow_graph import graph_of, to_json
     from mcp_baton.local.clean_text import escaped
     from mcp_baton.local.loader import load
     from mcp_baton.server.server import Server
@@ -63,3 +66,76 @@ def _required(server: "Server", tool: str) -> tuple[str, ...]:
     """The parameters that a call must have."""
     found = server.tools[tool].input_schema.get("required", [])
     return tuple(name for name in found if isinstance(name, str)) if isinstance(found, list) else ()
+
+
+_SHAPES: Final = {"argument": ('(["', '"])'), "variable": ('[("', '")]'), "step": ('["', '"]')}
+_STYLES: Final = (
+    "classDef argument fill:#dbeafe,stroke:#2563eb,color:#111827",
+    "classDef variable fill:#ede9fe,stroke:#7c3aed,color:#111827",
+    "classDef step fill:#ffffff,stroke:#4b5563,color:#111827",
+    "classDef pauses fill:#fef3c7,stroke:#b45309,color:#111827",
+)
+_PLAIN: Final = frozenset(" .,:!?=*+/-_'@$()[]{}|…←→")
+"""What stands for itself between quotes, beside letters and digits."""
+
+
+def mermaid(graph: Graph) -> str:
+    """The flowchart, as text that ends with a line break."""
+    ids = {node.id: f"n{number}" for number, node in enumerate(graph.nodes)}
+    lines = ["flowchart TB", *_nodes(graph, ids), *_order(graph, ids)]
+    for source, target, labels in _bundled(graph.edges):
+        arrow = "-.->" if all(edge.flow == "text" for edge in labels) else "-->"
+        label = "<br/>".join(dict.fromkeys(_escaped(_label(edge)) for edge in labels))
+        lines.append(f'{ids[source]} {arrow}|"{label}"| {ids[target]}')
+    return "\n    ".join((*lines, *_STYLES)) + "\n"
+
+
+def _nodes(graph: Graph, ids: dict[str, str]) -> Iterator[str]:
+    for node in graph.nodes:
+        before, after = _SHAPES[node.kind]
+        style = "pauses" if node.pauses else node.kind
+        yield f"{ids[node.id]}{before}{'<br/>'.join(map(_escaped, _lines(node)))}{after}:::{style}"
+
+
+def _order(graph: Graph, ids: dict[str, str]) -> Iterator[str]:
+    """Invisible links, so that steps without data between them stand in the order in which they run."""
+    steps = [node.id for node in graph.nodes if node.kind == "step"]
+    linked = {(edge.source, edge.target) for edge in graph.edges}
+    for one, other in pairwise(steps):
+        if (one, other) not in linked:
+            yield f"{ids[one]} ~~~ {ids[other]}"
+
+
+def _lines(node: Node) -> Iterator[str]:
+    if node.kind != "step":
+        yield node.name
+        yield ", ".join(node.notes)
+        return
+    yield f"{node.number}. {node.name}"
+    if node.tool:
+        yield f"calls {node.tool}"
+    yield from (f"reads {uri}" for uri in node.resources)
+    yield from (f"{item.name} = {item.text}" for item in node.inputs if item.constant)
+    yield from node.notes
+    yield from (pause.text for pause in node.pauses)
+
+
+def _bundled(edges: tuple[Edge, ...]) -> Iterator[tuple[str, str, list[Edge]]]:
+    """All that one node gives to another."""
+    pairs = dict.fromkeys((edge.source, edge.target) for edge in edges)
+    for source, target in pairs:
+        yield source, target, [edge for edge in edges if (edge.source, edge.target) == (source, target)]
+
+
+def _label(edge: Edge) -> str:
+    """`email → to`, or the one name where both ends have it."""
+    name = edge.path or edge.source.partition(":")[2]
+    if edge.flow == "value" and edge.source.startswith("step:"):
+        return edge.argument
+    return edge.argument if name == edge.argument else f"{name} → {edge.argument}"
+
+
+def _escaped(text: str) -> str:
+    """A text between quotes: what Mermaid or HTML would read is written as its character's code."""
+    flat = " ".join(text.split())
+    return "".join(letter if letter.isalnum() or letter in _PLAIN else f"#{ord(letter)};" for letter in flat)

@@ -39,11 +39,9 @@ def install(
     import sys
     from pathlib import Path
 
-    from mcp_baton.cli.hosts.configuration import entry
-    from mcp_baton.cli.hosts.headers import header as read
+    from mcp_baton.cli.hosts.configuration import entry, project_file, user_file, write
+    from mcp_baton.cli.hosts.configuration import header as read
     from mcp_baton.cli.hosts.jsonc import CannotMerge
-    from mcp_baton.cli.hosts.places import project_file, user_file
-    from mcp_baton.cli.hosts.writing import write
     from mcp_baton.local.clean_text import echo, escaped
 
     made = entry(host, name, url, [read(text, name) for text in header or ()], os.environ)

@@ -32,7 +32,7 @@ def new(
     from importlib.metadata import version
 
     from mcp_baton.cli.projects import answers, locking, making
-    from mcp_baton.cli.projects import own as own_projects
+    from mcp_baton.cli.projects.making import remember
     from mcp_baton.local.clean_text import echo
 
     own = version("mcp-baton")
@@ -46,7 +46,7 @@ def new(
     who = answers.checked_auth(_answer("Who may call (API_KEY, IAM, NONE)", auth, "API_KEY", yes))
     making.make(folder, answers.Answers(chosen, where, who, package.name if package else None), own, package)
     try:
-        own_projects.remember(folder)
+        remember(folder)
     except OSError as error:
         echo(f"baton: it could not be noted that the project is yours, so upgrade it with --lock: {error}", err=True)
     if lock:

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mcp_baton.cli.remote import options
+from mcp_baton.cli.remote import where as options
 from mcp_baton.cli.remote.ending import ends
 
 if TYPE_CHECKING:
-    from mcp_baton.cli.remote.running import Ran
+    from mcp_baton.cli.remote.tools import Ran
     from mcp_baton.cli.remote.where import Connection, Way
 
 
@@ -32,8 +32,7 @@ def run(
     Exit code 0: completed; 1: failed; 3: paused; 4: the server is not reachable, or does not let you in.
     """
     from mcp_baton.cli.remote.arguments import for_prompt, given
-    from mcp_baton.cli.remote.running import run_asking
-    from mcp_baton.cli.remote.tools import named
+    from mcp_baton.cli.remote.tools import named, run_asking
     from mcp_baton.cli.remote.where import Way, connection
 
     way, words = Way(where, api_key, token, aws, header), given(arguments or ())
@@ -70,10 +69,9 @@ def resume(
 
 def _resume(way: "Way", task: str, words: Sequence[str], *, go_on: bool, as_json: bool) -> int:
     from mcp_baton.cli.remote.arguments import for_prompt, given
+    from mcp_baton.cli.remote.client import find
     from mcp_baton.cli.remote.ending import Failure
-    from mcp_baton.cli.remote.ids import find
-    from mcp_baton.cli.remote.running import look, run_asking
-    from mcp_baton.cli.remote.tools import named
+    from mcp_baton.cli.remote.tools import look, named, run_asking
     from mcp_baton.cli.remote.where import connection, refuse_target
 
     arguments = given(words)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
-from mcp_baton.cli.remote import options
+from mcp_baton.cli.remote import where as options
 from mcp_baton.cli.remote.ending import DONE, ends
 
 if TYPE_CHECKING:
-    from mcp_baton.cli.remote.state import TaskState
+    from mcp_baton.cli.remote.task import TaskState
     from mcp_baton.cli.remote.where import Way
 
 
@@ -129,7 +129,7 @@ def _tasks(
     if task is None:
         raise WhereError("the task is missing: name WHERE it is, and then its id")
     refuse_target(way)
-    from mcp_baton.cli.remote.ids import find
+    from mcp_baton.cli.remote.client import find
     from mcp_baton.cli.remote.served import ServedTasks
 
     with connection(way, as_json=as_json) as reached:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from mcp_baton.cli.remote import options
+from mcp_baton.cli.remote import where as options
 from mcp_baton.cli.remote.ending import DONE, ends
 
 if TYPE_CHECKING:

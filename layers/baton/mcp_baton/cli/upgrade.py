@@ -40,7 +40,8 @@ def upgrade(
     import shutil
     from importlib.metadata import version
 
-    from mcp_baton.cli.projects import answers, locking, making, own, record, upgrading
+    from mcp_baton.cli.projects import answers, locking, making, record, upgrading
+    from mcp_baton.cli.projects import making as own
     from mcp_baton.local.clean_text import echo
 
     installed = version("mcp-baton")

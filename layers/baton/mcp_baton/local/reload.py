@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mcp_baton.exceptions import BatonError, SettingsError
 from mcp_baton.local.loader import LoadError
-from mcp_baton.local.report.frames import is_own
+from mcp_baton.local.report.log import is_own
 
 if TYPE_CHECKING:
     from mcp_baton.local.gateway import InvocationContext

@@ -16,15 +16,14 @@ from mcp_baton.exceptions import RegistrationError, SettingsError
 from mcp_baton.local.background import Background
 from mcp_baton.local.httpd import Function, LambdaHandler, LocalServer
 from mcp_baton.local.loader import find, load
-from mcp_baton.local.logs import PLAIN, LogStyle
 from mcp_baton.local.reload import Served, Watcher
-from mcp_baton.local.report.refusals import with_refusals
-from mcp_baton.local.report.watching import watched
+from mcp_baton.local.report.log import PLAIN, LogStyle
+from mcp_baton.local.report.requests import watched, with_refusals
 from mcp_baton.local.run import GRACE_S, run
 from mcp_baton.local.task_table import Database, ServeError, open_database
 from mcp_baton.protocol.json import dumps
-from mcp_baton.server.methods.engine_host import START_MARGIN_MS
 from mcp_baton.server.server import Server
+from mcp_baton.server.workflows.engine_host import START_MARGIN_MS
 from mcp_baton.settings import Settings
 
 if TYPE_CHECKING:

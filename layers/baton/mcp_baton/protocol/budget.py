@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from mcp_baton.exceptions import ProtocolError
-from mcp_baton.protocol.codes import INVALID_REQUEST
+from mcp_baton.protocol.jsonrpc import INVALID_REQUEST
 
 ANSWER_BYTES: Final = 4_000_000
 """The longest answer of Baton's own making, bytes; a batch's answer as a whole."""

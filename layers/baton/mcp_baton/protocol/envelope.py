@@ -12,9 +12,14 @@ from typing import Final
 
 from msgspec import Struct
 
-from mcp_baton.protocol.codes import HEADER_MISMATCH, INVALID_PARAMS, UNSUPPORTED_PROTOCOL_VERSION
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.protocol.jsonrpc import Notification, Request
+from mcp_baton.protocol.jsonrpc import (
+    HEADER_MISMATCH,
+    INVALID_PARAMS,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    Notification,
+    Request,
+)
 from mcp_baton.protocol.sessions import SESSION_HEADER, capabilities_in, shows_apps
 
 VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"

@@ -13,8 +13,8 @@ from typing import Final
 from msgspec import Struct
 
 from mcp_baton.exceptions import ProtocolError
-from mcp_baton.protocol.codes import INTERNAL_ERROR
 from mcp_baton.protocol.json import Json, JsonObject, dumps, loads
+from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR
 from mcp_baton.settings import Settings
 
 LIFETIME_S: Final = 900

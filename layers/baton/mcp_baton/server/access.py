@@ -8,9 +8,8 @@ from typing import Final
 from msgspec import Struct
 
 from mcp_baton.exceptions import ProtocolError
-from mcp_baton.protocol.codes import INVALID_REQUEST
 from mcp_baton.protocol.http import HEADER_NAME, HttpRequest, HttpResponse
-from mcp_baton.protocol.jsonrpc import error_message
+from mcp_baton.protocol.jsonrpc import INVALID_REQUEST, error_message
 from mcp_baton.server.reply import whole
 from mcp_baton.settings import Settings
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from mcp_baton.exceptions import TaskNotFound
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.server.published.registry import Registry
+from mcp_baton.server.registry import Registry
 from mcp_baton.tasks.record import EXTRA_PREFIX, Claim, StepStatus, TaskPage, TaskRecord, steps_of
 from mcp_baton.tasks.store import TaskStore
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, overload
 from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.server.asking.asker import Question, TaskBegins, supports
 from mcp_baton.server.content import Contents
-from mcp_baton.server.running.logs import Logs
-from mcp_baton.server.running.notifications import DONE, Done, send_progress
+from mcp_baton.server.running.notifications import DONE, Done, Logs, send_progress
 
 if TYPE_CHECKING:
     from mcp_baton.server.asking.forms import Schema

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Final
 from mcp_baton.exceptions import ProtocolError
 from mcp_baton.protocol import jsonrpc
 from mcp_baton.protocol.budget import Budget, batch_budget, no_room
-from mcp_baton.protocol.codes import HTTP_STATUS, INTERNAL_ERROR
 from mcp_baton.protocol.envelope import REVISION_WITHOUT_HEADER, Envelope, Era, Refusal, classify
 from mcp_baton.protocol.http import Exchange, HttpRequest, HttpResponse
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.protocol.jsonrpc import (
+    HTTP_STATUS,
+    INTERNAL_ERROR,
     Malformed,
     Message,
     Notification,
@@ -28,13 +29,13 @@ from mcp_baton.protocol.jsonrpc import (
 from mcp_baton.protocol.state import Keys, seal_of
 from mcp_baton.server.access import ForeignPage, Origins, early_answer, refusal
 from mcp_baton.server.asking.asker import InputRequired
-from mcp_baton.server.asking.taking import take_answer
+from mcp_baton.server.asking.deliver_answer import take_answer
 from mcp_baton.server.methods import Method, call_method
 from mcp_baton.server.methods.lifecycle import finished
-from mcp_baton.server.published.registry import seen_by
+from mcp_baton.server.registry import seen_by
 from mcp_baton.server.reply import Reply, whole
 from mcp_baton.server.request import Request
-from mcp_baton.server.running.worker import CallerGone
+from mcp_baton.server.running.tool_threads import CallerGone
 from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.store import TaskStore
@@ -107,8 +108,8 @@ class Endpoint:
         return self._answer(message, request, exchange)
 
     def work(self, named: JsonObject, exchange: Exchange) -> JsonObject:
-        """Work on the task that an asynchronous invocation's event names: see `methods.jobs.worker.work`."""
-        from mcp_baton.server.methods.jobs.worker import work
+        """Work on the task that an asynchronous invocation's event names: see `background.worker.work`."""
+        from mcp_baton.server.background.worker import work
 
         return work(self._request, named, exchange)
 

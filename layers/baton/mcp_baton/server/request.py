@@ -9,14 +9,13 @@ from msgspec import Struct, field
 from mcp_baton.exceptions import ProtocolError, ToolError
 from mcp_baton.protocol import jsonrpc
 from mcp_baton.protocol.budget import Budget
-from mcp_baton.protocol.codes import INVALID_PARAMS
 from mcp_baton.protocol.envelope import PREFIXED_TASK_ID_KEY, RELATED_TASK_KEY, TASK_ID_KEY, Envelope, Era
 from mcp_baton.protocol.http import Exchange
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.protocol.state import Seal
 from mcp_baton.server.asking.asker import AskedInWorkflow, Asker, CannotAsk
-from mcp_baton.server.asking.rounds import Rounds, open_rounds
-from mcp_baton.server.asking.waiting import StoreAsker
+from mcp_baton.server.asking.rounds import Rounds, StoreAsker, open_rounds
 from mcp_baton.server.reply import Reply
 from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings

@@ -7,20 +7,25 @@ from typing import TYPE_CHECKING, Any, Protocol, Unpack, overload
 from mcp_baton.exceptions import RegistrationError
 from mcp_baton.protocol.budget import PLACEHOLDER_BYTES
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.server.published.completion import Completer, completion_of
-from mcp_baton.server.published.labels import AllLabels, PromptLabels
-from mcp_baton.server.published.options import TOOL_OPTIONS, byte_count, check_handles, labels_of, name_of, seconds
-from mcp_baton.server.published.own_uris import APP_URI, SCHEME, is_own
-from mcp_baton.server.published.prompt import Prompt
-from mcp_baton.server.published.registry import Handles, Registry
-from mcp_baton.server.published.resource import Resource
-from mcp_baton.server.published.scopes import required
-from mcp_baton.server.published.setting import set_by_tool
-from mcp_baton.server.published.task_support import ToolOptions, task_support
-from mcp_baton.server.published.tool import Tool
+from mcp_baton.server.definitions.completion import Completer, completion_of
+from mcp_baton.server.definitions.labels import (
+    TOOL_OPTIONS,
+    AllLabels,
+    PromptLabels,
+    byte_count,
+    check_handles,
+    labels_of,
+    name_of,
+    required,
+    seconds,
+)
+from mcp_baton.server.definitions.prompt import Prompt
+from mcp_baton.server.definitions.resource import APP_URI, SCHEME, Resource, is_own
+from mcp_baton.server.definitions.tool import Tool, ToolOptions, task_support
+from mcp_baton.server.registry import Handles, Registry, set_by_tool
 
 if TYPE_CHECKING:
-    from mcp_baton.server.running.overrides import Override
+    from mcp_baton.server.running.dependencies import Override
 
 
 class Registrar(Protocol):
@@ -235,7 +240,7 @@ class Server(Registry):
         Raises:
             RegistrationError: a name or URI is taken, or is not allowed with the prefix. Then nothing was added.
         """
-        from mcp_baton.server.published.inclusion import include
+        from mcp_baton.server.registry import include
 
         include(self, other, prefix)
 
@@ -248,7 +253,7 @@ class Server(Registry):
         Raises:
             RegistrationError: nothing here depends on `factory`, or `by` cannot stand in its place.
         """
-        from mcp_baton.server.running.overrides import overriding
+        from mcp_baton.server.running.dependencies import overriding
 
         with overriding(self, self.overrides, factory, by):
             yield

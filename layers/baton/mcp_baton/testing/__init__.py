@@ -19,11 +19,9 @@ if TYPE_CHECKING:
     from mcp_baton.testing.client import Client
     from mcp_baton.testing.connecting import aconnect, connect
     from mcp_baton.testing.invocations import Kill, Killed
-    from mcp_baton.testing.pause import Pause
     from mcp_baton.testing.plugin import Connect
-    from mcp_baton.testing.results import Contents, Message, Result, Run, Task
+    from mcp_baton.testing.results import Contents, Message, Pause, Result, Run, Task, TaskState
     from mcp_baton.testing.started import StartedTask
-    from mcp_baton.testing.task_state import TaskState
     from mcp_baton.testing.wire import Era, JsonRpcError
     from mcp_baton.testing.workers import WaitingEvent, WorkerRun, Workers
 
@@ -54,17 +52,39 @@ __all__ = [
 
 _HOMES = {
     "answers": ("Unanswered",),
-    "async_client": ("AsyncClient", "AsyncStartedTask"),
+    "async_client": (
+        "AsyncClient",
+        "AsyncStartedTask",
+    ),
     "client": ("Client",),
-    "connecting": ("aconnect", "connect"),
-    "invocations": ("Kill", "Killed"),
-    "pause": ("Pause",),
+    "connecting": (
+        "aconnect",
+        "connect",
+    ),
+    "invocations": (
+        "Kill",
+        "Killed",
+    ),
+    "results": (
+        "Pause",
+        "Contents",
+        "Message",
+        "Result",
+        "Run",
+        "Task",
+        "TaskState",
+    ),
     "plugin": ("Connect",),
-    "results": ("Contents", "Message", "Result", "Run", "Task"),
     "started": ("StartedTask",),
-    "task_state": ("TaskState",),
-    "wire": ("Era", "JsonRpcError"),
-    "workers": ("WaitingEvent", "WorkerRun", "Workers"),
+    "wire": (
+        "Era",
+        "JsonRpcError",
+    ),
+    "workers": (
+        "WaitingEvent",
+        "WorkerRun",
+        "Workers",
+    ),
 }
 
 

@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.methods.task_values import RESULT_BY_KEY, TIMINGS_KEY
+from mcp_baton.server.workflows.task_view import RESULT_BY_KEY, TIMINGS_KEY
 from mcp_baton.tasks.record import PROGRESS
 from mcp_baton.testing.controls import Controls
 from mcp_baton.testing.params import naming, pages, without
 from mcp_baton.testing.results import Contents, Result, Run, Task, own_meta
 from mcp_baton.testing.started import StartedTask, params_of, started
 from mcp_baton.testing.workers import WorkerRun
-from mcp_baton.workflow.names import TASK_ID
+from mcp_baton.workflow.definition import TASK_ID
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,71 @@
 """What a client under test gets: runs, results, tasks and contents, as values that read well in a failed assertion."""
 
 import base64
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY, SERVER_INFO_KEY
-from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.protocol.json import Json, JsonObject, dumps_spaced
 from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS
-from mcp_baton.testing.pause import Pause, pause_in, short
+from mcp_baton.testing.wire import JsonRpcError
+
+SHOWN = 120
+"""Characters of a text in a `repr`."""
+
+_UNTOLD = frozenset({"failedStep", "blockedStep", "suggestedTool"})
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Pause:
+    """Why a run stopped. Its fields are attributes: `pause.suggested_tool`, `pause.missing_fields`, `pause.error`, …
+
+    Attributes:
+        type: `toolError`, `schemaMismatch`, … (docs/workflows.md).
+        fields: Everything else, under the names of the wire.
+    """
+
+    type: str
+    fields: JsonObject
+
+    @property
+    def step(self) -> str:
+        """The step that failed or could not start."""
+        return str(self.fields.get("failedStep", self.fields.get("blockedStep")))
+
+    def __getattr__(self, name: str) -> Any:
+        wire = re.sub(r"_(\w)", lambda found: found[1].upper(), name)
+        if name.startswith("_") or wire not in self.fields:
+            has = ", ".join(re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", field) for field in self.fields)
+            raise AttributeError(f"a pause of type {self.type} has no {name!r}; it has type, step, {has}")
+        return self.fields[wire]
+
+    def to_dict(self) -> dict[str, Json]:
+        """The pause reason as it is sent and stored."""
+        return {"type": self.type, **self.fields}
+
+    def __repr__(self) -> str:
+        told = [f"{name} {short(value)}" for name, value in self.fields.items() if value and name not in _UNTOLD]
+        why = short(self.fields["error"]) if "error" in self.fields else ", ".join(told)
+        return f"{self.type} at {self.step!r}" + (f": {why}" if why else "")
+
+
+def pause_in(reason: object, of: object) -> Pause:
+    """A pause reason as it is sent.
+
+    Raises:
+        AttributeError: there is none; says what `of` is.
+    """
+    if isinstance(reason, Mapping):
+        return Pause(reason["type"], {name: value for name, value in reason.items() if name != "type"})
+    raise AttributeError(f"nothing has stopped it: {of!r}")
+
+
+def short(value: object) -> str:
+    """A value as a `repr` shows it: JSON, cut where it is long."""
+    text = dumps_spaced(value) if isinstance(value, Mapping | list | str) else repr(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,3 +304,58 @@ def own_meta(result: JsonObject) -> dict[str, Json]:
 def _told(reason: object, steps: dict[str, str]) -> str:
     why = f": {pause_in(reason, reason)!r}" if reason else ""
     return why + ("; " + " ".join(f"{name}={status}" for name, status in steps.items()) if steps else "")
+
+
+TERMINAL = frozenset({"completed", "failed", "cancelled"})
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TaskState:
+    """A tool's task, as `tasks/get` tells it.
+
+    Attributes:
+        status: `working`, `input_required`, `completed`, `failed` or `cancelled`.
+        status_message: What the tool has reported; empty where it has not.
+        input_requests: The questions that have no answer yet, by key: `{"method", "params"}`. Up to 2025-11-25 they
+            travel otherwise, and this is empty.
+        shown: Everything else that was said of it: `createdAt`, `ttlMs`, …
+    """
+
+    task_id: str
+    status: str
+    status_message: str
+    input_requests: Mapping[str, JsonObject]
+    shown: JsonObject = field(default_factory=dict)
+    ended: JsonObject | JsonRpcError | None = field(default=None, repr=False)
+    value: Json = field(default=None, repr=False)
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing changes it any more."""
+        return self.status in TERMINAL
+
+    @property
+    def result(self) -> Result:
+        """What the call would have returned.
+
+        Raises:
+            JsonRpcError: the task has failed.
+            AttributeError: it was cancelled, or is not over.
+        """
+        return Result.of(self.sent, self.value)
+
+    @property
+    def sent(self) -> JsonObject:
+        """The same as it is sent: a `CallToolResult`."""
+        if isinstance(self.ended, JsonRpcError):
+            raise self.ended
+        if self.ended is None:
+            raise AttributeError(f"the task has no result: {self!r}")
+        return self.ended
+
+    def __repr__(self) -> str:
+        said = f": {short(self.status_message)}" if self.status_message else ""
+        asks = f"; asks {', '.join(self.input_requests)}" if self.input_requests else ""
+        error = isinstance(self.ended, JsonRpcError)
+        ended = "" if self.ended is None else f"; {self.ended if error else self.result!r}"
+        return f"TaskState({self.status}{said}{asks}{ended})"

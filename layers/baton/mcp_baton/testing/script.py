@@ -13,9 +13,9 @@ from typing import Any
 
 from mcp_baton import Server, ToolError
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.published.prompt import Prompt
-from mcp_baton.server.published.resource import Resource
-from mcp_baton.server.published.tool import Tool
+from mcp_baton.server.definitions.prompt import Prompt
+from mcp_baton.server.definitions.resource import Resource
+from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.schema.schema import InputSchema
 from mcp_baton.testing.answers import Answers
 from mcp_baton.testing.invocations import Invocations

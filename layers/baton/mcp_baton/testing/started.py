@@ -9,8 +9,7 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.testing.answers import Answers, Unanswered
 from mcp_baton.testing.controls import Controls
 from mcp_baton.testing.params import without
-from mcp_baton.testing.results import Result
-from mcp_baton.testing.task_state import TaskState
+from mcp_baton.testing.results import Result, TaskState
 from mcp_baton.testing.wire import ROUNDS, JsonRpcError, Wire
 
 POLLS = 1000

@@ -8,9 +8,9 @@ from mcp_baton.tasks.record import CALL_PREFIX, PROGRESS, Claim, StepStatus, Tas
 from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepWrite
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.drift import Move, carried, left_behind
+from mcp_baton.workflow.ended_run import StepTrace
 from mcp_baton.workflow.host import Failed, Outcome, Succeeded
 from mcp_baton.workflow.pause import PauseReason, step_named_by
-from mcp_baton.workflow.run import StepTrace
 
 
 def status_of(outcome: Outcome) -> StepStatus:

@@ -1,18 +1,281 @@
 """What can be told of a workflow before it runs (docs/workflows.md, "What is checked"). Pure."""
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any, Final
 
 from msgspec import Struct
 
 from mcp_baton.exceptions import WorkflowError
-from mcp_baton.workflow.definition import Step, Workflow
-from mcp_baton.workflow.faults import faults_of, not_json
-from mcp_baton.workflow.paths import Schema, astray
+from mcp_baton.hints import closest, meant
+from mcp_baton.protocol.json import dumps
+from mcp_baton.workflow.definition import (
+    NAME,
+    TASK_ACTION,
+    TASK_ID,
+    TASK_RESULT,
+    Argument,
+    Step,
+    ToolFunction,
+    Workflow,
+    hosts_take,
+)
+from mcp_baton.workflow.misuse import shown
+from mcp_baton.workflow.resolve import Astray, Schema, astray
 from mcp_baton.workflow.secrets import mentions
-from mcp_baton.workflow.setters import with_setters
-from mcp_baton.workflow.sources import Constant, PromptArg, StepOutput, TaskVariable, placeholders, sources_in
-from mcp_baton.workflow.tool_function import ToolFunction
+from mcp_baton.workflow.sources import (
+    Constant,
+    PromptArg,
+    Source,
+    StepOutput,
+    TaskVariable,
+    constant,
+    placeholders,
+    prompt_arg,
+    sources_in,
+    step_output,
+    task_variable,
+)
+
+MAX_STEPS = 100
+"""Steps that one workflow may have: what one `UpdateExpression` of 4 KB surely holds."""
+
+
+def faults_of(workflow: Workflow) -> Iterator[str]:
+    """What is wrong with a workflow by itself, each in words that say what to do."""
+    if workflow.has_twin and not hosts_take(workflow.name):
+        yield f"a workflow's name is {NAME}; give it another, or tool=False, which keeps it a prompt"
+    if workflow.ask and not workflow.durable:
+        yield "ask=True needs a task to go on with; leave out durable=False"
+    if workflow.background:
+        yield from _background_faults(workflow)
+    if not workflow.steps:
+        yield "it has no steps; give it at least one"
+    if len(workflow.steps) > MAX_STEPS:
+        yield f"it has {len(workflow.steps)} steps; at most {MAX_STEPS} are possible"
+    names = [argument.name for argument in workflow.arguments]
+    for argument in workflow.arguments:
+        if names.count(argument.name) > 1:
+            yield f"two arguments are named {argument.name!r}"
+        if not hosts_take(argument.name):
+            yield f"the argument {argument.name!r}: an argument's name is {NAME}"
+        owner = _taken(workflow).get(argument.name)
+        if owner:
+            yield f"the argument {argument.name!r}: this name is taken, {owner}; give it another"
+        yield from _default_faults(argument)
+
+
+def _taken(workflow: Workflow) -> dict[str, str]:
+    """The names that no argument of a workflow may have, and what has them."""
+    if not workflow.durable:
+        return {}
+    of_tool = dict.fromkeys((TASK_ACTION, TASK_RESULT), "by the workflow's tool") if workflow.tool else {}
+    return {TASK_ID: "by the task to go on with", **of_tool}
+
+
+def _background_faults(workflow: Workflow) -> Iterator[str]:
+    if not workflow.durable:
+        yield "background=True needs a task that a worker can go on with; leave out durable=False"
+    if not workflow.tool:
+        yield "background=True is for calls of the workflow as a tool; leave out tool=False"
+    if workflow.ask:
+        yield "ask=True asks the user while the client waits, and with background=True it does not; leave out one"
+    for argument in workflow.arguments:
+        if argument.secret:
+            name = repr(argument.name)
+            yield f"the argument {name} is secret, so it is not stored and no worker has it; leave out background=True"
+
+
+def _default_faults(argument: Argument) -> Iterator[str]:
+    if argument.required and argument.default is not None:
+        yield f"the argument {argument.name!r} is required, so its default is never used; leave out one of them"
+    cause = not_json(argument.default)
+    if argument.secret and argument.default is not None:
+        yield f"the argument {argument.name!r} is secret, so it has no default; leave out one of them"
+    if cause:
+        yield f"the default of the argument {argument.name!r} is not JSON: {cause}"
+
+
+def not_json(value: object) -> str | None:
+    """Why a value is not JSON; `None` where it is."""
+    try:
+        dumps(value)
+    except (TypeError, ValueError) as error:
+        return str(error)
+    return None
+
+
+MAX_FIELDS: Final = 20
+"""Fields of an output that are named."""
+
+
+def no_source(name: str, source: object, arguments: Sequence[str], before: Mapping[str, Step]) -> str:
+    """What is wrong with a value that stands where a data source is wanted.
+
+    Args:
+        name: The parameter, or the placeholder, that it is given to.
+        source: The value.
+        arguments: The workflow's arguments.
+        before: The earlier steps by their bindings.
+    """
+    if callable(source):
+        return _no_call(name, source, arguments)
+    cause = not_json(source)
+    if cause:
+        return f"{name!r} is given {shown(source)}, which is no data source, and not JSON: {_json_form(source)}"
+    binding, _, path = source.partition(".") if isinstance(source, str) else ("", "", "")
+    instead = f"constant({shown(source)})"
+    if isinstance(source, str) and source.strip("{}") in arguments:
+        instead = f"prompt_arg({source.strip('{}')!r}) for the argument, or {instead} for the text"
+    elif binding in before:
+        instead = f"{_call(binding, path)} for the step's output, or {instead} for the text"
+    elif isinstance(source, str):
+        instead = f"{instead} for the text, or prompt_arg(…), step_output(…) or task_variable(…)"
+    return f"{name!r} is given {shown(source)}, which is no data source; write {instead}"
+
+
+def _no_call(name: str, function: Callable[..., object], arguments: Sequence[str]) -> str:
+    """What is wrong with a function that stands where a data source is wanted."""
+    said = f"{name!r} is given {shown(function)}, which is no data source"
+    argument = closest(name, arguments) or "…"
+    calls = {prompt_arg: f"prompt_arg({argument!r})", step_output: "step_output('…')", constant: "constant(…)"}
+    call = {**calls, task_variable: "task_variable('…')"}.get(function)
+    if call is not None:
+        return f"{said}, but the function that makes one; call it: {call}"
+    return f"{said}; write step_output('…') for what a step's tool returns, or constant(…) for a fixed value"
+
+
+def no_json(name: str, value: object, cause: str) -> str:
+    """What is wrong with a constant that is not JSON.
+
+    Args:
+        name: The parameter, or the placeholder, that it is given to.
+        value: The constant.
+        cause: Why it is not JSON.
+    """
+    return f"the constant for {name!r} is not JSON ({cause}); {_json_form(value)}"
+
+
+def _json_form(value: object) -> str:
+    """What to write instead of a value that is not JSON."""
+    from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+    try:
+        return f"write constant({shown(to_jsonable_python(value))})"
+    except (PydanticSerializationError, ValueError, RecursionError):
+        return "write constant(…) with texts, numbers, booleans, None, lists and dicts"
+
+
+def no_binding(source: StepOutput, steps: Sequence[Step], before: Mapping[str, Step]) -> str:
+    """What is wrong with a reference to a binding that no step has."""
+    binding: object = source.binding
+    said = f"{_written(source)} refers to an unknown binding"
+    if not isinstance(binding, str):
+        said = f"{_written(source)} takes a binding, which is a text"
+        binding = getattr(binding, "name", None) or getattr(binding, "__name__", binding)
+        for step in before.values():
+            if binding in (step.name, step.tool):
+                return f"{said}; write {_call(step.binding, source.path)}"
+        return said + meant(None, before)
+    named = next((step for step in steps if step.name == binding), None)
+    if named is not None:
+        return f"{said}: the step {binding!r} has another; write {_call(named.binding, source.path)}"
+    head, _, rest = binding.partition(".")
+    if rest and head in before:
+        return f"{said}: a path stands by itself; write {_call(head, '.'.join(filter(None, (rest, source.path))))}"
+    return said + meant(binding, before)
+
+
+def not_earlier(source: StepOutput, step: Step, steps: Sequence[Step]) -> str:
+    """What is wrong with a reference to a step that has not run yet."""
+    said = f"{_written(source)} does not refer to an earlier step"
+    if source.binding == step.binding:
+        return f"{said}, but to the step itself; name an earlier step's binding"
+    other = next(found for found in steps if found.binding == source.binding)
+    if step.binding in _bindings(other):
+        return f"{said}: {step.name!r} and {other.name!r} need each other's output; give one of them another source"
+    return f"{said}; put {other.name!r} before {step.name!r}"
+
+
+def no_field(source: StepOutput, producing: Step, wrong: Astray) -> str:
+    """What is wrong with a path that leads out of a step's output."""
+    of = f"tool {producing.tool!r}" if producing.tool else f"step {producing.name!r}, which has no tool,"
+    said = f"{_written(source)}: the output of the {of} has no {wrong.path!r}"
+    if not wrong.instead:
+        return said
+    written, known = ".".join((wrong.path, *wrong.rest)), [".".join((path, *wrong.rest)) for path in wrong.instead]
+    close = closest(written, known)
+    fields = ", ".join((*wrong.instead[:MAX_FIELDS], *["…"][: len(wrong.instead) > MAX_FIELDS]))
+    return f"{said}, only {fields}; did you mean {close!r}?" if close else f"{said}; it has {fields}"
+
+
+def no_tool(tool: str, functions: Mapping[str, object]) -> str:
+    """What is wrong with a step's tool that the server does not have, or has more than once.
+
+    Args:
+        tool: Its name, or the stand-in for a function.
+        functions: The functions that are published, by the tools' names.
+    """
+    if not isinstance(tool, ToolFunction):
+        return f"unknown tool {tool!r}{meant(tool, functions)}"
+    # Each look at a method makes a new object, which is equal to the last.
+    names = [name for name, function in functions.items() if function == tool.function]
+    if names:
+        several = " and ".join(repr(name) for name in names)
+        return f"the function {str(tool)!r} is published as {several}; give the name that is meant, as a text"
+    twin = next((function for function in functions.values() if _is_twin(function, tool.function)), None)
+    if twin is not None:
+        modules = " and ".join(repr(getattr(one, "__module__", "?")) for one in (twin, tool.function))
+        return (
+            f"the function {str(tool)!r} is no tool of this server, though one from the same line is: its file was "
+            f"imported twice, as {modules}; import it under one name, or move the server into another file than the "
+            "one that is served"
+        )
+    return f"the function {str(tool)!r} is no tool of this server; publish it with @server.tool"
+
+
+def _is_twin(one: object, other: Callable[..., object]) -> bool:
+    """Whether two functions come from the same line of one file."""
+    ours, theirs = getattr(one, "__code__", None), getattr(other, "__code__", None)
+    if ours is None or theirs is None:
+        return False
+    return (ours.co_filename, ours.co_firstlineno) == (theirs.co_filename, theirs.co_firstlineno)
+
+
+def _bindings(step: Step) -> Iterable[object]:
+    return (source.binding for sources in (step.arguments, step.template_bindings) for source in sources_in(sources))
+
+
+def _call(binding: str, path: str | None) -> str:
+    return f"step_output({binding!r}, {path!r})" if path else f"step_output({binding!r})"
+
+
+def _written(source: StepOutput) -> str:
+    binding: Any = source.binding
+    return _call(binding, source.path) if isinstance(binding, str) else f"step_output({shown(binding)})"
+
+
+def with_setters(step: Step, setters: Mapping[str, Sequence[str]]) -> Step:
+    """A step whose task variables know the tools that say that they set them.
+
+    Args:
+        step: The step.
+        setters: The variables that each tool says it sets, by the tool's name.
+    """
+
+    def with_setter(source: Source) -> Source:
+        if not isinstance(source, TaskVariable):
+            return source
+        return replace(source, set_by=tuple(tool for tool, names in setters.items() if source.name in names))
+
+    if not any(
+        isinstance(source, TaskVariable) for source in (*step.arguments.values(), *step.template_bindings.values())
+    ):
+        return step
+    arguments = {name: with_setter(source) for name, source in step.arguments.items()}
+    bindings = {name: with_setter(source) for name, source in step.template_bindings.items()}
+    return replace(step, arguments=arguments, template_bindings=bindings)
+
 
 _NULL: Schema = {"type": "null"}
 
@@ -127,8 +390,6 @@ def _tool_faults(step: Step, tools: Mapping[str, Callee], twins: Container[str])
     elif step.tool in twins and not isinstance(step.tool, ToolFunction):
         yield f"the tool {step.tool!r} is a workflow, which no step can call; take over its steps"
     elif isinstance(step.tool, ToolFunction) or step.tool not in tools:
-        from mcp_baton.workflow.remedies import no_tool
-
         yield no_tool(step.tool, {name: callee.function for name, callee in tools.items()})
     else:
         parameters = tools[step.tool].parameters
@@ -150,14 +411,10 @@ def _value_faults(name: str, source: object, arguments: list[str], before: Mappi
         case Constant(value):
             cause = not_json(value)
             if cause:
-                from mcp_baton.workflow.remedies import no_json
-
                 yield no_json(name, value, cause)
         case StepOutput() | TaskVariable():
             pass
         case _:
-            from mcp_baton.workflow.remedies import no_source
-
             yield no_source(name, source, arguments, before)
 
 
@@ -184,12 +441,8 @@ def _reference_faults(
     for sources, allowed in ((step.arguments, before), (step.template_bindings, in_uris)):
         for source in sources_in(sources):
             if source.binding not in known:
-                from mcp_baton.workflow.remedies import no_binding
-
                 yield no_binding(source, workflow.steps, before)
             elif source.binding not in allowed:
-                from mcp_baton.workflow.remedies import not_earlier
-
                 yield not_earlier(source, step, workflow.steps)
             else:
                 yield from _path_faults(source, allowed[source.binding], tools)
@@ -201,8 +454,6 @@ def _path_faults(source: StepOutput, producing: Step, tools: Mapping[str, Callee
     schema = tools[producing.tool].output() if producing.tool else _NULL
     wrong = None if schema is None else astray(schema, source.path)
     if wrong is not None:
-        from mcp_baton.workflow.remedies import no_field
-
         yield no_field(source, producing, wrong)
 
 

@@ -3,8 +3,11 @@
 The plan is guidance: whatever was called, in whatever order, is recorded where it fits best.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from enum import IntEnum
+from itertools import takewhile
+from typing import Final
 
 from msgspec import Struct
 
@@ -13,11 +16,147 @@ from mcp_baton.tasks.record import EXTRA_PREFIX, StepProgress, StepStatus, pause
 from mcp_baton.tasks.store import Batch, ClearPause, PauseWrite, SetPause, StepWrite, Timing
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.batch import status_of, stored_result, writes_to_come
+from mcp_baton.workflow.handoff import failure_hint
 from mcp_baton.workflow.host import Failed, Outcome, Succeeded
 from mcp_baton.workflow.kept_calls import kept_call
-from mcp_baton.workflow.matching import Candidate, candidates, choose
-from mcp_baton.workflow.pause import ToolFailed, step_named_by
-from mcp_baton.workflow.plan import Plan
+from mcp_baton.workflow.pause import ToolFailed, pause_in, step_named_by
+from mcp_baton.workflow.plan import Comparison, Plan
+from mcp_baton.workflow.quoting import one_line
+from mcp_baton.workflow.repeats import Repeat, may_have_run, may_have_run_twice
+from mcp_baton.workflow.task_ids import Handle
+
+
+class Rank(IntEnum):
+    """How well a call fits a step; the lowest wins.
+
+    Attributes:
+        EQUAL: An open step, and the call has all that is known of its arguments.
+        REPEAT: A completed step that was made with equal arguments.
+        POSSIBLE: An open step that nothing in the call contradicts.
+        FAILED: A failed step that is planned with other arguments.
+        PENDING: A pending step that is.
+        LAST: A completed step that was made with other arguments.
+    """
+
+    EQUAL = 1
+    REPEAT = 2
+    POSSIBLE = 3
+    FAILED = 4
+    PENDING = 5
+    LAST = 6
+
+
+class Candidate(Struct, frozen=True):
+    """A step that a call may be.
+
+    Attributes:
+        index: Its place among the task's steps.
+        equal: How many of the call's arguments the plan knows to be its own; decides between `EQUAL` steps.
+    """
+
+    index: int
+    step: StepProgress
+    rank: Rank
+    equal: int = 0
+
+    @property
+    def name(self) -> str:
+        """The step's name."""
+        return self.step["name"]
+
+    @property
+    def standing(self) -> tuple[int, int]:
+        """Candidates of one standing are as good as each other."""
+        return self.rank, -self.equal
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        """The best one first; of completed ones the last."""
+        return *self.standing, -self.index if self.rank in {Rank.REPEAT, Rank.LAST} else self.index
+
+
+def candidates(plan: Plan, tool: str, arguments: JsonObject, exact: Collection[str] = ()) -> list[Candidate]:
+    """The steps that a call may be, the best one first; skipped ones are none. `exact` as in `Comparison`.
+
+    The only step with the tool is not held against the call: whatever the call says, it can be no other.
+    """
+    steps = [
+        (index, step)
+        for index, step in enumerate(plan.steps)
+        if step.get("tool") == tool and step["status"] != StepStatus.SKIPPED
+    ]
+    if len(steps) == 1:
+        [(index, step)] = steps
+        return [Candidate(index, step, Rank.LAST if _is_completed(step) else Rank.PENDING)]
+    call = plan.comparison(tool, arguments, exact)
+    ranked = [_ranked(plan, tool, call, index, step) for index, step in steps]
+    return sorted(ranked, key=lambda candidate: candidate.order)
+
+
+def choose(ranked: Sequence[Candidate], drawn: Callable[[], float] | None = None) -> Candidate | None:
+    """The step that a call is recorded in; `None` where there is none.
+
+    Args:
+        ranked: The candidates, the best one first.
+        drawn: Gives a number from 0 up to 1. With it one of the open steps that are as good as the best is taken at
+            random: many calls at once that have lost a race then spread, and never beyond steps that fit as well.
+    """
+    if not ranked:
+        return None
+    best = ranked[0]
+    if drawn is None or _is_completed(best.step):
+        return best
+    equals = [candidate for candidate in ranked if candidate.standing == best.standing]
+    return equals[int(drawn() * len(equals))]
+
+
+def meant(ranked: Sequence[Candidate]) -> str | None:
+    """The name of the one step that a call can mean; `None` where it may mean several, or none.
+
+    It can mean the only open step that nothing in it contradicts. Where it contradicts all of them it repeats the one
+    call that was equal, or else is the only open step's, or the only step's.
+    """
+    fitting = _of(ranked, Rank.EQUAL, Rank.POSSIBLE)
+    repeated = _of(ranked, Rank.REPEAT)
+    if fitting:
+        # One that is merely possible may as well be the repeat of a call that was equal.
+        sure = len(fitting) == 1 and (fitting[0].rank is Rank.EQUAL or not repeated)
+        return fitting[0].name if sure else None
+    left = repeated or _of(ranked, Rank.FAILED, Rank.PENDING) or _of(ranked, Rank.LAST)
+    return left[0].name if len(left) == 1 else None
+
+
+def _of(ranked: Sequence[Candidate], *ranks: Rank) -> list[Candidate]:
+    return [candidate for candidate in ranked if candidate.rank in ranks]
+
+
+def _ranked(plan: Plan, tool: str, call: Comparison, index: int, step: StepProgress) -> Candidate:
+    name = step["name"]
+    if plan.rules_out(name, tool, call.arguments):
+        return Candidate(index, step, _other(step))
+    if _is_completed(step):
+        made_with = plan.made_with(name, call, tool)
+        equal = made_with is not None and call.equals(made_with)
+        return Candidate(index, step, Rank.REPEAT if equal else _other(step))
+    planned = plan.planned(name, tool, call)
+    changed = planned.changed | call.changed_by(planned.known)
+    if changed & call.arguments.keys():
+        return Candidate(index, step, _other(step))
+    # Of a step of which nothing is known yet, nothing is equal either.
+    if changed or not (planned.known or planned.whole):
+        return Candidate(index, step, Rank.POSSIBLE)
+    return Candidate(index, step, Rank.EQUAL, len(planned.known))
+
+
+def _other(step: StepProgress) -> Rank:
+    """The rank of a step that has other arguments than the call."""
+    if _is_completed(step):
+        return Rank.LAST
+    return Rank.FAILED if step["status"] == StepStatus.FAILED else Rank.PENDING
+
+
+def _is_completed(step: StepProgress) -> bool:
+    return step["status"] == StepStatus.COMPLETED
 
 
 class Call(Struct, frozen=True):
@@ -124,3 +263,127 @@ def _pause_write(plan: Plan, write: StepWrite | None, tool: str, outcome: Outcom
 def _is_retryable(plan: Plan, name: str, failed: Failed) -> bool:
     step = plan.workflow.step(name) if plan.workflow else None
     return step is not None and step.retryable and not failed.final
+
+
+MADE: Final = "The call itself was made."
+EXTRA: Final = "Recorded as an extra call, not as a step"
+LOST: Final = "Its result could not be kept, so later calls cannot refer to it."
+
+
+class RecordedCall(Struct, frozen=True):
+    """What was written of a continuation.
+
+    Attributes:
+        plan: The plan, against the task as it stands after the write.
+        batch: The write.
+        following: What remains to be done, as `next_calls` has it with this handle.
+        handle: How calls name the task; `None` where its workflow is gone.
+        oversized: The names of the variables that could not be kept.
+        twice: The step that it was recorded as, if a run may have run it before.
+    """
+
+    plan: Plan
+    batch: Batch
+    following: Sequence[JsonObject]
+    handle: Handle | None
+    oversized: Sequence[str] = ()
+    twice: Sequence[Repeat] = ()
+
+
+def recorded_text(written: RecordedCall) -> str:
+    """As which step a call was recorded, and which call comes next."""
+    statuses = _statuses(written.plan)
+    done = sum(status.settled for status in statuses)
+    ended = done == len(statuses)
+    sentences = (
+        [] if ended and written.batch.steps else [f"{_position(written.batch)} ({done} of {len(statuses)} done)."]
+    )
+    sentences += may_have_run_twice(written.twice, written.plan.why_repeated)
+    failed = pause_in(written.batch.pause.reason) if isinstance(written.batch.pause, SetPause) else None
+    if isinstance(failed, ToolFailed):
+        sentences.append(failure_hint(failed))
+    if written.oversized:
+        sentences.append(LOST)
+    if not ended:
+        sentences += may_have_run(written.plan.repeats(), written.plan.why_repeated)
+    if isinstance(failed, ToolFailed) and failed.is_for_the_operator:
+        sentences.append(_corrected(written))
+    else:
+        sentences.append(_ended(written, len(statuses)) if ended else _next(written))
+    return " ".join(filter(None, sentences))
+
+
+def unrecorded_text(why: str, *, made: bool = True) -> str:
+    """Why a call was not recorded.
+
+    Args:
+        why: The reason.
+        made: Whether the tool was called all the same.
+    """
+    return f"Not recorded: {why}." + (f" {MADE}" if made else "")
+
+
+def uncertain_text(look: str) -> str:
+    """That it is not known whether a call was recorded.
+
+    Args:
+        look: The call that tells, as `looking_at` has it.
+    """
+    unknown = f"Not recorded for certain: the task store's answer was lost. {MADE}"
+    return f"{unknown} Before you make it again, {look} to see whether it is recorded."
+
+
+def _statuses(plan: Plan) -> list[StepStatus]:
+    """Those of the steps that the workflow has now; without it, of those that the task has."""
+    if plan.known is not None:
+        return list(plan.known.statuses.values())
+    return [StepStatus(step["status"]) for step in plan.steps]
+
+
+def _position(batch: Batch) -> str:
+    if not batch.steps:
+        return EXTRA
+    [write] = batch.steps
+    failed = ", which failed" if write.status is StepStatus.FAILED else ""
+    return f"Recorded as step '{write.name}'{failed}"
+
+
+def _corrected(written: RecordedCall) -> str:
+    """How the server goes on once an operator has corrected what only the log tells."""
+    workflow, handle = written.plan.workflow, written.handle
+    return handle.offer(workflow.name, begin="When the cause is corrected, ") if handle and workflow else ""
+
+
+def _ended(written: RecordedCall, total: int) -> str:
+    done = f"All {total} steps are done"
+    if written.following:
+        return f"{done}. {_call(written.following[0])} to finish."
+    return f"{done}; the client completes the task."
+
+
+def _next(written: RecordedCall) -> str:
+    """The first call that remains, after the resources that are to be read before it."""
+    resources = [f"read the resource {entry['resource']}" for entry in takewhile(_is_resource, written.following)]
+    call = next((entry for entry in written.following if not _is_resource(entry)), None)
+    if call is not None:
+        guidance = call.get("guidance")
+        note = f"\nNote: {guidance}" if guidance else ""
+        return f"Next: {', then '.join([*resources, _lower(_call(call))])}{note}"
+    if not resources:
+        return ""
+    twin = written.handle.going_on() if written.handle else []
+    if twin:
+        return f"Next: {', then '.join(resources)}. {_call(twin[0])} to let the server go on."
+    return f"Next: {', then '.join(resources)}. No call is left; the client completes the task."
+
+
+def _is_resource(entry: JsonObject) -> bool:
+    return "resource" in entry
+
+
+def _call(entry: JsonObject) -> str:
+    return f"Call {entry['tool']} with {one_line(entry['arguments'])}"
+
+
+def _lower(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:]

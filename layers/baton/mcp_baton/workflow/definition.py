@@ -1,15 +1,53 @@
 """A workflow's definition: immutable, and checked when the server's handler is made (docs/workflows.md)."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.tasks.record import SCHEMA_VERSION, Progress, StepProgress, StepStatus
 from mcp_baton.workflow.retry import Retry
 from mcp_baton.workflow.sources import Source, StepOutput, described, placeholders
-from mcp_baton.workflow.tool_function import tool_of
+
+NAME: Final = "1 to 64 of A-Z a-z 0-9 _ -, a letter or _ first"
+"""The rule, in words."""
+
+TASK_ID: Final = "task_id"
+"""The argument of a tool, or of a prompt, that names a task (docs/workflows.md, As a tool)."""
+
+TASK_ACTION: Final = "task_action"
+"""The argument of a workflow's tool that says what else is to be done than to run it (docs/console.md)."""
+
+TASK_RESULT: Final = "task_result"
+"""The argument beside it that holds the result with which a task is completed."""
+
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+
+
+def hosts_take(name: str) -> bool:
+    """Whether every host takes this name."""
+    return _NAME.fullmatch(name) is not None
+
+
+class ToolFunction(str):
+    """The function that a step was given as its tool, and its own name until the server says which tool it is."""
+
+    __slots__ = ("function",)
+    function: Callable[..., object]
+
+    @classmethod
+    def of(cls, function: Callable[..., object]) -> "ToolFunction":
+        """The stand-in for a function."""
+        made = cls(getattr(function, "__name__", None) or repr(function))
+        made.function = function
+        return made
+
+
+def tool_of(tool: str | Callable[..., object] | None) -> str | None:
+    """The tool of a step as the step keeps it: its name, or what stands for its function."""
+    return tool if tool is None or isinstance(tool, str) else ToolFunction.of(tool)
 
 
 @dataclass(frozen=True, slots=True)

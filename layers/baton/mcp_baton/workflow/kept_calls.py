@@ -6,7 +6,7 @@ from typing import Final, TypeGuard
 
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.tasks.record import CALL_PREFIX
-from mcp_baton.workflow.canonical import digest
+from mcp_baton.workflow.keys import digest
 from mcp_baton.workflow.secrets import is_hidden, stored_arguments
 
 CALL_BYTES: Final = 8_192

@@ -1,6 +1,6 @@
 """Pause reasons: why a run stopped, one type a reason (docs/workflows.md)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -174,3 +174,41 @@ def step_named_by(reason: JsonObject) -> str | None:
     """The step that a stored pause reason names."""
     name = reason.get("failedStep", reason.get("blockedStep"))
     return name if isinstance(name, str) else None
+
+
+def pause_in(reason: JsonObject) -> PauseReason | None:
+    """The pause reason that a wire form says; `None` for one of a type that is not known here."""
+    step, tool = step_named_by(reason) or "", _text(reason, "suggestedTool")
+    match reason.get("type"):
+        case ToolFailed.type:
+            retryable = reason.get("retryable") is True
+            error_id, resource = (_text(reason, name) or None for name in ("errorId", "resource"))
+            return ToolFailed(step, _text(reason, "error"), retryable, tool, error_id=error_id, resource=resource)
+        case UnresolvableParams.type:
+            return UnresolvableParams(step, _text(reason, "missingParam"), tool, _text(reason, "problem"))
+        case SchemaMismatch.type:
+            missing = tuple(str(name) for name in _list(reason, "missingFields"))
+            return SchemaMismatch(step, missing, tuple(_fields(_list(reason, "invalidFields"))), tool)
+        case UnresolvedDependency.type:
+            output, producer = _text(reason, "missingOutput"), _text(reason, "producingStep")
+            return UnresolvedDependency(step, output, producer, tool, _text(reason, "reason"))
+        case DeadlineExceeded.type:
+            return DeadlineExceeded(step, tool)
+        case Interrupted.type:
+            return Interrupted(step, tool)
+        case _:
+            return None
+
+
+def _fields(stored: list[Json]) -> list[InvalidField]:
+    return [InvalidField(_text(item, "field"), _text(item, "problem")) for item in stored if isinstance(item, Mapping)]
+
+
+def _text(members: JsonObject, name: str) -> str:
+    value = members.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _list(members: JsonObject, name: str) -> list[Json]:
+    value = members.get(name)
+    return list(value) if isinstance(value, list | tuple) else []

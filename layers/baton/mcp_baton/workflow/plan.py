@@ -9,25 +9,69 @@ from msgspec import Struct
 
 from mcp_baton.exceptions import StoreError, ValueLost
 from mcp_baton.protocol.json import Json, JsonObject, dumps
-from mcp_baton.tasks.record import (
-    CALL_PREFIX,
-    RESULT_PREFIX,
-    StepProgress,
-    StepStatus,
-    TaskRecord,
-    pause_of,
-    steps_of,
-)
+from mcp_baton.tasks.record import CALL_PREFIX, RESULT_PREFIX, StepProgress, StepStatus, TaskRecord, pause_of, steps_of
 from mcp_baton.tasks.values import holds, outside_bytes
-from mcp_baton.workflow.comparing import Comparison
 from mcp_baton.workflow.definition import Step, Workflow
 from mcp_baton.workflow.drift import given_secrets, has_secrets
 from mcp_baton.workflow.kept_calls import restored
+from mcp_baton.workflow.keys import canonical_text
 from mcp_baton.workflow.pause import SchemaMismatch, step_named_by
 from mcp_baton.workflow.repeats import INTERRUPTED, NOT_RECORDED, Repeat, open_repeats, repeat
 from mcp_baton.workflow.resolve import Known, NotGiven, resolve, stored_bytes, stored_name
 from mcp_baton.workflow.secrets import Secrets, hidden_in, mentions, secrets_in_call, stand_in
 from mcp_baton.workflow.sources import Constant, Found, Source, StepOutput, TaskVariable
+
+
+class Comparison:
+    """A call's arguments, which others are held against.
+
+    Args:
+        arguments: The call's, as the client sent them.
+        exact: The arguments whose values Baton has put in, exactly as they are stored.
+        canonical: Makes arguments comparable: as the tool takes them, without those that equal their defaults. Only
+            used where they differ as they are.
+    """
+
+    def __init__(
+        self, arguments: JsonObject, canonical: Callable[[JsonObject], JsonObject], exact: Collection[str] = ()
+    ) -> None:
+        self.arguments = arguments
+        self.exact = exact
+        self._canonical = canonical
+
+    def changed_by(self, values: JsonObject) -> frozenset[str]:
+        """The names of the arguments that would be others if the call had these values in the place of its own."""
+        others = {name: value for name, value in values.items() if not self._has(name, value)}
+        return self._unlike({**self.arguments, **others}) if others else frozenset()
+
+    def equals(self, other: JsonObject) -> bool:
+        """Whether a call with these arguments means the same."""
+        if other.keys() == self.arguments.keys() and all(self._has(name, value) for name, value in other.items()):
+            return True
+        return not self._unlike(other)
+
+    def _has(self, name: str, value: Json) -> bool:
+        return name in self.arguments and _alike(self.arguments[name], value)
+
+    def _unlike(self, other: JsonObject) -> frozenset[str]:
+        mine, others = self._own, self._canonical(other)
+        return frozenset(
+            name
+            for name in mine.keys() | others.keys()
+            if name not in mine or name not in others or not _alike(mine[name], others[name])
+        )
+
+    @cached_property
+    def _own(self) -> JsonObject:
+        return self._canonical(self.arguments)
+
+
+def _alike(one: Json, other: Json) -> bool:
+    # Not so of a boolean and a number, which are equal in Python.
+    if type(one) is type(other) and isinstance(one, str | int):
+        return one == other
+    return canonical_text(one) == canonical_text(other)
+
 
 logger = logging.getLogger(__name__)
 

@@ -10,13 +10,12 @@ from msgspec.structs import replace
 
 from mcp_baton import ProtocolError, ToolError, elicitation, roots, sampling, url_elicitation
 from mcp_baton.exceptions import Abandoned, StoreUnavailable, TaskNotFound
-from mcp_baton.protocol.codes import INVALID_PARAMS, MISSING_CLIENT_CAPABILITY
 from mcp_baton.protocol.envelope import Envelope, Era
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.protocol.jsonrpc import INVALID_PARAMS, MISSING_CLIENT_CAPABILITY
 from mcp_baton.protocol.state import Seal
 from mcp_baton.server.asking.asker import CannotAsk, InputRequired, Question, declares, supports
-from mcp_baton.server.asking.rounds import Rounds, open_rounds
-from mcp_baton.server.asking.waiting import StoreAsker
+from mcp_baton.server.asking.rounds import Rounds, StoreAsker, open_rounds
 from mcp_baton.tasks.answers import FIRST_WAIT_S, LONGEST_WAIT_S, wait_for_answer
 
 SEAL = Seal(lambda: (b"k" * 32,))

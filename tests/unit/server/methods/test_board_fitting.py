@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_baton.server.methods.board.fitting import ALL, LONG, Call, Fitted, Part, fitted, of_board, shown, size_of
+from mcp_baton.server.workflows.board import ALL, LONG, Call, Fitted, Part, fitted, of_board, shown, size_of
 
 NOTE: dict[str, Any] = {"bytes": 1}
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from mcp_baton.protocol.json import Json, dumps
-from mcp_baton.server.methods.board.parts import inside, parts_of
+from mcp_baton.server.workflows.board import inside, parts_of
 from mcp_baton.tasks.record import PROGRESS, TaskRecord, TaskStatus
 from mcp_baton.tasks.values import StoredValues, Weight
 from mcp_baton.workflow.plan import Plan

@@ -8,9 +8,8 @@ import pytest
 
 from mcp_baton import ProtocolError
 from mcp_baton.protocol import jsonrpc
-from mcp_baton.protocol.codes import INVALID_PARAMS
 from mcp_baton.protocol.json import Json
-from mcp_baton.protocol.jsonrpc import RequestId
+from mcp_baton.protocol.jsonrpc import INVALID_PARAMS, RequestId
 from mcp_baton.server.methods import subscriptions as listening
 from mcp_baton.server.methods.subscriptions import SUBSCRIPTION_KEY, listen
 from mcp_baton.settings import Settings

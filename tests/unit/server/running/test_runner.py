@@ -12,21 +12,21 @@ from pydantic import AfterValidator, BaseModel, Field, field_serializer
 
 from mcp_baton import Argument, Audio, Context, EmbeddedResource, Image, Message, Server, Step, ToolError, Workflow
 from mcp_baton.exceptions import Abandoned, ProtocolError
-from mcp_baton.protocol.codes import INVALID_PARAMS
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY, Envelope, Era
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
+from mcp_baton.server.definitions.labels import Labels
+from mcp_baton.server.definitions.prompt import Prompt, messages_of
+from mcp_baton.server.definitions.resource import Resource
+from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.methods.calling import outcome_of
-from mcp_baton.server.methods.engine_host import ServerHost
 from mcp_baton.server.methods.prompts import get_prompt
 from mcp_baton.server.methods.resources import find_resource, read
-from mcp_baton.server.published.labels import Labels
-from mcp_baton.server.published.prompt import Prompt, messages_of
-from mcp_baton.server.published.resource import Resource
-from mcp_baton.server.published.tool import Tool
 from mcp_baton.server.request import Request
+from mcp_baton.server.running.bound_function import prompt_work
 from mcp_baton.server.running.runner import Surroundings
 from mcp_baton.server.running.runner import call as run_call
-from mcp_baton.server.running.work import prompt_work
+from mcp_baton.server.workflows.engine_host import ServerHost
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import ABANDONED_THREADS, Collector
 from mcp_baton.workflow.host import Failed, FetchedResource, Outcome, ResourceUnavailable, Succeeded

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.running import worker as beside
-from mcp_baton.server.running.worker import (
+from mcp_baton.server.running import tool_threads as beside
+from mcp_baton.server.running.tool_threads import (
     CallerGone,
     Ending,
     Mail,

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from pydantic import ConfigDict, Field, field_serializer
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
-from mcp_baton.server.published.labels import Labels
-from mcp_baton.server.published.tool import Tool
+from mcp_baton.server.definitions.labels import Labels
+from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.schema.plain import plain_arguments, plain_parameters, plain_type, plain_value
 from mcp_baton.server.schema.schema import InvalidArguments
 from mcp_baton.server.schema.signature import read_signature
@@ -340,8 +340,8 @@ def test_a_default_that_is_no_scalar_is_left_to_pydantic(default: Any) -> None:
 LIST_AND_CALL = """
 import sys
 from dataclasses import dataclass
-from mcp_baton.server.published.labels import Labels
-from mcp_baton.server.published.tool import Tool
+from mcp_baton.server.definitions.labels import Labels
+from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.schema.prompt_arguments import convert
 
 @dataclass

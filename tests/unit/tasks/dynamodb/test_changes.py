@@ -12,10 +12,9 @@ from mcp_baton.protocol.json import Json
 from mcp_baton.tasks.dynamodb.attributes import Item, decode
 from mcp_baton.tasks.dynamodb.changes import Changes, all_stays, excess_after, plan, size_after
 from mcp_baton.tasks.dynamodb.fetching import Fetcher
-from mcp_baton.tasks.dynamodb.fitting import fitted, fitted_new, lighter, without_largest
 from mcp_baton.tasks.dynamodb.items import Limits, new_item, stays_whole
-from mcp_baton.tasks.dynamodb.moving import Mover, Target
-from mcp_baton.tasks.dynamodb.outside import Outside, RecentWrites
+from mcp_baton.tasks.dynamodb.moving import Mover, Target, fitted, fitted_new, lighter, without_largest
+from mcp_baton.tasks.dynamodb.overflow import Outside, RecentWrites
 from mcp_baton.tasks.dynamodb.pointers import pointer_in
 from mcp_baton.tasks.dynamodb.values import item_size
 from mcp_baton.tasks.record import PROGRESS, NewTask, StepStatus

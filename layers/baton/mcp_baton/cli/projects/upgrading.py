@@ -11,7 +11,7 @@ from typing import Final
 
 from mcp_baton.cli.projects import record
 from mcp_baton.cli.projects.answers import Answers
-from mcp_baton.cli.projects.template import generated, kept_up
+from mcp_baton.cli.projects.making import generated, kept_up
 from mcp_baton.exceptions import BatonError
 
 BESIDE: Final = ".new"

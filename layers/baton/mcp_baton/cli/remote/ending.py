@@ -5,7 +5,7 @@ from functools import wraps
 from typing import Any, Final
 
 from mcp_baton.exceptions import BatonError, StoreError, StoreUnavailable, TaskFinished, TaskNotFound
-from mcp_baton.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
+from mcp_baton.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
 
 DONE: Final = 0
 FAILED: Final = 1

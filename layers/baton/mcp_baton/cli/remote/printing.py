@@ -5,16 +5,20 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from mcp_baton.cli.remote.state import StepState, TaskState
+from mcp_baton.cli.remote.task import StepState, TaskState
 from mcp_baton.local.clean_text import CleanConsole, cleaned, escaped
 from mcp_baton.tasks.record import PAUSED
+
+if TYPE_CHECKING:
+    from rich.status import Status
 
 STYLES: Final = {
     "completed": "green",
@@ -178,3 +182,53 @@ def _word(name: str, value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
     # As ASCII, what cannot be printed is escaped: line breaks, and whatever changes a terminal.
     return f"{shlex.quote(name)}:={shlex.quote(text if text.isprintable() else json.dumps(value))}"
+
+
+class Progress:
+    """Shows `notifications/progress` while an answer is waited for.
+
+    Args:
+        shown: Whether to show anything.
+    """
+
+    def __init__(self, *, shown: bool) -> None:
+        self._shown = shown
+        self._console = console(errors=True)
+        self._status: Status | None = None
+        self._last = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def told(self, params: Mapping[str, Any]) -> None:
+        """Take the params of a notification."""
+        message = params.get("message")
+        if message is None:
+            total = params.get("total")
+            message = f"{params.get('progress')}" + ("" if total is None else f"/{total}")
+        self.say(short(str(message)))
+
+    def say(self, message: str) -> None:
+        """Show what is under way now."""
+        if not self._shown or message == self._last:
+            return
+        self._last = message
+        text = Text(plain(message), style="dim")
+        if not sys.stderr.isatty():
+            self._console.print(text)
+        elif self._status is None:
+            self._status = self._console.status(text)
+            self._status.start()
+        else:
+            self._status.update(text)
+
+    def stop(self) -> None:
+        """Clear the line."""
+        if self._status is not None:
+            self._status.stop()
+            self._status = None

@@ -19,8 +19,8 @@ from mcp_baton.cli.remote.printing import (
     steps_table,
     why,
 )
-from mcp_baton.cli.remote.running import Ran, text_of
-from mcp_baton.cli.remote.state import TaskState
+from mcp_baton.cli.remote.task import TaskState
+from mcp_baton.cli.remote.tools import Ran, text_of
 
 LONGEST = 4_000
 """Characters of a result that are printed."""

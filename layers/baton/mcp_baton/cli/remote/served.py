@@ -5,8 +5,8 @@ from typing import Any
 
 from mcp_baton.cli.remote.client import Remote
 from mcp_baton.cli.remote.ending import Failure
-from mcp_baton.cli.remote.running import look
-from mcp_baton.cli.remote.state import TaskState
+from mcp_baton.cli.remote.task import TaskState
+from mcp_baton.cli.remote.tools import look
 
 
 class ServedTasks:

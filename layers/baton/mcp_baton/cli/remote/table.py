@@ -5,9 +5,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from mcp_baton.cli.remote.client import chosen, is_whole
 from mcp_baton.cli.remote.ending import Denied, Unreachable
-from mcp_baton.cli.remote.ids import chosen, is_whole
-from mcp_baton.cli.remote.state import TaskState, state_of
+from mcp_baton.cli.remote.task import TaskState, state_of
 from mcp_baton.cli.remote.where import WhereError
 from mcp_baton.exceptions import StoreError, StoreUnavailable
 from mcp_baton.tasks.record import TaskRecord
@@ -132,13 +132,13 @@ def _is_denial(error: Any) -> bool:
 
 
 def _listed(task: TaskRecord, now_ms: int) -> dict[str, Any]:
-    from mcp_baton.server.methods.task_meta import listed_meta
+    from mcp_baton.server.workflows.task_meta import listed_meta
 
     return {**_head(task, now_ms), **listed_meta(task, now_ms)}
 
 
 def _head(task: TaskRecord, now_ms: int) -> dict[str, Any]:
-    from mcp_baton.server.methods.task_meta import status_message_of
+    from mcp_baton.server.workflows.task_meta import status_message_of
 
     made: dict[str, Any] = {"taskId": task.task_id, "status": task.status.value, "createdAt": task.created_at}
     made |= {"lastUpdatedAt": task.updated_at, "ttlMs": task.ttl_ms}
@@ -147,8 +147,8 @@ def _head(task: TaskRecord, now_ms: int) -> dict[str, Any]:
 
 
 def _state(task: TaskRecord, now_ms: int) -> TaskState:
-    from mcp_baton.server.methods.task_meta import shown_pause
-    from mcp_baton.server.methods.task_values import OMITTED_KEY, TIMINGS_KEY, result_mark
+    from mcp_baton.server.workflows.task_meta import shown_pause
+    from mcp_baton.server.workflows.task_view import OMITTED_KEY, TIMINGS_KEY, result_mark
     from mcp_baton.tasks.record import PAUSE_REASON
     from mcp_baton.tasks.timings import timings_of
     from mcp_baton.tasks.values import weight_of

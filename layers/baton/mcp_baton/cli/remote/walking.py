@@ -9,8 +9,7 @@ from mcp_baton.cli.remote.ending import Rejected
 from mcp_baton.cli.remote.printing import call_line, console, plain, short
 from mcp_baton.cli.remote.questions import Stopped
 from mcp_baton.cli.remote.reports import content_lines, print_ran
-from mcp_baton.cli.remote.running import Ran, run_asking
-from mcp_baton.cli.remote.tools import call, named
+from mcp_baton.cli.remote.tools import Ran, call, named, run_asking
 from mcp_baton.cli.remote.where import Connection
 
 LACKING: Final = re.compile(r"<(missing|invalid): .*>")

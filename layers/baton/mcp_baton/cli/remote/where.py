@@ -1,21 +1,34 @@
 """WHERE: a URL, a file or module that is served in this process, or a profile's name."""
 
+import json
+import logging
 import re
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
 from traceback import extract_tb
-from typing import Final
+from typing import Annotated, Any, Final
+
+import typer
 
 from mcp_baton.cli import values
 from mcp_baton.cli.remote.client import Remote, Transport
 from mcp_baton.cli.remote.ending import faulty
-from mcp_baton.cli.remote.printing import short
+from mcp_baton.cli.remote.printing import Progress, short
 from mcp_baton.cli.remote.profiles import Access, profile, profiles_file, secret
-from mcp_baton.cli.remote.progress import Progress
 from mcp_baton.cli.remote.questions import Terminal, at_terminal
 from mcp_baton.exceptions import BatonError
+from mcp_baton.local.gateway import WireRequest, proxy_event
+from mcp_baton.local.report.log import TerminalHandler
+from mcp_baton.server.server import Server
+from mcp_baton.testing.client import Client
+from mcp_baton.testing.connecting import connect
+from mcp_baton.testing.wire import OWNER_HEADER, in_event
 
 _HOST: Final = re.compile(r"(?:localhost|[\w-]+(?:\.[\w-]+)+|\[[0-9a-fA-F:]+\]):\d+(?:/.*)?")
 """`127.0.0.1:8000/mcp`: a URL without its scheme."""
@@ -96,7 +109,6 @@ def connection(way: Way, *, as_json: bool) -> Iterator[Connection]:
                 )
             if _HOST.fullmatch(way.where):
                 raise WhereError(f"{way.where} is no URL without its scheme: write http://{way.where}")
-            from mcp_baton.cli.remote.inprocess import connected
 
             with connected(way.where) as transport:
                 yield made(transport, transport.sleep)
@@ -153,3 +165,135 @@ def _headers(told: Sequence[str]) -> dict[str, str]:
             raise WhereError("--header is NAME:VALUE, and one has no colon")
         made[values.header(name.strip())] = value.strip()
     return made
+
+
+_ENDED = object()
+
+
+class InProcess:
+    """Messages to a server in this process.
+
+    Args:
+        client: The server, as `mcp_baton.testing` serves it.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._ids = count(1)
+
+    def close(self) -> None:
+        """There is nothing to let go of: `connected` ends with it."""
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass for the server, where nothing is waited for."""
+        self._client.clock.advance(seconds)
+
+    def send(self, message: Mapping[str, Any], headers: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+        """The messages of the answer, as the handler makes them."""
+        sent = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream", **headers}
+        sent[OWNER_HEADER] = self._client.owner or ""
+        request = WireRequest("POST", "/mcp", list(sent.items()), json.dumps(message).encode(), "127.0.0.1")
+        event = proxy_event(request, request_id=f"local-{next(self._ids)}", owner_header=OWNER_HEADER)
+        arrived: SimpleQueue[Any] = SimpleQueue()
+        Thread(target=self._serve, args=(event, arrived), daemon=True, name="in-process server").start()
+        while (told := arrived.get()) is not _ENDED:
+            if isinstance(told, BaseException):
+                raise told
+            yield told
+
+    def _serve(self, event: dict[str, Any], arrived: "SimpleQueue[Any]") -> None:
+        try:
+            sink = _Sink(arrived)
+            response, _ = self._client.stage.function.invoke(event, sink.open)
+            self._client.stage.worker.look()
+            body = response.get("body") or ""
+            if body:
+                arrived.put(json.loads(body))
+        except BaseException as error:  # noqa: BLE001 - it is raised where the answer is waited for
+            arrived.put(error)
+        finally:
+            arrived.put(_ENDED)
+
+
+class _Sink:
+    """An answer that is streamed."""
+
+    def __init__(self, arrived: "SimpleQueue[Any]") -> None:
+        self._arrived = arrived
+        self._rest = b""
+
+    def open(self, _status: int, _headers: Mapping[str, str]) -> "_Sink":
+        return self
+
+    def write(self, data: bytes) -> None:
+        *events, self._rest = (self._rest + data).split(b"\n\n")
+        for event in events:
+            for message in in_event(event.decode()):
+                self._arrived.put(message)
+
+
+@contextmanager
+def connected(target: str) -> Iterator[InProcess]:
+    """The server in a file or module, served here.
+
+    Raises:
+        LoadError: it cannot be had from there.
+        WorkflowError: a workflow of it cannot work.
+        SettingsError: moto is not installed.
+    """
+    from mcp_baton.local.loader import load
+
+    # Without a handler, Python's last resort would print errors of tools as they are.
+    logging.basicConfig(level=logging.WARNING, handlers=[TerminalHandler(sys.stderr, in_full=False, remedy="")])
+    with connect(load(target, Server), owner="local") as client:
+        yield InProcess(client)
+
+
+Where = Annotated[
+    str,
+    typer.Argument(metavar="WHERE", help="A URL, a file or module with a Server (app.py:server), or a profile's name."),
+]
+Served = Annotated[str, typer.Argument(metavar="WHERE", help="A URL, or a profile's name.")]
+WhereOrTask = Annotated[
+    str,
+    typer.Argument(metavar="WHERE", help="A URL, or a profile's name; not with --table."),
+]
+Task = Annotated[
+    str | None, typer.Argument(metavar="TASK", help="The task's id, or so much of its beginning that one task has it.")
+]
+Arguments = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="KEY=VALUE", help="key=text, key:=JSON, or key=@FILE for the file's text."),
+]
+ApiKey = Annotated[
+    str | None, typer.Option("--api-key", metavar="KEY", help="Sent as x-api-key; env:NAME takes a variable's value.")
+]
+Token = Annotated[
+    str | None, typer.Option("--token", metavar="TOKEN", help="Sent as a bearer token; env:NAME as for --api-key.")
+]
+Aws = Annotated[
+    bool, typer.Option("--aws", help="Sign the requests with AWS credentials (Signature Version 4), as IAM asks for.")
+]
+Header = Annotated[
+    list[str] | None, typer.Option("--header", metavar="NAME:VALUE", help="One more header; may be repeated.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on the standard output, and nothing else.")]
+Table = Annotated[
+    str | None,
+    typer.Option(
+        "--table", metavar="NAME", help="For operators: the DynamoDB table itself, with AWS credentials, not a server."
+    ),
+]
+Owner = Annotated[str | None, typer.Option("--owner", metavar="OWNER", help="With --table: whose tasks.")]
+DynamoDB = Annotated[
+    str | None,
+    typer.Option(
+        "--dynamodb", parser=values.database, metavar="URL", help="With --table: a DynamoDB that is not AWS's."
+    ),
+]
+GoOn = Annotated[
+    bool,
+    typer.Option(
+        "--continue", help="Make the calls that are left to the client, one by one, asking for what is missing."
+    ),
+]

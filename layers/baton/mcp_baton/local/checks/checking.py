@@ -1,19 +1,431 @@
 """All that the handler, `baton serve` and the testing client would refuse a server for, at once."""
 
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType, ModuleType
+from typing import Any, Final
+from unittest.mock import patch
 
-from mcp_baton import Server, Settings
-from mcp_baton.exceptions import SettingsError, WorkflowError
-from mcp_baton.local.checks.advice import advice
-from mcp_baton.local.checks.collecting import NOTHING, Collected, collecting
-from mcp_baton.local.checks.definitions import function_site, workflow_site
-from mcp_baton.local.checks.faults import Fault, Site, fault_of
+from mcp_baton import Server, Settings, Workflow
+from mcp_baton.exceptions import RegistrationError, SettingsError, WorkflowError
+from mcp_baton.hints import meant
+from mcp_baton.local.checks.faults import Fault, Site, fault_of, function_site, workflow_site
 from mcp_baton.local.loader import LoadError, find, load
-from mcp_baton.server.published.descriptions import undescribed
-from mcp_baton.server.published.workflow_checks import all_workflow_errors
+from mcp_baton.local.report.log import PACKAGE
+from mcp_baton.server.definitions.descriptions import undescribed
+from mcp_baton.server.definitions.tool import Tool
+from mcp_baton.server.definitions.workflow_checks import all_workflow_errors
+from mcp_baton.server.schema.undescribed import shown_type
+from mcp_baton.settings import unknown_settings
+from mcp_baton.workflow.definition import Step, ToolFunction
+from mcp_baton.workflow.resolve import kinds_at
+from mcp_baton.workflow.sources import Constant, PromptArg, Source, StepOutput, as_text, placeholders
+
+DECORATORS: Final = ("tool", "prompt", "resource", "completion")
+
+
+@dataclass
+class Collected:
+    """What was wrong while a file was loaded.
+
+    Attributes:
+        faults: In order.
+        tools: The names of tools that were refused, and their functions: what speaks of them is no further mistake.
+        parts: The names of workflows and steps that were refused.
+        made: The workflows that were made, each with the line that made it.
+        added: Those that were added to a server.
+    """
+
+    faults: list[Fault] = field(default_factory=list)
+    tools: list[object] = field(default_factory=list)
+    parts: set[str] = field(default_factory=set)
+    made: list[tuple[Workflow, Site | None]] = field(default_factory=list)
+    added: list[object] = field(default_factory=list)
+
+    def take(self, error: Exception) -> None:
+        """Take an error down.
+
+        Raises:
+            Exception: the error itself, where it is not about how Baton is used.
+        """
+        fault = fault_of(error, _author())
+        if fault is None:
+            raise error
+        self.faults.append(fault)
+
+
+NOTHING: Final = Collected()
+"""For a server of which no file was loaded with mistakes."""
+
+
+@contextmanager
+def collecting() -> Iterator[Collected]:
+    """Take down what is refused, for as long as this runs."""
+    collected = Collected()
+    with ExitStack() as stack:
+        for name in DECORATORS:
+            stack.enter_context(patch.object(Server, name, _decorator(getattr(Server, name), collected)))
+        stack.enter_context(patch.object(Server, "add_tool", _add_tool(Server.add_tool, collected)))
+        for name in ("add_workflow", "include"):
+            stack.enter_context(patch.object(Server, name, _method(getattr(Server, name), collected)))
+        for kind in (Step, Workflow):
+            stack.enter_context(patch.object(kind, "__init__", _maker(kind, collected)))
+        # What is checked when the handler is made is checked later, all of it.
+        stack.enter_context(patch.object(Server, "check", _unchecked))
+        stack.enter_context(patch.object(Settings, "from_environment", _settings))
+        yield collected
+
+
+def _settings(environment: Any) -> Settings:
+    """The settings; the defaults where they cannot be read, of which the check speaks by itself."""
+    try:
+        return _read_settings(environment)
+    except SettingsError:
+        return Settings()
+
+
+_read_settings = Settings.from_environment
+
+
+def _unchecked(_server: Server, **_options: bool) -> None:
+    """In the place of `Server.check`."""
+
+
+def _decorator(method: Callable[..., Any], collected: Collected) -> Callable[..., Any]:
+    """A method that is a decorator, or makes one; the decorated function stays what it is."""
+
+    def guarded(server: Server, *given: Any, **options: Any) -> Any:
+        function = given[0] if given and callable(given[0]) else None
+        try:
+            made = method(server, *given, **options)
+        except (RegistrationError, TypeError) as error:
+            collected.take(error)
+            return _unchanged if function is None else function
+        return made if function is not None else _registrar(made, collected)
+
+    return guarded
+
+
+def _registrar(made: Callable[[Any], Any], collected: Collected) -> Callable[[Any], Any]:
+    def register(function: Any) -> Any:
+        try:
+            return made(function)
+        except (RegistrationError, TypeError) as error:
+            collected.take(error)
+            return function
+
+    return register
+
+
+def _add_tool(method: Callable[..., Any], collected: Collected) -> Callable[..., Any]:
+    def add_tool(server: Server, function: Any, **options: Any) -> Any:
+        try:
+            return method(server, function, **options)
+        except (RegistrationError, TypeError) as error:
+            collected.take(error)
+            collected.tools += [function, options.get("name") or getattr(function, "__name__", None)]
+            return function if callable(function) else _unchanged
+
+    return add_tool
+
+
+def _method(method: Callable[..., Any], collected: Collected) -> Callable[..., Any]:
+    """A method that takes a workflow or a server."""
+
+    def guarded(server: Server, given: Any, *more: Any, **options: Any) -> Any:
+        collected.added.append(given)
+        try:
+            return method(server, given, *more, **options)
+        except (RegistrationError, TypeError) as error:
+            collected.take(error)
+            return given
+
+    return guarded
+
+
+def _maker(kind: type[Step] | type[Workflow], collected: Collected) -> Callable[..., None]:
+    """A constructor; what cannot be made is made empty, under its name."""
+    make: Callable[..., None] = kind.__init__
+
+    def init(made: Any, *given: Any, **members: Any) -> None:
+        try:
+            make(made, *given, **members)
+        except (RegistrationError, TypeError) as error:
+            collected.take(error)
+            name = members.get("name", given[0] if given else "")
+            name = name if isinstance(name, str) and name else "?"
+            collected.parts.add(error.workflow if isinstance(error, WorkflowError) else name)
+            make(made, name) if kind is Step else make(made, name=name, description="")
+        else:
+            if kind is Workflow:
+                collected.made.append((made, _author()))
+
+    return init
+
+
+def _unchanged[F](function: F) -> F:
+    return function
+
+
+def _author() -> Site | None:
+    """The line of the author's that is running."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the documented way to the caller's line
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith("<") and not Path(file).is_relative_to(PACKAGE):
+            return Site(Path(file), frame.f_lineno)
+        frame = frame.f_back
+    return None
+
+
+TAKEN: Final = {
+    "number": {"number", "integer", "boolean"},
+    "integer": {"number", "integer", "boolean"},
+    "boolean": {"boolean", "integer", "number"},
+}
+"""The types that are converted to a type, beside that type itself."""
+
+NAMES: Final = {"string": "a text", "number": "a number", "integer": "a whole number", "boolean": "true or false"} | {
+    "array": "a list",
+    "object": "an object",
+    "null": "null",
+}
+
+type SiteOf = Callable[[str | None], Site | None]
+type ToolOf = Callable[[Server, Step], Tool | None]
+
+
+def value_faults(server: Server, workflow: Workflow, site: SiteOf, tool_of: ToolOf) -> Iterator[Fault]:
+    """What is wrong with a workflow's values.
+
+    Args:
+        server: The server.
+        workflow: The workflow.
+        site: Finds a step in its file.
+        tool_of: Finds a step's tool.
+    """
+    producers = {step.binding: tool_of(server, step) for step in workflow.steps}
+    for step in workflow.steps:
+        what = f"workflow {workflow.name!r}, step {step.name!r}"
+        yield from _guidance_faults(step, workflow, what, site)
+        tool = tool_of(server, step)
+        for name, source in step.arguments.items() if tool else ():
+            fault = None
+            if isinstance(source, Constant):
+                fault = _of_constant(tool, name, source)
+            elif isinstance(source, StepOutput) and producers.get(source.binding):
+                fault = _of_output(tool, name, source, producers[source.binding])
+            if fault:
+                problem, remedy = fault
+                yield Fault(f"{what}: {problem}", remedy, site(step.name))
+
+
+def _guidance_faults(step: Step, workflow: Workflow, what: str, site: SiteOf) -> Iterator[Fault]:
+    known = [argument.name for argument in workflow.arguments]
+    for name in sorted(placeholders(step.guidance or "").difference(known)):
+        if name.isidentifier():
+            hint = meant(name, known).removeprefix("; ") or "the workflow has no arguments"
+            yield Fault(f"{what}: no argument fills {{{name}}} in its guidance", hint, site(step.name))
+
+
+def _of_constant(tool: Tool | None, name: str, source: Constant) -> tuple[str, str] | None:
+    if tool is None or placeholders(as_text(source.value)):
+        return None
+    problem = tool.input.problem_with(name, source.value)
+    if problem is None:
+        return None
+    return f"{tool.name!r} refuses {source.value!r} for {name!r}: {problem}", f"give {name!r} a value of its type"
+
+
+def _of_output(tool: Tool | None, name: str, source: StepOutput, producer: Tool | None) -> tuple[str, str] | None:
+    if tool is None or producer is None or producer.output is None:
+        return None
+    takes = _kinds(lambda: tool.input_schema, name)
+    makes = _kinds(lambda: producer.output.value_schema if producer.output else {}, source.path)
+    if takes is None or makes is None or makes & set().union(*(TAKEN.get(kind, {kind}) for kind in takes)):
+        return None
+    path = f"the field {source.path!r} of the output" if source.path else "the output"
+    return (
+        f"{path} of {producer.name!r} is {_named(makes)}, and {name!r} of {tool.name!r} takes {_named(takes)}",
+        "give another field, or change one of the types",
+    )
+
+
+def _kinds(schema: Callable[[], Mapping[str, Any]], path: str | None) -> set[str] | None:
+    """The JSON types at a path of a schema; `None` if they are not known."""
+    try:
+        return kinds_at(schema(), path)
+    except Exception:  # noqa: BLE001 - a type of the author's brings code along; another fault speaks of it
+        return None
+
+
+def _named(kinds: set[str]) -> str:
+    return " or ".join(NAMES.get(kind, kind) for kind in sorted(kinds))
+
+
+LONGEST_NAME: Final = 45
+"""Characters of a tool's name that fit beside what hosts put before it (docs/tools.md, Names)."""
+
+
+def advice(
+    server: Server,
+    module: ModuleType,
+    folder: Path,
+    environment: Mapping[str, str],
+    wrong: Container[str] = (),
+    collected: Collected = NOTHING,
+) -> Iterator[Fault]:
+    """What is worth knowing of a server that was loaded.
+
+    Args:
+        server: The server.
+        module: The module that it was taken from.
+        folder: Where its files are.
+        environment: The process's variables.
+        wrong: The names of workflows that are refused, of which no more is said.
+        collected: What the files made while they were loaded.
+    """
+    for tool in server.tools.values():
+        yield from _of_tool(tool)
+    for name, workflow in server.workflows.items():
+        if name not in wrong:
+            yield from _of_workflow(server, workflow, folder)
+    yield from _left_out(server, module, folder, collected)
+    if not hasattr(module, "lambda_handler"):
+        file = Path(module.__file__ or module.__name__).name
+        yield Fault(
+            f"{file} has no lambda_handler, which Lambda calls",
+            "write lambda_handler = handler(server) at its end, with from mcp_baton.aws import handler",
+        )
+    for text in unknown_settings(environment):
+        yield Fault.of(text)
+
+
+def _of_tool(tool: Tool) -> Iterator[Fault]:
+    what, site = f"tool {tool.name!r}", function_site(tool.decorated)
+    yield from _long_name(what, tool.name, site)
+    if not tool.labels.description:
+        yield Fault(f"{what} has no description", "say in a docstring what it does: models choose by it", site)
+    bare: list[str] = []
+    for parameter in tool.signature.parameters:
+        default = parameter.default
+        if isinstance(default, list | dict | set):
+            yield Fault(
+                f"{what}: the default of the parameter {parameter.name!r} is one {type(default).__name__} that all "
+                "calls share, also those of different callers",
+                f"write {parameter.name}: … | None = None, and make it in the function",
+                site,
+            )
+        if not _is_described(tool, parameter.published):
+            bare.append(f"{parameter.name}: Annotated[{shown_type(parameter.annotation)}, '…']")
+    if bare:
+        names = ", ".join(repr(text.partition(":")[0]) for text in bare)
+        yield Fault(
+            f"{what}: no description of {names}, which models have to fill in", f"write {', '.join(bare)}", site
+        )
+
+
+def _is_described(tool: Tool, parameter: str) -> bool:
+    """Whether clients are told what a parameter is; of a tool that cannot be described at all another fault speaks."""
+    try:
+        shown: Any = tool.input_schema
+    except Exception:  # noqa: BLE001 - a type of the author's brings code along, which may raise anything
+        return True
+    return bool(shown.get("properties", {}).get(parameter, {"description": "none"}).get("description"))
+
+
+def _long_name(what: str, name: str, site: Site | None) -> Iterator[Fault]:
+    if len(name) > LONGEST_NAME:
+        yield Fault(
+            f"{what}: the name has {len(name)} characters, and hosts put more before it, up to 64 in all",
+            f"give it a shorter one, of {LONGEST_NAME} at most",
+            site,
+        )
+
+
+def _of_workflow(server: Server, workflow: Workflow, folder: Path) -> Iterator[Fault]:
+    what = f"workflow {workflow.name!r}"
+
+    def site(step: str | None = None) -> Site | None:
+        return workflow_site(folder, workflow.name, step)
+
+    if workflow.has_twin:
+        yield from _long_name(what, workflow.name, site() if len(workflow.name) > LONGEST_NAME else None)
+    used = set[str]().union(*(_arguments_in(step) for step in workflow.steps))
+    for argument in workflow.arguments:
+        name = argument.name
+        if name not in used:
+            yield Fault(
+                f"{what}: nothing uses the argument {name!r}",
+                f"give it to a step, with prompt_arg({name!r}), or leave it out",
+                site(),
+            )
+        elif not argument.description:
+            yield Fault(
+                f"{what}: the argument {name!r} has no description, and somebody has to fill it in",
+                f"write Argument({name!r}, '…')",
+                site(),
+            )
+    yield from value_faults(server, workflow, site, _tool_of)
+    if workflow.durable:
+        yield from _unknown_outputs(server, workflow, site)
+
+
+def _arguments_in(step: Step) -> Iterator[str]:
+    """The arguments of its workflow that a step uses."""
+    texts = [*step.resources, step.guidance or ""]
+    for source in (*step.arguments.values(), *step.template_bindings.values()):
+        if isinstance(source, PromptArg):
+            yield source.name
+        elif isinstance(source, Constant):
+            texts.append(repr(source.value))
+    for text in texts:
+        yield from placeholders(text)
+
+
+def _unknown_outputs(server: Server, workflow: Workflow, site: Callable[[str | None], Site | None]) -> Iterator[Fault]:
+    """Paths into outputs of which nothing is known, so that a typo shows when the workflow runs."""
+    tools = {step.binding: _tool_of(server, step) for step in workflow.steps}
+    for step in workflow.steps:
+        sources: list[Source] = [*step.arguments.values(), *step.template_bindings.values()]
+        for source in sources:
+            if not isinstance(source, StepOutput) or not source.path:
+                continue
+            tool = tools.get(source.binding)
+            if tool is not None and tool.output is None:
+                yield Fault(
+                    f"workflow {workflow.name!r}, step {step.name!r}: the fields of the output of {tool.name!r} are "
+                    f"not known, so {source.path!r} is not checked",
+                    f"give {tool.name!r} a return type with fields: a dataclass, a typed dict or a model",
+                    site(step.name),
+                )
+
+
+def _tool_of(server: Server, step: Step) -> Tool | None:
+    if isinstance(step.tool, ToolFunction):
+        function = step.tool.function
+        return next((tool for tool in server.tools.values() if tool.decorated == function), None)
+    return server.tools.get(step.tool or "")
+
+
+def _left_out(server: Server, module: ModuleType, folder: Path, collected: Collected) -> Iterator[Fault]:
+    """Workflows that the author's files made and did not add to a server."""
+    added, variables = set(map(id, collected.added)), {id(value): name for name, value in vars(module).items()}
+    for workflow, site in collected.made:
+        if (
+            id(workflow) in added
+            or workflow.name in server.workflows
+            or not (site and site.file.is_relative_to(folder))
+        ):
+            continue
+        yield Fault(
+            f"workflow {workflow.name!r} is not added to the server",
+            f"write server.add_workflow({variables.get(id(workflow), 'Workflow(…)')})",
+            workflow_site(folder, workflow.name) or site,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,20 @@
 """What is wrong with an author's server, as a terminal shows it: what and where, then what to write instead."""
 
+import ast
+import inspect
 import re
+import sys
+import sysconfig
 import traceback
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
 import mcp_baton
 from mcp_baton.exceptions import RegistrationError, SettingsError
-from mcp_baton.local.report.frames import is_own
+from mcp_baton.local.report.log import PACKAGE, is_own
 
 EXAMPLES: Final = {
     "Argument": "Argument('order_id', 'Which order', required=True)",
@@ -115,3 +121,72 @@ def _divided(text: str) -> tuple[str, str]:
         elif depth <= 0 and text.startswith("; ", index):
             place = index
     return (text, "") if place < 0 else (text[:place], text[place + 2 :])
+
+
+OTHERS: Final = tuple({str(PACKAGE), *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))})
+"""Where files are that are surely not the author's."""
+
+
+def function_site(function: object) -> Site | None:
+    """Where a function, or what is wrapped in it, begins: its first decorator."""
+    if not callable(function):
+        return None
+    inner = getattr(inspect.unwrap(function), "func", function)
+    code = getattr(inspect.unwrap(inner), "__code__", None)
+    return None if code is None else Site(Path(code.co_filename), code.co_firstlineno)
+
+
+def workflow_site(folder: Path, workflow: str, step: str | None = None) -> Site | None:
+    """Where a workflow's step is made, else the workflow; `None` where no one call surely does.
+
+    Args:
+        folder: Where the author's files are: of the modules that were loaded, those in it are read.
+        workflow: The workflow's name.
+        step: The step's.
+    """
+    calls = [(file, call) for file in _files(folder) for call in _calls(file)]
+    whole = [(file, call) for file, call in calls if _is(call, "Workflow", workflow)]
+    if step is not None:
+        inside = [
+            (file, part)
+            for file, call in whole
+            for part in ast.walk(call)
+            if isinstance(part, ast.Call) and _is(part, "Step", step)
+        ]
+        found = inside[-1:] or [(file, call) for file, call in calls if _is(call, "Step", step)]
+        if len(found) == 1:
+            return _site(*found[0])
+    return _site(*whole[0]) if len(whole) == 1 else None
+
+
+def _site(file: Path, call: ast.Call) -> Site:
+    return Site(file, call.lineno)
+
+
+def _is(call: ast.Call, kind: str, name: str) -> bool:
+    """Whether a call makes something of this kind under this name."""
+    called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", None)
+    named = [keyword.value for keyword in call.keywords if keyword.arg == "name"] + call.args[:1]
+    return called == kind and any(isinstance(node, ast.Constant) and node.value == name for node in named)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    seen = set[str]()
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if not isinstance(file, str) or file in seen or file.startswith(OTHERS) or not file.endswith(".py"):
+            continue
+        seen.add(file)
+        path = Path(file).resolve()
+        if path.is_relative_to(folder):
+            yield path
+
+
+def _calls(file: Path) -> list[ast.Call]:
+    return _read(file, file.stat().st_mtime_ns)
+
+
+@cache
+def _read(file: Path, _changed_ns: int) -> list[ast.Call]:
+    tree = ast.parse(file.read_bytes())
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Call)]

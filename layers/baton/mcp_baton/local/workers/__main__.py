@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import Any
 
 from mcp_baton.local.gateway import InvocationContext
-from mcp_baton.local.logs import log_to_stderr
+from mcp_baton.local.report.log import log_to_stderr
 from mcp_baton.local.workers.launch import Launch
 from mcp_baton.local.workers.runtime_api import RUNTIME
 from mcp_baton.protocol.json import dumps

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Self
 
-from mcp_baton.local.logs import PLAIN, LogStyle
+from mcp_baton.local.report.log import PLAIN, LogStyle
 
 VARIABLE = "BATON_LOCAL_WORKER"
 

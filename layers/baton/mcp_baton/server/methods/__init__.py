@@ -8,9 +8,9 @@ from importlib import import_module
 from types import MappingProxyType
 
 from mcp_baton.exceptions import ProtocolError
-from mcp_baton.protocol.codes import METHOD_NOT_FOUND
 from mcp_baton.protocol.envelope import Era
 from mcp_baton.protocol.json import JsonObject
+from mcp_baton.protocol.jsonrpc import METHOD_NOT_FOUND
 from mcp_baton.server.request import Request
 
 type Method = Callable[[Request], JsonObject]

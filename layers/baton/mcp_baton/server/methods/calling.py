@@ -1,10 +1,10 @@
 """A call of a tool's function, and its outcome as a result (MCP server/tools, Calling Tools)."""
 
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.published.tool import Tool
+from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.request import Asking, Request
+from mcp_baton.server.running.bound_function import tool_work
 from mcp_baton.server.running.runner import ALONE, Surroundings, call
-from mcp_baton.server.running.work import tool_work
 from mcp_baton.server.schema.schema import explain
 from mcp_baton.workflow.host import Failed, Mismatch, Outcome
 

@@ -1,12 +1,12 @@
 """`completion/complete` (MCP server/utilities/completion)."""
 
 from mcp_baton.exceptions import ProtocolError
-from mcp_baton.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.server.published.completion import requested, suggestions
+from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
+from mcp_baton.server.definitions.completion import requested, suggestions
 from mcp_baton.server.request import Request
+from mcp_baton.server.running.bound_function import completion_work
 from mcp_baton.server.running.runner import call
-from mcp_baton.server.running.work import completion_work
 from mcp_baton.server.schema.schema import explain
 from mcp_baton.workflow.host import Failed, Mismatch
 

@@ -7,9 +7,9 @@ import os
 from collections.abc import Mapping
 
 from mcp_baton.exceptions import ProtocolError
-from mcp_baton.protocol.codes import INVALID_PARAMS
 from mcp_baton.protocol.envelope import HANDSHAKE_REVISIONS, LOG_LEVELS, REVISIONS, SERVER_INFO_KEY, TASKS_EXTENSION
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.protocol.sessions import (
     APP_TYPE,
     APPS,

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from mcp_baton.exceptions import ProtocolError, RegistrationError
-from mcp_baton.protocol.codes import INVALID_PARAMS
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.published.labels import Labels
-from mcp_baton.server.published.prompt import definition_of_prompt
-from mcp_baton.server.published.task_support import TaskSupport
-from mcp_baton.server.published.tool import Tool
+from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
+from mcp_baton.server.definitions.labels import Labels
+from mcp_baton.server.definitions.prompt import definition_of_prompt
+from mcp_baton.server.definitions.tool import TaskSupport, Tool
 from mcp_baton.server.request import Request
 
 logger = logging.getLogger(__name__)

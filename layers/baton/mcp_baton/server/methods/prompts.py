@@ -11,23 +11,23 @@ from mcp_baton.exceptions import (
     TaskNotFound,
     ValueLost,
 )
-from mcp_baton.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
 from mcp_baton.protocol.envelope import TASK_ID_KEY
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.methods.engine_host import ServerHost
-from mcp_baton.server.methods.handles import NamedWrongly, handle_of, named_task
-from mcp_baton.server.methods.runs import NOT_RESUMED, Drifted, NotOfWorkflow, NotRead, NotResumed, run_workflow
-from mcp_baton.server.methods.task_meta import run_meta
-from mcp_baton.server.published.prompt import Prompt
+from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
+from mcp_baton.server.definitions.prompt import Prompt
 from mcp_baton.server.request import Request
+from mcp_baton.server.running.bound_function import prompt_work
 from mcp_baton.server.running.runner import call
-from mcp_baton.server.running.work import prompt_work
 from mcp_baton.server.schema.prompt_arguments import check_arguments
 from mcp_baton.server.schema.schema import explain
+from mcp_baton.server.workflows.engine_host import ServerHost
+from mcp_baton.server.workflows.runs import NOT_RESUMED, Drifted, NotOfWorkflow, NotRead, NotResumed, run_workflow
+from mcp_baton.server.workflows.task_ids import NamedWrongly, handle_of, named_task
+from mcp_baton.server.workflows.task_meta import run_meta
 from mcp_baton.tasks.record import PROGRESS, timestamp
 from mcp_baton.workflow.definition import Workflow
+from mcp_baton.workflow.ended_run import EndedRun
 from mcp_baton.workflow.host import Failed, Mismatch
-from mcp_baton.workflow.run import EndedRun
 from mcp_baton.workflow.trace import Message, messages
 
 logger = logging.getLogger(__name__)

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from mcp_baton.exceptions import ProtocolError
-from mcp_baton.protocol.codes import INVALID_PARAMS
 from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.server.request import Request
-from mcp_baton.server.running.worker import KEEP_ALIVE_S
+from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S
 
 if TYPE_CHECKING:
-    from mcp_baton.server.methods.jobs.listening import Listened
+    from mcp_baton.server.background.listening import Listened
 
 SUBSCRIPTION_KEY: Final = "io.modelcontextprotocol/subscriptionId"
 
@@ -54,7 +54,7 @@ def listen(request: Request) -> JsonObject:
 def _tasks(request: Request, wanted: JsonObject, meta: JsonObject) -> "Listened | None":
     if "taskIds" not in wanted:
         return None
-    from mcp_baton.server.methods.jobs.listening import listened
+    from mcp_baton.server.background.listening import listened
 
     return listened(request, wanted, meta)
 

@@ -14,13 +14,12 @@ from mcp_baton.exceptions import (
     TaskNotFound,
     TooLarge,
 )
-from mcp_baton.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.methods.jobs.dispatching import dispatch, looked_after
-from mcp_baton.server.methods.shown_tasks import check_extension, details, shown
-from mcp_baton.server.methods.task_meta import listed_meta, related_task
-from mcp_baton.server.methods.task_values import result_of, wanted_values, with_values
+from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
+from mcp_baton.server.background.dispatching import dispatch, looked_after
 from mcp_baton.server.request import Request
+from mcp_baton.server.workflows.task_meta import listed_meta, related_task
+from mcp_baton.server.workflows.task_view import check_extension, details, result_of, shown, wanted_values, with_values
 from mcp_baton.tasks.record import PROGRESS, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import TaskStore
 
@@ -34,7 +33,7 @@ def get_task(request: Request) -> JsonObject:
     def look(store: TaskStore, owner: str) -> JsonObject:
         task = looked_after(request, store.get(owner, request.text("taskId")))
         if task.status is TaskStatus.INPUT_REQUIRED and not request.stateless:
-            from mcp_baton.server.methods.jobs.questions import send_questions
+            from mcp_baton.server.background.questions import send_questions
 
             send_questions(request, task)
         return with_values(request, task, shown(request, task) | details(request, task), wanted)
@@ -68,7 +67,7 @@ def task_result(request: Request) -> JsonObject:
     def look(store: TaskStore, owner: str) -> JsonObject:
         task = store.get(owner, request.text("taskId"))
         if task.job is not None:
-            from mcp_baton.server.methods.jobs.awaiting import awaited
+            from mcp_baton.server.background.watching import awaited
 
             task = awaited(request, store, task)
         if not task.status.terminal:

@@ -1,16 +1,16 @@
 """`tools/call`: a plain call, or a continuation of a task (docs/workflows.md)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from mcp_baton.exceptions import ProtocolError
-from mcp_baton.protocol.codes import HEADER_MISMATCH, INVALID_PARAMS
-from mcp_baton.protocol.json import JsonObject
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.protocol.jsonrpc import HEADER_MISMATCH, INVALID_PARAMS
+from mcp_baton.server.definitions.param_headers import header_mismatch
+from mcp_baton.server.definitions.tool import Tool, free_name
 from mcp_baton.server.methods.calling import outcome_of, result_of
-from mcp_baton.server.published.param_headers import header_mismatch
-from mcp_baton.server.published.tool import Tool
 from mcp_baton.server.request import Request
+from mcp_baton.workflow.definition import TASK_ACTION, TASK_ID
 from mcp_baton.workflow.host import Failed, Outcome
-from mcp_baton.workflow.names import TASK_ACTION, TASK_ID
 
 
 def call_tool(request: Request) -> JsonObject:
@@ -24,18 +24,18 @@ def call_tool(request: Request) -> JsonObject:
     if tool is None:
         twin = request.server.twin(name)
         if twin is not None and arguments.get(TASK_ACTION):
-            from mcp_baton.server.methods.board.acting import act
+            from mcp_baton.server.workflows.task_actions import act
 
             return act(request, twin)
         if twin is not None:
-            from mcp_baton.server.methods.twins import call_twin
+            from mcp_baton.server.workflows.workflow_tools import call_twin
 
             return call_twin(request, twin)
         raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {name}")
     _check_headers(request, tool, arguments)
     if TASK_ID not in arguments or name not in request.server.tools_with_handle:
         return _call(request, tool, arguments, request.bound_task())
-    from mcp_baton.server.methods.handles import NamedWrongly, named_task
+    from mcp_baton.server.workflows.task_ids import NamedWrongly, named_task
 
     try:
         task_id, others = named_task(request, arguments)
@@ -53,7 +53,7 @@ def _call(
         told: Whether the model must be told what became of the call: it reads no `_meta`.
     """
     if tool.tasks.support != "forbidden" or "task" in request.params:
-        from mcp_baton.server.methods.jobs.creating import as_task
+        from mcp_baton.server.background.creating import as_task
 
         answered = as_task(request, tool, arguments, task_id)
         if answered is not None:
@@ -73,7 +73,7 @@ def _check_headers(request: Request, tool: Tool, arguments: JsonObject) -> None:
 
 def _continue(request: Request, tool: Tool, arguments: JsonObject, task_id: str, *, told: bool) -> JsonObject:
     """Run the tool exactly as without the task, then record. Recording never changes the tool's result."""
-    from mcp_baton.server.methods.continuing import Continuation, begin
+    from mcp_baton.server.workflows.continuations import Continuation, begin
 
     begun = begin(request, tool, arguments, task_id)
     outcome: Outcome
@@ -84,8 +84,25 @@ def _continue(request: Request, tool: Tool, arguments: JsonObject, task_id: str,
         outcome, recording = begun.outcome, begun.recording
     result = result_of(tool, outcome)
     if told:
-        from mcp_baton.server.methods.telling import with_text
-
         result = with_text(result, tool, recording.text())
     own = result.get("_meta")
     return result | {"_meta": {**own, **recording.meta} if isinstance(own, Mapping) else recording.meta}
+
+
+def with_text(result: JsonObject, tool: Tool, text: str) -> dict[str, Json]:
+    """A result that tells its model more: as the content's last block, and as a property of its structured content,
+    which is all that some hosts show to their model.
+
+    Args:
+        result: A `CallToolResult`.
+        tool: Whose.
+        text: What is to be told.
+    """
+    content, structured = result["content"], result.get("structuredContent")
+    blocks: Sequence[Json] = content if isinstance(content, Sequence) else ()
+    made = {**result, "content": [*blocks, {"type": "text", "text": text}]}
+    if isinstance(structured, Mapping):
+        name = free_name(structured, tool.output.json_schema if tool.output else None)
+        if name is not None:
+            made["structuredContent"] = {**structured, name: text}
+    return made

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from mcp_baton.exceptions import Abandoned
 from mcp_baton.server.running.abandoned import THREADS
-from mcp_baton.server.running.worker import in_a_thread
+from mcp_baton.server.running.tool_threads import in_a_thread
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

@@ -4,20 +4,214 @@ A `def` and its plain factories run in a worker's thread, an `async def` and its
 What a `def` needs of an async kind is made and closed on that loop, too, while its thread waits.
 """
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+import atexit
+import contextlib
+import inspect
+import logging
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
+from msgspec import Struct, field
+
+from mcp_baton.exceptions import RegistrationError, ToolError
 from mcp_baton.server.context import Context
-from mcp_baton.server.running.awaiting import InItsThread, OnTheLoop, Waiting, without_a_loop
+from mcp_baton.server.registry import Registry
+from mcp_baton.server.running.abandoned import MAX_ABANDONED, THREADS
+from mcp_baton.server.running.awaiting import InItsThread, OnTheLoop, TookTooLong, Waiting, without_a_loop
 from mcp_baton.server.running.call import Call
-from mcp_baton.server.running.closings import Closings
-from mcp_baton.server.running.kept import PROCESS, Kept
-from mcp_baton.server.schema.dependency import Dependency
+from mcp_baton.server.schema.dependency import Dependency, Factory
 from mcp_baton.server.schema.provider import Provider, name_of, read_provider
 from mcp_baton.server.schema.signature import Signature
 
-if TYPE_CHECKING:
-    from mcp_baton.server.running.overrides import Override
+
+class _Closing(Struct, frozen=True):
+    provider: Provider
+    manager: Any
+    is_async: bool
+
+
+class Closings:
+    """What has been opened, in order."""
+
+    def __init__(self) -> None:
+        self._open: list[_Closing] = []
+
+    async def make(self, provider: Provider, arguments: dict[str, Any], waiting: Waiting) -> object:
+        """Call a factory; enter what it made, if it is to be entered.
+
+        Raises:
+            TookTooLong: it took longer than `waiting` lets it.
+        """
+        if provider.is_async:
+            value, manager = await waiting.run(_opened_async(provider, arguments))
+        else:
+            value, manager = waiting.call(provider.factory, partial(_opened, provider, arguments), _close_late)
+            if inspect.iscoroutine(value):
+                value = await waiting.run(value)
+        if manager is not None:
+            self._open.append(_Closing(provider, manager, provider.is_async))
+        return value
+
+    async def close(self, error: BaseException | None, waiting: Waiting) -> None:
+        """Close everything, the newest first. What fails is logged, and changes nothing.
+
+        Args:
+            error: What ended the function, for those that undo or roll back.
+            waiting: How to wait for what closes asynchronously.
+        """
+        why = (None, None, None) if error is None else (type(error), error, error.__traceback__)
+        while self._open:
+            closing = self._open.pop()
+            try:
+                ended = closing.manager.__aexit__(*why) if closing.is_async else closing.manager.__exit__(*why)
+                if closing.is_async:
+                    await waiting.run(_awaited(ended))
+            except BaseException as failure:
+                if failure is not error:
+                    logger.exception("the dependency %s could not be closed", name_of(closing.provider.factory))
+
+
+def _opened(provider: Provider, arguments: dict[str, Any]) -> tuple[Any, Any]:
+    """What a plain factory makes, and the context manager to leave, if there is one."""
+    made: Any = provider.factory(**arguments)
+    if not provider.entered:
+        return made, None
+    manager = contextlib.contextmanager(lambda: made)() if inspect.isgenerator(made) else made
+    return manager.__enter__(), manager
+
+
+def _close_late(opened: tuple[Any, Any]) -> None:
+    """Close what was made when nothing waited for it any more."""
+    _, manager = opened
+    if manager is None:
+        return
+    try:
+        manager.__exit__(None, None, None)
+    except BaseException:
+        logger.exception("a dependency that was made too late could not be closed")
+
+
+async def _opened_async(provider: Provider, arguments: dict[str, Any]) -> tuple[Any, Any]:
+    made: Any = provider.factory(**arguments)
+    if not provider.entered:
+        return await made, None
+    manager = contextlib.asynccontextmanager(lambda: made)() if inspect.isasyncgen(made) else made
+    return await manager.__aenter__(), manager
+
+
+async def _awaited(ended: Awaitable[object]) -> object:
+    return await ended
+
+
+logger = logging.getLogger(__name__)
+
+CLOSING_S = 5.0
+"""How long one asynchronous closing may take when the process ends, seconds."""
+
+
+class _Making:
+    """Something that is being made for the process by one call, while others wait for it.
+
+    Args:
+        provider: What it is.
+    """
+
+    def __init__(self, provider: Provider) -> None:
+        from concurrent.futures import Future
+
+        self._until_s = time.monotonic() + provider.limit_s
+        self.took_too_long = False
+        self.settled: Future[None] = Future()
+        self.settled.set_running_or_notify_cancel()  # a call that is given up must not cancel it for the others
+
+    @property
+    def left_s(self) -> float:
+        """How long it may still take, seconds."""
+        return max(0.0, self._until_s - time.monotonic())
+
+
+class _Made(Struct, frozen=True):
+    value: object
+
+
+class Kept:
+    """What is made once and kept until the process ends."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[object, _Making | _Made] = {}
+        self._closings = Closings()
+
+    async def get(self, provider: Provider, waiting: Waiting) -> object:
+        """The process's instance; made now if there is none yet. After a failure the next call tries again.
+
+        Raises:
+            ToolError: it took too long, or so many attempts took too long that there is no further one.
+        """
+        while True:
+            with self._lock:
+                known = self._known.get(provider.key)
+                mine = self._known[provider.key] = _Making(provider) if known is None else known
+            match known, mine:
+                case _Made(value), _:
+                    return value
+                case _Making() as other, _:
+                    if not await waiting.wait(other.settled, other.left_s) or other.took_too_long:
+                        raise _too_slow(provider)
+                case _, _Making() as making:
+                    return await self._make(provider, making, waiting)
+
+    async def _make(self, provider: Provider, making: _Making, waiting: Waiting) -> object:
+        made: _Made | None = None
+        try:
+            if THREADS.has_too_many(provider.factory):
+                raise _given_up(provider)
+            arguments = {name: await self.get(need, waiting) for name, need in provider.needs}
+            made = _Made(await self._closings.make(provider, arguments, waiting.within(provider.timeout_s)))
+            return made.value
+        except TookTooLong as error:
+            making.took_too_long = True
+            raise _too_slow(provider) from error
+        finally:
+            with self._lock:
+                if made is None:
+                    del self._known[provider.key]
+                else:
+                    self._known[provider.key] = made
+            making.settled.set_result(None)
+
+    def close(self) -> None:
+        """Close everything, the newest first."""
+        without_a_loop(self._closings.close(None, InItsThread(CLOSING_S)))
+
+
+def _too_slow(provider: Provider) -> ToolError:
+    name, limit_s = name_of(provider.factory), provider.timeout_s
+    logger.error(
+        "the dependency %s was not ready after %g s: give the connections that it opens time limits of their own, or "
+        "give Depends(%s, scope='process') a longer timeout_s",
+        *(name, limit_s, name),
+    )
+    return ToolError(f"the dependency {name!r} was not ready after {limit_s:g} s. The function was not run.")
+
+
+def _given_up(provider: Provider) -> ToolError:
+    name = name_of(provider.factory)
+    logger.error("the dependency %s is not made any more: %s attempts at it hang", name, MAX_ABANDONED)
+    return ToolError(
+        f"the dependency {name!r} cannot be made: {MAX_ABANDONED} attempts at it hang. The function was not run. Tell "
+        "the user that the server needs its operator."
+    )
+
+
+PROCESS = Kept()
+"""What this process keeps."""
+
+atexit.register(PROCESS.close)
 
 
 def with_dependencies(
@@ -59,7 +253,6 @@ def with_dependencies(
 def _replaced(signature: Signature, overrides: "Sequence[Override]") -> Sequence[tuple[str, Provider]]:
     if not overrides:
         return signature.dependencies
-    from mcp_baton.server.running.overrides import swapping
 
     declared = ((name, Dependency(item.factory, item.scope, item.timeout_s)) for name, item in signature.dependencies)
     swap = swapping(overrides)
@@ -98,3 +291,72 @@ class Opened:
     async def close(self, error: BaseException | None) -> None:
         """Close what was made for this call."""
         await self._closings.close(error, self._waiting)
+
+
+class Override(Struct, frozen=True, eq=False):
+    """A factory that is replaced for a while. What is made for the process meanwhile is kept apart.
+
+    Attributes:
+        replaced: What functions declare.
+        by: What is called in its place.
+    """
+
+    replaced: Factory
+    by: Factory
+    kept: Kept = field(default_factory=Kept)
+
+
+def swapping(overrides: Sequence[Override]) -> Callable[[Factory], Factory]:
+    """From a factory that was declared to the one that replaces it, the newest first."""
+
+    def swap(factory: Factory) -> Factory:
+        return next((item.by for item in reversed(overrides) if item.replaced == factory), factory)
+
+    return swap
+
+
+@contextmanager
+def overriding(server: Registry, overrides: list[Override], factory: Factory, by: Factory) -> Iterator[None]:
+    """As `Server.override`.
+
+    Args:
+        server: Whose functions declare the factory.
+        overrides: The replacements that hold for it now, the newest last.
+        factory: What its functions declare.
+        by: What is called in its place.
+
+    Raises:
+        RegistrationError: nothing of the server depends on `factory`, or `by` cannot stand in its place.
+    """
+    what = f"override of {name_of(factory)!r}"
+    if not callable(by):
+        raise RegistrationError(f"{what}: give it a function that makes the value, as lambda: {by!r}")
+    override = Override(factory, by)
+    swap = swapping([*overrides, override])
+    providers = list(_providers_of(server))
+    if not any(item.factory == factory for provider in providers for item in _all_of(provider)):
+        raise RegistrationError(f"{what}: nothing of this server depends on it")
+    for provider in providers:
+        read_provider(Dependency(provider.factory, provider.scope, provider.timeout_s), what, swap)
+    overrides.append(override)
+    try:
+        yield
+    finally:
+        overrides.remove(override)
+        override.kept.close()
+
+
+def _providers_of(server: Registry) -> Iterator[Provider]:
+    published: Iterable[tuple[tuple[str, Provider], ...]] = (
+        *(tool.signature.dependencies for tool in server.tools.values()),
+        *(resource.signature.dependencies for resource in server.resources.values()),
+        *(prompt.signature.dependencies for prompt in server.prompts.values()),
+        *(completion.signature.dependencies for completion in server.completions.values()),
+    )
+    return (provider for dependencies in published for _, provider in dependencies)
+
+
+def _all_of(provider: Provider) -> Iterator[Provider]:
+    yield provider
+    for _, need in provider.needs:
+        yield from _all_of(need)

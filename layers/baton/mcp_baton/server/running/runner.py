@@ -5,25 +5,25 @@ answers or ends the request is an exception.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from base64 import b64decode
+from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NoReturn, cast
 
 from msgspec import Struct, structs
 
 from mcp_baton.exceptions import ProtocolError, ToolError, WrongResult
 from mcp_baton.protocol.json import JsonObject
-from mcp_baton.server.asking.asker import AskedInWorkflow, InputRequired, TaskBegins
-from mcp_baton.server.asking.identity import carried_to
-from mcp_baton.server.content import Contents
+from mcp_baton.server.asking.asker import AskedInWorkflow, InputRequired, TaskBegins, carried_to
+from mcp_baton.server.content import Contents, ResourceContent
 from mcp_baton.server.context import Context
-from mcp_baton.server.published.resource import Resource
+from mcp_baton.server.definitions.resource import Resource, contents_of, find_in
 from mcp_baton.server.request import Asking, Request
 from mcp_baton.server.running.abandoned import MAX_ABANDONED, THREADS
+from mcp_baton.server.running.bound_function import Work
 from mcp_baton.server.running.call import RUNNING, Call, ProgressMap
-from mcp_baton.server.running.work import Work
-from mcp_baton.server.running.worker import (
+from mcp_baton.server.running.tool_threads import (
     Ending,
     Mailbox,
     NotBegun,
@@ -34,6 +34,7 @@ from mcp_baton.server.running.worker import (
     no_pulse,
     run_and_deliver,
 )
+from mcp_baton.server.schema.schema import InvalidArguments
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.telemetry import ABANDONED_THREADS
 from mcp_baton.workflow.host import FIRST, Attempt, Failed, Failure, Mismatch, Prepared
@@ -263,7 +264,6 @@ def _call(request: Request, asking: Asking, mailbox: Mailbox, surroundings: Surr
 
 
 def _read(resources: Mapping[str, Resource], uri: str, context: object) -> Contents:
-    from mcp_baton.server.running.reading import read_within
 
     return read_within(resources, uri, context)
 
@@ -276,3 +276,73 @@ def _has_failed(ended: Ending) -> bool:
             return False
         case _:
             return True
+
+
+class Coming(Contents):
+    """What an `async def` resource is still to give to an `async def` tool, which holds the loop that both run on."""
+
+    def __init__(self, coming: Callable[[], Coroutine[Any, Any, Contents]], uri: str) -> None:
+        super().__init__()
+        self._coming = coming
+        self._uri = uri
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self._coming().__await__()
+
+    def _unread(self) -> TypeError:
+        return TypeError(f"resource {self._uri}: its function is async def; write await ctx.read_resource(…)")
+
+    def __getitem__(self, _index: Any) -> NoReturn:
+        raise self._unread()
+
+    def __iter__(self) -> Iterator[ResourceContent]:
+        raise self._unread()
+
+    def __len__(self) -> int:
+        raise self._unread()
+
+
+def read_within(resources: Mapping[str, Resource], uri: str, context: object) -> Contents:
+    """Read a resource in the tool's own time, with its `Context`. What the resource's function raises, the tool gets.
+
+    Raises:
+        ToolError: there is no such resource, or its function does not take what the URI says.
+    """
+    found = find_in(resources, uri)
+    if found is None:
+        raise ToolError(f"There is no resource {uri}.")
+    resource, given = found
+    try:
+        arguments = resource.input.bind(given)
+    except InvalidArguments as error:
+        raise ToolError(f"{uri}: {error}") from error
+    if resource.signature.context:
+        arguments = arguments | {resource.signature.context: context}
+    if not resource.signature.is_async:
+        return _contents(uri, resource, resource.function(**arguments))
+
+    async def coming() -> Contents:
+        coroutine = cast("Coroutine[Any, Any, object]", resource.function(**arguments))
+        return _contents(uri, resource, await coroutine)
+
+    if _is_on_a_loop():
+        return Coming(coming, uri)
+    from mcp_baton.server.running.event_loop import begin
+
+    return begin(coming()).result()
+
+
+def _contents(uri: str, resource: Resource, returned: object) -> Contents:
+    made = contents_of(uri, resource.mime_type, returned)
+    content = b64decode(made.blob) if made.blob is not None else made.text or ""
+    return Contents([ResourceContent(uri, content, made.mime_type)])
+
+
+def _is_on_a_loop() -> bool:
+    import asyncio
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

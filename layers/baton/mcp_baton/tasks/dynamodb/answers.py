@@ -5,10 +5,9 @@ from collections.abc import Callable
 from mcp_baton.exceptions import StoreError, TaskNotFound, TooLarge
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.dynamodb.attributes import Item, decode, encode_object
-from mcp_baton.tasks.dynamodb.clock import system_ms
 from mcp_baton.tasks.dynamodb.expressions import Update, first_token
 from mcp_baton.tasks.dynamodb.items import expired, partition
-from mcp_baton.tasks.dynamodb.table import ConditionFailed, ItemTooLarge, TaskTable
+from mcp_baton.tasks.dynamodb.table import ConditionFailed, ItemTooLarge, TaskTable, system_ms
 from mcp_baton.tasks.ids import is_question, new_token
 
 QUESTION_KEY = "QUESTION"

@@ -14,11 +14,10 @@ from functools import partial
 from mcp_baton.exceptions import OutcomeUnknown, StoreError, StoreUnavailable, TooManyTasks
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.expressions import Update, base36
-from mcp_baton.tasks.dynamodb.failures import ItemTooLarge
 from mcp_baton.tasks.dynamodb.items import Limits, number, partition, shard_names
-from mcp_baton.tasks.dynamodb.patience import CREATE, RENEW
-from mcp_baton.tasks.dynamodb.table import ConditionFailed, TaskTable
-from mcp_baton.tasks.dynamodb.together import all_of
+from mcp_baton.tasks.dynamodb.parallel import all_of
+from mcp_baton.tasks.dynamodb.retry_policy import CREATE, RENEW
+from mcp_baton.tasks.dynamodb.table import ConditionFailed, ItemTooLarge, TaskTable
 from mcp_baton.tasks.ids import shard_of
 
 logger = logging.getLogger(__name__)

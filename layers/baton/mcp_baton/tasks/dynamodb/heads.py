@@ -1,6 +1,6 @@
 """The heads of tasks in a table: creating them, writing to them, and what a write that was refused means."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache, partial
 from typing import TYPE_CHECKING, Self
@@ -15,24 +15,44 @@ from mcp_baton.exceptions import (
     TaskNotFound,
     TooLarge,
 )
-from mcp_baton.tasks.dynamodb.attributes import Item, text_bytes
-from mcp_baton.tasks.dynamodb.changes import Changes, all_stays, plan
+from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, text_bytes
+from mcp_baton.tasks.dynamodb.changes import BOOKKEEPING_BYTES, Changes, all_stays, plan
 from mcp_baton.tasks.dynamodb.claims import holds
-from mcp_baton.tasks.dynamodb.expressions import Update, first_token, hold, write_update
-from mcp_baton.tasks.dynamodb.items import HEAD_MS, Limits, expired, key_of, new_item, number, stays_whole, to_record
-from mcp_baton.tasks.dynamodb.patience import CHECKPOINT, END, WRITE, Patience
+from mcp_baton.tasks.dynamodb.expressions import (
+    Update,
+    finish_update,
+    first_token,
+    guarded_update,
+    hold,
+    live_update,
+    require_held,
+    write_update,
+)
+from mcp_baton.tasks.dynamodb.items import (
+    HEAD_MS,
+    RUN,
+    Limits,
+    expired,
+    key_of,
+    new_item,
+    number,
+    stays_whole,
+    to_record,
+)
+from mcp_baton.tasks.dynamodb.retry_policy import CHECKPOINT, END, WRITE, Patience
 from mcp_baton.tasks.dynamodb.table import ConditionFailed, ItemTooLarge, TaskTable
-from mcp_baton.tasks.dynamodb.values import excess, item_size
+from mcp_baton.tasks.dynamodb.values import excess, item_size, size
 from mcp_baton.tasks.ids import is_task_id, new_token
-from mcp_baton.tasks.record import Claim, NewTask, TaskRecord
+from mcp_baton.tasks.record import Claim, NewTask, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import Batch, Written
-from mcp_baton.tasks.texts import VALUE_BYTES, ZipWithin
+from mcp_baton.tasks.texts import VALUE_BYTES, ZipWithin, to_text
+from mcp_baton.tasks.work import FIRST_DISPATCH_MS, LONGEST_DISPATCH_MS
 from mcp_baton.telemetry import STORE_CONFLICTS, Telemetry
 
 if TYPE_CHECKING:
     from mcp_baton.tasks.dynamodb.counting import LiveTasks
     from mcp_baton.tasks.dynamodb.moving import Mover
-    from mcp_baton.tasks.dynamodb.outside import ObjectStore, Outside, RecentWrites
+    from mcp_baton.tasks.dynamodb.overflow import ObjectStore, Outside, RecentWrites
 
 
 class Heads:
@@ -93,7 +113,7 @@ class Heads:
 
     def _outside(self) -> "Outside":
         """Where values are that are not in the heads."""
-        from mcp_baton.tasks.dynamodb.outside import Outside
+        from mcp_baton.tasks.dynamodb.overflow import Outside
 
         return Outside(self._table, self._objects, self._written())
 
@@ -147,7 +167,7 @@ class Writes(Heads):
         return self._task_in(task.owner, item)
 
     def _fitted(self, task: NewTask, task_id: str, item: Item, began_s: float) -> Item:
-        from mcp_baton.tasks.dynamodb.fitting import fitted_new
+        from mcp_baton.tasks.dynamodb.moving import fitted_new
 
         limit = self._limits.item_bytes
         item = fitted_new(item, limit, self._mover(task.owner, task_id, item, began_s))
@@ -187,7 +207,7 @@ class Writes(Heads):
         self, task: TaskRecord, planned: Changes, batch: Batch, name: tuple[str, int], began_s: float, *, refused: bool
     ) -> Written:
         """Write a batch some of whose values are kept outside the head, or give way."""
-        from mcp_baton.tasks.dynamodb.fitting import fitted, lighter
+        from mcp_baton.tasks.dynamodb.moving import fitted, lighter
 
         stored, limit = stored_item(task), self._limits.item_bytes
         mover = self._mover(task.owner, task.task_id, stored, began_s)
@@ -226,14 +246,12 @@ class Writes(Heads):
         update = write_update(stored, changes, now_ms, name[0])
         update.now_ms = name[1]
         if moved:
-            from mcp_baton.tasks.dynamodb.outside import MARGIN_S
+            from mcp_baton.tasks.dynamodb.overflow import MARGIN_S
 
             # The values outside are kept as long as the task lived when it was read, and a day more.
             latest = update.value({"N": str(number(stored, "expires_at") + MARGIN_S)})
             update.require(f"{update.name('expires_at')}<={latest}")
         if batch.message is not None:
-            from mcp_baton.tasks.dynamodb.job_writes import say
-
             say(update, batch.message)
         key: Item = {"pk": stored["pk"], "sk": stored["sk"]}
         if batch.claim is None:
@@ -255,3 +273,181 @@ def stored_item(task: TaskRecord) -> Item:
     if not isinstance(task.source, dict) or "arguments" not in task.source:
         raise ValueError("a task must be read before it can be written against")
     return task.source
+
+
+MESSAGE_CHARACTERS = 1_000
+"""How much of a status message is kept: every later write of the task is paid by all of its item."""
+
+
+def claiming(claim: Claim, dispatch: int, now_ms: int, token: str) -> Update:
+    """A worker begins an attempt, which is counted here and not where it is dispatched."""
+    update = guarded_update(now_ms, token)
+    _require_working(update)
+    _require_attempts(update)
+    held_by, number, until, came_by = (update.path(RUN, member) for member in ("i", "n", "u", "d"))
+    mine = update.text(claim.id)
+    update.require(f"({until}<{_number(update, now_ms)} OR {held_by}={mine})")
+    update.set(held_by, mine)
+    update.set(number, f"{number}+{_number(update, 1)}")
+    update.set(until, _number(update, claim.until_ms))
+    update.set(came_by, _number(update, dispatch))
+    return update
+
+
+def dispatching_again(dispatches: int, now_ms: int, token: str) -> Update:
+    """A poll dispatches a job that nobody works on; whoever comes later finds that it is not due any more."""
+    update = guarded_update(now_ms, token)
+    _require_working(update)
+    _require_attempts(update)
+    _require_free(update, now_ms)
+    update.require(f"{update.name('due')}<{_number(update, now_ms)}")
+    _dispatch(update, now_ms + again_after_ms(dispatches))
+    return update
+
+
+def again_after_ms(dispatches: int) -> int:
+    """How long after one more dispatch than these a poll may dispatch again, milliseconds."""
+    return min(FIRST_DISPATCH_MS << min(dispatches, 16), LONGEST_DISPATCH_MS)
+
+
+def giving_up(error: Attribute, message: str, now_ms: int, token: str) -> Update:
+    """A poll or a worker ends a job whose attempts are used up."""
+    update = _failing(error, message, now_ms, token)
+    _require_working(update)
+    _require_free(update, now_ms)
+    update.require(f"{update.path(RUN, 'n')}>={update.name('allowed')}")
+    return update
+
+
+def failing(claim: Claim, error: Attribute, message: str, now_ms: int, token: str) -> Update:
+    """A worker ends its job as failed."""
+    update = _failing(error, message, now_ms, token)
+    hold(update, claim, release=True)
+    return update
+
+
+def asking(claim: Claim, questions: Mapping[str, Attribute], attempts: int, now_ms: int, token: str) -> Update:
+    """A worker leaves its job to the client, who has questions to answer."""
+    update = live_update(now_ms, token)
+    hold(update, claim, release=True)
+    update.set(update.name("status"), update.text(TaskStatus.INPUT_REQUIRED))
+    _count_anew(update, attempts)
+    for key, question in questions.items():
+        update.set(update.path("asked", to_text(key)), update.value(question))
+    return update
+
+
+def answering(version: int, answers: Mapping[str, Attribute], *, last: bool, now_ms: int, token: str) -> Update:
+    """A client answers. Which questions are open, and whether these are the last, was decided on this version of the
+    task: two who answer at once must not both leave the last answer to the other."""
+    update = live_update(now_ms, token)
+    require_version(update, version)
+    for key, answer in answers.items():
+        update.set(update.path("answers", to_text(key)), update.value(answer))
+    if last:
+        update.set(update.name("status"), update.text(TaskStatus.WORKING))
+        _dispatch(update, now_ms + FIRST_DISPATCH_MS)
+    return update
+
+
+def reporting(claim: Claim, message: str, now_ms: int) -> Update:
+    """A worker says how far it is, and holds on to its job. Sent once."""
+    update = live_update(now_ms, None)
+    hold(update, claim)
+    say(update, message)
+    return update
+
+
+def handing_over(claim: Claim, attempts: int, expires_s: int, ttl_ms: int, now_ms: int, token: str) -> Update:
+    """A worker leaves its job to a fresh one."""
+    update = live_update(now_ms, token)
+    hold(update, claim, release=True)
+    _count_anew(update, attempts)
+    _dispatch(update, now_ms + FIRST_DISPATCH_MS)
+    _live_until(update, expires_s, ttl_ms)
+    return update
+
+
+def extending(task: TaskRecord, expires_s: int, ttl_ms: int, now_ms: int, token: str) -> Update:
+    """A worker lets a task live longer: its own, or that of the workflow which it runs."""
+    update = guarded_update(now_ms, token)
+    if task.claim is not None:
+        require_held(update, task.claim)
+    update.require(f"{update.name('expires_at')}<{_number(update, expires_s)}")
+    _live_until(update, expires_s, ttl_ms)
+    return update
+
+
+def pointing(pointers: Mapping[tuple[str, ...], Attribute], version: int, now_ms: int) -> Update:
+    """A worker replaces pointers, named by their paths, by others to the same values. A repetition does no harm."""
+    update = guarded_update(now_ms, None)
+    require_version(update, version)
+    for path, pointer in pointers.items():
+        update.set(update.path(*path), update.value(pointer))
+    return update
+
+
+def require_version(update: Update, version: int) -> None:
+    """The task has not changed since it was read."""
+    update.require(f"{update.name('version')}={_number(update, version)}")
+
+
+def check_room(item: Item, texts: Mapping[str, Attribute], most: int, what: str) -> None:
+    """Make sure that these texts fit into an item.
+
+    Raises:
+        TooLarge: they do not.
+    """
+    added = sum(size({"S": to_text(key)}) + 1 + size(text) for key, text in texts.items())
+    after = item_size(item) + added + BOOKKEEPING_BYTES
+    if after > most:
+        raise TooLarge(f"the {what} have {added} bytes and do not fit: the task's item would have {after} of {most}")
+
+
+def _failing(error: Attribute, message: str, now_ms: int, token: str) -> Update:
+    update = finish_update(now_ms, token, TaskStatus.FAILED)
+    update.set(update.name("error"), update.value(error))
+    say(update, message)
+    return update
+
+
+def _require_working(update: Update) -> None:
+    update.require(f"{update.name('status')}={update.text(TaskStatus.WORKING)}")
+
+
+def _require_attempts(update: Update) -> None:
+    """Some are left. A task that is no job has no number of them, and fails this as well."""
+    update.require(f"{update.path(RUN, 'n')}<{update.name('allowed')}")
+
+
+def _require_free(update: Update, now_ms: int) -> None:
+    update.require(f"{update.path(RUN, 'u')}<{_number(update, now_ms)}")
+
+
+def _dispatch(update: Update, due_ms: int) -> None:
+    dispatches = update.name("dispatches")
+    update.set(dispatches, f"{dispatches}+{_number(update, 1)}")
+    update.set(update.name("due"), _number(update, due_ms))
+
+
+def _count_anew(update: Update, attempts: int) -> None:
+    update.set(update.name("allowed"), f"{update.path(RUN, 'n')}+{_number(update, attempts)}")
+
+
+def say(update: Update, message: str) -> None:
+    """Set the status message, as much of it as is kept."""
+    update.set(update.name("status_message"), update.value({"S": to_text(shortened(message))}))
+
+
+def shortened(message: str) -> str:
+    """As much of a message as is kept."""
+    return message if len(message) <= MESSAGE_CHARACTERS else message[: MESSAGE_CHARACTERS - 1] + "…"
+
+
+def _live_until(update: Update, expires_s: int, ttl_ms: int) -> None:
+    update.set(update.name("expires_at"), _number(update, expires_s))
+    update.set(update.name("ttl_ms"), _number(update, ttl_ms))
+
+
+def _number(update: Update, number: int) -> str:
+    return update.value({"N": str(number)})

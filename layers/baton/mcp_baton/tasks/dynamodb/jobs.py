@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 
 from mcp_baton.exceptions import ClaimLost, Conflict, NoAttemptLeft, StoreBusy, TaskHeld, TooLarge
 from mcp_baton.protocol.json import Json, JsonObject, dumps
-from mcp_baton.tasks.dynamodb import job_writes as writes
+from mcp_baton.tasks.dynamodb import heads as writes
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item
 from mcp_baton.tasks.dynamodb.claims import claimed, holds
 from mcp_baton.tasks.dynamodb.expressions import Update
 from mcp_baton.tasks.dynamodb.heads import Heads, stored_item
-from mcp_baton.tasks.dynamodb.items import Limits, number
-from mcp_baton.tasks.dynamodb.job_items import job_text
-from mcp_baton.tasks.dynamodb.outside import MARGIN_S, ObjectStore, RecentWrites
-from mcp_baton.tasks.dynamodb.patience import CREATE, END, RENEW, WRITE, Patience
+from mcp_baton.tasks.dynamodb.items import Limits, job_text, number
+from mcp_baton.tasks.dynamodb.overflow import MARGIN_S, ObjectStore, RecentWrites
+from mcp_baton.tasks.dynamodb.retry_policy import CREATE, END, RENEW, WRITE, Patience
 from mcp_baton.tasks.dynamodb.table import ConditionFailed, ItemTooLarge, TaskTable
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import Claim, TaskRecord, TaskStatus

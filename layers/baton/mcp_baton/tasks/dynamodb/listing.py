@@ -10,8 +10,8 @@ from msgspec import Struct, field
 
 from mcp_baton.tasks.dynamodb.attributes import Item
 from mcp_baton.tasks.dynamodb.items import RUN, TASK_PREFIX, Limits, partition, shard_names, to_record
+from mcp_baton.tasks.dynamodb.parallel import all_of
 from mcp_baton.tasks.dynamodb.table import TaskTable
-from mcp_baton.tasks.dynamodb.together import all_of
 from mcp_baton.tasks.ids import is_task_id
 from mcp_baton.tasks.record import PAUSE_REASON, PROGRESS, TaskPage
 

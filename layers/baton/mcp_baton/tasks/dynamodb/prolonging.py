@@ -12,7 +12,7 @@ from mcp_baton.tasks.dynamodb.attributes import Attribute, Item
 from mcp_baton.tasks.dynamodb.fetching import Fetcher
 from mcp_baton.tasks.dynamodb.items import KEPT, members
 from mcp_baton.tasks.dynamodb.moving import Mover, Target
-from mcp_baton.tasks.dynamodb.outside import Outside
+from mcp_baton.tasks.dynamodb.overflow import Outside
 from mcp_baton.tasks.dynamodb.pointers import Pointer, pointer_in
 
 PROLONG_S: Final = 2.5

@@ -7,7 +7,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from mcp_baton.exceptions import StoreUnavailable
-from mcp_baton.tasks.dynamodb.outside import ObjectMissing, ObjectTooLarge
+from mcp_baton.tasks.dynamodb.overflow import ObjectMissing, ObjectTooLarge
 from mcp_baton.tasks.texts import PIECE_BYTES
 from mcp_baton.telemetry import SILENT, STORE_ERRORS, Telemetry
 

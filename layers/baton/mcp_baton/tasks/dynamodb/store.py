@@ -11,12 +11,11 @@ from mcp_baton.exceptions import ClaimLost, Conflict, StoreError, TaskFinished, 
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.tasks.dynamodb.attributes import encode_object, text_bytes
 from mcp_baton.tasks.dynamodb.claims import claimed, take
-from mcp_baton.tasks.dynamodb.clock import system_ms
 from mcp_baton.tasks.dynamodb.expressions import Update, finish_update, guarded_update, hold
 from mcp_baton.tasks.dynamodb.heads import Writes
 from mcp_baton.tasks.dynamodb.items import RUN, Limits, claim_in, expired, number
-from mcp_baton.tasks.dynamodb.patience import CREATE, RENEW, draw
-from mcp_baton.tasks.dynamodb.table import ConditionFailed, ItemTooLarge, TaskTable
+from mcp_baton.tasks.dynamodb.retry_policy import CREATE, RENEW, draw
+from mcp_baton.tasks.dynamodb.table import ConditionFailed, ItemTooLarge, TaskTable, system_ms
 from mcp_baton.tasks.dynamodb.values import size
 from mcp_baton.tasks.ids import new_task_id, new_token
 from mcp_baton.tasks.record import Claim, Standing, TaskPage, TaskRecord, TaskStatus
@@ -27,8 +26,8 @@ from mcp_baton.telemetry import SILENT, STORE_CONFLICTS, Telemetry
 if TYPE_CHECKING:
     from mcp_baton.tasks.dynamodb.answers import DynamoDBAnswerStore
     from mcp_baton.tasks.dynamodb.jobs import DynamoDBJobStore
-    from mcp_baton.tasks.dynamodb.outside import ObjectStore, RecentWrites
-    from mcp_baton.tasks.dynamodb.sending import Connect
+    from mcp_baton.tasks.dynamodb.overflow import ObjectStore, RecentWrites
+    from mcp_baton.tasks.dynamodb.table import Connect
 
 GLANCED_AT = ("status", "expires_at", "version", RUN)
 """The attributes that tell whether a task is live, whether it has changed, and who runs it."""
@@ -186,6 +185,6 @@ class DynamoDBTaskStore(Writes):
 
 def recent_writes(monotonic: Callable[[], float]) -> "RecentWrites":
     """What is remembered of values that were just written outside; loaded when there are some."""
-    from mcp_baton.tasks.dynamodb.outside import RecentWrites
+    from mcp_baton.tasks.dynamodb.overflow import RecentWrites
 
     return RecentWrites(monotonic)

@@ -13,7 +13,7 @@ from mcp_baton.tasks.values import StoredValues, Weight
 
 if TYPE_CHECKING:
     from mcp_baton.tasks.dynamodb.fetching import Fetcher
-    from mcp_baton.tasks.dynamodb.outside import Outside
+    from mcp_baton.tasks.dynamodb.overflow import Outside
 
 COLLECTION_BYTES: Final = 3
 ELEMENT_BYTES: Final = 1

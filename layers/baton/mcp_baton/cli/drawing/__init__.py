@@ -1,1 +1,0 @@
-"""Pictures of workflows, for `baton graph` (docs/commands.md, Draw a workflow)."""

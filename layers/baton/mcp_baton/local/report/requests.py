@@ -1,0 +1,369 @@
+"""What became of a request, in words: read off its result, which is not serialized yet. Pure."""
+
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from msgspec import structs
+
+from mcp_baton.exceptions import ProtocolError
+from mcp_baton.local.report.log import Entry, Status, one_line
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server.asking.asker import InputRequired
+from mcp_baton.server.methods import Method, call_method
+from mcp_baton.server.request import Request
+from mcp_baton.server.running.tool_threads import CallerGone
+from mcp_baton.server.workflows.engine_host import START_MARGIN_MS
+from mcp_baton.transport.adapter import JOB
+
+if TYPE_CHECKING:
+    from mcp_baton.local.gateway import InvocationContext
+    from mcp_baton.local.httpd import LambdaHandler
+    from mcp_baton.tasks.store import TaskStore
+
+type Outcome = tuple[Status, str]
+
+LISTS: Final = {
+    "tools/list": ("tools", "tool"),
+    "prompts/list": ("prompts", "prompt"),
+    "resources/list": ("resources", "resource"),
+    "resources/templates/list": ("resourceTemplates", "template"),
+    "tasks/list": ("tasks", "task"),
+}
+"""Of the methods that list: the result's member, and the word for one of what it holds."""
+
+WAITING_STATUSES: Final = ("input_required", "working")
+
+
+def outcome_of(method: str, result: JsonObject, recorded_as: str | None, time_over: str) -> Outcome:
+    """How a request ended that has a result.
+
+    Args:
+        method: Its method.
+        result: Its result.
+        recorded_as: The step that its call was recorded as, where it was.
+        time_over: What to say of a workflow that stopped for want of time.
+    """
+    meta = _object(result.get("_meta"))
+    if "recorded" in meta:
+        return _of_recording(result, meta, recorded_as)
+    if result.get("resultType") == "input_required":
+        return Status.WAITING, f"asks for {_keys(result.get('inputRequests')) or 'input'}"
+    if "taskId" in result or "task" in result:
+        return _of_task(_object(result.get("task")) or result)
+    if result.get("isError") is True:
+        return Status.FAILED, _text(result)
+    if "task_status" in meta or "pause_reason" in meta:
+        return _of_run(meta, time_over)
+    if method in LISTS:
+        member, noun = LISTS[method]
+        found = result.get(member)
+        count = len(found) if isinstance(found, Sequence) else 0
+        return Status.DONE, f"1 {noun}" if count == 1 else f"{count} {noun}s"
+    return Status.DONE, "done"
+
+
+def task_of(result: JsonObject) -> str:
+    """The task that a result is about; empty for none."""
+    for holder in (result, _object(result.get("task"))):
+        if isinstance(holder.get("taskId"), str):
+            return str(holder["taskId"])
+    found = _object(result.get("_meta")).get("task_id")
+    return found if isinstance(found, str) else ""
+
+
+def pause_words(reason: JsonObject, time_over: str) -> str:
+    """Why a workflow is paused, such as `paused at refund: missing approved_by`.
+
+    Args:
+        reason: The pause reason, as `_meta` has it (docs/workflows.md).
+        time_over: What to say of one that stopped for want of time.
+    """
+    step = reason.get("failedStep", reason.get("blockedStep"))
+    return f"paused at {_word(step)}: {_cause(reason, time_over)}"
+
+
+def _of_recording(result: JsonObject, meta: JsonObject, step: str | None) -> Outcome:
+    failed = result.get("isError") is True
+    if meta["recorded"] is True:
+        where = f"recorded as step {step!r}" if step else "recorded as an extra call"
+        told = f"{where}, failed: {_text(result)}" if failed else f"{where}{_all_done(meta)}"
+        return (Status.FAILED if failed else Status.DONE), told
+    whether = "may not be recorded" if meta["recorded"] == "unknown" else "not recorded"
+    error = f"; {_text(result)}" if failed else ""
+    return Status.FAILED, f"{whether}: {_word(meta.get('record_error'))}{error}"
+
+
+def _all_done(meta: JsonObject) -> str:
+    steps = meta.get("steps")
+    if not isinstance(steps, Sequence) or isinstance(steps, str) or not steps:
+        return ""
+    settled = sum(_object(step).get("status") in ("completed", "skipped") for step in steps)
+    return f", {settled} of {len(steps)} steps done"
+
+
+def _of_task(task: JsonObject) -> Outcome:
+    status = _word(task.get("status"))
+    told = task.get("statusMessage")
+    words = f"{status}: {_word(told)}" if isinstance(told, str) and told else status
+    if status == "failed":
+        return Status.FAILED, words
+    return (Status.WAITING if status in WAITING_STATUSES else Status.DONE), words
+
+
+def _of_run(meta: JsonObject, time_over: str) -> Outcome:
+    reason = _object(meta.get("pause_reason"))
+    status = _word(meta.get("task_status", "working"))
+    words = pause_words(reason, time_over) if reason else status
+    lost = {False: "; not saved", "unknown": "; may not be saved"}.get(meta.get("persisted", True), "")
+    failed = bool(lost) or reason.get("type") == "toolError" or status == "failed"
+    if failed:
+        return Status.FAILED, words + lost
+    return (Status.WAITING if reason else Status.DONE), words
+
+
+def _cause(reason: JsonObject, time_over: str) -> str:
+    match reason.get("type"):
+        case "unresolvableParams":
+            return f"missing {_word(reason.get('missingParam'))}"
+        case "schemaMismatch":
+            return _mismatch(reason)
+        case "toolError":
+            return _word(reason.get("error"))
+        case "unresolvedDependency":
+            return f"needs {_word(reason.get('missingOutput'))} of step {_word(reason.get('producingStep'))}"
+        case "deadlineExceeded":
+            return f"out of time ({time_over})"
+        case kind:
+            return _word(kind)
+
+
+def _mismatch(reason: JsonObject) -> str:
+    missing, invalid = reason.get("missingFields"), reason.get("invalidFields")
+    parts = []
+    if isinstance(missing, Sequence) and missing:
+        parts.append(f"missing {', '.join(map(_word, missing))}")
+    if isinstance(invalid, Sequence) and invalid:
+        fields = map(_object, invalid)
+        parts.append(f"invalid {', '.join(f'{_word(f.get("field"))} ({_word(f.get("problem"))})' for f in fields)}")
+    return one_line("; ".join(parts))
+
+
+def _text(result: JsonObject) -> str:
+    """The first text of a result's content."""
+    content = result.get("content")
+    blocks = content if isinstance(content, Sequence) and not isinstance(content, str) else ()
+    texts = (_object(block).get("text") for block in blocks)
+    return next((one_line(text) for text in texts if isinstance(text, str)), "failed")
+
+
+def _object(value: Json) -> JsonObject:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _keys(value: Json) -> str:
+    return ", ".join(map(one_line, _object(value)))
+
+
+def _word(value: object) -> str:
+    return one_line(value) if isinstance(value, str) else "?"
+
+
+logger = logging.getLogger("baton.requests")
+
+NAMES: Final = ("name", "uri")
+QUIET: Final = frozenset({"ping"})
+"""What hosts send all day to see whether the server is there: at the debug level alone."""
+
+told: ContextVar[bool] = ContextVar("told", default=False)
+"""Whether an entry was logged for the HTTP request that this thread answers."""
+
+
+def watched(method: Method = call_method, clock: Callable[[], float] = time.perf_counter) -> Method:
+    """A method that logs an entry for each request.
+
+    Args:
+        method: Answers it.
+        clock: Seconds, from any moment on.
+    """
+
+    def call(request: Request) -> JsonObject:
+        watch = _Watch(request, clock)
+        try:
+            result = method(watch.request)
+        except InputRequired as asks:
+            watch.end(*watch.of(asks.result), asks.result)
+            raise
+        except ProtocolError as error:
+            watch.end(Status.FAILED, one_line(error.message))
+            raise
+        except CallerGone:
+            watch.end(Status.FAILED, "the client went away")
+            raise
+        except Exception as error:
+            watch.end(Status.FAILED, one_line(f"internal error: {type(error).__name__}: {error}"))
+            raise
+        watch.end(*watch.of(result), result)
+        return result
+
+    return call
+
+
+class _Watch:
+    """One request that is being watched.
+
+    Attributes:
+        request: The request, whose store tells which step a call is recorded as.
+    """
+
+    def __init__(self, request: Request, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._began_s = clock()
+        self._steps: list[str] = []
+        store = request.store
+        if store is not None and request.message.method == "tools/call":
+            request = structs.replace(request, store=cast("TaskStore", _Recorder(store, self._steps)))
+        self.request = request
+
+    def of(self, result: JsonObject) -> Outcome:
+        """How the request ended that has this result."""
+        step = self._steps[-1] if self._steps else None
+        return outcome_of(self.request.message.method, result, step, time_over(self.request))
+
+    def end(self, status: Status, words: str, result: JsonObject | None = None) -> None:
+        """Log the entry."""
+        method, params = self.request.message.method, self.request.params
+        told.set(True)
+        if method in QUIET and not logger.isEnabledFor(logging.DEBUG):
+            return
+        Entry(
+            method=one_line(method),
+            name=named(method, params),
+            task=(task_of(result) if result else "") or _named_task(self.request),
+            ms=1000 * (self._clock() - self._began_s),
+            status=status,
+            words=words,
+            request_id=self.request.exchange.request_id,
+        ).log(logger)
+
+
+class _Recorder:
+    """A store that notes the steps which continuations are recorded as; everything else is the store's own.
+
+    Args:
+        store: The store.
+        steps: Where the names go.
+    """
+
+    def __init__(self, store: "TaskStore", steps: list[str]) -> None:
+        self._store = store
+        self._steps = steps
+
+    def __getattr__(self, name: str) -> Any:
+        """What the store has."""
+        return getattr(self._store, name)
+
+    def write(self, task: Any, batch: Any) -> Any:
+        """Write, and note the step of a batch that no run has made."""
+        written = self._store.write(task, batch)
+        if batch.claim is None:
+            self._steps[:] = [step.name for step in batch.steps]
+        return written
+
+
+def named(method: str, params: JsonObject) -> str:
+    """What a request is about: a tool, a prompt, a resource, or the client that introduces itself."""
+    if method == "initialize":
+        info = params.get("clientInfo")
+        told_name = info.get("name") if isinstance(info, dict) else None
+        return one_line(told_name, 40) if isinstance(told_name, str) else ""
+    found = next((params[name] for name in NAMES if isinstance(params.get(name), str)), "")
+    return one_line(str(found), 80)
+
+
+def time_over(request: Request) -> str:
+    """Which limit a workflow met that had no time for its next step, and where it is set."""
+    budget_s, left_ms = request.server.reply_budget_s, request.left_ms()
+    if request.reply.silent and request.elapsed_s() >= budget_s:
+        return f"reply_budget_s={budget_s:g} of the Server, as the client listens to no progress"
+    if left_ms is not None and left_ms <= START_MARGIN_MS:
+        return "--timeout of baton serve, FunctionTimeout when deployed"
+    return "no time for another attempt: reply_budget_s of the Server, --timeout"
+
+
+def _named_task(request: Request) -> str:
+    """The task that the request names."""
+    named = request.params.get("taskId")
+    try:
+        found = named if isinstance(named, str) else request.bound_task()
+    except ProtocolError:
+        found = None
+    return one_line(found, 80) if found else ""
+
+
+def with_refusals(handler: "LambdaHandler") -> "LambdaHandler":
+    """A handler that logs an entry for each request that is refused before it reaches a method.
+
+    Hosts look for what a server may have (`GET /.well-known/…`, `GET /mcp`): such requests are no mistakes, and are
+    logged at the debug level, by the HTTP server.
+    """
+
+    def answer(event: dict[str, Any], context: "InvocationContext") -> dict[str, Any]:
+        told.set(False)
+        began_s = time.perf_counter()
+        returned = handler(event, context)
+        status = int(returned.get("statusCode", 0))
+        if status >= 400 and not told.get() and _is_mistake(event, status):
+            _entry(event, returned, context.aws_request_id, 1000 * (time.perf_counter() - began_s)).log(logger)
+        return returned
+
+    return answer
+
+
+def _is_mistake(event: dict[str, Any], status: int) -> bool:
+    return event["httpMethod"] == "POST" or status == HTTPStatus.FORBIDDEN
+
+
+def _entry(event: dict[str, Any], returned: dict[str, Any], request_id: str, ms: float) -> Entry:
+    method = one_line(f"{event['httpMethod']} {event['path']}", 80)
+    words = f"{returned['statusCode']} {_why(returned)}"
+    return Entry(method, "", "", ms, Status.FAILED, one_line(words), request_id)
+
+
+def _why(returned: dict[str, Any]) -> str:
+    """The message of an error's body."""
+    try:
+        error = json.loads(returned.get("body") or "")["error"]
+    except (ValueError, KeyError, TypeError):
+        return ""
+    return str(error.get("message", "")) if isinstance(error, dict) else str(error)
+
+
+FAILURES: Final = ("failed", "given up")
+
+
+def with_entries[Context](
+    handler: Callable[[dict[str, Any], Context], dict[str, Any]],
+) -> Callable[[dict[str, Any], Context], dict[str, Any]]:
+    """A handler that logs an entry for each task that it has worked on."""
+
+    def work(event: dict[str, Any], context: Context) -> dict[str, Any]:
+        began_s = time.perf_counter()
+        done = handler(event, context)
+        outcome = str(done.get("outcome", "done"))
+        Entry(
+            method="worker",
+            name="",
+            task=str(event.get(JOB, {}).get("taskId", "")),
+            ms=1000 * (time.perf_counter() - began_s),
+            status=Status.FAILED if outcome.startswith(FAILURES) else Status.DONE,
+            words=one_line(outcome),
+            request_id=str(getattr(context, "aws_request_id", "")),
+        ).log(logger)
+        return done
+
+    return work

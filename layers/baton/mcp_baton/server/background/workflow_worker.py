@@ -1,0 +1,287 @@
+"""The engine's surroundings in a worker: no client waits, both claims are renewed, and a hop costs little
+(docs/background.md, Workflows in the background)."""
+
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from msgspec import structs
+
+from mcp_baton.exceptions import (
+    ClaimLost,
+    NotDispatched,
+    ProtocolError,
+    StoreBusy,
+    StoreError,
+    StoreUnavailable,
+    TaskFinished,
+    TaskHeld,
+    TaskNotFound,
+    ValueLost,
+)
+from mcp_baton.protocol.envelope import RELATED_TASK_KEY
+from mcp_baton.protocol.json import JsonObject
+from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
+from mcp_baton.server.asking.asker import AskedInWorkflow, CannotAsk
+from mcp_baton.server.background.dispatching import dispatch
+from mcp_baton.server.background.watching import Watch
+from mcp_baton.server.definitions.workflow_tool import Twin
+from mcp_baton.server.request import Request
+from mcp_baton.server.running.runner import Surroundings
+from mcp_baton.server.running.tool_threads import CallerGone
+from mcp_baton.server.schema.prompt_arguments import ArgumentRefused
+from mcp_baton.server.workflows.engine_host import ServerHost
+from mcp_baton.server.workflows.runs import NOT_RESUMED, NotRead, run_workflow
+from mcp_baton.server.workflows.workflow_tool_results import result_of_run
+from mcp_baton.server.workflows.workflow_tools import not_run
+from mcp_baton.tasks.record import TaskRecord
+from mcp_baton.tasks.store import Batch, TaskStore
+from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.tasks.work import Job
+from mcp_baton.telemetry import TASKS_HANDED_OVER
+from mcp_baton.workflow.ended_run import EndedRun
+from mcp_baton.workflow.host import (
+    FIRST,
+    Attempt,
+    Failed,
+    Failure,
+    FetchedResource,
+    Outcome,
+    Prepared,
+    ResourceUnavailable,
+    Succeeded,
+)
+from mcp_baton.workflow.lease import Hold
+from mcp_baton.workflow.pause import DeadlineExceeded
+
+FRESH_SHARE: Final = 0.1
+"""A further step is begun while no more than this share of the invocation's time is used up, so that each step has
+nearly all of it: how long a step takes is not known before."""
+
+STOPPED: Final = "stopped, as the task that it ran for was cancelled or taken over; it may still have happened"
+
+
+class WorkerHost(ServerHost):
+    """Implements `workflow.host.Host` for a worker's invocation.
+
+    Args:
+        request: The worker's request.
+        watch: Looks after the call's task.
+    """
+
+    def __init__(self, request: Request, watch: Watch) -> None:
+        super().__init__(request)
+        self.announces = True
+        self._watch = watch
+        refusal = CannotAsk(
+            "a step of a workflow cannot wait: call the tool by itself", AskedInWorkflow, request.envelope
+        )
+        self._asking = lambda _ask, _waited_for: refusal
+        self._given_ms = request.exchange.remaining_ms()
+        self._failed = False
+
+    def run(self, prepared: Prepared, variables: TaskVariables | None, attempt: Attempt = FIRST) -> Outcome:
+        """Run a tool. It is stopped when one of the two tasks is over, or another's."""
+        try:
+            outcome = super().run(prepared, variables, attempt)
+        except CallerGone:
+            if variables is not None:
+                variables.close()
+            outcome = Failed(STOPPED, kind=Failure.TIMED_OUT)
+        self._failed = isinstance(outcome, Failed)
+        return outcome
+
+    def read(self, uri: str) -> Sequence[FetchedResource]:
+        """Fetch a resource of this server.
+
+        Raises:
+            ResourceUnavailable: there is none at this URI, or reading it failed or was stopped.
+        """
+        try:
+            return super().read(uri)
+        except CallerGone as gone:
+            raise ResourceUnavailable(STOPPED) from gone
+
+    def announce(self, begun: int, total: int, step: str, task_id: str | None) -> None:
+        """Say in the status of the call's task which step is about to run."""
+        super().announce(begun, total, step, task_id)
+        self._watch.say(f"Step {begun}/{total}: {step}")
+
+    def may_start(self, after_s: float = 0.0) -> bool:
+        """Whether a step may begin, or a failed one be tried again. A step that follows another begins in a fresh
+        invocation, unless this one still is nearly that."""
+        if self._watch.gone or not super().may_start(after_s):
+            return False
+        return self._failed or not self._begun or self._is_fresh()
+
+    def wait(self, seconds: float) -> None:
+        """Let this much time pass, or less where the run is to stop."""
+        while seconds > 0:
+            part = min(seconds, self._both())
+            if self._watch.gone:
+                return
+            self._request.sleep(part)
+            seconds -= part
+
+    def _is_fresh(self) -> bool:
+        left_ms = self.left_ms()
+        if self._given_ms is None or left_ms is None:
+            return True
+        return self._given_ms - left_ms <= self._given_ms * FRESH_SHARE
+
+    def _surroundings(self, variables: TaskVariables | None, attempt: Attempt = FIRST) -> Surroundings:
+        return structs.replace(super()._surroundings(variables, attempt), stay=False, pulse=self._both)
+
+    def _both(self) -> float:
+        """Renew the claims on both tasks, where that is due."""
+        own_s = self.pulse()
+        if own_s == math.inf:  # the workflow's task is over, or another run's
+            self._watch.stop()
+        calls_s = self._watch.pulse()
+        return 0 if self._watch.gone else min(own_s, calls_s)
+
+
+MOST_DISPATCHES: Final = 1_000
+"""A call is handed over no more once it has been dispatched so often: a hundred steps, each with ten dispatches."""
+
+TAKE_AGAIN_S: Final = 5.0
+"""How long a worker waits before it tries again to take the workflow's task from another run."""
+
+logger = logging.getLogger(__name__)
+
+type Write = Callable[[str, Callable[[], object]], str]
+"""Makes a worker's last write; says what became of the call, which is the text unless the write came too late."""
+
+
+class WorkflowJob:
+    """A worker's attempt at a call of a workflow.
+
+    Args:
+        request: The worker's request.
+        watch: Looks after the call's task.
+        hold: The worker's claim on it.
+        job: What is to be done.
+    """
+
+    def __init__(self, request: Request, watch: Watch, hold: Hold, job: Job) -> None:
+        self._request = request
+        self._watch = watch
+        self._hold = hold
+        self._job = job
+        self._lives_ms = max(request.settings.default_ttl_ms, 2 * (request.exchange.remaining_ms() or 0))
+
+    def run(self, write: Write) -> str:
+        """Go on with the workflow, and write what became of the call; what that was, for the log.
+
+        Raises:
+            ProtocolError: there is no such workflow any more.
+            TaskHeld: another run holds the workflow's task: the event is to be delivered again.
+            NotDispatched: the call was handed over, and nobody could be sent for: as above.
+            StoreError: the store does not answer, or the run could not be written: as above.
+        """
+        twin, store = self._request.server.twin(self._job.work.tool), self._request.store
+        if twin is None or store is None:
+            raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {self._job.work.tool}")
+        try:
+            self._hold.task = store.jobs.extend(self._hold.task, self._lives_ms)
+        except (ClaimLost, TaskFinished, TaskNotFound) as over:
+            return f"stopped: {over}"
+        host = WorkerHost(self._request, self._watch)
+        ended = self._run(twin, host)
+        if self._watch.ended:
+            return "stopped: it is over, or another worker's"
+        if isinstance(ended, EndedRun):
+            if self._goes_on(ended):
+                return self._handed_over(store, write)
+            ended = result_of_run(self._request, ended, host)
+        return self._completed(store, ended, write)
+
+    def _run(self, twin: Twin, host: WorkerHost) -> EndedRun | JsonObject:
+        """The run, which has ended; or, where nothing could be run, what the workflow's tool returns then."""
+        # A workflow that was deployed anew may ask its user; in the background nobody hears it.
+        workflow = replace(twin.workflow, ask=False) if twin.workflow.ask else twin.workflow
+        given, task_id = self._request.object("arguments"), self._job.work.workflow_task or ""
+        while True:
+            try:
+                return run_workflow(self._request, workflow, given, task_id, host, lives_ms=self._lives_ms)
+            except TaskHeld as held:
+                if self._may_wait(host, held):
+                    continue
+                if not self._is_last():
+                    self._give_back()
+                    raise
+                return not_run(self._request, twin, task_id, held)
+            except StoreBusy:
+                raise
+            except NotRead as refused:
+                if not isinstance(refused.error, ValueLost):
+                    raise refused.error from refused
+                return not_run(self._request, twin, task_id, refused)
+            except (ArgumentRefused, *NOT_RESUMED) as refused:
+                return not_run(self._request, twin, task_id, refused)
+
+    def _may_wait(self, host: WorkerHost, held: TaskHeld) -> bool:
+        """Let some time pass, if there is time: the other run may give the task up, or have died."""
+        until_s = (held.until_ms - self._request.now_ms()) / 1000
+        wait_s = min(max(until_s, 0) + 0.1, TAKE_AGAIN_S)
+        if not host.may_start(wait_s):
+            return False
+        host.wait(wait_s)
+        return not self._watch.gone
+
+    def _is_last(self) -> bool:
+        claim = self._hold.task.claim
+        return self._watch.gone or (claim is not None and claim.number >= self._job.allowed)
+
+    def _give_back(self) -> None:
+        """Give the call's claim up, so that the next delivery of the event need not wait for its end."""
+        if self._request.store is None:
+            return
+        try:
+            self._request.store.renew(self._hold.task, replace(self._hold.claim(), until_ms=0))
+        except StoreError:
+            task_id = self._hold.task.task_id
+            logger.warning("task %s: its claim could not be given back; it will run out", task_id, exc_info=True)
+
+    def _goes_on(self, run: EndedRun) -> bool:
+        """Whether the run has paused for want of time alone, and has come at least one step further.
+
+        Raises:
+            StoreUnavailable: it has, and that could not be written.
+        """
+        settled = [trace for trace in run.traces if not trace.replayed and isinstance(trace.outcome, Succeeded)]
+        if not isinstance(run.pause, DeadlineExceeded) or not settled:
+            return False
+        if not run.stored:
+            raise StoreUnavailable("the run could not be written; it is to be run again")
+        if self._request.dispatcher is None or self._job.dispatches >= MOST_DISPATCHES:
+            logger.error("task %s: it is handed over no more; set BATON_WORKER for the worker", self._hold.task.task_id)
+            return False
+        return True
+
+    def _handed_over(self, store: TaskStore, write: Write) -> str:
+        handed: list[TaskRecord] = []
+
+        def hand_over() -> None:
+            handed.append(store.jobs.hand_over(self._hold.task, self._hold.claim(), self._lives_ms))
+
+        outcome = write("handed over", hand_over)
+        for task in handed:
+            self._request.telemetry.add(TASKS_HANDED_OVER)
+            if not dispatch(self._request, task):
+                raise NotDispatched(f"task {task.task_id}: it was handed over, and no worker could be sent for")
+        return outcome
+
+    def _completed(self, store: TaskStore, result: JsonObject, write: Write) -> str:
+        batch = Batch(result=_of_call(result), claim=self._hold.claim(), release=True, message=self._watch.unwritten)
+        return write("completed", lambda: store.write(self._hold.task, batch))
+
+
+def _of_call(result: JsonObject) -> JsonObject:
+    """A workflow's result as that of the call's task, which relates to this task and no other."""
+    meta = result.get("_meta")
+    if not isinstance(meta, Mapping):
+        return result
+    return {**result, "_meta": {name: value for name, value in meta.items() if name != RELATED_TASK_KEY}}

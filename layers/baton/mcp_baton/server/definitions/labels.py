@@ -1,0 +1,188 @@
+"""What is shown of anything that is published, beside its name."""
+
+import functools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypedDict
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mcp_baton.exceptions import RegistrationError
+from mcp_baton.protocol.http import SCOPE_CLAIMS
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server.schema.functions import clean, is_routine
+
+
+class Labels(Struct, frozen=True):
+    """What is shown of anything that is published, beside its name.
+
+    Attributes:
+        title: A name for people.
+        description: What it is; the function's docstring unless given.
+        icons: MCP `Icon` objects: `{"src", "mimeType"?, "sizes"?, "theme"?}`.
+        annotations: Of a tool `readOnlyHint`, `destructiveHint`, `idempotentHint`, `openWorldHint`; of a resource
+            `audience`, `priority`, `lastModified`.
+        meta: The definition's `_meta`.
+    """
+
+    title: str | None = None
+    description: str | None = None
+    icons: Sequence[JsonObject] = ()
+    annotations: JsonObject | None = None
+    meta: JsonObject | None = None
+
+    def of(self, function: Callable[..., object]) -> "Labels":
+        """The labels with the function's own docstring for a missing description."""
+        return replace(self, description=documented(function, self.description))
+
+    def to_json(self) -> dict[str, Json]:
+        """The members that they add to a definition."""
+        made: dict[str, Json] = {
+            "title": self.title,
+            "description": self.description,
+            "icons": list(self.icons),
+            "annotations": self.annotations,
+            "_meta": self.meta,
+        }
+        return {name: value for name, value in made.items() if value}
+
+
+class PromptLabels(TypedDict, total=False):
+    """The labels that a prompt may have, as keyword arguments: see `Labels`."""
+
+    title: str
+    """A name for people."""
+    description: str
+    """What it is; the function's docstring unless given."""
+    icons: Sequence[JsonObject]
+    """MCP `Icon` objects: `{"src", "mimeType"?, "sizes"?, "theme"?}`."""
+    meta: JsonObject
+    """The definition's `_meta`."""
+
+
+class AllLabels(PromptLabels, total=False):
+    """The labels that a tool or a resource may have, as keyword arguments: see `Labels`."""
+
+    annotations: JsonObject
+    """Of a tool `readOnlyHint`, `destructiveHint`, `idempotentHint`, `openWorldHint`; of a resource `audience`,
+    `priority`, `lastModified`."""
+
+
+def documented(function: Callable[..., object], description: str | None) -> str:
+    """The description that was given, else the function's own docstring."""
+    if description is not None:
+        return description
+    while isinstance(function, functools.partial):
+        function = function.func
+    own = function.__doc__ if is_routine(function) else type(function).__call__.__doc__
+    return clean(own) if own else ""
+
+
+TOOL_OPTIONS: Final = ("name", "requires", "input_schema", "sets", "task", "idempotent", "task_start")
+"""What `@server.tool(…)` takes, besides labels."""
+
+
+def check_handles(handles: str) -> None:
+    """Refuse a `handles` that is none.
+
+    Raises:
+        RegistrationError: it is neither `meta` nor `text`.
+    """
+    if handles not in ("meta", "text"):
+        raise RegistrationError(f"handles={handles!r}: it is 'meta' or 'text'")
+
+
+def seconds(name: str, value: float, *, zero: bool = False, endless: bool = False) -> float:
+    """A number of seconds above 0.
+
+    Args:
+        name: What it is called.
+        value: The number.
+        zero: Whether 0 is one, too.
+        endless: Whether infinity is.
+
+    Raises:
+        RegistrationError: it is none.
+    """
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not (value > 0 or (zero and value == 0)) or (value == math.inf and not endless):
+        raise RegistrationError(f"{name}={value!r}: it is a number of seconds{', 0 or more' if zero else ' above 0'}")
+    return value
+
+
+def byte_count(name: str, value: int) -> int:
+    """A number of bytes, 0 or more.
+
+    Args:
+        name: What it is called.
+        value: The number.
+
+    Raises:
+        RegistrationError: it is none.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise RegistrationError(f"{name}={value!r}: it is a number of bytes, 0 or more")
+    return value
+
+
+def labels_of(options: Mapping[str, Any], what: str, others: Iterable[str] = ()) -> Labels:
+    """The labels that were given as keyword arguments.
+
+    Args:
+        options: The keyword arguments.
+        what: How to name in an error what they are given to.
+        others: Further options that this has, for an error.
+
+    Raises:
+        RegistrationError: one is unknown.
+    """
+    try:
+        return Labels(**options)
+    except TypeError:
+        from mcp_baton.hints import meant
+
+        known = [*Labels.__match_args__, *others]
+        unknown = next(name for name in options if name not in Labels.__match_args__)
+        raise RegistrationError(f"{what}: it has no option {unknown!r}{meant(unknown, known)}") from None
+
+
+def name_of(function: object) -> str:
+    """A function's name.
+
+    Raises:
+        RegistrationError: it has none of its own.
+    """
+    if not callable(function):
+        remedy = f"write name={function!r}" if isinstance(function, str) else "publish a function"
+        raise RegistrationError(f"{function!r} stands where a function should; {remedy}")
+    name = getattr(function, "__name__", None) or getattr(getattr(function, "func", None), "__name__", None)
+    if not isinstance(name, str) or name == "<lambda>":
+        raise RegistrationError(f"{function!r} has no name of its own; give it one with name=...")
+    return name
+
+
+def required(scopes: Sequence[str], what: str) -> frozenset[str]:
+    """What `requires=` says.
+
+    Raises:
+        RegistrationError: it is one text, or holds what is no scope (RFC 6749, section 3.3), so that no caller has it.
+    """
+    if isinstance(scopes, str):
+        raise RegistrationError(f"{what}: requires is a list of scopes; write requires=[{scopes!r}]")
+    for scope in scopes:
+        if not isinstance(scope, str) or not scope or scope.split() != [scope]:
+            raise RegistrationError(f"{what}: requires has {scope!r}; a scope is a text without blanks")
+    return frozenset(scopes)
+
+
+def scopes_in(claims: Mapping[str, object]) -> frozenset[str]:
+    """The caller's scopes: of each claim that may hold them, texts with blanks between, or a list."""
+    return frozenset(scope for name in SCOPE_CLAIMS for scope in _scopes(claims.get(name)))
+
+
+def _scopes(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield from value.split()
+    elif isinstance(value, list | tuple):
+        yield from (scope for scope in value if isinstance(scope, str))

@@ -1,0 +1,76 @@
+"""A function published as a prompt, and its messages (MCP server/prompts)."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from mcp_baton.exceptions import ProtocolError
+from mcp_baton.protocol.json import Json
+from mcp_baton.protocol.jsonrpc import INTERNAL_ERROR
+from mcp_baton.server.content import CONTENT_TYPES, Message
+from mcp_baton.server.definitions.labels import Labels
+from mcp_baton.server.schema.plain_types import to_json
+from mcp_baton.server.schema.schema import InputSchema
+from mcp_baton.server.schema.signature import read_signature
+from mcp_baton.workflow.definition import Argument
+
+
+def messages_of(returned: object) -> list[Json]:
+    """What a prompt's function returned, as `PromptMessage`s: texts are the user's.
+
+    Raises:
+        ProtocolError: it is neither text nor messages.
+    """
+    items = returned if isinstance(returned, Sequence) and not isinstance(returned, str) else [returned]
+    return [_message(item) for item in items]
+
+
+def _message(item: object) -> Json:
+    if isinstance(item, Message):
+        return item.to_json()
+    if isinstance(item, (str, *CONTENT_TYPES)):
+        return Message("user", item).to_json()
+    made = to_json(item)
+    if isinstance(made, Mapping) and isinstance(made.get("content"), str):
+        made = {**made, "content": {"type": "text", "text": made["content"]}}
+    if not isinstance(made, Mapping) or not isinstance(made.get("content"), Mapping) or "role" not in made:
+        raise ProtocolError(INTERNAL_ERROR, "the prompt did not return text, content or messages")
+    return made
+
+
+class Prompt:
+    """A function that yields messages.
+
+    Args:
+        function: Returns text, content, a `Message`, or a list of those.
+        requires: The scopes that a caller must have.
+    """
+
+    def __init__(
+        self, function: Callable[..., object], name: str, labels: Labels, requires: frozenset[str] = frozenset()
+    ) -> None:
+        self.function = function
+        self.name = name
+        self.requires = requires
+        self.labels = labels.of(function)
+        self.signature = read_signature(function, f"prompt {name!r}")
+        self.arguments = tuple(
+            Argument(parameter.published, parameter.description, parameter.required, parameter.annotation)
+            for parameter in self.signature.parameters
+        )
+        self.input = InputSchema(name, self.signature)
+
+    def renamed(self, name: str) -> "Prompt":
+        """The same prompt under another name."""
+        return Prompt(self.function, name, self.labels, self.requires)
+
+
+def definition_of_prompt(name: str, labels: Labels, arguments: Sequence[Argument]) -> dict[str, Json]:
+    """A prompt as `prompts/list` shows it (MCP server/prompts, Prompt)."""
+    shown: list[Json] = [_definition_of_argument(argument) for argument in arguments]
+    return {"name": name, **labels.to_json(), "arguments": shown}
+
+
+def _definition_of_argument(argument: Argument) -> Mapping[str, Json]:
+    shown: dict[str, Json] = {"name": argument.name}
+    if argument.shown_description:
+        shown["description"] = argument.shown_description
+    return shown | {"required": argument.required}

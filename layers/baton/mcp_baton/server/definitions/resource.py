@@ -1,0 +1,258 @@
+"""Resource URI templates: matching a URI, after RFC 6570 level 1 and the reserved expansion `{+name}`.
+
+`{name}` matches a part of one segment, `{+name}` and `{name*}` also slashes; none of them matches nothing. Where a URI
+can be split in several ways, the first variable takes as much as it can, then the second, and so on. The split is that
+of the URI as it was sent; each value is percent-decoded once, afterwards.
+
+What `{name}` gives to its function can stand in a path as one name: a URI that hides a slash, a backslash or a NUL in
+it (`%2F`, `%5C`, `%00`), or whose value is `.` or `..` (RFC 3986, 3.3), does not match. `{+name}` gives all that.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, lru_cache
+from itertools import batched
+from typing import Final
+
+from msgspec import Struct
+
+from mcp_baton.exceptions import RegistrationError
+from mcp_baton.protocol.json import Json, dumps
+from mcp_baton.server.content import base64_of
+from mcp_baton.server.definitions.labels import Labels
+from mcp_baton.server.schema.plain_types import to_json
+from mcp_baton.server.schema.schema import InputSchema
+from mcp_baton.server.schema.signature import read_signature
+from mcp_baton.workflow.host import FetchedResource
+
+_EXPRESSION = re.compile(r"\{(\+?)([A-Za-z_][A-Za-z0-9_]*)(\*?)\}")
+_DOTS = frozenset({".", ".."})
+_NOT_IN_A_NAME = frozenset("/\\\0")
+
+
+def variables_of(template: str, what: str) -> tuple[str, ...]:
+    """The names in a template, in order.
+
+    Raises:
+        RegistrationError: an expression that is not supported, or a name used twice.
+    """
+    names = tuple(match[2] for match in _EXPRESSION.finditer(template))
+    rest = _EXPRESSION.sub("", template)
+    if "{" in rest or "}" in rest:
+        raise RegistrationError(f"{what}: only {{name}}, {{+name}} and {{name*}} can stand in {template!r}")
+    if len(set(names)) != len(names):
+        raise RegistrationError(f"{what}: a name stands twice in {template!r}")
+    return names
+
+
+def match(template: str, uri: str) -> dict[str, str] | None:
+    """The template's values in a URI, percent-decoded; `None` when the URI is not of that form, or hides a path in a
+    `{name}`."""
+    form = _form(template)
+    values = _values(form, uri)
+    return None if values is None or _withheld(form, values) else values
+
+
+def withheld(template: str, uri: str) -> str | None:
+    """The first `{name}` for which alone a URI does not match: its value would be a path."""
+    form = _form(template)
+    return _withheld(form, _values(form, uri) or {})
+
+
+class _Variable(Struct, frozen=True):
+    """A variable, and the text between it and the next one."""
+
+    name: str
+    spans_segments: bool
+    followed_by: str
+
+
+class _Form(Struct, frozen=True):
+    """A template, taken apart."""
+
+    begins: str
+    variables: tuple[_Variable, ...]
+
+
+@lru_cache(maxsize=256)
+def _form(template: str) -> _Form:
+    begins, *rest = _EXPRESSION.split(template)
+    variables = (_Variable(name, bool(plus or star), text) for plus, name, star, text in batched(rest, 4))
+    return _Form(begins, tuple(variables))
+
+
+def _withheld(form: _Form, values: Mapping[str, str]) -> str | None:
+    for variable in form.variables:
+        value = values.get(variable.name, "")
+        if not variable.spans_segments and (value in _DOTS or not _NOT_IN_A_NAME.isdisjoint(value)):
+            return variable.name
+    return None
+
+
+def _values(form: _Form, uri: str) -> dict[str, str] | None:
+    if not form.variables:
+        return {} if uri == form.begins else None
+    if not (uri.startswith(form.begins) and uri.endswith(form.variables[-1].followed_by)):
+        return None  # which spares most URIs the rest
+    from urllib.parse import unquote
+
+    values: dict[str, str] = {}
+    place = len(form.begins)
+    for variable, farthest in zip(form.variables, _farthest_ends(form, uri), strict=True):
+        end = farthest[place]
+        if not end:
+            return None
+        values[variable.name] = unquote(uri[place:end])
+        place = end + len(variable.followed_by)
+    return values
+
+
+def _farthest_ends(form: _Form, uri: str) -> list[list[int]]:
+    """For each variable and each place in the URI, the farthest end of a value that begins there and leaves a rest that
+    matches; 0 where there is none.
+
+    From the last variable to the first, each with one pass from the URI's end: a URI that matches in very many ways, or
+    almost, takes no longer than another.
+    """
+    ends: list[list[int]] = []
+    rest_matches: Sequence[int] = [0] * len(uri) + [1]
+    for variable in reversed(form.variables):
+        text = variable.followed_by
+        farthest = [0] * (len(uri) + 1)
+        for place in range(len(uri) - 1, len(form.begins) - 1, -1):
+            end = place + 1
+            if uri[place] == "/" and not variable.spans_segments:
+                continue
+            if farthest[end]:
+                farthest[place] = farthest[end]
+            elif uri.startswith(text, end) and rest_matches[end + len(text)]:
+                farthest[place] = end
+        ends.append(farthest)
+        rest_matches = farthest
+    return ends[::-1]
+
+
+def contents_of(uri: str, mime_type: str | None, returned: object) -> FetchedResource:
+    """What a resource's function returned, as one content: text, bytes as base64, or anything else as JSON text.
+
+    Raises:
+        ValueError: it cannot be written as JSON.
+    """
+    if isinstance(returned, str):
+        return FetchedResource(uri, mime_type or "text/plain", text=returned)
+    if isinstance(returned, bytes | bytearray):
+        return FetchedResource(uri, mime_type or "application/octet-stream", blob=base64_of(bytes(returned)))
+    return FetchedResource(uri, mime_type or "application/json", text=dumps(to_json(returned)))
+
+
+class Resource:
+    """A function that yields the contents of one URI, or of every URI of a template.
+
+    Args:
+        uri: A URI, or a template with `{name}` for each parameter of the function.
+        function: Returns text, bytes, or anything that can be written as JSON.
+        requires: The scopes that a caller must have.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        function: Callable[..., object],
+        name: str,
+        labels: Labels,
+        mime_type: str | None,
+        requires: frozenset[str] = frozenset(),
+    ) -> None:
+        self.uri = uri
+        self.requires = requires
+        self.function = function
+        self.name = name
+        self.labels = labels.of(function)
+        self.mime_type = mime_type
+        what = f"resource {uri!r}"
+        self.variables = variables_of(uri, what)
+        self.signature = read_signature(function, what)
+        if set(self.variables) != self.signature.names:
+            from mcp_baton.hints import meant
+
+            takes = ", ".join(sorted(self.signature.names)) or "nothing"
+            wrong = next((name for name in sorted(self.signature.names) if name not in self.variables), None)
+            close = meant(wrong, self.variables) if wrong else ""
+            remedy = close if "mean" in close else "; name the same in the URI and in the signature"
+            raise RegistrationError(f"{what}: the function takes {takes}{remedy}")
+        self.input = InputSchema(name, self.signature)
+
+    @property
+    def is_template(self) -> bool:
+        """Whether it stands for many URIs."""
+        return bool(self.variables)
+
+    @cached_property
+    def definition(self) -> dict[str, Json]:
+        """The resource as `resources/list` or `resources/templates/list` shows it."""
+        shown: dict[str, Json] = {"uriTemplate" if self.is_template else "uri": self.uri, "name": self.name}
+        shown |= self.labels.to_json()
+        return shown | ({"mimeType": self.mime_type} if self.mime_type else {})
+
+    def match(self, uri: str) -> dict[str, str] | None:
+        """The function's arguments for a URI; `None` when it is not this resource's."""
+        if self.is_template:
+            return match(self.uri, uri)
+        return {} if uri == self.uri else None
+
+    def withheld(self, uri: str) -> str | None:
+        """The `{name}` for which alone a URI is not this resource's: its value would be a path."""
+        return withheld(self.uri, uri) if self.is_template else None
+
+
+SCHEME: Final = "baton://"
+_TASKS: Final = f"{SCHEME}tasks/"
+
+APP_URI: Final = "ui://baton/tasks"
+"""The page of a workflow's tasks, which hosts show beside the results of its tool (docs/console.md)."""
+
+
+def is_own(uri: str) -> bool:
+    """Whether a URI is Baton's, so that no resource of a server's can be there. Schemes have no case (RFC 3986)."""
+    return uri[: len(SCHEME)].lower() == SCHEME
+
+
+def value_uri(task_id: str, name: str) -> str:
+    """Where a task's variable can be read whole."""
+    from urllib.parse import quote
+
+    return f"{_TASKS}{task_id}/{quote(name, safe='', errors='surrogatepass')}"
+
+
+def value_at(uri: str) -> tuple[str, str] | None:
+    """The task id and the variable that a URI names; `None` for any other URI."""
+    if not uri.startswith(_TASKS):
+        return None
+    task_id, slash, name = uri[len(_TASKS) :].partition("/")
+    if not slash or "/" in name:
+        return None
+    from urllib.parse import unquote
+
+    try:
+        return task_id, unquote(name, errors="surrogatepass")
+    except UnicodeDecodeError:
+        return None
+
+
+MAX_URI = 8_000
+"""Characters of a URI that is looked up: RFC 9110, section 4.1, asks for so many octets. To be held against a template
+takes a time that grows with the length, times the template's variables; and there may be many templates."""
+
+
+def find_in(resources: Mapping[str, Resource], uri: str) -> tuple[Resource, dict[str, str]] | None:
+    """The resource at a URI and its function's arguments; one with that very URI before any template."""
+    if len(uri) > MAX_URI or is_own(uri):
+        return None
+    exact = resources.get(uri)
+    if exact is not None and not exact.is_template:
+        return exact, {}
+    for resource in resources.values():
+        arguments = resource.match(uri)
+        if arguments is not None:
+            return resource, arguments
+    return None

@@ -1,0 +1,387 @@
+"""How a tool may run as a task of its own: what `task=`, `idempotent=` and `task_start=` say (docs/background.md)."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any, Final, Literal
+
+from msgspec import Struct
+
+from mcp_baton.exceptions import RegistrationError, WrongResult
+from mcp_baton.hints import place_of
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server.content import CONTENT_TYPES, ToolResult
+from mcp_baton.server.definitions.labels import AllLabels, Labels
+from mcp_baton.server.definitions.param_headers import Header, mirrored
+from mcp_baton.server.schema.functions import NO_ANNOTATION
+from mcp_baton.server.schema.plain_types import to_json
+from mcp_baton.server.schema.schema import InputSchema, OutputSchema
+from mcp_baton.server.schema.signature import Signature, read_signature, undescribable
+from mcp_baton.server.schema.undescribed import shown_type
+from mcp_baton.workflow.definition import NAME, TASK_ID, hosts_take
+from mcp_baton.workflow.host import Succeeded
+from mcp_baton.workflow.sources import as_text
+
+type Support = Literal["forbidden", "optional", "required"]
+type Start = Literal["call", "explicit"]
+
+SUPPORTS: Final = ("forbidden", "optional", "required")
+STARTS: Final = ("call", "explicit")
+
+
+class ToolOptions(AllLabels, total=False):
+    """What is shown of a tool (see `Labels`), and how it runs as a task, as keyword arguments."""
+
+    task: Support
+    """Whether a call may become a task of its own, which a worker makes in the background: `forbidden` (the default),
+    `optional`, where the client can have tasks, or `required`, which no other client can call."""
+    idempotent: bool
+    """`False` for a function that must not be begun again when it is not known what became of it: where its worker dies
+    the task fails. Otherwise it is begun up to three times; `ctx.idempotency_key` stays."""
+    task_start: Start
+    """`explicit` for a function that begins in the request and calls `ctx.start_task()` where the background begins."""
+
+
+class TaskSupport(Struct, frozen=True):
+    """How a tool may run as a task.
+
+    Attributes:
+        support: `forbidden`, `optional` or `required`.
+        idempotent: Whether it may be begun again when it is not known what became of it.
+        explicit: Whether its task begins where the function says so.
+    """
+
+    support: str = "forbidden"
+    idempotent: bool = True
+    explicit: bool = False
+
+    @property
+    def execution(self) -> dict[str, Json]:
+        """The member `execution` of the tool's definition (MCP 2025-11-25, server/tools, Tool)."""
+        return {"taskSupport": self.support}
+
+
+NO_TASK = TaskSupport()
+
+
+def task_support(options: dict[str, Any], what: str) -> TaskSupport:
+    """Take what concerns tasks out of a tool's options. What is left are its labels.
+
+    Raises:
+        RegistrationError: an option has no such value, or says nothing where the tool never is a task.
+    """
+    support = options.pop("task", "forbidden")
+    start = options.pop("task_start", "call")
+    idempotent = options.pop("idempotent", True)
+    for name, value, choices in (("task", support, SUPPORTS), ("task_start", start, STARTS)):
+        if value not in choices:
+            from mcp_baton.hints import meant
+
+            raise RegistrationError(f"{what}: {name}={value!r} is not possible{meant(value, choices)}")
+    if not isinstance(idempotent, bool):
+        raise RegistrationError(f"{what}: idempotent={idempotent!r} is neither True nor False")
+    if support == "forbidden" and (start != "call" or not idempotent):
+        given = "task_start" if start != "call" else "idempotent"
+        raise RegistrationError(f"{what}: {given} concerns tools that run as tasks; add task='optional' or 'required'")
+    return TaskSupport(support, idempotent, start == "explicit")
+
+
+_SCHEMALESS = (NO_ANNOTATION, None, type(None), Any)
+
+
+class Tool:
+    """A function that clients and workflows can call.
+
+    Args:
+        function: A `def` or an `async def`.
+        name: How it is called.
+        labels: What is shown of it.
+        input_schema: Published in the place of the one that the signature makes.
+        requires: The scopes that a caller must have.
+        sets: The task variables that it sets.
+        tasks: How it may run as a task of its own.
+
+    Attributes:
+        function: What is called. A test may put another in its place.
+        decorated: What was published, by which a workflow's step may refer to the tool.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., object],
+        name: str,
+        labels: Labels,
+        input_schema: JsonObject | None = None,
+        requires: frozenset[str] = frozenset(),
+        sets: tuple[str, ...] = (),
+        tasks: TaskSupport = NO_TASK,
+    ) -> None:
+        if not hosts_take(name):
+            from mcp_baton.hints import allowed_name
+
+            remedy = f"give it another, as in name={allowed_name(name)!r}"
+            raise RegistrationError(f"tool {name!r}: a tool's name is {NAME}; {remedy}")
+        self.function = function
+        self.decorated = function
+        self.name = name
+        self.requires = requires
+        self.sets = sets
+        self.tasks = tasks
+        self.labels = labels.of(function)
+        self._input_schema = input_schema
+        self.signature: Signature = read_signature(function, f"tool {name!r}")
+        _check_parameters(self.signature, name)
+        self.input = InputSchema(name, self.signature)
+        returns = self.signature.returns
+        schemaless = any(returns is empty for empty in _SCHEMALESS) or mentions_content(returns)
+        self.output = None if schemaless else OutputSchema(name, returns)
+        unknown = None if schemaless else undescribable(returns)
+        if unknown is not None:
+            from mcp_baton.server.schema.undescribed import return_error
+
+            raise return_error(f"tool {name!r}", unknown)
+        if input_schema is not None or any(_is_marked(item.annotation) for item in self.signature.parameters):
+            _ = self.mirrored  # a mark that clients would drop the tool for is refused now
+
+    def renamed(self, name: str) -> "Tool":
+        """The same tool under another name.
+
+        Raises:
+            RegistrationError: it is not one that MCP allows.
+        """
+        return Tool(self.function, name, self.labels, self._input_schema, self.requires, self.sets, self.tasks)
+
+    @cached_property
+    def definition(self) -> dict[str, Json]:
+        """The tool as `tools/list` shows it (MCP server/tools, Tool).
+
+        Raises:
+            RegistrationError: one of its types has no schema; names the parameter, or the return type.
+        """
+        try:
+            shown: dict[str, Json] = {"name": self.name, **self.labels.to_json(), "inputSchema": self.input_schema}
+            if self.output:
+                shown["outputSchema"] = self.output.json_schema
+        except Exception as error:  # a type of the author's brings code along, which may raise anything
+            from mcp_baton.server.schema.schema import tool_error
+
+            raise tool_error(
+                f"tool {self.name!r}", self.signature, error, has_output=self.output is not None
+            ) from error
+        return shown
+
+    @cached_property
+    def definition_with_handle(self) -> JsonObject:
+        """The same for a tool whose calls may name their task by an argument."""
+
+        return definition_with_handle(self.definition)
+
+    def has_parameter(self, name: str) -> bool:
+        """Whether callers know a parameter of this name."""
+        published = self._input_schema.get("properties") if self._input_schema else None
+        return name in self.signature.names or (isinstance(published, Mapping) and name in published)
+
+    @property
+    def input_schema(self) -> JsonObject:
+        """The input schema as it is published."""
+        return self.input.json_schema if self._input_schema is None else self._input_schema
+
+    @cached_property
+    def mirrored(self) -> dict[tuple[str, ...], str]:
+        """The parameters that clients mirror into headers: property path to header name.
+
+        Plain parameters cannot be marked, so that a tool with nothing else costs no schema.
+
+        Raises:
+            RegistrationError: a parameter is marked that cannot be mirrored.
+        """
+        if self._input_schema is None and self.input.is_plain:
+            return {}
+        return mirrored(self.input_schema, f"tool {self.name!r}")
+
+    def canonical(self, arguments: JsonObject) -> JsonObject:
+        """Arguments as the function takes them, as JSON, without those that equal their defaults."""
+        from mcp_baton.server.schema.canonical import canonical_arguments
+
+        return canonical_arguments(self.input, self.signature, arguments)
+
+    @cached_property
+    def summary(self) -> str:
+        """The description's first line."""
+        return (self.labels.description or "").partition("\n")[0]
+
+    def outcome(self, returned: object) -> Succeeded:
+        """What the function returned: the tool's value, and how a result shows it where that was said in full.
+
+        Raises:
+            WrongResult: it is not what the function declares, or not JSON; names the function's line.
+        """
+        said = explicit_content(returned)
+        if said is None:
+            try:
+                return Succeeded(self.output.value(returned) if self.output else to_json(returned))
+            except ValueError as error:
+                wrong = wrong_result(
+                    self.name, self.decorated, self.signature.returns if self.output else None, returned, error
+                )
+                raise wrong from wrong.__cause__
+        shown = {name: to_json(value) for name, value in said.to_json().items()}
+        return Succeeded(shown.get("structuredContent", shown["content"]), shown)
+
+    def result(self, outcome: Succeeded) -> dict[str, Json]:
+        """A successful `CallToolResult` (MCP server/tools, Tool Result)."""
+        if outcome.shown is not None:
+            return dict(outcome.shown)
+        value = outcome.value
+        made: dict[str, Json] = {"content": content_of(value)}
+        if self.output:
+            made["structuredContent"] = {"result": value} if self.output.wraps else value
+        return made
+
+
+def _check_parameters(signature: Signature, tool: str) -> None:
+    for parameter in signature.parameters:
+        name = parameter.published
+        if not hosts_take(name):
+            raise RegistrationError(f"tool {tool!r}: the parameter {name!r}: a parameter's name is {NAME}")
+
+
+def explicit_content(returned: object) -> ToolResult | None:
+    """What a tool returned, when it is content, or a list with content in it; `None` for an ordinary value."""
+    if isinstance(returned, ToolResult):
+        return returned
+    if isinstance(returned, CONTENT_TYPES):
+        return ToolResult([returned])
+    if isinstance(returned, list | tuple) and any(isinstance(item, CONTENT_TYPES) for item in returned):
+        return ToolResult([item if isinstance(item, CONTENT_TYPES) else as_text(item) for item in returned])
+    return None
+
+
+def mentions_content(annotation: object) -> bool:
+    """Whether a return type speaks of content, which has no output schema."""
+    if annotation in (*CONTENT_TYPES, ToolResult):
+        return True
+    return any(mentions_content(part) for part in getattr(annotation, "__args__", ()))
+
+
+def content_of(value: Json) -> list[Json]:
+    """A value as MCP content: text as it is, nothing for nothing, everything else as JSON text."""
+    return [] if value is None else [{"type": "text", "text": as_text(value)}]
+
+
+def _is_marked(annotation: Any, seen: frozenset[int] = frozenset()) -> bool:
+    """Whether a type is marked for a header, or a part of it is: there the mark is a mistake, and must be seen too."""
+    if id(annotation) in seen:
+        return False
+    fields = getattr(annotation, "model_fields", {}).values() if isinstance(annotation, type) else ()
+    notes = [*getattr(annotation, "__metadata__", ()), *(note for field in fields for note in field.metadata)]
+    parts = [getattr(annotation, "__origin__", None), *getattr(annotation, "__args__", ())]
+    parts += [field.annotation for field in fields]
+    return any(isinstance(note, Header) for note in notes) or any(
+        _is_marked(part, seen | {id(annotation)}) for part in parts
+    )
+
+
+NEXT: Final = "baton_next"
+"""The property of structured content that says what became of a call and which one comes next."""
+
+_TASK: Final = {
+    "description": "Id of the workflow task that this call continues. Leave it out if it continues none.",
+    "type": "string",
+}
+_SAID: Final = "What became of this call in its workflow task, and which call comes next."
+
+_EXTENSIBLE: Final = frozenset(
+    {
+        *("type", "properties", "required", "additionalProperties", "minProperties", "dependentRequired"),
+        *("$schema", "$id", "$defs", "$comment", "definitions", "title", "description", "default", "examples"),
+        *("deprecated", "readOnly", "writeOnly", "discriminator"),
+    }
+)
+"""Keywords at the root of a schema beside which a property can be added without making anything invalid."""
+
+
+def definition_with_handle(definition: JsonObject) -> JsonObject:
+    """A tool's definition with the argument, and with what its results then say."""
+    made = {**definition, "inputSchema": _with_property(definition["inputSchema"], TASK_ID, _TASK)}
+    schema: Any = definition.get("outputSchema")
+    if schema is not None and (name := declared_name(schema)) is not None:
+        made["outputSchema"] = _with_property(schema, name, _said(schema))
+    return made
+
+
+def declared_name(schema: Mapping[str, Any]) -> str | None:
+    """The name of the property that is added to an output schema; `None` where none can be."""
+    if not schema.keys() <= _EXTENSIBLE:
+        return None
+    taken = schema.get("properties", {})
+    return next((name for name in (NEXT, f"{NEXT}_") if name not in taken), None)
+
+
+def free_name(structured: JsonObject, schema: Mapping[str, Any] | None) -> str | None:
+    """The name of the property that can be added to structured content; `None` where none can be.
+
+    Args:
+        structured: The content.
+        schema: The schema that is published for it; `None` where there is none.
+    """
+    if schema is None:
+        names = [NEXT, f"{NEXT}_"]
+    else:
+        declared = declared_name(schema)
+        if declared is None:
+            return None
+        names = [declared, f"{declared}_"] if _is_open(schema) else [declared]
+    return next((name for name in names if name not in structured), None)
+
+
+def _is_open(schema: Mapping[str, Any]) -> bool:
+    """Whether an object may have properties of any name and kind."""
+    return schema.get("additionalProperties", True) in (True, {})
+
+
+def _said(schema: Mapping[str, Any]) -> dict[str, Json]:
+    """A tool whose values have whatever names they like may have this one, and then it is no text."""
+    if schema.get("additionalProperties", False) is False:
+        return {"description": _SAID, "type": "string"}
+    return {"description": _SAID}
+
+
+def _with_property(schema: Any, name: str, added: Mapping[str, Json]) -> dict[str, Any]:
+    return {**schema, "properties": {**schema.get("properties", {}), name: dict(added)}}
+
+
+def wrong_result(
+    name: str, function: Callable[..., object], declared: Any, returned: object, error: ValueError
+) -> WrongResult:
+    """The error to raise. It names the tool's line and the type of what was returned, but no value.
+
+    Args:
+        name: The tool's name.
+        function: Its function.
+        declared: Its return type; `None` if nothing is known of it.
+        returned: What the function returned.
+        error: Why that is no result.
+    """
+    place = place_of(function)
+    said = f"the tool {name!r}{f' ({place})' if place else ''} returned"
+    if inspect.iscoroutine(returned):
+        returned.close()
+        return WrongResult(f"{said} a coroutine: write async def, and await what it calls")
+    kind = "None" if returned is None else f"a value of the type {type(returned).__qualname__}"
+    if declared is None or isinstance(error.__cause__, TypeError):
+        remedy = "return texts, numbers, booleans, None, lists, dicts, dataclasses or models"
+        return _with_cause(WrongResult(f"{said} {kind}: {error}; {remedy}"), error)
+    type_name = shown_type(declared)
+    remedy = (
+        f"return one, or declare -> {type_name} | None" if returned is None else "return one, or declare another type"
+    )
+    return _with_cause(WrongResult(f"{said} {kind}, but it declares {type_name}: {error}; {remedy}"), error)
+
+
+def _with_cause(wrong: WrongResult, error: ValueError) -> WrongResult:
+    """The same with the exception of the author's own code that led to it, such as a generator's, if there is one."""
+    cause = error.__cause__
+    if cause is not None and not isinstance(cause, TypeError) and not type(cause).__module__.startswith("pydantic"):
+        wrong.__cause__ = cause
+    return wrong

@@ -1,0 +1,102 @@
+"""A server's workflows, held against its tools (docs/workflows.md, "What is checked")."""
+
+from collections.abc import Container, Iterator, Mapping
+from functools import partial
+
+from mcp_baton.exceptions import RegistrationError, WorkflowError
+from mcp_baton.server.definitions.tool import Tool
+from mcp_baton.server.schema.prompt_arguments import default_fault
+from mcp_baton.server.schema.signature import undescribable
+from mcp_baton.workflow.checking import Callee, all_errors, checked
+from mcp_baton.workflow.definition import Workflow
+from mcp_baton.workflow.resolve import Schema
+
+
+def checked_workflows(
+    workflows: Mapping[str, Workflow], tools: Mapping[str, Tool], twins: Container[str], *, in_full: bool
+) -> dict[str, Workflow]:
+    """The workflows as they are served: each step with the name of its tool.
+
+    Args:
+        workflows: What was added, by name.
+        tools: The tools that they may call.
+        twins: The names of all workflows that are tools, too.
+        in_full: Hold paths and defaults also against types that only pydantic knows, which is imported for it.
+
+    Raises:
+        WorkflowError: one cannot work; names workflow, step and cause.
+        RegistrationError: a tool's return type has no schema.
+    """
+    callees = _callees(tools, in_full)
+    return {name: _checked(workflow, callees, twins, in_full) for name, workflow in workflows.items()}
+
+
+def all_workflow_errors(
+    workflows: Mapping[str, Workflow], tools: Mapping[str, Tool], twins: Container[str]
+) -> Iterator[RegistrationError]:
+    """Everything for which workflows are refused by the full check. A tool without a schema is not spoken of."""
+    callees = _callees(tools, in_full=True, quiet=True)
+    for workflow in workflows.values():
+        yield from all_errors(workflow, callees, twins)
+        yield from _argument_errors(workflow, in_full=True)
+
+
+def _callees(tools: Mapping[str, Tool], in_full: bool, quiet: bool = False) -> dict[str, Callee]:
+    read = _output_if_any if quiet else _output
+    return {
+        name: Callee(tool.decorated, tool.signature.names, partial(read, tool, in_full), tool.sets, tool.requires)
+        for name, tool in tools.items()
+    }
+
+
+def _checked(workflow: Workflow, callees: Mapping[str, Callee], twins: Container[str], in_full: bool) -> Workflow:
+    made = checked(workflow, callees, twins)
+    for error in _argument_errors(made, in_full):
+        raise error
+    return made
+
+
+def _argument_errors(workflow: Workflow, in_full: bool) -> Iterator[WorkflowError]:
+    """What is wrong with the arguments' types, and with the defaults of those that have none of that."""
+    unknown = False
+    for argument in workflow.arguments:
+        part = None if argument.type is str else undescribable(argument.type)
+        if part is not None:
+            from mcp_baton.server.schema.undescribed import argument_cause
+
+            unknown = True
+            yield WorkflowError(workflow.name, argument_cause(argument.name, part))
+    if in_full and not unknown:
+        from mcp_baton.server.definitions.descriptions import argument_errors
+
+        errors = list(argument_errors(workflow))
+        unknown = bool(errors)
+        yield from errors
+    for argument in () if unknown else workflow.arguments:
+        fault = None if argument.default is None else default_fault(argument, in_full=in_full)
+        if fault:
+            cause = f"the default of the argument {argument.name!r} does not convert to its type: {fault}"
+            yield WorkflowError(workflow.name, cause)
+
+
+def _output(tool: Tool, in_full: bool) -> Schema | None:
+    """The schema of a tool's value; `None` where it says nothing of it, or where only pydantic could say it."""
+    if tool.output is None:
+        return None
+    if tool.output.is_plain:
+        return tool.output.value_schema
+    if not in_full:
+        return None
+    try:
+        return tool.output.value_schema
+    except Exception as error:  # a type of the author's brings code along, which may raise anything
+        from mcp_baton.server.schema.schema import tool_error
+
+        raise tool_error(f"tool {tool.name!r}", tool.signature, error, has_output=tool.output is not None) from error
+
+
+def _output_if_any(tool: Tool, in_full: bool) -> Schema | None:
+    try:
+        return _output(tool, in_full)
+    except RegistrationError:
+        return None

@@ -1,0 +1,296 @@
+"""What a workflow does, for a model that chooses among tools (docs/workflows.md, As a tool). Pure."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server.definitions.resource import APP_URI
+from mcp_baton.server.definitions.tool import NO_TASK, TaskSupport, Tool
+from mcp_baton.server.schema.plain import plain_type
+from mcp_baton.server.schema.plain_types import Definitions, NotPlain
+from mcp_baton.server.schema.prompt_arguments import convert
+from mcp_baton.server.schema.schema import schema_generator
+from mcp_baton.workflow.definition import TASK_ACTION, TASK_ID, TASK_RESULT, Argument, Step, Workflow
+
+if TYPE_CHECKING:
+    from pydantic.json_schema import JsonSchemaMode
+
+LONGEST: Final = 599
+"""Characters of a description. Every conversation pays for each of them."""
+
+LONGEST_GOAL: Final = 200
+LONGEST_SUMMARY: Final = 80
+LONGEST_TITLE: Final = 60
+
+_HOW: Final = (
+    "It may pause, for instance where a step fails or a value is missing. The result then says which calls remain and "
+    "gives a task_id: make those calls, or call this tool again with task_id alone to let the server go on."
+)
+
+type Summarise = Callable[[str], str]
+"""Of a tool's name: what it does, in one line; empty where that is not known."""
+
+
+def title_of(workflow: Workflow) -> str:
+    """The workflow's title; its description in the place of one."""
+    return workflow.title or shortened(_sentence(workflow.description).rstrip("."), LONGEST_TITLE) or workflow.name
+
+
+def described(workflow: Workflow, summarise: Summarise) -> str:
+    """What the workflow does, step by step, that it may pause, and how to go on: fewer than 600 characters.
+
+    Args:
+        workflow: The workflow.
+        summarise: Knows what its tools do.
+    """
+    goal = shortened(_sentence(workflow.description), LONGEST_GOAL)
+    number = len(workflow.steps)
+    intro = f"{goal} The server runs {number} {'step' if number == 1 else 'steps'}:".lstrip()
+    room = LONGEST - len(intro) - len(_HOW) - 2
+    told = [f"{place}. {_told(step, summarise)}" for place, step in enumerate(workflow.steps, 1)]
+    named = [f"{place}. {shortened(step.name, LONGEST_SUMMARY)}." for place, step in enumerate(workflow.steps, 1)]
+    return f"{intro} {_fitting(told, room) or _fitting(named, room) or _as_many(named, room)} {_HOW}"
+
+
+def shortened(text: str, longest: int) -> str:
+    """A text, cut between two words where it is longer than so many characters."""
+    line = " ".join(text.split())
+    if len(line) <= longest:
+        return line
+    words = line[: longest - 1].rpartition(" ")[0] or line[: longest - 2]
+    return f"{words.rstrip(' ,;:.')} …"
+
+
+def _sentence(text: str) -> str:
+    line = " ".join(text.split()).rstrip(".")
+    return f"{line[0].upper()}{line[1:]}." if line else ""
+
+
+def _told(step: Step, summarise: Summarise) -> str:
+    name = shortened(step.name, LONGEST_SUMMARY)
+    what = f"read {', '.join(step.resources)}" if step.tool is None else summarise(step.tool)
+    summary = shortened(what, LONGEST_SUMMARY).rstrip(".")
+    return f"{name}: {summary}." if summary else f"{name}."
+
+
+def _fitting(parts: list[str], room: int) -> str:
+    whole = " ".join(parts)
+    return whole if len(whole) <= room else ""
+
+
+def _as_many(parts: list[str], room: int) -> str:
+    """As many of the first parts as there is room for; the others are counted."""
+    kept = ""
+    for place, part in enumerate(parts):
+        rest = f"… and {len(parts) - place} more."
+        longer = f"{kept}{part} "
+        if len(longer) + len(rest) > room:
+            return f"{kept}{rest}"
+        kept = longer
+    return kept.rstrip()
+
+
+type Schemas = dict[str, dict[str, Any]]
+
+
+def argument_schemas(arguments: Sequence[Argument]) -> tuple[Schemas, Schemas]:
+    """Each argument's schema, by name; and the definitions that they refer to."""
+    by_hand = _by_hand(arguments)
+    return _through_pydantic(arguments) if by_hand is None else by_hand
+
+
+def takes_null(argument: Argument) -> bool:
+    """Whether null is a value of an argument's type."""
+    plain = plain_type(argument.type)
+    try:
+        if plain is not None:
+            return plain.bind(None) is None
+        convert(None, argument.type)
+    except NotPlain:
+        return False
+    except Exception:  # noqa: BLE001 - a validator of the author's may raise anything when it is given null
+        return False
+    return True
+
+
+def _by_hand(arguments: Sequence[Argument]) -> tuple[Schemas, Schemas] | None:
+    definitions = Definitions()
+    made: Schemas = {}
+    for argument in arguments:
+        plain = plain_type(argument.type)
+        if plain is None:
+            return None
+        try:
+            made[argument.name] = plain.schema(definitions)
+        except NotPlain:
+            return None
+    return made, definitions.schemas
+
+
+def _through_pydantic(arguments: Sequence[Argument]) -> tuple[Schemas, Schemas]:
+    """A type that has no JSON Schema may be anything, as far as the schema goes: `convert` says what is wrong."""
+    from pydantic import TypeAdapter
+    from pydantic.errors import PydanticUserError
+
+    adapters: list[tuple[str, JsonSchemaMode, TypeAdapter[Any]]] = []
+    for argument in arguments:
+        try:
+            adapter = TypeAdapter(argument.type)
+            adapter.json_schema(mode="validation")
+        except PydanticUserError:
+            continue
+        adapters.append((argument.name, "validation", adapter))
+    made, root = TypeAdapter.json_schemas(adapters, schema_generator=schema_generator())
+    schemas = {name: _untitled(schema) for (name, _), schema in made.items()}
+    definitions = {name: _untitled(schema) for name, schema in root.get("$defs", {}).items()}
+    return {argument.name: schemas.get(argument.name, {}) for argument in arguments}, definitions
+
+
+def _untitled(schema: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in schema.items() if key != "title"}
+
+
+REQUIRED: Final = "required unless task_id is given"
+TO_GO_ON: Final = "The task_id of an earlier result, to go on with that task. Leave it out to start anew."
+
+_STEP: Final[JsonObject] = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string"},
+        "status": {"type": "string", "enum": ["pending", "completed", "failed", "skipped"]},
+    },
+    "required": ["name", "status"],
+}
+_NEXT: Final[JsonObject] = {
+    "type": "object",
+    "properties": {
+        "tool": {"type": "string"},
+        "arguments": {"type": "object"},
+        "guidance": {"type": "string"},
+        "resource": {"type": "string"},
+    },
+}
+OUTPUT_PROPERTIES: Final[JsonObject] = {
+    "message": {"type": "string", "description": "What happened, and what to do next: the content's text."},
+    "task_id": {"type": "string"},
+    "task_status": {
+        "type": "string",
+        "enum": ["working", "input_required", "completed", "failed", "cancelled"],
+    },
+    "steps": {"type": "array", "items": _STEP},
+    "pause_reason": {"type": "object", "properties": {"type": {"type": "string"}}, "required": ["type"]},
+    "results": {
+        "type": "object",
+        "description": "The value of each completed step; {bytes, uri} for one that is long.",
+    },
+    "next": {"type": "array", "items": _NEXT, "description": "What remains, in order."},
+    "warning": {"type": "string", "description": "Which steps may have run more than once."},
+    "running_until": {"type": "string", "description": "Until when another run holds the task."},
+}
+OUTPUT_SCHEMA: Final[JsonObject] = {
+    "type": "object",
+    "properties": OUTPUT_PROPERTIES,
+    "required": ["message", "steps", "results", "next"],
+}
+"""Of a twin's structured content; a run without a task has neither `task_id` nor `task_status`."""
+
+ACTIONS: Final = ("show", "list", "cancel", "complete")
+_ACTION: Final[JsonObject] = {
+    "type": "string",
+    "enum": list(ACTIONS),
+    "description": "What to do instead of running: show the task, list all tasks, cancel the task, or complete it.",
+}
+_RESULT: Final[JsonObject] = {"type": "object", "description": "The result of a task that is completed so."}
+_BOARD: Final[JsonObject] = {"type": "object", "description": "The task as its page shows it."}
+_TASKS: Final[JsonObject] = {"type": "array", "items": {"type": "object"}, "description": "The newest tasks."}
+
+
+class Twin:
+    """A workflow as a tool.
+
+    Args:
+        workflow: The workflow, checked: each step has the name of its tool.
+        tools: The server's tools by name.
+    """
+
+    def __init__(self, workflow: Workflow, tools: Mapping[str, Tool]) -> None:
+        self.workflow = workflow
+        self._tools = tools
+
+    @property
+    def name(self) -> str:
+        """How it is called: as the workflow is."""
+        return self.workflow.name
+
+    @cached_property
+    def tasks(self) -> TaskSupport:
+        """How a call may run as a task of its own. A run that was killed is not repeated where a step's tool must not
+        be (docs/background.md)."""
+        if not self.workflow.background:
+            return NO_TASK
+        idempotent = all(self._tools[step.tool].tasks.idempotent for step in self.workflow.steps if step.tool)
+        return TaskSupport("optional", idempotent)
+
+    @cached_property
+    def definition(self) -> dict[str, Json]:
+        """The twin as `tools/list` shows it (MCP server/tools, Tool)."""
+        return {
+            "name": self.workflow.name,
+            "title": title_of(self.workflow),
+            "description": described(self.workflow, lambda tool: self._tools[tool].summary),
+            "annotations": self._annotations,
+            "inputSchema": self.input_schema,
+            "outputSchema": OUTPUT_SCHEMA,
+            "_meta": {"ui": {"resourceUri": APP_URI}},
+        }
+
+    @cached_property
+    def definition_for_apps(self) -> JsonObject:
+        """The same for a client that shows pages: with what else the page of the tasks calls it for
+        (docs/console.md)."""
+        schema = self.input_schema
+        properties = schema["properties"]
+        more = dict(properties) if isinstance(properties, Mapping) else {}
+        returned: JsonObject = {**OUTPUT_PROPERTIES, "board": _BOARD, "tasks": _TASKS}
+        return {
+            **self.definition,
+            "inputSchema": {**schema, "properties": {**more, TASK_ACTION: _ACTION, TASK_RESULT: _RESULT}},
+            "outputSchema": {**OUTPUT_SCHEMA, "properties": returned},
+        }
+
+    @property
+    def input_schema(self) -> dict[str, Json]:
+        """One flat object, in which nothing is required: with `task_id`, no argument is."""
+        schemas, definitions = argument_schemas(self.workflow.arguments)
+        properties: dict[str, Json] = {
+            argument.name: _property(argument, schemas[argument.name]) for argument in self.workflow.arguments
+        }
+        properties[TASK_ID] = {"type": "string", "description": TO_GO_ON}
+        made: dict[str, Json] = {"type": "object", "properties": properties, "additionalProperties": False}
+        return {"$defs": definitions, **made} if definitions else made
+
+    @cached_property
+    def without_null(self) -> frozenset[str]:
+        """The arguments of whose types null is no value: null counts as absent there."""
+        return frozenset(argument.name for argument in self.workflow.arguments if not takes_null(argument))
+
+    @property
+    def _annotations(self) -> dict[str, Json]:
+        """What the tools of all steps say of themselves (MCP server/tools, ToolAnnotations, whose defaults hold)."""
+        hints = [self._tools[step.tool].labels.annotations or {} for step in self.workflow.steps if step.tool]
+        writing = [hint for hint in hints if hint.get("readOnlyHint") is not True]
+        made: dict[str, Json] = {"readOnlyHint": not writing}
+        if writing:
+            made["destructiveHint"] = any(hint.get("destructiveHint") is not False for hint in writing)
+            made["idempotentHint"] = all(hint.get("idempotentHint") is True for hint in writing)
+        return made | {"openWorldHint": any(hint.get("openWorldHint") is not False for hint in hints)}
+
+
+def _property(argument: Argument, schema: Mapping[str, Any]) -> dict[str, Json]:
+    parts = [argument.shown_description.rstrip("."), *([REQUIRED] if argument.required else [])]
+    description = "; ".join(part for part in parts if part)
+    made: dict[str, Json] = dict(schema)
+    if description:
+        made["description"] = description
+    return made | ({} if argument.default is None else {"default": argument.default})

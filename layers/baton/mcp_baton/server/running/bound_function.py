@@ -1,0 +1,107 @@
+"""What can be called of a server: each published function, how its arguments bind, what its value becomes."""
+
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from mcp_baton.exceptions import ToolError
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server.definitions.completion import Completion, suggestions
+from mcp_baton.server.definitions.prompt import Prompt, messages_of
+from mcp_baton.server.definitions.resource import Resource, contents_of
+from mcp_baton.server.definitions.tool import Tool
+from mcp_baton.server.schema.schema import InvalidArguments
+from mcp_baton.server.schema.signature import Signature
+from mcp_baton.workflow.host import FetchedResource, Mismatch, Prepared, Succeeded
+
+
+class Work[T](Struct, frozen=True):
+    """A function that is to be called.
+
+    Attributes:
+        name: What clients call it.
+        what: What traces call it.
+        bind: Makes its keyword arguments of JSON; raises `InvalidArguments`, or what a validator of the author's does.
+        shape: Makes of what it returned what the request is answered with; raises where that cannot be.
+    """
+
+    name: str
+    what: str
+    function: Callable[..., object]
+    signature: Signature
+    bind: Callable[[Mapping[str, Json]], dict[str, Any]]
+    shape: Callable[[object], T]
+
+    @property
+    def own_function(self) -> Callable[..., object]:
+        """The author's function, by which the threads that it has left running are counted."""
+        return self.function.func if isinstance(self.function, functools.partial) else self.function
+
+    def prepare(self, arguments: JsonObject) -> Prepared | Mismatch:
+        """Validate a call's arguments: the only time that this is done for it.
+
+        Raises:
+            Exception: what a validator of the author's raised.
+        """
+        try:
+            return Prepared(self.name, arguments, self.bind(arguments))
+        except InvalidArguments as error:
+            return error.mismatch
+
+
+def tool_work(tool: Tool) -> Work[Succeeded]:
+    """A tool's function."""
+    return Work(tool.name, f"tool {tool.name}", tool.function, tool.signature, tool.input.bind, tool.outcome)
+
+
+class ToolWorks(dict[str, Work[Succeeded]]):
+    """Tools' functions by the tools' names, each made when it is first asked for.
+
+    Args:
+        tools: The tools.
+    """
+
+    def __init__(self, tools: Mapping[str, Tool]) -> None:
+        super().__init__()
+        self._tools = tools
+
+    def __missing__(self, tool: str) -> Work[Succeeded]:
+        made = self[tool] = tool_work(self._tools[tool])
+        return made
+
+    def prepare(self, tool: str, arguments: JsonObject) -> Prepared | Mismatch:
+        """Validate the arguments against a tool's whole input schema."""
+        return self[tool].prepare(arguments)
+
+
+def resource_work(resource: Resource, uri: str) -> Work[FetchedResource]:
+    """A resource's function, asked for by this URI."""
+    shape = functools.partial(contents_of, uri, resource.mime_type)
+    what = f"resource {resource.uri}"
+    return Work(resource.name, what, resource.function, resource.signature, resource.input.bind, shape)
+
+
+def prompt_work(prompt: Prompt) -> Work[list[Json]]:
+    """A prompt's function."""
+    return Work(prompt.name, f"prompt {prompt.name}", prompt.function, prompt.signature, prompt.input.bind, messages_of)
+
+
+def completion_work(completion: Completion, value: str, known: dict[str, Any]) -> Work[JsonObject]:
+    """A completing function, for the text so far and, where it wants them, the arguments that are known."""
+    arguments = (value, known) if completion.wants_arguments else (value,)
+    return Work(
+        name=completion.what,
+        what="completion",
+        function=functools.partial(completion.function, *arguments),
+        signature=completion.signature,
+        bind=dict,
+        shape=functools.partial(_suggested, completion.what),
+    )
+
+
+def _suggested(what: str, returned: object) -> JsonObject:
+    if isinstance(returned, str) or not isinstance(returned, Iterable):
+        raise ToolError(f"{what} did not return suggestions")
+    return suggestions(str(suggestion) for suggestion in returned)

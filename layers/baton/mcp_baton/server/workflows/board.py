@@ -1,0 +1,464 @@
+"""What of a board stands in an answer, and what gives way: hosts cut results of more than about 25,000 tokens
+(docs/console.md, How much is shown). Pure."""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+from msgspec import Struct
+
+from mcp_baton.exceptions import BatonError, ProtocolError, StoreError
+from mcp_baton.protocol.json import Json, JsonObject, dumps
+from mcp_baton.server.definitions.resource import value_uri
+from mcp_baton.server.definitions.workflow_tool import Twin
+from mcp_baton.server.request import Request
+from mcp_baton.server.workflows.engine_host import ServerHost
+from mcp_baton.server.workflows.recording import plan_of
+from mcp_baton.server.workflows.task_ids import handle_of
+from mcp_baton.server.workflows.task_meta import shown_pause, task_meta
+from mcp_baton.server.workflows.task_view import TIMINGS_KEY, readable, timings_shown
+from mcp_baton.tasks.record import PAUSED, RESULT_PREFIX, StepStatus, TaskRecord, timestamp
+from mcp_baton.tasks.values import StoredValues, Weight, weight_of
+from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.drift import differing
+from mcp_baton.workflow.handoff import (
+    Requirements,
+    entries_of,
+    preview_arguments,
+    preview_uris,
+    remaining_steps,
+    what_happened,
+)
+from mcp_baton.workflow.kept_calls import shown_call
+from mcp_baton.workflow.pause import PauseReason, pause_in, step_named_by
+from mcp_baton.workflow.plan import Plan
+from mcp_baton.workflow.repeats import may_have_run
+from mcp_baton.workflow.resolve import Known, NoOutput, NotGiven, NoVariable, resolve
+from mcp_baton.workflow.sources import Found
+from mcp_baton.workflow.tool_text import cut
+
+LONG: Final = 2_000
+"""Bytes of a value as JSON that stands in a board; a longer one is `{bytes, uri}`, or `{bytes}`."""
+
+ALL: Final = 40_000
+"""Bytes of the whole structure as JSON."""
+
+
+class Part(Struct, frozen=True):
+    """A value of a step, which may stand in the structure.
+
+    Attributes:
+        step: The step's place.
+        member: What it is of the step: `result` or `arguments`.
+        value: The value; `None` where it is not at hand.
+        size: Its length as JSON, bytes.
+        note: What stands in its place where it does not fit.
+    """
+
+    step: int
+    member: str
+    value: Json
+    size: int
+    note: JsonObject
+
+    @property
+    def more(self) -> int:
+        """The bytes that the value takes beyond its note. A result stands there twice: with its step, and among the
+        results."""
+        return (self.size - size_of(self.note)) * (2 if self.member == "result" else 1)
+
+
+class Call(Struct, frozen=True):
+    """A call, or a resource to read, that remains.
+
+    Attributes:
+        entry: As `next` lists it.
+        missing: The names of the arguments that somebody has to give.
+        schema: The input schema of its tool, without `task_id`; `None` for a resource.
+    """
+
+    entry: JsonObject
+    missing: Sequence[str]
+    schema: JsonObject | None
+
+
+class Fitted(Struct, frozen=True):
+    """What stands in the structure.
+
+    Attributes:
+        whole: The parts that stand there themselves; of the others their notes do.
+        calls: The calls that stand there, the first in any case.
+        with_schema: The places of those whose schema stands there, too.
+    """
+
+    whole: frozenset[tuple[int, str]]
+    calls: Sequence[Call]
+    with_schema: frozenset[int]
+
+
+def fitted(bare: int, parts: Sequence[Part], calls: Sequence[Call]) -> Fitted:
+    """What fits: the first call with its schema, the calls after it in their order, values from the shortest on, and
+    the other calls' schemas.
+
+    Args:
+        bare: The bytes of the structure with a note for each part, and without calls.
+        parts: The values.
+        calls: What remains, in order.
+    """
+    left = ALL - bare
+    shown: list[Call] = []
+    with_schema: set[int] = set()
+    for place, call in enumerate(calls):
+        cost = _cost(call)
+        if place and cost > left:
+            break
+        shown.append(call)
+        left -= cost
+        if place == 0 and call.schema is not None and size_of(call.schema) <= left:
+            with_schema.add(place)
+            left -= size_of(call.schema)
+    whole: set[tuple[int, str]] = set()
+    for part in sorted(parts, key=lambda part: part.size):
+        if part.size <= LONG and part.more <= left:
+            whole.add((part.step, part.member))
+            left -= part.more
+    for place, call in enumerate(shown):
+        if place not in with_schema and call.schema is not None and size_of(call.schema) <= left:
+            with_schema.add(place)
+            left -= size_of(call.schema)
+    return Fitted(frozenset(whole), shown, frozenset(with_schema))
+
+
+def _cost(call: Call) -> int:
+    """An entry stands there twice: in `next`, and in the board's, which says what is missing, too."""
+    return 2 * size_of(call.entry) + size_of(list(call.missing)) + len('"missing":,"schema":,,')
+
+
+def size_of(value: Json) -> int:
+    """A value's length as JSON, bytes."""
+    return len(dumps(value).encode())
+
+
+def shown(part: Part, fits: Fitted) -> Json:
+    """The value, or what stands in its place."""
+    return part.value if (part.step, part.member) in fits.whole else dict(part.note)
+
+
+def of_board(call: Call, *, with_schema: bool) -> Mapping[str, Json]:
+    """A call as the board has it."""
+    made: dict[str, Json] = {**call.entry}
+    if "tool" in call.entry:
+        made["missing"] = list(call.missing)
+    return made | {"schema": call.schema} if with_schema and call.schema is not None else made
+
+
+class Inside(StoredValues):
+    """The variables of a task that are kept in its item: the others can be weighed alone, and nothing is fetched."""
+
+    def __init__(self, task: TaskRecord) -> None:
+        self._task = task
+        self._variables = task.variables
+        self._names = {name: None for name in task.variables if not is_outside(task, name)}
+
+    def __getitem__(self, name: str) -> Json:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._variables[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def weight(self, name: str) -> Weight:
+        """What a value weighs, wherever it is kept."""
+        weight = weight_of(self._task, name)
+        if weight is None:
+            raise KeyError(name)
+        return weight
+
+    def holds(self, _name: str, _text: bytes) -> bool | None:
+        """Only reading a value can tell."""
+        return None
+
+    def text(self, name: str) -> Iterator[str]:
+        """A value's JSON text."""
+        yield dumps(self[name])
+
+    def read_ahead(self, _names: Iterable[str]) -> None:
+        """All of them are at hand."""
+
+
+def inside(task: TaskRecord) -> TaskRecord:
+    """A task with those of its variables alone that are kept in its item."""
+    return replace(task, variables=Inside(task))
+
+
+def is_outside(task: TaskRecord, name: str) -> bool:
+    """Whether a variable is there, and kept outside the task's item."""
+    weight = weight_of(task, name)
+    return weight is not None and weight.outside
+
+
+def described(plan: Plan, timings: Mapping[str, Json]) -> list[dict[str, Json]]:
+    """Each step without its values: name, tool or resource, status, and why it failed.
+
+    Args:
+        plan: The plan, against the task as it stands.
+        timings: When each step ran, `{"at", "ms"}` by its name, as far as that is known.
+    """
+    made = []
+    for step in plan.steps:
+        entry: dict[str, Json] = {"name": step["name"]}
+        if "tool" in step:
+            entry["tool"] = step["tool"]
+        else:
+            entry |= _resource(plan, step["name"])
+        entry["status"] = step["status"]
+        if step["status"] == StepStatus.FAILED:
+            entry |= _error(plan.task, step["name"])
+        timing = timings.get(step["name"])
+        made.append({**entry, **(timing if isinstance(timing, Mapping) else {})})
+    return made
+
+
+def parts_of(task: TaskRecord, plan: Plan, tools: Requirements) -> list[Part]:
+    """The results of completed steps, and the arguments of all, where they are known.
+
+    Args:
+        task: The task as it was read.
+        plan: The plan, against the task without what is kept outside its item.
+        tools: Knows what the tools require.
+    """
+    made: list[Part] = []
+    for place, step in enumerate(plan.steps):
+        if "tool" not in step:
+            continue
+        if step["status"] == StepStatus.COMPLETED:
+            made += _result(task, place, step["name"])
+        arguments = _arguments(plan, step["name"], tools, done=step["status"] == StepStatus.COMPLETED)
+        if arguments is not None:
+            size = size_of(arguments)
+            made.append(Part(place, "arguments", arguments, size, {"bytes": size}))
+    return made
+
+
+def _result(task: TaskRecord, place: int, step: str) -> Iterator[Part]:
+    name = f"{RESULT_PREFIX}{step}"
+    weight = weight_of(task, name)
+    if weight is None:
+        return
+    at_hand = weight.text_bytes <= LONG and not weight.outside
+    size = weight.text_bytes if at_hand else max(weight.text_bytes, LONG + 1)
+    note: JsonObject = {"bytes": weight.text_bytes, "uri": value_uri(task.task_id, name)}
+    yield Part(place, "result", readable(task, name) if at_hand else None, size, note)
+
+
+def _arguments(plan: Plan, name: str, tools: Requirements, *, done: bool) -> JsonObject | None:
+    """What a step was called with, or is to be; secrets and long values by what stands for them."""
+    try:
+        kept = shown_call(plan.task.variables, name) if done else None
+    except StoreError:
+        return None
+    step = plan.workflow.step(name) if plan.workflow else None
+    if kept is not None or step is None or plan.workflow is None or plan.known is None:
+        return kept
+    arguments = preview_arguments(step, plan.workflow, plan.known, tools)
+    return arguments | {argument: f"<invalid: {argument}>" for argument in plan.refused(step)}
+
+
+def _resource(plan: Plan, name: str) -> dict[str, Json]:
+    step = plan.workflow.step(name) if plan.workflow else None
+    if step is None or plan.workflow is None or plan.known is None:
+        return {}
+    return {"resource": ", ".join(preview_uris(step, plan.workflow, plan.known).values())}
+
+
+def _error(task: TaskRecord, step: str) -> dict[str, Json]:
+    name = f"{RESULT_PREFIX}{step}"
+    weight = weight_of(task, name)
+    if weight is None or weight.outside:
+        return {}
+    stored = readable(task, name)
+    error = stored.get("error") if isinstance(stored, Mapping) else None
+    return {"error": cut(error)} if isinstance(error, str) else {}
+
+
+logger = logging.getLogger(__name__)
+
+
+class State(Struct, frozen=True):
+    """How a task stands.
+
+    Attributes:
+        task: The task as it was read.
+        plan: Its plan, against what is kept in its item.
+        pause: Why it does not go on, as every reader is told.
+        reason: The same as data.
+        why: The same in words.
+        warning: Which open steps may have run already, in words; empty if none may.
+        running_until: Until when another run holds it, ISO-8601; `None` where none does.
+        calls: What remains, in order.
+        can_go_on: Whether the server can go on with it now.
+    """
+
+    task: TaskRecord
+    plan: Plan
+    pause: JsonObject | None
+    reason: PauseReason | None
+    why: str
+    warning: str
+    running_until: str | None
+    calls: Sequence[Call]
+    can_go_on: bool
+
+    @property
+    def live(self) -> bool:
+        """Whether it is not over."""
+        return not self.task.status.terminal
+
+
+def state_of(request: Request, twin: Twin, task: TaskRecord) -> State:
+    """How a task of this workflow stands. Nothing is read for it but the task's item, and its arguments where they are
+    kept outside it."""
+    plan = plan_of(request, inside(task))
+    now_ms = request.now_ms()
+    pause = shown_pause(task, lambda: now_ms)
+    reason = None if pause is None else pause_in(pause)
+    held = task.claim is not None and not task.status.terminal and task.claim.holds_at(now_ms)
+    until = timestamp(task.claim.until_ms) if held and task.claim is not None else None
+    can_go_on = not task.status.terminal and not held and not differing(twin.workflow, task)
+    calls = _calls(request, task, plan, can_go_on=can_go_on)
+    why = what_happened(reason) if reason else ""
+    warning = " ".join(may_have_run(plan.repeats(), plan.why_repeated))
+    return State(task, plan, pause, reason, why, warning, until, calls, can_go_on)
+
+
+def structure_of(request: Request, twin: Twin, state: State, message: str) -> dict[str, Json]:
+    """The structured content: that of the workflow's tool, and `board`. At most 40 KB of JSON, beside the steps' names
+    and statuses (docs/console.md, How much is shown)."""
+    task, meta = state.task, task_meta(request, state.task)
+    timings = timings_shown(task).get(TIMINGS_KEY)
+    steps = described(state.plan, timings if isinstance(timings, Mapping) else {})
+    parts = parts_of(task, state.plan, ServerHost(request))
+    made: dict[str, Json] = {"message": message}
+    made |= {name: meta[name] for name in ("task_id", "task_status", "steps", "pause_reason") if name in meta}
+    if state.running_until is not None:
+        made["running_until"] = state.running_until
+    elif state.warning:
+        made["warning"] = state.warning
+    nothing = Fitted(frozenset(), (), frozenset())
+
+    def filled(fits: Fitted) -> dict[str, Json]:
+        values: list[dict[str, Json]] = [{} for _ in steps]
+        for part in parts:
+            values[part.step][part.member] = shown(part, fits)
+        results = {part.step: part for part in parts if part.member == "result"}
+        for place, part in results.items():
+            values[place]["bytes"] = part.note["bytes"]
+        return {
+            **made,
+            "results": {str(steps[place]["name"]): shown(part, fits) for place, part in results.items()},
+            "next": [call.entry for call in fits.calls],
+            "board": {
+                "workflow": twin.workflow.name,
+                "twin": twin.name,
+                "task": _told(state),
+                "steps": [{**step, **value} for step, value in zip(steps, values, strict=True)],
+                "pause": _pause(state),
+                "running_until": state.running_until,
+                "next": [
+                    of_board(call, with_schema=place in fits.with_schema) for place, call in enumerate(fits.calls)
+                ],
+                "secrets": _secrets(state),
+                "can": {"go_on": state.can_go_on, "complete": state.live, "cancel": state.live},
+            },
+        }
+
+    return filled(fitted(size_of(filled(nothing)), parts, state.calls))
+
+
+def _told(state: State) -> JsonObject:
+    task = state.task
+    created_ms = round(datetime.fromisoformat(task.created_at).timestamp() * 1000)
+    told: JsonObject = {
+        "task_id": task.task_id,
+        "status": task.status.value,
+        "status_message": task.status_message or (PAUSED if state.pause and state.live else None),
+        "created_at": task.created_at,
+        "updated_at": task.updated_at,
+        "expires_at": timestamp(created_ms + task.ttl_ms),
+    }
+    return {**told, "result_by": "client"} if task.by_client else told
+
+
+def _pause(state: State) -> JsonObject | None:
+    if state.pause is None or not state.live:
+        return None
+    return {**state.pause, "step": step_named_by(state.pause), "message": state.why}
+
+
+def _secrets(state: State) -> list[str]:
+    """The secret arguments that whoever goes on has to give again."""
+    known = state.plan.known
+    left = known is not None and not all(status.settled for status in known.statuses.values())
+    return sorted(known.secrets.names) if known and left and state.live else []
+
+
+def _calls(request: Request, task: TaskRecord, plan: Plan, *, can_go_on: bool) -> list[Call]:
+    """What remains; with every step settled, the workflow's own tool with the task's id."""
+    workflow, known = plan.workflow, plan.known
+    if workflow is None or known is None or plan.task.status.terminal:
+        return []
+    tools, handle = ServerHost(request), handle_of(request, workflow, plan.task.task_id)
+    made = []
+    for step in remaining_steps(workflow, known):
+        refused = plan.refused(step)
+        for entry in entries_of(step, workflow, known, tools, refused, handle):
+            missing = _missing(task, step, workflow, known, tools) | refused if "tool" in entry else frozenset()
+            made.append(Call(entry, sorted(missing), _schema(request, step.tool) if "tool" in entry else None))
+    if made or not can_go_on:
+        return made
+    return [Call(entry, (), None) for entry in handle.finishing()]
+
+
+def _missing(task: TaskRecord, step: Step, workflow: Workflow, known: Known, tools: Requirements) -> frozenset[str]:
+    """The arguments that neither a step to come nor a value outside the task's item provides: somebody has to give
+    them."""
+    required = tools.required(step.tool or "")
+    missing = {name for name in required if name not in step.arguments}
+    for name, source in step.arguments.items():
+        match resolve(source, workflow, known):
+            case Found():
+                continue
+            case NotGiven():
+                missing |= {name} & required
+            case NoOutput(step=producer) if _is_to_come(task, producer, known):
+                continue
+            case NoVariable(name=variable) if is_outside(task, variable):
+                continue
+            case _:
+                missing.add(name)
+    return frozenset(missing - known.answers.get(step.name, {}).keys())
+
+
+def _is_to_come(task: TaskRecord, producer: Step, known: Known) -> bool:
+    return not known.statuses[producer.name].settled or is_outside(task, f"{RESULT_PREFIX}{producer.name}")
+
+
+def _schema(request: Request, tool: str | None) -> JsonObject | None:
+    """A tool's input schema; `None` where a type of the author's cannot be described."""
+    try:
+        return request.server.tools[tool or ""].input_schema
+    except (BatonError, ProtocolError):
+        logger.exception("tool %s: its input schema cannot be shown", tool)
+        return None
+
+
+def done_of(state: State) -> tuple[int, int]:
+    """How many of a task's steps are settled, and how many there are."""
+    statuses = [StepStatus(step["status"]) for step in state.plan.steps]
+    return sum(status.settled for status in statuses), len(statuses)

@@ -1,0 +1,154 @@
+"""The server as the engine sees it: its tools, its resources, its clock, and progress for the client."""
+
+import math
+from collections.abc import Callable, Sequence
+
+from mcp_baton.exceptions import ProtocolError
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server.definitions.resource import Resource
+from mcp_baton.server.methods.resources import find_resource, readable, why_not
+from mcp_baton.server.request import Request
+from mcp_baton.server.running.bound_function import ToolWorks, Work, resource_work
+from mcp_baton.server.running.runner import Surroundings, call, run
+from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S, no_pulse
+from mcp_baton.tasks.variables import TaskVariables
+from mcp_baton.workflow.host import FIRST, Attempt, Failed, FetchedResource, Outcome, Prepared, ResourceUnavailable
+
+START_MARGIN_MS = 1_000
+"""Time beyond the write reserve without which no step is started, milliseconds."""
+
+
+class ServerHost:
+    """Implements `workflow.host.Host` for one request.
+
+    Args:
+        request: The request.
+        reply_budget: Whether the client gives up on a reply that is late, so that no step is begun once the budget is
+            used up (docs/workflows.md, As a tool).
+    """
+
+    def __init__(self, request: Request, *, reply_budget: bool = False) -> None:
+        self._request = request
+        self.announces = request.envelope.progress_token is not None
+        self.left_ms = request.exchange.remaining_ms
+        self.pulse: Callable[[], float] = no_pulse
+        self._until_s = request.begun_s + request.server.reply_budget_s if reply_budget else math.inf
+        self._kept_ms = request.settings.write_reserve_ms + START_MARGIN_MS
+        self._asking = request.asking_in_workflow()
+        self._works = ToolWorks(request.server.tools)
+        self.prepare = self._works.prepare
+        self._begun = 0
+        self._total = 0
+        self._shown = 0.0
+
+    def required(self, tool: str) -> frozenset[str]:
+        """The names of the arguments that a tool cannot do without."""
+        return self._request.server.tools[tool].signature.required
+
+    def carries(self, size: int) -> bool:
+        """Whether placeholders may put so many bytes into one call that the client makes."""
+        return size <= self._request.server.placeholder_bytes
+
+    def canonical(self, tool: str, arguments: JsonObject) -> JsonObject:
+        """Arguments as the tool takes them, as JSON, without those that equal their defaults."""
+        return self._request.server.tools[tool].canonical(arguments)
+
+    def run(self, prepared: Prepared, variables: TaskVariables | None, attempt: Attempt = FIRST) -> Outcome:
+        """Run a tool. It is not given up when the client goes away: what it did is recorded with the task."""
+        work = self._works[prepared.name]
+        surroundings = self._surroundings(variables, attempt)
+        try:
+            if attempt.number > FIRST.number:
+                prepared = _anew(prepared, work)
+            return run(self._request, work, prepared, self._asking, surroundings)
+        except ProtocolError as error:
+            return Failed(error.message, cause=error)
+
+    def read(self, uri: str) -> Sequence[FetchedResource]:
+        """Fetch a resource of this server.
+
+        Raises:
+            ResourceUnavailable: there is none at this URI, or reading it failed.
+        """
+        found = find_resource(self._request.server, uri)
+        if found is None:
+            raise ResourceUnavailable(f"there is no resource {uri}{why_not(self._request.server, uri)}")
+        resource, arguments = found
+        try:
+            return [self._contents(resource, uri, arguments)]
+        except ProtocolError as error:
+            raise ResourceUnavailable(error.message) from error
+
+    def _contents(self, resource: Resource, uri: str, arguments: JsonObject) -> FetchedResource:
+        work, surroundings = resource_work(resource, uri), self._surroundings(None)
+        return readable(uri, call(self._request, work, arguments, surroundings, self._asking))
+
+    def _surroundings(self, variables: TaskVariables | None, attempt: Attempt = FIRST) -> Surroundings:
+        return Surroundings(variables, self._within_step, stay=True, attempt=attempt, pulse=self.pulse)
+
+    def announce(self, begun: int, total: int, step: str, task_id: str | None) -> None:
+        """Send `notifications/progress`, when the client asked for it.
+
+        The first one names the task in `_meta`, so that a client that is cut off can ask and resume.
+        """
+        first = self._begun == 0
+        self._begun, self._total = begun, total
+        if not begun > self._shown:
+            # The step was announced already: the workflow goes on with what a person has answered.
+            return
+        self._shown = float(begun)
+        token = self._request.envelope.progress_token
+        if token is None:
+            return
+        params: dict[str, Json] = {"progressToken": token, "progress": begun, "total": total}
+        params["message"] = f"Step {begun}/{total}: {step}"
+        if first and task_id is not None:
+            params["_meta"] = {"task_id": task_id}
+        self._request.reply.notify("notifications/progress", params)
+
+    def may_start(self, after_s: float = 0.0) -> bool:
+        """Whether enough of the function's time, and of the reply's, is left to start a step, or will be after so many
+        seconds."""
+        if self._until_s < math.inf and self._request.clock() + after_s >= self._until_s:
+            return False
+        left = self._request.exchange.remaining_ms()
+        return left is None or left - after_s * 1000 > self._kept_ms
+
+    def wait(self, seconds: float) -> None:
+        """Let this much time pass, and keep the client's stream alive meanwhile."""
+        while seconds > 0:
+            part = min(seconds, KEEP_ALIVE_S, self.pulse())
+            self._request.sleep(part)
+            seconds -= part
+            if seconds > 0:
+                self._request.reply.keep_alive()
+
+    def words(self, name: str, error: Exception) -> str:
+        """An exception in words for the client."""
+        return self._request.words(name, error)
+
+    def error_id(self, error: Exception) -> str | None:
+        """What finds an exception in the server's log, if its text is hidden from clients."""
+        return self._request.error_id(error)
+
+    def _within_step(self, progress: float, total: float | None) -> tuple[float, float | None] | None:
+        """A function's progress as a fraction of its step; `None` unless the request's progress grows by it.
+
+        A step may call several functions, and one may change its mind about its total (MCP basic/utilities/progress:
+        the value must increase with each notification).
+        """
+        if not self._total:
+            # Before its first step, a resume shows the resources of earlier ones.
+            return None
+        of = total if total is not None and total > 0 else progress + 1
+        fraction = min(max(progress / of, 0.0), 1.0) * 0.99 if of > 0 else 0.0
+        if not self._begun + fraction > self._shown:
+            return None
+        self._shown = self._begun + fraction
+        return self._shown, self._total
+
+
+def _anew[T](prepared: Prepared, work: Work[T]) -> Prepared:
+    """A call that is made again gets arguments of its own: the tool may have changed those of the first."""
+    again = work.prepare(prepared.arguments)
+    return again if isinstance(again, Prepared) else prepared

@@ -1,0 +1,223 @@
+"""Running a workflow for a request, from its start or from where a task stands: what a prompt and a tool both do."""
+
+from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
+
+from mcp_baton.exceptions import (
+    BatonError,
+    ClaimLost,
+    Conflict,
+    StoreBusy,
+    StoreError,
+    TaskFinished,
+    TaskHeld,
+    TaskNotFound,
+)
+from mcp_baton.protocol.json import JsonObject
+from mcp_baton.server.request import Request
+from mcp_baton.server.schema.prompt_arguments import ArgumentRefused, check_arguments, stored_arguments
+from mcp_baton.server.workflows.engine_host import ServerHost
+from mcp_baton.tasks.record import TaskRecord
+from mcp_baton.telemetry import PAUSES, RECORDINGS_LOST, RUNS_COMPLETED, STEP_RETRIES, STEPS_FAILED, STEPS_RUN
+from mcp_baton.workflow.definition import Argument, Workflow
+from mcp_baton.workflow.drift import carried, declared_arguments, differing, given_secrets
+from mcp_baton.workflow.ended_run import EndedRun, Superseded, TaskOver
+from mcp_baton.workflow.engine import Engine
+from mcp_baton.workflow.host import Failed
+from mcp_baton.workflow.run import Invocation
+from mcp_baton.workflow.secrets import stand_in
+
+
+class NotOfWorkflow(BatonError):
+    """The task is not one of this workflow. Nothing was run.
+
+    Args:
+        workflow: The workflow whose task it is; `None` for a tool's.
+    """
+
+    def __init__(self, workflow: str | None) -> None:
+        super().__init__("the task is another workflow's")
+        self.workflow = workflow
+
+
+class Drifted(BatonError):
+    """The workflow was changed in what the task has completed. Nothing was run.
+
+    Args:
+        steps: The completed steps that differ.
+    """
+
+    def __init__(self, steps: list[str]) -> None:
+        super().__init__("the workflow has changed")
+        self.steps = steps
+
+
+class NotRead(BatonError):
+    """A task's state could not be read, so nothing was run: completed steps would have been run again.
+
+    Args:
+        error: What the store said.
+    """
+
+    def __init__(self, error: StoreError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+type NotResumed = StoreBusy | TaskNotFound | TaskFinished | TaskHeld | NotOfWorkflow | Drifted | NotRead
+"""Why a run was not begun, besides its arguments."""
+
+NOT_RESUMED = (StoreBusy, TaskNotFound, TaskFinished, TaskHeld, NotOfWorkflow, Drifted, NotRead)
+
+
+def run_workflow(
+    request: Request,
+    workflow: Workflow,
+    given: JsonObject,
+    task_id: str | None,
+    host: ServerHost,
+    ttl_ms: int | None = None,
+    lives_ms: int | None = None,
+) -> EndedRun:
+    """Run a workflow as far as it can.
+
+    Args:
+        request: On whose behalf.
+        workflow: The workflow.
+        given: Its arguments; of a resume those that are given again.
+        task_id: The task to go on with; `None` for a new one.
+        host: What it runs in.
+        ttl_ms: The lifetime that the client asked for.
+        lives_ms: How long the task to go on with is to live from now on; `None` leaves it as it is.
+
+    Raises:
+        ArgumentRefused: an argument is missing, unknown or does not convert. Nothing was run.
+        NotResumed: nothing was run either.
+        InputRequired: the client must ask its user first.
+        ProtocolError: the request continues earlier rounds in a way that cannot be.
+    """
+    engine = Engine(host, request.store, request.clock, sleep=request.sleep)
+
+    def run(task_id: str | None, answers: Mapping[str, JsonObject]) -> EndedRun:
+        with request.telemetry.span(f"workflow {workflow.name}"):
+            if task_id is None:
+                made = engine.start(workflow, new_invocation(request, workflow, given, ttl_ms))
+            else:
+                made = _resume(request, workflow, engine, given, task_id, answers, lives_ms)
+        _note(request, made)
+        return made
+
+    if not workflow.ask:
+        return run(task_id, {})
+    from mcp_baton.server.workflows.client_questions import run_asking
+
+    return run_asking(request, task_id, host, run)
+
+
+def new_invocation(request: Request, workflow: Workflow, given: JsonObject, ttl_ms: int | None = None) -> Invocation:
+    """How a workflow is invoked with these arguments.
+
+    Raises:
+        ArgumentRefused: an argument is missing, unknown or does not convert.
+    """
+    return _invocation(request, workflow.arguments, given, {}, ttl_ms)
+
+
+def _invocation(
+    request: Request,
+    declared: Sequence[Argument],
+    given: JsonObject,
+    stand_ins: Mapping[str, str],
+    ttl_ms: int | None = None,
+) -> Invocation:
+    texts, converted = check_arguments(declared, given)
+    nulls = frozenset(name for name, value in given.items() if value is None)
+    return Invocation({**texts, **stand_ins}, {**converted, **stand_ins}, request.owner, ttl_ms, nulls)
+
+
+def _resume(
+    request: Request,
+    workflow: Workflow,
+    engine: Engine,
+    given: JsonObject,
+    task_id: str,
+    answers: Mapping[str, JsonObject],
+    lives_ms: int | None,
+) -> EndedRun:
+    """Take the task, and go on with it. A claim under which nothing can be run is given back at once."""
+    task = _taken(request, workflow, engine, task_id)
+    try:
+        invocation = resumed_invocation(request, workflow, task, given)
+        if lives_ms is not None and request.store is not None:
+            task = request.store.jobs.extend(task, lives_ms)
+        return engine.resume(workflow, replace(invocation, answers=answers), task)
+    except (TaskFinished, TaskNotFound):
+        raise
+    except ClaimLost as lost:
+        # It was late, and another run has taken the task since.
+        raise TaskHeld(lost.current.claim.until_ms if lost.current.claim else 0, lost.current) from lost
+    except Exception as error:
+        engine.give_back(task)
+        if isinstance(error, StoreError):
+            raise NotRead(error) from error
+        raise
+
+
+def resumed_invocation(request: Request, workflow: Workflow, task: TaskRecord, given: JsonObject) -> Invocation:
+    """How a workflow goes on with a task: with the arguments of the first call, and those that are given again.
+
+    Raises:
+        Drifted: the workflow was changed in what the task has completed.
+        ArgumentRefused: an argument is unknown, missing or does not convert.
+        StoreError: the task's arguments cannot be had.
+    """
+    changed = differing(workflow, task)
+    if changed:
+        # A task goes on only where all that it has completed is still there (docs/workflows.md).
+        raise Drifted(changed)
+    arguments = stored_arguments(declared_arguments(workflow, task), given)
+    lost = sorted(given_secrets(workflow, task) - given.keys())
+    if lost and all(status.settled for status in carried(task, workflow).values()):
+        # The run only completes the task: no call is left that needs a secret.
+        stand_ins = {name: stand_in(name) for name in lost}
+        kept = [argument for argument in workflow.arguments if argument.name not in stand_ins]
+        return _invocation(request, kept, arguments, stand_ins)
+    if lost:
+        names = ", ".join(map(repr, lost))
+        raise ArgumentRefused(f"secret arguments are not stored; give them again to resume the task: {names}", lost)
+    return new_invocation(request, workflow, arguments)
+
+
+def _taken(request: Request, workflow: Workflow, engine: Engine, task_id: str) -> TaskRecord:
+    """The live task of this very workflow that the request wants to go on with, claimed for it."""
+    if request.store is None or request.owner is None:
+        raise TaskNotFound
+    try:
+        return engine.take(workflow, request.owner, task_id)
+    except (TaskNotFound, TaskFinished, TaskHeld, StoreBusy):
+        raise
+    except StoreError as error:
+        if isinstance(error, Conflict) and error.current.workflow != workflow.name:
+            raise NotOfWorkflow(error.current.workflow) from error
+        raise NotRead(error) from error
+
+
+def _note(request: Request, run: EndedRun) -> None:
+    """What operators count of runs (docs/operating.md)."""
+    ran = [trace.outcome for trace in run.traces if not trace.replayed]
+    if ran:
+        request.telemetry.add(STEPS_RUN, len(ran))
+        if isinstance(ran[-1], Failed):  # a run stops at the first one
+            request.telemetry.add(STEPS_FAILED)
+    again = sum([trace.attempts - 1 for trace in run.traces if trace.attempts])
+    if again:
+        request.telemetry.add(STEP_RETRIES, again)
+    if run.pause:
+        request.telemetry.add(PAUSES, of=run.pause.type)
+    elif run.stop is None:
+        request.telemetry.add(RUNS_COMPLETED)
+    refused = run.task is None and run.workflow.durable and request.store is not None and request.owner is not None
+    over = isinstance(run.stop, TaskOver | Superseded)  # then no recording was lost
+    if refused or not (run.stored or over):
+        request.telemetry.add(RECORDINGS_LOST)

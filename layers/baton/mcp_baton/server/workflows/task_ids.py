@@ -1,0 +1,37 @@
+"""A task that is named by an argument, and the texts that name it so (docs/workflows.md, As a tool)."""
+
+from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.server.request import Request
+from mcp_baton.workflow.definition import TASK_ID, Workflow
+from mcp_baton.workflow.task_ids import Handle, secrets_of
+
+
+class NamedWrongly(Exception):
+    """A call names a task in a way that cannot be meant; says what is wrong, for whoever called."""
+
+
+def named_task(request: Request, given: JsonObject) -> tuple[str | None, dict[str, Json]]:
+    """The task that a request names, by its argument or in `_meta`, and the other arguments.
+
+    Raises:
+        NamedWrongly: the argument is no text, or it names another task than `_meta`.
+        ProtocolError: `_meta` names none in a way that cannot be meant, or two.
+    """
+    others = {name: value for name, value in given.items() if name != TASK_ID}
+    named, bound = given.get(TASK_ID), request.bound_task()
+    if named is None or named == "":
+        return bound, others
+    if not isinstance(named, str):
+        raise NamedWrongly(f"{TASK_ID} must be a text: the one that an earlier result gave")
+    if bound is not None and bound != named:
+        raise NamedWrongly(f"the arguments name one task ({TASK_ID}) and _meta names another; keep one of them")
+    return named, others
+
+
+def handle_of(request: Request, workflow: Workflow, task_id: str) -> Handle:
+    """How texts name a task of this workflow."""
+
+    def takes_it(tool: str) -> bool:
+        return not request.server.tools[tool].has_parameter(TASK_ID)
+
+    return Handle(task_id, takes_it, workflow.name if workflow.has_twin else None, secrets_of(workflow))

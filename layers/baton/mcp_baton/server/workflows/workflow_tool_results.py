@@ -1,0 +1,236 @@
+"""What a workflow's tool returns: the text, and the same as structure (docs/workflows.md, As a tool)."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from itertools import accumulate
+from typing import Final
+
+from msgspec import Struct, structs
+
+from mcp_baton.exceptions import StoreError
+from mcp_baton.protocol.envelope import REVISION_WITHOUT_HEADER
+from mcp_baton.protocol.json import Json, JsonObject, dumps
+from mcp_baton.server.content import ResourceLink
+from mcp_baton.server.definitions.resource import value_uri
+from mcp_baton.server.request import Request
+from mcp_baton.server.workflows.engine_host import ServerHost
+from mcp_baton.server.workflows.task_ids import handle_of
+from mcp_baton.server.workflows.task_meta import run_meta, task_meta
+from mcp_baton.server.workflows.task_view import readable
+from mcp_baton.tasks.record import RESULT_PREFIX, StepStatus, TaskRecord, steps_of, timestamp
+from mcp_baton.tasks.values import FINAL_RESULT, weight_of
+from mcp_baton.workflow.batch import run_result
+from mcp_baton.workflow.definition import Workflow
+from mcp_baton.workflow.ended_run import EndedRun
+from mcp_baton.workflow.handoff import entries, refused_arguments
+from mcp_baton.workflow.host import FetchedResource, Succeeded
+from mcp_baton.workflow.pause import ToolFailed
+from mcp_baton.workflow.repeats import may_have_run, may_have_run_twice
+from mcp_baton.workflow.resolve import Known
+from mcp_baton.workflow.task_ids import Handle
+from mcp_baton.workflow.tool_text import Value, open_before, told_of_held, told_of_over, told_of_run
+
+LONG: Final = 2_000
+"""Bytes of a result as JSON that stands in the structure; a longer one is a resource."""
+
+ALL: Final = 40_000
+"""Bytes of all results that stand in the structure: hosts cut results of more than about 25,000 tokens."""
+
+UNKEPT: Final = 200_000
+"""The same for results that cannot be read from anywhere else."""
+
+NEXT: Final = 20_000
+"""Bytes of what remains that stand in the structure; later results tell of the rest."""
+
+
+class Results(Struct, frozen=True):
+    """What stands in the structure for the results of completed steps, and links to those that do not stand there."""
+
+    shown: dict[str, Json]
+    links: list[ResourceLink]
+
+
+def error(text: str) -> dict[str, Json]:
+    """An error: hosts show its text alone."""
+    return {"content": [{"type": "text", "text": text}], "isError": True}
+
+
+def text_of(result: JsonObject) -> str:
+    """The text of a result that was made here."""
+    match result.get("content"):
+        case [{"text": str(text)}, *_]:
+            return text
+        case _:
+            return ""
+
+
+def result_of_run(request: Request, run: EndedRun, host: ServerHost) -> dict[str, Json]:
+    """What a run did."""
+    meta = run_meta(request, run)
+    known = _known(run, meta)
+    handle = handle_of(request, run.workflow, run.task.task_id) if run.task else None
+    stored = run.task.task_id if run.task and run.stored else None
+    results = _results_of(run, stored)
+    text = told_of_run(run, known, host, handle, lambda step: _uri(stored, step, run))
+    following = _following(run, known, host, handle) if run.pause else []
+    steps: Json = meta.get("steps") or [{"name": name, "status": status.value} for name, status in run.statuses.items()]
+    if run.pause:
+        results = structs.replace(results, links=[*results.links, *_read(run)])
+    state: dict[str, Json] = {**meta, "steps": steps}
+    warning = [*may_have_run_twice(run.twice), *may_have_run(open_before(run, known))]
+    if warning:
+        state["warning"] = " ".join(warning)
+    return _made(request, text, state, results, following, meta)
+
+
+def result_of_held(
+    request: Request, workflow: Workflow, task: TaskRecord, until_ms: int, now_ms: int
+) -> dict[str, Json]:
+    """That another run holds the task: no error, since the same call will do later."""
+    until, seconds = timestamp(until_ms), max((until_ms - now_ms + 999) // 1000, 1)
+    text = told_of_held(workflow, _statuses(task), until, seconds, task.task_id)
+    meta = task_meta(request, task)
+    again = handle_of(request, workflow, task.task_id).going_on()
+    made = _made(request, text, meta, Results({}, []), again, meta)
+    structure = made["structuredContent"]
+    return made | {"structuredContent": {**structure, "running_until": until}} if isinstance(structure, dict) else made
+
+
+def result_of_over(request: Request, workflow: Workflow, task: TaskRecord) -> dict[str, Json]:
+    """The stored outcome of a task that is over."""
+    meta = task_meta(request, task)
+    completed = [step for step in steps_of(task) if step["status"] == StepStatus.COMPLETED and "tool" in step]
+    results = _stored_results(task, [step["name"] for step in completed])
+    values = []
+    if completed:
+        step = completed[-1]
+        values.append(_stored(task, f"{RESULT_PREFIX}{step['name']}", f"Result of {step.get('tool')}"))
+    final = _stored(task, FINAL_RESULT, "Result of the task" + (", which a client supplied" if task.by_client else ""))
+    if weight_of(task, FINAL_RESULT) and (task.by_client or final.value != run_result(_by_name(task))):
+        values.insert(0, final)
+    text = told_of_over(workflow, task.status, _statuses(task), values)
+    return _made(request, text, meta, results, [], meta)
+
+
+def _following(run: EndedRun, known: Known, host: ServerHost, handle: Handle | None) -> list[JsonObject]:
+    """What remains of a run that has paused. It is the workflow's tool if continuations have done all of it meanwhile,
+    and if only an operator can correct the cause."""
+    go_on = handle.going_on() if handle else []
+    if isinstance(run.pause, ToolFailed) and run.pause.is_for_the_operator and handle:
+        return go_on
+    left = entries(run.workflow, known, host, lambda step: refused_arguments(step, run.pause), handle, go_on)
+    return _fitting(left) or (handle.finishing() if handle else [])
+
+
+def _fitting(left: list[JsonObject]) -> list[JsonObject]:
+    """As many of the first entries as there is room for, and the first in any case."""
+    sizes = accumulate(len(dumps(entry).encode()) for entry in left)
+    return [entry for place, (entry, size) in enumerate(zip(left, sizes, strict=True)) if place == 0 or size <= NEXT]
+
+
+def _made(
+    request: Request, text: str, state: JsonObject, results: Results, following: Iterable[Json], meta: JsonObject
+) -> dict[str, Json]:
+    told = {
+        name: state[name] for name in ("task_id", "task_status", "steps", "pause_reason", "warning") if name in state
+    }
+    structure: dict[str, Json] = {"message": text, **told, "results": results.shown, "next": list(following)}
+    content: list[Json] = [{"type": "text", "text": text}]
+    if request.envelope.revision != REVISION_WITHOUT_HEADER:  # the first revision has no links
+        content += [link.to_json() for link in results.links]
+    made: dict[str, Json] = {"content": content, "structuredContent": structure, "isError": False}
+    return made | {"_meta": meta} if meta else made
+
+
+def _known(run: EndedRun, meta: JsonObject) -> Known:
+    """What the run knows, with the steps that continuations have settled meanwhile."""
+    told = meta.get("steps")
+    stored = (
+        {step["name"]: step["status"] for step in told if isinstance(step, Mapping)} if isinstance(told, list) else {}
+    )
+    statuses = {
+        name: StepStatus.COMPLETED if stored.get(name) == StepStatus.COMPLETED else status
+        for name, status in run.statuses.items()
+    }
+    return replace(run.known, statuses=statuses)
+
+
+def _uri(task_id: str | None, step: str, run: EndedRun) -> str | None:
+    name = f"{RESULT_PREFIX}{step}"
+    return None if task_id is None or name in run.oversized else value_uri(task_id, name)
+
+
+def _results_of(run: EndedRun, stored: str | None) -> Results:
+    values = {
+        trace.step.name: trace.outcome.value
+        for trace in run.traces
+        if trace.step.tool is not None and isinstance(trace.outcome, Succeeded)
+    }
+    sizes = {name: len(dumps(value).encode()) for name, value in values.items()}
+    uris = {name: uri for name in values if (uri := _uri(stored, name, run))}
+    left_out = _left_out(sizes, frozenset(uris))
+    shown = {name: _note(sizes[name], uris.get(name)) if name in left_out else value for name, value in values.items()}
+    return Results(shown, _links(uris, left_out))
+
+
+def _read(run: EndedRun) -> list[ResourceLink]:
+    """Links to the resources that were fetched for the model, which goes on: their contents do not fit into a text."""
+    contents = [content for trace in run.traces for content in (*trace.resources, *trace.after)]
+    contents += run.blocked.resources if run.blocked else ()
+    found = {content.uri: content for content in contents if isinstance(content, FetchedResource)}
+    return [ResourceLink(uri, uri, mime_type=content.mime_type) for uri, content in found.items()]
+
+
+def _stored_results(task: TaskRecord, steps: list[str]) -> Results:
+    weights = {step: weight_of(task, f"{RESULT_PREFIX}{step}") for step in steps}
+    sizes = {step: weight.text_bytes for step, weight in weights.items() if weight}
+    uris = {step: value_uri(task.task_id, f"{RESULT_PREFIX}{step}") for step in sizes}
+    left_out = _left_out(sizes, frozenset(uris))
+    shown = {
+        step: _note(size, uris[step]) if step in left_out else readable(task, f"{RESULT_PREFIX}{step}")
+        for step, size in sizes.items()
+    }
+    return Results(shown, _links(uris, left_out))
+
+
+def _left_out(sizes: Mapping[str, int], elsewhere: frozenset[str]) -> frozenset[str]:
+    """The results that do not stand in the structure: the long ones, and, where all are too much, the longest."""
+    out, total = set(), 0
+    for name in sorted(sizes, key=lambda name: sizes[name]):
+        total += sizes[name]
+        if (name in elsewhere and (sizes[name] > LONG or total > ALL)) or total > UNKEPT:
+            out.add(name)
+            total -= sizes[name]
+    return frozenset(out)
+
+
+def _note(size: int, uri: str | None) -> Json:
+    return {"bytes": size, "uri": uri} if uri else {"bytes": size}
+
+
+def _links(uris: Mapping[str, str], left_out: frozenset[str]) -> list[ResourceLink]:
+    return [
+        ResourceLink(uri, f"result of {step}", mime_type="application/json")
+        for step, uri in uris.items()
+        if step in left_out
+    ]
+
+
+def _stored(task: TaskRecord, name: str, label: str) -> Value:
+    weight, uri = weight_of(task, name), value_uri(task.task_id, name)
+    if weight is None or weight.text_bytes > LONG:
+        return Value(label, None, uri, weight.text_bytes if weight else 0)
+    if name != FINAL_RESULT:
+        return Value(label, readable(task, name), uri)
+    try:
+        return Value(label, task.result, uri)
+    except StoreError as lost:
+        return Value(label, {"error": str(lost)}, uri)
+
+
+def _by_name(task: TaskRecord) -> dict[str, StepStatus]:
+    return {step["name"]: StepStatus(step["status"]) for step in steps_of(task)}
+
+
+def _statuses(task: TaskRecord) -> list[StepStatus]:
+    return list(_by_name(task).values())

@@ -1,0 +1,218 @@
+"""Placeholders that a model sends back as arguments, and the values that they stand for (docs/workflows.md,
+Placeholders). Pure."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from msgspec import Struct
+
+from mcp_baton.protocol.json import JsonObject, dumps
+from mcp_baton.tasks.record import StepStatus
+from mcp_baton.workflow.definition import Step, Workflow
+from mcp_baton.workflow.keys import digest
+from mcp_baton.workflow.plan import Plan
+from mcp_baton.workflow.quoting import one_line, placeholder, quoted_error
+from mcp_baton.workflow.resolve import Known, NoField, NoOutput, NotGiven, NoVariable, resolve, stored_bytes
+from mcp_baton.workflow.sources import Found, PromptArg, Source, StepOutput, TaskVariable
+from mcp_baton.workflow.task_ids import naming, secrets_of
+
+LONGEST: Final = 2_000
+"""Characters of the longest text that is looked at as a placeholder."""
+
+_OUTPUT = re.compile(r"<(?:output|field '(?P<path>.+)') from (?P<of>.+)>")
+_NAMED = re.compile(r"<(?P<kind>prompt arg|task variable|secret|missing:|invalid:) (?P<name>.+)>")
+_OF_STEP = re.compile(r".+ \(step '(?P<step>.+)'\)")
+_VARIABLE = re.compile(r"task variable (?P<name>.+?)(?: \(set by .+\))?")
+
+GIVE: Final = "give the value itself"
+SUPPLY: Final = f"a value that you must supply; {GIVE}"
+SECRET: Final = f"a value that is secret, and is not kept; {GIVE}"
+NO_STATE: Final = "what it stands for cannot be found out now"
+CHANGED: Final = (
+    "Nothing was run. What the placeholders in the arguments stand for has changed since the question was asked. Make "
+    "the call anew."
+)
+
+
+class Unknown(Struct, frozen=True):
+    """A placeholder whose value is not known.
+
+    Attributes:
+        argument: The argument that it was sent as.
+        placeholder: The placeholder.
+        why: Why there is no value, and what to do.
+    """
+
+    argument: str
+    placeholder: str
+    why: str
+
+
+class Replaced(Struct, frozen=True):
+    """A call's arguments with values in the place of placeholders.
+
+    Attributes:
+        arguments: All of them, those without a placeholder as they were sent.
+        names: The arguments that were placeholders, sorted.
+        unknown: Those whose values are not known; while there are any, the call must not be made.
+        put_in: The bytes of JSON that were put in.
+        read: The bytes of stored values that were read for it.
+    """
+
+    arguments: JsonObject
+    names: tuple[str, ...] = ()
+    unknown: tuple[Unknown, ...] = ()
+    put_in: int = 0
+    read: int = 0
+
+    @property
+    def digest(self) -> str | None:
+        """Changes with the values that were put in; `None` where there was no placeholder."""
+        return digest({name: self.arguments[name] for name in self.names}) if self.names else None
+
+
+class Room(Struct, frozen=True):
+    """What one call's placeholders may cost.
+
+    Attributes:
+        put_in: The most bytes of JSON that may take the place of placeholders, all of them together.
+        read: The most bytes of stored values that may be read for it.
+    """
+
+    put_in: int
+    read: int
+
+
+def replaced(arguments: JsonObject, plan: Plan | None, room: Room) -> Replaced:
+    """Replace each argument that is exactly a placeholder by the value that it stands for, as JSON. A text that only
+    looks like one, and that no step of the workflow has, is a text.
+
+    Args:
+        arguments: As the client sent them.
+        plan: The plan against the task that the call names; `None` where the task is not known.
+        room: What the placeholders may cost. What is known to be too large is not read.
+    """
+    left = room
+    made = dict(arguments)
+    names: list[str] = []
+    unknown: list[Unknown] = []
+    for name in sorted(arguments):
+        text = arguments[name]
+        source = _meant(text, name, plan) if isinstance(text, str) and is_placeholder(text) else None
+        if source is None:
+            continue
+        names.append(name)
+        value, size, read = (source, 0, 0) if isinstance(source, str) else _value(source, plan, left)
+        left = Room(left.put_in - size, left.read - read)
+        if isinstance(value, Found):
+            made[name] = value.value
+        else:
+            unknown.append(Unknown(name, str(text), value))
+    return Replaced(made, tuple(names), tuple(unknown), room.put_in - left.put_in, room.read - left.read)
+
+
+def is_placeholder(text: str) -> bool:
+    """Whether a text is exactly a placeholder, of whatever workflow."""
+    if not text.startswith("<") or not text.endswith(">") or len(text) > LONGEST:
+        return False
+    return _OUTPUT.fullmatch(text) is not None or _NAMED.fullmatch(text) is not None
+
+
+def refusal(unknown: tuple[Unknown, ...]) -> str:
+    """Why a call was not made, one sentence for each placeholder without a value."""
+    sentences = [f"The argument '{item.argument}' is {quoted_error(item.placeholder)}: {item.why}." for item in unknown]
+    return " ".join(["Nothing was run.", *sentences])
+
+
+def _meant(text: str, argument: str, plan: Plan | None) -> Source | str | None:
+    """The data source that a placeholder stands for, or why there is none; `None` for a text that no step has."""
+    named = _NAMED.fullmatch(text)
+    kind, name = (named["kind"], named["name"]) if named else ("", "")
+    if kind in {"missing:", "invalid:"}:
+        return SUPPLY if name == argument else None
+    workflow = plan.workflow if plan else None
+    if kind == "secret":
+        return SECRET if workflow is None or name in workflow.secrets else None
+    if plan is None or workflow is None or plan.known is None:
+        return f"{NO_STATE}; {GIVE}"
+    return _source(text, workflow, plan.known)
+
+
+def _value(source: Source, plan: Plan | None, room: Room) -> tuple[Found | str, int, int]:
+    """What a source yields or why it yields nothing, the bytes that it puts in, and the bytes that were read for it."""
+    if plan is None or plan.workflow is None or plan.known is None:
+        return f"{NO_STATE}; {GIVE}", 0, 0
+    known, workflow = plan.known, plan.workflow
+    if isinstance(source, PromptArg) and source.name in known.secrets.names:
+        return SECRET, 0, 0  # Nothing but its stand-in is known.
+    read = stored_bytes(source, workflow, known)
+    if read > room.put_in and isinstance(source, StepOutput | TaskVariable) and source.path is None:
+        return _too_long(read, plan, workflow), 0, 0
+    if read > room.read:
+        return f"{read} bytes must be read for it, which is more than is left to this request; send it by itself", 0, 0
+    match resolve(source, workflow, known):
+        case Found(value) as found:
+            size = len(dumps(value).encode())
+            return (found, size, read) if size <= room.put_in else (_too_long(size, plan, workflow), 0, read)
+        case NotGiven(name):
+            why = f"the workflow was started without its argument '{name}'; {GIVE}"
+        case NoOutput(step):
+            why = _no_output(step, known)
+        case NoField(step, path):
+            why = f"the result of step '{step.name}' has no '{path}'; {GIVE}"
+        case NoVariable(name):
+            why = f"the task has no such value in its variable '{name}' now; {_call_first(source)}{GIVE}"
+    return why, 0, read
+
+
+def _too_long(size: int, plan: Plan, workflow: Workflow) -> str:
+    """Why a value is not put in, and how the call is made without the model."""
+    how = "get its prompt again with the task"
+    if workflow.has_twin:
+        how = f"call {workflow.name} with {one_line(naming(plan.task.task_id, secrets_of(workflow)))}"
+    return f"it stands for {size} bytes, more than placeholders may put into one call; {how} to let the server make it"
+
+
+def _call_first(source: Source) -> str:
+    setters = source.set_by if isinstance(source, TaskVariable) else ()
+    return f"call {' or '.join(setters)} first, or " if setters else ""
+
+
+def _no_output(step: Step, known: Known) -> str:
+    match known.statuses[step.name]:
+        case StepStatus.COMPLETED:
+            why = known.lost.get(step.name, "it cannot be read now")
+            return f"the result of step '{step.name}' cannot be had: {why}; {GIVE}"
+        case StepStatus.PENDING if step.tool is not None:
+            return f"step '{step.name}' has no result yet; call {step.tool} first"
+        case status:
+            return f"step '{step.name}' is {status.value} and has no result; {GIVE}"
+
+
+def _source(text: str, workflow: Workflow, known: Known) -> Source | str | None:
+    """The data source that a placeholder stands for, or why there is none; `None` where the workflow has none."""
+    for source in _sources(workflow):
+        if placeholder(source, workflow) == text:
+            return source
+    named = _NAMED.fullmatch(text)
+    if named and named["kind"] == "prompt arg":
+        return PromptArg(named["name"]) if any(it.name == named["name"] for it in workflow.arguments) else None
+    output = _OUTPUT.fullmatch(text)
+    of, path = (output["of"], output["path"]) if output else (text[1:-1], None)
+    variable = _VARIABLE.fullmatch(of)
+    if variable:
+        used = {source.name for source in _sources(workflow) if isinstance(source, TaskVariable)}
+        name = variable["name"]
+        return TaskVariable(name, path) if name in used or name in known.variables else None
+    of_step = _OF_STEP.fullmatch(of)
+    steps = [step for step in workflow.steps if (step.name == of_step["step"] if of_step else step.tool == of)]
+    if len(steps) > 1:
+        return f"several steps call {of}; say which, as in <output from {of} (step '{steps[0].name}')>"
+    return StepOutput(steps[0].binding, path) if steps else None
+
+
+def _sources(workflow: Workflow) -> Iterator[Source]:
+    for step in workflow.steps:
+        yield from step.arguments.values()
+        yield from step.template_bindings.values()

@@ -1,0 +1,127 @@
+"""Sending for a worker: what is counted, and what a poll makes of a task that changes under it."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from mcp_baton.exceptions import NotDispatched, StoreUnavailable, TaskFinished, TaskNotFound
+from mcp_baton.protocol.json import JsonObject
+from mcp_baton.server.background.dispatching import dispatch, looked_after
+from mcp_baton.server.request import Request
+from mcp_baton.tasks.record import Claim, TaskRecord, TaskStatus
+from mcp_baton.tasks.work import Job, Work
+from mcp_baton.telemetry import DISPATCHES_FAILED, TASKS_DISPATCHED, TASKS_GIVEN_UP, Collector, Metric
+from tests.fakes import request_of
+
+TASK = TaskRecord(
+    "kim", "t", TaskStatus.WORKING, "", "", 1, 1, {}, job=Job(Work("report", "r"), due_ms=10, dispatches=1, allowed=3)
+)
+ENDED = replace(TASK, status=TaskStatus.COMPLETED)
+
+
+@dataclass
+class Around:
+    """A store and a dispatcher that do what the test says, at a time that it says."""
+
+    ms: int = 11
+    again: TaskRecord | Exception | None = None
+    refuses: bool = False
+    sent: list[JsonObject] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    collector: Collector = field(default_factory=Collector)
+
+    @property
+    def jobs(self) -> Any:
+        return self
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    def dispatch_again(self, _task: TaskRecord) -> TaskRecord | None:
+        self.asked.append("dispatch again")
+        if isinstance(self.again, Exception):
+            raise self.again
+        return self.again
+
+    def give_up(self, task: TaskRecord, _error: JsonObject) -> TaskRecord | None:
+        self.asked.append("give up")
+        return replace(task, status=TaskStatus.FAILED)
+
+    def dispatch(self, event: JsonObject) -> None:
+        if self.refuses:
+            raise NotDispatched("no")
+        self.sent.append(event)
+
+    def request(self) -> Request:
+        return request_of("tasks/get", {}, store=self, telemetry=self.collector, dispatcher=self)
+
+    @property
+    def counted(self) -> list[Metric]:
+        return [measurement.metric for measurement in self.collector.take().measurements]
+
+
+@pytest.fixture
+def around() -> Around:
+    return Around()
+
+
+def test_an_event_that_was_taken_and_one_that_was_not_are_counted(around: Around) -> None:
+    assert dispatch(around.request(), TASK)
+    around.refuses = True
+    assert not dispatch(around.request(), TASK)
+    assert around.sent == [{"batonTask": {"owner": "kim", "taskId": "t", "dispatch": 1}}]
+    assert around.counted == [TASKS_DISPATCHED, DISPATCHES_FAILED]
+
+
+@pytest.mark.parametrize(
+    ("task", "asked"),
+    [
+        (TASK, ["dispatch again"]),
+        (replace(TASK, claim=Claim("w", 10, 1)), ["dispatch again"]),
+        (replace(TASK, claim=Claim("w", 11, 1)), []),
+        (replace(TASK, claim=Claim("w", 0, 3)), ["give up"]),
+        (replace(TASK, claim=Claim("w", 11, 3)), []),
+        (replace(TASK, job=structs.replace(TASK.job, due_ms=11)), []),  # type: ignore[type-var]
+        (replace(TASK, status=TaskStatus.INPUT_REQUIRED), []),
+        (ENDED, []),
+        (replace(TASK, job=None), []),
+    ],
+    ids=["due", "died", "held", "used up", "held for the last time", "not due", "waits", "over", "no job"],
+)
+def test_a_poll_does_what_a_task_needs(around: Around, task: TaskRecord, asked: list[str]) -> None:
+    looked_after(around.request(), task)
+    assert around.asked == asked
+
+
+def test_a_poll_sends_the_number_of_the_dispatch_that_it_has_noted(around: Around) -> None:
+    job = TASK.job
+    assert job
+    around.again = replace(TASK, job=structs.replace(job, dispatches=2))
+    assert looked_after(around.request(), TASK) is around.again
+    assert around.sent == [{"batonTask": {"owner": "kim", "taskId": "t", "dispatch": 2}}]
+
+
+@pytest.mark.parametrize(
+    ("again", "shown"),
+    [(None, TASK), (StoreUnavailable("down"), TASK), (TaskFinished(ENDED), ENDED)],
+    ids=["another poll was first", "the store does not answer", "the task has ended"],
+)
+def test_a_poll_that_may_not_send_sends_nothing_and_shows_what_it_knows(
+    around: Around, again: Exception | None, shown: TaskRecord
+) -> None:
+    around.again = again
+    assert looked_after(around.request(), TASK) is shown
+    assert around.sent == []
+
+
+def test_a_task_that_expires_meanwhile_is_not_shown(around: Around) -> None:
+    around.again = TaskNotFound()
+    with pytest.raises(TaskNotFound):
+        looked_after(around.request(), TASK)
+
+
+def test_what_is_given_up_is_counted(around: Around) -> None:
+    assert looked_after(around.request(), replace(TASK, claim=Claim("w", 0, 3))).status is TaskStatus.FAILED
+    assert around.counted == [TASKS_GIVEN_UP]

@@ -1,0 +1,111 @@
+"""Completion: what a request must say, and what is suggested."""
+
+import re
+from typing import Any
+
+import pytest
+
+from mcp_baton import Argument, ProtocolError, RegistrationError, Server, Step, Workflow
+from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
+from mcp_baton.server.definitions.completion import MAX_VALUES, completion_of, requested, suggestions
+
+PROMPT = {"type": "ref/prompt", "name": "ask"}
+ARGUMENT = {"name": "tone", "value": "k"}
+
+
+def test_a_request_names_a_prompt_or_a_template_and_brings_what_is_known_already() -> None:
+    template = {"type": "ref/resource", "uri": "docs://{topic}"}
+    asked = {"ref": PROMPT, "argument": ARGUMENT}
+
+    assert requested(asked) == requested({**asked, "context": {}}) == ("ask", "tone", "k", {})
+    assert requested({**asked, "ref": template}) == ("docs://{topic}", "tone", "k", {})
+    assert requested({**asked, "context": {"arguments": {"name": "Kim"}}})[3] == {"name": "Kim"}
+
+
+@pytest.mark.parametrize(
+    ("params", "field"),
+    [
+        ({"argument": ARGUMENT}, "ref.type"),
+        ({"ref": "ask", "argument": ARGUMENT}, "ref.type"),
+        ({"ref": {"type": "ref/tool", "name": "ask"}, "argument": ARGUMENT}, "ref.type"),
+        ({"ref": {"type": ["ref/prompt"], "name": "ask"}, "argument": ARGUMENT}, "ref.type"),
+        ({"ref": {"type": "ref/prompt"}, "argument": ARGUMENT}, "ref.name"),
+        ({"ref": {"type": "ref/prompt", "name": 5}, "argument": ARGUMENT}, "ref.name"),
+        ({"ref": {"type": "ref/resource", "name": "ask"}, "argument": ARGUMENT}, "ref.uri"),
+        ({"ref": PROMPT}, "argument"),
+        ({"ref": PROMPT, "argument": "tone"}, "argument"),
+        ({"ref": PROMPT, "argument": {"name": "tone"}}, "argument.value"),
+        ({"ref": PROMPT, "argument": {"name": 5, "value": "k"}}, "argument.name"),
+        ({"ref": PROMPT, "argument": {"name": "tone", "value": 5}}, "argument.value"),
+        ({"ref": PROMPT, "argument": ARGUMENT, "context": []}, "context.arguments"),
+        ({"ref": PROMPT, "argument": ARGUMENT, "context": {"arguments": [1]}}, "context.arguments"),
+    ],
+    ids=str,
+)
+def test_a_request_of_another_form_is_refused_by_its_field(params: dict[str, Any], field: str) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        requested(params)
+
+    assert caught.value.code == INVALID_PARAMS
+    assert f"`{field}`" in caught.value.message
+
+
+@pytest.mark.parametrize("count", [0, 1, MAX_VALUES - 1, MAX_VALUES, MAX_VALUES + 1, 250])
+def test_so_many_suggestions_are_shown_and_all_are_counted(count: int) -> None:
+    shown = suggestions(str(number) for number in range(count))
+
+    assert shown == {
+        "completion": {
+            "values": [str(number) for number in range(min(count, MAX_VALUES))],
+            "total": count,
+            "hasMore": count > MAX_VALUES,
+        }
+    }
+
+
+def test_a_completer_takes_the_text_and_if_it_likes_what_is_known() -> None:
+    assert not completion_of(lambda value: [value], "c").wants_arguments
+    assert completion_of(lambda value, known: [value, *known], "c").wants_arguments
+
+
+@pytest.fixture
+def server() -> Server:
+    made = Server("shop")
+
+    @made.prompt
+    def ask(tone: str) -> str:
+        return tone
+
+    @made.resource("docs://{topic}")
+    def docs(topic: str) -> str:
+        return topic
+
+    @made.tool
+    def work() -> None: ...
+
+    made.add_workflow(
+        Workflow(name="flow", description="d", arguments=[Argument("size")], steps=[Step("s", tool="work")])
+    )
+    return made
+
+
+@pytest.mark.parametrize(("of", "argument"), [("ask", "tone"), ("docs://{topic}", "topic"), ("flow", "size")])
+def test_the_arguments_of_prompts_workflows_and_templates_can_be_completed_once(
+    server: Server, of: str, argument: str
+) -> None:
+    @server.completion(of, argument)
+    def complete(value: str) -> list[str]:
+        return [value]
+
+    assert complete("a") == ["a"]
+    assert server.completions[of, argument].function is complete
+    with pytest.raises(RegistrationError, match=argument):
+        server.completion(of, argument)(complete)
+
+
+@pytest.mark.parametrize(
+    ("of", "argument"), [("ask", "size"), ("nobody", "tone"), ("docs://{topic}", "tone"), ("work", "x"), ("docs", "a")]
+)
+def test_what_is_no_argument_cannot_be_completed(server: Server, of: str, argument: str) -> None:
+    with pytest.raises(RegistrationError, match=re.escape(f"completion of {of!r}: ")):
+        server.completion(of, argument)

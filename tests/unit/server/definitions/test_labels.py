@@ -1,0 +1,80 @@
+"""Labels: titles, descriptions, icons, annotations and `_meta` of what is published."""
+
+from typing import Any
+
+import pytest
+
+from mcp_baton import Server
+from mcp_baton.protocol.json import Json
+from mcp_baton.server.definitions.labels import Labels
+from mcp_baton.server.definitions.prompt import definition_of_prompt
+
+ICON: dict[str, Json] = {"src": "https://example.com/a.png", "mimeType": "image/png", "sizes": ["48x48"]}
+HINTS: dict[str, Json] = {"readOnlyHint": True}
+ALL = Labels("A", "It.", [ICON], HINTS, {"example.com/a": 1})
+
+
+def test_labels_have_the_names_of_the_wire() -> None:
+    assert ALL.to_json() == {
+        "title": "A",
+        "description": "It.",
+        "icons": [ICON],
+        "annotations": {"readOnlyHint": True},
+        "_meta": {"example.com/a": 1},
+    }
+
+
+def test_what_is_not_said_is_not_there_and_hints_that_say_no_are() -> None:
+    assert Labels().to_json() == {}
+    assert Labels(title="", description="", icons=[], annotations={}, meta={}).to_json() == {}
+    assert Labels(annotations={"destructiveHint": False}).to_json() == {"annotations": {"destructiveHint": False}}
+
+
+@pytest.mark.parametrize(("given", "shown"), [(None, "Of its own."), ("Given.", "Given."), ("", "")])
+def test_a_description_that_is_given_goes_before_the_functions_own(given: str | None, shown: str) -> None:
+    def function() -> None:
+        """Of its own."""
+
+    labelled = Labels(title="A", description=given).of(function)
+
+    assert (labelled.description, labelled.title) == (shown, "A")
+
+
+def test_tools_resources_and_prompts_show_their_labels() -> None:
+    server = Server("s")
+    labels: dict[str, Any] = {"title": "A", "description": "It.", "icons": [ICON], "meta": ALL.meta}
+
+    @server.tool(**labels, annotations=HINTS)
+    @server.resource("docs://a", **labels, annotations=HINTS, mime_type="text/plain")
+    @server.prompt(**labels)
+    def page() -> None:
+        """Said otherwise."""
+
+    @server.resource("docs://all/{name}")
+    def pages(name: str) -> str:
+        """Said by the function."""
+        return name
+
+    tool, prompt = server.tools["page"].definition, server.prompts["page"]
+    assert tool == {"name": "page", **ALL.to_json(), "inputSchema": tool["inputSchema"]}
+    assert [made.definition for made in server.resources.values()] == [
+        {"uri": "docs://a", "name": "page", **ALL.to_json(), "mimeType": "text/plain"},
+        {"uriTemplate": "docs://all/{name}", "name": "pages", "description": "Said by the function."},
+    ]
+    assert definition_of_prompt("page", prompt.labels, prompt.arguments) == {
+        "name": "page",
+        **{name: value for name, value in ALL.to_json().items() if name != "annotations"},
+        "arguments": [],
+    }
+
+
+def test_a_schema_of_ones_own_is_published_and_the_signature_still_binds() -> None:
+    server = Server("s")
+    own: dict[str, Json] = {"type": "object", "properties": {"a": {"type": "integer", "maximum": 9}}}
+
+    @server.tool(input_schema=own)
+    def work(a: int) -> int:
+        return a
+
+    assert server.tools["work"].definition["inputSchema"] == own
+    assert server.tools["work"].input.bind({"a": 10}) == {"a": 10}

@@ -1,0 +1,92 @@
+"""What a handle adds to the schemas that are published, and to results (docs/workflows.md, Going on)."""
+
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+from mcp_baton.server.definitions.tool import declared_name, definition_with_handle, free_name
+
+OBJECT: dict[str, Any] = {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}
+CLOSED = {**OBJECT, "additionalProperties": False}
+OPEN = {"type": "object", "additionalProperties": True}
+NUMBERS = {"type": "object", "additionalProperties": {"type": "integer"}}
+FEW = {"type": "object", "additionalProperties": True, "maxProperties": 1}
+NAMED = {"type": "object", "propertyNames": {"enum": ["a", "b"]}, "additionalProperties": {"type": "integer"}}
+LOWER = {"type": "object", "patternProperties": {"^[a-z_]+$": {"type": "integer"}}, "additionalProperties": False}
+EITHER = {"type": "object", "anyOf": [CLOSED, {**CLOSED, "required": []}]}
+TAKEN = {"type": "object", "properties": {"baton_next": {"type": "integer"}}, "required": ["baton_next"]}
+BOTH_TAKEN = {"type": "object", "properties": {"baton_next": {}, "baton_next_": {}}}
+
+
+def published(schema: dict[str, Any]) -> Any:
+    made = definition_with_handle({"name": "t", "inputSchema": {"type": "object"}, "outputSchema": schema})
+    return made["outputSchema"]
+
+
+def is_valid(value: object, schema: Any) -> bool:
+    return bool(jsonschema_rs.validator_for(schema).is_valid(value))
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "name"),
+    [
+        (OBJECT, {"id": "a"}, "baton_next"),
+        (CLOSED, {"id": "a"}, "baton_next"),
+        (OPEN, {}, "baton_next"),
+        (OPEN, {"baton_next": 5}, "baton_next_"),
+        (OPEN, {"baton_next": 5, "baton_next_": 6}, None),
+        (NUMBERS, {"a": 1}, "baton_next"),
+        (NUMBERS, {"baton_next": 1}, None),
+        (FEW, {"a": 1}, None),
+        (NAMED, {"a": 1}, None),
+        (LOWER, {"a": 1}, None),
+        (EITHER, {"id": "a"}, None),
+        (TAKEN, {"baton_next": 1}, "baton_next_"),
+        (BOTH_TAKEN, {}, None),
+    ],
+)
+def test_a_value_is_valid_with_what_is_added_as_it_is_without(
+    schema: dict[str, Any], value: dict[str, Any], name: str | None
+) -> None:
+    made = published(schema)
+
+    assert is_valid(value, schema)
+    assert is_valid(value, made)
+    assert free_name(value, schema) == name
+    assert name is None or is_valid({**value, name: "Recorded."}, made)
+
+
+def test_the_property_is_a_text_and_optional_and_the_tools_own_stay_first() -> None:
+    made = published(CLOSED)
+    assert list(made["properties"]) == ["id", "baton_next"]
+    assert made["required"] == ["id"]
+    assert not is_valid({"id": "a", "baton_next": 5}, made)
+    assert not is_valid({"id": "a", "baton_next_": "x"}, made)
+
+
+@pytest.mark.parametrize(("schema", "name"), [(NAMED, None), (TAKEN, "baton_next_"), (OPEN, "baton_next")])
+def test_a_schema_says_under_which_name(schema: dict[str, Any], name: str | None) -> None:
+    assert declared_name(schema) == name
+    assert (published(schema) == schema) is (name is None)
+
+
+@pytest.mark.parametrize(
+    ("value", "name"), [({}, "baton_next"), ({"baton_next": 1}, "baton_next_"), ({"a": 1}, "baton_next")]
+)
+def test_structure_without_a_schema_takes_any_name(value: dict[str, Any], name: str) -> None:
+    assert free_name(value, None) == name
+
+
+def test_an_input_schema_gets_the_argument_last_and_optional() -> None:
+    schema: dict[str, Any] = {**CLOSED, "$defs": {"a": {}}}
+    definition: dict[str, Any] = {"name": "t", "inputSchema": schema}
+
+    made: Any = definition_with_handle(definition)
+
+    assert made == {"name": "t", "inputSchema": made["inputSchema"]}
+    assert list(made["inputSchema"]["properties"]) == ["id", "task_id"]
+    assert is_valid({"id": "a"}, made["inputSchema"])
+    assert is_valid({"id": "a", "task_id": "T"}, made["inputSchema"])
+    assert definition["inputSchema"] is schema
+    assert list(schema["properties"]) == ["id"]

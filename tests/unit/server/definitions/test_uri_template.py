@@ -1,0 +1,196 @@
+"""Resource URI templates."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import SupportsIndex
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from mcp_baton.exceptions import RegistrationError
+from mcp_baton.server.definitions.resource import match, variables_of, withheld
+from mcp_baton.workflow.sources import fill_uri
+
+
+@pytest.mark.parametrize(
+    ("template", "uri", "values"),
+    [
+        ("docs://{topic}", "docs://shoes", {"topic": "shoes"}),
+        ("docs://{topic}", "docs://R%26D", {"topic": "R&D"}),
+        ("docs://{topic}", "docs://gr%C3%BCn", {"topic": "grün"}),
+        ("docs://{topic}", "docs://a/b", None),
+        ("docs://{topic}", "docs://", None),
+        ("docs://{topic}", "DOCS://a", None),
+        ("docs://{topic}", "xdocs://a", None),
+        ("docs://{topic}.md", "docs://a.md", {"topic": "a"}),
+        ("docs://{topic}.md", "docs://aXmd", None),
+        ("docs://{topic}.md", "docs://.md", None),
+        ("docs://{topic}", "docs://a\nb", {"topic": "a\nb"}),
+        ("files://{+path}", "files://a/b/c", {"path": "a/b/c"}),
+        ("files://{path*}/end", "files://a/b/end", {"path": "a/b"}),
+        ("x://{a}/{b}", "x://1/2", {"a": "1", "b": "2"}),
+        ("x://{a}/{b}", "x://1/2/3", None),
+        ("x://{class}(?P<y>)", "x://1(?P<y>)", {"class": "1"}),
+        ("x://fixed", "x://fixed", {}),
+        ("x://fixed", "x://fixed2", None),
+        ("{scheme}://x", "docs://x", {"scheme": "docs"}),
+        ("docs://{topic}", "docs://%252e%252e%252Fetc%2500", {"topic": "%2e%2e%2Fetc%00"}),  # nothing is decoded twice
+        ("docs://{+topic}", "docs://%252e%252e%252Fetc", {"topic": "%2e%2e%2Fetc"}),
+        ("date://{y}-{m}-{d}", "date://2026-11-22", {"y": "2026", "m": "11", "d": "22"}),
+        ("date://{y}-{m}-{d}", "date://1-2-3-4", {"y": "1-2", "m": "3", "d": "4"}),
+        ("date://{y}-{m}-{d}", "date://-----", {"y": "-", "m": "-", "d": "-"}),
+        ("x://{a}{b}", "x://123", {"a": "12", "b": "3"}),
+        ("x://{+a}/{+b}", "x://1/2/3", {"a": "1/2", "b": "3"}),
+        ("x://{a}-{+b}", "x://1-2/3-4", {"a": "1", "b": "2/3-4"}),
+        ("x://{+a}aa{b}", "x://1aaa", {"a": "1", "b": "a"}),
+    ],
+)
+def test_a_uri_is_matched_as_a_whole_and_an_earlier_variable_takes_all_that_it_can(
+    template: str, uri: str, values: dict[str, str] | None
+) -> None:
+    assert match(template, uri) == values
+
+
+@dataclass(frozen=True)
+class Part:
+    """A variable of a template, and what stands behind it."""
+
+    spans: bool
+    text: str
+
+
+def splits(parts: list[Part], uri: str) -> Iterator[list[str]]:
+    """Every way to split what is left of a URI, the one that gives the earlier parts more first: tried one by one."""
+    if not parts:
+        if not uri:
+            yield []
+        return
+    for end in range(len(uri), 0, -1):
+        value, rest = uri[:end], uri[end:]
+        if ("/" not in value or parts[0].spans) and rest.startswith(parts[0].text):
+            yield from ([value, *others] for others in splits(parts[1:], rest[len(parts[0].text) :]))
+
+
+LETTERS = "a-/"
+PARTS = st.lists(st.builds(Part, st.booleans(), st.text(LETTERS, max_size=2)), max_size=4)
+
+
+@given(begins=st.text(LETTERS, max_size=2), parts=PARTS, uri=st.text(LETTERS, max_size=9))
+def test_a_match_is_the_first_of_all_splits_that_there_are(begins: str, parts: list[Part], uri: str) -> None:
+    template = begins + "".join(
+        f"{{{'+' if part.spans else ''}v{place}}}{part.text}" for place, part in enumerate(parts)
+    )
+    all_splits = splits(parts, uri.removeprefix(begins)) if uri.startswith(begins) else iter(())
+    first = next(all_splits, None)
+    expected = None if first is None else {f"v{place}": value for place, value in enumerate(first)}
+    assert match(template, uri) == expected
+
+
+class Counted(str):
+    """A text that counts how often one of its characters, or the text at one of its places, is looked at."""
+
+    __slots__ = ("looks",)
+    looks: int
+
+    def __new__(cls, text: str) -> "Counted":
+        made = super().__new__(cls, text)
+        made.looks = 0
+        return made
+
+    def __getitem__(self, place: SupportsIndex | slice) -> str:
+        self.looks += 1
+        return super().__getitem__(place)
+
+    def startswith(
+        self,
+        prefix: str | tuple[str, ...],
+        start: SupportsIndex | None = None,
+        end: SupportsIndex | None = None,
+        /,
+    ) -> bool:
+        self.looks += 1
+        return super().startswith(prefix, start, end)
+
+
+@pytest.mark.parametrize("length", [3_000, 30_000])
+@pytest.mark.parametrize(
+    ("template", "repeated", "ends"),
+    [
+        ("date://{y}-{m}-{d}", "-", "/"),
+        ("date://{y}-{m}-{d}", "-", ""),
+        ("x://{+a}/{+b}/{+c}/leaf", "/", ""),
+        ("x://{+a}/{+b}/{+c}/leaf", "/", "/leaf"),
+        ("x://{a}{b}{c}{d}", "a", "/"),
+        ("x://{+a}aa{b}aa{+c}aa", "a", ""),
+    ],
+)
+def test_the_work_grows_with_the_length_of_the_uri_times_the_number_of_variables(
+    template: str, repeated: str, ends: str, length: int
+) -> None:
+    uri = Counted(template.partition("{")[0] + repeated * length + ends)
+    match(template, uri)
+    assert uri.looks <= 2 * (len(uri) + 1) * (len(re.findall("{", template)) + 1)
+
+
+def test_variables_are_listed_in_order() -> None:
+    assert variables_of("x://{b}/{+a}/{c*}", "resource") == ("b", "a", "c")
+    assert variables_of("x://fixed", "resource") == ()
+
+
+@pytest.mark.parametrize("template", ["x://{a", "x://a}", "x://{}", "x://{a b}", "x://{?a}", "x://{a,b}", "x://{a}{a}"])
+def test_what_is_not_supported_is_refused(template: str) -> None:
+    with pytest.raises(RegistrationError, match="x://"):
+        variables_of(template, "resource")
+
+
+HIDDEN = [
+    ("..", ".."),
+    ("%2e%2E", ".."),
+    (".", "."),
+    ("a%2Fb", "a/b"),
+    ("a%2fb", "a/b"),
+    ("..%2F..%2Fetc%2Fpasswd", "../../etc/passwd"),
+    ("a%5Cb", "a\\b"),
+    ("a\\b", "a\\b"),
+    ("a%00.md", "a\0.md"),
+    ("a\0", "a\0"),
+]
+
+
+@pytest.mark.parametrize(("sent", "decoded"), HIDDEN)
+def test_a_path_that_is_hidden_in_one_name_does_not_match_and_one_that_is_asked_for_does(
+    sent: str, decoded: str
+) -> None:
+    assert match("files://{name}", f"files://{sent}") is None
+    assert match("files://{folder}/{+path}", f"files://{sent}/x") is None
+    assert withheld("files://{folder}/{+path}", f"files://{sent}/x") == "folder"
+    assert match("files://{+name}", f"files://{sent}") == {"name": decoded}
+    assert match("files://{name*}", f"files://{sent}") == {"name": decoded}
+    assert withheld("files://{+name}", f"files://{sent}") is None
+
+
+@pytest.mark.parametrize("name", ["...", "a..b", "..a", ".hidden", "a.", "%C0%AE%C0%AE"])
+def test_dots_within_a_name_are_part_of_it(name: str) -> None:
+    assert match("files://{name}", f"files://{name}") is not None
+
+
+def test_nothing_is_withheld_of_a_uri_of_another_form() -> None:
+    assert withheld("files://{name}", "other://..") is None
+    assert withheld("files://{name}.md", "files://..") is None
+
+
+@given(st.text(min_size=1))
+@example("a/b")
+@example("..")
+def test_every_value_that_a_step_binds_reaches_a_function_that_takes_paths_whole(value: str) -> None:
+    assert match("docs://{+topic}/end", fill_uri("docs://{topic}/end", {"topic": value})) == {"topic": value}
+
+
+@given(st.text(min_size=1))
+@example("R&D %2F 50%")
+@example("a/b")
+def test_a_value_that_a_step_binds_reaches_a_function_that_takes_names_whole_or_not_at_all(value: str) -> None:
+    expected = None if value in {".", ".."} or set(value) & set("/\\\0") else {"topic": value}
+    assert match("docs://{topic}/end", fill_uri("docs://{topic}/end", {"topic": value})) == expected
