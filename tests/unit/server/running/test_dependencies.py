@@ -41,7 +41,7 @@ def loaded(code: str) -> set[str]:
 
 ROOM = "mcp_baton.server.running"
 DECLARED = {f"mcp_baton.server.schema.{name}" for name in ("dependency", "provider")}
-MADE = {f"{ROOM}.{name}" for name in ("awaiting", "closings", "dependencies", "kept")}
+MADE = {f"{ROOM}.{name}" for name in ("awaiting", "dependencies")}
 REPLACED = {f"{ROOM}.overrides"}
 
 
