@@ -150,14 +150,16 @@ class SimulatedThread:
 
 
 def beside(what: str, run: Callable[[], object]) -> None:
-    """Run something in the process of the actor whose thread this is."""
-    parent, scheduler = current(), _under_way[-1].scheduler
+    """Run something in the process of the actor whose thread this is. It may begin late."""
+    parent, world = current(), _under_way[-1]
     assert parent is not None
-    scheduler.add(Actor(f"{parent.name}.{what}", lambda: void(run()), scheduler.now_ms, parent))
+    due_ms = world.scheduler.now_ms
 
+    def begin() -> None:
+        world.came_back(here(), due_ms)
+        run()
 
-def void(_value: object) -> None:
-    """Nothing, whatever there was."""
+    world.scheduler.add(Actor(f"{parent.name}.{what}", begin, due_ms, parent))
 
 
 def _start_thread(function: Callable[..., object], arguments: dict[str, Any], mailbox: Mailbox) -> Callable[[], None]:

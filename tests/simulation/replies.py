@@ -201,15 +201,14 @@ class Replies:
             yield "it has expired"
         is_workflow = PROGRESS in variables_of(item)
         steps = steps_of(item) if is_workflow else {}
-        compared = (
+        for what, said, kept in (
             ("status", told.status, status_of(item)),
-            ("last change", told.updated_at, item["updated_at"]["S"]),
+            ("change at", told.updated_at, item["updated_at"]["S"]),
             ("step", told.step, open_step(steps)),
             ("result by", told.result_by, result_by(item)),
-        )
-        for name, reply, stored in compared:
-            if reply not in {None, stored}:
-                yield f"{name} {reply!r}, and it is {stored!r}"
+        ):
+            if said not in {None, kept}:
+                yield f"{what} {said!r}, and it is {kept!r}"
         if told.steps is not None and told.steps != steps:
             yield f"steps {told.steps}, and they are {steps}"
         if told.pause is not None and is_workflow and told.pause not in pauses(item, first_ms, last_ms):
@@ -270,9 +269,14 @@ class Replies:
             self.wrong(15, f"{process.name} is refused without a fault: {answer.message}")
 
     def _bears_heat(self, process: Process) -> bool:
-        """Whether a hot partition should not matter to a process: it has time, and creates nothing."""
+        """Whether a hot partition should not matter to a process: it has time, and neither creates nor takes a task,
+        which waits for half a second."""
         from_ms, to_ms, _ = self.world.hot
-        return process.kind not in {"start", "begin"} and process.ends_ms is None and to_ms - from_ms <= HOT_S * 1000
+        return (
+            process.kind not in {"start", "begin", "resume"}
+            and process.ends_ms is None
+            and to_ms - from_ms <= HOT_S * 1000
+        )
 
     def _check_quota(self, process: Process, *, refused: bool) -> None:
         """A task was created or not."""
@@ -294,12 +298,12 @@ class Replies:
         """How many tasks an owner had at least and at most while a process created one."""
         world, (first_ms, last_ms) = self.world, self._clock(process)
         others = [other for other in world.processes.values() if other.container and other is not process]
-        # Whoever was under way, or was disturbed, may have left a task counted that is over, or one that never began.
+        # Whoever was under way, or was disturbed, may have left a task counted that is over, or one that never began:
+        # once for each disturbance, since a count whose answer was lost is sent again.
         unclear = sum(
-            other.owner == process.owner
-            and other.kind not in READS
-            and (other.answer is None or bool(other.faults) or other.stalled or other.ended_writes > process.writes)
+            (other.answer is None or other.stalled or other.ended_writes > process.writes) + len(other.faults)
             for other in others
+            if other.owner == process.owner and other.kind not in READS
         )
         at_least, at_most = 0, unclear
         for key in self._keys(process.owner):

@@ -289,7 +289,7 @@ class World:
     def strikes(self, sent: Sent) -> Fault | None:
         """The fault that befalls a request, if one does."""
         from_ms, to_ms, shard = self.hot
-        if from_ms <= self.scheduler.now_ms < to_ms and sent.partition.endswith(f"#{shard}"):
+        if not self.weather.over and from_ms <= self.scheduler.now_ms < to_ms and sent.partition.endswith(f"#{shard}"):
             return Fault.HOT
         return self.weather.strikes()
 
@@ -346,14 +346,14 @@ class World:
         """Give way to others."""
         due_ms = max(actor.wake_ms, self.scheduler.now_ms)
         self.scheduler.point(actor)
-        self._came_back(actor, due_ms)
+        self.came_back(actor, due_ms)
 
     def sleep(self, seconds: float) -> None:
         """Let time pass for the actor whose thread this is."""
         actor = here()
         due_ms = self.scheduler.now_ms + seconds * 1000
         self.scheduler.sleep(actor, seconds)
-        self._came_back(actor, due_ms)
+        self.came_back(actor, due_ms)
 
     def stall(self, actor: Actor, seconds: float | None = None) -> None:
         """Let the actor's whole process stand still, for so long or as long as the weather says."""
@@ -372,7 +372,7 @@ class World:
         if process is not None and process.container is not None and self.weather.freezes:
             self._clocks_stand_still(process.container, seconds)
         self.scheduler.point(actor)
-        self._came_back(actor, due_ms)
+        self.came_back(actor, due_ms)
 
     def _clocks_stand_still(self, container: Container, seconds: float) -> None:
         """The monotonic clock does not count the time, and the wall clock may not count it either for now."""
@@ -386,13 +386,15 @@ class World:
         process = self.processes.get(actor.process.name)
         return process if process is None or process.container is None else process.container.processes[-1]
 
-    def _came_back(self, actor: Actor, due_ms: float) -> None:
+    def came_back(self, actor: Actor, due_ms: float) -> None:
         """An actor goes on, later than by itself if it stood still. Lambda stops what has no time left."""
         process = self._running(actor)
         if process is None:
             return
         if self.scheduler.now_ms - due_ms > STOOD_STILL_MS:
-            process.stalled, process.stalled_ms = True, self.scheduler.now_ms
+            # What an earlier invocation has left running may go on in a later one.
+            for late in (process, self.processes[actor.process.name]):
+                late.stalled, late.stalled_ms = True, self.scheduler.now_ms
         # Baton knows what an attempt may take, and not that this machine is so slow besides. Nobody waits for workers.
         slow_ms = 0 if process.kind == "work" else 2 * self.scheduler.tick_ms
         if process.ends_ms is not None and self.scheduler.now_ms > process.ends_ms + slow_ms:
@@ -468,10 +470,10 @@ class World:
     def called(self, tool: str, arguments: dict[str, Json], ctx: Context) -> dict[str, Json]:
         """What a tool does when it is called."""
         actor = here()
-        process = self.processes[actor.process.name]
+        process, began_ms = self.processes[actor.process.name], self.scheduler.now_ms
         self._maybe_killed(actor, Fault.KILLED_BEFORE, f"killed before {tool}")
         key = getattr(ctx, "idempotency_key", None)
-        call = Called(len(self.calls) + 1, process, tool, arguments, key, self.scheduler.now_ms)
+        call = Called(len(self.calls) + 1, process, tool, arguments, key, began_ms)
         self.calls.append(call)
         process.calls.append(call)
         self.note(actor, f"calls {tool} {arguments} #{call.serial}")

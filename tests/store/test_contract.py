@@ -93,10 +93,15 @@ def test_a_status_is_read_of_as_little_as_can_be_and_need_not_be_the_newest(
 
 
 @ON_MEMORY
-def test_a_task_that_a_replica_does_not_know_yet_is_not_taken_for_gone(
-    store: Store, begin: Begin, engine: Engine
+@pytest.mark.parametrize("knows", [False, True], ids=["of no such task", "of a shorter lifetime"])
+def test_a_task_of_which_a_replica_knows_less_is_not_taken_for_gone(
+    store: Store, begin: Begin, engine: Engine, knows: bool
 ) -> None:
     task = begin(1)
+    if knows:
+        assert isinstance(task.source, dict)
+        before = {**task.source, **key_of(task.owner, NOBODYS), "expires_at": {"N": "1"}}
+        engine.client.put_item(TableName="tasks", Item=before)
     events, event = engine.client.meta.events, "provide-client-params.dynamodb.GetItem"
 
     def lag(params: dict[str, object], **_: object) -> None:

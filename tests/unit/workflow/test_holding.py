@@ -21,6 +21,7 @@ class Kept(RecordingStore):
     """A store with one task, whose clock is turned by the test."""
 
     ms: int = 0
+    takes_ms: int = 0
     fails: Exception | None = None
     standing: Standing = field(default_factory=lambda: Standing(TaskStatus.WORKING, TASK.claim))
     asked: list[str] = field(default_factory=list)
@@ -30,12 +31,14 @@ class Kept(RecordingStore):
 
     def renew(self, task: TaskRecord, claim: Claim) -> TaskRecord:
         self.asked.append(f"renew to {claim.until_ms}")
+        self.ms += self.takes_ms
         if self.fails:
             raise self.fails
         return replace(task, claim=claim)
 
     def look(self, _owner: str, _task_id: str) -> Standing:
         self.asked.append("look")
+        self.ms += self.takes_ms
         if self.fails:
             raise self.fails
         return self.standing
@@ -175,3 +178,30 @@ def test_a_task_that_may_not_have_been_created_is_not_taken_for_one_that_is_gone
     store.ms, store.fails = 2_000, TaskNotFound()
     assert hold.look() == over
     assert hold.is_sure()
+
+
+@pytest.mark.parametrize("ask", [Hold.begin, Hold.is_sure], ids=["a step", "another attempt"])
+@pytest.mark.parametrize(("takes_ms", "wait_s"), [(39_000, 15.0), (41_000, math.inf)])
+def test_no_tool_begins_if_the_renewal_just_before_it_was_answered_when_its_claim_was_nearly_over(
+    ask: Callable[[Hold], object], takes_ms: int, wait_s: float
+) -> None:
+    store, hold = held()
+    store.ms, store.takes_ms = 14_000, 1_000
+    assert ask(hold)
+    store.ms, store.takes_ms = 15_000, takes_ms
+    assert hold.pulse() == wait_s
+
+
+def test_a_tool_that_runs_is_not_stopped_since_a_renewal_was_answered_late() -> None:
+    store, hold = held()
+    assert hold.pulse() == 15.0
+    store.ms, store.takes_ms = 15_000, 60_000
+    assert hold.pulse() == 15.0
+
+
+def test_a_run_that_does_not_know_whether_its_task_was_created_begins_nothing_after_its_claim() -> None:
+    store, hold = held(unsure=True)
+    store.ms, store.fails = LEASE_MS + 1, StoreUnavailable("so it is")
+    assert hold.begin() is None
+    store.ms, store.fails = 2 * LEASE_MS, TaskNotFound()
+    assert isinstance(hold.begin(), Began)

@@ -72,6 +72,8 @@ class Hold:
         self._left_ms = left_ms
         self._clock = clock
         self._over: Over | None = None
+        self._is_alone = False
+        self._begins = True
         self._looked_at_ms: int | None = None
         self._heard_s = clock()
         self._renew_at_ms = store.now_ms() + RENEW_MS
@@ -91,7 +93,7 @@ class Hold:
         now_ms = self._looked_ms()
         if self._over is not None:
             return self._over
-        self._looked_at_ms = now_ms
+        self._looked_at_ms, self._begins = now_ms, True
         return Began(now_ms, self._clock()) if self._is_sure_at(now_ms) else None
 
     def written(self, task: TaskRecord) -> None:
@@ -128,19 +130,23 @@ class Hold:
         return self._store.now_ms()
 
     def is_sure(self) -> bool:
-        """Whether nobody else can take the task within the next seconds."""
+        """Whether nobody else can take the task within the next seconds. Asked before a call is made again."""
+        self._begins = True
         return self._is_sure_at(self._store.now_ms())
 
     def _is_sure_at(self, now_ms: int) -> bool:
         lasts_ms = self.held.until_ms - now_ms
-        if self.unsure or lasts_ms >= SURE_MS:
+        if self._is_alone or lasts_ms >= SURE_MS:
             return True
         left = self._left_ms()
         return left is not None and lasts_ms >= 0 and left - lasts_ms < SURE_MS  # it ends with the function
 
     def pulse(self) -> float:
         """Renew the claim if it is time to; the seconds until it will be. Called again and again by the thread that
-        answers, while a tool runs or a pause lasts."""
+        answers, while a tool runs or a pause lasts, and just before a tool begins: then infinity says that it must not,
+        since the claim could not be renewed, or the answer came so late that somebody else could have taken the task.
+        """
+        begins, self._begins = self._begins, False
         if self._over is not None:
             return math.inf
         if self.released:
@@ -155,6 +161,8 @@ class Hold:
             if self.over is not None:
                 return math.inf
             now_ms = self._store.now_ms()
+        if begins and not self._is_sure_at(now_ms):
+            return math.inf
         return max(self._renew_at_ms - now_ms, 1) / 1000
 
     def _renewal_is_due(self, now_ms: int) -> bool:
@@ -213,10 +221,13 @@ class Hold:
             self._over = Superseded()
 
     def _gone(self) -> None:
-        if not self.unsure:
+        if self.unsure:
+            # It was not created, so nobody else can run it.
+            self._is_alone = True
+        else:
             self._over = TaskOver(None)
 
     def _confirmed(self, claim: Claim) -> None:
-        self.held = claim
+        self.held, self._is_alone = claim, False
         self._heard_s = self._clock()
         self._renew_at_ms = self._store.now_ms() + RENEW_MS

@@ -20,6 +20,7 @@ class Kept(RecordingStore):
     """A store with one task, and its jobs; its clock is turned by the test."""
 
     ms: int = 0
+    takes_ms: int = 0
     fails: Exception | None = None
     asked: list[str] = field(default_factory=list)
 
@@ -35,6 +36,7 @@ class Kept(RecordingStore):
 
     def renew(self, task: TaskRecord, claim: Claim) -> TaskRecord:
         self.asked.append("renew")
+        self.ms += self.takes_ms
         return replace(task, claim=claim)
 
     def extend(self, task: TaskRecord, _ttl_ms: int) -> TaskRecord:
@@ -142,3 +144,14 @@ def test_what_is_logged_is_written_nowhere(watch: Watch, store: Kept) -> None:
 )
 def test_progress_in_words(params: dict[str, Json], message: str) -> None:
     assert status_message(params) == message
+
+
+@pytest.mark.parametrize(("begins", "gone"), [(True, True), (False, False)])
+def test_a_function_does_not_begin_after_its_claim_and_one_that_runs_is_not_stopped(
+    store: Kept, watch: Watch, begins: bool, gone: bool
+) -> None:
+    if not begins:
+        watch.pulse()
+    store.ms, store.takes_ms = 15_000, 60_000
+    watch.pulse()
+    assert (watch.gone, watch.ended) == (gone, False)

@@ -77,7 +77,12 @@ class Watch(Reply):
             return LOOK_AFTER_S
         message_s = self._write_message(self._hold)
         self._ended = self._ended or self._hold.look() is not None or not self._lives_on(self._hold)
-        return 0 if self._ended else min(self._hold.pulse(), LOOK_AFTER_S, message_s)
+        if self._ended:
+            return 0
+        pulse_s = self._hold.pulse()
+        # The claim may have run out before the function begins. The next poll sends for another worker then.
+        self._stopped = self._stopped or pulse_s == math.inf
+        return min(pulse_s, LOOK_AFTER_S, message_s)
 
     def write_message(self) -> None:
         """Write the status message down that is not yet, whenever the one before was written."""

@@ -25,6 +25,7 @@ from mcp_baton.telemetry import SILENT, STORE_CONFLICTS, Telemetry
 
 if TYPE_CHECKING:
     from mcp_baton.tasks.dynamodb.answers import DynamoDBAnswerStore
+    from mcp_baton.tasks.dynamodb.attributes import Item
     from mcp_baton.tasks.dynamodb.jobs import DynamoDBJobStore
     from mcp_baton.tasks.dynamodb.overflow import ObjectStore, RecentWrites
     from mcp_baton.tasks.dynamodb.table import Connect
@@ -96,20 +97,26 @@ class DynamoDBTaskStore(Writes):
     def look(self, owner: str, task_id: str) -> Standing:
         """A task's status and claim: one `GetItem` of four attributes, eventually consistent.
 
-        A task that it does not find may be too new for it, so it is looked for once more, strongly consistent.
+        A task that it does not find may be too new for it, and one that has expired may have been prolonged since. So
+        either is looked for once more, strongly consistent.
         """
         key = self._key(owner, task_id)
-        item = self._table.glance(key, GLANCED_AT) or self._table.get(key)
-        if item is None:
+        standing = self._standing(task_id, self._table.glance(key, GLANCED_AT))
+        standing = standing or self._standing(task_id, self._table.get(key))
+        if standing is None:
             raise TaskNotFound
+        return standing
+
+    def _standing(self, task_id: str, item: "Item | None") -> Standing | None:
+        """What an item tells of a task; `None` if there is no item, or the task has expired."""
+        if item is None:
+            return None
         try:
             over = expired(item, self.now_ms())
             standing = Standing(TaskStatus(item["status"]["S"]), claim_in(item), number(item, "version"))
         except (KeyError, TypeError, ValueError) as error:
             raise StoreError(f"the item of the task {task_id} is damaged: {error}") from error
-        if over:
-            raise TaskNotFound
-        return standing
+        return None if over else standing
 
     def take(self, owner: str, task_id: str, workflow: str, claim: Claim) -> TaskRecord:
         """Claim a live task that nobody holds, and read it: one `UpdateItem`."""
