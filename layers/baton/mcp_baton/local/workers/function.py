@@ -4,50 +4,16 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from http.client import HTTPConnection, HTTPException
 from typing import Any
 
 from mcp_baton.aws import LambdaContext, dynamodb_store, handler
-from mcp_baton.exceptions import NotDispatched
 from mcp_baton.local.dynamodb import http_client
 from mcp_baton.local.loader import load
 from mcp_baton.local.report.requests import with_entries
+from mcp_baton.local.workers.invoker import Invoker
 from mcp_baton.local.workers.launch import Launch
-from mcp_baton.local.workers.runtime_api import INVOCATIONS
-from mcp_baton.protocol.json import JsonObject, dumps
 from mcp_baton.server.server import Server
 from mcp_baton.settings import Settings
-
-TIMEOUT_S = 10.0
-
-
-class Invoker:
-    """Sends events to the queue that this process gets its own from.
-
-    Args:
-        address: `host:port` of the Runtime API, which takes events as well.
-    """
-
-    def __init__(self, address: str) -> None:
-        self._address = address
-
-    def dispatch(self, event: JsonObject) -> None:
-        """Hand an event over.
-
-        Raises:
-            NotDispatched: it was not taken.
-        """
-        connection = HTTPConnection(self._address, timeout=TIMEOUT_S)
-        try:
-            connection.request("POST", INVOCATIONS, dumps(event).encode(), {"X-Amz-Invocation-Type": "Event"})
-            reply = connection.getresponse()
-            told = reply.read().decode().strip()
-        except (OSError, HTTPException) as error:
-            raise NotDispatched(f"the local server does not answer: {error}") from error
-        finally:
-            connection.close()
-        if reply.status != 202:
-            raise NotDispatched(f"the local server answered {reply.status}: {told}")
 
 
 def make(launch: Launch, runtime_api: str) -> Callable[[dict[str, Any], LambdaContext], dict[str, Any]]:
