@@ -210,8 +210,8 @@ def simulating() -> Iterator[None]:
 
 def _patch_values(patch: pytest.MonkeyPatch) -> None:
     """Threads that read and write values are actors, too; pieces are small, so that some values have several."""
-    patch.setattr(f"{STORE}.together.threading", SimpleNamespace(Thread=SimulatedThread, Lock=Lock))
-    patch.setattr(f"{STORE}.together.SimpleQueue", SimulatedQueue)
+    patch.setattr(f"{STORE}.parallel.threading", SimpleNamespace(Thread=SimulatedThread, Lock=Lock))
+    patch.setattr(f"{STORE}.parallel.SimpleQueue", SimulatedQueue)
     for module in ("fetching", "moving"):
         patch.setattr(f"{STORE}.{module}.BUNDLE_BYTES", PIECE_BYTES)
 
