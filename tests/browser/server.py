@@ -134,6 +134,13 @@ server.add_workflow(
         steps=[Step("forge", tool=forge, arguments={"uri": prompt_arg("uri")})],
     )
 )
+server.add_workflow(
+    Workflow(
+        name="forge_later",
+        description="name a URI of the same task",
+        steps=[Step("note", tool=look_up, arguments={"text": constant("a note")}), Step("forge", tool=forge)],
+    )
+)
 server.add_workflow(Workflow(name="write_report", description="write it", steps=[Step("write", tool=long_report)]))
 
 lambda_handler = handler(server)

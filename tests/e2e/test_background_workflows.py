@@ -258,12 +258,27 @@ def test_what_cannot_be_run_is_refused_and_makes_no_task(
 
 
 def test_a_task_that_is_over_or_another_workflows_is_told_at_once(order: Order, table: Table) -> None:
-    client, call, own = begun(order.cloud, workflow="order", order=1)
+    client, _, own = begun(order.cloud, workflow="order", order=1)
     order.cloud.work()
     assert "This task is completed; nothing was run." in text_of(client.call_tool("order", {"task_id": own}))
     assert "is not one of this workflow" in text_of(client.call_tool("charged", {"task_id": own}))
-    assert "is not one of this workflow" in text_of(client.call_tool("order", {"task_id": call}))
     assert len(table.statuses) == 2
+
+
+@pytest.mark.parametrize("over", [False, True], ids=["live", "over"])
+@pytest.mark.parametrize("asked", [{}, {"task_action": "show"}], ids=["go on", "show"])
+def test_with_the_task_of_a_call_the_workflows_own_task_is_named_and_nothing_starts_anew(
+    order: Order, table: Table, over: bool, asked: JsonDict
+) -> None:
+    client, call, own = begun(order.cloud, workflow="order", order=1)
+    if over:
+        order.cloud.work()
+    named = text_of(client.call_tool("order", {"task_id": call, **asked}))
+    said = 'This task is a call of order in the background. Nothing was run: call order with {"task_id": "%s"}.'
+    assert named == said % own
+    answer = client.call_tool("order", {"task_id": own})
+    assert answer.result.get("isError") is not True
+    assert len(table.statuses) == (2 if over else 3)
 
 
 def test_a_task_that_a_run_holds_is_told_at_once(cloud: Cloud, shop: Shop, table: Table) -> None:

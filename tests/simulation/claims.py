@@ -55,7 +55,7 @@ class Claims:
             self.judge.world.struck.add("a claim that was not given up was taken over")
         if after[1] != before[1] + 1:
             self.judge.wrong(3, f"write #{number} takes the claim, and counts takers from {before[1]} to {after[1]}")
-        if before[2] >= now_ms + process.skew_s * 1000:
+        if before[2] >= process.own_ms(now_ms):
             self.judge.wrong(3, f"{process.name} takes a claim that lives for {before[2] - now_ms:.0f} ms more")
 
     def _run_wrote(

@@ -95,6 +95,7 @@ class Process:
         stalled: Whether it stood still for a while.
         stalled_ms: When it last went on after that.
         clock_read_ms: When it last read its wall clock.
+        shown_ms: The latest time that its wall clock has shown.
         checked_ms: When it had last read it before it started the thread of a tool.
         asked_ms: When a request of its last reached the store.
         answer: What it answered with, once it has.
@@ -119,6 +120,7 @@ class Process:
     stalled: bool = False
     stalled_ms: float = float("-inf")
     clock_read_ms: float = float("-inf")
+    shown_ms: float = float("-inf")
     checked_ms: float = float("-inf")
     asked_ms: float = float("-inf")
     answer: JsonObject | ProtocolError | None = None
@@ -132,6 +134,10 @@ class Process:
     def skew_s(self) -> float:
         """How far its clock is ahead, seconds."""
         return self.container.skew_s if self.container else 0.0
+
+    def own_ms(self, now_ms: float) -> float:
+        """The time by its wall clock, or the latest that it has shown: the clock may have stood still since."""
+        return max(now_ms + self.skew_s * 1000, self.shown_ms)
 
     @property
     def meta(self) -> Mapping[str, Any]:

@@ -433,8 +433,9 @@ class World:
 
     def _clock_ms(self, container: Container) -> int:
         """The wall clock of a container, epoch milliseconds."""
-        container.processes[-1].clock_read_ms = self.scheduler.now_ms
-        return int(self.scheduler.now_ms + container.skew_s * 1000)
+        process, shown_ms = container.processes[-1], int(self.scheduler.now_ms + container.skew_s * 1000)
+        process.clock_read_ms, process.shown_ms = self.scheduler.now_ms, max(process.shown_ms, shown_ms)
+        return shown_ms
 
     def _store(self, container: Container) -> DynamoDBTaskStore:
         """A container's store."""

@@ -257,6 +257,15 @@ def test_a_value_that_names_another_resource_is_shown_and_not_loaded(console: Co
         expect(console.page.get_by_role("button", name="Load result")).to_have_count(0)
 
 
+def test_a_value_that_names_another_value_of_its_task_is_shown_and_not_loaded(console: Console) -> None:
+    task = console.wire.begin("forge_later")
+    uri = f"baton://tasks/{task}/_workflow.result.note"
+    console.wire.request("tools/call", {"name": "forge", "arguments": {"uri": uri}, "_meta": {"_task_id": task}})
+    console.open(task)
+    expect(console.page.locator(".steps")).to_contain_text(uri)
+    expect(console.page.get_by_role("button", name="Load result")).to_have_count(0)
+
+
 def test_a_task_of_a_tool_is_followed_until_it_ends_and_its_result_is_shown(console: Console) -> None:
     console.open()
     task = console.wire.in_background("extract_sales", month="2026-09")

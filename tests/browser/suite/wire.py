@@ -38,7 +38,8 @@ class Wire:
             **({} if name is None else {"Mcp-Name": name}),
             **dict(self.headers),
         }
-        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params | {"_meta": meta}}
+        params = params | {"_meta": meta | params.get("_meta", {})}
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         with urlopen(Request(self.url, json.dumps(body).encode(), headers), timeout=WITHIN_S) as answer:  # noqa: S310
             message: JsonDict = json.loads(answer.read())
         assert "result" in message, message

@@ -56,7 +56,7 @@ class JobJudge(Judge):
             self.wrong(2, f"write #{number} changes a task that is {before.status}")
         if process is None:
             return
-        own_ms = now_ms + process.skew_s * 1000
+        own_ms = process.own_ms(now_ms)
         if after.begun != before.begun or after.holder != before.holder:
             self._begins(process, before, after, own_ms)
         else:

@@ -22,6 +22,7 @@ class Kept(RecordingStore):
 
     ms: int = 0
     takes_ms: int = 0
+    unread: bool = False
     fails: Exception | None = None
     standing: Standing = field(default_factory=lambda: Standing(TaskStatus.WORKING, TASK.claim))
     asked: list[str] = field(default_factory=list)
@@ -35,6 +36,12 @@ class Kept(RecordingStore):
         if self.fails:
             raise self.fails
         return replace(task, claim=claim)
+
+    def get(self, _owner: str, _task_id: str) -> TaskRecord:
+        self.asked.append("get")
+        if self.unread:
+            raise StoreUnavailable("so it is")
+        return replace(TASK, status=self.standing.status, variables={"by": "another run"})
 
     def look(self, _owner: str, _task_id: str) -> Standing:
         self.asked.append("look")
@@ -205,3 +212,12 @@ def test_a_run_that_does_not_know_whether_its_task_was_created_begins_nothing_af
     assert hold.begin() is None
     store.ms, store.fails = 2 * LEASE_MS, TaskNotFound()
     assert isinstance(hold.begin(), Began)
+
+
+@pytest.mark.parametrize(("unread", "variables"), [(False, {"by": "another run"}), (True, {})])
+def test_a_task_that_a_look_finds_over_is_told_as_it_was_ended(unread: bool, variables: dict[str, str]) -> None:
+    store, hold = held()
+    store.ms, store.unread, store.standing = 2_000, unread, Standing(TaskStatus.COMPLETED, TASK.claim)
+    assert hold.look() == TaskOver(TaskStatus.COMPLETED)
+    assert (hold.task.status, hold.task.variables) == (TaskStatus.COMPLETED, variables)
+    assert store.asked == ["look", "get"]

@@ -12,7 +12,7 @@ from dataclasses import replace
 from msgspec import Struct
 
 from mcp_baton.exceptions import ClaimLost, StoreError, TaskFinished, TaskNotFound
-from mcp_baton.tasks.record import LEASE_MS, RENEW_MS, Claim, TaskRecord
+from mcp_baton.tasks.record import LEASE_MS, RENEW_MS, Claim, TaskRecord, TaskStatus
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.workflow.ended_run import Over, Superseded, TaskOver
 
@@ -215,10 +215,18 @@ class Hold:
             return
         self.unsure = False
         if standing.status.terminal:
-            self.task, self._over = replace(self.task, status=standing.status), TaskOver(standing.status)
+            self.task, self._over = self._ended(standing.status), TaskOver(standing.status)
         elif standing.claim is not None and standing.claim.number > self.held.number:
             # What is read may be older than this run's own claim, which has then a higher number.
             self._over = Superseded()
+
+    def _ended(self, status: TaskStatus) -> TaskRecord:
+        """The task as somebody else has ended it, so that its steps and its status are told as of one moment."""
+        try:
+            return self._store.get(self.task.owner, self.task.task_id)
+        except StoreError:
+            logger.warning("task %s: it is over, and cannot be read", self.task.task_id, exc_info=True)
+            return replace(self.task, status=status)
 
     def _gone(self) -> None:
         if self.unsure:

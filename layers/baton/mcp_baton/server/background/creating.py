@@ -303,7 +303,7 @@ def _check_resumable(request: Request, workflow: Workflow, task_id: str, argumen
     try:
         task = request.store.get(request.owner, task_id)
         if task.workflow != workflow.name:
-            raise NotOfWorkflow(task.workflow)
+            raise NotOfWorkflow(task)
         if task.status.terminal:
             raise TaskFinished(task)
         if task.claim is not None and task.claim.holds_at(request.now_ms()):

@@ -33,12 +33,12 @@ class NotOfWorkflow(BatonError):
     """The task is not one of this workflow. Nothing was run.
 
     Args:
-        workflow: The workflow whose task it is; `None` for a tool's.
+        task: The task, which is another workflow's, a tool's, or a call's in the background.
     """
 
-    def __init__(self, workflow: str | None) -> None:
-        super().__init__("the task is another workflow's")
-        self.workflow = workflow
+    def __init__(self, task: TaskRecord) -> None:
+        super().__init__("the task is not one of this workflow")
+        self.task = task
 
 
 class Drifted(BatonError):
@@ -199,7 +199,7 @@ def _taken(request: Request, workflow: Workflow, engine: Engine, task_id: str) -
         raise
     except StoreError as error:
         if isinstance(error, Conflict) and error.current.workflow != workflow.name:
-            raise NotOfWorkflow(error.current.workflow) from error
+            raise NotOfWorkflow(error.current) from error
         raise NotRead(error) from error
 
 

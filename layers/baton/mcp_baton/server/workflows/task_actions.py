@@ -87,7 +87,7 @@ def _done(request: Request, twin: Twin, action: str, task_id: str, result: JsonO
                 if action == "complete" and task.job is not None:
                     return error(f"{_only_its_worker(task.job.work.tool)} Nothing was changed.")
                 if task.workflow != twin.workflow.name:
-                    return not_run(request, twin, task_id, NotOfWorkflow(task.workflow))
+                    return not_run(request, twin, task_id, NotOfWorkflow(task))
                 if action == "complete":
                     task = store.complete(owner, task_id, result)
         return _result(request, twin, task, action)

@@ -3,7 +3,7 @@
 import logging
 
 from mcp_baton.exceptions import ProtocolError, StoreBusy, StoreError, TaskFinished, TaskHeld, TaskNotFound, ValueLost
-from mcp_baton.protocol.json import Json, JsonObject
+from mcp_baton.protocol.json import Json, JsonObject, dumps_spaced
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.server.definitions.workflow_tool import REQUIRED, Twin
 from mcp_baton.server.request import Request
@@ -18,6 +18,7 @@ from mcp_baton.server.workflows.workflow_tool_results import (
     result_of_run,
     text_of,
 )
+from mcp_baton.tasks.record import TaskRecord
 from mcp_baton.workflow.definition import TASK_ACTION, TASK_ID, TASK_RESULT
 from mcp_baton.workflow.quoting import quoted_error
 from mcp_baton.workflow.tool_text import cut
@@ -104,10 +105,8 @@ def not_run(request: Request, twin: Twin, task_id: str, refused: NotResumed | Ar
             return result_of_held(request, workflow, task, until_ms, request.now_ms())
         case TaskFinished(current=task) if task.workflow == workflow.name:
             return result_of_over(request, workflow, task)
-        case TaskFinished(current=task):
-            return _others(request, twin, task.workflow)
-        case NotOfWorkflow(workflow=other):
-            return _others(request, twin, other)
+        case TaskFinished(current=task) | NotOfWorkflow(task=task):
+            return _others(request, twin, task)
         case TaskNotFound():
             known = "it never was, it has expired, or it is another's"
             return error(f"There is no such task: {known}. {NOTHING_RUN}: {anew}, with all its arguments.")
@@ -128,8 +127,13 @@ def _unread(cause: StoreError, anew: str) -> str:
     return f"The task's state cannot be read now. {NOTHING_RUN}: make the same call again later."
 
 
-def _others(request: Request, twin: Twin, workflow: str | None) -> JsonObject:
+def _others(request: Request, twin: Twin, task: TaskRecord) -> JsonObject:
+    """That a task is not one of this workflow, and which call goes on with it. A call in the background has a task of
+    its own, beside its workflow's: to start anew would run the workflow twice."""
+    if task.job is not None and task.job.work.workflow_task is not None:
+        tool, own = task.job.work.tool, dumps_spaced({TASK_ID: task.job.work.workflow_task})
+        return error(f"This task is a call of {tool} in the background. {NOTHING_RUN}: call {tool} with {own}.")
     of = "is not one of this workflow"
-    if workflow is not None and request.server.twin(workflow) is not None:
-        return error(f"This task {of}. {NOTHING_RUN}: call {workflow} with this {TASK_ID}.")
+    if task.workflow is not None and request.server.twin(task.workflow) is not None:
+        return error(f"This task {of}. {NOTHING_RUN}: call {task.workflow} with this {TASK_ID}.")
     return error(f"This task {of}. {NOTHING_RUN}: call {twin.workflow.name} without {TASK_ID} to start anew.")
