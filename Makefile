@@ -103,7 +103,7 @@ screenshots: setup-tests ## Make the documentation's pictures of the page anew, 
 # What a change breaks first: the parts by themselves, then runs, pauses, resumes, continuations, tasks and questions through
 # the handler, and the store's contract, on the embedded engine.
 QUICK := tests/unit/protocol tests/unit/server tests/unit/tasks tests/unit/transport tests/unit/workflow tests/unit/test_floors.py \
-	$(addprefix tests/e2e/test_, $(addsuffix .py, run pause resume continuation tasks isolation questions rounds fallback)) \
+	$(addprefix tests/e2e/, $(addsuffix .py, $(addprefix workflows/test_, run pause resume continuation fallback) $(addprefix tasks/test_, tasks isolation) $(addprefix protocol/test_, questions rounds))) \
 	tests/store/test_contract.py
 
 .PHONY: test-quick
@@ -113,7 +113,7 @@ test-quick: setup ## Run the tests of the main paths, in under a minute (ARGS="-
 # What it finds becomes an `@example` of the test, or a test of its own, so that `make test` holds it.
 SEED ?= $(shell date +%s)
 .PHONY: fuzz
-fuzz: setup-tests ## Look for new examples that break a property, for some minutes (SEED=1, ARGS="tests/rude")
+fuzz: setup-tests ## Look for new examples that break a property, for some minutes (SEED=1, ARGS="tests/hostile_requests")
 	$(RUN) pytest -m hypothesis --hypothesis-profile=fuzz --hypothesis-seed=$(SEED) $(ARGS)
 
 # The seeds are new ones each time; the first is printed. ARGS="--first 0" runs those from 0.

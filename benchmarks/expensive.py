@@ -23,7 +23,7 @@ from mcp_baton.server.workflows.task_view import VARIABLES_KEY
 from mcp_baton.tasks.record import RESULT_PREFIX
 from mcp_baton.transport.stream import stream_opener
 from tests.buckets import embedded_s3
-from tests.e2e.background import Background, Time, call, created
+from tests.e2e.background_support import Background, Time, call, created
 from tests.e2e.support import Client, Table
 from tests.memory_dynamodb import MemoryDynamoDB, memory_client
 

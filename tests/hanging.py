@@ -90,18 +90,18 @@ class Hang:
         time: The time.
         seconds: How long each request hangs.
         on: Whether it does so now.
-        begun_s: When each request that hung began.
+        began_s: When each request that hung began.
     """
 
     time: Virtual
     seconds: float
     on: bool = True
-    begun_s: list[float] = field(default_factory=list)
+    began_s: list[float] = field(default_factory=list)
 
     def before(self, **_: object) -> None:
         """A handler of botocore's `before-call`."""
         if self.on:
-            self.begun_s.append(self.time.s)
+            self.began_s.append(self.time.s)
             self.time.sleep(self.seconds)
             raise ReadTimeoutError(endpoint_url="it")
 

@@ -29,7 +29,7 @@ class Scripted:
 
     Attributes:
         answer: Makes the answer to a request of this head and body.
-        requests: Heads and bodies, as they came.
+        requests: TaskItems and bodies, as they came.
         connections: How many were opened.
     """
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deployed.deployment import SAM_LOG, Stack, Twin, running_twin
+from tests.deployed.deployment import SAM_LOG, Stack, Twin, running_workflow_tool
 from tests.deployed.evidence import Evidence, tail
 from tests.deployed.image import ensure_runtime_image
 from tests.deployed.issuer import Issuer, running_issuer
@@ -126,7 +126,7 @@ def issuer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Issuer]:
 def twin(tmp_path_factory: pytest.TempPathFactory, image: str, issuer: Issuer, evidence: Evidence) -> Iterator[Twin]:
     log = tmp_path_factory.mktemp("twin") / "twin.log"
     evidence.watch(log)
-    with running_twin(log, issuer.docker_flags) as twin:
+    with running_workflow_tool(log, issuer.docker_flags) as twin:
         yield twin
 
 

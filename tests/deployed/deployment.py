@@ -161,7 +161,7 @@ class Stack:
 
 
 @contextmanager
-def running_twin(log: Path, docker_flags: str = "") -> Iterator[Twin]:
+def running_workflow_tool(log: Path, docker_flags: str = "") -> Iterator[Twin]:
     """A twin on a port of its own; its containers, started with these flags of `docker run`, go when it goes.
 
     Raises:

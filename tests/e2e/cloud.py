@@ -12,7 +12,7 @@ from mcp_baton import Server
 from mcp_baton.exceptions import NotDispatched
 from mcp_baton.protocol.json import JsonObject
 from mcp_baton.settings import Settings
-from tests.e2e.background import Killed, Time, container
+from tests.e2e.background_support import Killed, Time, container
 from tests.e2e.support import Client, Era, Handler, JsonDict, Table
 from tests.fakes import FunctionContext
 from tests.simulation.client import Exceptions, refused

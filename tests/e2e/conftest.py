@@ -17,7 +17,7 @@ from mcp_baton.local.dynamodb import create_table, http_client
 from mcp_baton.settings import Settings
 from mcp_baton.transport.stream import stream_opener
 from tests.buckets import Bucket, embedded_s3, http_s3, new_bucket
-from tests.e2e.background import Background, MakeBackground
+from tests.e2e.background_support import Background, MakeBackground
 from tests.e2e.support import Answer, Client, Era, Script, Sink, Table
 from tests.fakes import Pauses
 from tests.memory_dynamodb import MemoryDynamoDB, memory_client, memory_database

@@ -95,14 +95,14 @@ class Host:
         return self.shown[-1]
 
     def _within_limits(self, call: Call) -> str:
-        begun_s = self.client.clock.monotonic_s()
+        began_s = self.client.clock.monotonic_s()
         meta: JsonDict = {"progressToken": len(self.calls)} if self.streams else {}
         try:
             params: JsonDict = {"name": call.tool, "arguments": call.arguments}
             result: JsonDict = dict(self.client.request("tools/call", params, meta))
         except Killed:
             return "Error: the connection was closed"
-        if self.client.clock.monotonic_s() - begun_s > GIVES_UP_S:
+        if self.client.clock.monotonic_s() - began_s > GIVES_UP_S:
             return "Error: MCP error -32001: Request timed out"
         shown = self.show(result)
         if len(shown) > MOST_TOKENS * CHARACTERS_A_TOKEN:

@@ -21,10 +21,10 @@ from mcp_baton.server.workflows import task_view as task_values
 from mcp_baton.tasks.dynamodb import expressions, items, listing, table
 from mcp_baton.tasks.dynamodb.counting import LiveTasks
 from mcp_baton.tasks.dynamodb.overflow import RecentWrites
-from mcp_baton.tasks.dynamodb.retry_policy import Patience
-from mcp_baton.tasks.record import Claim, Standing, StepStatus, TaskRecord
+from mcp_baton.tasks.dynamodb.retry_policy import RetryPolicy
+from mcp_baton.tasks.record import Claim, StepStatus, TaskRecord, TaskStanding
 from mcp_baton.workflow import engine
-from mcp_baton.workflow.lease import Began, Hold
+from mcp_baton.workflow.lease import Began, Lease
 from tests.simulation.harness import Outcome, simulate, simulating
 from tests.simulation.jobs.background import BackgroundWorld
 from tests.simulation.jobs.world import JobWorld
@@ -179,21 +179,21 @@ def _values_of_all_tasks(patch: pytest.MonkeyPatch) -> None:
 
 
 def _claims_not_looked_at(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Hold, "begin", lambda self: Began(self._store.now_ms(), self._clock()))
-    patch.setattr(Hold, "pulse", lambda _self: 15.0)
+    patch.setattr(Lease, "begin", lambda self: Began(self._store.now_ms(), self._clock()))
+    patch.setattr(Lease, "pulse", lambda _self: 15.0)
 
 
 def _old_claims_believed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Standing, "claim", property(lambda _self: Claim("another", 0, 1_000)))
+    patch.setattr(TaskStanding, "claim", property(lambda _self: Claim("another", 0, 1_000)))
 
 
 def _throttled_once(patch: pytest.MonkeyPatch) -> None:
-    pause_s = Patience.pause_s
+    pause_s = RetryPolicy.pause_s
 
-    def once(self: Patience, *given: Any, throttled: bool) -> float | None:
+    def once(self: RetryPolicy, *given: Any, throttled: bool) -> float | None:
         return None if throttled else pause_s(self, *given, throttled=throttled)
 
-    patch.setattr(Patience, "pause_s", once)
+    patch.setattr(RetryPolicy, "pause_s", once)
 
 
 STEP = r"variables\._workflow\.progress\.steps\[\d+\]\.status="

@@ -24,7 +24,7 @@ from mcp_baton.tasks.dynamodb.items import Limits
 from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
 from mcp_baton.tasks.ids import new_task_id
 from mcp_baton.tasks.jobs import event_of
-from mcp_baton.tasks.record import LEASE_MS, Claim, NewTask, Standing, TaskRecord, TaskStatus
+from mcp_baton.tasks.record import LEASE_MS, Claim, NewTask, TaskRecord, TaskStanding, TaskStatus
 from mcp_baton.tasks.store import Batch
 from mcp_baton.tasks.work import FIRST_DISPATCH_MS, LONGEST_DISPATCH_MS, Job, Work
 from tests.fakes import Pauses
@@ -106,7 +106,7 @@ def test_a_worker_begins_by_one_request_that_reads_the_task(
     assert requests.take() == ["UpdateItem"]
     assert taken == store.get(task.owner, task.task_id)
     assert taken.claim == replace(worker("a"), number=1, dispatch=7)
-    assert store.look(task.owner, task.task_id) == Standing(WORKING, taken.claim, taken.version)
+    assert store.look(task.owner, task.task_id) == TaskStanding(WORKING, taken.claim, taken.version)
     assert (taken.job, taken.version) == (task.job, task.version)
 
 

@@ -275,7 +275,7 @@ def test_a_table_that_hangs_is_not_waited_for_beyond_the_time_of_a_write(
         time.run()
     [(ended_s, written)] = ended
     assert 0.2 <= ended_s < 0.21
-    assert len(hang.begun_s) == 2
+    assert len(hang.began_s) == 2
     assert written.oversized == ("_workflow.result.s0",)
     assert [result(written.task, index) for index in range(2)] == [note(BIG), "small"]
 

@@ -180,7 +180,7 @@ def dynamodb_store(
         SettingsError: tasks may live longer than objects in the bucket.
     """
     from mcp_baton.tasks.dynamodb.items import Limits, values_ms
-    from mcp_baton.tasks.dynamodb.retry_policy import draw
+    from mcp_baton.tasks.dynamodb.retry_policy import random_fraction
     from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
     from mcp_baton.tasks.dynamodb.table import system_ms
 
@@ -199,7 +199,7 @@ def dynamodb_store(
         now_ms=system_ms if now_ms is None else now_ms,
         monotonic=monotonic,
         sleep=sleep,
-        random=draw if random is None else random,
+        random=random_fraction if random is None else random,
         telemetry=telemetry,
     )
 

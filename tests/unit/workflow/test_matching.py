@@ -46,13 +46,13 @@ def plan(
     return plan_of(task, workflow, {"whom": "bob"})
 
 
-def with_tools(made: Plan, tells_apart: TellsApart) -> Plan:
+def with_tools(made: Plan, surely_differ: TellsApart) -> Plan:
     """The same plan for tools that tell values apart so, and have nothing to convert in what is told apart."""
 
     def convert(_tool: str, arguments: JsonObject) -> JsonObject:
         raise AssertionError(f"{arguments} were converted")
 
-    return Plan(made.task, made.workflow, lambda _: ({"whom": "bob"}, {"whom": "bob"}), convert, tells_apart)
+    return Plan(made.task, made.workflow, lambda _: ({"whom": "bob"}, {"whom": "bob"}), convert, surely_differ)
 
 
 def ranked(made: Plan, call: JsonObject) -> list[tuple[str, Rank]]:

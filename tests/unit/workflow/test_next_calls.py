@@ -53,7 +53,9 @@ def remaining(of: Plan, handle: Handle | None = None) -> list[JsonObject]:
 
 
 def text(of: Plan, *writes: StepWrite, pause: SetPause | None = None, oversized: Sequence[str] = ()) -> str:
-    named = Handle("T-1", {"get", "put"}.__contains__, "flow" if of.workflow and of.workflow.has_twin else None)
+    named = Handle(
+        "T-1", {"get", "put"}.__contains__, "flow" if of.workflow and of.workflow.has_workflow_tool else None
+    )
     return recorded_text(RecordedCall(of, Batch(writes, pause), remaining(of, named), named, oversized))
 
 

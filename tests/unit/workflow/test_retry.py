@@ -14,8 +14,8 @@ from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.ended_run import TaskOver
 from mcp_baton.workflow.engine import Tried, attempt
 from mcp_baton.workflow.host import Attempt, Failed, Failure, Host, Outcome, Prepared, Succeeded
-from mcp_baton.workflow.lease import Hold
-from mcp_baton.workflow.retry import draw
+from mcp_baton.workflow.lease import Lease
+from mcp_baton.workflow.retry import random_fraction
 
 EVEN = Retry(attempts=4, first_s=0.5, factor=2, max_s=30, jitter=False)
 OVER = TaskOver(TaskStatus.CANCELLED)
@@ -56,7 +56,7 @@ class Scene:
     def tried(self, retry: Retry | None, *, retryable: bool = False, drawn: Callable[[], float] = lambda: 0.5) -> Tried:
         step = Step("s", tool="t", retry=retry, retryable=retryable)
         call = Prepared("t", {}, {})
-        return attempt(step, cast("Host", self), call, None, None, cast("Hold", self), drawn)
+        return attempt(step, cast("Host", self), call, None, None, cast("Lease", self), drawn)
 
     def is_sure(self) -> bool:
         return self.sure
@@ -120,7 +120,7 @@ def test_jitter_is_a_drawn_part_of_the_wait() -> None:
     retry = dataclasses.replace(EVEN, jitter=True)
 
     assert [retry.wait_s(3, iter([part]).__next__) for part in (0.0, 0.25, 0.5)] == [0, 0.5, 1]
-    drawn = {draw() for _ in range(20)}
+    drawn = {random_fraction() for _ in range(20)}
     assert len(drawn) > 1
     assert all(0 <= number < 1 for number in drawn)
 

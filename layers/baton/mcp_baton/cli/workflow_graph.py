@@ -275,7 +275,7 @@ def _notes(workflow: Workflow) -> Iterator[str]:
         yield "runs in the background"
     if workflow.ask:
         yield "asks for what is missing"
-    if workflow.has_twin:
+    if workflow.has_workflow_tool:
         yield "prompt and tool"
     else:
         yield "prompt only"

@@ -66,7 +66,7 @@ class Era(StrEnum):
 
 
 class Envelope(Struct, frozen=True):
-    """A request's surroundings.
+    """A request's options.
 
     Attributes:
         meta: The params' `_meta`.
@@ -97,7 +97,7 @@ class Envelope(Struct, frozen=True):
 
 
 class Refusal(Struct, frozen=True):
-    """The first thing found wrong with a request's surroundings, as the fields of a JSON-RPC error."""
+    """The first thing found wrong with a request's options, as the fields of a JSON-RPC error."""
 
     code: int
     message: str
@@ -108,7 +108,7 @@ _SESSION_HEADER = SESSION_HEADER.lower()
 
 
 def classify(message: Request | Notification, headers: Mapping[str, str]) -> Envelope | Refusal:
-    """Make out a message's era and check what that era demands of its surroundings.
+    """Make out a message's era and check what that era demands of its options.
 
     Args:
         message: The message.

@@ -31,7 +31,7 @@ def may_use(seen: Registry, task: TaskRecord) -> bool:
     if task.workflow is not None and task.workflow not in seen.workflows:
         return False
     called = None if task.job is None else task.job.work.tool
-    if called is not None and called not in seen.tools and called not in seen.twin_names:
+    if called is not None and called not in seen.tools and called not in seen.workflow_tool_names:
         return False
     ran = {step["tool"] for step in steps_of(task) if "tool" in step and step["status"] != StepStatus.PENDING}
     extra = {name.removeprefix(EXTRA_PREFIX) for name in task.variables if name.startswith(EXTRA_PREFIX)}

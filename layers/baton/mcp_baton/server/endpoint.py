@@ -222,7 +222,7 @@ class Endpoint:
             telemetry=self._telemetry,
             clock=self._clock,
             sleep=self._sleep,
-            begun_s=self._clock(),
+            began_s=self._clock(),
             budget=budget,
             may_wait=may_wait,
             claims=claims,

@@ -11,7 +11,7 @@ from mcp_baton.server.definitions.prompt import Prompt
 from mcp_baton.server.definitions.resource import Resource
 from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.definitions.workflow_checks import checked_workflows
-from mcp_baton.server.definitions.workflow_tool import TO_GO_ON, Twin
+from mcp_baton.server.definitions.workflow_tool import TO_GO_ON, WorkflowTool
 from mcp_baton.tasks.record import ENGINE_PREFIX
 from mcp_baton.tasks.variables import MCP_PREFIX
 from mcp_baton.workflow.definition import TASK_ID, Argument, ToolFunction, Workflow
@@ -45,7 +45,7 @@ class Registry:
         self.handles: Handles = "meta"
         self.is_view = False
         self.lacks_tools = False
-        self._twins: dict[str, Twin] = {}
+        self._workflow_tools: dict[str, WorkflowTool] = {}
         self._is_closed = False
 
     def publish_tool(self, tool: Tool) -> None:
@@ -135,7 +135,7 @@ class Registry:
 
             for _, error in undescribed(self.tools, self.resources, self.prompts):
                 raise error
-        self.workflows = checked_workflows(self.workflows, self.tools, self.twin_names, in_full=in_full)
+        self.workflows = checked_workflows(self.workflows, self.tools, self.workflow_tool_names, in_full=in_full)
 
     @property
     def tools_with_handle(self) -> frozenset[str]:
@@ -145,18 +145,18 @@ class Registry:
         return frozenset(name for name, tool in self.tools.items() if name in used and not tool.has_parameter(TASK_ID))
 
     @property
-    def twin_names(self) -> list[str]:
+    def workflow_tool_names(self) -> list[str]:
         """The names of the workflows that are tools, too, in the order of their registration."""
-        return [name for name, workflow in self.workflows.items() if workflow.has_twin]
+        return [name for name, workflow in self.workflows.items() if workflow.has_workflow_tool]
 
-    def twin(self, name: str) -> Twin | None:
+    def twin(self, name: str) -> WorkflowTool | None:
         """A workflow as a tool; `None` where there is none of this name, or it is none."""
         workflow = self.workflows.get(name)
-        if workflow is None or not workflow.has_twin:
+        if workflow is None or not workflow.has_workflow_tool:
             return None
-        made = self._twins.get(name)
+        made = self._workflow_tools.get(name)
         if made is None or made.workflow is not workflow:
-            made = self._twins[name] = Twin(workflow, self.tools)
+            made = self._workflow_tools[name] = WorkflowTool(workflow, self.tools)
         return made
 
     @property

@@ -46,7 +46,7 @@ class Request(Struct, frozen=True):
         budget: What is left of its answer's length, where the answer is of Baton's own making.
         clock: Seconds, from any moment on.
         sleep: Lets so many seconds pass.
-        begun_s: When the request came in, on that clock.
+        began_s: When the request came in, on that clock.
         claims: What the authorizer found out about the caller.
         dispatcher: Invokes the worker; `None` where there is none, and so no work in the background.
         may_wait: Whether the answer may wait for a task. In a batch it may not: the waits would add up.
@@ -66,7 +66,7 @@ class Request(Struct, frozen=True):
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     budget: Budget = field(default_factory=Budget)
-    begun_s: float = field(default_factory=time.monotonic)
+    began_s: float = field(default_factory=time.monotonic)
     claims: Mapping[str, object] = field(default_factory=dict)
     dispatcher: "Dispatcher | None" = None
     may_wait: bool = True
@@ -162,7 +162,7 @@ class Request(Struct, frozen=True):
 
     def elapsed_s(self) -> float:
         """Seconds since the request came in."""
-        return self.clock() - self.begun_s
+        return self.clock() - self.began_s
 
     def text(self, name: str) -> str:
         """A param that must be a string.

@@ -106,7 +106,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class TaskStanding:
     """What a light look at a task tells.
 
     Attributes:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.tasks.answers import AnswerStore
-from mcp_baton.tasks.record import Claim, NewTask, Standing, StepStatus, TaskPage, TaskRecord
+from mcp_baton.tasks.record import Claim, NewTask, StepStatus, TaskPage, TaskRecord, TaskStanding
 
 if TYPE_CHECKING:
     from mcp_baton.tasks.jobs import JobStore
@@ -166,7 +166,7 @@ class TaskStore(Protocol):
             TaskNotFound: missing, expired or another owner's.
         """
 
-    def look(self, owner: str, task_id: str) -> Standing:
+    def look(self, owner: str, task_id: str) -> TaskStanding:
         """A task's status and who runs it, by the cheapest read: it may be behind by a moment, but never speaks of a
         task's end, or of a takeover, that has not come.
 
@@ -198,7 +198,7 @@ class TaskStore(Protocol):
         """
 
     def renew(self, task: TaskRecord, claim: Claim) -> TaskRecord:
-        """Hold on to a live task until the claim's new end, or give it up (an end of 0): one conditional write, tried
+        """Lease on to a live task until the claim's new end, or give it up (an end of 0): one conditional write, tried
         once.
 
         Returns:

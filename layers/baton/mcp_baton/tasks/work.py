@@ -22,7 +22,7 @@ WORKFLOW_TASK: Final = "_workflow.task_id"
 
 
 class Work(Struct, frozen=True):
-    """What a worker has to do. Kept with the task as it was created; the call's arguments are the task's.
+    """What a worker has to do. ProcessScope with the task as it was created; the call's arguments are the task's.
 
     Attributes:
         tool: The name of the tool, or of the workflow whose twin was called.

@@ -12,7 +12,7 @@ FIRST_BACKOFF_S = 0.005
 LONGEST_BACKOFF_S = 0.1
 
 
-def _draw() -> float:
+def random_fraction() -> float:
     from random import random
 
     return random()
@@ -25,7 +25,7 @@ def write_decided(
     *,
     attempts: int,
     sleep: Callable[[float], None] = time.sleep,
-    drawn: Callable[[], float] | None = None,
+    rng: Callable[[], float] | None = None,
 ) -> Written:
     """Write what `decide` makes of the task; after a lost race, what it makes of the state that won.
 
@@ -39,7 +39,7 @@ def write_decided(
         decide: Pure: from the task as it stands to what should be written.
         attempts: How often to try, at least once.
         sleep: Takes seconds.
-        drawn: Gives a number from 0 up to 1, for the waits; random by default.
+        rng: Gives a number from 0 up to 1, for the waits; random by default.
 
     Raises:
         Conflict: every attempt lost its race; nothing was written.
@@ -54,6 +54,6 @@ def write_decided(
             if attempt == attempts:
                 raise
             task, token = conflict.current, conflict.token
-        sleep((drawn or _draw)() * longest)
+        sleep((rng or random_fraction)() * longest)
         longest = min(longest * 2, LONGEST_BACKOFF_S)
     raise ValueError("attempts must be at least 1")

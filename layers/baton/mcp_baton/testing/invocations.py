@@ -74,7 +74,7 @@ class Invocation:
     """
 
     left_ms: Callable[[float], int]
-    begun_s: float
+    began_s: float
     again: bool = False
     killed_after: str | None = None
     value: Json = None
@@ -82,7 +82,7 @@ class Invocation:
 
     def get_remaining_time_in_millis(self) -> int:
         """Milliseconds until the function is stopped."""
-        return self.left_ms(self.begun_s)
+        return self.left_ms(self.began_s)
 
 
 _current: ContextVar[Invocation | None] = ContextVar("mcp_baton.testing.invocation", default=None)
@@ -107,15 +107,15 @@ class Invocations:
         """From now on an invocation, one that is under way too, has this much time left."""
         self._given_s, self._given_at_s = seconds, self._clock.monotonic_s()
 
-    def _left_ms(self, begun_s: float, timeout_s: float) -> int:
-        since_s = begun_s if self._given_s is None else max(begun_s, self._given_at_s)
+    def _left_ms(self, began_s: float, timeout_s: float) -> int:
+        since_s = began_s if self._given_s is None else max(began_s, self._given_at_s)
         given_s = timeout_s if self._given_s is None else self._given_s
         return max(0, int((given_s - (self._clock.monotonic_s() - since_s)) * 1000))
 
     @contextmanager
     def begin(self, *, again: bool, timeout_s: float = TIMEOUT_S) -> Iterator[Invocation]:
         """An invocation, while it lasts. It is given this much time unless a test has said otherwise."""
-        invocation = Invocation(lambda begun_s: self._left_ms(begun_s, timeout_s), self._clock.monotonic_s(), again)
+        invocation = Invocation(lambda began_s: self._left_ms(began_s, timeout_s), self._clock.monotonic_s(), again)
         self._running.append(invocation)
         before = _current.set(invocation)
         try:

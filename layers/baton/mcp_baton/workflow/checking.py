@@ -43,7 +43,7 @@ MAX_STEPS = 100
 
 def faults_of(workflow: Workflow) -> Iterator[str]:
     """What is wrong with a workflow by itself, each in words that say what to do."""
-    if workflow.has_twin and not hosts_take(workflow.name):
+    if workflow.has_workflow_tool and not hosts_take(workflow.name):
         yield f"a workflow's name is {NAME}; give it another, or tool=False, which keeps it a prompt"
     if workflow.ask and not workflow.durable:
         yield "ask=True needs a task to go on with; leave out durable=False"
@@ -223,7 +223,7 @@ def no_tool(tool: str, functions: Mapping[str, object]) -> str:
     if names:
         several = " and ".join(repr(name) for name in names)
         return f"the function {str(tool)!r} is published as {several}; give the name that is meant, as a text"
-    twin = next((function for function in functions.values() if _is_twin(function, tool.function)), None)
+    twin = next((function for function in functions.values() if _is_workflow_tool(function, tool.function)), None)
     if twin is not None:
         modules = " and ".join(repr(getattr(one, "__module__", "?")) for one in (twin, tool.function))
         return (
@@ -234,7 +234,7 @@ def no_tool(tool: str, functions: Mapping[str, object]) -> str:
     return f"the function {str(tool)!r} is no tool of this server; publish it with @server.tool"
 
 
-def _is_twin(one: object, other: Callable[..., object]) -> bool:
+def _is_workflow_tool(one: object, other: Callable[..., object]) -> bool:
     """Whether two functions come from the same line of one file."""
     ours, theirs = getattr(one, "__code__", None), getattr(other, "__code__", None)
     if ours is None or theirs is None:
@@ -324,7 +324,7 @@ def errors_in(workflow: Workflow, tools: Mapping[str, Callee], twins: Container[
     """What is wrong with a workflow whose tools have their names, each found when it is asked for."""
     for cause in faults_of(workflow):
         yield WorkflowError(workflow.name, cause)
-    if workflow.has_twin and workflow.name in tools:
+    if workflow.has_workflow_tool and workflow.name in tools:
         cause = "a tool has this name, and this workflow is a tool, too; give it another, or tool=False"
         yield WorkflowError(workflow.name, cause)
     yield from _unique_errors(workflow)

@@ -93,21 +93,21 @@ def candidates(plan: Plan, tool: str, arguments: JsonObject, exact: Collection[s
     return sorted(ranked, key=lambda candidate: candidate.order)
 
 
-def choose(ranked: Sequence[Candidate], drawn: Callable[[], float] | None = None) -> Candidate | None:
+def choose(ranked: Sequence[Candidate], rng: Callable[[], float] | None = None) -> Candidate | None:
     """The step that a call is recorded in; `None` where there is none.
 
     Args:
         ranked: The candidates, the best one first.
-        drawn: Gives a number from 0 up to 1. With it one of the open steps that are as good as the best is taken at
+        rng: Gives a number from 0 up to 1. With it one of the open steps that are as good as the best is taken at
             random: many calls at once that have lost a race then spread, and never beyond steps that fit as well.
     """
     if not ranked:
         return None
     best = ranked[0]
-    if drawn is None or _is_completed(best.step):
+    if rng is None or _is_completed(best.step):
         return best
     equals = [candidate for candidate in ranked if candidate.standing == best.standing]
-    return equals[int(drawn() * len(equals))]
+    return equals[int(rng() * len(equals))]
 
 
 def meant(ranked: Sequence[Candidate]) -> str | None:
@@ -186,7 +186,7 @@ def continuation_batch(
     call: Call,
     outcome: Outcome,
     variables: TaskVariables,
-    drawn: Callable[[], float] | None = None,
+    rng: Callable[[], float] | None = None,
     ranked: Sequence[Candidate] | None = None,
     timing: Timing | None = None,
 ) -> Batch:
@@ -200,11 +200,11 @@ def continuation_batch(
         call: The call that was made.
         outcome: How it ended.
         variables: What the tool changed.
-        drawn: Gives a number from 0 up to 1: after a lost race, see `choose`.
+        rng: Gives a number from 0 up to 1: after a lost race, see `choose`.
         ranked: The steps that the call may be, where that has been found out.
         timing: When the call was made, and how long it took.
     """
-    place = _place(plan, call, drawn, ranked)
+    place = _place(plan, call, rng, ranked)
     outcome = _without_secrets(plan, place, call, outcome)
     write = _step_write(plan, place, call, outcome, timing) if place else None
     after = {step["name"]: StepStatus(step["status"]) for step in plan.steps}
@@ -221,12 +221,12 @@ def continuation_batch(
 
 
 def _place(
-    plan: Plan, call: Call, drawn: Callable[[], float] | None, ranked: Sequence[Candidate] | None
+    plan: Plan, call: Call, rng: Callable[[], float] | None, ranked: Sequence[Candidate] | None
 ) -> tuple[int, StepProgress] | None:
     if call.step is not None:
         places = ((index, step) for index, step in enumerate(plan.steps) if step["name"] == call.step)
         return next(places, None)
-    chosen = choose(candidates(plan, call.tool, call.arguments, call.exact) if ranked is None else ranked, drawn)
+    chosen = choose(candidates(plan, call.tool, call.arguments, call.exact) if ranked is None else ranked, rng)
     return (chosen.index, chosen.step) if chosen else None
 
 

@@ -216,7 +216,7 @@ class Workflow(_Kept):
         _freeze(self, arguments=arguments, steps=_members(self.name, "steps", self.steps, Step))
 
     @property
-    def has_twin(self) -> bool:
+    def has_workflow_tool(self) -> bool:
         """Whether it is a tool, too."""
         return self.durable and self.tool
 

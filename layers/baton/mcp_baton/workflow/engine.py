@@ -47,11 +47,11 @@ from mcp_baton.workflow.host import (
 )
 from mcp_baton.workflow.kept_calls import kept_call, shown_call
 from mcp_baton.workflow.keys import Key, own_key, step_key
-from mcp_baton.workflow.lease import Began, Hold, lease_end
+from mcp_baton.workflow.lease import Began, Lease, lease_end
 from mcp_baton.workflow.pause import DeadlineExceeded, PauseReason, ToolFailed, without_secrets
 from mcp_baton.workflow.repeats import Repeat, open_repeats, repeat
 from mcp_baton.workflow.resolve import Known, Ready, decide, resolve_uri
-from mcp_baton.workflow.retry import draw
+from mcp_baton.workflow.retry import random_fraction
 from mcp_baton.workflow.run import Invocation, Run, new_task
 from mcp_baton.workflow.secrets import hidden_in
 
@@ -156,13 +156,13 @@ class Steps:
     Args:
         host: The server's tools, resources and clock, and its notifications to the client.
         clock: Seconds, from any moment on.
-        drawn: Gives a number from 0 up to 1, for the waits between attempts.
+        rng: Gives a number from 0 up to 1, for the waits between attempts.
     """
 
-    def __init__(self, host: Host, clock: Callable[[], float], drawn: Callable[[], float]) -> None:
+    def __init__(self, host: Host, clock: Callable[[], float], rng: Callable[[], float]) -> None:
         self._host = host
         self._clock = clock
-        self._drawn = drawn
+        self._rng = rng
 
     def advance(self, run: Run, checkpoint: Callable[[Run], Over | None]) -> Stop | None:
         """Run steps in order as far as they go; why the run stops, if it does before the last one.
@@ -196,16 +196,16 @@ class Steps:
         run.began = None
         if not self._host.may_start():
             return DeadlineExceeded(step.name, step.tool or "")
-        hold = run.hold
-        if hold is not None:
-            began = hold.begin()
+        lease = run.lease
+        if lease is not None:
+            began = lease.begin()
             if began is None:
                 return DeadlineExceeded(step.name, step.tool or "")
             if not isinstance(began, Began):
                 return began
             run.began = began
         if self._host.announces:
-            self._host.announce(number, len(run.workflow.steps), step.name, hold.task.task_id if hold else None)
+            self._host.announce(number, len(run.workflow.steps), step.name, lease.task.task_id if lease else None)
         fetched = fetch_before(step, run.workflow, run.known, self._host) if step.resources else NOTHING_FETCHED
         if fetched.error is not None:
             failed = Failed(fetched.error, error_id=fetched.error_id)
@@ -221,8 +221,8 @@ class Steps:
         if call is None:
             run.settle(StepTrace(step, None, fetched.contents, Succeeded(None), timing=self._timing(run)))
             return None
-        key, variables = self._key(run, step, call), run.variables if run.hold else None
-        tried = attempt(step, self._host, call, key, variables, run.hold, self._drawn)
+        key, variables = self._key(run, step, call), run.variables if run.lease else None
+        tried = attempt(step, self._host, call, key, variables, run.lease, self._rng)
         outcome, attempts = tried.outcome, tried.attempts
         if tried.over and not attempts:
             return tried.over
@@ -249,9 +249,9 @@ class Steps:
     def _key(self, run: Run, step: Step, call: Prepared) -> Key | None:
         """The step's idempotency key; a run without a task is all that its calls belong to. A call that is made once
         gets its own, when it asks for it."""
-        if run.hold is None:
+        if run.lease is None:
             return own_key() if step.retry else None
-        task_id, canonical, made = run.hold.task.task_id, self._host.canonical, list[Key]()
+        task_id, canonical, made = run.lease.task.task_id, self._host.canonical, list[Key]()
 
         def key() -> str:
             if not made:
@@ -294,8 +294,8 @@ def attempt(
     call: Prepared,
     key: Key | None,
     variables: TaskVariables | None,
-    hold: Hold | None,
-    drawn: Callable[[], float] = draw,
+    lease: Lease | None,
+    rng: Callable[[], float] = random_fraction,
 ) -> Tried:
     """Call a step's tool until it succeeds, or must not or cannot be called again. What tells the calls apart is the
     `Attempt`.
@@ -306,21 +306,21 @@ def attempt(
         call: What it is called with.
         key: The idempotency key of all calls.
         variables: The task's variables; `None` without a task.
-        hold: The run's hold on its task; `None` for a run without one.
-        drawn: Gives a number from 0 up to 1, for the jitter.
+        lease: The run's hold on its task; `None` for a run without one.
+        rng: Gives a number from 0 up to 1, for the jitter.
     """
     outcome = host.run(call, variables, Attempt(1, key))
     if _was_not_begun(outcome):
         # The claim is renewed just before a call, which may tell that the task is over, or another run's.
-        return Tried(outcome, 0, hold.over if hold else None)
+        return Tried(outcome, 0, lease.over if lease else None)
     tried = Tried(outcome, 1)
     while isinstance(tried.outcome, Failed) and _may_pass(step, tried.outcome, tried.attempts):
-        wait_s = step.retry.wait_s(tried.attempts, drawn) if step.retry else 0.0
+        wait_s = step.retry.wait_s(tried.attempts, rng) if step.retry else 0.0
         if not host.may_start(wait_s):
             break
         host.wait(wait_s)
-        over = hold.look() if hold else None
-        if over or not host.may_start() or (hold and not hold.is_sure()):
+        over = lease.look() if lease else None
+        if over or not host.may_start() or (lease and not lease.is_sure()):
             return Tried(tried.outcome, tried.attempts, over)
         again = host.run(call, variables, Attempt(tried.attempts + 1, key))
         if _was_not_begun(again):
@@ -359,7 +359,7 @@ class Engine:
         host: The server's tools, resources and clock, and its notifications to the client.
         store: Where tasks are kept; `None` where there is no store.
         clock: Seconds, from any moment on.
-        drawn: Gives a number from 0 up to 1, for the waits between attempts.
+        rng: Gives a number from 0 up to 1, for the waits between attempts.
         sleep: Lets so many seconds pass, between two decisions about a write that lost its race.
     """
 
@@ -368,15 +368,15 @@ class Engine:
         host: Host,
         store: TaskStore | None,
         clock: Callable[[], float] = time.monotonic,
-        drawn: Callable[[], float] = draw,
+        rng: Callable[[], float] = random_fraction,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._host = host
         self._store = store
         self._clock = clock
-        self._drawn = drawn
+        self._rng = rng
         self._sleep = sleep
-        self._steps = Steps(host, clock, drawn)
+        self._steps = Steps(host, clock, rng)
 
     def start(self, workflow: Workflow, invocation: Invocation) -> EndedRun:
         """Run a workflow from its first step, as a new task if it is durable and the store takes one.
@@ -384,10 +384,10 @@ class Engine:
         Raises:
             StoreBusy: the store is asked for more than it can bear. Nothing was run.
         """
-        hold = self._create(workflow, invocation) if workflow.durable else None
+        lease = self._create(workflow, invocation) if workflow.durable else None
         statuses = {step.name: StepStatus.PENDING for step in workflow.steps}
-        variables = TaskVariables(hold.task.variables if hold else {})
-        return self._finish(Run(workflow, invocation, hold, variables, statuses))
+        variables = TaskVariables(lease.task.variables if lease else {})
+        return self._finish(Run(workflow, invocation, lease, variables, statuses))
 
     def take(self, workflow: Workflow, owner: str, task_id: str) -> TaskRecord:
         """Claim a task of this workflow, for a resume, and read it.
@@ -416,9 +416,9 @@ class Engine:
         Raises:
             StoreUnavailable: a result that outgrew the item cannot be read now. Nothing was run.
         """
-        hold = self._hold(self._store, task) if self._store else None
+        lease = self._lease(self._store, task) if self._store else None
         statuses = carried(task, workflow)
-        run = Run(workflow, invocation, hold, TaskVariables(task.variables), statuses, move=move_to(workflow, task))
+        run = Run(workflow, invocation, lease, TaskVariables(task.variables), statuses, move=move_to(workflow, task))
         done = [name for name, status in statuses.items() if status is StepStatus.COMPLETED]
         read_ahead(task.variables, [f"{RESULT_PREFIX}{name}" for name in done])
         for step in workflow.steps:
@@ -427,30 +427,30 @@ class Engine:
         run.written = len(run.traces)
         return self._finish(run)
 
-    def _create(self, workflow: Workflow, invocation: Invocation) -> Hold | None:
+    def _create(self, workflow: Workflow, invocation: Invocation) -> Lease | None:
         if self._store is None or invocation.owner is None:
             cause = "there is no task store" if self._store is None else "the caller has no identity"
             logger.warning("workflow %s runs without a task: %s", workflow.name, cause)
             return None
         new = new_task(workflow, invocation, invocation.owner, self._claim(self._store))
         try:
-            return self._hold(self._store, self._store.create(new))
+            return self._lease(self._store, self._store.create(new))
         except StoreBusy:
             raise
         except StoreError as error:
             if isinstance(error, OutcomeUnknown) and error.current:
                 logger.exception("task %s: whether it was created is not known", error.current.task_id)
-                return self._hold(self._store, error.current, unsure=True)
+                return self._lease(self._store, error.current, unsure=True)
             logger.exception("workflow %s runs without a task: it could not be created", workflow.name)
             return None
 
     def _claim(self, store: TaskStore) -> Claim:
         return Claim(new_token(), lease_end(store, self._host.left_ms))
 
-    def _hold(self, store: TaskStore, task: TaskRecord, *, unsure: bool = False) -> Hold:
-        hold = Hold(store, task, self._host.left_ms, self._clock, unsure=unsure)
-        self._host.pulse = hold.pulse
-        return hold
+    def _lease(self, store: TaskStore, task: TaskRecord, *, unsure: bool = False) -> Lease:
+        lease = Lease(store, task, self._host.left_ms, self._clock, unsure=unsure)
+        self._host.pulse = lease.pulse
+        return lease
 
     def _replay(self, run: Run, step: Step) -> None:
         value: Json
@@ -485,16 +485,16 @@ class Engine:
 
     def _with_repeats(self, run: Run, ended: EndedRun) -> EndedRun:
         """The run, with the steps that it may have repeated, or that another run may repeat."""
-        hold = run.hold
-        if hold is None or not (hold.held.interrupted or run.unrecorded):
+        lease = run.lease
+        if lease is None or not (lease.held.interrupted or run.unrecorded):
             return ended
-        known, task_id, host = run.known, hold.task.task_id, self._host
+        known, task_id, host = run.known, lease.task.task_id, self._host
 
         def calls(traces: Iterable[StepTrace]) -> tuple[Repeat, ...]:
             return tuple(repeat(it.step, it.arguments, known, task_id, host) for it in traces if it.attempts)
 
         lost = calls(run.unrecorded)
-        if not hold.held.interrupted:
+        if not lease.held.interrupted:
             return structs.replace(ended, lost=lost)
         ran = calls(trace for trace in run.traces if not trace.replayed)
         return structs.replace(ended, lost=lost, twice=ran, before=open_repeats(run.workflow, known, task_id, host))
@@ -505,15 +505,15 @@ class Engine:
     def _write(self, run: Run, pause: PauseReason | None, *, finished: bool, last: bool) -> Over | None:
         """Write what has not been written; the last write gives the claim up. A failure costs durability, never the
         reply (docs/workflows.md, Without a task). A task that is over, or another run's, takes nothing."""
-        hold = run.hold
-        if hold is None or self._store is None:
+        lease = run.lease
+        if lease is None or self._store is None:
             return None
 
         traces: list[StepTrace] = []
 
         def decided(task: TaskRecord) -> Batch:
             # Of a claim that is given up it does not matter when it would end.
-            claim = hold.held if last else hold.claim()
+            claim = lease.held if last else lease.claim()
             traces[:] = run.unwritten(task)
             return run_batch(
                 task, traces, pause, run.variables, finished=finished, move=run.move, claim=claim, release=last
@@ -521,33 +521,33 @@ class Engine:
 
         try:
             written = write_decided(
-                self._store, hold.task, decided, attempts=WRITE_ATTEMPTS, sleep=self._sleep, drawn=self._drawn
+                self._store, lease.task, decided, attempts=WRITE_ATTEMPTS, sleep=self._sleep, rng=self._rng
             )
         except StoreError as error:
-            return self._not_written(run, hold, error)
+            return self._not_written(run, lease, error)
         if last:
-            hold.task, hold.released = written.task, True
+            lease.task, lease.released = written.task, True
         else:
-            hold.written(written.task)
+            lease.written(written.task)
         run.wrote(written.task, traces)
         run.not_kept(written.task, written.oversized)
         return None
 
-    def _not_written(self, run: Run, hold: Hold, error: StoreError) -> Over | None:
+    def _not_written(self, run: Run, lease: Lease, error: StoreError) -> Over | None:
         over = isinstance(error, ClaimLost | TaskFinished)
         run.not_written(unknown=isinstance(error, OutcomeUnknown), over=over)
         match error:
             case TaskFinished():
-                hold.task = error.current
+                lease.task = error.current
                 return TaskOver(error.current.status)
             case ClaimLost():
-                hold.task = error.current
+                lease.task = error.current
                 return Superseded()
-            case TaskNotFound() if hold.unsure:
-                logger.error("task %s: it was not created", hold.task.task_id)
-                run.hold = None
+            case TaskNotFound() if lease.unsure:
+                logger.error("task %s: it was not created", lease.task.task_id)
+                run.lease = None
                 return None
             case TaskNotFound():
                 return TaskOver(None)
-        logger.error("task %s: the run could not be written", hold.task.task_id, exc_info=error)
+        logger.error("task %s: the run could not be written", lease.task.task_id, exc_info=error)
         return None

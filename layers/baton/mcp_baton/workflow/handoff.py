@@ -364,9 +364,11 @@ def next_calls(plan: Plan, tools: Requirements, handle: Handle | None = None) ->
     if plan.workflow is None or plan.known is None or plan.task.status.terminal:
         return []
     arguments = naming(plan.task.task_id, secrets_of(plan.workflow))
-    go_on: list[JsonObject] = [{"tool": plan.workflow.name, "arguments": arguments}] if plan.workflow.has_twin else []
+    go_on: list[JsonObject] = (
+        [{"tool": plan.workflow.name, "arguments": arguments}] if plan.workflow.has_workflow_tool else []
+    )
     remaining = entries(plan.workflow, plan.known, tools, plan.refused, handle, go_on)
-    if remaining or not plan.workflow.has_twin:
+    if remaining or not plan.workflow.has_workflow_tool:
         return remaining
     return [{"tool": plan.workflow.name, "arguments": naming(plan.task.task_id, ())}]
 

@@ -44,7 +44,7 @@ class Began(Struct, frozen=True):
     at_s: float
 
 
-class Hold:
+class Lease:
     """A task that a run holds.
 
     Args:
@@ -124,7 +124,7 @@ class Hold:
         if self._renewal_is_due(now_ms) or not self._is_sure_at(now_ms):
             self._renew()
         elif self._clock() - self._heard_s >= LOOK_AFTER_S:
-            self._glance()
+            self._read_status()
         else:
             return now_ms
         return self._store.now_ms()
@@ -203,7 +203,7 @@ class Hold:
     def _renew(self) -> None:
         self.renew_by(self._store.renew)
 
-    def _glance(self) -> None:
+    def _read_status(self) -> None:
         self._heard_s = self._clock()
         try:
             standing = self._store.look(self.task.owner, self.task.task_id)

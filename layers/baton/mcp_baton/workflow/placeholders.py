@@ -169,7 +169,7 @@ def _value(source: Source, plan: Plan | None, room: Room) -> tuple[Found | str, 
 def _too_long(size: int, plan: Plan, workflow: Workflow) -> str:
     """Why a value is not put in, and how the call is made without the model."""
     how = "get its prompt again with the task"
-    if workflow.has_twin:
+    if workflow.has_workflow_tool:
         how = f"call {workflow.name} with {one_line(naming(plan.task.task_id, secrets_of(workflow)))}"
     return f"it stands for {size} bytes, more than placeholders may put into one call; {how} to let the server make it"
 

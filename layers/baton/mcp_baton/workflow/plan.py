@@ -155,7 +155,7 @@ class Plan:
         workflow: Its workflow; `None` where the server has none of that name any more.
         prompt_arguments: Gives the task's prompt arguments.
         canonical: Makes arguments comparable.
-        tells_apart: Tells at once that two values differ, where it can.
+        surely_differ: Tells at once that two values differ, where it can.
     """
 
     def __init__(
@@ -164,13 +164,13 @@ class Plan:
         workflow: Workflow | None,
         prompt_arguments: PromptArguments,
         canonical: Canonical,
-        tells_apart: TellsApart = lambda *_: False,
+        surely_differ: TellsApart = lambda *_: False,
     ) -> None:
         self.task = task
         self.workflow = workflow
         self._prompt_arguments = prompt_arguments
         self._canonical = canonical
-        self._tells_apart = tells_apart
+        self._tells_apart = surely_differ
 
     @cached_property
     def steps(self) -> list[StepProgress]:

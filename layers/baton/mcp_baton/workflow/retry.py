@@ -11,7 +11,7 @@ from mcp_baton.exceptions import RegistrationError, ToolError
 MAX_ATTEMPTS = 100
 
 
-def draw() -> float:
+def random_fraction() -> float:
     """A number from 0 up to 1. Of the system's, so that functions restored from one snapshot do not draw the same."""
     return int.from_bytes(os.urandom(4)) / 2**32
 
@@ -53,18 +53,18 @@ class Retry:
         """Whether this is an exception after which the tool is to be called again."""
         return isinstance(error, self.on) and not (isinstance(error, ToolError) and not error.retryable)
 
-    def wait_s(self, attempts: int, drawn: Callable[[], float] = draw) -> float:
+    def wait_s(self, attempts: int, rng: Callable[[], float] = random_fraction) -> float:
         """The wait after so many attempts, seconds.
 
         Args:
             attempts: The calls that were made, 1 or more.
-            drawn: Gives a number from 0 up to 1; asked only where there is jitter.
+            rng: Gives a number from 0 up to 1; asked only where there is jitter.
         """
         try:
             longest = min(self.max_s, self.first_s * self.factor ** (attempts - 1))
         except OverflowError:
             longest = self.max_s
-        return longest * drawn() if self.jitter else longest
+        return longest * rng() if self.jitter else longest
 
 
 def _check_number(field: str, value: object, least: float) -> None:

@@ -14,7 +14,7 @@ from mcp_baton.workflow.definition import Workflow
 from mcp_baton.workflow.drift import Move
 from mcp_baton.workflow.ended_run import Blocked, EndedRun, Persisted, StepTrace, Stop
 from mcp_baton.workflow.host import Succeeded
-from mcp_baton.workflow.lease import Began, Hold
+from mcp_baton.workflow.lease import Began, Lease
 from mcp_baton.workflow.resolve import Known
 from mcp_baton.workflow.secrets import NO_SECRETS, Secrets, secrets_of, stored_arguments
 
@@ -72,7 +72,7 @@ class Run(Struct):
     """A run under way: what is known, and what has not been written yet.
 
     Attributes:
-        hold: The task, and the run's claim on it; `None` for a run without a task.
+        lease: The task, and the run's claim on it; `None` for a run without a task.
         written: How many of the traces have been written.
         oversized: Names of task variables whose values the store has not kept.
         lost: Why the stored result of a completed step cannot be had, by step.
@@ -86,7 +86,7 @@ class Run(Struct):
 
     workflow: Workflow
     invocation: Invocation
-    hold: Hold | None
+    lease: Lease | None
     variables: TaskVariables
     statuses: dict[str, StepStatus]
     outputs: dict[str, Json] = field(default_factory=dict)
@@ -125,7 +125,7 @@ class Run(Struct):
     @property
     def task(self) -> TaskRecord | None:
         """The task as it was last read or written."""
-        return self.hold.task if self.hold else None
+        return self.lease.task if self.lease else None
 
     def unwritten(self, task: TaskRecord) -> list[StepTrace]:
         """What has still to be written to the task as it stands.

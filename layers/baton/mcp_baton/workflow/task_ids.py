@@ -71,7 +71,7 @@ def naming(task_id: str, secrets: Iterable[str]) -> dict[str, Json]:
 
 def looking_at(task_id: str, workflow: Workflow | None) -> str:
     """The call that shows a task and changes nothing: the part of a sentence that begins with the verb."""
-    if workflow is None or not workflow.has_twin:
+    if workflow is None or not workflow.has_workflow_tool:
         return f"send tasks/get with {dumps_spaced({'taskId': task_id})}"
     return f"call {workflow.name} with {dumps_spaced({TASK_ID: task_id, TASK_ACTION: 'show'})}"
 

@@ -8,8 +8,8 @@ import pytest
 from mcp_baton.exceptions import ClaimLost, StoreUnavailable, TaskFinished
 from mcp_baton.protocol.json import Json
 from mcp_baton.server.background.watching import Watch, status_message
-from mcp_baton.tasks.record import LEASE_MS, Claim, Standing, TaskRecord, TaskStatus
-from mcp_baton.workflow.lease import Hold
+from mcp_baton.tasks.record import LEASE_MS, Claim, TaskRecord, TaskStanding, TaskStatus
+from mcp_baton.workflow.lease import Lease
 from tests.fakes import Line, RecordingStore
 
 TASK = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, {}, claim=Claim("me", LEASE_MS))
@@ -44,9 +44,9 @@ class Kept(RecordingStore):
             raise self.fails
         return task
 
-    def look(self, _owner: str, _task_id: str) -> Standing:
+    def look(self, _owner: str, _task_id: str) -> TaskStanding:
         self.asked.append("look")
-        return Standing(TaskStatus.WORKING, TASK.claim)
+        return TaskStanding(TaskStatus.WORKING, TASK.claim)
 
     def report(self, task: TaskRecord, claim: Claim, message: str) -> TaskRecord:
         self.asked.append(message)
@@ -63,7 +63,7 @@ def store() -> Kept:
 @pytest.fixture
 def watch(store: Kept) -> Watch:
     made = Watch(Line())
-    made.begin(Hold(store, TASK, lambda: None, lambda: store.ms / 1000), store.jobs, lambda: store.ms / 1000)
+    made.begin(Lease(store, TASK, lambda: None, lambda: store.ms / 1000), store.jobs, lambda: store.ms / 1000)
     return made
 
 

@@ -24,7 +24,7 @@ from mcp_baton.server.methods.prompts import get_prompt
 from mcp_baton.server.methods.resources import find_resource, read
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.bound_function import prompt_work
-from mcp_baton.server.running.runner import Surroundings
+from mcp_baton.server.running.runner import CallOptions
 from mcp_baton.server.running.runner import call as run_call
 from mcp_baton.server.workflows.engine_host import ServerHost
 from mcp_baton.tasks.variables import TaskVariables
@@ -148,7 +148,7 @@ def test_a_tool_gets_its_context_and_its_tasks_variables() -> None:
         return [ctx.owner, ctx.request_id]
 
     variables = TaskVariables({})
-    outcome = outcome_of(call(), Tool(do, "do", Labels()), {"name": "x"}, Surroundings(variables))
+    outcome = outcome_of(call(), Tool(do, "do", Labels()), {"name": "x"}, CallOptions(variables))
 
     assert outcome == Succeeded(["kim", "r-1"])
     assert variables.changed == {"seen": "x"}

@@ -399,9 +399,9 @@ def test_two_values_are_told_apart_at_once_only_where_nothing_makes_them_one(
 
     function.__annotations__["n"] = annotation
     made = tool(function)
-    assert made.input.tells_apart("n", one, other) is told
+    assert made.input.surely_differ("n", one, other) is told
     assert not told or made.canonical({"n": one}) != made.canonical({"n": other})
-    assert made.input.tells_apart("no argument", 1, 2) is False
+    assert made.input.surely_differ("no argument", 1, 2) is False
 
 
 def test_a_text_that_stands_with_a_type_describes_the_parameter_with_and_without_pydantic() -> None:

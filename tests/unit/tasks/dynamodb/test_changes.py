@@ -14,7 +14,7 @@ from mcp_baton.tasks.dynamodb.changes import Changes, all_stays, excess_after, p
 from mcp_baton.tasks.dynamodb.fetching import Fetcher
 from mcp_baton.tasks.dynamodb.items import Limits, new_item, stays_whole
 from mcp_baton.tasks.dynamodb.moving import Mover, Target, fitted, fitted_new, lighter, without_largest
-from mcp_baton.tasks.dynamodb.overflow import Outside, RecentWrites
+from mcp_baton.tasks.dynamodb.overflow import OverflowStore, RecentWrites
 from mcp_baton.tasks.dynamodb.pointers import pointer_in
 from mcp_baton.tasks.dynamodb.values import item_size
 from mcp_baton.tasks.record import PROGRESS, NewTask, StepStatus
@@ -68,7 +68,7 @@ class Shelf:
 def mover(shelf: Shelf, *, bucket: bool = False) -> Mover:
     seconds = count(0.0, 0.001)
     target = Target("owner", "task", 1, 1000)
-    outside = Outside(shelf, shelf if bucket else None, RecentWrites(lambda: next(seconds)))
+    outside = OverflowStore(shelf, shelf if bucket else None, RecentWrites(lambda: next(seconds)))
     return Mover(outside, target, 1000.0, lambda: next(seconds))
 
 
@@ -77,7 +77,7 @@ def nowhere() -> Mover:
 
 
 def fetcher(shelf: Shelf) -> Fetcher:
-    return Fetcher(Outside(shelf, shelf), "owner", "task")
+    return Fetcher(OverflowStore(shelf, shelf), "owner", "task")
 
 
 def outside(changes: Changes) -> set[str]:

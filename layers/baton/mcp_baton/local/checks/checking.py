@@ -352,7 +352,7 @@ def _of_workflow(server: Server, workflow: Workflow, folder: Path) -> Iterator[F
     def site(step: str | None = None) -> Site | None:
         return workflow_site(folder, workflow.name, step)
 
-    if workflow.has_twin:
+    if workflow.has_workflow_tool:
         yield from _long_name(what, workflow.name, site() if len(workflow.name) > LONGEST_NAME else None)
     used = set[str]().union(*(_arguments_in(step) for step in workflow.steps))
     for argument in workflow.arguments:
@@ -507,7 +507,7 @@ def server_faults(server: Server, folder: Path, collected: Collected = NOTHING) 
     """
     for published, error in undescribed(server.tools, server.resources, server.prompts):
         yield Fault.of(str(error), function_site(published.function))
-    for refused in all_workflow_errors(server.workflows, server.tools, server.twin_names):
+    for refused in all_workflow_errors(server.workflows, server.tools, server.workflow_tool_names):
         if not isinstance(refused, WorkflowError):
             yield Fault.of(str(refused))
         elif not _follows(server, refused, collected):

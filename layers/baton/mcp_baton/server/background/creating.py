@@ -33,11 +33,11 @@ from mcp_baton.server.background.dispatching import dispatch
 from mcp_baton.server.background.questions import declared
 from mcp_baton.server.definitions.labels import scopes_in
 from mcp_baton.server.definitions.tool import Tool
-from mcp_baton.server.definitions.workflow_tool import Twin
+from mcp_baton.server.definitions.workflow_tool import WorkflowTool
 from mcp_baton.server.methods.calling import outcome_of, result_of
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.bound_function import tool_work
-from mcp_baton.server.running.runner import Surroundings, prepared_for
+from mcp_baton.server.running.runner import CallOptions, prepared_for
 from mcp_baton.server.schema.schema import explain
 from mcp_baton.server.workflows.runs import NotOfWorkflow, NotRead, new_invocation, resumed_invocation
 from mcp_baton.server.workflows.task_view import shown
@@ -94,7 +94,7 @@ def _until_it_begins(request: Request, tool: Tool, arguments: JsonObject) -> Jso
         ProtocolError: the function wants the request answered with it, or the task could not be created.
     """
     try:
-        outcome = outcome_of(request, tool, arguments, Surroundings(starts_task=True))
+        outcome = outcome_of(request, tool, arguments, CallOptions(starts_task=True))
     except TaskBegins as begins:
         return begun(request, tool, arguments, answers=begins.answers, key=begins.key)
     result = result_of(tool, outcome)
@@ -147,7 +147,7 @@ def created(
     return stored(request, NewTask(request.owner or "", {}, arguments=arguments, ttl_ms=asked_ttl(request), work=work))
 
 
-def work_of(request: Request, called: Tool | Twin) -> Work:
+def work_of(request: Request, called: Tool | WorkflowTool) -> Work:
     """What a worker has to do that makes this request's call, and on whose behalf."""
     return Work(
         tool=called.name,
@@ -165,7 +165,7 @@ def as_created(request: Request, task: TaskRecord) -> JsonObject:
     return {"resultType": "task", **made} if request.stateless else {"task": made}
 
 
-def becomes_task(request: Request, tool: Tool | Twin) -> bool:
+def becomes_task(request: Request, tool: Tool | WorkflowTool) -> bool:
     """Whether a call becomes a task.
 
     Raises:
@@ -186,7 +186,7 @@ def becomes_task(request: Request, tool: Tool | Twin) -> bool:
     raise ProtocolError(INTERNAL_ERROR, f"The tool {tool.name} runs in the background, and {_why_not(request)}")
 
 
-def _needs_tasks(request: Request, tool: Tool | Twin) -> ProtocolError:
+def _needs_tasks(request: Request, tool: Tool | WorkflowTool) -> ProtocolError:
     if request.stateless:
         data: Json = {"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}}
         return ProtocolError(MISSING_CLIENT_CAPABILITY, "Missing required client capability", data)
@@ -251,7 +251,7 @@ def stored(request: Request, task: NewTask) -> TaskRecord:
         raise ProtocolError(INTERNAL_ERROR, "The task could not be created; nothing was run", data) from error
 
 
-def begin(request: Request, twin: Twin, arguments: JsonObject, task_id: str | None) -> JsonObject:
+def begin(request: Request, twin: WorkflowTool, arguments: JsonObject, task_id: str | None) -> JsonObject:
     """Create the call's task, and before it, where the call names none to go on with, the workflow's own.
 
     What is known at once to be in the way is answered at once, and then nothing is created. Each creation is durable; a
@@ -280,7 +280,7 @@ def begin(request: Request, twin: Twin, arguments: JsonObject, task_id: str | No
         raise
 
 
-def _begun(request: Request, twin: Twin, workflow_task: str, arguments: JsonObject) -> JsonObject:
+def _begun(request: Request, twin: WorkflowTool, workflow_task: str, arguments: JsonObject) -> JsonObject:
     """Create the call's task, and send for a worker."""
     work = replace(work_of(request, twin), workflow_task=workflow_task)
     names: JsonObject = {WORKFLOW_TASK: workflow_task}

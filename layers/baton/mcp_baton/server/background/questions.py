@@ -107,9 +107,9 @@ def _params(task: TaskRecord, key: str, question: JsonObject) -> JsonObject:
 
 def _pauses(request: Request) -> Iterator[None]:
     """Wait ever longer between two looks, up to a second, until the client or the time is gone."""
-    begun_s = said_s = request.clock()
+    began_s = said_s = request.clock()
     pause_s = FIRST_WAIT_S
-    while request.clock() - begun_s < request.settings.question_ms / 1000:
+    while request.clock() - began_s < request.settings.question_ms / 1000:
         left_s = request.left_s()
         if request.reply.gone or (left_s is not None and left_s <= LONGEST_WAIT_S):
             return

@@ -18,9 +18,9 @@ from mcp_baton.server.request import Request
 from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S, CallerGone
 from mcp_baton.server.workflows.task_view import failure_of, poll_interval_ms
 from mcp_baton.tasks.jobs import JobStore
-from mcp_baton.tasks.record import LEASE_MS, Standing, TaskRecord, TaskStatus
+from mcp_baton.tasks.record import LEASE_MS, TaskRecord, TaskStanding, TaskStatus
 from mcp_baton.tasks.store import TaskStore
-from mcp_baton.workflow.lease import LOOK_AFTER_S, TRY_AGAIN_MS, Hold
+from mcp_baton.workflow.lease import LOOK_AFTER_S, TRY_AGAIN_MS, Lease
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class Watch(Reply):
 
     def __init__(self, exchange: Exchange) -> None:
         super().__init__(exchange, streams=False)
-        self._hold: Hold | None = None
+        self._lease: Lease | None = None
         self._jobs: JobStore | None = None
         self._clock: Callable[[], float] = time.monotonic
         self._ended = False
@@ -42,7 +42,7 @@ class Watch(Reply):
         self._message: str | None = None
         self._next_s = -math.inf
 
-    def begin(self, hold: Hold, jobs: JobStore, clock: Callable[[], float]) -> None:
+    def begin(self, lease: Lease, jobs: JobStore, clock: Callable[[], float]) -> None:
         """Watch over a task.
 
         Args:
@@ -50,7 +50,7 @@ class Watch(Reply):
             jobs: Where its status message is written.
             clock: Seconds, from any moment on.
         """
-        self._hold, self._jobs, self._clock = hold, jobs, clock
+        self._lease, self._jobs, self._clock = lease, jobs, clock
 
     @property
     def gone(self) -> bool:
@@ -73,13 +73,13 @@ class Watch(Reply):
 
     def pulse(self) -> float:
         """Look after the task; the seconds until that is due again."""
-        if self._hold is None:
+        if self._lease is None:
             return LOOK_AFTER_S
-        message_s = self._write_message(self._hold)
-        self._ended = self._ended or self._hold.look() is not None or not self._lives_on(self._hold)
+        message_s = self._write_message(self._lease)
+        self._ended = self._ended or self._lease.look() is not None or not self._lives_on(self._lease)
         if self._ended:
             return 0
-        pulse_s = self._hold.pulse()
+        pulse_s = self._lease.pulse()
         # The claim may have run out before the function begins. The next poll sends for another worker then.
         self._stopped = self._stopped or pulse_s == math.inf
         return min(pulse_s, LOOK_AFTER_S, message_s)
@@ -87,8 +87,8 @@ class Watch(Reply):
     def write_message(self) -> None:
         """Write the status message down that is not yet, whenever the one before was written."""
         self._next_s = -math.inf
-        if self._hold is not None:
-            self._write_message(self._hold)
+        if self._lease is not None:
+            self._write_message(self._lease)
 
     def notify(self, method: str, params: dict[str, Json]) -> None:
         """Progress becomes the task's status message. Whatever else the function says goes to nobody."""
@@ -105,19 +105,19 @@ class Watch(Reply):
     def keep_alive(self) -> None:
         """Nothing is kept open."""
 
-    def _lives_on(self, hold: Hold) -> bool:
+    def _lives_on(self, lease: Lease) -> bool:
         """Let the task live on while it is worked on, however short its lifetime is; whether it does."""
         if self._jobs is None:
             return True
         try:
-            hold.task = self._jobs.extend(hold.task, 2 * LEASE_MS)
+            lease.task = self._jobs.extend(lease.task, 2 * LEASE_MS)
         except (ClaimLost, TaskFinished, TaskNotFound):
             return False
         except StoreError:
-            logger.warning("task %s: it could not be made to live longer", hold.task.task_id, exc_info=True)
+            logger.warning("task %s: it could not be made to live longer", lease.task.task_id, exc_info=True)
         return True
 
-    def _write_message(self, hold: Hold) -> float:
+    def _write_message(self, lease: Lease) -> float:
         """Write the status message if it is time to; the seconds until it will be."""
         message, jobs = self._message, self._jobs
         if message is None or jobs is None:
@@ -125,7 +125,7 @@ class Watch(Reply):
         left_s = self._next_s - self._clock()
         if left_s > 0:
             return left_s
-        written = hold.renew_by(lambda task, claim: jobs.report(task, claim, message))
+        written = lease.renew_by(lambda task, claim: jobs.report(task, claim, message))
         pause_s = MESSAGE_S if written else TRY_AGAIN_MS / 1000
         self._next_s = self._clock() + pause_s
         if written:
@@ -177,7 +177,7 @@ class Followed:
         if standing.version > self.task.version or self._is_deserted(standing):
             self.task = looked_after(self._request, self._store.get(self.task.owner, self.task.task_id))
 
-    def _is_deserted(self, standing: Standing) -> bool:
+    def _is_deserted(self, standing: TaskStanding) -> bool:
         """Whether a worker is to be sent for, or the task to be given up, as far as a light look tells."""
         job, claim, now_ms = self.task.job, standing.claim, self._request.now_ms()
         if job is None or standing.status is not TaskStatus.WORKING:
@@ -209,7 +209,7 @@ def awaited(request: Request, store: TaskStore, task: TaskRecord) -> TaskRecord:
         CallerGone: the client went away.
         StoreError: it cannot be read any more.
     """
-    followed, quiet_s, since_s = Followed(request, store, task), 0.0, request.begun_s
+    followed, quiet_s, since_s = Followed(request, store, task), 0.0, request.began_s
     while not followed.task.status.terminal:
         left_s = _left_s(request, since_s)
         if left_s <= 0:

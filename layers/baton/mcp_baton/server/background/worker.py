@@ -35,7 +35,7 @@ from mcp_baton.server.background.watching import Watch
 from mcp_baton.server.methods.calling import outcome_of, result_of
 from mcp_baton.server.reply import Reply
 from mcp_baton.server.request import Request
-from mcp_baton.server.running.runner import Surroundings
+from mcp_baton.server.running.runner import CallOptions
 from mcp_baton.server.running.tool_threads import CallerGone
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import Claim, TaskRecord
@@ -45,7 +45,7 @@ from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.tasks.work import Job, Work
 from mcp_baton.telemetry import INTERNAL_ERRORS, TASKS_CLAIMED_AGAIN
 from mcp_baton.workflow import host
-from mcp_baton.workflow.lease import Hold, lease_end
+from mcp_baton.workflow.lease import Lease, lease_end
 
 TOKEN = "task"  # noqa: S105 - a progress token, by which nobody is let in
 """The progress token of a worker's request: what a function reports becomes its task's status message."""
@@ -85,8 +85,8 @@ class Attempt:
         message = message_of({"name": job.work.tool, "arguments": task.arguments})
         self._watch = Watch(exchange)
         self._request = make(message, envelope, task.owner, claims, exchange, self._watch, {}, Budget())
-        self._hold = Hold(store, task, exchange.remaining_ms, self._request.clock)
-        self._watch.begin(self._hold, store.jobs, self._request.clock)
+        self._lease = Lease(store, task, exchange.remaining_ms, self._request.clock)
+        self._watch.begin(self._lease, store.jobs, self._request.clock)
         self._variables = TaskVariables(task.variables)
 
     def run(self) -> str:
@@ -108,7 +108,7 @@ class Attempt:
         except Exception as error:
             if self._job.work.workflow_task is not None and isinstance(error, StoreError | NotDispatched):
                 raise
-            logger.exception("task %s: its call failed", self._hold.task.task_id)
+            logger.exception("task %s: its call failed", self._lease.task.task_id)
             return self._failed(self._internal_error())
         return self._completed(result)
 
@@ -116,21 +116,21 @@ class Attempt:
         """Go on with a workflow; what became of it, for the log."""
         from mcp_baton.server.background.workflow_worker import WorkflowJob
 
-        return WorkflowJob(self._request, self._watch, self._hold, self._job).run(self._written)
+        return WorkflowJob(self._request, self._watch, self._lease, self._job).run(self._written)
 
     def _called(self) -> JsonObject:
         """The tool's result."""
         tool = self._request.server.tools.get(self._job.work.tool)
         if tool is None:
             raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {self._job.work.tool}")
-        surroundings = Surroundings(
+        options = CallOptions(
             variables=self._variables,
-            attempt=host.Attempt(number=attempt_of(self._hold.task, self._job), key=lambda: self._job.work.key),
+            attempt=host.Attempt(number=attempt_of(self._lease.task, self._job), key=lambda: self._job.work.key),
             pulse=self._watch.pulse,
         )
         asker = TaskAsker(self._job, self._request.envelope)
         arguments = self._request.object("arguments")
-        return result_of(tool, outcome_of(self._request, tool, arguments, surroundings, lambda _ask, _waits: asker))
+        return result_of(tool, outcome_of(self._request, tool, arguments, options, lambda _ask, _waits: asker))
 
     def _completed(self, result: JsonObject) -> str:
         size = len(dumps(result).encode())
@@ -146,7 +146,7 @@ class Attempt:
         self._watch.write_message()
         jobs = self._store.jobs
         try:
-            return self._written("asked", lambda: jobs.ask(self._hold.task, self._hold.claim(), questions))
+            return self._written("asked", lambda: jobs.ask(self._lease.task, self._lease.claim(), questions))
         except TooLarge as error:
             noted = self._too_large("questions", str(error))
             return self._written("completed", lambda: self._end(noted))
@@ -155,18 +155,18 @@ class Attempt:
         made: dict[str, Json] = {"code": error.code, "message": error.message}
         failure = made if error.data is None else {**made, "data": error.data}
         jobs = self._store.jobs
-        return self._written("failed", lambda: jobs.fail(self._hold.task, self._hold.claim(), failure))
+        return self._written("failed", lambda: jobs.fail(self._lease.task, self._lease.claim(), failure))
 
     def _end(self, result: JsonObject) -> object:
         batch = Batch(
             variables=self._variables.changed,
             removed=self._variables.removed,
             result=result,
-            claim=self._hold.claim(),
+            claim=self._lease.claim(),
             release=True,
             message=self._watch.unwritten,
         )
-        return self._store.write(self._hold.task, batch)
+        return self._store.write(self._lease.task, batch)
 
     def _written(self, outcome: str, write: Callable[[], object]) -> str:
         """What became of the call, once it is written. What comes too late is dropped.
@@ -182,7 +182,7 @@ class Attempt:
         except TooLarge:
             raise
         except StoreError as error:
-            logger.exception("task %s: what became of it could not be written", self._hold.task.task_id)
+            logger.exception("task %s: what became of it could not be written", self._lease.task.task_id)
             if isinstance(error, StoreUnavailable) or outcome == "failed":
                 raise
             return self._failed(self._internal_error())

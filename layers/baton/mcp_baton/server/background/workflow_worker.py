@@ -27,9 +27,9 @@ from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
 from mcp_baton.server.asking.asker import AskedInWorkflow, CannotAsk
 from mcp_baton.server.background.dispatching import dispatch
 from mcp_baton.server.background.watching import Watch
-from mcp_baton.server.definitions.workflow_tool import Twin
+from mcp_baton.server.definitions.workflow_tool import WorkflowTool
 from mcp_baton.server.request import Request
-from mcp_baton.server.running.runner import Surroundings
+from mcp_baton.server.running.runner import CallOptions
 from mcp_baton.server.running.tool_threads import CallerGone
 from mcp_baton.server.schema.prompt_arguments import ArgumentRefused
 from mcp_baton.server.workflows.engine_host import ServerHost
@@ -53,7 +53,7 @@ from mcp_baton.workflow.host import (
     ResourceUnavailable,
     Succeeded,
 )
-from mcp_baton.workflow.lease import Hold
+from mcp_baton.workflow.lease import Lease
 from mcp_baton.workflow.pause import DeadlineExceeded
 
 FRESH_SHARE: Final = 0.1
@@ -131,8 +131,8 @@ class WorkerHost(ServerHost):
             return True
         return self._given_ms - left_ms <= self._given_ms * FRESH_SHARE
 
-    def _surroundings(self, variables: TaskVariables | None, attempt: Attempt = FIRST) -> Surroundings:
-        return structs.replace(super()._surroundings(variables, attempt), stay=False, pulse=self._both)
+    def _options(self, variables: TaskVariables | None, attempt: Attempt = FIRST) -> CallOptions:
+        return structs.replace(super()._options(variables, attempt), stay=False, pulse=self._both)
 
     def _both(self) -> float:
         """Renew the claims on both tasks, where that is due."""
@@ -161,14 +161,14 @@ class WorkflowJob:
     Args:
         request: The worker's request.
         watch: Looks after the call's task.
-        hold: The worker's claim on it.
+        lease: The worker's claim on it.
         job: What is to be done.
     """
 
-    def __init__(self, request: Request, watch: Watch, hold: Hold, job: Job) -> None:
+    def __init__(self, request: Request, watch: Watch, lease: Lease, job: Job) -> None:
         self._request = request
         self._watch = watch
-        self._hold = hold
+        self._lease = lease
         self._job = job
         self._lives_ms = max(request.settings.default_ttl_ms, 2 * (request.exchange.remaining_ms() or 0))
 
@@ -185,7 +185,7 @@ class WorkflowJob:
         if twin is None or store is None:
             raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {self._job.work.tool}")
         try:
-            self._hold.task = store.jobs.extend(self._hold.task, self._lives_ms)
+            self._lease.task = store.jobs.extend(self._lease.task, self._lives_ms)
         except (ClaimLost, TaskFinished, TaskNotFound) as over:
             return f"stopped: {over}"
         host = WorkerHost(self._request, self._watch)
@@ -198,7 +198,7 @@ class WorkflowJob:
             ended = result_of_run(self._request, ended, host)
         return self._completed(store, ended, write)
 
-    def _run(self, twin: Twin, host: WorkerHost) -> EndedRun | JsonObject:
+    def _run(self, twin: WorkflowTool, host: WorkerHost) -> EndedRun | JsonObject:
         """The run, which has ended; or, where nothing could be run, what the workflow's tool returns then."""
         # A workflow that was deployed anew may ask its user; in the background nobody hears it.
         workflow = replace(twin.workflow, ask=False) if twin.workflow.ask else twin.workflow
@@ -232,7 +232,7 @@ class WorkflowJob:
         return not self._watch.gone
 
     def _is_last(self) -> bool:
-        claim = self._hold.task.claim
+        claim = self._lease.task.claim
         return self._watch.gone or (claim is not None and claim.number >= self._job.allowed)
 
     def _give_back(self) -> None:
@@ -240,9 +240,9 @@ class WorkflowJob:
         if self._request.store is None:
             return
         try:
-            self._request.store.renew(self._hold.task, replace(self._hold.claim(), until_ms=0))
+            self._request.store.renew(self._lease.task, replace(self._lease.claim(), until_ms=0))
         except StoreError:
-            task_id = self._hold.task.task_id
+            task_id = self._lease.task.task_id
             logger.warning("task %s: its claim could not be given back; it will run out", task_id, exc_info=True)
 
     def _goes_on(self, run: EndedRun) -> bool:
@@ -257,7 +257,7 @@ class WorkflowJob:
         if not run.stored:
             raise StoreUnavailable("the run could not be written; it is to be run again")
         if self._request.dispatcher is None or self._job.dispatches >= MOST_DISPATCHES:
-            logger.error("task %s: it is handed over no more; set BATON_WORKER for the worker", self._hold.task.task_id)
+            logger.error("task %s: it is handed over no more; set BATON_WORKER", self._lease.task.task_id)
             return False
         return True
 
@@ -265,7 +265,7 @@ class WorkflowJob:
         handed: list[TaskRecord] = []
 
         def hand_over() -> None:
-            handed.append(store.jobs.hand_over(self._hold.task, self._hold.claim(), self._lives_ms))
+            handed.append(store.jobs.hand_over(self._lease.task, self._lease.claim(), self._lives_ms))
 
         outcome = write("handed over", hand_over)
         for task in handed:
@@ -275,8 +275,8 @@ class WorkflowJob:
         return outcome
 
     def _completed(self, store: TaskStore, result: JsonObject, write: Write) -> str:
-        batch = Batch(result=_of_call(result), claim=self._hold.claim(), release=True, message=self._watch.unwritten)
-        return write("completed", lambda: store.write(self._hold.task, batch))
+        batch = Batch(result=_of_call(result), claim=self._lease.claim(), release=True, message=self._watch.unwritten)
+        return write("completed", lambda: store.write(self._lease.task, batch))
 
 
 def _of_call(result: JsonObject) -> JsonObject:

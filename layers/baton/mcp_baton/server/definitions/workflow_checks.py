@@ -21,7 +21,7 @@ def checked_workflows(
         workflows: What was added, by name.
         tools: The tools that they may call.
         twins: The names of all workflows that are tools, too.
-        in_full: Hold paths and defaults also against types that only pydantic knows, which is imported for it.
+        in_full: Lease paths and defaults also against types that only pydantic knows, which is imported for it.
 
     Raises:
         WorkflowError: one cannot work; names workflow, step and cause.

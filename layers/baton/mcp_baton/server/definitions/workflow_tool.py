@@ -206,7 +206,7 @@ _BOARD: Final[JsonObject] = {"type": "object", "description": "The task as its p
 _TASKS: Final[JsonObject] = {"type": "array", "items": {"type": "object"}, "description": "The newest tasks."}
 
 
-class Twin:
+class WorkflowTool:
     """A workflow as a tool.
 
     Args:

@@ -4,7 +4,7 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.request import Asking, Request
 from mcp_baton.server.running.bound_function import tool_work
-from mcp_baton.server.running.runner import ALONE, Surroundings, call
+from mcp_baton.server.running.runner import STANDALONE, CallOptions, call
 from mcp_baton.server.schema.schema import explain
 from mcp_baton.workflow.host import Failed, Mismatch, Outcome
 
@@ -13,11 +13,11 @@ def outcome_of(
     request: Request,
     tool: Tool,
     arguments: JsonObject,
-    surroundings: Surroundings = ALONE,
+    options: CallOptions = STANDALONE,
     asking: Asking | None = None,
 ) -> Outcome:
     """How a call of a tool ends."""
-    ended = call(request, tool_work(tool), arguments, surroundings, asking)
+    ended = call(request, tool_work(tool), arguments, options, asking)
     if isinstance(ended, Mismatch):
         return Failed(f"Invalid arguments for tool {tool.name}: {explain(ended)}")
     return ended

@@ -64,7 +64,7 @@ def capabilities(request: Request, able: JsonObject) -> dict[str, Json]:
     """
     server = request.server
     made: dict[str, Json] = {"logging": {}}
-    if server.tools or server.twin_names:
+    if server.tools or server.workflow_tool_names:
         made["tools"] = {}
     if server.prompts or server.workflows:
         made["prompts"] = {}
@@ -74,7 +74,7 @@ def capabilities(request: Request, able: JsonObject) -> dict[str, Json]:
     if server.completions:
         made["completions"] = {}
     extensions: dict[str, Json] = {}
-    if server.twin_names and shows_apps(able):
+    if server.workflow_tool_names and shows_apps(able):
         extensions[APPS_EXTENSION] = {"mimeTypes": [APP_TYPE]}
     if request.store is not None:
         if request.stateless:

@@ -31,7 +31,7 @@ def list_tools(request: Request) -> JsonObject:
         definition = _definition(tool, with_handle=name in continued)
         if definition is not None:
             shown.append(_with_execution(request, definition, tool.tasks))
-    found = [twin for name in server.twin_names if (twin := server.twin(name))]
+    found = [twin for name in server.workflow_tool_names if (twin := server.twin(name))]
     for_apps = bool(found) and request.envelope.shows_apps
     twins = [
         _with_execution(request, twin.definition_for_apps if for_apps else twin.definition, twin.tasks)

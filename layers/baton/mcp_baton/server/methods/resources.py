@@ -10,7 +10,7 @@ from mcp_baton.protocol.sessions import APP_TYPE
 from mcp_baton.server.definitions.resource import APP_URI, MAX_URI, Resource, find_in, is_own, value_at
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.bound_function import resource_work
-from mcp_baton.server.running.runner import Surroundings, call
+from mcp_baton.server.running.runner import CallOptions, call
 from mcp_baton.server.schema.schema import explain
 from mcp_baton.server.server import Server
 from mcp_baton.server.workflows.task_view import result_mark
@@ -86,7 +86,7 @@ def read_resource(request: Request) -> JsonObject:
         ProtocolError: there is none at this URI, or reading it failed.
     """
     uri = request.text("uri")
-    if uri == APP_URI and request.server.twin_names:
+    if uri == APP_URI and request.server.workflow_tool_names:
         return _app(request)
     meta: JsonObject = {}
     if is_own(uri):
@@ -133,7 +133,7 @@ def read(request: Request, resource: Resource, uri: str, arguments: JsonObject) 
     Raises:
         ResourceUnavailable: its arguments do not fit, or its function failed.
     """
-    return readable(uri, call(request, resource_work(resource, uri), arguments, Surroundings(stay=True)))
+    return readable(uri, call(request, resource_work(resource, uri), arguments, CallOptions(stay=True)))
 
 
 def readable(uri: str, ended: FetchedResource | Mismatch | Failed) -> FetchedResource:

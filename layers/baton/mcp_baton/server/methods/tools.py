@@ -28,9 +28,9 @@ def call_tool(request: Request) -> JsonObject:
 
             return act(request, twin)
         if twin is not None:
-            from mcp_baton.server.workflows.workflow_tools import call_twin
+            from mcp_baton.server.workflows.workflow_tools import call_workflow_tool
 
-            return call_twin(request, twin)
+            return call_workflow_tool(request, twin)
         raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {name}")
     _check_headers(request, tool, arguments)
     if TASK_ID not in arguments or name not in request.server.tools_with_handle:
@@ -78,7 +78,7 @@ def _continue(request: Request, tool: Tool, arguments: JsonObject, task_id: str,
     begun = begin(request, tool, arguments, task_id)
     outcome: Outcome
     if isinstance(begun, Continuation):
-        outcome = outcome_of(request, tool, begun.call.arguments, begun.surroundings, begun.asking)
+        outcome = outcome_of(request, tool, begun.call.arguments, begun.options, begun.asking)
         recording = begun.record(outcome)
     else:
         outcome, recording = begun.outcome, begun.recording

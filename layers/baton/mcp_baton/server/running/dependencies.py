@@ -138,7 +138,7 @@ class _Made(Struct, frozen=True):
     value: object
 
 
-class Kept:
+class ProcessScope:
     """What is made once and kept until the process ends."""
 
     def __init__(self) -> None:
@@ -208,7 +208,7 @@ def _given_up(provider: Provider) -> ToolError:
     )
 
 
-PROCESS = Kept()
+PROCESS = ProcessScope()
 """What this process keeps."""
 
 atexit.register(PROCESS.close)
@@ -268,7 +268,7 @@ class Opened:
         waiting: How the call waits.
     """
 
-    def __init__(self, call: Call, kept: Kept, waiting: Waiting) -> None:
+    def __init__(self, call: Call, kept: ProcessScope, waiting: Waiting) -> None:
         self._call = call
         self._kept = kept
         self._waiting = waiting
@@ -303,7 +303,7 @@ class Override(Struct, frozen=True, eq=False):
 
     replaced: Factory
     by: Factory
-    kept: Kept = field(default_factory=Kept)
+    kept: ProcessScope = field(default_factory=ProcessScope)
 
 
 def swapping(overrides: Sequence[Override]) -> Callable[[Factory], Factory]:

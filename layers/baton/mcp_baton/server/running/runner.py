@@ -52,7 +52,7 @@ MAY_HAVE_HAPPENED: Final = "it may still have happened"
 UNBLOCK: Final = "write it as a plain def, or await in it"
 
 
-class Surroundings(Struct, frozen=True):
+class CallOptions(Struct, frozen=True):
     """What a function runs in, besides the request.
 
     Attributes:
@@ -72,14 +72,14 @@ class Surroundings(Struct, frozen=True):
     starts_task: bool = False
 
 
-ALONE = Surroundings()
+STANDALONE = CallOptions()
 
 
 def call[T](
     request: Request,
     work: Work[T],
     arguments: JsonObject,
-    surroundings: Surroundings = ALONE,
+    options: CallOptions = STANDALONE,
     asking: Asking | None = None,
 ) -> T | Mismatch | Failed:
     """Prepare, then run. Questions go the way of a request that calls this function alone, unless told otherwise.
@@ -93,10 +93,10 @@ def call[T](
         asking = request.asking(rounds)
         if rounds is not None:
             rounds.identity = carried_to(rounds.earlier, None) or rounds.identity
-            surroundings = structs.replace(surroundings, attempt=replace(surroundings.attempt, key=rounds.identity.key))
+            options = structs.replace(options, attempt=replace(options.attempt, key=rounds.identity.key))
     prepared = prepared_for(request, work, arguments)
     if isinstance(prepared, Prepared):
-        return run(request, work, prepared, asking, surroundings)
+        return run(request, work, prepared, asking, options)
     return prepared
 
 
@@ -106,7 +106,7 @@ def prepared_for[T](request: Request, work: Work[T], arguments: JsonObject) -> P
 
 
 def run[T](
-    request: Request, work: Work[T], prepared: Prepared, asking: Asking, surroundings: Surroundings = ALONE
+    request: Request, work: Work[T], prepared: Prepared, asking: Asking, options: CallOptions = STANDALONE
 ) -> T | Failed:
     """Run a call that is prepared.
 
@@ -115,7 +115,7 @@ def run[T](
         work: What is called.
         prepared: With what.
         asking: Makes what the function's questions to the client go through.
-        surroundings: What else it runs in.
+        options: What else it runs in.
 
     Raises:
         CallerGone: the client went away, and the function does not stay.
@@ -130,7 +130,7 @@ def run[T](
             "the user that the server needs its operator.",
             kind=Failure.NOT_BEGUN,
         )
-    ended = _ended(request, work, prepared.bound, asking, surroundings)
+    ended = _ended(request, work, prepared.bound, asking, options)
     match ended:
         case Returned():
             return _by_author(request, work, work.shape, ended.value)
@@ -139,8 +139,8 @@ def run[T](
         case Raised(error):
             return _failed(request, work.name, error, Failure.RAISED)
         case TimedOut(had_s):
-            if surroundings.variables is not None:
-                surroundings.variables.close()
+            if options.variables is not None:
+                options.variables.close()
             return Failed(_timed_out(request, work, had_s), kind=Failure.TIMED_OUT)
         case NotBegun(waits_for):
             return Failed(_not_begun(request, work, waits_for), kind=Failure.NOT_BEGUN)
@@ -202,14 +202,12 @@ def _failed(request: Request, name: str, error: BaseException, kind: Failure) ->
     return Failed(request.words(name, error), isinstance(error, AskedInWorkflow), kind, error, request.error_id(error))
 
 
-def _ended[T](
-    request: Request, work: Work[T], bound: dict[str, Any], asking: Asking, surroundings: Surroundings
-) -> Ending:
+def _ended[T](request: Request, work: Work[T], bound: dict[str, Any], asking: Asking, options: CallOptions) -> Ending:
     mailbox, signature, start = Mailbox(), work.signature, Start()
     function = start.guard(work.function)
     own: Call | None = None
     if signature.context or signature.dependencies:
-        own = _call(request, asking, mailbox, surroundings)
+        own = _call(request, asking, mailbox, options)
         if signature.context:
             bound = bound | {signature.context: Context(own)}
         if signature.dependencies:
@@ -228,8 +226,8 @@ def _ended[T](
                 start,
                 is_async=signature.is_async,
                 left_s=request.left_s,
-                stay=surroundings.stay,
-                pulse=surroundings.pulse,
+                stay=options.stay,
+                pulse=options.pulse,
             )
             span.failed = _has_failed(ended)
         return NotBegun(own.waits_for) if own and isinstance(ended, NotBegun) else ended
@@ -243,7 +241,7 @@ def _ended[T](
             request.telemetry.add(ABANDONED_THREADS, abandoned)
 
 
-def _call(request: Request, asking: Asking, mailbox: Mailbox, surroundings: Surroundings) -> Call:
+def _call(request: Request, asking: Asking, mailbox: Mailbox, options: CallOptions) -> Call:
     """What the `Context` of a function stands on, and what it depends on."""
     own = Call(
         request_id=request.exchange.request_id,
@@ -252,13 +250,13 @@ def _call(request: Request, asking: Asking, mailbox: Mailbox, surroundings: Surr
         remaining_ms=request.exchange.remaining_ms,
         emit=mailbox.notify,
         asker=asking(mailbox.request, lambda: not own.abandoned),
-        variables=surroundings.variables,
-        progress=surroundings.progress,
-        attempt=surroundings.attempt.number,
-        key=surroundings.attempt.key or own_key(),
+        variables=options.variables,
+        progress=options.progress,
+        attempt=options.attempt.number,
+        key=options.attempt.key or own_key(),
         read=partial(_read, request.server.resources),
         claims=request.claims,
-        starts_task=surroundings.starts_task,
+        starts_task=options.starts_task,
     )
     return own
 

@@ -91,7 +91,7 @@ class Scalar:
             return float(value)
         return self.dump(value)
 
-    def tells_apart(self, one: Json, other: Json) -> bool:
+    def surely_differ(self, one: Json, other: Json) -> bool:
         """Whether two values differ and are both taken as they are, so that nothing can make them one."""
         return type(one) is type(other) is self._kind and self._kind is not float and one != other
 

@@ -98,10 +98,10 @@ class InputSchema:
         """Whether every parameter is of a plain type, so that calls can be checked without pydantic."""
         return self._plain is not None
 
-    def tells_apart(self, argument: str, one: Json, other: Json) -> bool:
+    def surely_differ(self, argument: str, one: Json, other: Json) -> bool:
         """Whether two values of an argument surely differ: `"5"` and `"05"` may be one number."""
         plain = (self._plain or {}).get(argument)
-        return isinstance(plain, Scalar) and plain.tells_apart(one, other)
+        return isinstance(plain, Scalar) and plain.surely_differ(one, other)
 
     def _bound_by_hand(self, arguments: Mapping[str, Json]) -> dict[str, Any] | None:
         plain = self._plain

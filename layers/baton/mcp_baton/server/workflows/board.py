@@ -12,7 +12,7 @@ from msgspec import Struct
 from mcp_baton.exceptions import BatonError, ProtocolError, StoreError
 from mcp_baton.protocol.json import Json, JsonObject, dumps
 from mcp_baton.server.definitions.resource import value_uri
-from mcp_baton.server.definitions.workflow_tool import Twin
+from mcp_baton.server.definitions.workflow_tool import WorkflowTool
 from mcp_baton.server.request import Request
 from mcp_baton.server.workflows.engine_host import ServerHost
 from mcp_baton.server.workflows.recording import plan_of
@@ -321,7 +321,7 @@ class State(Struct, frozen=True):
         return not self.task.status.terminal
 
 
-def state_of(request: Request, twin: Twin, task: TaskRecord) -> State:
+def state_of(request: Request, twin: WorkflowTool, task: TaskRecord) -> State:
     """How a task of this workflow stands. Nothing is read for it but the task's item, and its arguments where they are
     kept outside it."""
     plan = plan_of(request, inside(task))
@@ -337,7 +337,7 @@ def state_of(request: Request, twin: Twin, task: TaskRecord) -> State:
     return State(task, plan, pause, reason, why, warning, until, calls, can_go_on)
 
 
-def structure_of(request: Request, twin: Twin, state: State, message: str) -> dict[str, Json]:
+def structure_of(request: Request, twin: WorkflowTool, state: State, message: str) -> dict[str, Json]:
     """The structured content: that of the workflow's tool, and `board`. At most 40 KB of JSON, beside the steps' names
     and statuses (docs/console.md, How much is shown)."""
     task, meta = state.task, task_meta(request, state.task)

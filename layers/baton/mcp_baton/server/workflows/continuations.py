@@ -11,7 +11,7 @@ from mcp_baton.protocol.json import Json, JsonObject
 from mcp_baton.server.asking.asker import Identity, carried_to
 from mcp_baton.server.definitions.tool import Tool
 from mcp_baton.server.request import Asking, Request
-from mcp_baton.server.running.runner import Surroundings
+from mcp_baton.server.running.runner import CallOptions
 from mcp_baton.server.workflows.recording import (
     UNKNOWN_TASK,
     Recording,
@@ -31,7 +31,7 @@ from mcp_baton.workflow.host import Attempt, Failed, Outcome
 from mcp_baton.workflow.keys import step_key
 from mcp_baton.workflow.placeholders import CHANGED, Replaced, Room, refusal, replaced
 from mcp_baton.workflow.plan import Plan
-from mcp_baton.workflow.retry import draw
+from mcp_baton.workflow.retry import random_fraction
 
 type Found = Plan | dict[str, Json]
 """A live task's plan, or the `_meta` that says why nothing can be recorded."""
@@ -56,7 +56,7 @@ class Continuation(Struct, frozen=True):
         ranked: The steps that it may be, against the task as it was read.
         at_ms: When it begins, epoch milliseconds.
         began_s: The same by the request's clock, seconds.
-        drawn: Gives a number from 0 up to 1, for the choice of a step after a lost race.
+        rng: Gives a number from 0 up to 1, for the choice of a step after a lost race.
     """
 
     request: Request
@@ -68,13 +68,13 @@ class Continuation(Struct, frozen=True):
     ranked: Sequence[Candidate]
     at_ms: int
     began_s: float
-    drawn: Callable[[], float] = draw
+    rng: Callable[[], float] = random_fraction
 
     @property
-    def surroundings(self) -> Surroundings:
+    def options(self) -> CallOptions:
         """What the tool runs in."""
         live = isinstance(self.task, Plan)
-        return Surroundings(self.variables if live else None, stay=live, attempt=Attempt(key=self.identity.key))
+        return CallOptions(self.variables if live else None, stay=live, attempt=Attempt(key=self.identity.key))
 
     def record(self, outcome: Outcome) -> Recording:
         """Record how the call ended."""
@@ -101,7 +101,7 @@ class Continuation(Struct, frozen=True):
         call, variables = self.call, self.variables
         if current is plan.task:
             return continuation_batch(plan, call, outcome, variables, ranked=self.ranked, timing=timing)
-        return continuation_batch(plan_of(self.request, current), call, outcome, variables, self.drawn, timing=timing)
+        return continuation_batch(plan_of(self.request, current), call, outcome, variables, self.rng, timing=timing)
 
 
 def begin(request: Request, tool: Tool, arguments: JsonObject, task_id: str) -> Continuation | NotMade:

@@ -9,7 +9,7 @@ from mcp_baton.server.definitions.resource import Resource
 from mcp_baton.server.methods.resources import find_resource, readable, why_not
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.bound_function import ToolWorks, Work, resource_work
-from mcp_baton.server.running.runner import Surroundings, call, run
+from mcp_baton.server.running.runner import CallOptions, call, run
 from mcp_baton.server.running.tool_threads import KEEP_ALIVE_S, no_pulse
 from mcp_baton.tasks.variables import TaskVariables
 from mcp_baton.workflow.host import FIRST, Attempt, Failed, FetchedResource, Outcome, Prepared, ResourceUnavailable
@@ -32,7 +32,7 @@ class ServerHost:
         self.announces = request.envelope.progress_token is not None
         self.left_ms = request.exchange.remaining_ms
         self.pulse: Callable[[], float] = no_pulse
-        self._until_s = request.begun_s + request.server.reply_budget_s if reply_budget else math.inf
+        self._until_s = request.began_s + request.server.reply_budget_s if reply_budget else math.inf
         self._kept_ms = request.settings.write_reserve_ms + START_MARGIN_MS
         self._asking = request.asking_in_workflow()
         self._works = ToolWorks(request.server.tools)
@@ -56,11 +56,11 @@ class ServerHost:
     def run(self, prepared: Prepared, variables: TaskVariables | None, attempt: Attempt = FIRST) -> Outcome:
         """Run a tool. It is not given up when the client goes away: what it did is recorded with the task."""
         work = self._works[prepared.name]
-        surroundings = self._surroundings(variables, attempt)
+        options = self._options(variables, attempt)
         try:
             if attempt.number > FIRST.number:
                 prepared = _anew(prepared, work)
-            return run(self._request, work, prepared, self._asking, surroundings)
+            return run(self._request, work, prepared, self._asking, options)
         except ProtocolError as error:
             return Failed(error.message, cause=error)
 
@@ -80,11 +80,11 @@ class ServerHost:
             raise ResourceUnavailable(error.message) from error
 
     def _contents(self, resource: Resource, uri: str, arguments: JsonObject) -> FetchedResource:
-        work, surroundings = resource_work(resource, uri), self._surroundings(None)
-        return readable(uri, call(self._request, work, arguments, surroundings, self._asking))
+        work, options = resource_work(resource, uri), self._options(None)
+        return readable(uri, call(self._request, work, arguments, options, self._asking))
 
-    def _surroundings(self, variables: TaskVariables | None, attempt: Attempt = FIRST) -> Surroundings:
-        return Surroundings(variables, self._within_step, stay=True, attempt=attempt, pulse=self.pulse)
+    def _options(self, variables: TaskVariables | None, attempt: Attempt = FIRST) -> CallOptions:
+        return CallOptions(variables, self._within_step, stay=True, attempt=attempt, pulse=self.pulse)
 
     def announce(self, begun: int, total: int, step: str, task_id: str | None) -> None:
         """Send `notifications/progress`, when the client asked for it.

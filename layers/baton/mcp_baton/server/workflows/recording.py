@@ -110,10 +110,10 @@ def plan_of(request: Request, task: TaskRecord) -> Plan:
     def canonical(tool: str, arguments: JsonObject) -> JsonObject:
         return request.server.tools[tool].canonical(arguments)
 
-    def tells_apart(tool: str, argument: str, one: Json, other: Json) -> bool:
-        return request.server.tools[tool].input.tells_apart(argument, one, other)
+    def surely_differ(tool: str, argument: str, one: Json, other: Json) -> bool:
+        return request.server.tools[tool].input.surely_differ(argument, one, other)
 
-    return Plan(task, workflow, partial(_prompt_arguments, workflow), canonical, tells_apart)
+    return Plan(task, workflow, partial(_prompt_arguments, workflow), canonical, surely_differ)
 
 
 def remaining(request: Request, plan: Plan) -> list[JsonObject]:

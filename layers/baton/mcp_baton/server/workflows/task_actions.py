@@ -8,7 +8,7 @@ import logging
 from mcp_baton.exceptions import ProtocolError, StoreBusy, StoreError, TaskFinished, TaskNotFound, TooLarge
 from mcp_baton.protocol.json import Json, JsonObject, dumps_spaced
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
-from mcp_baton.server.definitions.workflow_tool import ACTIONS, Twin
+from mcp_baton.server.definitions.workflow_tool import ACTIONS, WorkflowTool
 from mcp_baton.server.request import Request
 from mcp_baton.server.workflows.board import State, done_of, state_of, structure_of
 from mcp_baton.server.workflows.runs import NotOfWorkflow, NotRead
@@ -36,7 +36,7 @@ LONGEST_MESSAGE = 300
 """Characters of a task's status message in the list."""
 
 
-def act(request: Request, twin: Twin) -> JsonObject:
+def act(request: Request, twin: WorkflowTool) -> JsonObject:
     """Do what `task_action` says.
 
     Raises:
@@ -53,7 +53,7 @@ def act(request: Request, twin: Twin) -> JsonObject:
         return error(cut(f"{sentence(str(refused))} {NOTHING_RUN}."))
 
 
-def _asked(request: Request, twin: Twin) -> tuple[str, str, JsonObject]:
+def _asked(request: Request, twin: WorkflowTool) -> tuple[str, str, JsonObject]:
     """The action, the task, and the result that it is to have."""
     task_id, given = named_task(request, request.object("arguments"))
     action, result = given.get(TASK_ACTION), given.get(TASK_RESULT)
@@ -75,7 +75,7 @@ def _asked(request: Request, twin: Twin) -> tuple[str, str, JsonObject]:
     return action, task_id or "", result or {}
 
 
-def _done(request: Request, twin: Twin, action: str, task_id: str, result: JsonObject) -> JsonObject:
+def _done(request: Request, twin: WorkflowTool, action: str, task_id: str, result: JsonObject) -> JsonObject:
     try:
         store, owner = _store(request)
         match action:
@@ -113,7 +113,7 @@ def _store(request: Request) -> tuple[TaskStore, str]:
     return request.store, request.owner
 
 
-def _result(request: Request, twin: Twin, task: TaskRecord, action: str) -> JsonObject:
+def _result(request: Request, twin: WorkflowTool, task: TaskRecord, action: str) -> JsonObject:
     """How the task stands now; of one that is not this workflow's no more than its status."""
     meta = task_meta(request, task)
     if task.workflow != twin.workflow.name:
@@ -130,7 +130,7 @@ def _made(text: str, structure: JsonObject, meta: JsonObject) -> JsonObject:
     return {"content": content, "structuredContent": structure, "isError": False, "_meta": meta}
 
 
-def _text(request: Request, twin: Twin, state: State, *, shows: bool) -> str:
+def _text(request: Request, twin: WorkflowTool, state: State, *, shows: bool) -> str:
     """Where the task stands, and the next call."""
     done, steps = done_of(state)
     settled = f"{done} of {steps} {'step' if steps == 1 else 'steps'} done"
@@ -150,7 +150,7 @@ def _text(request: Request, twin: Twin, state: State, *, shows: bool) -> str:
     return " ".join(filter(None, sentences))
 
 
-def _offer(request: Request, twin: Twin, state: State, begin: str) -> str:
+def _offer(request: Request, twin: WorkflowTool, state: State, begin: str) -> str:
     handle = handle_of(request, twin.workflow, state.task.task_id)
     secrets = secrets_given(twin.workflow, state.plan.known) if state.plan.known else ()
     return handle.offer(twin.name, secrets, begin=begin)

@@ -34,4 +34,4 @@ def handle_of(request: Request, workflow: Workflow, task_id: str) -> Handle:
     def takes_it(tool: str) -> bool:
         return not request.server.tools[tool].has_parameter(TASK_ID)
 
-    return Handle(task_id, takes_it, workflow.name if workflow.has_twin else None, secrets_of(workflow))
+    return Handle(task_id, takes_it, workflow.name if workflow.has_workflow_tool else None, secrets_of(workflow))

@@ -5,7 +5,7 @@ import logging
 from mcp_baton.exceptions import ProtocolError, StoreBusy, StoreError, TaskFinished, TaskHeld, TaskNotFound, ValueLost
 from mcp_baton.protocol.json import Json, JsonObject, dumps_spaced
 from mcp_baton.protocol.jsonrpc import INVALID_PARAMS
-from mcp_baton.server.definitions.workflow_tool import REQUIRED, Twin
+from mcp_baton.server.definitions.workflow_tool import REQUIRED, WorkflowTool
 from mcp_baton.server.request import Request
 from mcp_baton.server.schema.prompt_arguments import ArgumentRefused
 from mcp_baton.server.workflows.engine_host import ServerHost
@@ -32,7 +32,7 @@ class Unusable(Exception):
     """Arguments of a twin that cannot be used; says what to do, for the model."""
 
 
-def call_twin(request: Request, twin: Twin) -> JsonObject:
+def call_workflow_tool(request: Request, twin: WorkflowTool) -> JsonObject:
     """Run a workflow as far as it can, or go on with the task that the arguments name; or have a worker do so.
 
     Raises:
@@ -47,7 +47,7 @@ def call_twin(request: Request, twin: Twin) -> JsonObject:
     raise ProtocolError(INVALID_PARAMS, text_of(answer))
 
 
-def _becomes_task(request: Request, twin: Twin) -> bool:
+def _becomes_task(request: Request, twin: WorkflowTool) -> bool:
     if not twin.workflow.background and "task" not in request.params:
         return False
     from mcp_baton.server.background.creating import becomes_task
@@ -55,7 +55,7 @@ def _becomes_task(request: Request, twin: Twin) -> bool:
     return becomes_task(request, twin)
 
 
-def _answered(request: Request, twin: Twin, *, as_task: bool) -> JsonObject:
+def _answered(request: Request, twin: WorkflowTool, *, as_task: bool) -> JsonObject:
     task_id = None
     try:
         task_id, given = named_task(request, request.object("arguments"))
@@ -72,7 +72,7 @@ def _answered(request: Request, twin: Twin, *, as_task: bool) -> JsonObject:
         return not_run(request, twin, task_id or "", refused)
 
 
-def _arguments(twin: Twin, given: JsonObject, task_id: str | None) -> dict[str, Json]:
+def _arguments(twin: WorkflowTool, given: JsonObject, task_id: str | None) -> dict[str, Json]:
     """The workflow's arguments, without those that count as absent."""
     declared = {argument.name: argument for argument in twin.workflow.arguments}
     # What else the tool takes, left empty, is what some hosts send where their model has left it out.
@@ -93,7 +93,7 @@ def sentence(problem: str) -> str:
     return f"{problem if problem.startswith('task_') else problem[0].upper() + problem[1:]}."
 
 
-def not_run(request: Request, twin: Twin, task_id: str, refused: NotResumed | ArgumentRefused) -> JsonObject:
+def not_run(request: Request, twin: WorkflowTool, task_id: str, refused: NotResumed | ArgumentRefused) -> JsonObject:
     """Why nothing was run: an error that says what to do, but for a task that is held or over."""
     workflow = twin.workflow
     anew = f"call {workflow.name} without {TASK_ID} to start anew"
@@ -127,7 +127,7 @@ def _unread(cause: StoreError, anew: str) -> str:
     return f"The task's state cannot be read now. {NOTHING_RUN}: make the same call again later."
 
 
-def _others(request: Request, twin: Twin, task: TaskRecord) -> JsonObject:
+def _others(request: Request, twin: WorkflowTool, task: TaskRecord) -> JsonObject:
     """That a task is not one of this workflow, and which call goes on with it. A call in the background has a task of
     its own, beside its workflow's: to start anew would run the workflow twice."""
     if task.job is not None and task.job.work.workflow_task is not None:

@@ -8,7 +8,7 @@ from functools import partial
 from mcp_baton.exceptions import StoreError, StoreUnavailable, ValueLost
 from mcp_baton.protocol.json import Json, dumps
 from mcp_baton.tasks.dynamodb.attributes import Attribute, check_kept, decode, from_native, text_bytes
-from mcp_baton.tasks.dynamodb.overflow import ObjectMissing, ObjectTooLarge, Outside, ValueTable
+from mcp_baton.tasks.dynamodb.overflow import ObjectMissing, ObjectTooLarge, OverflowStore, ValueTable
 from mcp_baton.tasks.dynamodb.parallel import THREADS, together
 from mcp_baton.tasks.dynamodb.placing import BUNDLE_BYTES
 from mcp_baton.tasks.dynamodb.pointers import Pointer, digest_of, name_of, object_key, piece_key, pointer_in
@@ -61,7 +61,7 @@ class Fetcher:
 
     def __init__(
         self,
-        outside: Outside | None,
+        outside: OverflowStore | None,
         owner: str,
         task_id: str,
         monotonic: Callable[[], float] = time.monotonic,

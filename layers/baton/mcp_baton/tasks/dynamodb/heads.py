@@ -39,7 +39,7 @@ from mcp_baton.tasks.dynamodb.items import (
     stays_whole,
     to_record,
 )
-from mcp_baton.tasks.dynamodb.retry_policy import CHECKPOINT, END, WRITE, Patience
+from mcp_baton.tasks.dynamodb.retry_policy import CHECKPOINT, END, WRITE, RetryPolicy
 from mcp_baton.tasks.dynamodb.table import ConditionFailed, ItemTooLarge, TaskTable
 from mcp_baton.tasks.dynamodb.values import excess, item_size, size
 from mcp_baton.tasks.ids import is_task_id, new_token
@@ -52,10 +52,10 @@ from mcp_baton.telemetry import STORE_CONFLICTS, Telemetry
 if TYPE_CHECKING:
     from mcp_baton.tasks.dynamodb.counting import LiveTasks
     from mcp_baton.tasks.dynamodb.moving import Mover
-    from mcp_baton.tasks.dynamodb.overflow import ObjectStore, Outside, RecentWrites
+    from mcp_baton.tasks.dynamodb.overflow import ObjectStore, OverflowStore, RecentWrites
 
 
-class Heads:
+class TaskItems:
     """The heads of tasks in a table, and what all that writes to them shares."""
 
     _table: TaskTable
@@ -67,10 +67,10 @@ class Heads:
     """The time by which claims end, epoch milliseconds. The clock itself: a run reads it many times."""
 
     def _write(
-        self, owner: str, key: Item, update: Update, patience: Patience = WRITE, claim: Claim | None = None
+        self, owner: str, key: Item, update: Update, retry_policy: RetryPolicy = WRITE, claim: Claim | None = None
     ) -> Item:
         try:
-            return self._table.update(key, update, patience)
+            return self._table.update(key, update, retry_policy)
         except ConditionFailed as failure:
             if failure.item is None and failure.unsure:
                 raise OutcomeUnknown("the task is gone: whether it was written before cannot be read") from failure
@@ -111,11 +111,11 @@ class Heads:
             live.leave(owner, task_id, item)
         return item
 
-    def _outside(self) -> "Outside":
+    def _outside(self) -> "OverflowStore":
         """Where values are that are not in the heads."""
-        from mcp_baton.tasks.dynamodb.overflow import Outside
+        from mcp_baton.tasks.dynamodb.overflow import OverflowStore
 
-        return Outside(self._table, self._objects, self._written())
+        return OverflowStore(self._table, self._objects, self._written())
 
     def _task_in(self, owner: str, item: Item) -> TaskRecord:
         return to_record(owner, item, self._outside)
@@ -126,7 +126,7 @@ class Heads:
         return key_of(owner, task_id)
 
 
-class Writes(Heads):
+class Writes(TaskItems):
     """Creating tasks, and writing batches to them. The part of `DynamoDBTaskStore` that a run needs."""
 
     _monotonic: Callable[[], float]

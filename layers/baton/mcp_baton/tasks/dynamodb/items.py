@@ -23,7 +23,7 @@ from mcp_baton.tasks.texts import MARK, from_text, to_text
 from mcp_baton.tasks.work import FIRST_DISPATCH_MS, Job, Work
 
 if TYPE_CHECKING:
-    from mcp_baton.tasks.dynamodb.overflow import Outside
+    from mcp_baton.tasks.dynamodb.overflow import OverflowStore
 
 OWNER_PREFIX = "OWNER#"
 TASK_PREFIX = "TASK#"
@@ -162,7 +162,7 @@ def expired(item: Item, now_ms: int) -> bool:
     return number(item, "expires_at") <= now_ms // 1000
 
 
-def to_record(owner: str, item: Item, outside: "Callable[[], Outside] | None" = None) -> TaskRecord:
+def to_record(owner: str, item: Item, outside: "Callable[[], OverflowStore] | None" = None) -> TaskRecord:
     """The task in an item, or in the part of one that a listing reads. Nothing is fetched until it is asked for.
 
     Args:
@@ -179,7 +179,7 @@ def to_record(owner: str, item: Item, outside: "Callable[[], Outside] | None" = 
         raise StoreError(f"the item {item.get('sk')} is damaged: {error}") from error
 
 
-def _record(owner: str, item: Item, outside: "Callable[[], Outside] | None") -> TaskRecord:
+def _record(owner: str, item: Item, outside: "Callable[[], OverflowStore] | None") -> TaskRecord:
     task_id = item["sk"]["S"].removeprefix(TASK_PREFIX)
     kept = {name: item[name] for name in KEPT if name in item}
     variables, others = values_of(members(item, "variables"), kept, outside, owner, task_id)

@@ -11,10 +11,10 @@ from mcp_baton.tasks.dynamodb import heads as writes
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item
 from mcp_baton.tasks.dynamodb.claims import claimed, holds
 from mcp_baton.tasks.dynamodb.expressions import Update
-from mcp_baton.tasks.dynamodb.heads import Heads, stored_item
+from mcp_baton.tasks.dynamodb.heads import TaskItems, stored_item
 from mcp_baton.tasks.dynamodb.items import Limits, job_text, number
 from mcp_baton.tasks.dynamodb.overflow import MARGIN_S, ObjectStore, RecentWrites
-from mcp_baton.tasks.dynamodb.retry_policy import CREATE, END, RENEW, WRITE, Patience
+from mcp_baton.tasks.dynamodb.retry_policy import CREATE, END, RENEW, WRITE, RetryPolicy
 from mcp_baton.tasks.dynamodb.table import ConditionFailed, ItemTooLarge, TaskTable
 from mcp_baton.tasks.ids import new_token
 from mcp_baton.tasks.record import Claim, TaskRecord, TaskStatus
@@ -34,7 +34,7 @@ MOST_POINTERS = 100
 RETRY_AFTER_MS = 1_000
 
 
-class DynamoDBJobStore(Heads):
+class DynamoDBJobStore(TaskItems):
     """A `JobStore` in the table of a `DynamoDBTaskStore`, which makes it.
 
     Args:
@@ -84,7 +84,7 @@ class DynamoDBJobStore(Heads):
     def dispatch_again(self, task: TaskRecord) -> TaskRecord | None:
         """Note one more dispatch: one `UpdateItem`, or none where the task as it was read has no need of it."""
         now_ms = self.now_ms()
-        if not deserted(task, now_ms) or attempts_left(task) == 0 or job_of(task).due_ms >= now_ms:
+        if not is_unclaimed_job(task, now_ms) or attempts_left(task) == 0 or job_of(task).due_ms >= now_ms:
             return None
         update = writes.dispatching_again(job_of(task).dispatches, now_ms, new_token())
         item = self._tried(task, update, CREATE)
@@ -93,7 +93,7 @@ class DynamoDBJobStore(Heads):
     def give_up(self, task: TaskRecord, error: JsonObject) -> TaskRecord | None:
         """End a task whose attempts are used up: one `UpdateItem`, or none where the task as it was read has some."""
         now_ms = self.now_ms()
-        if not deserted(task, now_ms) or attempts_left(task) > 0:
+        if not is_unclaimed_job(task, now_ms) or attempts_left(task) > 0:
             return None
         item = self._tried(task, writes.giving_up(*self._error(error), now_ms, new_token()), WRITE)
         return None if item is None else self._ended(task, item)
@@ -234,19 +234,19 @@ class DynamoDBJobStore(Heads):
                 return min(pointer.until_s for pointer in short.values())
         return made.until_s
 
-    def _tried(self, task: TaskRecord, update: Update, patience: Patience) -> Item | None:
+    def _tried(self, task: TaskRecord, update: Update, retry_policy: RetryPolicy) -> Item | None:
         """The item after a write that others may come before; `None` where they did."""
         try:
-            return self._table.update(self._key(task.owner, task.task_id), update, patience)
+            return self._table.update(self._key(task.owner, task.task_id), update, retry_policy)
         except ConditionFailed as failure:
             self._live(task.owner, failure)
             self._telemetry.add(STORE_CONFLICTS)
             return None
 
-    def _held(self, task: TaskRecord, update: Update, patience: Patience) -> Item:
+    def _held(self, task: TaskRecord, update: Update, retry_policy: RetryPolicy) -> Item:
         """The item after a write of the worker that holds it."""
         try:
-            return self._table.update(self._key(task.owner, task.task_id), update, patience)
+            return self._table.update(self._key(task.owner, task.task_id), update, retry_policy)
         except ConditionFailed as failure:
             raise ClaimLost(self._live(task.owner, failure)) from failure
         except ItemTooLarge as error:
@@ -302,7 +302,7 @@ def attempts_left(task: TaskRecord) -> int:
     return max(job_of(task).allowed - (task.claim.number if task.claim else 0), 0)
 
 
-def deserted(task: TaskRecord, now_ms: int) -> bool:
+def is_unclaimed_job(task: TaskRecord, now_ms: int) -> bool:
     """Whether a task is a job to be worked on that nobody works on now."""
     held = task.claim is not None and task.claim.holds_at(now_ms)
     return task.job is not None and task.status is TaskStatus.WORKING and not held

@@ -11,7 +11,14 @@ from mcp_baton.exceptions import StoreUnavailable
 from mcp_baton.tasks.dynamodb.attributes import Attribute, Item, not_kept, text_bytes
 from mcp_baton.tasks.dynamodb.changes import Changes, excess_after
 from mcp_baton.tasks.dynamodb.items import IN_HEAD
-from mcp_baton.tasks.dynamodb.overflow import DAY_MS, LONGEST_TTL_MS, MARGIN_S, ObjectStore, Outside, retention_days
+from mcp_baton.tasks.dynamodb.overflow import (
+    DAY_MS,
+    LONGEST_TTL_MS,
+    MARGIN_S,
+    ObjectStore,
+    OverflowStore,
+    retention_days,
+)
 from mcp_baton.tasks.dynamodb.parallel import together
 from mcp_baton.tasks.dynamodb.placing import BUNDLE_BYTES, POINTER_BYTES, Place, cheapest, cheapest_outside
 from mcp_baton.tasks.dynamodb.pointers import (
@@ -70,7 +77,7 @@ class Mover:
         failed: Whether a value could not be written anywhere.
     """
 
-    def __init__(self, outside: Outside, target: Target, until_s: float, monotonic: Callable[[], float]) -> None:
+    def __init__(self, outside: OverflowStore, target: Target, until_s: float, monotonic: Callable[[], float]) -> None:
         self._table = outside.table
         # A task that lives longer than any object has its values in items.
         self._bucket = outside.bucket if target.lives_ms <= LONGEST_TTL_MS else None

@@ -118,7 +118,7 @@ class RecentWrites:
                 del self._pointers[key]
 
 
-class Outside(Struct, frozen=True):
+class OverflowStore(Struct, frozen=True):
     """Both places, and what was just written there; `bucket` is `None` where there is none."""
 
     table: ValueTable

@@ -12,7 +12,7 @@ from mcp_baton.tasks.dynamodb.attributes import Attribute, Item
 from mcp_baton.tasks.dynamodb.fetching import Fetcher
 from mcp_baton.tasks.dynamodb.items import KEPT, members
 from mcp_baton.tasks.dynamodb.moving import Mover, Target
-from mcp_baton.tasks.dynamodb.overflow import Outside
+from mcp_baton.tasks.dynamodb.overflow import OverflowStore
 from mcp_baton.tasks.dynamodb.pointers import Pointer, pointer_in
 
 PROLONG_S: Final = 2.5
@@ -44,7 +44,10 @@ def expiring(item: Item, expires_s: int) -> dict[Path, Pointer]:
 
 
 def prolonged(
-    outside: Outside, target: Target, short: Mapping[Path, Pointer], monotonic: Callable[[], float] = time.monotonic
+    outside: OverflowStore,
+    target: Target,
+    short: Mapping[Path, Pointer],
+    monotonic: Callable[[], float] = time.monotonic,
 ) -> Prolonged:
     """Write values again, one bundle after the other, so that no more of them are in memory than one read holds.
 

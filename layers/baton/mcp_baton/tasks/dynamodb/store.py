@@ -14,11 +14,11 @@ from mcp_baton.tasks.dynamodb.claims import claimed, take
 from mcp_baton.tasks.dynamodb.expressions import Update, finish_update, guarded_update, hold
 from mcp_baton.tasks.dynamodb.heads import Writes
 from mcp_baton.tasks.dynamodb.items import RUN, Limits, claim_in, expired, number
-from mcp_baton.tasks.dynamodb.retry_policy import CREATE, RENEW, draw
+from mcp_baton.tasks.dynamodb.retry_policy import CREATE, RENEW, random_fraction
 from mcp_baton.tasks.dynamodb.table import ConditionFailed, ItemTooLarge, TaskTable, system_ms
 from mcp_baton.tasks.dynamodb.values import size
 from mcp_baton.tasks.ids import new_task_id, new_token
-from mcp_baton.tasks.record import Claim, Standing, TaskPage, TaskRecord, TaskStatus
+from mcp_baton.tasks.record import Claim, TaskPage, TaskRecord, TaskStanding, TaskStatus
 from mcp_baton.tasks.store import Batch
 from mcp_baton.tasks.texts import VALUE_BYTES, to_text
 from mcp_baton.telemetry import SILENT, STORE_CONFLICTS, Telemetry
@@ -63,7 +63,7 @@ class DynamoDBTaskStore(Writes):
         now_ms: Callable[[], int] = system_ms,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
-        random: Callable[[], float] = draw,
+        random: Callable[[], float] = random_fraction,
         new_id: Callable[[int, int], str] = new_task_id,
         telemetry: Telemetry = SILENT,
     ) -> None:
@@ -94,7 +94,7 @@ class DynamoDBTaskStore(Writes):
         places = self._table, self._objects, self._written
         return DynamoDBJobStore(*places, self._limits, self.now_ms, self._telemetry)
 
-    def look(self, owner: str, task_id: str) -> Standing:
+    def look(self, owner: str, task_id: str) -> TaskStanding:
         """A task's status and claim: one `GetItem` of four attributes, eventually consistent.
 
         A task that it does not find may be too new for it, and one that has expired may have been prolonged since. So
@@ -107,13 +107,13 @@ class DynamoDBTaskStore(Writes):
             raise TaskNotFound
         return standing
 
-    def _standing(self, task_id: str, item: "Item | None") -> Standing | None:
+    def _standing(self, task_id: str, item: "Item | None") -> TaskStanding | None:
         """What an item tells of a task; `None` if there is no item, or the task has expired."""
         if item is None:
             return None
         try:
             over = expired(item, self.now_ms())
-            standing = Standing(TaskStatus(item["status"]["S"]), claim_in(item), number(item, "version"))
+            standing = TaskStanding(TaskStatus(item["status"]["S"]), claim_in(item), number(item, "version"))
         except (KeyError, TypeError, ValueError) as error:
             raise StoreError(f"the item of the task {task_id} is damaged: {error}") from error
         return None if over else standing
@@ -135,7 +135,7 @@ class DynamoDBTaskStore(Writes):
             raise Conflict(current) from failure
 
     def renew(self, task: TaskRecord, claim: Claim) -> TaskRecord:
-        """Hold on to a task until the claim's new end, or give it up: one `UpdateItem`, sent once."""
+        """Lease on to a task until the claim's new end, or give it up: one `UpdateItem`, sent once."""
         update = guarded_update(self.now_ms(), None)
         hold(update, claim)
         key = self._key(task.owner, task.task_id)

@@ -19,9 +19,9 @@ from mcp_baton.tasks.dynamodb.retry_policy import (
     RENEW,
     REPLY_S,
     WRITE,
-    Patience,
-    draw,
+    RetryPolicy,
     race_pause_s,
+    random_fraction,
 )
 from mcp_baton.telemetry import SILENT, STORE_ERRORS, Telemetry
 
@@ -167,7 +167,7 @@ class Sender:
         clock_ms: Callable[[], int] = system_ms,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
-        rng: Callable[[], float] = draw,
+        rng: Callable[[], float] = random_fraction,
     ) -> None:
         self.name = name
         self.clock_ms = clock_ms
@@ -199,23 +199,23 @@ class Sender:
         self._sleep(pause_s)
         return True
 
-    def _read[T](self, send: Callable[[], T], patience: Patience, begun_s: float | None = None) -> T:
+    def _read[T](self, send: Callable[[], T], retry_policy: RetryPolicy, began_s: float | None = None) -> T:
         """Send a request that changes nothing, or that changes nothing more when it is sent again.
 
         Args:
             send: Makes one attempt.
-            patience: For how long it is sent again.
-            begun_s: The moment on `monotonic` from which that is counted; `None` for now.
+            retry_policy: For how long it is sent again.
+            began_s: The moment on `monotonic` from which that is counted; `None` for now.
 
         Raises:
             StoreUnavailable: it did not succeed.
         """
         try:
-            return self._repeated(send, patience, begun_s)
+            return self._repeated(send, retry_policy, began_s)
         except OutcomeUnknown as error:
             raise StoreUnavailable(str(error)) from error.__cause__
 
-    def _repeated[T](self, send: Callable[[], T], patience: Patience, begun_s: float | None = None) -> T:
+    def _repeated[T](self, send: Callable[[], T], retry_policy: RetryPolicy, began_s: float | None = None) -> T:
         """Send a request, again as long as that can help and there is time. The arguments are those of `_read`.
 
         Raises:
@@ -224,7 +224,7 @@ class Sender:
             StoreBusy: it was throttled to the end.
             StoreUnavailable: it was refused, or never reached DynamoDB, or there is no time left for an attempt.
         """
-        begun_s, attempt = self._monotonic() if begun_s is None else begun_s, 0
+        began_s, attempt = self._monotonic() if began_s is None else began_s, 0
         unknown: OutcomeUnknown | None = None
         left_ms = self._left_ms()
         if left_ms is not None and left_ms / 1000 < ATTEMPT_S + REPLY_S:
@@ -239,19 +239,21 @@ class Sender:
                 raise
             except StoreUnavailable as error:
                 unknown = error if isinstance(error, OutcomeUnknown) else unknown
-                pause_s, told = self._pause_s(error, patience, attempt, begun_s), unknown or error
+                pause_s, told = self._pause_s(error, retry_policy, attempt, began_s), unknown or error
             if pause_s is None:
                 self._telemetry.add(STORE_ERRORS)
                 raise told
             self._sleep(pause_s)
 
-    def _pause_s(self, error: StoreUnavailable, patience: Patience, attempt: int, begun_s: float) -> float | None:
+    def _pause_s(
+        self, error: StoreUnavailable, retry_policy: RetryPolicy, attempt: int, began_s: float
+    ) -> float | None:
         if not isinstance(error, StoreBusy | OutcomeUnknown | Unreached):
             return None
         left_ms = self._left_ms()
         left_s = None if left_ms is None else left_ms / 1000
-        since_s, throttled = self._monotonic() - begun_s, isinstance(error, StoreBusy)
-        return patience.pause_s(attempt, since_s, left_s, self._rng(), throttled=throttled)
+        since_s, throttled = self._monotonic() - began_s, isinstance(error, StoreBusy)
+        return retry_policy.pause_s(attempt, since_s, left_s, self._rng(), throttled=throttled)
 
     def _ask(self, operation: str, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
         """Make one attempt at a request and return the response.
@@ -302,7 +304,7 @@ def understood[Answer: Mapping[str, Any]](
 class TaskTable(Sender):
     """One table: see `Sender` for what it is made of."""
 
-    def put(self, item: Item, token: str, patience: Patience = CREATE) -> None:
+    def put(self, item: Item, token: str, retry_policy: RetryPolicy = CREATE) -> None:
         """Write a new item.
 
         Raises:
@@ -317,13 +319,13 @@ class TaskTable(Sender):
             "ConditionExpression": "attribute_not_exists(pk)",
             "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
         }
-        begun_s = self._monotonic()
+        began_s = self._monotonic()
         try:
-            self._repeated(lambda: self._ask("PutItem", request), patience, begun_s)
+            self._repeated(lambda: self._ask("PutItem", request), retry_policy, began_s)
         except ConditionFailed as failed:
-            self._landed({"pk": item["pk"], "sk": item["sk"]}, failed, token, patience, begun_s)
+            self._landed({"pk": item["pk"], "sk": item["sk"]}, failed, token, retry_policy, began_s)
 
-    def update(self, key: Item, update: Update, patience: Patience = WRITE, *, whole: bool = True) -> Item:
+    def update(self, key: Item, update: Update, retry_policy: RetryPolicy = WRITE, *, whole: bool = True) -> Item:
         """Make one write, however often it must be sent, and return the item after it.
 
         Where an attempt whose answer was lost had landed, the next one fails the condition that the token is not in
@@ -332,7 +334,7 @@ class TaskTable(Sender):
         Args:
             key: The item's primary key.
             update: The write.
-            patience: For how long it is sent again.
+            retry_policy: For how long it is sent again.
             whole: Return all of the item; otherwise what was written of it may be all that is returned.
 
         Raises:
@@ -356,21 +358,21 @@ class TaskTable(Sender):
             item: Item = understood(self._ask("UpdateItem", request), "Attributes", OutcomeUnknown)["Attributes"]
             return item
 
-        begun_s = self._monotonic()
+        began_s = self._monotonic()
         try:
-            return self._repeated(send, patience, begun_s)
+            return self._repeated(send, retry_policy, began_s)
         except ConditionFailed as failed:
-            return self._landed(key, failed, update.token, patience, begun_s)
+            return self._landed(key, failed, update.token, retry_policy, began_s)
 
-    def get(self, key: Item, patience: Patience = READ, begun_s: float | None = None) -> Item | None:
+    def get(self, key: Item, retry_policy: RetryPolicy = READ, began_s: float | None = None) -> Item | None:
         """Read one item, strongly consistent.
 
         Args:
             key: The item's primary key.
-            patience: For how long the request is sent again.
-            begun_s: The moment on `monotonic` from which that is counted; `None` for now.
+            retry_policy: For how long the request is sent again.
+            began_s: The moment on `monotonic` from which that is counted; `None` for now.
         """
-        return self._got({"TableName": self.name, "Key": key, "ConsistentRead": True}, patience, begun_s)
+        return self._got({"TableName": self.name, "Key": key, "ConsistentRead": True}, retry_policy, began_s)
 
     def glance(self, key: Item, attributes: Sequence[str]) -> Item | None:
         """Read some attributes of one item, eventually consistent: half the price of a consistent read."""
@@ -382,9 +384,9 @@ class TaskTable(Sender):
         """Delete an item, if there is one."""
         self._read(lambda: self._ask("DeleteItem", {"TableName": self.name, "Key": key}), READ)
 
-    def query(self, request: "QueryInputTypeDef", patience: Patience = READ) -> "QueryOutputTypeDef":
+    def query(self, request: "QueryInputTypeDef", retry_policy: RetryPolicy = READ) -> "QueryOutputTypeDef":
         """Read one page of a query."""
-        page = self._read(lambda: understood(self._ask("Query", request), "Count"), patience)
+        page = self._read(lambda: understood(self._ask("Query", request), "Count"), retry_policy)
         return cast("QueryOutputTypeDef", page)
 
     def put_value(self, item: Item) -> None:
@@ -402,17 +404,17 @@ class TaskTable(Sender):
         """Read a piece of a value; an eventually consistent read is half the price, and may miss a new one."""
         return self._got({"TableName": self.name, "Key": key, "ConsistentRead": consistent}, READ)
 
-    def _got(self, request: Mapping[str, Any], patience: Patience, begun_s: float | None = None) -> Item | None:
-        item: Item | None = self._read(lambda: self._ask("GetItem", request), patience, begun_s).get("Item")
+    def _got(self, request: Mapping[str, Any], retry_policy: RetryPolicy, began_s: float | None = None) -> Item | None:
+        item: Item | None = self._read(lambda: self._ask("GetItem", request), retry_policy, began_s).get("Item")
         return item
 
     def _landed(
-        self, key: Item, failed: ConditionFailed, token: str | None, patience: Patience, begun_s: float
+        self, key: Item, failed: ConditionFailed, token: str | None, retry_policy: RetryPolicy, began_s: float
     ) -> Item:
         # A refusal shows no item where there is none, and some engines never show it (dynalite). The read that tells
         # these apart is part of the write: it has what is left of the write's time.
         try:
-            item = failed.item or self.get(key, patience, begun_s)
+            item = failed.item or self.get(key, retry_policy, began_s)
         except StoreUnavailable as error:
             raise OutcomeUnknown(f"whether it was written could not be read: {error}") from error
         if item is not None and token is not None and has_token(item, token):

@@ -13,7 +13,7 @@ from mcp_baton.tasks.values import StoredValues, Weight
 
 if TYPE_CHECKING:
     from mcp_baton.tasks.dynamodb.fetching import Fetcher
-    from mcp_baton.tasks.dynamodb.overflow import Outside
+    from mcp_baton.tasks.dynamodb.overflow import OverflowStore
 
 COLLECTION_BYTES: Final = 3
 ELEMENT_BYTES: Final = 1
@@ -106,7 +106,7 @@ class Variables(StoredValues):
 def values_of(
     variables: Mapping[str, Attribute],
     kept: Mapping[str, Attribute],
-    outside: "Callable[[], Outside] | None",
+    outside: "Callable[[], OverflowStore] | None",
     owner: str,
     task_id: str,
 ) -> tuple[Variables, Variables]:
@@ -128,7 +128,7 @@ class _Once:
 
     __slots__ = ("_made", "_of")
 
-    def __init__(self, outside: "Callable[[], Outside] | None", owner: str, task_id: str) -> None:
+    def __init__(self, outside: "Callable[[], OverflowStore] | None", owner: str, task_id: str) -> None:
         self._of = outside, owner, task_id
         self._made: Fetcher | None = None
 

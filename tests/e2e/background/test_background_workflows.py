@@ -1,0 +1,645 @@
+"""Workflows in the background: workers run them across invocations, whatever happens between two writes."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from threading import Event
+from typing import Any
+
+import pytest
+from botocore.exceptions import EndpointConnectionError
+from msgspec import structs
+
+from mcp_baton import Context, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
+from mcp_baton.exceptions import ClaimLost, StoreUnavailable
+from mcp_baton.server.background import workflow_worker as hops
+from mcp_baton.server.workflows.runs import run_workflow
+from mcp_baton.tasks.dynamodb.jobs import DynamoDBJobStore
+from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
+from mcp_baton.tasks.record import LEASE_MS, Claim, TaskRecord
+from mcp_baton.workflow.definition import Argument
+from mcp_baton.workflow.ended_run import EndedRun
+from tests.e2e.background.stock import STEPS, Shop, cloud_of, opened, own_task, returned, state, steps_of
+from tests.e2e.background_support import Killed
+from tests.e2e.cloud import Cloud, Kills, has_failed, quick_table
+from tests.e2e.support import BOUND_S, Answer, Client, Era, JsonDict, Table
+
+LOOKS = 400
+"""How often a test looks whether a worker's thread has renewed its claims."""
+
+
+@pytest.fixture
+def kills() -> Kills:
+    return Kills()
+
+
+@pytest.fixture
+def table(kills: Kills) -> Table:
+    return quick_table(kills)
+
+
+@pytest.fixture
+def make_cloud(table: Table, kills: Kills) -> Callable[..., Cloud]:
+    """Makes clouds over the test's table."""
+
+    def make(server: Server, *, lives_s: float = 10.0, **settings: Any) -> Cloud:
+        return cloud_of(server, table, kills, lives_s=lives_s, **settings)
+
+    return make
+
+
+@pytest.fixture
+def shop() -> Shop:
+    return Shop()
+
+
+@pytest.fixture
+def cloud(make_cloud: Callable[..., Cloud], shop: Shop) -> Cloud:
+    """The long workflow."""
+    made = make_cloud(Server("none"))
+    made.deploy(shop.server(made.time.pass_s))
+    return made
+
+
+def begun(cloud: Cloud, era: Era = "2026", workflow: str = "stock", **arguments: Any) -> tuple[Client, str, str]:
+    """A workflow that was called as a task: the client, the call's task and the workflow's own."""
+    client = cloud.client(era)
+    call = opened(client, workflow, arguments)
+    return client, call, own_task(client, call)
+
+
+# Being called
+
+
+def test_a_client_that_can_have_tasks_gets_one_and_polls_it_to_the_end(cloud: Cloud, shop: Shop, era: Era) -> None:
+    client, call, own = begun(cloud, era)
+    assert state(client, call)["status"] == "working"
+    assert steps_of(client, own) == ["pending"] * STEPS
+    assert shop.done.total() == 0
+
+    cloud.work()
+
+    result = client.task("result", call).result if era == "2025" else returned(client, call)
+    assert result["structuredContent"]["message"].startswith(f"Done: {STEPS} of {STEPS} steps.")
+    assert (result["_meta"]["task_id"], result["isError"]) == (own, False)
+    related = result["_meta"].get("io.modelcontextprotocol/related-task")
+    assert related == ({"taskId": call} if era == "2025" else None)
+    # One that is inlined relates to no task (SEP-2663), whatever era it began in.
+    inlined = returned(cloud.client("2026"), call)["_meta"]
+    assert "io.modelcontextprotocol/related-task" not in inlined
+    assert (state(client, own)["status"], steps_of(client, own)) == ("completed", ["completed"] * STEPS)
+
+
+def test_forty_steps_take_ten_invocations_of_a_function_that_lives_ten_seconds(cloud: Cloud, shop: Shop) -> None:
+    opened(cloud.client(), "stock")
+    assert cloud.work() == ["handed over"] * 9 + ["completed"]
+    assert [event["batonTask"]["dispatch"] for event in cloud.sent] == list(range(1, 11))
+    assert sorted(shop.sold.values()) == list(range(0, STEPS, 2))
+    assert shop.done == Counter(range(1, STEPS, 2))
+
+
+@pytest.mark.parametrize(
+    ("why", "outcomes", "done"),
+    [
+        ("dispatched as often as may be", ["handed over", "completed"], 4),
+        ("can send for no other", ["completed"], 2),
+        ("no time for a single step", ["completed"], 0),
+    ],
+)
+def test_a_worker_that_cannot_go_on_ends_the_call_with_the_pause(
+    cloud: Cloud, shop: Shop, monkeypatch: pytest.MonkeyPatch, why: str, outcomes: list[str], done: int
+) -> None:
+    monkeypatch.setattr(hops, "MOST_DISPATCHES", 2 if why == "dispatched as often as may be" else hops.MOST_DISPATCHES)
+    cloud.lives_s = 2.5 if why == "no time for a single step" else cloud.lives_s
+    client, call, _ = begun(cloud)
+    cloud.deploy(shop.server(cloud.time.pass_s), dispatches=why != "can send for no other")
+    assert cloud.work() == outcomes
+    paused = returned(client, call)["structuredContent"]
+    assert (paused["pause_reason"]["type"], paused["task_status"]) == ("deadlineExceeded", "working")
+    assert (len(cloud.sent), shop.done.total()) == (len(outcomes), done)
+
+
+def test_the_status_of_the_call_says_which_step_runs(cloud: Cloud, shop: Shop) -> None:
+    client, seen = cloud.client(), list[int]()
+    call = opened(client, "stock")
+
+    def says(text: str) -> bool:
+        return state(client, call).get("statusMessage") == text or Event().wait(0.02)
+
+    def meanwhile(number: int) -> None:
+        # A message is written once a second at most: here for the first step of each invocation.
+        if number % 4 == 0 and any(says(f"Step {number + 1}/40: s{number}") for _ in range(LOOKS)):
+            seen.append(number)
+
+    shop.meanwhile = meanwhile
+    cloud.work()
+    assert seen == list(range(0, STEPS, 4))
+    assert state(client, call)["statusMessage"] == "Step 40/40: s39"
+
+
+def test_a_client_without_tasks_and_a_prompt_have_it_run_in_their_request(cloud: Cloud, shop: Shop) -> None:
+    answer = cloud.client("2025").call_tool("stock")
+    assert answer.result["structuredContent"]["task_status"] == "completed"
+    assert cloud.client().get_prompt("stock").meta["task_status"] == "completed"
+    assert (cloud.sent, shop.done.total()) == ([], STEPS)
+
+
+def test_lists_of_the_2025_era_say_that_it_may_be_a_task(cloud: Cloud) -> None:
+    def executions(era: Era) -> dict[str, Any]:
+        return {tool["name"]: tool.get("execution") for tool in cloud.client(era).request("tools/list").result["tools"]}
+
+    assert executions("2025") == {"sell": None, "note": None, "stock": {"taskSupport": "optional"}}
+    assert executions("2026") == {"sell": None, "note": None, "stock": None}
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+    tasks = cloud.client("2025").request("initialize", params).result["capabilities"]["tasks"]
+    assert tasks["requests"] == {"tools": {"call": {}}}
+
+
+def test_a_workflow_that_is_not_for_the_background_is_no_task(make_cloud: Callable[..., Cloud], shop: Shop) -> None:
+    server = shop.server(lambda _s: None, steps=2)
+    server.add_workflow(
+        Workflow(name="count", description="count", steps=[Step("one", tool="note", arguments={"number": constant(7)})])
+    )
+    client = make_cloud(server).client("2025")
+    refused = client.request("tools/call", {"name": "count", "arguments": {}, "task": {}})
+    assert (refused.error["code"], shop.done.total()) == (-32601, 0)
+
+
+# What is known at once
+
+
+@pytest.fixture
+def order(make_cloud: Callable[..., Cloud]) -> "Order":
+    return Order(make_cloud)
+
+
+class Order:
+    """A workflow of three steps, `fetch`, `pay` and `send`, in the background.
+
+    Attributes:
+        paid: How often `pay` was called.
+        refuse: The error with which it fails; `None` where it does not.
+    """
+
+    def __init__(self, make_cloud: Callable[..., Cloud]) -> None:
+        self.paid: list[int] = []
+        self.sent: list[int] = []
+        self.refuse: str | None = None
+        self.cloud = make_cloud(self.server())
+
+    def server(self, *, fetch: str = "fetch", send: bool = True) -> Server:
+        server = Server("orders")
+
+        @server.tool
+        def fetch_order(order: int) -> dict[str, int]:
+            self.cloud.time.pass_s(2)
+            return {"amount": order * 10}
+
+        @server.tool(task="optional", idempotent=False)
+        def charge(amount: int) -> int:
+            self.paid.append(amount)
+            self.cloud.kills.after = 0
+            self.cloud.kills.point()
+            return amount
+
+        @server.tool
+        def pay(amount: int) -> int:
+            self.cloud.time.pass_s(2)
+            if self.refuse:
+                raise ToolError(self.refuse)
+            self.paid.append(amount)
+            return amount
+
+        @server.tool
+        def send_parcel(order: int) -> int:
+            self.sent.append(order)
+            return order
+
+        amount = step_output(fetch, "amount")
+        steps = [Step(fetch, tool="fetch_order", arguments={"order": prompt_arg("order")})]
+        paying = Step("pay", tool="pay", arguments={"amount": amount})
+        sending = [Step("send", tool="send_parcel", arguments={"order": prompt_arg("order")})] if send else []
+        server.add_workflow(_order("order", [*steps, paying, *sending]))
+        charging = [*steps, Step("charge", tool="charge", arguments={"amount": amount}), *sending]
+        server.add_workflow(_order("charged", charging))
+        return server
+
+
+def _order(name: str, steps: list[Step]) -> Workflow:
+    arguments = [Argument("order", required=True, type=int)]
+    return Workflow(name=name, description="order", arguments=arguments, steps=steps, background=True)
+
+
+def text_of(answer: Answer) -> str:
+    return str(answer.result["content"][0]["text"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({}, "Missing: order"),
+        ({"order": "many"}, "order"),
+        ({"order": 1, "colour": 2}, "colour"),
+        ({"task_id": "2ZZZZZZ0000000000000000000000000000000"}, "There is no such task"),
+    ],
+    ids=["missing", "not a number", "unknown", "no such task"],
+)
+def test_what_cannot_be_run_is_refused_and_makes_no_task(
+    order: Order, table: Table, era: Era, arguments: JsonDict, said: str
+) -> None:
+    client = order.cloud.client(era)
+    if era == "2026":
+        answer = client.call_tool("order", arguments)
+        assert (answer.result["isError"], said in text_of(answer)) == (True, True)
+    else:
+        refused = client.request("tools/call", {"name": "order", "arguments": arguments, "task": {}}).error
+        assert (refused["code"], said in refused["message"]) == (-32602, True)
+    assert (table.statuses, order.cloud.sent) == ([], [])
+
+
+def test_a_task_that_is_over_or_another_workflows_is_told_at_once(order: Order, table: Table) -> None:
+    client, _, own = begun(order.cloud, workflow="order", order=1)
+    order.cloud.work()
+    assert "This task is completed; nothing was run." in text_of(client.call_tool("order", {"task_id": own}))
+    assert "is not one of this workflow" in text_of(client.call_tool("charged", {"task_id": own}))
+    assert len(table.statuses) == 2
+
+
+@pytest.mark.parametrize("over", [False, True], ids=["live", "over"])
+@pytest.mark.parametrize("asked", [{}, {"task_action": "show"}], ids=["go on", "show"])
+def test_with_the_task_of_a_call_the_workflows_own_task_is_named_and_nothing_starts_anew(
+    order: Order, table: Table, over: bool, asked: JsonDict
+) -> None:
+    client, call, own = begun(order.cloud, workflow="order", order=1)
+    if over:
+        order.cloud.work()
+    named = text_of(client.call_tool("order", {"task_id": call, **asked}))
+    said = 'This task is a call of order in the background. Nothing was run: call order with {"task_id": "%s"}.'
+    assert named == said % own
+    answer = client.call_tool("order", {"task_id": own})
+    assert answer.result.get("isError") is not True
+    assert len(table.statuses) == (2 if over else 3)
+
+
+def test_a_task_that_a_run_holds_is_told_at_once(cloud: Cloud, shop: Shop, table: Table) -> None:
+    (client, _, own), told = begun(cloud), list[str]()
+    shop.at(1, lambda: told.append(text_of(client.call_tool("stock", {"task_id": own}))))
+    cloud.deliver()
+    assert "call stock again" in told[0]
+    assert len(table.statuses) == 2
+
+
+def test_what_is_completed_and_differs_is_told_at_once(order: Order) -> None:
+    order.refuse = "no funds"
+    client, _, own = begun(order.cloud, workflow="order", order=1)
+    order.cloud.work()
+    order.cloud.deploy(order.server(fetch="get"))
+    assert "The workflow has changed since this task was started" in text_of(
+        client.call_tool("order", {"task_id": own})
+    )
+
+
+# Pausing
+
+
+def test_a_pause_for_the_model_ends_the_call_and_the_model_goes_on(order: Order, era: Era) -> None:
+    order.refuse = "no funds"
+    client, call, own = begun(order.cloud, era, "order", order=3)
+    assert order.cloud.work() == ["handed over", "completed"]
+
+    result = client.task("result", call).result if era == "2025" else returned(client, call)
+    assert "Call pay with" in result["structuredContent"]["message"]
+    assert result["structuredContent"]["pause_reason"]["type"] == "toolError"
+    assert (state(client, own)["status"], steps_of(client, own)) == ("working", ["completed", "failed", "pending"])
+
+    order.refuse = None
+    recorded = client.call_tool("pay", {"amount": 30, "task_id": own})
+    assert recorded.meta["recorded"] is True
+    arguments = {"task_id": own}
+    again = opened(client, "order", arguments)
+    assert order.cloud.work() == ["completed"]
+    assert (state(client, own)["status"], order.paid, order.sent) == ("completed", [30], [3])
+    assert state(client, again)["status"] == "completed"
+
+
+def test_a_resume_brings_arguments_of_its_own_to_each_invocation(order: Order) -> None:
+    order.refuse = "no funds"
+    client, _, own = begun(order.cloud, workflow="order", order=3)
+    order.cloud.work()
+    order.refuse = None
+    opened(client, "order", {"task_id": own, "order": 4})
+    assert order.cloud.work() == ["handed over", "completed"]
+    assert (order.paid, order.sent) == ([30], [4])
+
+
+def test_a_run_that_could_not_be_written_is_not_handed_over_but_run_again(cloud: Cloud, shop: Shop) -> None:
+    client, call, _ = begun(cloud)
+    database: Any = cloud.table.client
+    update_item = database.update_item
+
+    def refuse(**request: Any) -> JsonDict:
+        if "_workflow.progress" in request.get("ExpressionAttributeNames", {}).values() and not cloud.outcomes:
+            raise EndpointConnectionError(endpoint_url="")
+        answer: JsonDict = update_item(**request)
+        return answer
+
+    database.update_item = refuse
+    outcome = cloud.deliver()
+    assert has_failed(outcome)
+    assert len(cloud.sent) == 1
+    cloud.work()
+    assert state(client, call)["status"] == "completed"
+    assert sorted(shop.sold.values()) == list(range(0, STEPS, 2))
+
+
+def test_a_run_that_was_written_is_handed_over_whatever_is_unknown_of_its_earlier_writes(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unsure(*arguments: Any, **options: Any) -> EndedRun:
+        return structs.replace(run_workflow(*arguments, **options), persisted="unknown")
+
+    monkeypatch.setattr(hops, "run_workflow", unsure)
+    begun(cloud)
+    assert cloud.work() == ["handed over"] * 9 + ["completed"]
+
+
+# Handing over
+
+
+def test_each_write_comes_before_the_one_that_relies_on_it(cloud: Cloud, shop: Shop) -> None:
+    """A worker that is invoked while its event is handed over finds all that it needs: nobody polls here."""
+    cloud.at_once = True
+    call = opened(cloud.client(), "stock")
+    assert cloud.outcomes == ["completed"] + ["handed over"] * 9
+    assert state(cloud.client(), call)["status"] == "completed"
+    assert shop.done == Counter(range(1, STEPS, 2))
+
+
+def test_a_hop_that_nobody_could_be_sent_for_is_made_again(cloud: Cloud) -> None:
+    client, call, _ = begun(cloud)
+    cloud.refuses = 1
+    assert cloud.work() == ["NotDispatched"] + ["handed over"] * 8 + ["completed"]
+    assert state(client, call)["status"] == "completed"
+
+
+def test_a_changed_step_that_is_not_done_yet_is_run_as_it_is_deployed(order: Order) -> None:
+    client, call, _ = begun(order.cloud, workflow="order", order=2)
+    assert order.cloud.deliver() == "handed over"
+    order.cloud.deploy(order.server(send=False))
+    order.cloud.work()
+    assert returned(client, call)["structuredContent"]["task_status"] == "completed"
+    assert (order.paid, order.sent) == ([20], [])
+
+
+def test_a_changed_step_that_is_done_ends_the_call_and_says_so(order: Order) -> None:
+    client, call, _ = begun(order.cloud, workflow="order", order=2)
+    assert order.cloud.deliver() == "handed over"
+    order.cloud.deploy(order.server(fetch="get"))
+    assert order.cloud.work() == ["completed"]
+    result = returned(client, call)
+    assert (result["isError"], order.paid) == (True, [])
+    assert "The workflow has changed since this task was started" in result["content"][0]["text"]
+
+
+def test_a_workflow_that_is_deployed_no_more_fails_its_call(order: Order) -> None:
+    client, call, own = begun(order.cloud, workflow="order", order=2)
+    order.cloud.deploy(Server("none"))
+    assert order.cloud.work() == ["failed"]
+    assert state(client, call)["error"]["message"] == "Unknown tool: order"
+    assert state(client, own)["status"] == "working"
+
+
+# One at a time
+
+
+def test_a_worker_holds_both_tasks_while_a_step_takes_long(make_cloud: Callable[..., Cloud]) -> None:
+    server = Server("slow")
+
+    @server.tool
+    def grind(ctx: Context) -> None:
+        for part in range(3):
+            cloud.time.pass_s(LEASE_MS / 1000 - 5)
+            assert any(looked_around(ctx, part + look / LOOKS) for look in range(LOOKS))
+
+    def looked_around(ctx: Context, progress: float) -> bool:
+        ctx.report_progress(progress)  # wakes the worker's thread
+        Event().wait(0.02)
+        cloud.time.pass_s(0.1)
+        return cloud.held(call) and cloud.held(own)
+
+    grinding = Workflow(name="mill", description="grind", steps=[Step("grind", tool="grind")], background=True)
+    server.add_workflow(grinding)
+    cloud = make_cloud(server, lives_s=900)
+    client, call, own = begun(cloud, workflow="mill")
+    assert cloud.work() == ["completed"]
+    assert returned(client, call)["structuredContent"]["task_status"] == "completed"
+
+
+@pytest.mark.parametrize(
+    ("lives_s", "held_s", "outcomes"),
+    [(900, 40, ["completed"]), (10, 30, ["TaskHeld", "handed over", "handed over", "completed"])],
+    ids=["waits for it to lose the task", "leaves the call to the next delivery"],
+)
+def test_a_worker_goes_on_with_a_task_that_a_run_held_which_died(
+    order: Order, lives_s: float, held_s: float, outcomes: list[str]
+) -> None:
+    order.cloud.lives_s = lives_s
+    client, call, own = begun(order.cloud, workflow="order", order=2)
+    hold(order, own, held_s)
+    begun_ms = order.cloud.time.ms
+    assert order.cloud.work() == outcomes
+    assert order.cloud.time.ms - begun_ms > held_s * 1000
+    assert (state(client, call)["status"], order.paid) == ("completed", [20])
+
+
+def test_a_worker_whose_task_is_taken_over_before_it_makes_it_live_longer_waits_for_the_other_run(
+    order: Order, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order.cloud.lives_s = 900
+    client, call, own = begun(order.cloud, workflow="order", order=2)
+    extend, others = DynamoDBJobStore.extend, [own]
+
+    def late(store: DynamoDBJobStore, task: TaskRecord, ttl_ms: int) -> TaskRecord:
+        if task.task_id not in others:
+            return extend(store, task, ttl_ms)
+        others.clear()
+        hold(order, own, seconds=40)
+        raise ClaimLost(replace(task, claim=Claim("other", order.cloud.time.ms + 40_000, 2)))
+
+    monkeypatch.setattr(DynamoDBJobStore, "extend", late)
+    begun_ms = order.cloud.time.ms
+    assert order.cloud.work() == ["completed"]
+    assert order.cloud.time.ms - begun_ms > 40_000
+    assert (state(client, call)["status"], order.paid) == ("completed", [20])
+
+
+def test_a_worker_whose_call_is_taken_over_before_it_makes_it_live_longer_stops(
+    order: Order, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(_store: DynamoDBJobStore, task: TaskRecord, _ttl_ms: int) -> TaskRecord:
+        raise ClaimLost(task)
+
+    begun(order.cloud, workflow="order", order=2)
+    monkeypatch.setattr(DynamoDBJobStore, "extend", late)
+    assert order.cloud.deliver() == "stopped: another run has taken the task over"
+    assert order.paid == []
+
+
+def test_a_worker_that_cannot_give_its_claim_back_leaves_the_call_to_the_next_delivery_all_the_same(
+    order: Order, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def down(_store: DynamoDBTaskStore, _task: TaskRecord, _claim: Claim) -> TaskRecord:
+        raise StoreUnavailable("down")
+
+    client, call, own = begun(order.cloud, workflow="order", order=2)
+    hold(order, own, seconds=30)
+    with monkeypatch.context() as broken:
+        broken.setattr(DynamoDBTaskStore, "renew", down)
+        assert order.cloud.deliver() == "TaskHeld"
+    order.cloud.time.pass_s(LEASE_MS / 1000)
+    order.cloud.work()
+    assert (state(client, call)["status"], order.paid) == ("completed", [20])
+
+
+def test_a_workflow_that_another_run_holds_for_long_ends_the_call_and_says_until_when(order: Order) -> None:
+    client, call, own = begun(order.cloud, workflow="order", order=2)
+    hold(order, own, seconds=1_000)
+    assert order.cloud.work() == ["TaskHeld", "TaskHeld", "completed"]
+    assert "running_until" in returned(client, call)["structuredContent"]
+    assert (state(client, own)["status"], order.paid) == ("working", [])
+
+
+def hold(order: Order, own: str, seconds: float) -> None:
+    """Have another run hold a task."""
+    item = order.cloud.table.item(own)
+    until_ms = order.cloud.time.ms + round(seconds * 1000)
+    run = {"i": {"S": "other"}, "n": {"N": "1"}, "u": {"N": str(until_ms)}}
+    order.cloud.table.replace({**item, "run": {"M": run}})
+
+
+# Cancelling
+
+
+def test_cancelling_the_call_stops_the_run_and_leaves_the_workflow_to_be_gone_on_with(cloud: Cloud, shop: Shop) -> None:
+    client, call, own = begun(cloud)
+
+    def cancel() -> None:
+        client.task("cancel", call)
+        cloud.time.pass_s(2)  # the worker looks every two seconds
+
+    shop.at(9, cancel)
+    outcomes = cloud.work()
+    assert outcomes[-1] == "dropped: the task is cancelled"
+    assert state(client, call)["status"] == "cancelled"
+    assert state(client, own)["status"] == "working"
+    assert steps_of(client, own).count("completed") in (9, 10)
+    assert max(shop.done) == 9
+
+    again = opened(client, "stock", {"task_id": own})
+    cloud.work()
+    assert (state(client, again)["status"], state(client, own)["status"]) == ("completed", "completed")
+    assert sorted(shop.sold.values()) == list(range(0, STEPS, 2))
+
+
+def test_cancelling_the_workflow_while_it_runs_ends_the_call(cloud: Cloud, shop: Shop) -> None:
+    client, call, own = begun(cloud)
+
+    shop.at(9, lambda: client.task("cancel", own))
+    assert cloud.work()[-1] == "completed"
+    result = returned(client, call)
+    assert result["structuredContent"]["task_status"] == "cancelled"
+    assert "The task was cancelled" in result["structuredContent"]["message"]
+    assert max(shop.done) <= 11
+
+
+def test_cancelling_the_workflow_between_two_invocations_ends_the_call(cloud: Cloud) -> None:
+    client, call, own = begun(cloud)
+    cloud.deliver()
+    client.task("cancel", own)
+    assert cloud.work() == ["completed"]
+    assert returned(client, call)["structuredContent"]["message"].startswith("This task is cancelled; 4 of 40 steps")
+
+
+@pytest.mark.parametrize("cancelled", ["the call", "the workflow"])
+def test_cancelling_ends_an_asynchronous_tool_at_once(make_cloud: Callable[..., Cloud], cancelled: str) -> None:
+    import asyncio
+
+    server, ended = Server("slow"), Event()
+
+    @server.tool
+    async def stall() -> None:
+        client.task("cancel", call if cancelled == "the call" else own)
+        # The worker looks at the call's task every 2 s, and renews its claim on the other one every 15 s.
+        cloud.time.pass_s(16)
+        try:
+            await asyncio.sleep(BOUND_S)
+        except asyncio.CancelledError:
+            ended.set()
+            raise
+
+    server.add_workflow(Workflow(name="wait", description="wait", steps=[Step("stall", tool="stall")], background=True))
+    cloud = make_cloud(server, lives_s=900)
+    client, call, own = begun(cloud, workflow="wait")
+    outcomes = cloud.work()
+    assert ended.wait(BOUND_S)
+    if cancelled == "the call":
+        assert outcomes == ["stopped: it is over, or another worker's"]
+        assert "it may still have happened" in state(client, own)["_meta"]["_workflow.pause_reason"]["error"]
+    else:
+        assert outcomes == ["completed"]
+        assert "The task was cancelled" in returned(client, call)["structuredContent"]["message"]
+
+
+# Living long enough
+
+
+@pytest.mark.parametrize(("steps", "ttl_ms"), [(12, 3_600_000), (2, 60_000)], ids=["together", "in one invocation"])
+def test_tasks_live_as_long_as_the_work_lasts(
+    make_cloud: Callable[..., Cloud], shop: Shop, steps: int, ttl_ms: int
+) -> None:
+    """Work that takes longer than its tasks live, unless they are made to live longer."""
+    cloud = make_cloud(Server("none"), lives_s=900, default_ttl_ms=ttl_ms)
+    cloud.deploy(shop.server(cloud.time.pass_s, steps=steps, step_s=600))
+    client, call, own = begun(cloud)
+    begun_ms = cloud.time.ms
+    assert cloud.work() == ["handed over"] * (steps - 1) + ["completed"]
+    assert cloud.time.ms - begun_ms == steps * 600_000
+    assert (state(client, call)["status"], state(client, own)["status"]) == ("completed", "completed")
+
+
+# What may happen between two writes
+
+
+def test_a_crash_between_the_two_creations_leaves_a_workflow_that_can_be_gone_on_with(
+    cloud: Cloud, shop: Shop, table: Table
+) -> None:
+    client = cloud.client()
+    cloud.kills.after = 2  # before and after the workflow's own task; then before the call's
+    with pytest.raises(Killed):
+        client.call_tool("stock")
+    cloud.kills.dead = False
+    (own,) = [item["sk"]["S"].removeprefix("TASK#") for item in table.items]
+    assert (state(client, own)["status"], steps_of(client, own)) == ("working", ["pending"] * STEPS)
+    opened(client, "stock", {"task_id": own})
+    cloud.work()
+    assert state(client, own)["status"] == "completed"
+
+
+def test_a_call_whose_task_cannot_be_created_leaves_no_workflow_behind(
+    make_cloud: Callable[..., Cloud], shop: Shop, table: Table
+) -> None:
+    cloud = make_cloud(shop.server(lambda _s: None), max_tasks_per_owner=1)
+    assert cloud.client().call_tool("stock").error["code"] == -32600
+    assert (table.statuses, cloud.sent) == (["cancelled"], [])
+
+
+def test_a_step_that_must_not_be_repeated_is_not_repeated_by_itself(order: Order, table: Table) -> None:
+    order.cloud.lives_s = 900
+    client, call, own = begun(order.cloud, workflow="charged", order=2)
+    order.cloud.deliver()
+    assert (order.cloud.outcomes, order.paid) == (["killed"], [20])
+    order.cloud.work()
+    ended = state(client, call)
+    assert (ended["status"], order.paid) == ("failed", [20])
+    assert own in ended["error"]["message"]
+    assert state(client, own)["_meta"]["_workflow.pause_reason"]["type"] == "interrupted"

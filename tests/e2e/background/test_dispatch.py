@@ -1,0 +1,316 @@
+"""A tool in the background: events that are lost, doubled and late, and workers that die (docs/background.md)."""
+
+import json
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from mcp_baton import Context, ProtocolError, Server, ToolError
+from mcp_baton.exceptions import StoreUnavailable
+from mcp_baton.protocol.json import JsonObject
+from mcp_baton.server.background import watching
+from mcp_baton.server.background.worker import StillHeld
+from mcp_baton.tasks.record import LEASE_MS
+from mcp_baton.tasks.texts import VALUE_BYTES
+from tests.e2e.background_support import WORKER_MS, Background, MakeBackground, away, call, created
+from tests.e2e.support import Era, Script, Table
+
+LEASE_S = LEASE_MS / 1000
+REQUESTS_OF_A_WORKER = 2
+"""The claim, and the result."""
+
+
+def job_server(script: Script) -> Server:
+    """Tools that a worker calls."""
+    server = Server("s")
+
+    @server.tool(task="optional")
+    def report(month: int = 1) -> str:
+        return script.play("report", f"report {month}")
+
+    @server.tool(task="required", idempotent=False)
+    def pay() -> str:
+        return script.play("pay", "paid")
+
+    @server.tool(task="optional")
+    def fails() -> None:
+        raise ToolError("no such month")
+
+    @server.tool(task="optional")
+    def refuses() -> None:
+        raise ProtocolError(-32099, "not today", {"until": "monday"})
+
+    @server.tool(task="optional")
+    def large(size: int) -> str:
+        return "x" * size
+
+    @server.tool(task="optional")
+    def attempts(ctx: Context) -> list[Any]:
+        script.play("attempts", None)
+        return [ctx.attempt, ctx.idempotency_key, ctx.remaining_ms()]
+
+    return server
+
+
+@pytest.fixture
+def jobs(background: MakeBackground, script: Script) -> Background:
+    return background(job_server(script))
+
+
+def test_a_worker_makes_the_call_and_every_era_gets_what_it_would_have_returned(
+    jobs: Background, era: Era, script: Script
+) -> None:
+    task = jobs.begin("report", {"month": 3}, era)
+    assert (script.take(), jobs.status(task, era)) == ([], "working")
+    assert jobs.work() == "completed"
+    assert script.take() == ["report"]
+    whole = {"content": [{"type": "text", "text": "report 3"}], "structuredContent": {"result": "report 3"}}
+    assert jobs.client("2026").task("get", task).result["result"] == {"resultType": "complete", **whole}
+    result = jobs.client("2025").task("result", task).result
+    assert result.pop("_meta") == {"io.modelcontextprotocol/related-task": {"taskId": task}}
+    assert result == whole
+
+
+def test_an_event_that_was_lost_is_sent_again_by_a_poll_once_it_is_due(jobs: Background, script: Script) -> None:
+    task = jobs.begin("report")
+    jobs.queue.lose()
+    jobs.time.s += 30
+    assert jobs.status(task) == "working"
+    assert jobs.queue.events == []
+    jobs.time.s += 1
+    assert jobs.status(task) == "working"
+    assert (jobs.head(task)[1], len(jobs.queue.events)) == (2, 1)
+    assert jobs.work() == "completed"
+    assert (script.take(), jobs.status(task)) == (["report"], "completed")
+
+
+def test_an_update_of_a_task_looks_after_it_as_well(jobs: Background) -> None:
+    task = jobs.begin("report")
+    jobs.queue.lose()
+    jobs.time.s += 31
+    jobs.client().task("update", task, inputResponses={})
+    assert len(jobs.queue.events) == 1
+
+
+def test_an_event_that_comes_twice_is_worked_on_once(jobs: Background, script: Script) -> None:
+    task = jobs.begin("report")
+    (event,) = jobs.queue.events
+    assert jobs.work(event) == "completed"
+    assert jobs.work(event) == "over: completed"
+    assert script.take() == ["report"]
+    assert jobs.head(task) == ("completed", 1, 1)
+
+
+def test_an_event_that_comes_again_while_it_is_worked_on_is_sent_back_to_come_later(
+    jobs: Background, script: Script
+) -> None:
+    jobs.begin("report")
+    (event,) = jobs.queue.events
+    refused = list[type[BaseException]]()
+
+    def doubled() -> None:
+        with pytest.raises(StillHeld) as caught:
+            jobs.work(event)
+        refused.append(caught.type)
+
+    script.meanwhile["report"] = doubled
+    assert jobs.work(event) == "completed"
+    assert (refused, script.take()) == ([StillHeld], ["report"])
+
+
+def test_a_later_dispatch_leaves_a_task_alone_that_a_worker_holds(jobs: Background, script: Script) -> None:
+    task = jobs.begin("report")
+    jobs.time.s += 31
+    jobs.status(task)
+    first, second = jobs.queue.events
+    outcomes = list[str]()
+    script.meanwhile["report"] = lambda: outcomes.append(jobs.work(second))
+    assert jobs.work(first) == "completed"
+    assert (outcomes, script.take()) == (["held by another worker"], ["report"])
+
+
+@pytest.mark.parametrize("landed", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("request_number", range(REQUESTS_OF_A_WORKER))
+def test_a_worker_that_dies_at_any_request_is_replaced_and_the_task_ends_once(
+    jobs: Background, script: Script, request_number: int, landed: bool
+) -> None:
+    task = jobs.begin("report")
+    jobs.kill(at=request_number, landed=landed)
+    ended = landed and request_number == 1
+    assert jobs.status(task) == ("completed" if ended else "working")
+    jobs.time.s += LEASE_S + 1
+    if not ended:
+        assert jobs.status(task) == "working"
+        assert jobs.work() == "completed"
+    assert jobs.status(task) == "completed"
+    assert jobs.queue.events == []
+    assert len(script.take()) == (1 if ended or request_number == 0 else 2)
+
+
+def test_a_worker_that_stood_still_changes_nothing_once_another_has_taken_its_task(
+    jobs: Background, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Its thread that watches over the claim stands still, too.
+    monkeypatch.setattr(watching, "LOOK_AFTER_S", 60.0)
+    task = jobs.begin("report")
+
+    def taken_over() -> None:
+        jobs.time.s += LEASE_S + 1
+        assert jobs.status(task) == "working"
+        jobs.kill()
+
+    script.meanwhile["report"] = taken_over
+    assert jobs.work().startswith(("dropped", "stopped"))
+    assert jobs.head(task) == ("working", 2, 2)
+    assert script.take() == ["report"] * 2
+
+
+def test_a_task_whose_workers_die_three_times_has_failed(jobs: Background, script: Script) -> None:
+    task = jobs.begin("report")
+    for attempt in (1, 2, 3):
+        jobs.kill()
+        assert jobs.head(task)[2] == attempt
+        jobs.time.s += 700
+        found = jobs.client().task("get", task).result
+    assert (found["status"], found["error"]["code"]) == ("failed", -32603)
+    assert found["statusMessage"] == found["error"]["message"]
+    assert (jobs.queue.events, script.take()) == ([], ["report"] * 3)
+    assert jobs.client("2025").task("result", task).error["code"] == -32603
+
+
+def test_a_worker_finds_out_as_well_that_no_attempt_is_left(jobs: Background, script: Script) -> None:
+    task = jobs.begin("pay")
+    (event,) = jobs.queue.events
+    jobs.kill(event)
+    jobs.time.s += LEASE_S + 1
+    assert jobs.work(event) == "given up: failed"
+    found = jobs.client().task("get", task).result
+    assert (script.take(), found["status"]) == (["pay"], "failed")
+    assert "it is not run again" in found["error"]["message"]
+
+
+def test_a_call_whose_event_was_not_taken_is_a_task_all_the_same(jobs: Background, script: Script) -> None:
+    jobs.queue.refuses = True
+    task = jobs.begin("report")
+    jobs.time.s += 31
+    assert jobs.status(task) == "working"
+    jobs.queue.refuses = False
+    jobs.time.s += 61
+    assert (jobs.status(task), jobs.work(), script.take()) == ("working", "completed", ["report"])
+
+
+def test_a_worker_that_cannot_write_its_result_fails_so_that_lambda_delivers_again(
+    jobs: Background, table: Table, script: Script
+) -> None:
+    task = jobs.begin("report")
+    (event,) = jobs.queue.events
+    with ExitStack() as meanwhile:
+        script.meanwhile["report"] = lambda: meanwhile.enter_context(away(table.client, "UpdateItem"))
+        with pytest.raises(StoreUnavailable):
+            jobs.work(event)
+    assert jobs.head(task)[0] == "working"
+    jobs.time.s += LEASE_S + 1
+    assert (jobs.work(event), jobs.status(task)) == ("completed", "completed")
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "remaining_ms", "text"),
+    [
+        ("fails", {}, WORKER_MS, "no such month"),
+        ("large", {"size": VALUE_BYTES}, WORKER_MS, str(VALUE_BYTES)),
+        ("report", {}, 4_000, "not begun"),
+    ],
+    ids=["its tool's", "longer than a task keeps", "too little time"],
+)
+def test_an_error_completes_the_task_with_it(
+    jobs: Background, script: Script, tool: str, arguments: JsonObject, remaining_ms: int, text: str
+) -> None:
+    task = jobs.begin(tool, dict(arguments))
+    assert jobs.work(remaining_ms=lambda: remaining_ms) == "completed"
+    found = jobs.client().task("get", task).result
+    assert (found["status"], found["result"]["isError"], script.take()) == ("completed", True, [])
+    assert text in found["result"]["content"][0]["text"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "error"),
+    [
+        ("refuses", {"code": -32099, "message": "not today", "data": {"until": "monday"}}),
+        ("report", {"code": -32602, "message": "Unknown tool: report"}),
+    ],
+    ids=["raised by the tool", "a tool that is deployed no more"],
+)
+def test_a_json_rpc_error_is_the_tasks_error(jobs: Background, script: Script, tool: str, error: JsonObject) -> None:
+    task = jobs.begin(tool)
+    del jobs.server.tools["report"]
+    assert (jobs.work(), script.take()) == ("failed", [])
+    found = jobs.client().task("get", task).result
+    assert (found["status"], found["error"]) == ("failed", error)
+    assert jobs.client("2025").task("result", task).error == error
+
+
+def test_a_result_that_is_longer_than_an_answer_is_a_link(jobs: Background, era: Era) -> None:
+    task = jobs.begin("large", {"size": 2_500_000}, era)
+    assert jobs.work() == "completed"
+    client = jobs.client(era)
+    answer = client.task("get" if era == "2026" else "result", task).result
+    result = answer["result"] if era == "2026" else answer
+    assert result["content"][1]["type"] == "resource_link"
+    uri = result["content"][1]["uri"]
+    # It travels as a stream of its own, which this client does not take.
+    assert client.request("resources/read", {"uri": uri}).error["data"] == {"uri": uri, "bytes": 5_000_073}
+
+
+def test_each_attempt_has_its_number_and_all_have_one_idempotency_key(
+    jobs: Background, table: Table, script: Script
+) -> None:
+    task = jobs.begin("attempts")
+    (event,) = jobs.queue.events
+    jobs.kill(event)
+    # Lambda's own second delivery takes the task over, once the claim of the worker that died has run out.
+    with pytest.raises(StillHeld):
+        jobs.work(event)
+    jobs.time.s += LEASE_S + 1
+    assert jobs.work(event) == "completed"
+    assert (script.take(), jobs.head(task)) == (["attempts"] * 2, ("completed", 1, 2))
+    first, key, left_ms = jobs.client().task("get", task).result["result"]["structuredContent"]["result"]
+    assert (first, len(key), left_ms) == (2, 32, 900_000)
+    assert key == json.loads(table.item(task)["work"]["S"])["key"]
+
+
+@pytest.mark.parametrize(
+    "named", [{}, {"owner": "alice", "taskId": "t"}, {"owner": 1, "taskId": "t", "dispatch": 1}], ids=str
+)
+def test_an_event_that_is_not_batons_is_refused(jobs: Background, named: JsonObject) -> None:
+    with pytest.raises(Exception, match="batonTask"):
+        jobs.work({"batonTask": named})
+
+
+def test_a_task_does_not_expire_while_it_is_worked_on(jobs: Background, script: Script) -> None:
+    made = jobs.client("2025").request("tools/call", {"name": "report", "arguments": {}, "task": {"ttl": 20_000}})
+    task = created(made)["taskId"]
+
+    def take_long() -> None:
+        jobs.time.s += 60
+
+    script.meanwhile["report"] = take_long
+    assert jobs.work() == "completed"
+    assert jobs.status(task) == "completed"
+
+
+def test_an_event_of_an_unknown_task_is_let_go(jobs: Background) -> None:
+    task = jobs.begin("report")
+    assert jobs.work({"batonTask": {"owner": "bob", "taskId": task, "dispatch": 1}}) == "not found"
+
+
+def test_tasks_of_workers_count_among_an_owners_live_tasks(background: MakeBackground, script: Script) -> None:
+    jobs = background(job_server(script), max_tasks_per_owner=1)
+    task = jobs.begin("report")
+    refused = call(jobs.client(), "report")
+    assert refused.refusal == (400, -32600)
+    assert "1 live tasks" in refused.error["message"]
+    assert len(jobs.queue.events) == 1
+    jobs.work()
+    assert jobs.status(task) == "completed"
+    assert created(call(jobs.client(), "report"))["status"] == "working"

@@ -1,0 +1,122 @@
+"""`baton serve` and tools that run in the background: in worker processes, over the table that requests use."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from mcp_baton.cli.app import main
+from tests.e2e.background.test_workers import is_running, wait_for
+from tests.e2e.support import about_task
+from tests.memory_dynamodb import MemoryDynamoDB, loopback_server
+
+BOUND_S = 60
+SERVED = Path(__file__).with_name("served_background.py")
+COMMAND = [sys.executable, "-c", "import sys; from mcp_baton.cli.app import main; sys.exit(main())"]
+
+
+@dataclass
+class Served:
+    """A running `baton serve`, and two named pipes that its tool is held by."""
+
+    process: subprocess.Popen[str]
+    client: httpx.Client
+    began: Path
+    gate: Path
+    log: Path
+
+    def start(self) -> str:
+        """Call the tool; its task's id."""
+        arguments = {"began": str(self.began), "gate": str(self.gate)}
+        return str(self.request("tools/call", "wait", name="wait", arguments=arguments)["taskId"])
+
+    def worker(self) -> int:
+        """Wait until the tool has begun; the id of the process that it runs in."""
+        return int(self.began.read_text())
+
+    def task(self, task_id: str) -> Any:
+        return self.request("tasks/get", task_id, taskId=task_id)
+
+    def request(self, method: str, named: str, **params: Any) -> Any:
+        message, headers = about_task(method, named, params)
+        return self.client.post("/mcp", json=message, headers={**headers, "X-User": "kim"}).json()["result"]
+
+
+@pytest.fixture
+def served(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]:
+    """A running `baton serve`; no process outlives the test."""
+    began, gate, log = tmp_path / "began", tmp_path / "gate", tmp_path / "log"
+    os.mkfifo(began)
+    os.mkfifo(gate)
+    with ExitStack() as stack:
+        errors = stack.enter_context(log.open("w"))
+
+        def run(*arguments: str) -> subprocess.Popen[str]:
+            process = subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=errors, text=True)
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            return process
+
+        where = "embedded"
+        if request.param == "URL":
+            database = loopback_server(MemoryDynamoDB())
+            stack.callback(database.close)
+            where = f"http://{database.address}"
+        options = ("--port", "0", "--dynamodb", where, "--worker-retries", "0.1,0.1", "--owner-header", "X-User")
+        process = run("serve", str(SERVED), *options)
+        assert process.stdout is not None
+        url = process.stdout.readline().split()[-1]
+        client = httpx.Client(base_url=url.removesuffix("/mcp"), timeout=BOUND_S)
+        stack.callback(client.close)
+        yield Served(process, client, began, gate, log)
+
+
+@pytest.mark.parametrize(
+    ("served", "number", "code"),
+    [("embedded", signal.SIGTERM, 0), ("URL", signal.SIGKILL, -9), ("URL", signal.SIGINT, 130)],
+    indirect=["served"],
+)
+def test_a_worker_process_makes_the_call_and_does_not_outlive_its_server(
+    served: Served, number: signal.Signals, code: int
+) -> None:
+    task_id = served.start()
+    worker = served.worker()
+    assert worker != served.process.pid
+    assert served.task(task_id)["status"] == "working"
+    served.gate.write_text("done")
+    wait_for(lambda: served.task(task_id)["status"] == "completed")
+    result = served.task(task_id)["result"]["structuredContent"]
+    assert result == {"said": "done", "owner": "kim", "pid": worker, "attempt": 1}
+
+    served.start()
+    at_work = served.worker()
+    served.process.send_signal(number)
+    assert served.process.wait(BOUND_S) == code
+    wait_for(lambda: not is_running(worker) and not is_running(at_work))
+
+
+@pytest.mark.parametrize("served", ["URL"], indirect=True)
+def test_a_worker_that_is_killed_is_told_of_and_its_event_delivered_again(served: Served) -> None:
+    served.start()
+    worker = served.worker()
+    os.kill(worker, signal.SIGKILL)
+    # Its claim lasts for 45 s; until then each delivery finds the task held, and a poll sends the next event.
+    wait_for(lambda: "an event was given up after 3 attempts" in served.log.read_text())
+    log = served.log.read_text()
+    assert f"worker {worker} has ended by itself: exit code -9" in log
+    assert "attempt 1 at an event failed (the worker ended with exit code -9)" in log
+    assert "another delivery of this event holds it" in log
+
+
+@pytest.mark.parametrize("option", ["--worker-timeout=5", "--worker-retries=soon", "--worker-timeout=0"])
+def test_options_of_workers_that_cannot_be_are_refused(option: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", str(SERVED), option]) == 2
+    assert option.partition("=")[0] in capfd.readouterr().err

@@ -1,0 +1,345 @@
+"""Worker processes of the local server: real processes, whose every invocation is held by the test.
+
+An invocation of the probe connects to the test and waits to be told how to end; the connection ends with the process.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any, Self, override
+
+import pytest
+
+from mcp_baton.exceptions import NotDispatched
+from mcp_baton.local.workers.launch import Launch
+from mcp_baton.local.workers.pool import COMMAND, Policy, Pool
+from mcp_baton.local.workers.queue import Retries
+from mcp_baton.local.workers.runtime_api import INVOCATIONS, RUNTIME, RuntimeApi
+
+BOUND_S = 60
+FUNCTIONS = Path(__file__).with_name("worker_functions")
+AWS_CLIENT = (sys.executable, "-P", "-m", "mcp_baton.transport.runtime")
+"""AWS's runtime interface client, as the deployed function runs it."""
+
+
+class Probed(Launch):
+    """Starts workers with the probe as their handler."""
+
+    @override
+    def variables(self, runtime_api: str) -> dict[str, str]:
+        return {**super().variables(runtime_api), "_HANDLER": self.target, "PYTHONPATH": str(FUNCTIONS)}
+
+
+@dataclass
+class Held:
+    """One invocation that waits."""
+
+    connection: socket.socket
+    told: dict[str, Any]
+
+    @classmethod
+    def of(cls, connection: socket.socket) -> Self:
+        connection.settimeout(BOUND_S)
+        held = cls(connection, {})
+        held.told = held.read()
+        return held
+
+    def read(self) -> Any:
+        """What the invocation says next."""
+        with self.connection.makefile() as lines:
+            return json.loads(lines.readline())
+
+    def tell(self, what: str) -> None:
+        self.connection.sendall(f"{what}\n".encode())
+
+    def ended(self) -> bool:
+        """Wait until the process at the other end has ended."""
+        try:
+            return self.connection.recv(1) == b""
+        except ConnectionResetError:
+            return True
+
+
+class Probe:
+    """Where invocations report."""
+
+    def __init__(self) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.listener.settimeout(BOUND_S)
+        self.event = {"port": self.listener.getsockname()[1]}
+        self._connections: list[socket.socket] = []
+
+    def next(self) -> Held:
+        """The next invocation, as soon as it has begun."""
+        connection, _ = self.listener.accept()
+        self._connections.append(connection)
+        return Held.of(connection)
+
+    def close(self) -> None:
+        for connection in (self.listener, *self._connections):
+            connection.close()
+
+    def waiting(self) -> bool:
+        """Whether an invocation has begun that was not looked at."""
+        self.listener.setblocking(False)
+        try:
+            self.listener.accept()
+        except BlockingIOError:
+            return False
+        finally:
+            self.listener.settimeout(BOUND_S)
+        return True
+
+
+@pytest.fixture
+def probe() -> Iterator[Probe]:
+    probe = Probe()
+    yield probe
+    probe.close()
+
+
+type MakePool = Callable[..., Pool]
+
+
+@pytest.fixture
+def pool() -> Iterator[MakePool]:
+    """Makes pools of workers; no process outlives the test."""
+    with ExitStack() as stack:
+
+        def make(
+            *,
+            retries: Retries | None = None,
+            timeout_s: float = BOUND_S,
+            at_once: int = 2,
+            target: str = "probe.handler",
+            **options: Any,
+        ) -> Pool:
+            policy = Policy(timeout_s, retries or Retries((0.01, 0.01)), at_once)
+            made = Pool(lambda: Probed(target, "t", "http://127.0.0.1:1", allow_anonymous=True), policy, **options)
+            stack.callback(made.stop, 0)
+            return made
+
+        yield make
+
+
+@pytest.mark.parametrize("command", [COMMAND, AWS_CLIENT], ids=["own client", "AWS's client"])
+def test_a_worker_works_on_one_event_after_the_other(pool: MakePool, probe: Probe, command: tuple[str, ...]) -> None:
+    workers = pool(command=command)
+    workers.dispatch({**probe.event, "number": 1})
+    first = probe.next()
+    first.tell("return")
+    assert first.ended()
+    workers.dispatch({**probe.event, "number": 2})
+    second = probe.next()
+    assert [first.told["event"]["number"], second.told["event"]["number"]] == [1, 2]
+    assert first.told["request_id"] != second.told["request_id"]
+    assert 0 < first.told["remaining_ms"] <= BOUND_S * 1000
+    second.tell("return")
+
+
+@pytest.mark.parametrize("command", [COMMAND, AWS_CLIENT], ids=["own client", "AWS's client"])
+def test_a_handler_that_raises_is_invoked_again_with_the_same_id(
+    pool: MakePool, probe: Probe, command: tuple[str, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    pool(command=command).dispatch(probe.event)
+    first = probe.next()
+    first.tell("raise")
+    again = probe.next()
+    assert again.told["request_id"] == first.told["request_id"]
+    again.tell("return")
+    assert "attempt 1 at an event failed (RuntimeError: the bank said no)" in caplog.text
+
+
+def test_after_a_renewal_the_next_event_goes_to_a_process_that_loads_the_files_anew(
+    pool: MakePool, probe: Probe
+) -> None:
+    workers, pids = pool(at_once=1), list[int]()
+    for renew_while_at_work in (True, False, None):
+        workers.dispatch(probe.event)
+        held = probe.next()
+        pids.append(held.told["pid"])
+        if renew_while_at_work:
+            workers.renew()
+        held.tell("return")
+        assert held.ended()
+        if renew_while_at_work is False:
+            workers.renew()
+    assert len(set(pids)) == 3
+
+
+def test_two_work_at_a_time_and_the_third_event_waits(pool: MakePool, probe: Probe) -> None:
+    workers = pool()
+    for _ in range(3):
+        workers.dispatch(probe.event)
+    first, second = probe.next(), probe.next()
+    assert first.told["pid"] != second.told["pid"]
+    assert not probe.waiting()
+    assert len(workers.processes) == 2
+    first.tell("return")
+    third = probe.next()
+    assert third.told["pid"] == first.told["pid"]
+    second.tell("return")
+    third.tell("return")
+
+
+def test_an_event_whose_process_dies_is_tried_again_and_given_up_when_it_kills_every_one(
+    pool: MakePool, probe: Probe, caplog: pytest.LogCaptureFixture
+) -> None:
+    workers, killed = pool(), list[dict[str, Any]]()
+    workers.dispatch(probe.event)
+    for code in (7, 8, 9):
+        held = probe.next()
+        killed.append(held.told)
+        held.tell(f"exit {code}")
+    workers.dispatch({**probe.event, "next": True})
+    held = probe.next()
+    assert held.told["event"]["next"] is True
+    held.tell("return")
+    assert len({told["pid"] for told in killed}) == 3
+    assert len({told["request_id"] for told in killed}) == 1
+    assert f"worker {killed[0]['pid']} has ended by itself: exit code 7" in caplog.text
+    assert "given up after 3 attempts (the worker ended with exit code 9)" in caplog.text
+    assert json.dumps(probe.event, separators=(",", ":")) in caplog.text
+
+
+def test_an_invocation_that_takes_too_long_is_killed_with_what_it_has_started(
+    pool: MakePool, probe: Probe, caplog: pytest.LogCaptureFixture
+) -> None:
+    workers = pool(timeout_s=5, retries=Retries(()))
+    workers.dispatch(probe.event)
+    held = probe.next()
+    held.tell("child")
+    child = probe.next()
+    assert held.ended()
+    assert child.ended()
+    workers.dispatch(probe.event)
+    probe.next().tell("return")
+    assert f"worker {held.told['pid']} was not through within 5 s: it is killed" in caplog.text
+    assert "given up after 1 attempts (the worker was not through within 5 s)" in caplog.text
+
+
+def test_a_worker_that_cannot_be_started_fails_the_attempt(pool: MakePool, caplog: pytest.LogCaptureFixture) -> None:
+    workers = pool(target="missing.handler", retries=Retries(()), timeout_s=BOUND_S)
+    workers.dispatch({})
+    why = "it could not be started: ModuleNotFoundError: No module named 'missing'"
+    wait_for(lambda: f"given up after 1 attempts ({why})" in caplog.text)
+
+
+def test_a_tool_finds_standard_input_empty_and_sends_events_to_the_queue_that_it_works_for(
+    pool: MakePool, probe: Probe
+) -> None:
+    pool().dispatch(probe.event)
+    held = probe.next()
+    held.tell("read")
+    assert held.read() == ""
+    held.tell("send")
+    sent = probe.next()
+    assert sent.told["event"] == {**probe.event, "sent": True}
+    held.tell("return")
+    sent.tell("return")
+
+
+def test_stopping_waits_for_work_that_gets_through_within_the_grace(pool: MakePool, probe: Probe) -> None:
+    workers = pool()
+    workers.dispatch(probe.event)
+    held = probe.next()
+    held.tell("return")
+    workers.stop(BOUND_S)
+    assert held.ended()
+    wait_for(lambda: not workers.processes)
+    with pytest.raises(NotDispatched):
+        workers.dispatch(probe.event)
+
+
+def test_stopping_kills_what_is_not_through_when_the_grace_is_over(
+    pool: MakePool, probe: Probe, caplog: pytest.LogCaptureFixture
+) -> None:
+    workers = pool()
+    workers.dispatch(probe.event)
+    held = probe.next()
+    workers.stop(0)
+    assert held.ended()
+    assert "1 workers were still at work" in caplog.text
+
+
+def test_a_worker_ends_with_its_server_however_that_ends(probe: Probe) -> None:
+    script = f"""
+import sys
+from tests.e2e.background.test_workers import Probed
+from mcp_baton.local.workers.pool import Pool
+pool = Pool(lambda: Probed("probe.handler", "t", "http://127.0.0.1:1", allow_anonymous=True))
+pool.dispatch({probe.event})
+pool.dispatch({probe.event})
+sys.stdin.read()
+"""
+    root = str(Path(__file__).parents[3])
+    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, cwd=root) as server:
+        held, idle = probe.next(), probe.next()
+        idle.tell("return")
+        idle.connection.close()
+        server.send_signal(signal.SIGKILL)
+        assert held.ended()
+    for process in (held, idle):
+        wait_for(lambda pid=process.told["pid"]: not is_running(pid))  # type: ignore[misc]
+
+
+def answered(method: str, path: str, headers: dict[str, str], body: bytes | None = None) -> tuple[int, list[object]]:
+    """A request to a runtime API: its status, and the events that were taken."""
+    taken: list[object] = []
+    api = RuntimeApi(taken.append)
+    with closing(HTTPConnection(api.address, timeout=BOUND_S)) as connection:
+        connection.request(method, path, body, headers)
+        status = connection.getresponse().status
+    api.process_ended("the test is over")
+    return status, taken
+
+
+@pytest.mark.parametrize(
+    "headers", [{"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}, {"Host": "evil.example"}]
+)
+def test_no_page_reaches_a_workers_events(headers: dict[str, str]) -> None:
+    assert answered("GET", f"{RUNTIME}/invocation/next", headers)[0] == 403
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "headers", "status"),
+    [
+        (INVOCATIONS, b"{}", {"X-Amz-Invocation-Type": "Event"}, 202),
+        (INVOCATIONS, b"{}", {}, 400),
+        (INVOCATIONS, b"{", {"X-Amz-Invocation-Type": "Event"}, 400),
+        (f"{RUNTIME}/invocation/unknown/response", b"{}", {}, 400),
+        (f"{RUNTIME}/other", b"{}", {}, 404),
+    ],
+)
+def test_the_runtime_api_says_what_it_does_not_take(
+    path: str, body: bytes, headers: dict[str, str], status: int
+) -> None:
+    assert answered("POST", path, headers, body) == (status, [{}] if status == 202 else [])
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process is there, other than as one whose end nobody has asked for."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    stat = Path(f"/proc/{pid}/stat")
+    return not (stat.exists() and stat.read_text().rpartition(")")[2].split()[0] == "Z")
+
+
+def wait_for(happened: Callable[[], bool]) -> None:
+    """Ask until it has happened."""
+    from time import monotonic, sleep
+
+    end = monotonic() + BOUND_S
+    while not happened():
+        assert monotonic() < end, "it did not happen"
+        sleep(0.01)

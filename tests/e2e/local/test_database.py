@@ -1,0 +1,202 @@
+"""`baton dynamodb`: the command in a process of its own, asked by boto3 and by a handler that is given its client."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from unittest.mock import patch
+
+import boto3
+import httpx
+import pytest
+
+from mcp_baton.aws import handler
+from mcp_baton.cli.dynamodb import DATABASE_PORT
+from mcp_baton.local.dynamodb import create_table
+from mcp_baton.local.loader import load
+from mcp_baton.server.server import Server
+from mcp_baton.settings import Settings
+from tests.e2e.support import proxy_event
+from tests.fakes import FunctionContext
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+ROOT = Path(__file__).parents[3]
+SAM_INTERPRETER = ROOT / "tests" / "sam" / ".venv" / "bin" / "python"
+SAM_LOCAL = Path(__file__).with_name("sam_local.py")
+BOUND_S = 120
+ANSWER = """\
+import json, sys
+from types import SimpleNamespace
+import app
+context = SimpleNamespace(aws_request_id="1", get_remaining_time_in_millis=lambda: 30_000)
+print(json.dumps(app.lambda_handler(json.loads(sys.argv[1]), context)))
+"""
+COMMAND = [sys.executable, "-c", "import sys; from mcp_baton.cli.app import main; sys.exit(main())", "dynamodb"]
+SERVED = f"{Path(__file__).with_name('served.py')}:server"
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """What a running `baton dynamodb` says.
+
+    Attributes:
+        line: Its line on stdout.
+        log: What it logs.
+    """
+
+    line: str
+    log: Path
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    """A running `baton dynamodb`, where `make local-dynamodb` has it. A signal ends it, and well."""
+    command = [*COMMAND, "--host", "0.0.0.0", "--port", "0", "--table", "tasks"]
+    log = tmp_path_factory.mktemp("database") / "log"
+    with (
+        log.open("wb") as errors,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
+    ):
+        assert process.stdout is not None
+        try:
+            yield Database(process.stdout.readline(), log)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(BOUND_S) == 0
+        finally:
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def client(database: Database) -> "DynamoDBClient":
+    url = database.line.split()[4]
+    return boto3.client(
+        "dynamodb", endpoint_url=url, region_name="eu-west-1", aws_access_key_id="x", aws_secret_access_key="x"
+    )
+
+
+def test_it_says_where_it_listens_and_who_may_come_and_has_the_table(
+    database: Database, client: "DynamoDBClient"
+) -> None:
+    assert "listening on 0.0.0.0: whoever reaches it may read and change every table" in database.log.read_text()
+    assert database.line == f"DynamoDB is listening on {client.meta.endpoint_url} with the table tasks\n"
+    assert client.list_tables()["TableNames"] == ["tasks"]
+    assert [key["AttributeName"] for key in client.describe_table(TableName="tasks")["Table"]["KeySchema"]] == [
+        "pk",
+        "sk",
+    ]
+
+
+def test_a_handler_that_is_given_its_client_keeps_tasks_there(client: "DynamoDBClient") -> None:
+    create_table(client, "served")
+    # What is loaded here is forgotten: another test's command loads the same file.
+    with patch.dict(sys.modules):
+        server = load(SERVED, Server)
+    lambda_handler = handler(server, settings=Settings(table="served"), dynamodb=client)
+    request = {"jsonrpc": "2.0", "id": 1, "method": "prompts/get", "params": {"name": "asking", "arguments": {}}}
+
+    answer = lambda_handler(proxy_event(json.dumps(request), "kim", {}), FunctionContext(lambda: 30_000))
+
+    meta = json.loads(answer["body"])["result"]["_meta"]
+    [item] = client.scan(TableName="served")["Items"]
+    assert (meta["task_status"], item["status"]["S"]) == ("completed", "completed")
+
+
+@pytest.fixture(scope="module")
+def sam_local() -> "subprocess.CompletedProcess[str]":
+    """What SAM makes of the template and of `samconfig.toml`."""
+    told = [SAM_INTERPRETER, SAM_LOCAL, ROOT / "template.yaml", ROOT / "sam-local.json"]
+    without_docker = {**os.environ, "DOCKER_HOST": "tcp://127.0.0.1:9", "SAM_CLI_TELEMETRY": "0"}
+    return subprocess.run(
+        told, cwd=ROOT, env=without_docker, capture_output=True, text=True, check=True, timeout=BOUND_S
+    )
+
+
+def test_under_sam_local_an_anonymous_call_of_the_sample_keeps_its_task_there_with_the_template_as_it_is(
+    client: "DynamoDBClient", sam_local: "subprocess.CompletedProcess[str]"
+) -> None:
+    environment: dict[str, str] = json.loads(sam_local.stdout)["environment"]
+    # A container calls this machine host.docker.internal. The test's DynamoDB has a port and a table of its own.
+    create_table(client, "sample")
+    assert environment["AWS_ENDPOINT_URL_DYNAMODB"] == f"http://host.docker.internal:{DATABASE_PORT}"
+    here = {"AWS_ENDPOINT_URL_DYNAMODB": client.meta.endpoint_url, "BATON_TABLE": "sample", "PATH": os.defpath}
+    params = {"name": "refund_order", "arguments": {"order_id": "A-18"}}
+    event = proxy_event(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "prompts/get", "params": params}), None, {})
+
+    called = subprocess.run(
+        [sys.executable, "-c", ANSWER, json.dumps(event)],
+        env={**environment, **here},
+        cwd=ROOT / "examples" / "sample",
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=BOUND_S,
+    )
+
+    assert called.returncode == 0, called.stderr
+    answer = json.loads(called.stdout.splitlines()[-1])
+    assert answer["statusCode"] == 200, answer
+    meta = json.loads(answer["body"])["result"]["_meta"]
+    [item] = client.scan(TableName="sample")["Items"]
+    assert (meta["task_status"], item["status"]["S"]) == ("completed", "completed")
+    assert "anonymous" in item["pk"]["S"]
+
+
+def test_sam_local_takes_what_samconfig_says_to_it(sam_local: "subprocess.CompletedProcess[str]") -> None:
+    config = tomllib.loads((ROOT / "samconfig.toml").read_text())["default"]
+    # Options are read before Docker is looked for, and a wrong one ends the command with 2.
+    assert json.loads(sam_local.stdout)["ended"] == [1, 1], sam_local.stderr
+    assert sam_local.stderr.count("requires a container runtime") == 2, sam_local.stderr
+    read = re.findall(r"Configuration values are: (.*)", sam_local.stderr)
+    assert ["sam-local.json" in values for values in read] == [True, True], sam_local.stderr
+    for command in ("start_api", "invoke"):
+        said = config[f"local_{command}"]["parameters"]
+        assert said["env_vars"] == "sam-local.json"
+        assert said["add_host"] == ["host.docker.internal:host-gateway"]
+
+
+def test_an_error_of_dynamodbs_comes_back_as_one(client: "DynamoDBClient") -> None:
+    key = {"pk": {"S": "kim"}, "sk": {"S": "1"}}
+    client.put_item(TableName="tasks", Item=key)
+
+    with pytest.raises(client.exceptions.ConditionalCheckFailedException):
+        client.put_item(TableName="tasks", Item=key, ConditionExpression="attribute_not_exists(pk)")
+    with pytest.raises(client.exceptions.ResourceNotFoundException):
+        client.get_item(TableName="another", Key=key)
+
+
+SDK = {"X-Amz-Target": "DynamoDB_20120810.ListTables", "Content-Type": "application/x-amz-json-1.0"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"Host": "localhost:8001"}, 200),
+        ({"Host": "host.docker.internal:8001"}, 200),
+        ({"Host": "rebound.example:8001"}, 403),
+        ({"Host": "127.0.0.1.example"}, 403),
+        ({"Host": "host.docker.internal.example"}, 403),
+        ({"Origin": "http://localhost:3000"}, 403),
+        ({"Sec-Fetch-Site": "same-origin"}, 403),
+    ],
+)
+def test_no_page_reaches_the_tables(client: "DynamoDBClient", headers: dict[str, str], status: int) -> None:
+    answer = httpx.post(client.meta.endpoint_url, headers={**SDK, **headers}, content=b"{}")
+
+    assert answer.status_code == status
+    assert ("tasks" in answer.text) is (status == 200)
+
+
+def test_a_browser_is_told_what_it_came_upon(client: "DynamoDBClient") -> None:
+    answer = httpx.get(client.meta.endpoint_url)
+
+    assert (answer.status_code, answer.text) == (400, "this is a DynamoDB: ask it with an AWS SDK\n")

@@ -1,0 +1,210 @@
+"""`make demo` as a person runs it: a process that talks to a server process over HTTP."""
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from handoff import PlannedCall, Unfilled, filled, planned_calls
+from mcp_baton import Argument, Step, Workflow, constant, prompt_arg, step_output
+from mcp_baton.tasks.record import StepStatus
+from mcp_baton.workflow.handoff import handoff
+from mcp_baton.workflow.pause import ToolFailed
+from mcp_baton.workflow.resolve import Known
+from tests.site import record
+
+DEMO = Path(__file__).parents[3] / "examples" / "demo.py"
+WITHIN_S = 120
+
+BEATS = [
+    "Example shop 1.0.0, MCP 2025-11-25",
+    "refund_order refund an order according to our policy",
+    'prompts/get {"name": "refund_order"',
+    "Step 1/4: fetch",
+    "Step 3/4: refund",
+    "user I want to refund an order according to our policy.",
+    "assistant Here is the plan:",
+    "Resource content from policy://refunds/electronics:",
+    "Error from issue_refund: EUR 240.00 is above",
+    "✓ fetch ✓ policy ✗ refund · notify",
+    '"suggestedTool": "issue_refund"',
+    "To continue the workflow, make these tool calls:",
+    "1. Call issue_refund",
+    '"approved_by": "supervisor@example.com"}, "_meta": {"_task_id":',
+    "✓ fetch ✓ policy ✓ refund · notify",
+    '"reference": "R-A-17"',
+    "✓ fetch ✓ policy ✓ refund ✓ notify",
+    "tasks/cancel with a result",
+    "tasks/get: completed, task variables:",
+    "_workflow.progress",
+    "_workflow.result.refund",
+    'tasks/result {"refund_id": "R-A-17"',
+    "mallory@example.com asks for the same task: -32602: Unknown task",
+    "3 of 10 rows",
+    "10 of 10 rows",
+    '"missingFields": ["summary"]',
+    '"summary": "<missing: summary>"',
+    "September brought in EUR 11208.69.",
+    "Step 4/4: announce",
+    "✓ extract ✓ validate ✓ publish ✓ announce",
+    "tasks/get: completed, task variables:",
+    'tasks/result {"completed": true, "steps_completed": 4}',
+    "Both workflows are complete.",
+]
+
+
+def printed(*arguments: str) -> tuple[int, str]:
+    """The demo's exit code and its output."""
+    done = subprocess.run(
+        [sys.executable, DEMO, *arguments], capture_output=True, text=True, timeout=WITHIN_S, check=False
+    )
+    assert done.stderr == ""
+    return done.returncode, done.stdout
+
+
+def run_demo(*arguments: str) -> tuple[int, str]:
+    """The same, every run of white space as one space."""
+    code, output = printed(*arguments)
+    return code, " ".join(output.replace("│", " ").split())
+
+
+@pytest.fixture(scope="module")
+def told() -> tuple[int, str]:
+    """One run of the demo with the sample."""
+    return printed()
+
+
+def positions(beats: list[str], output: str) -> list[int]:
+    """Where each beat stands after the one before it; -1 from the first that does not."""
+    found, start = [], 0
+    for beat in beats:
+        start = output.find(beat, start) if start >= 0 else -1
+        found.append(start)
+    return found
+
+
+def test_the_demo_tells_both_workflows_to_the_end(told: tuple[int, str]) -> None:
+    code, output = told[0], " ".join(told[1].replace("│", " ").split())
+
+    assert code == 0, output
+    found = dict(zip(BEATS, positions(BEATS, output), strict=False))
+    assert [beat for beat, position in found.items() if position < 0] == []
+    assert "\x1b[" not in output
+
+
+def test_the_recording_shows_what_the_demo_prints(told: tuple[int, str]) -> None:
+    lines = record.first_workflow(told[1])
+
+    # `make record` records it again.
+    assert record.shown(record.PICTURE.read_text()) == record.words("\n".join(line.plain for line in lines))
+
+
+def test_the_demo_says_what_is_not_as_expected(tmp_path: Path) -> None:
+    (tmp_path / "other.py").write_text(
+        'from mcp_baton import Server\n\nserver = Server("other", title="Other")\n\n\n'
+        '@server.tool\ndef hello() -> str:\n    """Say hello."""\n    return "hello"\n'
+    )
+
+    code, output = run_demo(str(tmp_path / "other.py"))
+
+    assert code == 1
+    assert output.endswith("The demo failed: the server lists no prompts")
+
+
+def test_the_demo_shows_why_its_server_does_not_start(tmp_path: Path) -> None:
+    code, output = run_demo(str(tmp_path / "missing.py"))
+
+    assert code == 1
+    assert "The demo failed: `baton serve` did not become ready: baton: no such file:" in output
+
+
+@pytest.fixture
+def _ctrl_c_is_heard() -> Iterator[None]:
+    """A shell's background jobs ignore Ctrl-C, and hand that on to what they start. What is handled here is not."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_ctrl_c_is_heard")
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_the_demo_stops_its_server_when_it_is_stopped(sent: signal.Signals, code: int) -> None:
+    with subprocess.Popen([sys.executable, DEMO], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as demo:
+        assert demo.stdout is not None
+        found = re.search(r"http://127\.0\.0\.1:(\d+)/mcp", demo.stdout.readline())
+        assert found is not None
+        demo.send_signal(sent)
+        _, errors = demo.communicate(timeout=WITHIN_S)
+
+    assert (demo.returncode, errors) == (code, "")
+    with (
+        closing(HTTPConnection("127.0.0.1", int(found[1]), timeout=5)) as connection,
+        pytest.raises(ConnectionRefusedError),
+    ):
+        connection.request("GET", "/mcp")
+
+
+class NothingRequired:
+    def required(self, _tool: str) -> frozenset[str]:
+        return frozenset()
+
+    def carries(self, _size: int) -> bool:
+        return True
+
+
+def test_the_demo_reads_a_handoff_as_it_is_written() -> None:
+    awkward = 'a "quoted" {brace}\nand 2. Call x with {"y": 1}'
+    workflow = Workflow(
+        name="w",
+        description="d",
+        arguments=[Argument("given"), Argument("left_out")],
+        steps=[
+            Step(
+                "a",
+                tool="first",
+                arguments={"text": constant(awkward), "it": prompt_arg("given")},
+                resources=["docs://a"],
+                guidance="Mind it.",
+            ),
+            Step("b", tool="second", arguments={"id": step_output("a", "rows.1.id"), "all": step_output("a")}),
+        ],
+    )
+    known = Known({"given": "here"}, {"given": "here"}, dict.fromkeys("ab", StepStatus.PENDING), {}, {})
+    text = handoff(workflow, known, ToolFailed("a", "no", retryable=False, suggested_tool="first"), NothingRequired())
+
+    first, second = planned_calls(text)
+
+    assert first == PlannedCall("first", {"text": awkward, "it": "here"}, "Mind it.")
+    assert second.tool == "second"
+    results: dict[str, Any] = {"first": {"rows": [{}, {"id": 7}]}}
+    assert filled(second, results, {}) == {"id": 7, "all": results["first"]}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "<output from first>",
+        "<output from first (step 'a')>",
+        "<field 'x' from task variable seen>",
+        "<task variable seen>",
+        "<missing: summary>",
+        "<invalid: summary>",
+        "<prompt arg left_out>",
+    ],
+)
+def test_the_demo_makes_no_call_with_a_placeholder_in_it(value: str) -> None:
+    call = PlannedCall("second", {"argument": value}, "")
+
+    with pytest.raises(Unfilled):
+        filled(call, {}, {})
+
+    assert filled(PlannedCall("second", {"argument": "<missing: argument>"}, ""), {}, {"argument": 1}) == {
+        "argument": 1
+    }

@@ -1,0 +1,132 @@
+"""What the README and the pages beside it claim, where a test can tell."""
+
+import re
+import shlex
+from pathlib import Path
+from runpy import run_path
+from typing import Any
+
+import pytest
+from moto import mock_aws
+
+from mcp_baton import Server
+from mcp_baton.clients import dynamodb_client
+from mcp_baton.local.loader import load
+from mcp_baton.testing import Connect, JsonRpcError
+
+ROOT = Path(__file__).parents[3]
+README = (ROOT / "README.md").read_text()
+TOOLS = (ROOT / "docs" / "tools.md").read_text()
+LOCALLY = (ROOT / "docs" / "local.md").read_text()
+
+
+def block(language: str, page: str = README) -> str:
+    """A page's first code block in this language; the README's unless another is given."""
+    found = re.search(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def test_the_server_in_twenty_lines_pauses_with_the_handoff_that_is_shown(tmp_path: Path, baton: Connect) -> None:
+    code = block("python")
+    file = tmp_path / "readme_server.py"
+    file.write_text(code)
+
+    run = baton(load(str(file), Server)).get_prompt("borrow", {"title": "Gathering Moss"})
+    section = README.partition("\n## A server in twenty lines\n")[2]
+
+    assert len([line for line in code.splitlines() if line]) <= 20
+    assert run.handoff == block("text", section).rstrip("\n")
+    assert run.pause.missing_fields == ["reader"]
+    assert run.steps == {"find": "completed", "lend": "pending"}
+
+
+def test_the_test_on_the_page_passes_and_fails_where_no_task_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = block("python", LOCALLY)
+    monkeypatch.chdir(ROOT)
+    passes, fails = tmp_path / "passes.py", tmp_path / "fails.py"
+    passes.write_text(code)
+    fails.write_text(code.replace('Settings(table="tasks")', "Settings()"))
+
+    assert len(code.partition("@mock_aws")[2].splitlines()) <= 12
+    run_path(str(passes))["test_a_refund_above_the_limit_waits_for_an_approval"]()
+    with pytest.raises(ValueError, match="not enough values"):
+        run_path(str(fails))["test_a_refund_above_the_limit_waits_for_an_approval"]()
+
+
+@mock_aws
+def test_the_client_on_the_page_about_storage_has_the_patience_of_batons_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    file = tmp_path / "clients.py"
+    file.write_text(block("python", (ROOT / "docs" / "storage.md").read_text()))
+    given: list[Any] = []
+
+    run_path(str(file), {"server": None, "handler": lambda _server, dynamodb: given.append(dynamodb)})
+
+    [shown], own = given, dynamodb_client()
+    for name in ("connect_timeout", "read_timeout", "retries"):
+        assert getattr(shown.meta.config, name) == getattr(own.meta.config, name)
+
+
+def test_what_sam_local_is_told_to_run_is_there() -> None:
+    under_sam = LOCALLY.partition("\n## Under `sam local`\n")[2]
+    first, second = re.findall(r"^```sh\n(.*?)^```", under_sam, re.MULTILINE | re.DOTALL)
+    template = (ROOT / "template.yaml").read_text()
+    lines = [shlex.split(line) for line in first.splitlines()]
+
+    # tests/deployed/test_sam_local.py runs them, where there is Docker.
+    assert [line[:3] for line in lines if line[0] == "sam"] == [
+        ["sam", "build", "--parameter-overrides"],
+        ["sam", "local", "invoke"],
+        ["sam", "local", "start-api"],
+    ]
+    [invoke] = [line for line in lines if "invoke" in line]
+    assert f"\n  {invoke[3]}:\n    Type: AWS::Serverless::Function\n" in template
+    assert (ROOT / invoke[invoke.index("--event") + 1]).exists()
+    assert "http://127.0.0.1:3000/mcp" in second
+
+
+def test_the_server_on_the_page_about_tools_registers_what_it_shows(tmp_path: Path, baton: Connect) -> None:
+    file = tmp_path / "tools_server.py"
+    file.write_text(block("python", TOOLS))
+
+    server = load(str(file), Server)
+
+    assert list(server.tools) == ["refund", "chart"]
+    assert server.tools["refund"].definition["annotations"] == {"destructiveHint": True}
+    assert server.tools["chart"].mirrored == {("region",): "mcp-param-region"}
+    assert list(server.completions) == [("docs://{topic}", "topic")]
+    assert baton(server).get_prompt("greeting", {"name": "Kim"}).messages[1].role == "assistant"
+
+
+def test_the_resource_of_paths_on_the_page_about_tools_stays_in_its_folder(tmp_path: Path, baton: Connect) -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```", TOOLS, re.MULTILINE | re.DOTALL)
+    code = "\n".join([blocks[0], *(block for block in blocks if "manual://" in block)])
+    folder = tmp_path / "manual"
+    (folder / "parts").mkdir(parents=True)
+    (folder / "parts" / "belt.md").write_text("# Belt")
+    (folder / "out").symlink_to(tmp_path)
+    secret = tmp_path / "secret.md"
+    secret.write_text("secret")
+    file = tmp_path / "manual_server.py"
+    file.write_text(code.replace("/var/task/manual", str(folder)))
+    client = baton(load(str(file), Server))
+
+    assert client.read_resource("manual://parts/belt.md").text == "# Belt"
+    for path in ("../secret.md", "parts/%2e%2e/../secret.md", "..%2Fsecret.md", str(secret), "out/secret.md"):
+        with pytest.raises(JsonRpcError) as refused:
+            client.read_resource(f"manual://{path}")
+        assert "secret" not in str(refused.value).replace(path, ""), path
+
+
+def test_the_parameters_that_are_named_are_the_templates() -> None:
+    template = (ROOT / "template.yaml").read_text()
+    rows = re.findall(r"^\| (`[A-Z][A-Za-z]+`(?:, `[A-Z][A-Za-z]+`)*) \|", README, re.MULTILINE)
+    named = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+
+    assert named
+    assert [name for name in named if f"\n  {name}:\n    Type: " not in template] == []

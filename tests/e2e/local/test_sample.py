@@ -1,0 +1,198 @@
+"""The sample application's own rules: what it refuses, and what importing it costs."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import boto3
+import pytest
+from botocore.exceptions import ReadTimeoutError
+from moto import mock_aws
+
+import orders
+import sales
+import shop
+from mcp_baton import Server, ToolError
+from mcp_baton.testing import Connect, JsonRpcError
+
+UNUSED: Any = None
+"""The context of a call that is refused before it comes to a payment."""
+FUNCTION = Path(__file__).parents[3] / "examples" / "sample"
+SLOW = ("asyncio", "boto3", "botocore", "http.client", "pydantic")
+IMPORT_AND_REPORT = """
+import os, sys
+os.environ["TOPIC_ARN"] = "arn:aws:sns:eu-west-1:123456789012:messages"
+sys.path[:0] = sys.argv[1:2]
+import orders
+print(*(name for name in sys.argv[2:] if name in sys.modules))
+"""
+
+
+def test_importing_the_sample_defines_it_and_does_nothing_slow() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORT_AND_REPORT, str(FUNCTION), *SLOW],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+
+    assert done.stdout.split() == []
+
+
+@pytest.mark.parametrize("order", orders.ORDERS.values(), ids=lambda order: order.order_id)
+def test_a_refund_within_the_policy_needs_no_approval(baton: Connect, order: orders.Order) -> None:
+    limit = orders.LIMITS[order.category]
+    amount = min(limit, order.total)
+
+    assert f"EUR {limit:.2f} without an approval" in orders.refund_policy(order.category)
+    refund = baton(shop.server).call_tool("issue_refund", {"order_id": order.order_id, "amount": amount})
+    assert refund.value == {"refund_id": f"R-{order.order_id}", "amount": amount, "approved_by": None}
+
+
+@pytest.mark.parametrize("amount", [0.0, -1.0, 240.01, float("nan")])
+def test_no_approval_covers_what_an_order_did_not_cost(amount: float) -> None:
+    with pytest.raises(ToolError, match=r"cannot be refunded: order A-17 came to EUR 240\.00"):
+        orders.issue_refund(UNUSED, "A-17", amount, approved_by="supervisor@example.com")
+
+
+def test_a_refund_that_is_asked_for_again_is_paid_once(baton: Connect) -> None:
+    server = Server("refunds")
+    server.include(shop.server)
+    # Whoever has imported the application has put its workflows there.
+    if "refund_order" not in server.workflows:
+        server.add_workflow(orders.refund_order)
+    client = baton(server)
+    paid = len(orders.PAYMENTS)
+    run = client.get_prompt("refund_order", {"order_id": "A-17"})
+    assert run.paused
+    approved: dict[str, Any] = {"order_id": "A-17", "amount": 240, "approved_by": "supervisor@example.com"}
+
+    refunds = [client.call_tool("issue_refund", approved, task=run.task_id) for _ in range(3)]
+
+    assert all(refund.recorded and refund.value == refunds[0].value for refund in refunds)
+    assert len(orders.PAYMENTS) == paid + 1
+    client.call_tool("issue_refund", {**approved, "amount": 100}, task=run.task_id)
+    client.call_tool("issue_refund", {**approved, "amount": 100})
+    assert len(orders.PAYMENTS) == paid + 3
+
+
+def test_what_does_not_exist_is_named(baton: Connect) -> None:
+    client = baton(shop.server)
+
+    assert client.call_tool("fetch_order", {"order_id": "A-99"}).text == "there is no order 'A-99'"
+    sales_of = client.call_tool("extract_sales", {"month": "1999-01"})
+    assert sales_of.text == "there are no sales for '1999-01'; there are for 2026-09"
+    with pytest.raises(JsonRpcError, match="no policy for 'toys'; there is one for books, electronics, furniture"):
+        client.read_resource("policy://refunds/toys")
+
+
+def test_returns_are_set_aside_and_the_rest_is_added_up() -> None:
+    rows = [sales.Row("desk", 5, 945.0), *[sales.Row("lamp", 2, 40.1)] * 4, sales.Row("desk", -1, -189.0)]
+
+    assert sales.validate_sales(rows) == sales.Figures(1105.4, 13, "lamp", [rows[-1]])
+
+
+def test_an_extract_that_is_mostly_wrong_is_refused() -> None:
+    with pytest.raises(ToolError, match="only 1 of 2 rows are sales"):
+        sales.validate_sales([sales.Row("desk", 5, 945.0), sales.Row("desk", -1, -189.0)])
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic, and a queue that is subscribed to it."""
+
+    arn: str
+    queue: str
+
+    def messages(self) -> list[Any]:
+        """What has been published since the last look."""
+        received = boto3.client("sqs").receive_message(QueueUrl=self.queue, MaxNumberOfMessages=10)
+        return [json.loads(message["Body"]) for message in received.get("Messages", [])]
+
+
+@pytest.fixture
+def topic(monkeypatch: pytest.MonkeyPatch) -> Iterator[Topic]:
+    """The stack's topic, which the sample is told of."""
+    shop.sns.cache_clear()
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    with mock_aws():
+        arn = boto3.client("sns").create_topic(Name="messages")["TopicArn"]
+        sqs = boto3.client("sqs")
+        queue = sqs.create_queue(QueueName="inbox")["QueueUrl"]
+        queue_arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+        boto3.client("sns").subscribe(TopicArn=arn, Protocol="sqs", Endpoint=queue_arn)
+        monkeypatch.setenv("TOPIC_ARN", arn)
+        yield Topic(arn, queue)
+    shop.sns.cache_clear()
+
+
+def test_a_message_goes_to_the_stacks_topic_with_whom_it_is_for_by_a_client_that_is_made_once(topic: Topic) -> None:
+    with patch("boto3.client", wraps=boto3.client) as made:
+        sent = shop.send_message("kim@example.com", "Your refund is on its way.", "R-A-17")
+        assert made.call_count == 1
+        [received] = topic.messages()
+        made.reset_mock()
+        shop.send_message("kim@example.com", "Two.")
+        assert made.call_count == 0
+        assert [message["Message"] for message in topic.messages()] == ["Two."]
+
+    assert (received["Subject"], received["Message"]) == ("News from the shop (R-A-17)", "Your refund is on its way.")
+    assert received["MessageAttributes"] == {"to": {"Type": "String", "Value": "kim@example.com"}}
+    assert sent.message_id == received["MessageId"]
+
+
+def test_a_subject_is_made_what_sns_takes_and_the_tool_tells_what_was_meant(topic: Topic) -> None:
+    subjects = {
+        "Bücher 😀": "News from the shop (B?cher ?)",
+        "one\r\ntwo\tthree": "News from the shop (one two three)",
+        "bell\x07": "News from the shop (bell?)",
+        "x" * 78: f"News from the shop ({'x' * 78})",
+        "x" * 79: f"News from the shop ({'x' * 76}...",
+    }
+    for reference, subject in subjects.items():
+        sent = shop.send_message("kim@example.com", reference, reference)
+        assert sent.subject == f"News from the shop ({reference})"
+        assert len(subject) < 100
+
+    assert {received["Message"]: received["Subject"] for received in topic.messages()} == subjects
+
+
+def test_a_message_that_sns_refuses_is_told_as_not_sent_without_the_accounts_names(
+    topic: Topic, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("TOPIC_ARN", f"{topic.arn}-that-is-gone")
+
+    with pytest.raises(ToolError) as caught:
+        shop.send_message("kim@example.com", "Hello.")
+
+    assert str(caught.value) == "nothing was sent: SNS refused the message (NotFound)"
+    assert "NotFound" in caplog.text
+
+
+def test_a_message_is_published_once_and_one_that_sns_may_have_sent_is_not_told_as_not_sent(topic: Topic) -> None:
+    client = shop.sns()
+    config: Any = client.meta.config
+    assert config.retries["total_max_attempts"] == 1
+    assert config.connect_timeout + config.read_timeout < 10
+    failure: Any = {"Error": {"Code": "InternalError", "Message": "sorry"}, "ResponseMetadata": {"HTTPStatusCode": 500}}
+
+    for error in (client.exceptions.ClientError(failure, "Publish"), ReadTimeoutError(endpoint_url="https://sns")):
+        with patch.object(client, "publish", side_effect=error), pytest.raises(type(error)) as caught:
+            shop.send_message("kim@example.com", "Hello.")
+        assert caught.value is error
+    assert topic.messages() == []
+
+
+def test_without_a_topic_nothing_is_published(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOPIC_ARN", "")
+
+    sent = shop.send_message("kim@example.com", "Hello.", "R-A-17")
+
+    assert sent == shop.Message("kim@example.com", "News from the shop (R-A-17)", "Hello.", None)
+    assert topic.messages() == []

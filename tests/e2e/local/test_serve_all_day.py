@@ -1,0 +1,100 @@
+"""`baton serve` over a working day: files change, the process is killed and started again, a terminal is read."""
+
+import json
+import re
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from tests.e2e.local.test_serve import BOUND_S, COMMAND, Baton
+
+APP = """
+from mcp_baton import Server, Step, Workflow, constant
+from rates import rate
+
+server = Server("shop", version="1.0.0")
+
+@server.tool
+def quote() -> int:
+    return rate()
+
+@server.tool
+def pay(amount: int, approved_by: str) -> str:
+    return "paid"
+
+steps = [Step("quote", tool="quote"), Step("pay", tool="pay", arguments={"amount": constant(3)})]
+server.add_workflow(Workflow(name="buy", description="buy", steps=steps))
+"""
+RATES = "def rate():\n    return 1\n"
+
+
+@contextmanager
+def serving(*options: str, folder: Path) -> Iterator[tuple[Baton, IO[str]]]:
+    """A running `baton serve`, and its standard error stream; killed at the end."""
+    command = [*COMMAND, *options, "--port", "0"]
+    with ExitStack() as stack:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder)
+        stack.enter_context(process)
+        stack.callback(process.kill)
+        watchdog = threading.Timer(BOUND_S, process.kill)
+        watchdog.start()
+        stack.callback(watchdog.cancel)
+        baton = Baton(process)
+        stack.callback(baton.client.close)
+        if process.stderr is None:
+            raise AssertionError("the process has no pipes")
+        yield baton, process.stderr
+
+
+def said(stream: IO[str], pattern: str) -> str:
+    """The next line that matches."""
+    return next(line for line in stream if re.search(pattern, line))
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "app.py").write_text(APP)
+    (tmp_path / "rates.py").write_text(RATES)
+    return tmp_path
+
+
+def test_a_line_tells_of_each_request_and_changed_files_are_served_without_losing_a_task(project: Path) -> None:
+    app, rates, data = project / "app.py", project / "rates.py", project / "tasks.db"
+    with serving(str(app), "--reload", "--data", str(data), folder=project) as (baton, log):
+        task = baton.call("prompts/get", name="buy")["_meta"]["task_id"]
+        line = r"^\d\d:\d\d:\d\d prompts/get +buy …\w{8} \d+ ms paused at pay: missing approved_by\n$"
+        assert re.match(line, log.readline())
+
+        rates.write_text("def rate(:\n")
+        assert "rates.py has changed, and cannot be served: SyntaxError" in said(log, "rates.py")
+        assert "goes on with the code from before" in log.readline()
+        assert baton.tool("quote")["result"] == 1
+        rates.write_text("def rate():\n    return open('/absent/rates')\n")
+        assert "rates.py has changed: reloaded" in said(log, "reloaded")
+        assert baton.call("tools/call", name="quote", arguments={})["isError"]
+        trace: list[str] = []
+        while "left out" not in (trace[-1] if trace else ""):
+            trace.append(log.readline())
+        text = "".join(trace)
+        assert 'rates.py", line 2, in rate' in text
+        assert 'app.py", line 9, in quote' in text
+        assert "mcp_baton/" not in text
+        assert re.search(r"tools/call +quote <?\d+ ms internal error in quote", log.readline())
+        assert [listed["taskId"] for listed in baton.call("tasks/list")["tasks"]] == [task]
+        baton.process.send_signal(signal.SIGKILL)
+        baton.process.wait(BOUND_S)
+
+    rates.write_text(RATES)
+    with serving("app:server", "--data", str(data), "--json", folder=project) as (baton, log):
+        found = baton.call("tasks/get", taskId=task)["_meta"]
+        assert found["_workflow.result.quote"] == 1
+        entry = json.loads(log.readline())
+        assert (entry["method"], entry["task"], entry["status"]) == ("tasks/get", task, "waiting")
+        baton.process.send_signal(signal.SIGINT)
+        assert baton.process.wait(BOUND_S) == 130

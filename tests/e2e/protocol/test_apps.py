@@ -1,0 +1,146 @@
+"""The page of the tasks as an MCP App (SEP-1865): who is told of it, and how it is read (docs/console.md)."""
+
+from typing import Any
+
+import pytest
+
+from mcp_baton import Argument, RegistrationError, Server, Step, Workflow, WorkflowError
+from mcp_baton.console.page import text
+from mcp_baton.protocol.envelope import CAPABILITIES_KEY
+from tests.e2e.conftest import MakeClient
+from tests.e2e.protocol.test_known_clients import handshake
+from tests.e2e.support import Client, Era, JsonDict
+
+URI = "ui://baton/tasks"
+MIME = "text/html;profile=mcp-app"
+EXTENSION = "io.modelcontextprotocol/ui"
+SHOWS_PAGES: JsonDict = {"extensions": {EXTENSION: {"mimeTypes": [MIME]}}}
+OTHERS: list[JsonDict] = [
+    {},
+    {"extensions": {}},
+    {"extensions": {EXTENSION: {"mimeTypes": ["image/svg+xml"]}}},
+    {"extensions": {EXTENSION: True}},
+    {"extensions": []},
+    {"apps": {}},
+]
+"""What clients declare that cannot show the page."""
+
+
+def server_of(*, tool: bool = True) -> Server:
+    server = Server("s")
+
+    @server.tool
+    def one(order: str) -> str:
+        return order
+
+    server.add_workflow(Workflow(name="flow", description="work", steps=[Step("one", tool="one")], tool=tool))
+    return server
+
+
+def ask(client: Client, method: str, able: JsonDict, params: JsonDict | None = None) -> Any:
+    """The result of a request by a client that has declared this."""
+    if client.era == "2026":
+        return client.request(method, params, {CAPABILITIES_KEY: able}).result
+    return client.request(method, params, headers=handshake(client, able)).result
+
+
+def announced(client: Client, able: JsonDict) -> JsonDict:
+    """The capabilities that a client with these is told of."""
+    if client.era == "2026":
+        return dict(client.request("server/discover", {}, {CAPABILITIES_KEY: able}).result["capabilities"])
+    params = {"protocolVersion": "2025-11-25", "capabilities": able, "clientInfo": {"name": "c", "version": "1"}}
+    return dict(client.request("initialize", params).result["capabilities"])
+
+
+def twin(client: Client, able: JsonDict) -> JsonDict:
+    [found] = [tool for tool in ask(client, "tools/list", able)["tools"] if tool["name"] == "flow"]
+    return dict(found)
+
+
+def test_a_client_that_shows_pages_is_told_that_there_is_one(make_client: MakeClient, era: Era) -> None:
+    told = announced(make_client(server_of(), era=era), SHOWS_PAGES)
+
+    assert told["extensions"][EXTENSION] == {"mimeTypes": [MIME]}
+    assert told["resources"] == {}
+
+
+@pytest.mark.parametrize("able", OTHERS)
+def test_other_clients_are_told_nothing(make_client: MakeClient, era: Era, able: JsonDict) -> None:
+    client = make_client(server_of(), era=era)
+
+    assert EXTENSION not in announced(client, able).get("extensions", {})
+    assert "task_action" not in twin(client, able)["inputSchema"]["properties"]
+
+
+def test_a_server_without_a_workflow_that_is_a_tool_has_no_page(make_client: MakeClient, era: Era) -> None:
+    client = make_client(server_of(tool=False), era=era)
+
+    assert EXTENSION not in announced(client, SHOWS_PAGES).get("extensions", {})
+    assert client.request("resources/read", {"uri": URI}).error["code"] == (-32002 if era == "2025" else -32602)
+
+
+def test_a_workflows_tool_names_the_page_to_every_client_and_other_tools_do_not(
+    make_client: MakeClient, era: Era
+) -> None:
+    client = make_client(server_of(), era=era)
+
+    for able in (SHOWS_PAGES, {}):
+        named = {tool["name"]: tool.get("_meta") for tool in ask(client, "tools/list", able)["tools"]}
+        assert named == {"one": None, "flow": {"ui": {"resourceUri": URI}}}
+
+
+def test_the_page_is_read_whole_and_reaches_nothing_but_its_host(make_client: MakeClient, era: Era) -> None:
+    client = make_client(server_of(), era=era)
+    assert client.request("resources/list").result["resources"] == []
+    [contents] = client.request("resources/read", {"uri": URI}).result["contents"]
+
+    assert (contents["uri"], contents["mimeType"], contents["text"]) == (URI, MIME, text())
+    assert contents["text"].lower().startswith("<!doctype html>")
+    # Without `csp` a host lets a page reach no address at all.
+    assert contents["_meta"] == {"ui": {"prefersBorder": True}}
+
+
+def test_what_the_page_calls_the_tool_for_is_listed_for_clients_that_show_it(make_client: MakeClient, era: Era) -> None:
+    found = twin(make_client(server_of(), era=era), SHOWS_PAGES)
+
+    assert list(found["inputSchema"]["properties"]) == ["task_id", "task_action", "task_result"]
+    assert found["inputSchema"]["properties"]["task_action"]["enum"] == ["show", "list", "cancel", "complete"]
+    assert {"board", "tasks"} <= found["outputSchema"]["properties"].keys()
+    assert "required" not in found["inputSchema"]
+
+
+def test_a_list_that_depends_on_the_client_is_not_kept_for_others(make_client: MakeClient) -> None:
+    client = make_client(server_of(), era="2026")
+
+    assert ask(client, "tools/list", SHOWS_PAGES)["cacheScope"] == "private"
+    assert ask(client, "tools/list", {})["cacheScope"] == "public"
+    assert client.request("resources/read", {"uri": URI}).result["cacheScope"] == "public"
+
+
+def test_the_pages_uri_is_batons_own() -> None:
+    with pytest.raises(RegistrationError, match="Baton's own"):
+        Server("s").resource(URI)(lambda: "mine")
+
+
+@pytest.mark.parametrize("name", ["task_action", "task_result"])
+def test_a_workflow_that_is_a_tool_has_no_argument_of_these_names(name: str) -> None:
+    def served(*, tool: bool) -> None:
+        server = server_of()
+        step = Step("one", tool="one")
+        workflow = Workflow(name="x", description="x", steps=[step], arguments=[Argument(name)], tool=tool)
+        server.add_workflow(workflow)
+        server.check()
+
+    with pytest.raises(WorkflowError, match=f"'{name}': this name is taken, by the workflow's tool"):
+        served(tool=True)
+    served(tool=False)
+
+
+def test_a_caller_who_lacks_the_scopes_of_every_workflow_has_no_page(make_client: MakeClient, era: Era) -> None:
+    server = Server("s")
+    server.add_tool(lambda: "done", name="one", requires=["orders:write"])
+    server.add_workflow(Workflow(name="flow", description="work", steps=[Step("one", tool="one")]))
+    client = make_client(server, era=era)
+
+    assert "error" in client.request("resources/read", {"uri": URI}).messages[-1]
+    assert EXTENSION not in announced(client, SHOWS_PAGES).get("extensions", {})

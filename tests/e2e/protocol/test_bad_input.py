@@ -1,0 +1,224 @@
+"""Bad input: each a specific error, none a 500, nothing half done (docs/http.md).
+
+What is refused before a method is known has its own tests: malformed messages and envelopes in tests/unit/protocol,
+bad HTTP requests in tests/hostile_requests/test_refusals.py, the ways to name a task in
+tests/unit/server/running/test_runner.py.
+"""
+
+import json
+from typing import Any
+
+import pytest
+
+from mcp_baton import Argument, Server, Step, Workflow, prompt_arg
+from mcp_baton.protocol.envelope import RELATED_TASK_KEY, TASK_ID_KEY
+from mcp_baton.tasks.ids import new_task_id
+from tests.e2e.conftest import MakeClient
+from tests.e2e.support import Answer, Client, Era, Script, Table
+
+PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32700, -32600, -32601, -32602
+NOBODYS = new_task_id(0)
+OTHER = new_task_id(1)
+REVISIONS = ["2025-06-18", "2025-11-25", "2026-07-28"]
+
+
+@pytest.fixture
+def client(make_client: MakeClient, script: Script) -> Client:
+    """A client of a server with one of each."""
+    server = Server("s")
+
+    @server.tool
+    def work(amount: float) -> float:
+        return script.play("work", amount)
+
+    @server.resource("docs://{topic}")
+    def docs(topic: str) -> str:
+        return script.play("docs", topic)
+
+    @server.prompt
+    def greeting(name: str) -> str:
+        return script.play("greeting", name)
+
+    server.add_workflow(
+        Workflow(
+            name="flow",
+            description="work",
+            arguments=[Argument("amount", required=True, type=float), Argument("days", type=list[int])],
+            steps=[Step("only", tool="work", arguments={"amount": prompt_arg("amount")})],
+        )
+    )
+    return make_client(server, allowed_origins=frozenset({"https://good.example"}), max_body_bytes=10_000)
+
+
+@pytest.fixture
+def untouched(client: Client, script: Script, table: Table) -> Any:
+    """Afterwards nothing has been called and no task made."""
+    yield
+    assert script.called == []
+    assert table.items == []
+
+
+def message(method: str = "tools/list", **params: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+
+
+def wire_status(era: Era, status: int = 400) -> int:
+    """A client of the handshake era takes an HTTP status for a fault of the transport's."""
+    return 200 if era == "2025" else status
+
+
+@pytest.mark.usefixtures("untouched")
+@pytest.mark.parametrize(
+    ("name", "arguments", "named"),
+    [
+        ("nothing", {}, "nothing"),
+        ("", {}, ""),
+        ("flow", {}, "'amount'"),
+        ("flow", {"days": "[1]"}, "'amount'"),
+        ("flow", {"amount": "many"}, "'amount'"),
+        ("flow", {"amount": ""}, "'amount'"),
+        ("flow", {"amount": None}, "'amount'"),
+        ("flow", {"amount": "1", "days": "[1"}, "'days'"),
+        ("flow", {"amount": "1", "days": '["one"]'}, "'days'"),
+        ("flow", {"amount": "1", "colour": "red"}, "'colour'"),
+        ("greeting", {}, "'name'"),
+        ("greeting", {"name": "Kim", "age": "7"}, "'age'"),
+    ],
+)
+def test_an_unknown_prompt_or_argument_and_one_that_is_missing_or_does_not_convert_is_named(
+    client: Client, era: Era, name: str, arguments: dict[str, Any], named: str
+) -> None:
+    answer = client.in_era(era).get_prompt(name, arguments)
+    assert answer.refusal == (wire_status(era), INVALID_PARAMS)
+    assert named in answer.error["message"]
+
+
+@pytest.mark.usefixtures("untouched")
+def test_an_unknown_tool_is_named(client: Client, era: Era) -> None:
+    for task in (None, NOBODYS):
+        answer = client.in_era(era).call_tool("nothing", task=task)
+        assert answer.refusal == (wire_status(era), INVALID_PARAMS)
+        assert "nothing" in answer.error["message"]
+
+
+@pytest.mark.usefixtures("untouched")
+@pytest.mark.parametrize("arguments", [{}, {"amount": "many"}, {"amount": None}, {"amount": 1, "colour": "red"}])
+def test_arguments_that_a_tool_does_not_take_are_an_error_of_the_tools(
+    client: Client, era: Era, arguments: dict[str, Any]
+) -> None:
+    result = client.in_era(era).call_tool("work", arguments).result
+    assert result["isError"] is True
+    assert ("colour" if "colour" in arguments else "amount") in result["content"][0]["text"]
+
+
+@pytest.mark.usefixtures("untouched")
+@pytest.mark.parametrize("uri", ["docs://a/b", "nothing://a", "", "docs://"])
+def test_an_unknown_resource_is_named(client: Client, era: Era, uri: str) -> None:
+    answer = client.in_era(era).request("resources/read", {"uri": uri})
+    assert answer.refusal == ((200, -32002) if era == "2025" else (400, INVALID_PARAMS))
+    assert answer.error["data"] == {"uri": uri}
+
+
+@pytest.mark.usefixtures("untouched")
+@pytest.mark.parametrize("method", ["nothing", "tools", "tools/List", "", "prompts/run"])
+def test_an_unknown_method_is_no_method(client: Client, era: Era, method: str) -> None:
+    assert client.in_era(era).request(method).refusal == (wire_status(era, 404), METHOD_NOT_FOUND)
+
+
+@pytest.mark.usefixtures("untouched")
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("tools/call", {"name": "work", "arguments": {"amount": 1.0}}),
+        ("prompts/get", {"name": "flow", "arguments": {"amount": "1"}}),
+    ],
+)
+def test_a_task_that_is_named_in_a_way_that_cannot_be_meant_is_refused_before_anything_is_run(
+    client: Client, era: Era, method: str, params: dict[str, Any]
+) -> None:
+    answer = client.in_era(era).request(method, params, {TASK_ID_KEY: NOBODYS, RELATED_TASK_KEY: {"taskId": OTHER}})
+    assert answer.refusal == (wire_status(era), INVALID_PARAMS)
+    assert "_meta" in answer.error["message"]
+
+
+@pytest.mark.usefixtures("untouched")
+@pytest.mark.parametrize("ttl", ["soon", 0, -1, 1.5, True, []])
+def test_a_lifetime_that_is_none_is_refused(client: Client, ttl: Any) -> None:
+    params = {"name": "flow", "arguments": {"amount": "1"}, "task": {"ttl": ttl}}
+    assert client.request("prompts/get", params).refusal == (200, INVALID_PARAMS)
+
+
+@pytest.mark.usefixtures("untouched")
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_a_batch_is_refused_by_every_revision_but_the_first(client: Client, revision: str) -> None:
+    batch = json.dumps([message(), message("prompts/get", name="flow", arguments={"amount": "1"})])
+    assert client.post(batch, {"MCP-Protocol-Version": revision}).refusal == (400, INVALID_REQUEST)
+
+
+def test_a_batch_of_the_first_revision_is_answered_message_by_message(client: Client, script: Script) -> None:
+    notification = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    bad = [{"jsonrpc": "2.0", "id": 2, "method": "nothing"}, 5, notification]
+    batch = json.dumps([message("tools/call", name="work", arguments={"amount": 1.0}), *bad])
+    answer = client.post(batch, {"MCP-Protocol-Version": "2025-03-26"})
+    first, second, third = json.loads(answer.body)
+    assert first["result"]["structuredContent"] == {"result": 1.0}
+    assert (second["id"], second["error"]["code"]) == (2, METHOD_NOT_FOUND)
+    assert (third["id"], third["error"]["code"]) == (None, INVALID_REQUEST)
+    assert script.take() == ["work"]
+
+
+@pytest.mark.usefixtures("untouched")
+def test_a_batch_of_nothing_but_notifications_is_accepted_without_a_word(client: Client) -> None:
+    notification = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    answer = client.post(json.dumps([notification, notification]))
+    assert (answer.status, answer.body) == (202, "")
+
+
+def run_message() -> str:
+    """A request that would run the workflow, if it got that far."""
+    return json.dumps(message("prompts/get", name="flow", arguments={"amount": "1"}))
+
+
+@pytest.mark.parametrize("content_type", ["application/json; charset=utf-8", "Application/JSON"])
+def test_a_content_types_case_and_parameters_do_not_matter(client: Client, content_type: str) -> None:
+    assert client.post(run_message(), {"Content-Type": content_type}).status == 200
+
+
+METHODS = [
+    "initialize",
+    "ping",
+    "server/discover",
+    "tools/list",
+    "tools/call",
+    "prompts/list",
+    "prompts/get",
+    "resources/list",
+    "resources/templates/list",
+    "resources/read",
+    "tasks/get",
+    "tasks/list",
+    "tasks/result",
+    "tasks/cancel",
+    "tasks/update",
+]
+NO_TEXT: list[Any] = [None, 5, [], {}, "\ud800", "x" * 999]
+NO_ARGUMENTS: list[Any] = [None, 5, [], "x", {"amount": {"a": []}, "name": {}}]
+STRANGE: list[dict[str, Any]] = [
+    {},
+    *[{key: value} for key in ("name", "uri", "taskId", "cursor") for value in NO_TEXT],
+    *[{"name": name, "arguments": value} for name in ("work", "flow", "greeting") for value in NO_ARGUMENTS],
+    {"protocolVersion": 5},
+    {"taskId": NOBODYS, "result": 5},
+    {"taskId": NOBODYS, "inputResponses": 5},
+    {"cursor": "MA=="},
+]
+
+
+@pytest.mark.usefixtures("untouched")
+@pytest.mark.parametrize("method", METHODS)
+def test_no_params_however_strange_are_an_internal_error(client: Client, era: Era, method: str) -> None:
+    for params in STRANGE:
+        answer: Answer = client.in_era(era).request(method, params)
+        assert answer.status in {200, 400, 404}, params
+        [message] = answer.messages
+        assert "result" in message or message["error"]["code"] != -32603, params

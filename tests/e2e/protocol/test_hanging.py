@@ -1,0 +1,175 @@
+"""S3 and DynamoDB hang at the end of a run: its reply comes before the function's time ends (docs/storage.md, Time)."""
+
+import json
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mcp_baton import Server, Step, Workflow, constant
+from mcp_baton.settings import Settings
+from tests.buckets import Bucket
+from tests.e2e.background_support import container
+from tests.e2e.conftest import Engine
+from tests.e2e.support import Answer, Client, Table
+from tests.e2e.throttling import Virtual
+from tests.hanging import Hang, values_in
+
+FUNCTION_S = 12.0
+RESERVE_S = 5.0
+TOOLS_S = FUNCTION_S - RESERVE_S - 0.01
+"""The tool ends when all but the write reserve is used up."""
+
+HEAD_S = 2.5
+REPLY_S = 0.3
+ATTEMPT_S = 1.0
+SLACK_S = 0.01
+FOR_EVER_S = 1_000.0
+ZIP_S = 0.1
+"""What it takes to zip a piece of 262,144 bytes, on a machine that is busy."""
+
+VALUES = [Random(seed).randbytes(500_000).hex() for seed in range(5)]
+
+STEPS = [f"s{number}" for number in range(len(VALUES))]
+
+
+class SlowZip:
+    """zlib's compressor, on a machine that is busy."""
+
+    def __init__(self, time: Virtual) -> None:
+        self._time = time
+        self._zip = zlib.compressobj(wbits=31)
+
+    def compress(self, data: bytes) -> bytes:
+        """As zlib, after a moment."""
+        self._time.sleep(ZIP_S)
+        return self._zip.compress(data)
+
+    def flush(self) -> bytes:
+        """As zlib."""
+        return self._zip.flush()
+
+
+class Run:
+    """A run whose last step returns when only the write reserve is left, and is then kept from writing.
+
+    Args:
+        engine: The DynamoDB and the S3.
+        table: The table.
+        bucket: Where values go that are cheaper there.
+        hanging_s: How long requests hang from then on, by operation.
+    """
+
+    def __init__(self, engine: Engine, table: Table, bucket: Bucket, hanging_s: dict[str, float]) -> None:
+        self.time = Virtual()
+        self.hangs = {name: Hang(self.time, seconds, on=False) for name, seconds in hanging_s.items()}
+        self.replied_s = 0.0
+        self.answers = list[Answer]()
+        self._engine = engine
+        time, settings = self.time, Settings(table=table.name, overflow_bucket=bucket.name)
+        made = container(self._server(), table, settings, time, connect_s3=lambda: engine.s3)
+        self.client = Client(made, remaining_ms=lambda: int((FUNCTION_S - time.s) * 1000))
+
+    def _server(self) -> Server:
+        server = Server("s")
+
+        @server.tool
+        def large(number: int) -> str:
+            if number == len(VALUES) - 1:
+                self.time.s = TOOLS_S
+                for hang in self.hangs.values():
+                    hang.on = True
+            return VALUES[number]
+
+        steps = [Step(name, tool=large, arguments={"number": constant(number)}) for number, name in enumerate(STEPS)]
+        server.add_workflow(Workflow(name="flow", description="work", steps=steps))
+        return server
+
+    def _slow_zip(self, **_: object) -> SlowZip:
+        return SlowZip(self.time)
+
+    def go(self) -> Answer:
+        """Run it, and note when its reply was made."""
+
+        def come() -> None:
+            self.answers.append(self.client.get_prompt("flow"))
+            self.replied_s = self.time.s
+
+        self.time.begin(0.0, come)
+        with self._in_virtual_time():
+            self.time.run()
+        for hang in self.hangs.values():
+            hang.on = False
+        # What is asked from here on, another function answers.
+        self.client = replace(self.client, remaining_ms=lambda: int(FUNCTION_S * 1000))
+        return self.answers[0]
+
+    @contextmanager
+    def _in_virtual_time(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            stack.enter_context(values_in(self.time))
+            patch = stack.enter_context(pytest.MonkeyPatch.context())
+            patch.setattr(
+                "mcp_baton.tasks.texts.zlib", SimpleNamespace(**{**vars(zlib), "compressobj": self._slow_zip})
+            )
+            for name, hang in self.hangs.items():
+                client: Any = self._engine.s3 if name.startswith("s3.") else self._engine.client
+                stack.enter_context(hang.of(client, name))
+            yield
+
+
+def task_values(client: Client, task_id: str) -> list[object]:
+    """What the steps' results are, as resources give them."""
+    uris = [f"baton://tasks/{task_id}/_workflow.result.{name}" for name in STEPS]
+    read = [client.request("resources/read", {"uri": uri}) for uri in uris]
+    return [json.loads(answer.result["contents"][0]["text"]) for answer in read]
+
+
+@pytest.mark.parametrize("limit_s", [ATTEMPT_S, FOR_EVER_S], ids=["times out", "never ends"])
+def test_a_run_replies_in_time_when_s3_and_dynamodb_hang_at_once(
+    engine: Engine, table: Table, bucket: Bucket, limit_s: float
+) -> None:
+    """A request hangs until the client's time limit, or beyond it, as one does whose answer comes in drops."""
+    run = Run(
+        engine,
+        table,
+        bucket,
+        {"s3.PutObject": limit_s, "dynamodb.PutItem": limit_s, "dynamodb.UpdateItem": ATTEMPT_S},
+    )
+    answer = run.go()
+    objects, items, heads = (hang.began_s for hang in run.hangs.values())
+    zipped_s = objects[0] - TOOLS_S
+    assert 0.7 <= zipped_s <= 0.7 + 2 * ZIP_S
+    assert items[0] - objects[0] <= 1.2 + SLACK_S
+    assert [round(FUNCTION_S - began_s, 1) for began_s in heads] == [2.5, 1.4]
+    assert FUNCTION_S - run.replied_s >= REPLY_S
+    assert answer.meta["persisted"] == "unknown"
+    assert answer.statuses == ["completed"] * len(VALUES)
+    assert all(value in answer.body for value in VALUES)
+
+
+def test_when_only_values_hang_the_head_is_written_with_notes_in_their_place(
+    engine: Engine, table: Table, bucket: Bucket
+) -> None:
+    run = Run(engine, table, bucket, {"s3.PutObject": FOR_EVER_S, "dynamodb.PutItem": FOR_EVER_S})
+    answer = run.go()
+    assert FUNCTION_S - run.replied_s >= HEAD_S
+    assert "persisted" not in answer.meta
+    assert answer.meta["oversized"] == STEPS
+    assert run.client.task("get", answer.task_id).meta["_workflow.result.s0"] == {
+        "error": f"result of {len(VALUES[0]) + 2} bytes could not be written outside the task's item"
+    }
+
+
+def test_when_only_s3_hangs_the_values_are_kept_in_items(engine: Engine, table: Table, bucket: Bucket) -> None:
+    run = Run(engine, table, bucket, {"s3.PutObject": FOR_EVER_S})
+    answer = run.go()
+    assert FUNCTION_S - run.replied_s >= HEAD_S
+    assert {"persisted", "oversized"}.isdisjoint(answer.meta)
+    assert bucket.keys == []
+    assert task_values(run.client, answer.task_id) == VALUES

@@ -1,0 +1,131 @@
+"""Clients of the 2025 era that are known by their session id: they are not asked what they cannot answer
+(docs/http.md)."""
+
+import json
+from typing import Any
+
+import pytest
+
+from mcp_baton import Context, Server, Step, Workflow
+from tests.e2e.conftest import MakeClient, Streaming
+from tests.e2e.protocol.test_questions import questions_in
+from tests.e2e.support import BOUND_S, Client, JsonDict, Sink, Table
+
+HEADER = "Mcp-Session-Id"
+FORM: Any = {"type": "object", "properties": {"name": {"type": "string"}}}
+
+
+def asking_server() -> Server:
+    server = Server("asking")
+
+    @server.tool
+    def who(ctx: Context) -> str:
+        return str(ctx.elicit("Who?", FORM).content["name"])
+
+    @server.tool
+    def able(ctx: Context) -> list[str]:
+        return [name for name in ("elicitation", "elicitation.url", "sampling", "roots") if ctx.client_supports(name)]
+
+    server.add_workflow(Workflow(name="flow", description="ask", steps=[Step("ask", tool="who")]))
+    return server
+
+
+def handshake(client: Client, capabilities: Any) -> dict[str, str]:
+    """The header that a client sends from its handshake on."""
+    params = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": capabilities,
+        "clientInfo": {"name": "c", "version": "1"},
+    }
+    answer = client.request("initialize", params)
+    assert answer.result["protocolVersion"] == "2025-11-25"
+    return {HEADER: answer.headers[HEADER]}
+
+
+def call(client: Client, tool: str, headers: dict[str, str], method: str = "tools/call") -> Any:
+    return client.request(method, {"name": tool, "arguments": {}}, headers=headers)
+
+
+def able(client: Client, headers: dict[str, str]) -> list[str]:
+    listed: list[str] = call(client, "able", headers).result["structuredContent"]["result"]
+    return listed
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "names"),
+    [
+        ({}, []),
+        ({"elicitation": {}}, ["elicitation"]),
+        ({"elicitation": {"url": {}}, "roots": {"listChanged": True}}, ["elicitation.url", "roots"]),
+        ({"elicitation": {"form": {}, "url": {}}, "sampling": {}}, ["elicitation", "elicitation.url", "sampling"]),
+    ],
+)
+def test_a_tool_knows_what_the_client_declared_in_its_handshake(
+    make_client: MakeClient, capabilities: JsonDict, names: list[str]
+) -> None:
+    client = make_client(asking_server())
+
+    # Another function with another process: nothing is kept but what the client sends.
+    assert able(make_client(asking_server()), handshake(client, capabilities)) == names
+
+
+@pytest.mark.parametrize("headers", [{}, {HEADER: "nonsense"}, {HEADER: "x" * 500}])
+def test_a_client_without_a_readable_id_may_be_able_to_anything(
+    make_client: MakeClient, headers: dict[str, str]
+) -> None:
+    assert len(able(make_client(asking_server()), headers)) == 4
+
+
+def test_two_handshakes_have_two_ids_and_what_is_no_capabilities_is_refused(make_client: MakeClient) -> None:
+    client = make_client(asking_server())
+
+    assert handshake(client, {}) != handshake(client, {})
+    assert client.request("initialize", {"protocolVersion": "2025-11-25", "capabilities": 5}).error["code"] == -32602
+
+
+def test_a_client_that_has_not_declared_it_is_not_asked_and_nobody_waits(
+    make_client: MakeClient, streaming: Streaming, table: Table
+) -> None:
+    client, sink = make_client(asking_server()), Sink()
+    headers = handshake(client, {"sampling": {}})
+
+    answer = streaming(sink, lambda: call(client, "who", headers)).result(BOUND_S)
+
+    assert answer.result["isError"] is True
+    assert answer.result["content"][0]["text"] == (
+        "The client cannot be asked (elicitation/create): it has not declared the capability 'elicitation'."
+    )
+    assert questions_in(table) == 0
+
+
+def test_in_a_workflow_that_is_the_steps_failure_and_no_call_by_itself_is_suggested(
+    make_client: MakeClient, streaming: Streaming
+) -> None:
+    client, sink = make_client(asking_server()), Sink()
+    headers = handshake(client, {})
+
+    answer = streaming(sink, lambda: call(client, "flow", headers, "prompts/get")).result(BOUND_S)
+
+    pause = answer.meta["pause_reason"]
+    assert (pause["type"], pause["retryable"]) == ("toolError", False)
+    assert "has not declared" in pause["error"]
+    assert "called by itself" not in answer.handoff
+
+
+def test_in_the_2026_era_a_client_that_cannot_answer_is_not_told_to_call_the_tool_by_itself(
+    make_client: MakeClient,
+) -> None:
+    answer = make_client(asking_server(), era="2026").get_prompt("flow")
+
+    assert "has not declared" in answer.meta["pause_reason"]["error"]
+    assert "called by itself" not in answer.handoff
+
+
+def test_a_page_may_read_its_session_id(make_client: MakeClient) -> None:
+    client = make_client(asking_server(), allowed_origins=frozenset({"https://app.example.com"}))
+    body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}}
+
+    answer = client.post(json.dumps(body), {"Origin": "https://app.example.com"})
+
+    assert HEADER in answer.headers["Access-Control-Expose-Headers"].split(", ")
+    assert answer.headers[HEADER]

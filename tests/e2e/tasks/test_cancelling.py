@@ -1,0 +1,132 @@
+"""`tasks/cancel` of a task that a worker works on, in another container (docs/background.md, Cancelling)."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
+import pytest
+
+from mcp_baton import Context, Server
+from mcp_baton.server.background import watching
+from mcp_baton.workflow import lease as holding
+from tests.e2e.background_support import Background, MakeBackground
+from tests.e2e.support import BOUND_S, Era, Table
+
+
+class Work:
+    """What tools have done that are to be cancelled.
+
+    Attributes:
+        begun: One of them has begun.
+        ended: It was ended from outside.
+        released: It is to end by itself: the test is over.
+        meanwhile: What happens in the tool that does not look at its context.
+    """
+
+    def __init__(self) -> None:
+        self.begun, self.ended, self.released = Event(), Event(), Event()
+        self.meanwhile: Callable[[], object] = lambda: None
+
+
+@pytest.fixture
+def work() -> Work:
+    return Work()
+
+
+@pytest.fixture
+def jobs(background: MakeBackground, work: Work, monkeypatch: pytest.MonkeyPatch) -> Background:
+    """Tools that go on for ever, and one that takes no notice. Workers look often, so that no test waits for them."""
+    monkeypatch.setattr(holding, "LOOK_AFTER_S", 0.0)
+    monkeypatch.setattr(watching, "LOOK_AFTER_S", 0.01)
+    server = Server("s")
+
+    @server.tool(task="optional")
+    def steps(ctx: Context) -> None:
+        work.begun.set()
+        try:
+            while not work.released.wait(0.001):
+                ctx.remaining_ms()
+        except BaseException:
+            work.ended.set()
+            raise
+
+    @server.tool(task="optional")
+    async def waits() -> None:
+        work.begun.set()
+        try:
+            await asyncio.sleep(2 * BOUND_S)
+        except asyncio.CancelledError:
+            work.ended.set()
+            raise
+
+    @server.tool(task="optional")
+    def heedless(ctx: Context) -> str:
+        assert ctx.task is not None
+        ctx.task["left"] = "behind"
+        work.meanwhile()
+        return "too late"
+
+    return background(server)
+
+
+@pytest.mark.parametrize("tool", ["steps", "waits"], ids=["a def at its next Context call", "an async def at once"])
+def test_a_cancellation_reaches_a_tool_that_another_container_runs(
+    jobs: Background, work: Work, tool: str, era: Era
+) -> None:
+    task = jobs.begin(tool, era=era)
+    with ThreadPoolExecutor(1) as worker:
+        outcome = worker.submit(jobs.work)
+        try:
+            assert work.begun.wait(BOUND_S)
+            jobs.client(era).task("cancel", task)
+            assert outcome.result(BOUND_S) == "stopped: it is over, or another worker's"
+            assert work.ended.wait(BOUND_S)
+        finally:
+            work.released.set()
+    assert jobs.status(task, era) == "cancelled"
+
+
+def test_a_result_that_comes_after_the_cancellation_is_dropped(jobs: Background, work: Work, table: Table) -> None:
+    task, client = jobs.begin("heedless"), jobs.client()
+    work.meanwhile = lambda: client.task("cancel", task)
+    jobs.work()
+    found = client.task("get", task).result
+    assert (found["status"], "result" in found, "left" in found["_meta"]) == ("cancelled", False, False)
+    assert "result" not in table.item(task)
+
+
+def test_a_task_that_is_cancelled_before_a_worker_comes_is_not_begun(jobs: Background, work: Work) -> None:
+    task = jobs.begin("steps")
+    jobs.client().task("cancel", task)
+    assert jobs.work() == "over: cancelled"
+    assert not work.begun.is_set()
+
+
+def test_a_cancelled_task_has_no_result(jobs: Background) -> None:
+    task = jobs.begin("steps", era="2025")
+    jobs.client("2025").task("cancel", task)
+    answer = jobs.client("2025").task("result", task)
+    assert answer.refusal == (200, -32600)
+    assert answer.error["data"] == {"status": "cancelled"}
+
+
+def test_a_cancellation_with_a_result_completes_the_task_and_the_workers_comes_too_late(
+    jobs: Background, work: Work, era: Era
+) -> None:
+    task, client = jobs.begin("heedless", era=era), jobs.client(era)
+    given = {"content": [{"type": "text", "text": "done by hand"}]}
+    work.meanwhile = lambda: client.task("cancel", task, result=given)
+    jobs.work()
+    found = jobs.client("2026").task("get", task).result
+    mark = {"mcp-baton/result_by": "client"}
+    assert (found["status"], found["result"]) == ("completed", {"resultType": "complete", **given, "_meta": mark})
+    assert jobs.client("2025").task("result", task).result["content"] == given["content"]
+
+
+def test_a_cancellation_reaches_a_task_that_waits_for_the_client(jobs: Background, table: Table) -> None:
+    task = jobs.begin("heedless")
+    table.replace({**table.item(task), "status": {"S": "input_required"}})
+    jobs.client().task("cancel", task)
+    assert jobs.status(task) == "cancelled"
+    assert jobs.work() == "over: cancelled"

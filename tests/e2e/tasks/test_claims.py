@@ -1,0 +1,190 @@
+"""One run at a time: no two resumes run a step twice, and a run that was killed is taken over (docs/workflows.md)."""
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import Any
+
+import pytest
+
+from mcp_baton import Server, Step, Workflow
+from mcp_baton.tasks.dynamodb.store import DynamoDBTaskStore
+from mcp_baton.tasks.record import LEASE_MS, RENEW_MS, Claim, TaskRecord, TaskStanding, timestamp
+from mcp_baton.testing import JsonRpcError, connect
+from tests.e2e.background_support import Time
+from tests.e2e.conftest import ON_MINISTACK, MakeClient
+from tests.e2e.support import Answer, Script, Table
+
+STEPS = ("one", "two", "three")
+
+
+def three_steps(script: Script, *checkpoints: str) -> Server:
+    server = Server("s", reply_budget_s=10_000)
+    for name in STEPS:
+
+        @server.tool(name=name)
+        def work(name: str = name) -> str:
+            return script.play(name, name)
+
+    steps = [Step(name, tool=name, checkpoint=name in checkpoints) for name in STEPS]
+    server.add_workflow(Workflow(name="flow", description="count", steps=steps))
+    return server
+
+
+def task_in(table: Table) -> str:
+    [item] = table.items
+    return item["sk"]["S"].removeprefix("TASK#")
+
+
+def paused_at_one(script: Script, client: Any) -> str:
+    script.errors = {"one": "no"}
+    task: str = client.get_prompt("flow").task_id
+    script.errors = {}
+    script.take()
+    return task
+
+
+@ON_MINISTACK
+def test_two_resumes_at_once_run_no_step_twice(script: Script, make_client: MakeClient, table: Table) -> None:
+    client = make_client(three_steps(script))
+    with ThreadPoolExecutor(3) as pool:
+        for _ in range(12):
+            task, barrier = paused_at_one(script, client), Barrier(3)
+
+            def resume(_: int, task: str = task, barrier: Barrier = barrier) -> Answer:
+                barrier.wait(60)
+                return client.get_prompt("flow", task=task)
+
+            answers = list(pool.map(resume, range(3)))
+            assert script.take() == [*STEPS]
+            assert table.item(task)["status"]["S"] == "completed"
+            assert sum("result" in answer.messages[-1] for answer in answers) == 1
+            refused = [answer.error for answer in answers if "error" in answer.messages[-1]]
+            assert {error["code"] for error in refused} <= {-32600, -32602}
+
+
+def test_a_resume_of_a_task_that_a_run_holds_runs_nothing_and_says_until_when(
+    script: Script, make_client: MakeClient, table: Table
+) -> None:
+    wall, refused = Time(), list[Answer]()
+    client = make_client(three_steps(script), now_ms=wall.now_ms, remaining_ms=lambda: 600_000)
+    script.meanwhile["two"] = lambda: refused.append(client.get_prompt("flow", task=task_in(table)))
+    assert client.get_prompt("flow").statuses == ["completed"] * 3
+    assert script.called == [*STEPS]
+    [answer] = refused
+    assert answer.error["code"] == -32600
+    data = answer.error["data"]
+    assert (data["status"], data["runningUntil"]) == ("working", timestamp(wall.ms + LEASE_MS))
+    assert [step["status"] for step in data["progress"]["steps"]] == ["pending"] * 3
+
+
+@pytest.mark.parametrize("at", ["a step", "its end", "a checkpoint"])
+def test_a_late_run_whose_task_another_one_holds_is_superseded(
+    script: Script, make_client: MakeClient, table: Table, at: str
+) -> None:
+    wall = Time()
+    server = three_steps(script, *(["two"] if at == "a checkpoint" else []))
+    times: dict[str, Any] = {"now_ms": wall.now_ms, "remaining_ms": lambda: 600_000}
+    late, client = make_client(server, clock=wall.monotonic, **times), make_client(server, **times)
+    during = "three" if at == "its end" else "two"
+
+    def stall() -> None:
+        """Another run takes over, and fails at the first step."""
+        wall.pass_s(LEASE_MS / 1000 + 1)
+        script.errors = {"one": "no"}
+        client.get_prompt("flow", task=task_in(table))
+        script.errors = {}
+
+    script.meanwhile[during] = stall
+    answer = late.get_prompt("flow")
+    assert answer.meta["superseded"] is True
+    assert answer.meta["persisted"] is False
+    assert answer.handoff.startswith("This run was superseded: it was late, and another run has taken the task over.")
+    assert script.called == [*STEPS[: 3 if at == "its end" else 2], "one"]
+    stored = client.variables(task_in(table))
+    assert "_workflow.result.two" not in stored
+    assert stored["_workflow.pause_reason"]["failedStep"] == "one"
+
+
+def test_a_run_that_learns_just_before_a_call_that_another_one_has_its_task_does_not_make_the_call(
+    script: Script, make_client: MakeClient, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wall, looked, renewed = Time(), list[str](), list[str]()
+    server = three_steps(script)
+    times: dict[str, Any] = {"now_ms": wall.now_ms, "remaining_ms": lambda: 600_000}
+    late, client = make_client(server, clock=wall.monotonic, **times), make_client(server, **times)
+    look, renew = DynamoDBTaskStore.look, DynamoDBTaskStore.renew
+
+    def slow_look(store: DynamoDBTaskStore, owner: str, task_id: str) -> TaskStanding:
+        looked.append(task_id)
+        wall.pass_s(1)
+        return look(store, owner, task_id)
+
+    def slow_renewal(store: DynamoDBTaskStore, task: TaskRecord, claim: Claim) -> TaskRecord:
+        """Another run takes over before the request arrives, and fails at the first step."""
+        if not renewed:
+            renewed.append(task.task_id)
+            wall.pass_s(LEASE_MS / 1000)
+            script.errors = {"one": "no"}
+            client.get_prompt("flow", task=task.task_id)
+            script.errors = {}
+        return renew(store, task, claim)
+
+    monkeypatch.setattr(DynamoDBTaskStore, "look", slow_look)
+    monkeypatch.setattr(DynamoDBTaskStore, "renew", slow_renewal)
+    script.meanwhile["one"] = lambda: wall.pass_s(RENEW_MS / 1000 - 0.5)
+    answer = late.get_prompt("flow")
+    assert looked == renewed == [task_in(table)]
+    assert script.called == ["one", "one"]
+    assert answer.meta["superseded"] is True
+
+
+@pytest.mark.parametrize("paused_before", [False, True])
+def test_a_run_that_was_killed_is_interrupted_once_its_claim_has_run_out_and_then_taken_over(
+    script: Script,
+    paused_before: bool,
+) -> None:
+    with connect(three_steps(script)) as client:
+        script.errors = {"one": "no"} if paused_before else {}
+        if paused_before:
+            task = client.get_prompt("flow").task_id
+            script.errors = {}
+        with client.killed_after("two"):
+            client.get_prompt("flow", task=task if paused_before else None)
+        [listed] = client.tasks()
+        task = listed.task_id
+        # While the claim lasts nobody can know that the run is dead, and an older pause says nothing of it.
+        assert "_workflow.pause_reason" not in client.task(task).variables
+        with pytest.raises(JsonRpcError) as held:
+            client.get_prompt("flow", task=task)
+        assert held.value.code == -32600
+        client.clock.advance(LEASE_MS / 1000 + 1)
+        reason = {"type": "interrupted", "blockedStep": "one", "suggestedTool": "one"}
+        assert client.task(task).variables["_workflow.pause_reason"] == reason
+        told = client.call_tool("one", task=task)
+        assert told.recorded
+        assert told.meta["pause_reason"] == {**reason, "blockedStep": "two", "suggestedTool": "two"}
+        script.take()
+        run = client.get_prompt("flow", task=task)
+        assert (run.completed, script.called) == (True, ["two", "three"])
+
+
+def test_a_task_that_was_interrupted_and_whose_steps_calls_have_settled_is_not_interrupted(script: Script) -> None:
+    with connect(three_steps(script)) as client:
+        with client.killed_after("two"):
+            client.get_prompt("flow")
+        [task] = client.tasks()
+        client.clock.advance(LEASE_MS / 1000 + 1)
+        metas = [client.call_tool(name, task=task.task_id).meta for name in STEPS]
+        assert ["pause_reason" in meta for meta in metas] == [True, True, False]
+        assert "_workflow.pause_reason" not in client.task(task.task_id).variables
+
+
+def test_a_call_with_a_task_is_not_held_up_by_the_run_that_holds_it(
+    script: Script, make_client: MakeClient, table: Table
+) -> None:
+    called = list[Answer]()
+    client = make_client(three_steps(script))
+    script.meanwhile["one"] = lambda: called.append(client.call_tool("two", task=task_in(table)))
+    assert client.get_prompt("flow").statuses == ["completed"] * 3
+    assert called[0].meta["recorded"] is True
+    assert "pause_reason" not in called[0].meta

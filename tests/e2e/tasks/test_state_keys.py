@@ -1,0 +1,103 @@
+"""Request states that are signed with a secret of AWS Secrets Manager, through the handler."""
+
+import logging
+import time
+from collections.abc import Callable
+from unittest.mock import patch
+
+import pytest
+
+from mcp_baton import Step, Workflow
+from mcp_baton.state_keys import LOOK_AGAIN_S
+from tests.e2e.background_support import MakeBackground
+from tests.e2e.conftest import MakeClient
+from tests.e2e.protocol.test_rounds import ACCEPTED, Talk, asked, asking_server, talk, text_of
+from tests.e2e.support import Client
+from tests.e2e.tasks.test_task_questions import asked as asked_task
+from tests.e2e.tasks.test_task_questions import asking_server as task_server
+from tests.e2e.tasks.test_task_questions import begin
+from tests.vault import Vault, new_vault
+
+FIRST, SECOND, THIRD = "1" * 32, "2" * 32, "3" * 32
+
+type Process = Callable[..., Client]
+"""`process(clock)`: a client of a new process, which shares nothing with the others but the secret."""
+
+
+@pytest.fixture
+def vault() -> Vault:
+    return new_vault(FIRST)
+
+
+@pytest.fixture
+def process(make_client: MakeClient, vault: Vault) -> Process:
+    def start(clock: Callable[[], float] = time.monotonic) -> Client:
+        with patch("mcp_baton.aws.secrets_client", return_value=vault.client):
+            return make_client(asking_server(), era="2026", state_key_secret=vault.arn, clock=clock)
+
+    return start
+
+
+def who(client: Client) -> Talk:
+    return talk(client, name="who", arguments={})
+
+
+def test_another_process_takes_the_answer_also_after_one_rotation_and_not_after_two(
+    process: Process, vault: Vault, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, state = asked(who(process()).round())
+    assert text_of(who(process()).round(state, {"name": ACCEPTED})) == "Hello Kim"
+    # Where there is a secret, nobody is warned of a key that was made.
+    assert "BATON_STATE_KEY" not in caplog.text
+
+    vault.put(SECOND)
+    assert text_of(who(process()).round(state, {"name": ACCEPTED})) == "Hello Kim"
+
+    vault.put(THIRD)
+    assert who(process()).round(state, {"name": ACCEPTED}).refusal == (400, -32602)
+
+
+def test_the_secret_is_read_by_the_first_question_and_by_nothing_before_it(process: Process, vault: Vault) -> None:
+    client = process()
+    client.request("tools/list", {})
+    assert client.call_tool("refusing").refusal == (200, -32099)
+    assert vault.take() == []
+
+    who(client).round()
+    assert vault.take() == ["AWSCURRENT"]
+
+
+def test_the_worker_needs_no_key(background: MakeBackground, vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mcp_baton.aws.secrets_client", lambda: vault.client)
+    server = task_server([])
+    steps = [Step("one", tool="able"), Step("two", tool="one")]
+    server.add_workflow(Workflow(name="flow", description="ask", steps=steps, background=True))
+    jobs = background(server, state_key_secret=vault.arn)
+
+    with vault.hushed():
+        task = asked_task(jobs, "one")
+        jobs.client().task("update", task, inputResponses={"who": {"action": "accept", "content": {"name": "Kim"}}})
+        assert jobs.work() == "completed"
+        begin(jobs, "flow")
+        # A step cannot ask in the 2026 era, so the workflow pauses.
+        assert jobs.work() == "completed"
+    assert vault.take() == []
+
+
+def test_a_secret_that_cannot_be_read_refuses_the_request_that_needs_it_and_no_other(
+    process: Process, vault: Vault, caplog: pytest.LogCaptureFixture
+) -> None:
+    seconds = [0.0]
+    client = process(lambda: seconds[0])
+    _, state = asked(who(process()).round())
+    with vault.hushed():
+        for sent in ((), (state, {"name": ACCEPTED})):
+            answer = who(client).round(*sent)
+            assert answer.refusal == (200, -32603)
+            assert "send the request again" in answer.error["message"]
+            assert vault.arn not in answer.body
+            seconds[0] += LOOK_AGAIN_S
+        assert client.request("tools/list", {}).result["tools"]
+    assert [record.exc_info is not None for record in caplog.records if record.levelno == logging.ERROR] == [True, True]
+
+    assert text_of(who(client).round(state, {"name": ACCEPTED})) == "Hello Kim"

@@ -1,0 +1,496 @@
+"""What the page of the tasks has a workflow's tool do: show, list, cancel, complete (docs/console.md)."""
+
+import json
+from typing import Any
+
+import pytest
+from jsonschema_rs import validator_for
+
+from mcp_baton import Argument, Context, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
+from mcp_baton.protocol.envelope import CAPABILITIES_KEY
+from mcp_baton.server.definitions.resource import value_uri
+from mcp_baton.server.workflows.board import ALL
+from mcp_baton.tasks.ids import new_task_id
+from mcp_baton.tasks.record import PAUSED
+from mcp_baton.testing import Client, Connect, Era, JsonRpcError, Run
+from tests.buckets import Bucket
+from tests.e2e.conftest import MakeClient
+from tests.e2e.protocol.test_apps import SHOWS_PAGES, ask
+from tests.e2e.tasks.test_overflow import large_server
+from tests.e2e.workflows.test_workflow_tool import ORDER, orders_server, paused
+from tests.sent import Requests
+
+
+def act(client: Client, action: str | None, task: str | None = None, **arguments: Any) -> Run:
+    """Call the workflow's tool as its page does."""
+    named = {"task_id": task} if task else {}
+    return client.call_workflow("refund_order", {"task_action": action, **named, **arguments})
+
+
+def complete(client: Client, task: str | None, workflow: str = "refund_order", **arguments: Any) -> Run:
+    """Complete a task as the page does, in a client of the 2026 era that shows it."""
+    given = {"task_action": "complete", "task_id": task, **arguments}
+    return Run.of_tool(
+        client.request("tools/call", {"name": workflow, "arguments": given}, {CAPABILITIES_KEY: SHOWS_PAGES})
+    )
+
+
+def shown(client: Client, task: str | None, workflow: str = "refund_order") -> Any:
+    """The structure that the page is shown of a task."""
+    run = client.call_workflow(workflow, {"task_action": "show", "task_id": task})
+    assert not run.is_error
+    return run.structured
+
+
+def is_of_schema(structure: Any) -> bool:
+    """Whether it is what the tool declares, to clients that show the page and to others."""
+    twin = orders_server().twin("refund_order")
+    assert twin is not None
+    schemas: list[Any] = [twin.definition["outputSchema"], twin.definition_for_apps["outputSchema"]]
+    return all(validator_for(schema).is_valid(structure) for schema in schemas)
+
+
+def test_a_paused_task_is_shown_with_all_that_a_person_needs_to_go_on(baton: Connect, era: Era) -> None:
+    client = baton(orders_server(), era=era)
+    run = paused(client)
+    structure = shown(client, run.task_id)
+
+    board = structure["board"]
+    task = {"task_id": run.task_id}
+    assert (board["workflow"], board["twin"]) == ("refund_order", "refund_order")
+    assert board["task"].items() >= {**task, "status": "working", "status_message": PAUSED}.items()
+    assert board["task"]["created_at"] <= board["task"]["updated_at"] < board["task"]["expires_at"]
+    order = {"total": 30.0, "email": "kim@example.com"}
+    refund, mail = {"order_id": "A-17", "amount": 30.0}, {"to": "kim@example.com", "text": "Refunded A-17"}
+    times: Any = client.request("tasks/get", {"taskId": run.task_id})["_meta"]
+    fetch, policy, failed, notify = map(dict, board["steps"])
+    for step in (fetch, policy, failed):
+        assert {"at": step.pop("at"), "ms": step.pop("ms")} == times["mcp-baton/timings"][step["name"]]
+    size = len(json.dumps(order, separators=(",", ":")))
+    completed = {"name": "fetch", "tool": "fetch_order", "status": "completed"}
+    assert fetch == {**completed, "arguments": ORDER, "result": order, "bytes": size}
+    assert policy == {"name": "policy", "resource": "docs://policy", "status": "completed"}
+    assert failed == {"name": "refund", "tool": "refund", "status": "failed", "error": "no", "arguments": refund}
+    assert notify == {"name": "notify", "tool": "send_mail", "status": "pending", "arguments": mail}
+    assert board["pause"].items() >= {"type": "toolError", "step": "refund", "error": "no"}.items()
+    assert board["pause"]["message"].startswith("Step 'refund' failed: \"no\".")
+    assert board["running_until"] is None
+    assert [entry["missing"] for entry in board["next"]] == [[], []]
+    assert [entry["schema"]["required"] for entry in board["next"]] == [["order_id", "amount"], ["to", "text"]]
+    assert board["can"] == {"go_on": True, "complete": True, "cancel": True}
+    # Beside the board it is what every result of the tool is.
+    assert structure["next"] == [
+        {"tool": "refund", "arguments": refund | task, "guidance": 'Mind "A-17".'},
+        {"tool": "send_mail", "arguments": mail | task},
+    ]
+    assert structure["results"] == {"fetch": order}
+    assert is_of_schema(structure)
+
+
+def test_the_text_stands_without_the_page_and_to_look_changes_nothing_and_runs_nothing(baton: Connect) -> None:
+    client = baton(orders_server())
+    run = paused(client)
+    calls, before = len(client.calls("refund")), client.task(run.task_id)
+    told = act(client, "show", run.task_id)
+
+    assert told.structured == shown(client, run.task_id)
+    assert len(client.calls("refund")) == calls
+    assert client.task(run.task_id).variables == before.variables
+    task = f'"task_id": "{run.task_id}"'
+    assert told.text == (
+        "This task of refund_order waits for the model; 2 of 4 steps done. Step 'refund' failed: \"no\". "
+        f"This step is not retryable: correct the cause first. "
+        f'Next: call refund with {{"order_id": "A-17", "amount": 30.0, {task}}}. '
+        f"Or call refund_order with {{{task}}} to let the server go on."
+    )
+    assert told.structured is not None
+    assert told.structured["message"] == told.text
+    assert len(told.text.encode()) <= 2_000
+
+
+def test_what_is_missing_or_was_refused_is_named_and_can_be_filled_in(baton: Connect, era: Era) -> None:
+    server = Server("s")
+
+    @server.tool
+    def fetch() -> str:
+        return "many"
+
+    @server.tool
+    def pay(amount: float, by: str, note: str = "") -> str:
+        return f"{amount} by {by}"
+
+    steps = [
+        Step("fetch", tool="fetch"),
+        Step("pay", tool="pay", arguments={"amount": step_output("fetch"), "note": prompt_arg("note")}),
+        Step("again", tool="pay", arguments={"amount": constant(1), "by": step_output("pay")}),
+    ]
+    server.add_workflow(Workflow(name="flow", description="pay", steps=steps, arguments=[Argument("note")]))
+    client = baton(server, era=era)
+    run = client.call_workflow("flow")
+    board = shown(client, run.task_id, "flow")["board"]
+    assert board["pause"]["message"].startswith("Step 'pay' could not start")
+
+    first, second = board["next"]
+    # What another step is to provide is nothing that somebody has to give.
+    assert (sorted(first["missing"]), second["missing"]) == (["amount", "by"], [])
+    assert first["arguments"]["amount"] == "<invalid: amount>"
+    assert client.call_tool("pay", {**first["arguments"], "amount": 2, "by": "kim"}).recorded is True
+    assert shown(client, run.task_id, "flow")["board"]["next"][0]["arguments"]["by"] == "2.0 by kim"
+
+
+def test_a_task_that_is_over_is_shown_with_its_results_and_nothing_to_do(baton: Connect, era: Era) -> None:
+    client = baton(orders_server(), era=era)
+    run = client.call_workflow("refund_order", ORDER)
+    board = shown(client, run.task_id)["board"]
+
+    assert (board["task"]["status"], board["pause"], board["next"]) == ("completed", None, [])
+    assert board["can"] == {"go_on": False, "complete": False, "cancel": False}
+    assert act(client, "show", run.task_id).text == "This task of refund_order is completed; 4 of 4 steps done."
+
+
+def test_a_task_that_a_run_holds_says_until_when(baton: Connect) -> None:
+    client = baton(orders_server())
+    seen: list[Run] = []
+    run = paused(client)
+    client.during("refund", lambda: seen.append(act(client, "show", run.task_id)))
+    client.call_workflow("refund_order", task=run.task_id)
+
+    [told] = seen
+    structure: Any = told.structured
+    assert told.text.startswith("A run holds this task of refund_order until ")
+    assert structure["running_until"] == structure["board"]["running_until"] > "2026"
+    assert structure["board"]["can"] == {"go_on": False, "complete": True, "cancel": True}
+    assert structure["board"]["pause"] is None
+
+
+def test_with_every_step_done_the_next_call_is_the_workflows_own(baton: Connect) -> None:
+    client = baton(orders_server())
+    run = paused(client)
+    client.call_tool("refund", {"order_id": "A-17", "amount": 30.0}, task=run.task_id)
+    client.call_tool("send_mail", {"to": "kim@example.com", "text": "Refunded A-17"}, task=run.task_id)
+    structure = shown(client, run.task_id)
+
+    assert structure["next"] == [{"tool": "refund_order", "arguments": {"task_id": run.task_id}}]
+    assert client.call_workflow("refund_order", structure["next"][0]["arguments"]).completed
+
+
+def test_a_workflow_that_has_changed_in_what_is_done_cannot_go_on(baton: Connect) -> None:
+    client = baton(orders_server())
+    run = paused(client)
+    changed = [Step("fetch", tool="fetch_order", arguments={"order_id": constant("B")}), Step("refund", tool="refund")]
+    later = client.deployed(orders_server(steps=changed))
+
+    assert shown(later, run.task_id)["board"]["can"]["go_on"] is False
+
+
+def test_the_owners_newest_tasks_are_listed(baton: Connect, era: Era) -> None:
+    client = baton(orders_server(), era=era)
+    first, second = paused(client), client.call_workflow("refund_order", ORDER)
+    listed = act(client, "list")
+    structure: Any = listed.structured
+
+    newest, oldest = structure["tasks"]
+    assert (newest["task_id"], newest["status"]) == (second.task_id, "completed")
+    assert oldest.keys() == {
+        *["task_id", "workflow", "status", "status_message", "step", "pause_type", "created_at", "updated_at"]
+    }
+    assert (oldest["task_id"], oldest["workflow"]) == (first.task_id, "refund_order")
+    assert (oldest["step"], oldest["pause_type"]) == ("refund", "toolError")
+    assert (oldest["status"], oldest["status_message"]) == ("working", PAUSED)
+    assert f'- refund_order: working, {PAUSED} (toolError) at step "refund"' in listed.text
+    assert listed.text.startswith("The newest 2 tasks:\n- refund_order: completed; ")
+    assert is_of_schema(structure)
+    assert act(client.as_owner("somebody else"), "list").text == "There are no tasks."
+
+
+def test_at_most_fifty_tasks_are_listed_and_ten_named_in_the_text(baton: Connect) -> None:
+    client = baton(orders_server())
+    for _ in range(52):
+        client.remaining_s(2)
+        client.get_prompt("refund_order", ORDER)
+    listed = act(client, "list")
+    structure: Any = listed.structured
+
+    assert len(structure["tasks"]) == 50
+    assert not any("at" in step for step in shown(client, structure["tasks"][0]["task_id"])["board"]["steps"])
+    assert listed.text.count("\n- ") == 10
+    assert listed.text.endswith("And 40 more.")
+    assert len(listed.text.encode()) <= 2_000
+
+
+def test_a_task_can_be_cancelled(baton: Connect, era: Era) -> None:
+    client = baton(orders_server(), era=era)
+    run = paused(client)
+    cancelled = act(client, "cancel", run.task_id)
+    structure: Any = cancelled.structured
+
+    assert (cancelled.is_error, structure["board"]["task"]["status"]) == (False, "cancelled")
+    assert structure["board"]["can"] == {"go_on": False, "complete": False, "cancel": False}
+    assert cancelled.text == "This task of refund_order is cancelled; 2 of 4 steps done."
+    assert is_of_schema(structure)
+    assert client.task(run.task_id).status == "cancelled"
+
+
+@pytest.mark.parametrize("given", [{"task_result": {"refunded": 30}}, {}])
+def test_a_task_can_be_completed_with_a_result_or_without(baton: Connect, given: dict[str, Any]) -> None:
+    client = baton(orders_server(), era="2026")
+    run = paused(client)
+    completed = complete(client, run.task_id, **given)
+
+    assert (completed.is_error, client.task(run.task_id).status) == (False, "completed")
+    assert client.task(run.task_id).result == given.get("task_result", {})
+
+
+def test_a_result_that_a_client_supplied_is_marked_and_no_other(baton: Connect) -> None:
+    client = baton(orders_server(), era="2026")
+    # What a client supplies is marked although it reads as what a run ends with.
+    by_client, by_run = paused(client).task_id, client.call_workflow("refund_order", ORDER).task_id
+    completed = complete(client, by_client, task_result={"completed": True, "steps_completed": 4})
+
+    assert completed.text == "This task of refund_order is completed; 2 of 4 steps done. A client supplied its result."
+    assert completed.meta["result_by"] == shown(client, by_client)["board"]["task"]["result_by"] == "client"
+    over = client.call_workflow("refund_order", task=by_client)
+    assert 'Result of the task, which a client supplied: {"completed": true, "steps_completed": 4}' in over.text
+    assert over.meta["result_by"] == "client"
+    for task, mark in ((by_client, {"mcp-baton/result_by": "client"}), (by_run, {})):
+        told: Any = client.request("tasks/get", {"taskId": task})["_meta"]
+        read: Any = client.request("resources/read", {"uri": value_uri(task, "_workflow.result")})
+        assert {name: value for name, value in told.items() if "result_by" in name} == mark
+        assert read["contents"][0].get("_meta", {}) == mark
+        assert ("result_by" in shown(client, task)["board"]["task"]) is bool(mark)
+        assert ("client supplied" in act(client, "show", task).text) is bool(mark)
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+def test_a_tools_result_that_a_client_supplied_is_marked_where_it_stands_for_the_tools_own(
+    baton: Connect, era: Era
+) -> None:
+    client = baton(stock_server(), era=era)
+    client.dispatch_fails()  # so that the first one's worker does not come before the client
+    by_client = client.start_task("count")
+    client.request("tasks/cancel", {"taskId": by_client.task_id, "result": FORGED})
+    by_tool = client.start_task("count")
+    by_tool.wait()
+
+    for task, mark in ((by_client.task_id, "client"), (by_tool.task_id, None)):
+        told: Any = client.request("tasks/get", {"taskId": task})
+        result: Any = told["result"] if era == "2026" else client.request("tasks/result", {"taskId": task})
+        assert [meta.get("mcp-baton/result_by") for meta in (told["_meta"], result.get("_meta", {}))] == [mark, mark]
+
+
+def test_no_workflows_tool_completes_a_call_in_the_background_or_another_workflows_task(baton: Connect) -> None:
+    server = stock_server()
+    client = baton(server, era="2026")
+    other = client.call_workflow("other").task_id
+    client.dispatch_fails()  # so that the worker does not come before the client
+    job = client.start_task("count")
+
+    refused = complete(client, job.task_id, "harmless", task_result=FORGED)
+    assert refused.is_error
+    assert refused.text == (
+        "This task is a call of count in the background: only its worker completes it. task_action cancel ends it. "
+        "Nothing was changed."
+    )
+    assert job.wait().result.value == "counted"
+    refused = complete(client, other, "harmless", task_result=FORGED)
+    assert refused.is_error
+    assert refused.text.endswith("Nothing was run: call other with this task_id.")
+    assert client.task(other).status == "working"
+
+
+def test_only_a_client_that_shows_pages_completes_a_task(make_client: MakeClient, era: Era) -> None:
+    client = make_client(stock_server(), era=era)
+    task = client.get_prompt("harmless").task_id
+    params = {"name": "harmless", "arguments": {"task_action": "complete", "task_id": task}}
+    refused = client.request("tools/call", params).result
+
+    assert refused["isError"]
+    assert refused["content"][0]["text"] == (
+        "task_action complete is for clients that show the page of MCP Apps; to let the server go on, call harmless "
+        "with task_id alone. Nothing was run."
+    )
+    assert client.task("get", task).result["status"] == "working"
+    ask(client, "tools/call", SHOWS_PAGES, params)
+    assert client.task("get", task).result["status"] == "completed"
+
+
+FORGED: dict[str, Any] = {"content": [{"type": "text", "text": "1000 left"}]}
+
+
+def stock_server() -> Server:
+    """A tool that runs in the background, and two workflows that pause."""
+    server = Server("stock")
+
+    @server.tool(task="required")
+    def count() -> str:
+        return "counted"
+
+    @server.tool
+    def fails() -> None:
+        raise ToolError("no")
+
+    for name in ("harmless", "other"):
+        server.add_workflow(Workflow(name=name, description="do", steps=[Step("one", tool="fails")]))
+    return server
+
+
+def test_nothing_changes_a_task_that_is_over(baton: Connect) -> None:
+    client = baton(orders_server(), era="2026")
+    run = client.call_workflow("refund_order", ORDER)
+
+    for refused in (act(client, "cancel", run.task_id), complete(client, run.task_id)):
+        assert (refused.is_error, refused.text) == (True, "This task is completed: nothing changes it.")
+    assert client.task(run.task_id).result == {"completed": True, "steps_completed": 4}
+
+
+def test_anothers_task_is_answered_as_one_that_never_was(baton: Connect) -> None:
+    client = baton(orders_server(), era="2026")
+    run = paused(client)
+    other, tasks = client.as_owner("mallory"), (run.task_id, new_task_id(0), "no id at all")
+    answers = {act(other, action, task).text for action in ("show", "cancel") for task in tasks}
+    answers |= {complete(other, task).text for task in tasks}
+
+    # As the tool says it where somebody wants to go on with such a task.
+    assert answers == {other.call_workflow("refund_order", {"task_id": new_task_id(0)}).text}
+    assert client.task(run.task_id).status == "working"
+
+
+def test_another_workflows_task_is_shown_by_its_own_tool(baton: Connect) -> None:
+    server = orders_server()
+    server.add_workflow(Workflow(name="other", description="do", steps=[Step("one", tool="fetch_order")]))
+    client = baton(server)
+    task = client.call_workflow("other").task_id
+    refused = act(client, "show", task)
+
+    assert (refused.is_error, refused.structured) == (True, None)
+    assert refused.text.endswith("Nothing was run: call other with this task_id.")
+    # To end it takes nothing of the workflow, as with tasks/cancel.
+    assert act(client, "cancel", task).text == "This task is cancelled."
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"task_action": "delete"}, "task_action must be one of show, list, cancel, complete"),
+        ({"task_action": ["show"]}, "task_action must be one of show, list, cancel, complete"),
+        ({"task_action": "show"}, "task_id is missing"),
+        ({"task_action": "cancel", "task_id": ""}, "task_id is missing"),
+        ({"task_action": "show", "task_id": 7}, "task_id must be a text"),
+        ({"task_action": "list", "order_id": "A"}, 'task_action list takes no "order_id"'),
+        ({"task_action": "show", "task_id": "T", "task_result": {}}, 'task_action show takes no "task_result"'),
+        ({"task_action": "complete", "task_id": "T", "task_result": [1]}, "task_result must be an object"),
+        ({"task_action": "complete", "task_id": "T", "task_result": "x"}, "task_result must be an object"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_in_words(baton: Connect, arguments: dict[str, Any], said: str) -> None:
+    refused = baton(orders_server()).call_workflow("refund_order", arguments)
+
+    assert (refused.is_error, refused.structured) == (True, None)
+    assert said.lower() in refused.text.lower()
+    assert refused.text.endswith("Nothing was run.")
+
+
+@pytest.mark.parametrize("empty", [None, ""])
+def test_an_action_that_is_left_empty_counts_as_absent(baton: Connect, empty: str | None) -> None:
+    run = baton(orders_server()).call_workflow("refund_order", {**ORDER, "task_action": empty, "task_result": None})
+
+    assert run.completed
+
+
+def test_no_action_becomes_a_task_of_its_own(baton: Connect) -> None:
+    client = baton(orders_server(background=True), era="2025")
+    arguments = {"task_action": "list"}
+
+    with pytest.raises(JsonRpcError, match="task_action cannot run as a task"):
+        client.request("tools/call", {"name": "refund_order", "arguments": arguments, "task": {}})
+    assert act(baton(orders_server(background=True), era="2026"), "list").text == "There are no tasks."
+
+
+def test_secrets_stand_in_nothing_that_is_shown(baton: Connect) -> None:
+    server = Server("bank")
+    pin = "hunter2-4711"
+
+    @server.tool
+    def login(pin: str) -> str:
+        return "in"
+
+    @server.tool
+    def pay(pin: str, note: str) -> str:
+        raise ToolError(f"refused with {pin}")
+
+    steps = [
+        Step("login", tool="login", arguments={"pin": prompt_arg("pin")}),
+        Step("pay", tool="pay", arguments={"pin": prompt_arg("pin"), "note": constant("by {pin}")}),
+    ]
+    argument = Argument("pin", secret=True, required=True)
+    server.add_workflow(Workflow(name="flow", description="pay", steps=steps, arguments=[argument]))
+    client = baton(server)
+    run = client.call_workflow("flow", {"pin": pin})
+    told = client.call_workflow("flow", {"task_action": "show", "task_id": run.task_id})
+    structure: Any = told.structured
+
+    assert pin not in json.dumps(structure) + told.text
+    login_step, pay_step = structure["board"]["steps"]
+    assert login_step["arguments"] == {"pin": "<secret pin>"}
+    assert pay_step["arguments"] == {"pin": "<secret pin>", "note": "by <secret pin>"}
+    assert structure["board"]["secrets"] == ["pin"]
+    assert told.text.endswith("Give pin again with it: what is secret is not stored.")
+
+
+def test_a_board_never_takes_more_than_a_host_shows(baton: Connect) -> None:
+    server = Server("s")
+
+    @server.tool
+    def work(number: int, note: str) -> str:
+        return "x" * 1_900
+
+    @server.tool
+    def stop(ctx: Context) -> None:
+        raise ToolError("y" * 10_000)
+
+    def step(number: int) -> Step:
+        return Step(f"step {number}", tool="work", arguments={"number": constant(number), "note": constant("n" * 400)})
+
+    steps = [*map(step, range(49)), Step("stop", tool="stop"), *map(step, range(50, 100))]
+    server.add_workflow(Workflow(name="flow", description="work", steps=steps))
+    client = baton(server)
+    told = client.call_workflow("flow", {"task_action": "show", "task_id": client.call_workflow("flow").task_id})
+    structure: Any = told.structured
+
+    assert len(json.dumps(structure, separators=(",", ":")).encode()) <= ALL
+    steps_shown = structure["board"]["steps"]
+    assert [step["name"] for step in steps_shown] == [step.name for step in steps]
+    assert all(
+        step["result"].keys() == {"bytes", "uri"} for step in steps_shown[:49] if isinstance(step["result"], dict)
+    )
+    # The first of what remains is always there, and what fits after it.
+    assert structure["board"]["next"][0]["tool"] == "stop"
+    assert 1 < len(structure["next"]) == len(structure["board"]["next"]) < 51
+
+
+def test_looking_at_a_task_is_one_read_also_where_its_values_lie_outside_its_item(
+    make_client: MakeClient, bucket: Bucket, requests: Requests
+) -> None:
+    client = make_client(large_server(), bucket=bucket)
+    task = client.get_prompt("flow").task_id
+    requests.take()
+    structure = client.call_tool("flow", {"task_id": task, "task_action": "show"}).result["structuredContent"]
+
+    assert requests.take() == ["GetItem"]
+    made, _, used = structure["board"]["steps"]
+    assert made["result"]["bytes"] == made["bytes"] == 600_002
+    assert used["arguments"] == {"text": "<output from make>"}
+    # It is not missing: the server puts it in when it is sent back.
+    assert structure["board"]["next"][1]["missing"] == []
+
+
+def test_a_store_that_does_not_answer_is_told_without_its_words(baton: Connect) -> None:
+    client = baton(orders_server())
+    run = paused(client)
+    client.store.fails("GetItem", times=9)
+    client.store.fails("Query", times=9)
+
+    for refused in (act(client, "show", run.task_id), act(client, "list")):
+        assert refused.is_error
+        assert "cannot be read now" in refused.text
+        assert "later" in refused.text

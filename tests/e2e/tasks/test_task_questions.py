@@ -1,0 +1,461 @@
+"""Questions of tools that run in the background (docs/background.md, Asking the client)."""
+
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from typing import Any
+
+import pytest
+
+from mcp_baton import Context, Server, elicitation, roots, sampling
+from mcp_baton.protocol.envelope import CAPABILITIES_KEY, RELATED_TASK_KEY, TASKS_EXTENSION
+from mcp_baton.protocol.sessions import RANDOM_BYTES, SESSION_HEADER, session_id
+from mcp_baton.tasks.ids import new_task_id, new_task_question
+from tests.e2e.background_support import Background, MakeBackground, created
+from tests.e2e.conftest import Streaming
+from tests.e2e.support import BOUND_S, Answer, Client, Era, JsonDict, Sink
+from tests.e2e.tasks.test_task_status import streamed_to
+
+HEADERS = {"MCP-Protocol-Version": "2025-11-25"}
+FORM: Any = {"type": "object", "properties": {"name": {"type": "string"}}}
+ALL: JsonDict = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
+SAMPLED = {"role": "assistant", "content": {"type": "text", "text": "blue"}, "model": "m-1"}
+INVALID_PARAMS, INVALID_REQUEST = -32602, -32600
+
+
+def named(name: str) -> JsonDict:
+    """A form that was filled in."""
+    return {"action": "accept", "content": {"name": name}}
+
+
+def asking_server(runs: list[str]) -> Server:
+    """Tools that ask in the background; `runs` notes each time that one begins."""
+    server, changing = Server("asking"), count()
+
+    @server.tool(task="optional")
+    def two_rounds(ctx: Context) -> list[str]:
+        runs.append("two_rounds")
+        who, where = ctx.ask(elicitation("who", "Who?", FORM), elicitation("where", "Where?", FORM))
+        when = ctx.elicit("When?", FORM)
+        return [who.content["name"], where.content["name"], when.content["name"]]
+
+    @server.tool(task="optional")
+    def one(ctx: Context) -> str:
+        answer = ctx.elicit("Who?", FORM, key="who")
+        return str(answer.content.get("name", answer.action))
+
+    @server.tool(task="optional")
+    async def everything(ctx: Context) -> list[str]:
+        thought, listed = ctx.ask(sampling("thought", "Which?"), roots("where"))
+        page = await ctx.elicit_url("Pay there", "https://pay.example", key="page")
+        return [thought.text, listed.roots[0].uri, page.action]
+
+    @server.tool(task="required")
+    def pay(ctx: Context) -> str:
+        return ctx.elicit_url("Pay there", "https://pay.example", key="page").action
+
+    @server.tool(task="optional")
+    def able(ctx: Context) -> list[bool]:
+        return [ctx.client_supports(what) for what in ("elicitation", "elicitation.url", "sampling", "roots")]
+
+    @server.tool(task="optional")
+    def changes(ctx: Context) -> str:
+        return ctx.elicit(f"Who, attempt {next(changing)}?", FORM, key="who").action
+
+    @server.tool(task="optional")
+    def in_a_tuple(ctx: Context) -> str:
+        """Python's tuples are JSON's lists."""
+        form: Any = {"type": "object", "properties": {"size": {"type": "string", "enum": ("S", "L")}}}
+        return str(ctx.elicit("Which size?", form, key="size").content["size"])
+
+    @server.tool(task="optional")
+    def in_turn(ctx: Context) -> list[Any]:
+        return [ctx.elicit("Again?", FORM).content["name"] for _ in range(3)]
+
+    @server.tool(task="optional")
+    def long_question(ctx: Context) -> str:
+        return ctx.elicit(os.urandom(300_000).hex(), FORM, key="why").action
+
+    return server
+
+
+def begin(jobs: Background, tool: str, era: Era = "2026", able: JsonDict | None = None) -> str:
+    """Call a tool as a task, by a client that can be asked everything unless told otherwise; the task's id."""
+    params: JsonDict = {"name": tool, "arguments": {}}
+    capabilities = {**(ALL if able is None else able), "extensions": {TASKS_EXTENSION: {}}}
+    if era == "2026":
+        answer = jobs.client(era).request("tools/call", params, {CAPABILITIES_KEY: capabilities})
+    else:
+        answer = jobs.client(era).request("tools/call", {**params, "task": {}})
+    task: str = created(answer)["taskId"]
+    return task
+
+
+def asked(jobs: Background, tool: str, era: Era = "2026") -> str:
+    """A task that waits for its first answers."""
+    task = begin(jobs, tool, era)
+    assert jobs.work() == "asked"
+    return task
+
+
+def update(jobs: Background, task: str, **answers: object) -> Answer:
+    return jobs.client().task("update", task, inputResponses=answers)
+
+
+def open_in(jobs: Background, task: str) -> JsonDict:
+    """The questions that `tasks/get` shows."""
+    shown = jobs.client().task("get", task).result
+    assert shown["status"] == "input_required"
+    questions: JsonDict = shown["inputRequests"]
+    return questions
+
+
+def value_of(jobs: Background, task: str) -> Any:
+    """What the tool has returned."""
+    shown = jobs.client().task("get", task).result
+    assert shown["status"] == "completed", shown
+    return shown["result"]["structuredContent"]["result"]
+
+
+@pytest.fixture
+def runs() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def jobs(background: MakeBackground, runs: list[str]) -> Background:
+    return background(asking_server(runs))
+
+
+def test_a_tool_asks_in_the_background_and_runs_again_with_the_answers_it_has(
+    jobs: Background, runs: list[str]
+) -> None:
+    task = asked(jobs, "two_rounds")
+    assert {key: question["params"]["message"] for key, question in open_in(jobs, task).items()} == {
+        "who": "Who?",
+        "where": "Where?",
+    }
+
+    assert update(jobs, task, who=named("Kim")).meta == {}
+    # With the first of two answers the status stays, and nobody is sent for.
+    assert (list(open_in(jobs, task)), jobs.queue.events) == (["where"], [])
+    update(jobs, task, where=named("Oslo"))
+    assert (jobs.status(task), len(jobs.queue.events)) == ("working", 1)
+
+    assert jobs.work() == "asked"
+    [third] = open_in(jobs, task)
+    update(jobs, task, **{third: named("today")})
+    assert jobs.work() == "completed"
+    assert (value_of(jobs, task), len(runs)) == (["Kim", "Oslo", "today"], 3)
+
+
+def test_answers_that_were_given_already_or_that_nobody_asked_for_are_ignored(jobs: Background) -> None:
+    task = asked(jobs, "two_rounds")
+
+    update(jobs, task, who=named("Kim"), unknown=named("Pat"))
+    update(jobs, task, who=named("Pat"))
+    update(jobs, task)
+    assert list(open_in(jobs, task)) == ["where"]
+    update(jobs, task, where=named("Oslo"))
+    # A client that has lost the reply sends it again; nobody is sent for once more.
+    update(jobs, task, where=named("Rome"))
+    assert len(jobs.queue.events) == 1
+    jobs.work()
+    [third] = open_in(jobs, task)
+    update(jobs, task, **{third: named("today")})
+    jobs.work()
+    assert value_of(jobs, task) == ["Kim", "Oslo", "today"]
+
+
+def test_an_answer_that_is_no_object_is_refused_by_its_name_and_nothing_of_the_update_is_taken(
+    jobs: Background,
+) -> None:
+    task = asked(jobs, "two_rounds")
+
+    for wrong in ("yes", None, 3, ["accept"]):
+        refused = update(jobs, task, who=named("Kim"), where=wrong)
+        assert refused.refusal == (400, INVALID_PARAMS)
+        assert "`inputResponses.where`" in refused.error["message"]
+        assert list(open_in(jobs, task)) == ["who", "where"]
+
+
+def test_an_unknown_task_cannot_be_answered_and_neither_can_anothers(jobs: Background) -> None:
+    task = asked(jobs, "one")
+
+    for client, task_id in ((jobs.client(), new_task_id(0)), (jobs.client(owner="mallory"), task)):
+        refused = client.task("update", task_id, inputResponses={"who": named("Kim")})
+        assert (refused.refusal, refused.error["message"]) == ((400, INVALID_PARAMS), "Unknown task")
+    assert list(open_in(jobs, task)) == ["who"]
+
+
+def test_an_update_of_a_task_that_is_over_is_acknowledged_and_changes_nothing(jobs: Background) -> None:
+    completed, cancelled = asked(jobs, "one"), asked(jobs, "one")
+    update(jobs, completed, who=named("Kim"))
+    jobs.work()
+    jobs.client().task("cancel", cancelled)
+
+    for task in (completed, cancelled):
+        before = jobs.table.item(task)
+        assert set(update(jobs, task, who=named("Pat")).result) == {"resultType", "_meta"}
+        assert (jobs.table.item(task), jobs.queue.events) == (before, [])
+
+
+def test_a_task_that_waits_for_answers_can_be_cancelled_and_shows_no_questions_any_more(
+    jobs: Background, era: Era
+) -> None:
+    task = asked(jobs, "one", era)
+
+    jobs.client(era).task("cancel", task)
+    shown = jobs.client(era).task("get", task).result
+    assert (shown["status"], "inputRequests" in shown) == ("cancelled", False)
+    assert jobs.client(era).task("result", task).error["code"] == (INVALID_REQUEST if era == "2025" else -32601)
+
+
+def test_no_answer_is_lost_where_two_are_given_at_once(jobs: Background) -> None:
+    answers: list[JsonDict] = [{"who": named("Kim")}, {"where": named("Oslo")}]
+    for _ in range(5):
+        task = asked(jobs, "two_rounds")
+        with ThreadPoolExecutor(2) as pool:
+            for answer in [pool.submit(update, jobs, task, **answer) for answer in answers]:
+                assert answer.result(BOUND_S).meta == {}
+        assert jobs.head(task)[0] == "working"
+        # The one that came last has sent for the worker.
+        assert jobs.work() == "asked"
+        assert (jobs.queue.events, len(open_in(jobs, task))) == ([], 1)
+
+
+def test_an_answer_that_nobody_was_sent_for_with_is_worked_on_after_a_poll(jobs: Background) -> None:
+    task = asked(jobs, "one")
+    jobs.queue.refuses = True
+    update(jobs, task, who=named("Kim"))
+    jobs.queue.refuses = False
+
+    assert (jobs.status(task), jobs.queue.events) == ("working", [])
+    jobs.time.s += 31
+    assert (jobs.status(task), len(jobs.queue.events)) == ("working", 1)
+    assert jobs.work() == "completed"
+    assert value_of(jobs, task) == "Kim"
+
+
+def test_one_key_for_two_questions_is_an_error_for_the_author_that_names_it(
+    jobs: Background, caplog: pytest.LogCaptureFixture
+) -> None:
+    task = asked(jobs, "changes")
+    update(jobs, task, who=named("Kim"))
+
+    assert jobs.work() == "completed"
+    result = jobs.client().task("get", task).result["result"]
+    assert result["isError"] is True
+    assert result["content"][0]["text"] == "internal error in changes (id worker-1)"
+    assert "question key 'who'" in caplog.text
+
+
+def test_the_same_question_in_three_places_has_three_keys_that_stay_from_run_to_run(jobs: Background) -> None:
+    task = asked(jobs, "in_turn")
+    keys: list[str] = []
+    for name in ("a", "b", "c"):
+        [key] = open_in(jobs, task)
+        keys.append(key)
+        update(jobs, task, **{key: named(name)})
+        jobs.work()
+
+    assert value_of(jobs, task) == ["a", "b", "c"]
+    assert len(set(keys)) == 3
+
+
+def test_a_question_is_the_same_whether_its_author_wrote_lists_or_tuples(jobs: Background) -> None:
+    task = asked(jobs, "in_a_tuple")
+    update(jobs, task, size={"action": "accept", "content": {"size": "L"}})
+
+    jobs.work()
+    assert value_of(jobs, task) == "L"
+
+
+def test_everything_that_the_client_can_do_can_be_asked_in_the_background(jobs: Background) -> None:
+    task = asked(jobs, "everything")
+    methods = {name: question["method"] for name, question in open_in(jobs, task).items()}
+    assert methods == {"thought": "sampling/createMessage", "where": "roots/list"}
+    update(jobs, task, thought=SAMPLED, where={"roots": [{"uri": "file:///work"}]})
+    assert jobs.work() == "asked"
+    assert open_in(jobs, task)["page"]["method"] == "elicitation/create"
+    update(jobs, task, page={"action": "accept"})
+    jobs.work()
+    assert value_of(jobs, task) == ["blue", "file:///work", "accept"]
+
+
+def test_a_worker_knows_what_the_client_can_be_asked_for_as_far_as_its_request_or_session_says(
+    jobs: Background,
+) -> None:
+    params: JsonDict = {"name": "able", "arguments": {}, "task": {}}
+    declared: list[JsonDict] = [ALL, {"elicitation": {}}, {}]
+    tasks = [begin(jobs, "able", able=able) for able in declared]
+    sessions = [{}, {SESSION_HEADER: session_id(["elicitation"], bytes(RANDOM_BYTES))}]
+    calls = [jobs.client("2025").request("tools/call", params, headers=headers) for headers in sessions]
+    tasks += [created(answer)["taskId"] for answer in calls]
+    while jobs.queue.events:
+        jobs.work()
+    everything, forms, nothing = [True] * 4, [True, False, False, False], [False] * 4
+    assert [value_of(jobs, task) for task in tasks] == [everything, forms, nothing, everything, forms]
+
+
+def test_a_client_that_cannot_be_asked_makes_the_tool_fail_and_nobody_waits(jobs: Background) -> None:
+    task = begin(jobs, "one", able={})
+
+    assert jobs.work() == "completed"
+    result = jobs.client().task("get", task).result["result"]
+    assert result["isError"] is True
+    assert "has not declared the capability 'elicitation'" in result["content"][0]["text"]
+
+
+def test_questions_that_are_too_long_to_be_kept_end_the_task_and_say_so(jobs: Background) -> None:
+    task = begin(jobs, "long_question")
+
+    assert jobs.work() == "completed"
+    result = jobs.client().task("get", task).result["result"]
+    assert (result["isError"], "questions cannot be kept" in result["content"][0]["text"]) == (True, True)
+
+
+def respond(client: Client, question: JsonDict, **message: Any) -> Answer:
+    """Answer a question of the handshake era, with a request of its own."""
+    return client.post(json.dumps({"jsonrpc": "2.0", "id": question["id"], **message}), HEADERS)
+
+
+def streamed(client: Client, method: str, task: str, **headers: str) -> list[JsonDict]:
+    """The messages of a request's stream."""
+    sink = Sink()
+    with streamed_to(sink):
+        answer = client.request(f"tasks/{method}", {"taskId": task}, headers=headers)
+    if answer.body:
+        return answer.messages
+    messages = [sink.next()]
+    while "method" in messages[-1]:
+        messages.append(sink.next())
+    return messages
+
+
+def test_tasks_get_sends_the_questions_of_the_handshake_era_on_its_stream_once(jobs: Background) -> None:
+    task = asked(jobs, "two_rounds", "2025")
+
+    who, where, shown = streamed(jobs.client("2025"), "get", task)
+    assert (shown["result"]["status"], "inputRequests" in shown["result"]) == ("input_required", False)
+    for question, message in ((who, "Who?"), (where, "Where?")):
+        assert question["method"] == "elicitation/create"
+        assert (question["params"]["message"], question["params"]["mode"]) == (message, "form")
+        assert question["params"]["_meta"] == {RELATED_TASK_KEY: {"taskId": task}}
+    assert len(streamed(jobs.client("2025"), "get", task)) == 1
+
+    # Nobody waits; the answers come with requests of their own, to containers of their own.
+    assert respond(jobs.client("2025"), who, result=named("Kim")).status == 202
+    assert respond(jobs.client("2025"), where, result=named("Oslo")).status == 202
+    assert jobs.work() == "asked"
+    when, _ = streamed(jobs.client("2025"), "get", task)
+    respond(jobs.client("2025"), when, result=named("today"))
+    jobs.work()
+    result = jobs.client("2025").task("result", task).result
+    assert result["structuredContent"] == {"result": ["Kim", "Oslo", "today"]}
+
+
+def test_a_question_is_sent_again_to_a_client_that_has_lost_it_but_not_at_once(jobs: Background) -> None:
+    task, window_s = asked(jobs, "one", "2025"), 300
+    # Towards the end of a window: it counts from when the question was sent.
+    jobs.time.s += window_s - 50
+    assert len(streamed(jobs.client("2025"), "get", task)) == 2
+
+    jobs.time.s += window_s - 1
+    assert len(streamed(jobs.client("2025"), "get", task)) == 1
+    jobs.time.s += window_s + 1
+    again, _ = streamed(jobs.client("2025"), "get", task)
+    assert respond(jobs.client("2025"), again, result=named("Kim")).status == 202
+
+
+def test_another_session_is_sent_the_question_at_once(jobs: Background) -> None:
+    task = asked(jobs, "one", "2025")
+    sessions = [{SESSION_HEADER: session_id(["elicitation"], bytes([number]) * RANDOM_BYTES)} for number in (1, 2)]
+
+    sent = [len(streamed(jobs.client("2025"), "get", task, **session)) for session in (*sessions, *sessions)]
+    assert sent == [2, 2, 1, 1]
+
+
+def test_a_client_that_takes_no_stream_is_told_the_status_alone(jobs: Background) -> None:
+    task = asked(jobs, "one", "2025")
+
+    assert jobs.client("2025").task("get", task).result["status"] == "input_required"
+    refused = jobs.client("2025").task("result", task)
+    assert refused.error["code"] == INVALID_REQUEST
+    assert refused.error["data"]["status"] == "input_required"
+
+
+def test_tasks_result_asks_waits_for_the_answers_and_then_for_the_result(
+    jobs: Background, streaming: Streaming
+) -> None:
+    task, sink = asked(jobs, "one", "2025"), Sink()
+
+    def answer_and_work() -> None:
+        question = sink.next()
+        assert question["params"]["_meta"] == {RELATED_TASK_KEY: {"taskId": task}}
+        # The person takes longer than a result is waited for.
+        jobs.time.s += 60
+        assert respond(jobs.client("2025"), question, result=named("Kim")).status == 202
+
+    jobs.time.meanwhile += [lambda: None, answer_and_work, jobs.work]
+    call = streaming(sink, lambda: jobs.client("2025", remaining_ms=lambda: 600_000).task("result", task))
+    assert call.result(BOUND_S).body == ""
+    answered = sink.next()
+    assert call.result(BOUND_S).body == ""
+    assert answered["result"]["structuredContent"] == {"result": "Kim"}
+    assert answered["result"]["_meta"][RELATED_TASK_KEY] == {"taskId": task}
+
+
+def test_a_question_that_nobody_answers_is_waited_for_as_long_as_any_and_no_longer(
+    jobs: Background, background: MakeBackground
+) -> None:
+    jobs = background(asking_server([]), question_ms=10_000)
+    task = asked(jobs, "one", "2025")
+    began_s = jobs.time.s
+
+    client = jobs.client("2025", remaining_ms=lambda: 600_000)
+    _, refused = streamed(client, "result", task)
+    assert refused["error"]["data"]["status"] == "input_required"
+    assert 10 <= jobs.time.s - began_s <= 12
+    # A function whose time ends before that ends its wait before.
+    began_s = jobs.time.s
+    hurried = jobs.client("2025", remaining_ms=lambda: 8_000 - round(1000 * (jobs.time.s - began_s)))
+    streamed(hurried, "result", task)
+    assert jobs.time.s - began_s <= 3
+
+
+def test_a_client_of_the_handshake_era_may_refuse_to_answer(jobs: Background) -> None:
+    task = asked(jobs, "one", "2025")
+    question, _ = streamed(jobs.client("2025"), "get", task)
+
+    refusal = {"code": -1, "message": "User rejected"}
+    assert respond(jobs.client("2025"), question, error=refusal).status == 202
+    jobs.work()
+    result = jobs.client("2025").task("result", task).result
+    assert result["isError"] is True
+    assert result["content"][0]["text"] == "The client refused elicitation/create: User rejected"
+
+
+def test_an_answer_to_a_task_is_taken_once_and_from_its_owner_alone(jobs: Background) -> None:
+    task = asked(jobs, "one", "2025")
+    question, _ = streamed(jobs.client("2025"), "get", task)
+
+    forged = {"id": new_task_question(task, "another")}
+    assert respond(jobs.client("2025", owner="mallory"), question, result=named("Pat")).status == 400
+    assert respond(jobs.client("2025"), forged, result=named("Pat")).status == 400
+    assert respond(jobs.client("2025"), question, result=named("Kim")).status == 202
+    assert respond(jobs.client("2025"), question, result=named("Pat")).status == 400
+    assert len(jobs.queue.events) == 1
+    jobs.work()
+    assert value_of(jobs, task) == "Kim"
+
+
+def test_a_page_that_the_client_is_sent_to_has_an_id_that_stays(jobs: Background) -> None:
+    task = asked(jobs, "pay", "2025")
+    first, _ = streamed(jobs.client("2025"), "get", task)
+    jobs.time.s += 601
+    second, _ = streamed(jobs.client("2025"), "get", task)
+    assert first["params"]["elicitationId"] == second["params"]["elicitationId"]
+    assert first["id"] != second["id"]
+    assert respond(jobs.client("2025"), first, result={"action": "accept"}).status == 202

@@ -1,0 +1,230 @@
+"""Which tasks of an owner a caller may use, by the scopes of the caller's token (docs/tools.md, Scopes)."""
+
+import inspect
+import json
+from collections.abc import Callable
+
+import pytest
+
+from mcp_baton import Context, Server, Step, ToolError, Workflow
+from mcp_baton.server.callers_tasks import CallersJobs, CallersTasks
+from mcp_baton.server.definitions.resource import value_uri
+from mcp_baton.tasks.ids import new_task_id
+from mcp_baton.tasks.jobs import JobStore
+from mcp_baton.tasks.store import TaskStore
+from tests.e2e.background_support import Background, MakeBackground
+from tests.e2e.support import Answer, Client, JsonDict
+from tests.e2e.tasks.test_task_questions import FORM, named, respond, streamed
+from tests.e2e.tasks.test_task_status import listen
+from tests.sent import Requests
+
+PAYROLL = "payroll"
+
+
+def payroll_server(*, payday: bool = True) -> Server:
+    """A tool and a workflow that need a scope, and some that need none."""
+    server = Server("payroll")
+
+    @server.tool(task="optional", requires=[PAYROLL])
+    def salary(ctx: Context) -> str:
+        return f"5000, approved by {ctx.elicit('Approve?', FORM, key='who').content['name']}"
+
+    @server.tool(requires=[PAYROLL])
+    def pay() -> str:
+        raise ToolError("the account of Kim has 5000")
+
+    @server.tool
+    def note(text: str = "noted") -> str:
+        return text
+
+    @server.tool
+    def fails() -> str:
+        raise ToolError("no")
+
+    secret = [Step("pay", tool="pay")] if payday else []
+    server.add_workflow(Workflow(name="payday", description="pay", steps=[Step("note", tool="note"), *secret]))
+    server.add_workflow(
+        Workflow(name="harmless", description="note", steps=[Step("note", tool="note"), Step("two", tool="fails")])
+    )
+    return server
+
+
+@pytest.fixture
+def jobs(background: MakeBackground) -> Background:
+    return background(payroll_server())
+
+
+def clerk(client: Client) -> Client:
+    """The owner's client with a token that has the scope."""
+    return client.with_claims(scope=PAYROLL)
+
+
+def asking(jobs: Background) -> str:
+    """A task of the tool that needs the scope; it waits for an answer."""
+    params: JsonDict = {"name": "salary", "arguments": {}, "task": {}}
+    task: str = clerk(jobs.client("2025")).request("tools/call", params).result["task"]["taskId"]
+    assert jobs.work() == "asked"
+    return task
+
+
+def paused(jobs: Background) -> str:
+    """A task of the workflow that needs the scope; it is paused."""
+    return clerk(jobs.client("2025")).get_prompt("payday").task_id
+
+
+def cancelled(jobs: Background) -> str:
+    """The same, over."""
+    task = paused(jobs)
+    clerk(jobs.client("2025")).task("cancel", task)
+    return task
+
+
+def act(client: Client, action: str, task: str) -> Answer:
+    """Call the harmless workflow's tool with `task_action`."""
+    return client.call_tool("harmless", {"task_id": task, "task_action": action})
+
+
+type Ask = Callable[[Client, str], Answer]
+
+WAYS: dict[str, Ask] = {
+    "tasks/get": lambda client, task: client.task("get", task),
+    "tasks/get 2026": lambda client, task: client.in_era("2026").task("get", task),
+    "tasks/result": lambda client, task: client.task("result", task),
+    "tasks/cancel": lambda client, task: client.task("cancel", task),
+    "tasks/cancel 2026": lambda client, task: client.in_era("2026").task("cancel", task),
+    "tasks/cancel with a result": lambda client, task: client.task("cancel", task, result={"paid": 1}),
+    "tasks/update": lambda client, task: client.in_era("2026").task("update", task, inputResponses={"who": {}}),
+    "tasks/update without answers": lambda client, task: client.in_era("2026").task("update", task, inputResponses={}),
+    "resources/read": lambda client, task: client.request(
+        "resources/read", {"uri": value_uri(task, "_workflow.progress")}
+    ),
+    "resources/read of the result": lambda client, task: client.request(
+        "resources/read", {"uri": value_uri(task, "_workflow.result")}
+    ),
+    "prompts/get": lambda client, task: client.get_prompt("harmless", task=task),
+    "tools/call of a workflow": lambda client, task: client.call_tool("harmless", {"task_id": task}),
+    "tools/call of a tool": lambda client, task: client.call_tool("note", task=task),
+    "task_action show": lambda client, task: act(client, "show", task),
+    "task_action cancel": lambda client, task: act(client, "cancel", task),
+    "task_action complete": lambda client, task: act(client, "complete", task),
+}
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize("make", [asking, paused, cancelled])
+def test_a_task_whose_scopes_the_caller_lacks_is_answered_as_one_that_does_not_exist(
+    jobs: Background, make: Callable[[Background], str], way: Ask
+) -> None:
+    task = make(jobs)
+    client, before = jobs.client("2025"), jobs.table.item(task)
+    unknown = new_task_id(0)
+
+    refused, missing = way(client, task), way(client, unknown)
+
+    assert (refused.status, refused.body) == (missing.status, missing.body.replace(unknown, task))
+    assert jobs.table.item(task) == before
+
+
+def test_a_caller_who_lacks_the_scopes_finds_the_task_in_no_list_and_on_no_stream(jobs: Background) -> None:
+    tasks = [asking(jobs), paused(jobs)]
+    client = jobs.client("2025")
+    harmless = client.get_prompt("harmless").task_id
+
+    assert [item["taskId"] for item in client.request("tasks/list").result["tasks"]] == [harmless]
+    listed = client.call_tool("harmless", {"task_action": "list"}).result["structuredContent"]["tasks"]
+    assert [item["task_id"] for item in listed] == [harmless]
+    acknowledged = listen(jobs, tasks)[0]["params"]
+    assert "taskIds" not in acknowledged["notifications"]
+    seen = clerk(client).request("tasks/list").result["tasks"]
+    assert {item["taskId"] for item in seen} == {harmless, *tasks}
+
+
+def test_an_answer_to_a_question_on_a_stream_needs_the_scopes(jobs: Background) -> None:
+    task = asking(jobs)
+    client = jobs.client("2025")
+    question, _ = streamed(clerk(client), "get", task)
+
+    assert respond(client, question, result=named("Kim")).status == 400
+    assert clerk(client).task("get", task).result["status"] == "input_required"
+    assert respond(clerk(client), question, result=named("Kim")).status == 202
+    assert jobs.work() == "completed"
+    result = clerk(client).task("result", task).result
+    assert result["content"][0]["text"] == "5000, approved by Kim"
+
+
+def test_a_caller_with_the_scopes_uses_the_task_with_any_token(jobs: Background) -> None:
+    task = asking(jobs)
+    client = jobs.client("2026").with_claims(scp=["other", PAYROLL])
+
+    client.task("update", task, inputResponses={"who": named("Ola")})
+    assert jobs.work() == "completed"
+    assert "approved by Ola" in json.dumps(client.task("get", task).result["result"])
+    over = paused(jobs)
+    assert client.task("cancel", over).result
+    assert client.task("get", over).result["status"] == "cancelled"
+
+
+def test_tasks_that_need_no_scope_are_used_as_ever_by_a_caller_who_lacks_some(jobs: Background) -> None:
+    client = jobs.client("2025")
+    task = client.get_prompt("harmless").task_id
+
+    assert client.call_tool("note", {"text": "more"}, task=task).meta["recorded"] is True
+    assert client.get_prompt("harmless", task=task).meta["task_status"] == "working"
+    assert client.task("cancel", task).result["status"] == "cancelled"
+    assert client.task("get", task).result["status"] == "cancelled"
+
+
+def test_a_task_keeps_the_scopes_of_what_an_earlier_definition_ran(jobs: Background) -> None:
+    task = paused(jobs)
+    jobs.server = payroll_server(payday=False)
+    client = jobs.client("2025")
+
+    # The workflow needs no scope any more, but the task holds what the account has.
+    assert client.get_prompt("payday").meta["task_status"] == "completed"
+    assert client.task("get", task).error["message"] == "Unknown task"
+    assert "5000" in json.dumps(clerk(client).task("get", task).result)
+
+
+def test_a_task_needs_the_scopes_of_each_call_that_is_recorded_in_it(jobs: Background) -> None:
+    client = jobs.client("2025")
+    task = client.get_prompt("harmless").task_id
+    clerk(client).call_tool("pay", task=task)
+
+    assert client.task("get", task).error["message"] == "Unknown task"
+    assert "5000" in json.dumps(clerk(client).task("get", task).result)
+
+
+def test_a_task_of_a_workflow_that_is_gone_needs_every_scope(jobs: Background) -> None:
+    client = jobs.client("2025")
+    task = client.get_prompt("harmless").task_id
+    server = payroll_server()
+    del server.workflows["harmless"]
+    jobs.server = server
+
+    assert jobs.client("2025").task("get", task).error["message"] == "Unknown task"
+    assert clerk(jobs.client("2025")).task("get", task).result["taskId"] == task
+
+
+def test_who_sees_every_tool_costs_no_more_requests_and_others_one_read_before_a_write(
+    jobs: Background, requests: Requests
+) -> None:
+    client = jobs.client("2025")
+    first, second = (client.get_prompt("harmless").task_id for _ in range(2))
+    requests.take()
+
+    clerk(client).task("cancel", first)
+    assert requests.take() == ["UpdateItem"]
+    client.task("get", second)
+    assert requests.take() == ["GetItem"]
+    client.task("cancel", second)
+    assert requests.take() == ["GetItem", "UpdateItem"]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "checked", "unchecked"), [(TaskStore, CallersTasks, {"look"}), (JobStore, CallersJobs, {"claim"})]
+)
+def test_every_method_that_takes_a_tasks_id_is_checked(protocol: type, checked: type, unchecked: set[str]) -> None:
+    methods = inspect.getmembers(protocol, inspect.isfunction)
+    by_id = {name for name, method in methods if "task_id" in inspect.signature(method).parameters}
+
+    assert by_id - vars(checked).keys() == unchecked

@@ -1,0 +1,208 @@
+"""Tools that begin in the request and say themselves where their task begins (docs/background.md)."""
+
+from typing import Any
+
+import pytest
+
+from mcp_baton import Context, Server, Step, ToolError, Workflow
+from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASK_ID_KEY, TASKS_EXTENSION
+from tests.e2e.background_support import Background, MakeBackground, created
+from tests.e2e.conftest import Streaming
+from tests.e2e.support import BOUND_S, Answer, Era, JsonDict, Sink
+from tests.e2e.tasks.test_task_questions import FORM, named, respond
+
+TASKS: JsonDict = {"elicitation": {}, "extensions": {TASKS_EXTENSION: {}}}
+KEY = b"k" * 32
+NO_TASKS: JsonDict = {"elicitation": {}}
+
+
+def explicit_server(runs: list[str]) -> Server:
+    """Tools with `task_start="explicit"`; `runs` notes the idempotency key of each run, and how far it has come."""
+    server = Server("explicit")
+
+    def packed(ctx: Context, amount: int) -> list[Any]:
+        runs.append(ctx.idempotency_key)
+        name = ctx.elicit("Who packs?", FORM, key="packer").content["name"]
+        if name == "nobody":
+            return ["not packed", ctx.attempt]
+        ctx.start_task()
+        runs.append("past")
+        return [name, amount]
+
+    @server.tool(task="optional", task_start="explicit")
+    def pack(ctx: Context, amount: int = 1) -> list[Any]:
+        return packed(ctx, amount)
+
+    @server.tool(task="required", task_start="explicit")
+    def pack_later(ctx: Context, amount: int = 1) -> list[Any]:
+        return packed(ctx, amount)
+
+    @server.tool(task="required", task_start="explicit")
+    async def asks_on(ctx: Context) -> list[Any]:
+        first = ctx.elicit("First?", FORM, key="first").content["name"]
+        await ctx.start_task()
+        second = ctx.elicit("Second?", FORM, key="second").content["name"]
+        return [first, second]
+
+    @server.tool(task="required", task_start="explicit")
+    def fails_before(ctx: Context) -> str:
+        raise ToolError("no paper")
+
+    @server.tool(task="optional", task_start="explicit")
+    def no_questions(ctx: Context) -> str:
+        ctx.start_task()
+        runs.append("past")
+        return "done"
+
+    @server.tool(task="optional")
+    def from_its_call_on(ctx: Context) -> str:
+        ctx.start_task()
+        return "done"
+
+    @server.tool
+    def never_a_task(ctx: Context) -> str:
+        ctx.start_task()
+        return "done"
+
+    server.add_workflow(Workflow(name="flow", description="pack", steps=[Step("pack", tool="no_questions")]))
+    return server
+
+
+@pytest.fixture
+def runs() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def jobs(background: MakeBackground, runs: list[str]) -> Background:
+    return background(explicit_server(runs), state_key=KEY)
+
+
+def call(jobs: Background, tool: str, able: JsonDict = TASKS, task: str | None = None, **params: Any) -> Answer:
+    """Call a tool in the 2026 era."""
+    meta = {CAPABILITIES_KEY: able, **({TASK_ID_KEY: task} if task else {})}
+    return jobs.client().request("tools/call", {"name": tool, "arguments": {"amount": 2}, **params}, meta)
+
+
+def round_of(asked: Answer, name: str) -> JsonDict:
+    """What a client sends along to answer."""
+    state = asked.result["requestState"]
+    return {"requestState": state, "inputResponses": {key: named(name) for key in asked.result["inputRequests"]}}
+
+
+def result_of(jobs: Background, task: str, era: Era = "2026") -> JsonDict:
+    assert jobs.status(task, era) == "completed"
+    if era == "2025":
+        return jobs.client(era).task("result", task).result
+    found: JsonDict = jobs.client(era).task("get", task).result["result"]
+    return found
+
+
+def test_a_round_comes_before_the_task_whose_worker_has_its_answers(jobs: Background, runs: list[str]) -> None:
+    asked = call(jobs, "pack_later")
+    assert (asked.result["resultType"], "taskId" in asked.result) == ("input_required", False)
+
+    made = call(jobs, "pack_later", **round_of(asked, "Kim")).result
+    assert (made["resultType"], made["status"], "requestState" in made) == ("task", "working", False)
+    assert (len(runs), len(jobs.queue.events)) == (2, 1)
+    assert jobs.work() == "completed"
+    # Its idempotency key is the same before and after its task begins.
+    assert runs == [runs[0]] * 3 + ["past"]
+    assert len(runs[0]) == 32
+    assert result_of(jobs, made["taskId"])["structuredContent"]["result"] == ["Kim", 2]
+
+
+def test_it_may_ask_in_its_task_too(jobs: Background) -> None:
+    asked = call(jobs, "asks_on", arguments={})
+    task = call(jobs, "asks_on", arguments={}, **round_of(asked, "Kim")).result["taskId"]
+
+    assert jobs.work() == "asked"
+    shown = jobs.client().task("get", task).result
+    # What was answered before the task began is none of its questions.
+    assert list(shown["inputRequests"]) == ["second"]
+    jobs.client().task("update", task, inputResponses={"second": named("Pat")})
+    jobs.work()
+    assert result_of(jobs, task)["structuredContent"] == {"result": ["Kim", "Pat"]}
+
+
+def test_in_the_handshake_era_the_question_is_on_the_calls_stream_and_the_task_is_its_answer(
+    jobs: Background, streaming: Streaming
+) -> None:
+    sink = Sink()
+    params = {"name": "pack_later", "arguments": {}, "task": {"ttl": 60_000}}
+    request = streaming(sink, lambda: jobs.client("2025").request("tools/call", params))
+
+    question = sink.next()
+    assert question["method"] == "elicitation/create"
+    assert respond(jobs.client("2025"), question, result=named("Kim")).status == 202
+    made = sink.next()["result"]
+    assert set(made) == {"task"}
+    assert request.result(BOUND_S).body == ""
+    jobs.work()
+    assert result_of(jobs, made["task"]["taskId"], "2025")["structuredContent"]["result"][:2] == ["Kim", 1]
+
+
+def test_a_function_that_ends_without_its_task_is_answered_in_the_request(jobs: Background) -> None:
+    asked = call(jobs, "pack_later")
+    ended = call(jobs, "pack_later", **round_of(asked, "nobody")).result
+
+    assert (ended["resultType"], ended["structuredContent"]) == ("complete", {"result": ["not packed", 1]})
+    failed = call(jobs, "fails_before", arguments={}).result
+    assert (failed["isError"], failed["content"][0]["text"]) == (True, "no paper")
+    assert (jobs.queue.events, jobs.table.items) == ([], [])
+
+
+def test_in_the_handshake_era_a_function_that_ends_without_its_task_gets_one_that_is_over(jobs: Background) -> None:
+    """Whoever asks for a task there takes nothing else."""
+    params: JsonDict = {"name": "fails_before", "arguments": {}, "task": {}}
+
+    made = created(jobs.client("2025").request("tools/call", params))
+    assert (made["status"], jobs.queue.events) == ("completed", [])
+    assert result_of(jobs, made["taskId"], "2025")["content"][0]["text"] == "no paper"
+
+
+@pytest.mark.parametrize("tool", ["no_questions", "from_its_call_on", "never_a_task"])
+def test_for_a_client_without_tasks_the_function_goes_on_in_its_request(jobs: Background, tool: str) -> None:
+    for answer in (call(jobs, tool, NO_TASKS, arguments={}), jobs.client("2025").call_tool(tool)):
+        assert answer.result["structuredContent"] == {"result": "done"}
+    assert (jobs.queue.events, jobs.table.items) == ([], [])
+
+
+def test_with_a_client_that_has_tasks_only_an_explicit_function_begins_in_the_request(
+    jobs: Background, runs: list[str]
+) -> None:
+    for tool in ("no_questions", "from_its_call_on"):
+        task = call(jobs, tool, arguments={}).result["taskId"]
+        assert runs == []
+        assert jobs.work() == "completed"
+        assert result_of(jobs, task)["structuredContent"] == {"result": "done"}
+        runs.clear()
+    assert call(jobs, "never_a_task", arguments={}).result["structuredContent"] == {"result": "done"}
+
+
+def test_in_a_step_and_in_a_call_that_goes_on_with_a_task_it_goes_on_in_the_request(
+    jobs: Background, runs: list[str]
+) -> None:
+    flow = jobs.client().request("prompts/get", {"name": "flow", "arguments": {}}, {CAPABILITIES_KEY: TASKS})
+    assert (runs, flow.statuses) == (["past"], ["completed"])
+
+    by_meta = call(jobs, "no_questions", task=flow.task_id, arguments={}).result
+    by_argument = call(jobs, "no_questions", arguments={"task_id": flow.task_id}).result
+    assert by_meta["structuredContent"]["result"] == by_argument["structuredContent"]["result"] == "done"
+    assert (len(runs), jobs.queue.events) == (3, [])
+
+
+def test_a_task_that_cannot_be_created_is_an_error_and_no_worker_is_sent_for(jobs: Background) -> None:
+    full = Background(jobs.server, jobs.table, {"max_tasks_per_owner": 1}, jobs.time, jobs.queue)
+    assert call(full, "no_questions", arguments={}).result["resultType"] == "task"
+
+    refused = call(full, "no_questions", arguments={})
+    assert "nothing was run" in refused.error["message"] or "was not created" in refused.error["message"]
+    assert len(jobs.queue.events) == 1
+
+
+def test_arguments_that_cannot_be_used_make_no_task(jobs: Background) -> None:
+    for tool in ("pack_later", "no_questions"):
+        refused = call(jobs, tool, arguments={"amount": "many", "other": 1}).result
+        assert (refused["isError"], refused["resultType"]) == (True, "complete")
+    assert (jobs.queue.events, jobs.table.items) == ([], [])

@@ -1,0 +1,538 @@
+"""A workflow that asks the client's user for what it lacks (docs/workflows.md, Asking for what is missing)."""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import partial
+from typing import Annotated, Any
+
+import pytest
+from msgspec.structs import replace
+from pydantic import Field
+
+from mcp_baton import (
+    Argument,
+    Context,
+    Server,
+    Step,
+    ToolError,
+    Workflow,
+    WorkflowError,
+    constant,
+    prompt_arg,
+    step_output,
+    task_variable,
+)
+from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION
+from mcp_baton.testing import connect
+from mcp_baton.workflow.ended_run import EndedRun
+from mcp_baton.workflow.engine import Engine
+from mcp_baton.workflow.run import Invocation
+from tests.e2e.conftest import MakeClient, Streaming
+from tests.e2e.protocol.test_known_clients import handshake
+from tests.e2e.protocol.test_questions import questions_in, respond
+from tests.e2e.support import BOUND_S, Answer, Client, Clock, Era, JsonDict, Sink, Table, naming
+from tests.sent import Requests
+
+CAPABLE: JsonDict = {"elicitation": {}, "extensions": {TASKS_EXTENSION: {}}}
+INVALID_PARAMS, HELD = -32602, -32600
+
+
+class Size(StrEnum):
+    """A choice."""
+
+    SMALL = "small"
+    LARGE = "large"
+
+
+@dataclass
+class Made:
+    """A server that asks, and what its tools were called with."""
+
+    calls: list[JsonDict] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    meanwhile: Callable[[], object] = field(default=lambda: None)
+
+    def server(self, **changes: Any) -> Server:
+        server = Server("asking")
+
+        @server.tool
+        def fetch(order_id: str) -> dict[str, Any]:
+            self.calls.append({"fetch": order_id})
+            return {"id": order_id}
+
+        @server.tool
+        def refund(
+            order_id: str,
+            approved_by: Annotated[str, Field(description="Who approves it?", min_length=2)],
+            size: Size,
+            amount: float | None,
+            sure: bool,
+        ) -> str:
+            self.calls.append({"order": order_id, "by": approved_by, "size": size, "amount": amount, "sure": sure})
+            self.meanwhile()
+            if self.errors:
+                raise ToolError(self.errors.pop())
+            return f"refunded by {approved_by}"
+
+        @server.tool
+        def mail(to: str, text: str = "done") -> str:
+            self.calls.append({"mail": to})
+            return to
+
+        @server.tool
+        def pack(lines: dict[str, int], to: str) -> str:
+            return f"{to} {lines}"
+
+        @server.tool
+        def ask(ctx: Context) -> str:
+            return str(ctx.elicit("Who?", str).data)
+
+        made: dict[str, Any] = {
+            "name": "flow",
+            "description": "refund an order.",
+            "arguments": [Argument("order_id", required=True)],
+            "steps": [
+                Step("fetch", tool="fetch", arguments={"order_id": prompt_arg("order_id")}),
+                Step("refund", tool="refund", arguments={"order_id": step_output("fetch", "id")}),
+                Step("mail", tool="mail", arguments={"to": constant("kim@example.com")}),
+            ],
+            "ask": True,
+            **changes,
+        }
+        server.add_workflow(Workflow(**made))
+        return server
+
+    def take(self) -> list[JsonDict]:
+        """The calls since the last look."""
+        taken, self.calls = self.calls, []
+        return taken
+
+
+GIVEN: JsonDict = {"approved_by": "Ann", "size": "small", "amount": 3, "sure": True}
+
+
+def accepted(**content: Any) -> JsonDict:
+    """The client's answer to a question, with this content."""
+    return {"action": "accept", "content": content}
+
+
+ACCEPTED = accepted(**GIVEN)
+REFUND: JsonDict = {"order": "A-1", "by": "Ann", "size": Size.SMALL, "amount": 3.0, "sure": True}
+FORM: JsonDict = {
+    "type": "object",
+    "properties": {
+        "approved_by": {"type": "string", "description": "Who approves it?", "minLength": 2},
+        "size": {"type": "string", "enum": ["small", "large"], "description": "A choice."},
+        "amount": {"type": "number"},
+        "sure": {"type": "boolean"},
+    },
+    "required": ["approved_by", "size", "amount", "sure"],
+}
+
+
+@dataclass
+class Asked:
+    """A workflow whose client can be asked, in the 2026 era."""
+
+    client: Client
+    made: Made
+    arguments: JsonDict = field(default_factory=lambda: {"order_id": "A-1"})
+    method: str = "prompts/get"
+    capabilities: JsonDict = field(default_factory=lambda: CAPABLE)
+
+    def send(self, state: str | None = None, responses: JsonDict | None = None, task: str | None = None) -> Answer:
+        """The request; again if there is a state."""
+        params: JsonDict = {"name": "flow", "arguments": self.arguments}
+        params |= {} if state is None else {"requestState": state}
+        params |= {} if responses is None else {"inputResponses": responses}
+        return self.client.request(self.method, params, {CAPABILITIES_KEY: self.capabilities, **naming(task)})
+
+    def begin(self) -> tuple[str, str]:
+        """The first round: its state, and the key of its question."""
+        state, key, _ = question_in(self.send())
+        return state, key
+
+
+def question_in(answer: Answer) -> tuple[str, str, JsonDict]:
+    """Of an answer that asks: the state, the question's key, and its params."""
+    assert answer.result["resultType"] == "input_required", answer.body
+    ((key, asked),) = answer.result["inputRequests"].items()
+    assert asked["method"] == "elicitation/create"
+    return answer.result["requestState"], key, asked["params"]
+
+
+def asked(make_client: MakeClient, **changes: Any) -> Asked:
+    made = Made()
+    return Asked(make_client(made.server(**changes), era="2026"), made)
+
+
+@pytest.fixture
+def flow(make_client: MakeClient) -> Asked:
+    return asked(make_client)
+
+
+def test_the_client_is_asked_and_the_workflow_goes_on_with_the_answers(flow: Asked, table: Table) -> None:
+    state, key, params = question_in(flow.send())
+    assert params["message"] == "To refund an order, step 'refund' needs what is not known yet."
+    assert params["requestedSchema"] == FORM
+    assert (flow.made.take(), table.statuses) == ([{"fetch": "A-1"}], ["working"])
+
+    done = flow.send(state, {key: ACCEPTED})
+    assert done.meta["task_status"] == "completed"
+    assert flow.made.take() == [REFUND, {"mail": "kim@example.com"}]
+    texts = [text for _, text in done.conversation]
+    assert any(text.startswith('Calling refund with {"order_id": "A-1", "approved_by": "Ann"') for text in texts)
+    variables = flow.client.variables(done.task_id)
+    assert variables["_workflow.call.refund"] == {"order_id": "A-1", **GIVEN}
+    everything = "".join(map(repr, (value for name, value in variables.items() if name != "_workflow.call.refund")))
+    assert "Ann" not in everything.replace("refunded by Ann", "")
+
+
+def test_the_twin_asks_as_well(flow: Asked) -> None:
+    flow.method = "tools/call"
+    state, key = flow.begin()
+    done = flow.send(state, {key: ACCEPTED})
+    assert done.result["structuredContent"]["task_status"] == "completed"
+    assert flow.made.take() == [{"fetch": "A-1"}, REFUND, {"mail": "kim@example.com"}]
+
+
+@pytest.mark.parametrize(
+    ("response", "wrong", "named"),
+    [
+        ({"action": "decline"}, "missingFields", FORM["required"]),
+        ({"action": "cancel"}, "missingFields", FORM["required"]),
+        (accepted(**GIVEN | {"amount": "much"}), "invalidFields", ["amount"]),
+    ],
+    ids=["declined", "cancelled", "refused by the tool"],
+)
+def test_without_a_usable_answer_it_is_left_paused(
+    flow: Asked, response: JsonDict, wrong: str, named: list[str]
+) -> None:
+    state, key = flow.begin()
+    answer = flow.send(state, {key: response})
+    assert answer.meta["task_status"] == "working"
+    fields = answer.meta["pause_reason"][wrong]
+    assert [field["field"] if wrong == "invalidFields" else field for field in fields] == named
+    assert flow.made.take() == [{"fetch": "A-1"}]
+    assert flow.send(state, {key: ACCEPTED}).meta["task_status"] == "completed"
+
+
+@pytest.mark.parametrize("responses", [None, {}, {"other": ACCEPTED}])
+def test_a_round_without_an_answer_asks_again(flow: Asked, responses: JsonDict | None) -> None:
+    state, key = flow.begin()
+    again, same_key, _ = question_in(flow.send(state, responses))
+    assert same_key == key
+    assert flow.send(again, {key: ACCEPTED}).meta["task_status"] == "completed"
+    assert flow.made.take().count({"fetch": "A-1"}) == 1
+
+
+def test_what_was_answered_is_not_asked_again_and_nothing_else_is_filled_in(flow: Asked) -> None:
+    state, key = flow.begin()
+    part = accepted(approved_by="Ann", order_id="B-2", **{"_workflow.x": 1})
+    state, key, params = question_in(flow.send(state, {key: part}))
+    assert params["requestedSchema"]["required"] == ["size", "amount", "sure"]
+    assert flow.send(state, {key: accepted(**GIVEN | {"approved_by": "Bob"})}).meta["task_status"] == "completed"
+    assert flow.made.take()[1] == REFUND
+
+
+def test_a_step_that_fails_with_the_answers_says_what_it_was_called_with(flow: Asked) -> None:
+    flow.made.errors = ["no money"]
+    state, key = flow.begin()
+    failed = flow.send(state, {key: ACCEPTED})
+    assert failed.meta["pause_reason"]["error"] == "no money"
+    assert 'Call refund with {"order_id": "A-1", "approved_by": "Ann"' in failed.handoff
+    assert flow.client.variables(failed.task_id)["_workflow.call.refund"] == {"order_id": "A-1", **GIVEN}
+
+
+def test_a_state_that_is_sent_twice_does_nothing_twice(flow: Asked) -> None:
+    state, key = flow.begin()
+    flow.send(state, {key: ACCEPTED})
+    flow.made.take()
+    again = flow.send(state, {key: ACCEPTED})
+    assert again.refusal == (400, INVALID_PARAMS)
+    assert "completed" in again.error["message"]
+    assert flow.made.take() == []
+
+
+def test_a_state_that_is_late_does_not_replace_what_was_done_meanwhile(flow: Asked) -> None:
+    state, key = flow.begin()
+    task_id = flow.send(state, {key: {"action": "decline"}}).task_id
+    other = {"order_id": "A-1", **GIVEN, "approved_by": "Bob"}
+    assert flow.client.call_tool("refund", other, task=task_id).meta["recorded"] is True
+    flow.made.take()
+
+    assert flow.send(state, {key: ACCEPTED}).meta["task_status"] == "completed"
+
+    assert flow.made.take() == [{"mail": "kim@example.com"}]
+    assert flow.client.variables(task_id)["_workflow.result.refund"] == "refunded by Bob"
+    assert flow.client.variables(task_id)["_workflow.call.refund"]["approved_by"] == "Bob"
+
+
+@pytest.mark.parametrize("crossed", ["owner", "arguments", "task", "method", "signature", "kind", "a tool's"])
+def test_a_state_is_good_for_its_own_caller_and_request_alone(flow: Asked, crossed: str) -> None:
+    state, key = flow.begin()
+    task = None
+    match crossed:
+        case "owner":
+            flow.client = flow.client.as_owner("mallory")
+        case "arguments":
+            flow.arguments = {"order_id": "B-2"}
+        case "task":
+            task = flow.send(state, {key: {"action": "decline"}}).task_id
+        case "method":
+            flow.method = "tools/call"
+        case "signature":
+            state = state[:-1] + ("A" if state[-1] != "A" else "B")
+        case "kind":
+            state = "x.y"
+        case _:
+            params: JsonDict = {"name": "ask", "arguments": {}}
+            state = flow.client.request("tools/call", params, {CAPABILITIES_KEY: CAPABLE}).result["requestState"]
+    flow.made.take()
+
+    refused = flow.send(state, {key: ACCEPTED}, task=task)
+
+    assert refused.error["code"] == INVALID_PARAMS
+    assert "requestState" in refused.error["message"]
+    assert flow.made.take() == []
+
+
+def test_each_of_two_tasks_goes_on_with_its_own_answer(flow: Asked) -> None:
+    (one, one_key), (two, two_key) = flow.begin(), flow.begin()
+    assert one_key != two_key
+    answers = {one_key: ACCEPTED, two_key: accepted(**GIVEN | {"approved_by": "Bob"})}
+    second, first = flow.send(two, answers), flow.send(one, answers)
+    assert first.task_id != second.task_id
+    assert [call["by"] for call in flow.made.take() if "by" in call] == ["Bob", "Ann"]
+
+
+def test_while_somebody_else_runs_the_task_nothing_is_run_and_the_state_stays_good(flow: Asked) -> None:
+    state, key = flow.begin()
+    raced: list[Answer] = []
+    flow.made.meanwhile = lambda: raced.append(flow.send(state, {key: ACCEPTED}))
+    assert flow.send(state, {key: ACCEPTED}).meta["task_status"] == "completed"
+    assert raced[0].error["code"] == HELD
+    assert len([call for call in flow.made.calls if "by" in call]) == 1
+
+
+def test_the_state_lives_as_long_as_the_task(make_client: MakeClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    flow = Asked(make_client(Made().server(), era="2026", default_ttl_ms=7_200_000), Made())
+    state, key = flow.begin()
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + 7_100)
+    question_in(flow.send(state, {}))
+    monkeypatch.setattr(time, "time", lambda: real() + 7_300)
+    assert "expired" in flow.send(state, {key: ACCEPTED}).error["message"]
+
+
+ORDER = Argument("order_id")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"ask": False, "arguments": [ORDER]}, id="it does not ask"),
+        pytest.param({"steps": [Step("a", tool="pack")], "arguments": [ORDER]}, id="not all are primitive"),
+        pytest.param(
+            {
+                "steps": [Step("a", tool="mail", arguments={"to": prompt_arg("to")})],
+                "arguments": [ORDER, Argument("to", secret=True)],
+            },
+            id="a secret one",
+        ),
+        pytest.param(
+            {"steps": [Step("a", tool="mail", arguments={"text": constant(5)})], "arguments": [ORDER]},
+            id="another one is invalid",
+        ),
+    ],
+)
+def test_where_not_all_can_be_asked_for_nobody_is_asked(make_client: MakeClient, changes: JsonDict) -> None:
+    assert asked(make_client, **changes).send().meta["pause_reason"]["type"] == "schemaMismatch"
+
+
+def test_a_client_that_cannot_be_asked_gets_the_handoff(flow: Asked) -> None:
+    flow.capabilities = {"elicitation": {"url": {}}}
+    assert "approved_by" in flow.send().handoff
+
+
+def test_a_run_that_is_not_stored_asks_nobody(make_client: MakeClient) -> None:
+    client = make_client(Made().server(), era="2026", table_name="no-such-table")
+    assert "Call refund with" in Asked(client, Made()).send().handoff
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_only_whose_last_write_was_made_is_asked_whatever_is_unknown_of_an_earlier_one(
+    flow: Asked, monkeypatch: pytest.MonkeyPatch, stored: bool
+) -> None:
+    start = Engine.start
+
+    def unsure(engine: Engine, workflow: Workflow, invocation: Invocation) -> EndedRun:
+        return replace(start(engine, workflow, invocation), persisted="unknown", stored=stored)
+
+    monkeypatch.setattr(Engine, "start", unsure)
+    assert ("inputRequests" in flow.send().result) is stored
+
+
+@pytest.mark.parametrize("source", [task_variable("who"), step_output("first", "to")])
+def test_a_value_that_was_not_found_can_be_asked_for(make_client: MakeClient, source: Any) -> None:
+    steps = [
+        Step("first", tool="fetch", arguments={"order_id": prompt_arg("order_id")}),
+        Step("mail", tool="mail", arguments={"to": source}),
+    ]
+    flow = asked(make_client, steps=steps)
+    state, key, params = question_in(flow.send())
+    assert list(params["requestedSchema"]["properties"]) == ["to"]
+    done = flow.send(state, {key: accepted(to="ann@example.com")})
+    assert done.meta["task_status"] == "completed"
+    assert flow.made.take() == [{"fetch": "A-1"}, {"mail": "ann@example.com"}]
+
+
+def test_a_workflow_without_tasks_cannot_ask() -> None:
+    with pytest.raises(WorkflowError, match="ask=True needs a task"):
+        Made().server(durable=False).check()
+
+
+def test_asking_costs_no_request_to_the_store(flow: Asked, requests: Requests) -> None:
+    flow.begin()
+    assert requests.take() == ["PutItem", "UpdateItem"]
+
+
+# The 2025 era: over the request's stream.
+
+
+class Streamed:
+    """A workflow that runs on a stream."""
+
+    def __init__(
+        self,
+        make_client: MakeClient,
+        streaming: Streaming,
+        capabilities: JsonDict | None = None,
+        remaining_ms: Callable[[], int] = lambda: 30_000,
+    ) -> None:
+        self.made, self.sink, self.streaming = Made(), Sink(), streaming
+        self.client = make_client(self.made.server(), remaining_ms=remaining_ms)
+        self.headers = handshake(self.client, {"elicitation": {}} if capabilities is None else capabilities)
+
+    def send(self, method: str = "prompts/get", **more: Any) -> Future[Answer]:
+        """The request, not waited for."""
+        params = {"name": "flow", "arguments": {"order_id": "A-1"}}
+        request = partial(self.client.request, method, params, headers=self.headers, **more)
+        return self.streaming(self.sink, request)
+
+    def question(self, method: str = "prompts/get") -> JsonDict:
+        """The request's first message, which asks."""
+        self.send(method)
+        question = self.sink.next()
+        assert question["method"] == "elicitation/create"
+        return question
+
+    def result(self) -> JsonDict:
+        """What the request ends with."""
+        result: JsonDict = self.sink.next()["result"]
+        return result
+
+
+@pytest.fixture
+def streamed(make_client: MakeClient, streaming: Streaming) -> Streamed:
+    return Streamed(make_client, streaming)
+
+
+@pytest.mark.parametrize("method", ["prompts/get", "tools/call"])
+def test_over_a_stream_the_same_request_goes_on_with_the_answers(streamed: Streamed, table: Table, method: str) -> None:
+    question = streamed.question(method)
+    assert question["params"]["requestedSchema"]["required"] == FORM["required"]
+    (item,) = (item for item in table.items if item["sk"]["S"] != "QUESTION")
+    assert item["status"]["S"] == "working"
+    assert item["run"]["M"]["u"]["N"] == "0"  # its claim is given up
+    assert respond(streamed.client, question, result=ACCEPTED).status == 202
+    result = streamed.result()
+
+    told = result["_meta"] if method == "prompts/get" else result["structuredContent"]
+    assert told["task_status"] == "completed"
+    assert streamed.made.take() == [{"fetch": "A-1"}, REFUND, {"mail": "kim@example.com"}]
+    assert streamed.client.variables(told["task_id"])["_workflow.call.refund"] == {"order_id": "A-1", **GIVEN}
+    assert questions_in(table) == 0
+
+
+def test_progress_still_grows_when_a_step_is_tried_again(streamed: Streamed) -> None:
+    streamed.send(meta={"progressToken": "p"})
+    seen: list[float] = []
+    while "result" not in (message := streamed.sink.next()):
+        if message["method"] == "elicitation/create":
+            respond(streamed.client, message, result=ACCEPTED)
+        else:
+            seen.append(message["params"]["progress"])
+    assert seen == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"result": {"action": "decline"}},
+        {"result": {"action": "accept", "content": {}}},
+        {"result": {"action": "maybe"}},
+        {"error": {"code": -1, "message": "no"}},
+    ],
+    ids=str,
+)
+def test_over_a_stream_who_does_not_answer_leaves_it_paused(streamed: Streamed, said: JsonDict) -> None:
+    respond(streamed.client, streamed.question(), **said)
+    meta = streamed.result()["_meta"]
+    assert (meta["task_status"], meta["pause_reason"]["type"]) == ("working", "schemaMismatch")
+    assert streamed.made.take() == [{"fetch": "A-1"}]
+
+
+def test_over_a_stream_nobody_waits_for_an_answer_once_the_functions_time_is_nearly_over(
+    make_client: MakeClient, streaming: Streaming, table: Table
+) -> None:
+    clock = Clock(30_000)
+    streamed = Streamed(make_client, streaming, remaining_ms=clock)
+
+    class Late(Sink):
+        """The function's time is over with the question."""
+
+        def write(self, data: bytes) -> None:
+            super().write(data)
+            clock.ms = 5_000
+
+    streamed.sink = Late()
+    streamed.question()
+    assert streamed.result()["_meta"]["pause_reason"]["type"] == "schemaMismatch"
+    assert questions_in(table) == 0
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_2025_client_that_has_not_declared_it_is_not_asked(
+    make_client: MakeClient, streaming: Streaming, known: bool
+) -> None:
+    streamed = Streamed(make_client, streaming, {"sampling": {}})
+    if not known:
+        streamed.headers = {}
+    assert "Call refund with" in streamed.send().result(BOUND_S).handoff
+
+
+def test_a_task_that_somebody_has_gone_on_with_meanwhile_is_left_to_them(streamed: Streamed, table: Table) -> None:
+    question = streamed.question()
+    (item,) = (item for item in table.items if item["sk"]["S"] != "QUESTION")
+    task_id = item["sk"]["S"].removeprefix("TASK#")
+    assert streamed.client.task("cancel", task_id).result
+    respond(streamed.client, question, result=ACCEPTED)
+    assert streamed.result()["_meta"]["task_id"] == task_id
+    assert streamed.made.take() == [{"fetch": "A-1"}]
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+def test_the_testing_client_answers_what_a_workflow_asks(era: Era) -> None:
+    made = Made()
+    with connect(made.server(), era=era) as client:
+        client.answers({"To refund an order, step 'refund' needs what is not known yet.": GIVEN})
+
+        assert client.get_prompt("flow", {"order_id": "A-1"}).completed
+        assert client.call_workflow("flow", {"order_id": "A-1"}).completed
+        client.answers(None)
+        assert client.get_prompt("flow", {"order_id": "A-1"}).paused
+    assert made.take()[:3] == [{"fetch": "A-1"}, REFUND, {"mail": "kim@example.com"}]

@@ -1,0 +1,385 @@
+"""Placeholders of a handoff that a model sends back as arguments of a continuation (docs/workflows.md, Placeholders).
+
+What each of them stands for is decided by a pure function, which has its own tests:
+tests/unit/workflow/test_placeholders.py.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import pytest
+
+from mcp_baton import (
+    Argument,
+    Context,
+    Header,
+    RegistrationError,
+    Server,
+    Step,
+    Workflow,
+    constant,
+    prompt_arg,
+    step_output,
+)
+from tests.e2e.conftest import MakeClient
+from tests.e2e.protocol.test_rounds import asked, talk
+from tests.e2e.support import Answer, Client, Clock, Era, JsonDict, Table, naming
+from tests.noise import noise
+from tests.sent import Requests
+
+LONG = "word " * 200
+TEXT, NUMBER = "<field 'text' from read_page>", "<field 'pages.0' from read_page>"
+
+SURE = {"sure": {"action": "accept", "content": {"value": True}}}
+
+type Call = Callable[..., Answer]
+
+
+class Press:
+    """A server whose `print_page` takes what `read_page` gave; both note what they get."""
+
+    def __init__(self) -> None:
+        self.printed: list[JsonDict] = []
+        self.keys: list[str] = []
+        self.pages: list[Any] = [5]
+        self.server = Server("press")
+        for function in (self.read_page, self.print_page, self.file, self.ask):
+            self.server.tool(function)
+        arguments = [Argument("name", required=True), Argument("copies", type=int), Argument("note")]
+        steps = [
+            Step("read", tool="read_page", arguments={"name": prompt_arg("name")}),
+            Step(
+                "print",
+                tool="print_page",
+                arguments={
+                    "text": step_output("read", "text"),
+                    "page": step_output("read", "pages.0"),
+                    "note": prompt_arg("note"),
+                },
+            ),
+            Step("file", tool="file", arguments={"text": step_output("print", "done"), "into": step_output("read")}),
+            Step("ask", tool="ask", arguments={"page": step_output("read", "pages.0")}),
+        ]
+        first = Step("first", tool="print_page", arguments={"text": constant("title"), "page": constant(1)})
+        for name, own in (("publish", steps), ("pair", [steps[0], first, steps[1]])):
+            self.server.add_workflow(Workflow(name=name, description=name, arguments=arguments, steps=own))
+
+    def read_page(self, name: str) -> dict[str, Any]:
+        return {"text": f"{name} {LONG}", "pages": self.pages}
+
+    def print_page(self, ctx: Context, text: str, page: int, note: str = "", more: Any = None) -> dict[str, Any]:
+        self.printed.append({"text": text, "page": page, "note": note, "more": more})
+        self.keys.append(ctx.idempotency_key)
+        return {"done": "yes"}
+
+    def file(self, text: Annotated[str, Header("Text")], into: dict[str, Any] | None = None) -> str:
+        self.printed.append({"text": text, "into": into})
+        return text
+
+    def ask(self, ctx: Context, page: int) -> str:
+        self.keys.append(ctx.idempotency_key)
+        answer = ctx.elicit(f"Print page {page}?", bool, key="sure")
+        return f"{page}: {answer.data}"
+
+
+@pytest.fixture
+def press() -> Press:
+    return Press()
+
+
+def begun(make_client: MakeClient, press: Press, era: Era = "2025", workflow: str = "publish") -> tuple[Client, str]:
+    """A task whose first step alone has run."""
+    clock = Clock()
+    client = make_client(press.server, remaining_ms=clock, era=era)
+    clock.ms = 2_000
+    task = client.get_prompt(workflow, {"name": "intro", "copies": "3"}).task_id
+    clock.ms = 30_000
+    assert client.call_tool("read_page", {"name": "intro"}, task=task).statuses[:2] == ["completed", "pending"]
+    return client, task
+
+
+def by_meta(client: Client, task: str, tool: str, **arguments: Any) -> Answer:
+    return client.call_tool(tool, arguments, task=task)
+
+
+def by_argument(client: Client, task: str, tool: str, **arguments: Any) -> Answer:
+    return client.call_tool(tool, {**arguments, "task_id": task})
+
+
+@pytest.fixture(params=[by_meta, by_argument])
+def call(request: pytest.FixtureRequest) -> Call:
+    """Call a tool of a task, which is named in either way."""
+    chosen: Call = request.param
+    return chosen
+
+
+def test_a_large_value_travels_as_its_placeholder_and_reaches_the_tool_whole(
+    make_client: MakeClient, press: Press, call: Call
+) -> None:
+    client, task = begun(make_client, press)
+    shown = call(client, task, "read_page", name="intro").meta["next"][0]["arguments"]
+    assert shown == {"text": TEXT, "page": 5}
+
+    answer = call(client, task, "print_page", **shown)
+
+    assert press.printed == [{"text": f"intro {LONG}", "page": 5, "note": "", "more": None}]
+    assert answer.statuses[:2] == ["completed", "completed"]
+    assert client.variables(task)["_workflow.call.print"] == {"text": f"intro {LONG}", "page": 5}
+
+
+def test_a_placeholder_of_a_task_is_replaced_before_the_schema_is_asked(
+    make_client: MakeClient, press: Press, call: Call
+) -> None:
+    client, task = begun(make_client, press)
+
+    answer = call(client, task, "print_page", text="short", page=NUMBER, more="<prompt arg copies>")
+    client.call_tool("print_page", {"text": TEXT, "page": 5})
+
+    assert "isError" not in answer.result
+    # A call without a task has no placeholders.
+    assert [(one["text"], one["page"], one["more"]) for one in press.printed] == [("short", 5, 3), (TEXT, 5, None)]
+
+
+def test_a_call_with_placeholders_is_the_same_call_as_with_their_values(
+    make_client: MakeClient, press: Press, call: Call
+) -> None:
+    client, task = begun(make_client, press)
+
+    call(client, task, "print_page", text=TEXT, page=NUMBER)
+    call(client, task, "print_page", text=f"intro {LONG}", page=5)
+
+    assert len(set(press.keys)) == 1
+    assert "_workflow.extra.print_page" not in client.variables(task)
+
+
+def test_a_call_with_placeholders_is_recorded_in_the_step_that_its_values_fit(
+    make_client: MakeClient, press: Press, call: Call
+) -> None:
+    client, task = begun(make_client, press, workflow="pair")
+    answer = call(client, task, "print_page", text=TEXT, page=NUMBER)
+    assert answer.statuses == ["completed", "pending", "completed"]
+
+
+def test_one_without_a_value_runs_and_records_nothing(
+    make_client: MakeClient, press: Press, call: Call, table: Table
+) -> None:
+    client, task = begun(make_client, press)
+    before = table.item(task)
+
+    answer = call(client, task, "print_page", text="<missing: text>", page=5)
+
+    refused, *unrecorded = (block["text"] for block in answer.result["content"])
+    assert answer.result["isError"]
+    assert refused == (
+        "Nothing was run. The argument 'text' is \"<missing: text>\": a value that you must supply; give the value "
+        "itself."
+    )
+    assert unrecorded == (["Not recorded: nothing was run."] if call is by_argument else [])
+    assert (answer.meta["recorded"], answer.meta["record_error"]) == (False, "nothing was run")
+    assert answer.meta["next"][0] == {"tool": "print_page", "arguments": {"text": TEXT, "page": 5}}
+    assert press.printed == []
+    assert table.item(task) == before
+
+
+def test_a_task_that_is_over_still_knows_its_values(make_client: MakeClient, press: Press, call: Call) -> None:
+    client, task = begun(make_client, press)
+    client.task("cancel", task)
+    answer = call(client, task, "print_page", text="short", page=NUMBER)
+    assert press.printed[0]["page"] == 5
+    assert answer.meta["record_error"] == "the task is cancelled"
+
+
+def test_of_an_unknown_task_no_value_is_known(make_client: MakeClient, press: Press, call: Call) -> None:
+    client, task = begun(make_client, press)
+    answer = call(client.as_owner("bob"), task, "print_page", text="short", page=NUMBER)
+    assert answer.result["isError"]
+    assert NUMBER in answer.result["content"][0]["text"]
+    assert (answer.meta["recorded"], press.printed) == (False, [])
+
+
+def test_a_mirrored_parameter_is_held_against_what_was_sent(make_client: MakeClient, press: Press) -> None:
+    client, task = begun(make_client, press, "2026")
+    params = {"name": "file", "arguments": {"text": TEXT, "into": "<output from read_page>", "task_id": task}}
+
+    assert client.request("tools/call", params, headers={"Mcp-Param-Text": "other"}).refusal == (400, -32020)
+    answer = client.request("tools/call", params, headers={"Mcp-Param-Text": TEXT})
+
+    assert press.printed == [{"text": f"intro {LONG}", "into": {"text": f"intro {LONG}", "pages": [5]}}]
+    assert answer.meta["recorded"] is True
+
+
+@pytest.mark.parametrize("page", [5, NUMBER])
+def test_a_call_keeps_its_identity_over_its_rounds(make_client: MakeClient, press: Press, page: object) -> None:
+    client, task = begun(make_client, press, "2026")
+    press.keys.clear()
+    asking = talk(client, name="ask", arguments={"page": page, "task_id": task})
+
+    _, state = asked(asking.round())
+    answer = asking.round(state, SURE)
+
+    assert answer.statuses[-1] == "completed"
+    assert answer.result["structuredContent"]["result"] == "5: True"
+    assert answer.result["structuredContent"]["baton_next"].startswith("Recorded as step 'ask' (2 of 4 done). Next: ")
+    assert len(press.keys) == 2
+    assert len(set(press.keys)) == 1
+
+
+def test_a_round_cannot_be_moved_to_another_task_or_to_another_way_of_naming_it(
+    make_client: MakeClient, press: Press
+) -> None:
+    client, task = begun(make_client, press, "2026")
+    other = client.get_prompt("publish", {"name": "other"}).task_id
+    _, state = asked(talk(client, name="ask", arguments={"page": 5, "task_id": task}).round())
+
+    moved: list[tuple[JsonDict, JsonDict]] = [
+        ({"task_id": task}, naming(task)),
+        ({"task_id": other}, {}),
+        ({}, naming(task)),
+    ]
+    for argument, meta in moved:
+        asking = talk(client, meta=meta, name="ask", arguments={"page": 5, **argument})
+        assert asking.round(state, SURE).refusal == (400, -32602)
+
+
+def test_an_answer_does_not_hold_for_another_value_than_the_one_that_was_asked_about(
+    make_client: MakeClient, press: Press
+) -> None:
+    client, task = begun(make_client, press, "2026")
+    asking = talk(client, name="ask", arguments={"page": NUMBER, "task_id": task})
+    _, state = asked(asking.round())
+    press.keys.clear()
+    press.pages = [6]
+    client.call_tool("read_page", {"name": "intro"}, task=task)
+
+    answer = asking.round(state, SURE)
+
+    assert answer.result["isError"]
+    assert "has changed since the question was asked" in answer.result["content"][0]["text"]
+    assert press.keys == []
+
+
+class Library:
+    """A server whose texts are of any size; several steps take them."""
+
+    def __init__(self, **options: Any) -> None:
+        self.printed: list[int] = []
+        self.server = Server("library", **options)
+        self.server.tool(self.write)
+        self.server.tool(self.echo)
+        self.server.tool(self.free)
+        sizes = {"small": 9_000, "large": 1_100_000}
+        steps = [
+            Step(name, tool="write", arguments={"seed": constant(place), "size": constant(size)})
+            for place, (name, size) in enumerate(sizes.items())
+        ]
+        steps += [Step(f"echo-{name}", tool="echo", arguments={"text": step_output(name)}) for name in sizes]
+        self.server.add_workflow(Workflow(name="copy", description="copy", steps=steps))
+
+    def write(self, seed: int, size: int) -> str:
+        return noise(size, seed)
+
+    def echo(self, text: str) -> int:
+        self.printed.append(len(text))
+        return len(text)
+
+    def free(self, text: str) -> str:
+        return text
+
+
+def written(client: Client, clock: Clock) -> str:
+    """A task whose texts have been written."""
+    clock.ms = 2_000
+    task = client.get_prompt("copy").task_id
+    clock.ms = 30_000
+    for place, size in enumerate((9_000, 1_100_000)):
+        assert client.call_tool("write", {"seed": place, "size": size}, task=task).meta["recorded"] is True
+    return task
+
+
+SMALL, LARGE = "<output from write (step 'small')>", "<output from write (step 'large')>"
+
+
+def test_a_call_takes_no_more_than_a_megabyte_for_its_placeholders_and_reads_no_more(
+    make_client: MakeClient, requests: Requests
+) -> None:
+    library, clock = Library(), Clock()
+    client = make_client(library.server, remaining_ms=clock)
+    task = written(client, clock)
+    requests.take()
+
+    answer = by_argument(client, task, "echo", text=LARGE)
+
+    assert requests.take() == ["GetItem"]
+    assert (library.printed, answer.meta["recorded"]) == ([], False)
+    assert answer.result["content"][0]["text"] == (
+        f"Nothing was run. The argument 'text' is \"{LARGE}\": it stands for 1100002 bytes, more than placeholders may "
+        f'put into one call; call copy with {{"task_id": "{task}"}} to let the server make it.'
+    )
+    assert "completed" in client.call_tool("copy", {"task_id": task}).result["structuredContent"]["task_status"]
+    assert library.printed == [9_000, 1_100_000]
+
+
+def test_what_is_listed_next_is_not_a_call_that_would_be_refused(make_client: MakeClient) -> None:
+    clock = Clock()
+    client = make_client(Library().server, remaining_ms=clock)
+    task = written(client, clock)
+    answer = by_argument(client, task, "echo", text=SMALL)
+    assert answer.meta["next"] == [{"tool": "copy", "arguments": {"task_id": task}}]
+    assert f'Next: call copy with {{"task_id": "{task}"}}' in answer.result["content"][-1]["text"]
+
+
+def test_a_server_chooses_what_placeholders_may_put_into_a_call(make_client: MakeClient) -> None:
+    library, clock = Library(placeholder_bytes=1_200_000), Clock()
+    client = make_client(library.server, remaining_ms=clock)
+    task = written(client, clock)
+    assert client.call_tool("echo", {"text": LARGE}, task=task).meta["recorded"] is True
+    assert library.printed == [1_100_000]
+
+
+def test_what_placeholders_put_in_counts_against_a_batch(make_client: MakeClient) -> None:
+    library, clock = Library(placeholder_bytes=1_200_000), Clock()
+    client = make_client(library.server, remaining_ms=clock)
+    task = written(client, clock)
+    params = {"name": "echo", "arguments": {"text": LARGE}, "_meta": naming(task)}
+    sent = [{"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params} for number in range(6)]
+    answers = json.loads(client.post(json.dumps(sent)).body)
+    assert library.printed == [1_100_000] * 3
+    assert [answer["result"].get("isError", False) for answer in answers] == [False] * 3 + [True] * 3
+
+
+def test_a_call_is_held_against_large_values_without_reading_them(make_client: MakeClient, requests: Requests) -> None:
+    library, clock = Library(), Clock()
+    client = make_client(library.server, remaining_ms=clock)
+    task = written(client, clock)
+    requests.take()
+    answer = client.call_tool("echo", {"text": SMALL}, task=task)
+    assert answer.statuses == ["completed", "completed", "completed", "pending"]
+    # The second one reads what is put in.
+    assert requests.take() == ["GetItem", "GetItem", "UpdateItem"]
+    assert client.call_tool("echo", {"text": "short"}, task=task).statuses == ["completed"] * 4
+    assert requests.take() == ["GetItem", "UpdateItem"]
+
+
+def test_a_large_value_that_a_client_sends_itself_is_held_against_the_stored_one(make_client: MakeClient) -> None:
+    library, clock = Library(), Clock()
+    client = make_client(library.server, remaining_ms=clock)
+    task = written(client, clock)
+    assert client.call_tool("echo", {"text": noise(1_100_000, 1)}, task=task).statuses[2:] == ["pending", "completed"]
+    assert client.call_tool("echo", {"text": noise(9_000, 0)}, task=task).statuses[2:] == ["completed", "completed"]
+
+
+def test_a_text_that_no_step_has_as_its_placeholder_is_a_text(make_client: MakeClient) -> None:
+    clock = Clock()
+    client = make_client(Library().server, remaining_ms=clock)
+    task = written(client, clock)
+    for text in ("<output from nothing>", "<prompt arg nothing>", "<missing: nothing>", "<secret nothing>"):
+        answer = by_meta(client, task, "free", text=text)
+        assert "isError" not in answer.result
+        assert answer.result["content"][0]["text"] == text
+
+
+@pytest.mark.parametrize("size", [-1, 1.5, True, None])
+def test_a_limit_that_is_no_number_of_bytes_is_refused(size: Any) -> None:
+    with pytest.raises(RegistrationError, match="placeholder_bytes="):
+        Server("s", placeholder_bytes=size)

@@ -1,0 +1,87 @@
+"""When the steps of a task ran, as `tasks/get` shows it (docs/http.md)."""
+
+from dataclasses import replace
+
+import pytest
+
+from mcp_baton import Server, Step, ToolError, Workflow
+from tests.e2e.background_support import Time
+from tests.e2e.conftest import MakeClient
+from tests.e2e.support import Client, Era
+
+TIMINGS = "mcp-baton/timings"
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def client(make_client: MakeClient, era: Era, time: Time) -> Client:
+    """Of a server whose tools take 2, 3 and 5 seconds, of which the second fails unless it is approved."""
+    server = Server("s")
+
+    @server.tool
+    def fetch() -> int:
+        time.pass_s(2)
+        return 1
+
+    @server.tool
+    def refund(approved_by: str = "") -> str:
+        time.pass_s(3)
+        if not approved_by:
+            raise ToolError("not approved")
+        return approved_by
+
+    @server.tool
+    def notify() -> str:
+        time.pass_s(5)
+        return "sent"
+
+    steps = [Step(name, tool=name) for name in ("fetch", "refund", "notify")]
+    server.add_workflow(Workflow(name="flow", description="work", steps=steps))
+    return make_client(server, era=era, clock=time.monotonic, now_ms=time.now_ms)
+
+
+def test_a_run_a_continuation_and_a_resume_each_note_when_their_steps_began_and_how_long_they_took(
+    client: Client, time: Time
+) -> None:
+    began = time.ms
+    task = client.get_prompt("flow").task_id
+    assert client.variables(task)[TIMINGS] == {
+        "fetch": {"at": began, "ms": 2_000},
+        "refund": {"at": began + 2_000, "ms": 3_000},
+    }
+    time.pass_s(60)
+    client.call_tool("refund", {"approved_by": "kim"}, task=task)
+    time.pass_s(60)
+    client.get_prompt("flow", task=task)
+    assert client.variables(task)[TIMINGS] == {
+        "fetch": {"at": began, "ms": 2_000},
+        "refund": {"at": began + 65_000, "ms": 3_000},
+        "notify": {"at": began + 128_000, "ms": 5_000},
+    }
+
+
+def test_a_client_that_wants_no_variables_is_told_the_timings_nevertheless(client: Client) -> None:
+    task = client.get_prompt("flow").task_id
+    assert set(client.task_with("none", task).meta[TIMINGS]) == {"fetch", "refund"}
+
+
+def test_a_task_of_which_nothing_has_run_says_nothing_of_timings(client: Client) -> None:
+    hurried = replace(client, remaining_ms=lambda: 2_000)
+    assert TIMINGS not in client.variables(hurried.get_prompt("flow").task_id)
+
+
+def test_what_remains_to_be_done_is_told_where_it_is_asked_for(client: Client, time: Time) -> None:
+    task = client.get_prompt("flow").task_id
+    assert "mcp-baton/next" not in client.variables(task)
+    assert "mcp-baton/next" not in client.request("tasks/get", {"taskId": task}, {"mcp-baton/next": "no"}).meta
+    told = client.request("tasks/get", {"taskId": task}, {"mcp-baton/next": True}).meta["mcp-baton/next"]
+    assert told == [{"tool": "refund", "arguments": {}}, {"tool": "notify", "arguments": {}}]
+    continued = client.call_tool("refund", {"approved_by": "kim"}, task=task)
+    told = client.request("tasks/get", {"taskId": task}, {"mcp-baton/next": True}).meta["mcp-baton/next"]
+    assert told == continued.meta["next"]
+    client.task("cancel", task)
+    assert client.request("tasks/get", {"taskId": task}, {"mcp-baton/next": True}).meta["mcp-baton/next"] == []

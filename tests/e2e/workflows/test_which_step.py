@@ -1,0 +1,221 @@
+"""Which step a call is recorded in, what is kept of it, and which idempotency key its tool gets (docs/workflows.md).
+
+Which step a call means, how much of it is kept and what remains is decided by pure functions, which have their own
+tests: test_matching.py, test_kept_calls.py and test_next_calls.py in tests/unit/workflow.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mcp_baton import Argument, Context, Retry, Server, Step, ToolError, Workflow, constant, prompt_arg
+from tests.e2e.conftest import MakeClient
+from tests.e2e.protocol.test_rounds import talk
+from tests.e2e.support import Answer, Client, Clock, Era, begin, naming
+
+
+class Post:
+    """A server whose `mail` notes the key and the attempt of each call; it fails as often as it is told to."""
+
+    def __init__(self) -> None:
+        self.keys: list[str] = []
+        self.attempts: list[int] = []
+        self.failures = 0
+        self.meanwhile: list[Callable[[], object]] = []
+        self.server = Server("post")
+        self.server.tool(self.mail)
+        self.server.tool(self.ask)
+        for name, steps in WORKFLOWS.items():
+            arguments = [Argument("copies", type=int)]
+            self.server.add_workflow(Workflow(name=name, description="write", steps=steps, arguments=arguments))
+
+    def mail(self, ctx: Context, to: str, copies: int = 1, cc: str | None = None) -> str:  # noqa: ARG002
+        self.keys.append(ctx.idempotency_key)
+        self.attempts.append(ctx.attempt)
+        if self.meanwhile:
+            self.meanwhile.pop()()
+        if self.failures:
+            self.failures -= 1
+            raise ToolError("no such address")
+        return f"mailed to {to}"
+
+    def ask(self, ctx: Context, to: str) -> str:
+        self.keys.append(ctx.idempotency_key)
+        answer = ctx.elicit("Sure?", bool, key="sure")
+        return f"{to}: {answer.data}"
+
+    def take(self) -> list[str]:
+        taken, self.keys = self.keys, []
+        return taken
+
+
+def to(name: str, **more: Any) -> Step:
+    return Step(name, tool="mail", arguments={"to": constant(name)}, **more)
+
+
+WORKFLOWS: dict[str, list[Step]] = {
+    "two": [to("ann"), to("bob")],
+    "one": [to("ann", retry=Retry(attempts=3, first_s=0, max_s=0))],
+    "same": [to("ann"), Step("again", tool="mail", arguments={"to": constant("ann")})],
+    "copies": [Step("one", tool="mail", arguments={"to": constant("ann"), "copies": prompt_arg("copies")}), to("bob")],
+    "asking": [Step("ask", tool="ask", arguments={"to": constant("ann")})],
+    "missing": [Step("open", tool="mail"), to("bob")],
+}
+
+
+def begun(make_client: MakeClient, workflow: str, era: Era = "2025") -> tuple[Post, Client, str]:
+    """A task none of whose steps has run."""
+    post, clock = Post(), Clock()
+    client = make_client(post.server, remaining_ms=clock, era=era)
+    return post, client, begin(client, clock, workflow)
+
+
+def kept(client: Client, task: str, prefix: str = "_workflow.result.") -> dict[str, Any]:
+    variables = client.variables(task)
+    return {name.removeprefix(prefix): value for name, value in variables.items() if name.startswith(prefix)}
+
+
+def test_the_mail_to_bob_is_recorded_as_the_mail_to_bob_whenever_it_is_sent(make_client: MakeClient) -> None:
+    _, client, task = begun(make_client, "two")
+
+    client.call_tool("mail", {"to": "bob"}, task=task)
+    assert kept(client, task) == {"bob": "mailed to bob"}
+    client.call_tool("mail", {"to": "ann"}, task=task)
+    assert kept(client, task) == {"ann": "mailed to ann", "bob": "mailed to bob"}
+
+
+def test_a_repeat_that_fails_is_an_extra(make_client: MakeClient) -> None:
+    post, client, task = begun(make_client, "two")
+    client.call_tool("mail", {"to": "ann"}, task=task)
+    post.failures = 1
+
+    answer = client.call_tool("mail", {"to": "ann"}, task=task)
+
+    assert answer.statuses == ["completed", "pending"]
+    assert kept(client, task) == {"ann": "mailed to ann"}
+    assert client.variables(task)["_workflow.extra.mail"] == {"error": "no such address"}
+
+
+@pytest.mark.parametrize("copies", [2, "2"])
+def test_arguments_are_compared_as_the_tool_takes_them(make_client: MakeClient, copies: object) -> None:
+    post, clock = Post(), Clock(ms=2_000)
+    client = make_client(post.server, remaining_ms=clock)
+    task = client.get_prompt("copies", {"copies": "2"}).task_id
+    clock.ms = 30_000
+
+    answer = client.call_tool("mail", {"to": "ann", "copies": copies, "cc": None}, task=task)
+
+    assert answer.statuses == ["completed", "pending"]
+    assert post.server.tools["mail"].canonical({"to": "ann", "copies": "1", "cc": None}) == {"to": "ann"}
+
+
+def test_a_call_is_kept_with_its_result_until_a_run_makes_the_step_itself(make_client: MakeClient) -> None:
+    post, client, task = begun(make_client, "two")
+    post.failures = 1
+
+    client.call_tool("mail", {"to": "ann", "cc": "eve"}, task=task)
+    client.call_tool("mail", {"to": "bob", "copies": 3}, task=task)
+    assert kept(client, task, "_workflow.call.") == {
+        "ann": {"to": "ann", "cc": "eve"},
+        "bob": {"to": "bob", "copies": 3},
+    }
+
+    client.get_prompt("two", task=task)
+    assert kept(client, task, "_workflow.call.") == {"bob": {"to": "bob", "copies": 3}}
+
+
+def test_a_resume_shows_the_call_that_was_made(make_client: MakeClient) -> None:
+    _, client, task = begun(make_client, "missing")
+    client.call_tool("mail", {"to": "eve", "copies": 2}, task=task)
+
+    said = [message["content"]["text"] for message in client.get_prompt("missing", task=task).result["messages"]]
+
+    assert 'Calling mail with {"to": "eve", "copies": 2}' in said
+    assert 'Calling mail with {"to": "bob"}' in said
+    assert not any("<missing" in text for text in said)
+
+
+def test_a_steps_key_is_the_same_in_each_attempt_each_resume_and_each_call_that_can_only_mean_it(
+    make_client: MakeClient,
+) -> None:
+    post, clock = Post(), Clock()
+    client = make_client(post.server, remaining_ms=clock)
+    post.failures = 7
+    task = client.get_prompt("one").task_id
+    assert client.get_prompt("one", task=task).statuses == ["failed"]
+    assert post.attempts == [1, 2, 3, 1, 2, 3]
+    client.call_tool("mail", {"to": "ann"}, task=task)
+    client.call_tool("mail", {"to": "ann", "copies": "1"}, task=task)
+
+    keys = post.take()
+    assert len(keys) == 8
+    [key] = set(keys)
+    assert re.fullmatch(r"[0-9a-f]{32}", key)
+
+
+def test_no_two_calls_that_differ_have_the_same_key(make_client: MakeClient) -> None:
+    post, client, task = begun(make_client, "two")
+    for name in ("ann", "bob", "eve"):
+        client.call_tool("mail", {"to": name}, task=task)  # two steps, and a call of neither
+    client.call_tool("mail", {"to": "ann"})  # no task
+    client.call_tool("mail", {"to": "ann"})
+    assert len(set(post.take())) == 5
+    post.failures = 3
+    other = client.get_prompt("one").task_id  # tries three times
+    client.call_tool("mail", {"to": "ann"}, task=other)
+    client.call_tool("mail", {"to": "eve"}, task=other)
+    assert len(set(post.take())) == 2
+
+
+def test_a_call_that_may_mean_either_of_two_steps_has_a_key_of_its_own(make_client: MakeClient) -> None:
+    post, client, task = begun(make_client, "same")
+    first = client.call_tool("mail", {"to": "ann"}, task=task)
+    second = client.call_tool("mail", {"to": "ann"}, task=task)
+    assert (first.statuses, second.statuses) == (["completed", "pending"], ["completed", "completed"])
+    assert len(set(post.take())) == 2
+
+
+def test_a_call_with_a_steps_key_is_recorded_in_that_step_whatever_happens_meanwhile(make_client: MakeClient) -> None:
+    post, client, task = begun(make_client, "two")
+    post.meanwhile = [lambda: client.call_tool("mail", {"to": "ann"}, task=task)]
+
+    client.call_tool("mail", {"to": "ann"}, task=task)
+
+    assert len(set(post.take())) == 1
+    assert kept(client, task) == {"ann": "mailed to ann"}
+
+
+def ask(client: Client, task: str | None, answer: Answer | None = None) -> Answer:
+    """Call `ask`, with the answer to the question of an earlier call."""
+    asking = talk(client, name="ask", arguments={"to": "ann"}, meta=naming(task))
+    said = {"sure": {"action": "accept", "content": {"value": True}}}
+    return asking.round() if answer is None else asking.round(answer.result["requestState"], said)
+
+
+@pytest.mark.parametrize("with_task", [True, False])
+def test_a_call_keeps_its_key_through_all_of_its_rounds(make_client: MakeClient, with_task: bool) -> None:
+    post, client, task = begun(make_client, "asking", "2026")
+    named = task if with_task else None
+
+    asked = ask(client, named)
+    for _ in range(2):
+        done = ask(client, named, asked)
+
+    assert done.result["content"][0]["text"] == "ann: True"
+    assert len(post.keys) == 3
+    assert len(set(post.take())) == 1
+    ask(client, None)
+    ask(client, None)
+    assert len(set(post.take())) == 2
+
+
+def test_a_call_that_has_asked_is_recorded_in_the_step_whose_key_it_was_given(make_client: MakeClient) -> None:
+    post, client, task = begun(make_client, "asking", "2026")
+
+    asked = ask(client, task)
+    ask(client, task, ask(client, task))
+    assert ask(client, task, asked).statuses == ["completed"]
+
+    assert len(set(post.take())) == 1

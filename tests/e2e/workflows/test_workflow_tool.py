@@ -1,0 +1,549 @@
+"""A workflow that is called as a tool, by a host whose model can do no more (docs/workflows.md, As a tool).
+
+The words of its texts and what is listed of it have their own tests: tests/unit/workflow/test_twin_text.py and
+tests/unit/server/definitions/test_workflow_tool.py.
+"""
+
+import json
+from typing import Any
+
+import pytest
+from jsonschema_rs import validator_for
+
+from mcp_baton import Argument, Retry, Server, Step, ToolError, Workflow, constant, prompt_arg, step_output
+from mcp_baton.tasks.ids import new_task_id
+from mcp_baton.testing import Client, Connect, Era, JsonRpcError, Run
+from mcp_baton.workflow.sources import Source
+from tests.e2e import support
+from tests.e2e.conftest import MakeClient
+from tests.e2e.support import Sink
+
+ORDER = {"order_id": "A-17"}
+DENIED = "AccessDeniedException"
+DONE = {"fetch": "completed", "policy": "completed", "refund": "completed", "notify": "completed"}
+
+
+def orders_server(**options: Any) -> Server:
+    """Fetch, read a policy, refund, notify; `options` are the workflow's."""
+    server = Server("orders")
+
+    @server.tool(annotations={"readOnlyHint": True})
+    def fetch_order(order_id: str) -> dict[str, Any]:
+        """Fetch one order."""
+        return {"total": 30.0, "email": "kim@example.com"}
+
+    @server.tool
+    def refund(order_id: str, amount: float, note: str | None = "none") -> dict[str, Any]:
+        """Refund an order."""
+        return {"id": f"R-{order_id}", "amount": amount, "note": note}
+
+    @server.tool
+    def send_mail(to: str, text: str) -> dict[str, str]:
+        """Send a mail."""
+        return {"to": to, "text": text}
+
+    @server.resource("docs://policy")
+    def policy() -> str:
+        return "Be kind."
+
+    arguments = [
+        Argument("order_id", "The order.", required=True),
+        Argument("amount", type=float),
+        Argument("note", type=str | None),
+        Argument("copies", type=int, default=1),
+    ]
+    taken: dict[str, Source] = {
+        "order_id": prompt_arg("order_id"),
+        "amount": step_output("fetch", "total"),
+        "note": prompt_arg("note"),
+    }
+    steps = [
+        Step("fetch", tool="fetch_order", arguments={"order_id": prompt_arg("order_id")}),
+        Step("policy", resources=["docs://policy"]),
+        Step("refund", tool="refund", arguments=taken, guidance="Mind {order_id}."),
+        Step(
+            "notify",
+            tool="send_mail",
+            arguments={"to": step_output("fetch", "email"), "text": constant("Refunded {order_id}")},
+        ),
+    ]
+    declared: dict[str, Any] = {"arguments": arguments, "steps": steps, **options}
+    server.add_workflow(Workflow(name="refund_order", description="refund an order", **declared))
+    return server
+
+
+def paused(client: Client, tool: str = "refund", error: str = "no", **arguments: Any) -> Run:
+    """A run that stopped at this tool, which is whole again afterwards."""
+    client.tool_raises(tool, error, times=1)
+    run = client.call_workflow("refund_order", {**ORDER, **arguments})
+    assert (run.paused, run.is_error) == (True, False)
+    return run
+
+
+def structure(run: Run) -> Any:
+    assert run.structured is not None
+    return run.structured
+
+
+def listed(client: Client, name: str = "refund_order") -> dict[str, Any]:
+    return next(tool for tool in client.list_tools() if tool["name"] == name)
+
+
+def test_it_is_listed_for_a_model_that_must_choose_it(baton: Connect, era: Era) -> None:
+    tool = listed(baton(orders_server(), era=era))
+    assert tool["title"] == "Refund an order"
+    assert tool["description"].startswith(
+        "Refund an order. The server runs 4 steps: 1. fetch: Fetch one order. 2. policy:"
+    )
+    assert tool["description"].endswith("to let the server go on.")
+    assert tool["annotations"] == {
+        "readOnlyHint": False,
+        "destructiveHint": True,
+        "idempotentHint": False,
+        "openWorldHint": True,
+    }
+    assert "execution" not in tool  # which is to say that it cannot be called as a task
+    assert tool["inputSchema"] == {
+        "type": "object",
+        "properties": {
+            "order_id": {"type": "string", "description": "The order; required unless task_id is given"},
+            "amount": {"type": "number"},
+            "note": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+            "copies": {"type": "integer", "default": 1},
+            "task_id": {
+                "type": "string",
+                "description": "The task_id of an earlier result, to go on with that task. Leave it out to start anew.",
+            },
+        },
+        "additionalProperties": False,
+    }
+
+
+@pytest.mark.parametrize("options", [{"tool": False}, {"durable": False}])
+def test_a_workflow_that_is_no_tool_is_neither_listed_nor_called(baton: Connect, options: dict[str, Any]) -> None:
+    client = baton(orders_server(**options))
+    assert "refund_order" not in [tool["name"] for tool in client.list_tools()]
+    with pytest.raises(JsonRpcError, match="Unknown tool: refund_order"):
+        client.call_workflow("refund_order", ORDER)
+    assert client.get_prompt("refund_order", ORDER).messages
+
+
+def test_a_server_whose_only_tools_are_workflows_says_that_it_has_tools(baton: Connect) -> None:
+    server = Server("s")
+    server.resource("docs://policy", name="policy")(lambda: "Be kind.")
+    server.add_workflow(Workflow(name="read", description="read", steps=[Step("one", resources=["docs://policy"])]))
+    client = baton(server)
+    capabilities: Any = client.request("server/discover")["capabilities"]
+    assert capabilities["tools"] == {}
+    assert listed(client, "read")["annotations"] == {"readOnlyHint": True, "openWorldHint": False}
+    assert client.call_workflow("read").text == "Done: 1 of 1 step."
+
+
+def test_it_runs_to_its_end_and_says_so(baton: Connect, era: Era) -> None:
+    client = baton(orders_server(), era=era)
+    run = client.call_workflow("refund_order", ORDER)
+    assert run.text == 'Done: 4 of 4 steps.\nResult of send_mail: {"to": "kim@example.com", "text": "Refunded A-17"}'
+    assert run.structured == {
+        "message": run.text,
+        "task_id": run.task_id,
+        "task_status": "completed",
+        "steps": [{"name": name, "status": status} for name, status in DONE.items()],
+        "results": {
+            "fetch": {"total": 30.0, "email": "kim@example.com"},
+            "refund": {"id": "R-A-17", "amount": 30.0, "note": "none"},
+            "notify": {"to": "kim@example.com", "text": "Refunded A-17"},
+        },
+        "next": [],
+    }
+    assert (run.completed, client.task(run.task_id).status) == (True, "completed")
+
+
+def test_it_pauses_with_what_remains_and_links_to_what_was_read_and_goes_on_from_there(baton: Connect) -> None:
+    client = baton(orders_server())
+    run = paused(client)
+    named = json.dumps({"task_id": run.task_id})
+    assert run.text == (
+        f"""Step 'refund' failed: "no". This step is not retryable: correct the cause first.
+
+To continue the workflow, make these tool calls:
+
+1. Call refund with {{"order_id": "A-17", "amount": 30.0, {named[1:]}
+   Note: Mind "A-17".
+
+2. Call send_mail with {{"to": "kim@example.com", "text": "Refunded A-17", {named[1:]}
+
+Or call refund_order with {named} to let the server go on."""
+    )
+    _, link = run.messages
+    assert link.content == {
+        "type": "resource_link",
+        "uri": "docs://policy",
+        "name": "docs://policy",
+        "mimeType": "text/plain",
+    }
+    assert structure(run)["pause_reason"] == run.pause.to_dict()
+    assert run.next == [
+        {
+            "tool": "refund",
+            "arguments": {"order_id": "A-17", "amount": 30.0, "task_id": run.task_id},
+            "guidance": 'Mind "A-17".',
+        },
+        {
+            "tool": "send_mail",
+            "arguments": {"to": "kim@example.com", "text": "Refunded A-17", "task_id": run.task_id},
+        },
+    ]
+    again = client.call_workflow("refund_order", task=run.task_id)
+    assert (again.steps, again.completed, again.task_id) == (DONE, True, run.task_id)
+    assert len(client.calls("fetch_order")) == 1
+
+
+def test_a_prompts_task_is_gone_on_with_by_the_tool_and_the_tools_by_the_prompt(baton: Connect) -> None:
+    client = baton(orders_server())
+    client.tool_raises("refund", "no", times=2)
+    by_prompt, by_tool = client.get_prompt("refund_order", ORDER), client.call_workflow("refund_order", ORDER)
+    assert client.call_workflow("refund_order", task=by_prompt.task_id).completed
+    assert client.resume(by_tool.task_id).completed
+
+
+def test_arguments_come_as_json_and_those_of_the_first_call_are_remembered(baton: Connect) -> None:
+    taken = {"order_id": prompt_arg("order_id"), "amount": prompt_arg("amount"), "note": prompt_arg("note")}
+    client = baton(orders_server(steps=[Step("refund", tool="refund", arguments=taken)]))
+    run = paused(client, amount=12, note=None)
+    assert client.call_workflow("refund_order", task=run.task_id).completed
+    assert client.calls("refund") == [{"order_id": "A-17", "amount": 12.0, "note": None}] * 2
+    run = paused(client, amount="7.5", note="null")
+    assert client.call_workflow("refund_order", {"amount": 8.0}, task=run.task_id).completed
+    assert client.calls("refund")[2:] == [
+        {"order_id": "A-17", "amount": 7.5, "note": "null"},
+        {"order_id": "A-17", "amount": 8.0, "note": "null"},
+    ]
+
+
+@pytest.mark.parametrize("task_id", [None, ""])
+def test_what_is_null_counts_as_absent_where_its_type_has_no_null(baton: Connect, task_id: str | None) -> None:
+    taken: dict[str, Source] = {"order_id": prompt_arg("order_id"), "amount": constant(1), "note": prompt_arg("note")}
+    client = baton(orders_server(steps=[Step("refund", tool="refund", arguments=taken)]))
+    given = {**ORDER, "amount": None, "copies": None, "task_id": task_id}
+    assert client.call_workflow("refund_order", given).completed
+    assert client.call_workflow("refund_order", {**given, "note": None}).completed
+    assert client.calls("refund") == [
+        {"order_id": "A-17", "amount": 1},
+        {"order_id": "A-17", "amount": 1, "note": None},
+    ]
+
+
+UNKNOWN = "There is no such task"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({}, "Missing: order_id (required unless task_id is given). Nothing was run."),
+        ({"order_id": None}, "Missing: order_id (required unless task_id is given). Nothing was run."),
+        ({"order_id": 5}, "The argument 'order_id' does not convert"),
+        ({**ORDER, "amount": "much"}, "The argument 'amount' does not convert"),
+        (
+            {**ORDER, "orderId": 1},
+            'Unknown arguments: "orderId"; refund_order takes order_id, amount, note, copies, task_id.',
+        ),
+        ({"task_id": 7}, "task_id must be a text"),
+        ({"task_id": new_task_id(0)}, UNKNOWN),
+        ({"task_id": "<task_id>"}, UNKNOWN),
+    ],
+)
+def test_what_cannot_be_run_is_an_error_whose_text_says_what_to_do(
+    baton: Connect, arguments: dict[str, Any], says: str
+) -> None:
+    client = baton(orders_server())
+    run = client.call_workflow("refund_order", arguments)
+    assert (run.is_error, run.structured, len(run.messages)) == (True, None, 1)
+    assert run.text.startswith(says)
+    assert "Nothing was run" in run.text
+    assert (client.calls("fetch_order"), client.tasks()) == ([], [])
+
+
+def test_unknown_expired_and_foreign_tasks_are_one_and_the_same(baton: Connect) -> None:
+    client = baton(orders_server())
+    run = paused(client)
+    texts = {client.as_owner("sam").call_workflow("refund_order", task=run.task_id).text}
+    texts.add(client.call_workflow("refund_order", task=new_task_id(0)).text)
+    client.clock.advance(4_000)
+    texts.add(client.call_workflow("refund_order", task=run.task_id).text)
+    assert len(texts) == 1
+    assert len(client.calls("refund")) == 1
+
+
+def test_a_task_may_be_named_in_meta_too_and_two_tasks_in_one_call_are_refused(baton: Connect) -> None:
+    client = baton(orders_server())
+    first, second = paused(client), paused(client)
+    result = client.call_tool("refund_order", {"task_id": first.task_id}, task=second.task_id)
+    assert (result.is_error, result.structured) == (True, None)
+    assert "keep one of them. Nothing was run." in result.text
+    assert client.call_tool("refund_order", {"task_id": first.task_id}, task=first.task_id).is_error is False
+    assert client.call_tool("refund_order", {}, task=second.task_id).text.startswith("Done: 4 of 4 steps.")
+
+
+def test_another_workflows_task_is_sent_where_it_belongs(baton: Connect) -> None:
+    server = orders_server()
+    server.add_workflow(Workflow(name="mail", description="mail", steps=[Step("one", tool="send_mail")]))
+    client = baton(server)
+    run = paused(client)
+    refused = client.call_workflow("mail", task=run.task_id)
+    assert refused.is_error
+    assert refused.text.endswith("Nothing was run: call refund_order with this task_id.")
+    assert client.call_workflow("refund_order", task=run.task_id).completed
+
+
+def test_a_workflow_that_has_changed_in_what_is_done_names_the_steps(baton: Connect) -> None:
+    client = baton(orders_server())
+    run = paused(client)
+    changed = [Step("fetch", tool="fetch_order", arguments={"order_id": constant("B")}), Step("refund", tool="refund")]
+    refused = client.deployed(orders_server(steps=changed)).call_workflow("refund_order", task=run.task_id)
+    assert refused.is_error
+    assert "in steps that it has completed: fetch, policy. Nothing was run" in refused.text
+    assert client.call_workflow("refund_order", task=run.task_id).completed
+
+
+def test_a_state_that_cannot_be_read_is_an_error_and_nothing_is_run(baton: Connect) -> None:
+    client = baton(orders_server())
+    run = paused(client)
+    client.store.fails("UpdateItem", error=DENIED)
+    refused = client.call_workflow("refund_order", task=run.task_id)
+    assert refused.is_error
+    assert refused.text == "The task's state cannot be read now. Nothing was run: make the same call again later."
+    assert len(client.calls("refund")) == 1
+    assert client.call_workflow("refund_order", task=run.task_id).completed
+
+
+def test_a_task_that_another_run_holds_is_asked_for_later(baton: Connect) -> None:
+    client = baton(orders_server())
+    run = paused(client)
+    held: list[Run] = []
+    client.during("refund", lambda: held.append(client.call_workflow("refund_order", task=run.task_id)))
+    assert client.call_workflow("refund_order", task=run.task_id).completed
+    [told] = held
+    assert (told.is_error, told.completed, told.paused) == (False, False, False)
+    assert "Nothing was run: call refund_order again in 45 s with " in told.text
+    assert str(structure(told)["running_until"]) in told.text
+    assert told.next == [{"tool": "refund_order", "arguments": {"task_id": run.task_id}}]
+    assert len(client.calls("refund")) == 2
+
+
+def test_a_task_that_is_over_shows_its_outcome_and_runs_nothing(baton: Connect) -> None:
+    client = baton(orders_server())
+    run = client.call_workflow("refund_order", ORDER)
+    told = client.call_workflow("refund_order", task=run.task_id)
+    assert told.text == (
+        "Done: 4 of 4 steps. This task is completed; nothing was run.\n"
+        'Result of send_mail: {"to": "kim@example.com", "text": "Refunded A-17"}'
+    )
+    assert {**structure(told), "message": ""} == {**structure(run), "message": ""}
+    by_hand, cancelled = paused(client).task_id, paused(client).task_id
+    client.complete(by_hand, {"paid": "in cash"})
+    client.cancel(cancelled)
+    told = client.call_workflow("refund_order", task=by_hand)
+    assert '\nResult of the task, which a client supplied: {"paid": "in cash"}\n' in told.text
+    assert (told.steps["refund"], told.completed) == ("failed", True)
+    assert client.call_workflow("refund_order", task=cancelled).text.startswith("This task is cancelled;")
+    assert len(client.calls("send_mail")) == 1
+
+
+def test_a_run_that_was_killed_is_gone_on_with(baton: Connect) -> None:
+    client = baton(orders_server())
+    with client.killed_after("refund"):
+        client.call_workflow("refund_order", ORDER)
+    [task] = client.tasks()
+    assert client.call_workflow("refund_order", task=task.task_id).structured is not None
+    client.clock.advance(120)
+    assert client.call_workflow("refund_order", task=task.task_id).completed
+
+
+def test_long_results_are_resources_and_the_structure_stays_small(baton: Connect) -> None:
+    client = baton(orders_server())
+    client.tool_returns("fetch_order", {"total": 1.0, "email": "k", "text": "x" * 50_000})
+    run = client.call_workflow("refund_order", ORDER)
+    note = structure(run)["results"]["fetch"]
+    assert note["bytes"] > 50_000
+    [_, link] = run.messages
+    assert link.content == {
+        "type": "resource_link",
+        "uri": note["uri"],
+        "name": "result of fetch",
+        "mimeType": "application/json",
+    }
+    assert json.loads(client.read_resource(note["uri"]).text)["text"] == "x" * 50_000
+    assert structure(client.call_workflow("refund_order", task=run.task_id))["results"]["fetch"] == note
+    assert len(json.dumps(run.structured)) < 3_000
+
+
+def test_many_short_results_do_not_make_a_long_structure(baton: Connect) -> None:
+    server = Server("s")
+    server.tool(name="work")(lambda: "y" * 1_500)
+    steps = [Step(f"s{number}", tool="work") for number in range(60)]
+    server.add_workflow(Workflow(name="flow", description="flow", steps=steps))
+    run = baton(server).call_workflow("flow")
+    assert len(json.dumps(structure(run)["results"])) < 45_000
+    shown: Any = structure(run)["results"]
+    assert sum(isinstance(value, str) for value in shown.values()) > 20
+
+
+def test_results_that_are_kept_nowhere_stand_whole(baton: Connect) -> None:
+    client = baton(orders_server())
+    client.tool_returns("fetch_order", {"total": 1.0, "email": "k", "text": "x" * 5_000})
+    client.store.fails("PutItem", error=DENIED)
+    run = client.call_workflow("refund_order", ORDER)
+    assert "task_id" not in structure(run)
+    assert len(structure(run)["results"]["fetch"]["text"]) == 5_000
+    assert len(run.messages) == 1
+
+
+def test_the_structure_is_what_the_published_schema_says_and_its_message_the_text(baton: Connect) -> None:
+    client = baton(orders_server())
+
+    def completed() -> Run:
+        return client.call_workflow("refund_order", ORDER)
+
+    states = {"completed": completed(), "paused": paused(client), "blocked": paused(client, "fetch_order")}
+    states["over"] = client.call_workflow("refund_order", task=states["completed"].task_id)
+    client.cancel(states["paused"].task_id)
+    states["cancelled"] = client.call_workflow("refund_order", task=states["paused"].task_id)
+    client.store.fails("UpdateItem", error=DENIED)
+    states["not written"] = paused(client)
+    client.store.fails("PutItem", error=DENIED)
+    states["no task"] = completed()
+
+    schema = listed(client)["outputSchema"]
+    for state, run in states.items():
+        validator_for(schema).validate(run.structured)
+        assert structure(run)["message"] == run.messages[0].text, state
+        assert set(structure(run)) <= set(schema["properties"]), state
+        assert len(run.text.encode()) < 2_048, state
+    assert states["not written"].meta["persisted"] is False
+    assert "if the server went on, it would repeat steps 'fetch' (idempotency key " in states["not written"].text
+
+
+def test_progress_is_reported_and_the_first_one_names_the_task(make_client: MakeClient) -> None:
+    client = make_client(orders_server())
+    answer = client.call_tool("refund_order", ORDER, meta={"progressToken": "p"})
+    assert [told["message"] for told in answer.notifications] == [
+        "Step 1/4: fetch",
+        "Step 2/4: policy",
+        "Step 3/4: refund",
+        "Step 4/4: notify",
+    ]
+    assert answer.notifications[0]["_meta"] == {"task_id": answer.task_id}
+
+
+def test_every_revision_of_the_handshake_has_it_and_the_first_which_has_no_links_gets_none(
+    make_client: MakeClient,
+) -> None:
+    server = orders_server()
+    client = make_client(server)
+    server.tools["fetch_order"].function = lambda **_: {"total": 1.0, "email": "k", "text": "x" * 5_000}
+    for revision, links in (("2025-03-26", 0), ("2025-06-18", 1), ("2025-11-25", 1)):
+        said = {"MCP-Protocol-Version": revision}
+        called = client.request("tools/call", {"name": "refund_order", "arguments": ORDER}, headers=said)
+        assert len(called.result["content"]) == 1 + links
+        tools = client.request("tools/list", headers=said).result["tools"]
+        assert tools[-1]["name"] == "refund_order"  # and the wire is judged
+
+
+def slow_client(make_client: MakeClient, **options: Any) -> support.Client:
+    """A client of a workflow of four steps that take 30 seconds each; `options` are the server's."""
+    server, clock = Server("slow", **options), [0.0]
+
+    @server.tool
+    def work() -> int:
+        clock[0] += 30
+        return 1
+
+    steps = [Step(name, tool="work") for name in "abcd"]
+    server.add_workflow(Workflow(name="flow", description="flow", steps=steps))
+    return make_client(server, clock=lambda: clock[0], remaining_ms=lambda: 900_000)
+
+
+def test_a_call_pauses_when_the_reply_has_taken_50_s_or_the_servers_choice_and_not_within_a_tool(
+    make_client: MakeClient,
+) -> None:
+    client = slow_client(make_client)
+    for sent in ({}, {"progressToken": "p"}):
+        answer = client.call_tool("flow", meta=sent)
+        assert answer.statuses == ["completed", "completed", "pending", "pending"]
+        assert answer.meta["pause_reason"] == {"type": "deadlineExceeded", "blockedStep": "c", "suggestedTool": "work"}
+        assert client.call_tool("flow", {"task_id": answer.task_id}).statuses == ["completed"] * 4
+    chosen = slow_client(make_client, reply_budget_s=20)
+    assert chosen.call_tool("flow").statuses == ["completed", "pending", "pending", "pending"]
+
+
+def test_a_prompt_pauses_so_where_its_client_hears_nothing_before_the_reply(
+    make_client: MakeClient, streaming: Any
+) -> None:
+    client = slow_client(make_client)
+    assert client.get_prompt("flow").meta["pause_reason"]["type"] == "deadlineExceeded"
+    # Nothing can take a stream here, so that a client which wants progress hears as little.
+    assert client.get_prompt("flow", meta={"progressToken": "p"}).meta["pause_reason"]["type"] == "deadlineExceeded"
+    sink = Sink()
+    streaming(sink, lambda: client.get_prompt("flow", meta={"progressToken": "p"})).result()
+    while "result" not in (message := sink.next()):
+        pass
+    assert message["result"]["_meta"]["task_status"] == "completed"
+
+
+def test_no_further_attempt_is_made_when_the_budget_is_used_up(baton: Connect) -> None:
+    server = Server("s")
+
+    @server.tool
+    def work() -> None:
+        raise ToolError("no")
+
+    steps = [Step("a", tool="work", retry=Retry(attempts=9, first_s=20, factor=1, jitter=False))]
+    server.add_workflow(Workflow(name="flow", description="flow", steps=steps))
+    client = baton(server)
+    client.remaining_s(900)
+    assert client.call_workflow("flow").pause.type == "toolError"
+    assert len(client.calls("work")) == 3
+
+
+@pytest.mark.parametrize("tool", [True, False])
+def test_a_prompt_names_its_task_in_text_where_the_server_says_so(baton: Connect, era: Era, tool: bool) -> None:
+    server = orders_server(tool=tool)
+    server.handles = "text"
+    client = baton(server, era=era)
+    client.tool_raises("refund", "no", times=1)
+    run = client.get_prompt("refund_order", ORDER)
+    named = f'{{"task_id": "{run.task_id}"}}'
+    assert f'1. Call refund with {{"order_id": "A-17", "amount": 30.0, {named[1:]}' in run.handoff
+    instead = f"Or call refund_order with {named}" if tool else f"Or get the prompt refund_order with {named}"
+    assert run.handoff.endswith(f"{instead} to let the server go on.")
+    again = client.get_prompt("refund_order", {**ORDER, "task_id": run.task_id})
+    assert (again.task_id, again.completed) == (run.task_id, True)
+    prompts: Any = client.request("prompts/list")["prompts"]
+    assert prompts[0]["arguments"][-1] == {
+        "name": "task_id",
+        "description": "The task_id of an earlier result, to go on with that task. Leave it out to start anew.",
+        "required": False,
+    }
+    assert client.get_prompt("refund_order", {**ORDER, "task_id": ""}).task_id != run.task_id
+    asked = {"ref": {"type": "ref/prompt", "name": "refund_order"}, "argument": {"name": "task_id", "value": ""}}
+    assert client.request("completion/complete", asked)["completion"]
+
+
+def test_it_does_not_otherwise(baton: Connect) -> None:
+    client = baton(orders_server())
+    client.tool_raises("refund", "no", times=1)
+    run = client.get_prompt("refund_order", ORDER)
+    assert not [message for message in run.messages if run.task_id in message.text]
+    prompts: Any = client.request("prompts/list")["prompts"]
+    assert [argument["name"] for argument in prompts[0]["arguments"]] == ["order_id", "amount", "note", "copies"]
+    with pytest.raises(JsonRpcError, match="unknown argument 'task_id'"):
+        client.get_prompt("refund_order", {**ORDER, "task_id": run.task_id})
+
+
+def test_a_prompt_that_names_two_tasks_is_refused(baton: Connect) -> None:
+    server = orders_server()
+    server.handles = "text"
+    client = baton(server)
+    first, second = paused(client), paused(client)
+    with pytest.raises(JsonRpcError, match="keep one of them"):
+        client.get_prompt("refund_order", {"task_id": first.task_id}, second.task_id)

@@ -1,0 +1,92 @@
+"""Rude requests that once hurt, each by itself, so that it never does again."""
+
+import base64
+import json
+import os
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+
+from mcp_baton.aws import dynamodb_store
+from mcp_baton.protocol.jsonrpc import MAX_BATCH
+from mcp_baton.server.definitions.resource import MAX_URI
+from mcp_baton.settings import Settings
+from mcp_baton.tasks.ids import new_question
+from tests.e2e.support import Era
+from tests.hostile_requests.valid import ERAS
+from tests.hostile_requests.wire import Rude
+
+INVALID_REQUEST, INVALID_PARAMS = -32600, -32602
+FITS_NOWHERE = base64.b64encode(os.urandom(2**19)).decode()
+"""More than DynamoDB takes, however well it is compressed."""
+
+
+def answer_to(question: str | int, **members: Any) -> str:
+    return json.dumps({"jsonrpc": "2.0", "id": question, **members})
+
+
+def test_a_batch_of_very_many_messages_is_refused_instead_of_answered_with_very_many(rude: Rude) -> None:
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    [answers] = rude.post(json.dumps([ping] * MAX_BATCH)).messages
+    assert len(answers) == MAX_BATCH
+    assert rude.post(json.dumps([ping] * (MAX_BATCH + 1))).refusal == (400, INVALID_REQUEST)
+    assert rude.post("[" + "5," * 90_000 + "5]").refusal == (400, INVALID_REQUEST)
+
+
+@pytest.mark.parametrize("question", ["x" * 2_000, "baton-", "\ud800", "", 7, "TASK#x", f"baton-{'é' * 32}"])
+def test_an_answer_to_what_can_be_no_question_never_reaches_the_table(rude: Rude, question: str | int) -> None:
+    assert rude.post(answer_to(question, result={})).refusal == (400, INVALID_REQUEST)
+    assert rude.written == []
+
+
+def test_an_answer_to_what_could_be_a_question_is_looked_for(rude: Rude) -> None:
+    assert rude.post(answer_to(new_question(), result={})).refusal == (400, INVALID_REQUEST)
+    assert rude.written == ["UpdateItem"]
+
+
+def test_an_answer_that_does_not_fit_is_too_large_and_leaves_the_question_open(large: Rude) -> None:
+    question, table = new_question(), large.table
+    store = dynamodb_store(table.name, Settings(), connect=lambda: table.client)
+    store.answers.ask("alice", question, 60)
+    large.settle()
+    assert large.post(answer_to(question, result={"x": FITS_NOWHERE})).status == 413
+    assert large.post(answer_to(question, result={"x": "fits"})).status == 202
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("method", ["resources/read", "resources/subscribe"])
+def test_a_uri_of_many_slashes_does_not_keep_a_template_busy(rude: Rude, era: Era, method: str) -> None:
+    for length in (MAX_URI, 190_000):
+        answer = rude.request(era, method, {"uri": "tree://" + "/" * (length - len("tree://"))})
+        assert answer.error["code"] in {INVALID_PARAMS, -32002, -32601}
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_uri_of_many_hyphens_does_not_keep_a_template_busy(rude: Rude, era: Era) -> None:
+    answer = rude.request(era, "resources/read", {"uri": "date://" + "-" * 3_000 + "/"})
+    assert answer.error["code"] in {INVALID_PARAMS, -32002}
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("segment", ["..", "%2e%2e", "a%2Fb", "a%5Cb", "a%00"])
+def test_a_path_that_is_hidden_in_a_name_is_an_unknown_resource(rude: Rude, era: Era, segment: str) -> None:
+    answer = rude.request(era, "resources/read", {"uri": f"docs://{segment}/x"})
+    assert answer.error["code"] == (INVALID_PARAMS if era == "2026" else -32002)
+    sent = rude.request(era, "resources/read", {"uri": f"docs://x/{segment}"}).result["contents"][0]["text"]
+    assert json.loads(sent) == {"topic": "x", "rest": unquote(segment)}
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_half_a_character_for_a_name_or_a_value_is_given_back(rude: Rude, era: Era) -> None:
+    halves = {"a": 1, "b": 1.5, "c": True, "d": [{"\ud800": "\udfff"}], "e": {"\udfff": None}}
+    result = rude.request(era, "tools/call", {"name": "plain", "arguments": halves}).result
+    assert result["structuredContent"] == halves
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_of_very_many_invalid_arguments_only_the_number_is_told(rude: Rude, era: Era) -> None:
+    params = {"name": "order", "arguments": {"to": "kim@example", "lines": [{}] * 40_000}}
+    result = rude.request(era, "tools/call", params).result
+    assert result["isError"] is True
+    assert "80000 fields" in result["content"][0]["text"]

@@ -1,0 +1,200 @@
+"""Rude requests through the real handler, many of each kind, in both eras (docs/http.md)."""
+
+import base64
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_baton.protocol.envelope import CAPABILITIES_KEY, TASKS_EXTENSION, VERSION_KEY
+from tests.e2e.support import Era
+from tests.examples import examples
+from tests.hostile_requests.strategies import HEADER_TEXTS, METAS, VALUES, broken_bodies, wrong_envelopes, wrong_params
+from tests.hostile_requests.valid import ERAS, VALID, Params
+from tests.hostile_requests.wire import ORIGIN, Rude, check_id
+
+EXAMPLES = 90
+HEADERS = [
+    "MCP-Protocol-Version",
+    "Mcp-Method",
+    "Mcp-Name",
+    "Mcp-Param-Region",
+    "Content-Type",
+    "Accept",
+    "Origin",
+    "Host",
+    "Content-Length",
+    "Mcp-Session-Id",
+    "Last-Event-ID",
+]
+ALL = [(era, *request) for era in ERAS for request in VALID[era]]
+# A strategy is made once: hypothesis looks through each new one before it draws from it.
+REQUESTS = {era: st.sampled_from(VALID[era]) for era in ERAS}
+WRONG_PARAMS = {era: wrong_params(VALID[era]) for era in ERAS}
+WRONG_ENVELOPES = {era: wrong_envelopes(VALID[era]) for era in ERAS}
+HEADER_NAMES = st.one_of(st.sampled_from(HEADERS), st.sampled_from(HEADERS).map(str.upper), HEADER_TEXTS.filter(bool))
+SINGLE_HEADERS = st.dictionaries(HEADER_NAMES, HEADER_TEXTS, max_size=4)
+REPEATED_HEADERS = st.none() | st.dictionaries(HEADER_NAMES, st.lists(HEADER_TEXTS, max_size=3), max_size=3)
+BATCH_REVISIONS = st.sampled_from([None, "2025-03-26", "2025-03-26", "2025-06-18", "2026-07-28", "x"])
+BATCHES = st.lists(VALUES | WRONG_ENVELOPES["2025"], max_size=5)
+
+
+@pytest.fixture(autouse=True)
+def _works_afterwards(rude: Rude) -> Iterator[None]:
+    """After each batch a normal request works."""
+    yield
+    rude.still_works()
+
+
+def stateless(params: Params) -> Params:
+    """Params with the `_meta` that the 2026 era wants."""
+    return {**params, "_meta": {VERSION_KEY: "2026-07-28", CAPABILITIES_KEY: {"extensions": {TASKS_EXTENSION: {}}}}}
+
+
+BROKEN_BODIES = {era: broken_bodies([(method, stateless(params)) for method, params in VALID[era]]) for era in ERAS}
+
+
+def post_bytes(rude: Rude, body: bytes, headers: dict[str, str]) -> None:
+    """Post bytes as API Gateway passes on what it takes for binary."""
+    answer = rude.post(base64.b64encode(body).decode(), headers, isBase64Encoded=True)
+    check_id(answer, body)
+
+
+@pytest.mark.parametrize(("era", "method", "params"), ALL, ids=[f"{era} {method}" for era, method, _ in ALL])
+def test_the_requests_that_rude_ones_are_made_of_reach_their_method(
+    rude: Rude, era: Era, method: str, params: Params
+) -> None:
+    answer = rude.request(era, method, params)
+    assert "error" not in answer.messages[-1] or answer.error["code"] in {-32602, -32020}
+
+
+@pytest.mark.parametrize("era", ERAS)
+@examples(4 * EXAMPLES)
+@given(st.data())
+def test_params_with_one_thing_wrong_are_answered(rude: Rude, era: Era, data: st.DataObject) -> None:
+    method, params = data.draw(WRONG_PARAMS[era])
+    if era == "2026" or "_meta" not in params:
+        rude.request(era, method, {name: value for name, value in params.items() if name != "_meta"})
+    else:
+        rude.request(era, method, params)
+
+
+@pytest.mark.parametrize("era", ERAS)
+@examples(2 * EXAMPLES)
+@given(st.data())
+def test_a_meta_of_any_shape_is_answered(rude: Rude, era: Era, data: st.DataObject) -> None:
+    method, params = data.draw(REQUESTS[era])
+    meta = data.draw(METAS)
+    if isinstance(meta, dict) and data.draw(st.booleans()):
+        rude.request(era, method, params, meta)
+        return
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}})
+    answer = rude.post(body, {"MCP-Protocol-Version": "2026-07-28" if era == "2026" else "2025-11-25"})
+    check_id(answer, body.encode())
+
+
+@pytest.mark.parametrize("era", ERAS)
+@examples(2 * EXAMPLES)
+@given(st.data())
+def test_an_envelope_with_any_member_wrong_is_answered(rude: Rude, era: Era, data: st.DataObject) -> None:
+    message = data.draw(WRONG_ENVELOPES[era])
+    headers = {"MCP-Protocol-Version": "2025-11-25"}
+    if era == "2026":
+        headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": str(message.get("method"))}
+        if isinstance(message.get("params"), dict):
+            message["params"] = stateless(message["params"])
+            headers["Mcp-Name"] = str(message["params"].get("name", message["params"].get("uri")))
+    body = json.dumps(message)
+    check_id(rude.post(body, headers), body.encode())
+
+
+@examples(2 * EXAMPLES)
+@given(VALUES)
+def test_json_of_any_shape_is_answered(rude: Rude, value: Any) -> None:
+    body = json.dumps(value)
+    check_id(rude.post(body), body.encode())
+
+
+@examples(EXAMPLES)
+@given(st.binary(max_size=200))
+def test_random_bytes_are_answered(rude: Rude, body: bytes) -> None:
+    post_bytes(rude, body, {})
+
+
+@pytest.mark.parametrize("era", ERAS)
+@examples(2 * EXAMPLES)
+@given(st.data())
+def test_bodies_that_are_cut_spliced_or_in_another_encoding_are_answered(
+    rude: Rude, era: Era, data: st.DataObject
+) -> None:
+    body = data.draw(BROKEN_BODIES[era])
+    post_bytes(rude, body, {"MCP-Protocol-Version": "2026-07-28" if era == "2026" else "2025-11-25"})
+
+
+@pytest.mark.parametrize("era", ERAS)
+@examples(2 * EXAMPLES)
+@given(st.data())
+def test_headers_of_any_kind_are_answered(rude: Rude, era: Era, data: st.DataObject) -> None:
+    method, params = data.draw(REQUESTS[era])
+    single, several = data.draw(SINGLE_HEADERS), data.draw(REPEATED_HEADERS)
+    params = stateless(params) if era == "2026" else params
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+    check_id(rude.post(body, single, multiValueHeaders=several), body.encode())
+
+
+@examples(EXAMPLES)
+@given(
+    origin=st.sampled_from([ORIGIN, "https://evil.example", f"{ORIGIN}.evil.example", "null", "*"]) | HEADER_TEXTS,
+    method=st.sampled_from(["OPTIONS", "OPTIONS", "POST", "GET", "DELETE", "PUT"]),
+    asked=st.none() | HEADER_TEXTS,
+    names=st.none() | HEADER_TEXTS | st.lists(HEADER_TEXTS).map(",".join),
+    repeated=st.booleans(),
+)
+def test_pages_and_their_browsers_are_answered(
+    rude: Rude, origin: str, method: str, asked: str | None, names: str | None, repeated: bool
+) -> None:
+    several = {
+        "origin": [origin, origin] if repeated else [origin],
+        **({} if asked is None else {"access-control-request-method": [asked]}),
+        **({} if names is None else {"access-control-request-headers": [names]}),
+    }
+    answer = rude.post("{}", multiValueHeaders=several, httpMethod=method)
+    preflight = origin == ORIGIN and not repeated and method == "OPTIONS" and asked is not None
+    assert (answer.status == 204) == preflight
+    for name in answer.headers.get("Access-Control-Allow-Headers", "token").split(", "):
+        assert re.fullmatch(r"[!-~]+", name)
+
+
+@examples(EXAMPLES)
+@given(st.data())
+def test_batches_of_anything_are_answered(rude: Rude, data: st.DataObject) -> None:
+    revision, messages = data.draw(BATCH_REVISIONS), data.draw(BATCHES)
+    answer = rude.post(json.dumps(messages), {} if revision is None else {"MCP-Protocol-Version": revision})
+    if revision not in {None, "2025-03-26"} or not messages:
+        assert answer.refusal == (400, -32600)
+
+
+@examples(EXAMPLES)
+@given(identifier=VALUES, members=st.dictionaries(st.sampled_from(["result", "error"]), VALUES, min_size=1))
+def test_answers_to_questions_that_nobody_asked_are_refused(
+    rude: Rude, identifier: Any, members: dict[str, Any]
+) -> None:
+    answer = rude.post(json.dumps({"jsonrpc": "2.0", "id": identifier, **members}))
+    assert answer.refusal == (400, -32600)
+
+
+@pytest.mark.parametrize("era", ERAS)
+@examples(EXAMPLES)
+@given(st.data())
+def test_notifications_of_anything_are_accepted_or_refused_and_never_run(
+    rude: Rude, era: Era, data: st.DataObject
+) -> None:
+    method, params = data.draw(WRONG_PARAMS[era])
+    message = {"jsonrpc": "2.0", "method": method, "params": params}
+    answer = rude.post(json.dumps(message), {"MCP-Protocol-Version": "2026-07-28" if era == "2026" else "2025-11-25"})
+    assert answer.status in {202, 400}
+    assert rude.written == []

@@ -1,0 +1,176 @@
+"""A workflow as a tool: what is listed of it, and what is refused."""
+
+import enum
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import pytest
+from jsonschema_rs import meta
+from pydantic import AfterValidator, BaseModel, BeforeValidator, PlainValidator
+
+from mcp_baton import Argument, RegistrationError, Server, Step, Workflow, WorkflowError
+from mcp_baton.protocol.json import JsonObject
+from mcp_baton.server.definitions.workflow_tool import OUTPUT_SCHEMA, WorkflowTool
+
+READS, KEEPS = {"readOnlyHint": True}, {"destructiveHint": False}
+REPEATS, INSIDE = {"idempotentHint": True}, {"openWorldHint": False}
+
+
+@dataclass(frozen=True)
+class Address:
+    street: str
+
+
+class Item(BaseModel):
+    sku: str
+    amount: int = 1
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+def server_of(*annotations: JsonObject, **options: Any) -> Server:
+    """A workflow with one step for each tool of these annotations."""
+    server = Server("s")
+    for number, hints in enumerate(annotations):
+        server.tool(name=f"t{number}", annotations=hints)(lambda: None)
+    steps = [Step(f"s{number}", tool=f"t{number}") for number in range(len(annotations))]
+    server.add_workflow(Workflow(**{"name": "flow", "description": "flow", "steps": steps, **options}))
+    return server
+
+
+def workflow_tool_of(*types: Any) -> WorkflowTool:
+    """One whose workflow has an argument of each type: `a0`, `a1`, …"""
+    arguments = [Argument(f"a{number}", type=target) for number, target in enumerate(types)]
+    twin = server_of({}, arguments=arguments).twin("flow")
+    assert twin is not None
+    return twin
+
+
+def properties(*types: Any) -> list[Any]:
+    schema: Any = workflow_tool_of(*types).input_schema
+    made: list[Any] = list(schema["properties"].values())
+    return made[:-1]
+
+
+def writing(*, destructive: bool, idempotent: bool) -> JsonObject:
+    return {"readOnlyHint": False, "destructiveHint": destructive, "idempotentHint": idempotent, "openWorldHint": True}
+
+
+@pytest.mark.parametrize(
+    ("tools", "hints"),
+    [
+        ([READS, READS], {"readOnlyHint": True, "openWorldHint": True}),
+        ([READS | INSIDE], {"readOnlyHint": True, "openWorldHint": False}),
+        ([READS, KEEPS], writing(destructive=False, idempotent=False)),
+        ([KEEPS | REPEATS, READS, REPEATS | INSIDE], writing(destructive=True, idempotent=True)),
+        ([{"readOnlyHint": False}], writing(destructive=True, idempotent=False)),
+    ],
+)
+def test_its_annotations_say_what_holds_for_the_tools_of_all_its_steps(
+    tools: list[JsonObject], hints: JsonObject
+) -> None:
+    twin = server_of(*tools).twin("flow")
+    assert twin is not None
+    assert twin.definition["annotations"] == hints
+
+
+def test_arguments_of_plain_types_are_described_as_those_of_tools_are() -> None:
+    assert properties(str, int, float | None, list[str], Literal["a", "b"], dict, Any) == [
+        {"type": "string"},
+        {"type": "integer"},
+        {"anyOf": [{"type": "number"}, {"type": "null"}]},
+        {"items": {"type": "string"}, "type": "array"},
+        {"enum": ["a", "b"], "type": "string"},
+        {"additionalProperties": True, "type": "object"},
+        {},
+    ]
+
+
+def test_types_with_parts_are_defined_beside_the_arguments() -> None:
+    schema: Any = workflow_tool_of(Address, list[Item], Colour, str).input_schema
+    assert schema["properties"]["a0"]["$ref"] == "#/$defs/Address"
+    assert schema["properties"]["a1"] == {"items": {"$ref": "#/$defs/Item"}, "type": "array"}
+    assert schema["$defs"].keys() == {"Address", "Item", "Colour"}
+    assert schema["properties"]["a3"] == {"type": "string"}
+    plain: Any = workflow_tool_of(Address).input_schema
+    assert plain["$defs"]["Address"]["properties"] == {"street": {"type": "string"}}
+
+
+def test_a_type_that_no_schema_can_say_may_be_anything_and_spoils_no_other() -> None:
+    assert properties(Annotated[Any, PlainValidator(lambda value: value)], Item)[0] == {}
+    assert properties(type("Odd", (), {}), int) == [{}, {"type": "integer"}]
+
+
+def test_the_root_is_one_object_without_composition_or_anything_required() -> None:
+    for types in ((), (str,), (Address, Item | Colour)):
+        schema: Any = workflow_tool_of(*types).input_schema
+        assert schema["type"] == "object"
+        assert schema.keys() <= {"type", "properties", "additionalProperties", "$defs"}
+        meta.validate(schema)
+    meta.validate(dict(OUTPUT_SCHEMA))
+
+
+def test_null_is_no_value_of_most_types() -> None:
+    def fails(_: object) -> object:
+        raise AttributeError("no such thing")
+
+    types = (str, int | None, Any, list[str], Item, Item | None, Annotated[str, BeforeValidator(fails)], dict)
+    assert workflow_tool_of(*types).without_null == {"a0", "a3", "a4", "a6", "a7"}
+
+
+def test_a_validator_of_the_authors_decides_what_null_is() -> None:
+    assert workflow_tool_of(Annotated[Any, AfterValidator(lambda value: value)]).without_null == frozenset()
+
+
+def test_its_definition_is_made_once_and_anew_for_another_workflow() -> None:
+    server = server_of({})
+    server.check()
+    assert server.twin("flow") is server.twin("flow")
+    before = server.twin("flow")
+    server.workflows["flow"] = Workflow(name="flow", description="other", steps=[Step("a", tool="t0")])
+    assert server.twin("flow") is not before
+
+
+@pytest.mark.parametrize("options", [{"durable": False}, {"tool": False}])
+def test_a_workflow_that_is_no_tool_may_have_a_tools_name(options: dict[str, Any]) -> None:
+    server = server_of({}, **options)
+    server.tool(name="flow")(lambda: None)
+    server.check()
+    assert (server.twin("flow"), server.workflow_tool_names) == (None, [])
+
+
+def test_a_name_shared_with_a_tool_is_refused() -> None:
+    server = server_of({})
+    server.tool(name="flow")(lambda: None)
+    with pytest.raises(WorkflowError, match=r"'flow': a tool has this name, .*tool=False"):
+        server.check()
+
+
+@pytest.mark.parametrize(("name", "called"), [("outer", "flow"), ("flow", "flow"), ("outer", "outer")])
+def test_a_step_cannot_call_a_workflow(name: str, called: str) -> None:
+    server = server_of({})
+    server.workflows[name] = Workflow(name=name, description="d", steps=[Step("a", tool=called)])
+    with pytest.raises(WorkflowError, match=rf"'{name}', step 'a': the tool '{called}' is a workflow"):
+        server.check()
+
+
+def test_an_argument_called_task_id_is_refused_where_there_are_tasks() -> None:
+    with pytest.raises(WorkflowError, match="the argument 'task_id': this name is taken"):
+        server_of({}, arguments=[Argument("task_id")]).check()
+    server_of({}, arguments=[Argument("task_id")], durable=False).check()
+    with pytest.raises(WorkflowError, match="the argument 'task_id': this name is taken"):
+        server_of({}, arguments=[Argument("task_id")], tool=False).check()
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+def test_a_budget_of_no_time_is_refused(seconds: float) -> None:
+    with pytest.raises(RegistrationError, match="reply_budget_s="):
+        Server("s", reply_budget_s=seconds)
+
+
+def test_handles_are_in_meta_or_in_text() -> None:
+    with pytest.raises(RegistrationError, match="handles='body': it is 'meta' or 'text'"):
+        Server("s", handles="body")  # type: ignore[arg-type]
+    assert [Server("s").handles, Server("s", handles="text").handles] == ["meta", "text"]

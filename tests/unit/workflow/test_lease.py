@@ -1,0 +1,223 @@
+"""A run's hold on its task: when it is renewed, when it looks, and what it learns."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from mcp_baton.exceptions import ClaimLost, StoreUnavailable, TaskNotFound
+from mcp_baton.tasks.record import LEASE_MS, Claim, TaskRecord, TaskStanding, TaskStatus
+from mcp_baton.workflow.ended_run import Over, Superseded, TaskOver
+from mcp_baton.workflow.lease import Began, Lease, lease_end
+from tests.fakes import RecordingStore
+
+TASK = TaskRecord("kim", "t", TaskStatus.WORKING, "", "", 1, 1, {}, claim=Claim("me", LEASE_MS, 2))
+
+
+@dataclass
+class Kept(RecordingStore):
+    """A store with one task, whose clock is turned by the test."""
+
+    ms: int = 0
+    takes_ms: int = 0
+    unread: bool = False
+    fails: Exception | None = None
+    standing: TaskStanding = field(default_factory=lambda: TaskStanding(TaskStatus.WORKING, TASK.claim))
+    asked: list[str] = field(default_factory=list)
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    def renew(self, task: TaskRecord, claim: Claim) -> TaskRecord:
+        self.asked.append(f"renew to {claim.until_ms}")
+        self.ms += self.takes_ms
+        if self.fails:
+            raise self.fails
+        return replace(task, claim=claim)
+
+    def get(self, _owner: str, _task_id: str) -> TaskRecord:
+        self.asked.append("get")
+        if self.unread:
+            raise StoreUnavailable("so it is")
+        return replace(TASK, status=self.standing.status, variables={"by": "another run"})
+
+    def look(self, _owner: str, _task_id: str) -> TaskStanding:
+        self.asked.append("look")
+        self.ms += self.takes_ms
+        if self.fails:
+            raise self.fails
+        return self.standing
+
+
+def held(left_ms: Callable[[], int | None] = lambda: None, *, unsure: bool = False) -> tuple[Kept, Lease]:
+    store = Kept(ms=0)
+    return store, Lease(store, TASK, left_ms, lambda: store.ms / 1000, unsure=unsure)
+
+
+@pytest.mark.parametrize(("left_ms", "end"), [(None, 45_100), (60_000, 45_100), (20_000, 20_100), (-1, 100)])
+def test_a_lease_ends_with_the_function_at_the_latest(left_ms: int | None, end: int) -> None:
+    assert lease_end(Kept(ms=100), lambda: left_ms) == end
+
+
+def test_a_pulse_renews_every_fifteen_seconds_and_says_when_it_wants_to_be_called() -> None:
+    store, hold = held()
+    waits = []
+    for store.ms in (0, 5_000, 15_000, 29_000, 30_000):
+        waits.append(hold.pulse())
+    assert store.asked == ["renew to 60000", "renew to 75000"]
+    assert waits == [15.0, 10.0, 15.0, 1.0, 15.0]
+
+
+def test_the_first_pulse_of_a_step_goes_by_the_look_that_let_it_begin_and_the_next_ones_by_the_clock() -> None:
+    store, hold = held()
+    store.ms = 1_000
+    assert isinstance(hold.begin(), Began)
+    waits = []
+    for store.ms in (1_001, 5_000, 16_000):
+        waits.append(hold.pulse())
+    assert waits == [14.0, 10.0, 15.0]
+    assert store.asked == ["renew to 61000"]
+
+
+def test_a_claim_that_ends_with_the_function_is_not_renewed() -> None:
+    store, hold = held(lambda: LEASE_MS - store.ms)
+    for store.ms in (15_000, 30_000, 44_000):
+        hold.pulse()
+    assert store.asked == []
+    assert hold.is_sure()
+
+
+def test_a_claim_that_was_given_up_is_not_renewed() -> None:
+    store, hold = held()
+    store.ms, hold.released = 60_000, True
+    assert 0 < hold.pulse() < math.inf
+    assert store.asked == []
+
+
+def test_a_renewal_that_fails_is_made_again_soon_and_not_at_each_call() -> None:
+    store, hold = held()
+    store.fails = StoreUnavailable("down")
+    for store.ms in (15_000, 15_001, 16_999, 17_000):
+        hold.pulse()
+    assert len(store.asked) == 2
+    assert hold.look() is None
+
+
+@pytest.mark.parametrize(("ms", "sure"), [(40_000, True), (40_001, False)])
+def test_a_run_is_not_sure_of_its_task_in_the_last_five_seconds(ms: int, sure: bool) -> None:
+    store, hold = held()
+    store.ms = ms
+    assert hold.is_sure() is sure
+
+
+def test_no_step_begins_where_the_claim_may_end_and_cannot_be_renewed() -> None:
+    store, hold = held()
+    store.fails = StoreUnavailable("down")
+    store.ms = 40_001
+    assert hold.begin() is None
+
+
+@pytest.mark.parametrize("fails", [None, StoreUnavailable("down")], ids=repr)
+def test_a_run_looks_when_it_has_not_heard_of_its_task_for_two_seconds_and_goes_on_without_an_answer(
+    caplog: pytest.LogCaptureFixture, fails: Exception | None
+) -> None:
+    store, hold = held()
+    store.fails = fails
+    for store.ms in (1_999, 2_000, 3_999, 4_000):
+        assert hold.look() is None
+    assert store.asked == ["look", "look"]
+    assert ("cannot be read" in caplog.text) == (fails is not None)
+
+
+def test_a_renewal_that_is_due_takes_the_place_of_a_look() -> None:
+    store, hold = held()
+    store.ms = 15_000
+    assert hold.look() is None
+    assert store.asked == ["renew to 60000"]
+
+
+@pytest.mark.parametrize(("number", "over"), [(1, None), (2, None), (3, Superseded())])
+def test_a_look_that_is_behind_the_runs_own_claim_is_no_takeover(number: int, over: Superseded | None) -> None:
+    store, hold = held()
+    store.ms, store.standing = 2_000, TaskStanding(TaskStatus.WORKING, Claim("other", 0, number))
+    assert hold.look() == over
+
+
+def test_what_a_pulse_has_learnt_is_told_by_the_next_look_and_ends_the_renewals() -> None:
+    store, hold = held()
+    store.ms, store.fails = 15_000, ClaimLost(TASK)
+    hold.pulse()
+    assert hold.pulse() == math.inf
+    store.fails = None
+    assert hold.look() == Superseded()
+    store.ms = 60_000
+    hold.pulse()
+    assert store.asked == ["renew to 60000"]
+
+
+@pytest.mark.parametrize(
+    ("found", "over"),
+    [
+        ({"claim": Claim("other", 90_000, 2)}, Superseded()),
+        ({"claim": Claim("other", 0, 2), "status": TaskStatus.COMPLETED}, TaskOver(TaskStatus.COMPLETED)),
+        ({"status": TaskStatus.CANCELLED}, TaskOver(TaskStatus.CANCELLED)),
+        ({}, None),
+    ],
+    ids=["taken over", "taken over and completed", "cancelled", "as it was written"],
+)
+def test_a_write_whose_answer_came_late_tells_what_has_become_of_the_task_since(
+    found: dict[str, Any], over: Over | None
+) -> None:
+    store, hold = held()
+    mine = hold.held
+    hold.written(replace(TASK, **found))
+    assert (hold.look(), hold.held) == (over, mine)
+    assert store.asked == []
+
+
+@pytest.mark.parametrize(("unsure", "over"), [(False, TaskOver(None)), (True, None)])
+def test_a_task_that_may_not_have_been_created_is_not_taken_for_one_that_is_gone(
+    unsure: bool, over: TaskOver | None
+) -> None:
+    store, hold = held(unsure=unsure)
+    store.ms, store.fails = 2_000, TaskNotFound()
+    assert hold.look() == over
+    assert hold.is_sure()
+
+
+@pytest.mark.parametrize("ask", [Lease.begin, Lease.is_sure], ids=["a step", "another attempt"])
+@pytest.mark.parametrize(("takes_ms", "wait_s"), [(39_000, 15.0), (41_000, math.inf)])
+def test_no_tool_begins_if_the_renewal_just_before_it_was_answered_when_its_claim_was_nearly_over(
+    ask: Callable[[Lease], object], takes_ms: int, wait_s: float
+) -> None:
+    store, hold = held()
+    store.ms, store.takes_ms = 14_000, 1_000
+    assert ask(hold)
+    store.ms, store.takes_ms = 15_000, takes_ms
+    assert hold.pulse() == wait_s
+
+
+def test_a_tool_that_runs_is_not_stopped_since_a_renewal_was_answered_late() -> None:
+    store, hold = held()
+    assert hold.pulse() == 15.0
+    store.ms, store.takes_ms = 15_000, 60_000
+    assert hold.pulse() == 15.0
+
+
+def test_a_run_that_does_not_know_whether_its_task_was_created_begins_nothing_after_its_claim() -> None:
+    store, hold = held(unsure=True)
+    store.ms, store.fails = LEASE_MS + 1, StoreUnavailable("so it is")
+    assert hold.begin() is None
+    store.ms, store.fails = 2 * LEASE_MS, TaskNotFound()
+    assert isinstance(hold.begin(), Began)
+
+
+@pytest.mark.parametrize(("unread", "variables"), [(False, {"by": "another run"}), (True, {})])
+def test_a_task_that_a_look_finds_over_is_told_as_it_was_ended(unread: bool, variables: dict[str, str]) -> None:
+    store, hold = held()
+    store.ms, store.unread, store.standing = 2_000, unread, TaskStanding(TaskStatus.COMPLETED, TASK.claim)
+    assert hold.look() == TaskOver(TaskStatus.COMPLETED)
+    assert (hold.task.status, hold.task.variables) == (TaskStatus.COMPLETED, variables)
+    assert store.asked == ["look", "get"]
