@@ -140,7 +140,7 @@ def request_of(method: str, params: JsonObject, line: Line | None = None, **chan
     """A request of kim's in the 2026 era, without a store; `changes` are members of it."""
     exchange = line or Line()
     given: dict[str, Any] = {
-        "server": Server("shop"),
+        "server": changes.pop("server", Server("shop")).full_view,
         "store": None,
         "settings": Settings(),
         "message": jsonrpc.Request(1, method, params),

@@ -32,11 +32,11 @@ from mcp_baton.server.asking.asker import InputRequired
 from mcp_baton.server.asking.deliver_answer import take_answer
 from mcp_baton.server.methods import Method, call_method
 from mcp_baton.server.methods.lifecycle import finished
-from mcp_baton.server.registry import seen_by
 from mcp_baton.server.reply import Reply, whole
 from mcp_baton.server.request import Request
 from mcp_baton.server.running.tool_threads import CallerGone
 from mcp_baton.server.server import Server
+from mcp_baton.server.view import ServerView
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import INTERNAL_ERRORS, SILENT, Telemetry
@@ -149,7 +149,7 @@ class Endpoint:
         if isinstance(message, Malformed):
             return whole(HTTP_STATUS[message.error.code], error_message(message.id, message.error))
         if isinstance(message, Response):
-            tasks = _tasks_of(self._store, seen_by(self._server, request.claims)) if self._store else None
+            tasks = _tasks_of(self._store, self._server.visible_to(request.claims)) if self._store else None
             return take_answer(tasks, request.owner, message, self._dispatcher, self._telemetry)
         envelope = classify(message, request.headers)
         if isinstance(envelope, Refusal):
@@ -207,7 +207,7 @@ class Endpoint:
         budget: Budget,
         may_wait: bool = True,
     ) -> Request:
-        seen = seen_by(self._server, claims)
+        seen = self._server.visible_to(claims)
         return Request(
             server=seen,
             store=_tasks_of(self._store.within(exchange.remaining_ms), seen) if self._store else None,
@@ -238,7 +238,7 @@ class Endpoint:
             )
 
 
-def _tasks_of(store: TaskStore, seen: Server) -> TaskStore:
+def _tasks_of(store: TaskStore, seen: ServerView) -> TaskStore:
     """The tasks that a caller may use, who sees this of the server."""
     if not seen.lacks_tools:
         return store

@@ -17,7 +17,7 @@ from mcp_baton.protocol.state import Seal
 from mcp_baton.server.asking.asker import AskedInWorkflow, Asker, CannotAsk
 from mcp_baton.server.asking.rounds import Rounds, StoreAsker, open_rounds
 from mcp_baton.server.reply import Reply
-from mcp_baton.server.server import Server
+from mcp_baton.server.view import ServerView
 from mcp_baton.settings import Settings
 from mcp_baton.tasks.ids import new_question
 from mcp_baton.tasks.store import TaskStore
@@ -52,7 +52,7 @@ class Request(Struct, frozen=True):
         may_wait: Whether the answer may wait for a task. In a batch it may not: the waits would add up.
     """
 
-    server: Server
+    server: ServerView
     store: TaskStore | None
     settings: Settings
     message: jsonrpc.Request
@@ -143,7 +143,7 @@ class Request(Struct, frozen=True):
 
     def error_id(self, error: BaseException) -> str | None:
         """What finds an exception in the log, if its text is hidden from clients."""
-        masked = self.server.mask_errors and not isinstance(error, ToolError)
+        masked = self.server.options.mask_errors and not isinstance(error, ToolError)
         return self.exchange.request_id if masked else None
 
     def now_ms(self) -> int:

@@ -181,7 +181,7 @@ class WorkflowJob:
             NotDispatched: the call was handed over, and nobody could be sent for: as above.
             StoreError: the store does not answer, or the run could not be written: as above.
         """
-        twin, store = self._request.server.twin(self._job.work.tool), self._request.store
+        twin, store = self._request.server.workflow_tool(self._job.work.tool), self._request.store
         if twin is None or store is None:
             raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {self._job.work.tool}")
         try:

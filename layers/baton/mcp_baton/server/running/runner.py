@@ -213,7 +213,7 @@ def _ended[T](request: Request, work: Work[T], bound: dict[str, Any], asking: As
         if signature.dependencies:
             from mcp_baton.server.running.dependencies import with_dependencies
 
-            function = with_dependencies(function, signature, own, request.server.overrides)
+            function = with_dependencies(function, signature, own)
     thread = None if signature.is_async else THREADS.watch(work.own_function, function)
     try:
         RUNNING.set(work.what)

@@ -32,7 +32,7 @@ class ServerHost:
         self.announces = request.envelope.progress_token is not None
         self.left_ms = request.exchange.remaining_ms
         self.pulse: Callable[[], float] = no_pulse
-        self._until_s = request.began_s + request.server.reply_budget_s if reply_budget else math.inf
+        self._until_s = request.began_s + request.server.options.reply_budget_s if reply_budget else math.inf
         self._kept_ms = request.settings.write_reserve_ms + START_MARGIN_MS
         self._asking = request.asking_in_workflow()
         self._works = ToolWorks(request.server.tools)
@@ -47,7 +47,7 @@ class ServerHost:
 
     def carries(self, size: int) -> bool:
         """Whether placeholders may put so many bytes into one call that the client makes."""
-        return size <= self._request.server.placeholder_bytes
+        return size <= self._request.server.options.placeholder_bytes
 
     def canonical(self, tool: str, arguments: JsonObject) -> JsonObject:
         """Arguments as the tool takes them, as JSON, without those that equal their defaults."""

@@ -243,7 +243,7 @@ def shown(request: Request, task: TaskRecord) -> dict[str, Json]:
 
 def poll_interval_ms(request: Request, task: TaskRecord) -> int:
     """How long the client is asked to wait before it looks at a task again, milliseconds."""
-    chosen = request.server.poll_interval_s
+    chosen = request.server.options.poll_interval_s
     return interval_ms(task, request.now_ms()) if chosen is None else max(1, round(chosen * 1000))
 
 
