@@ -151,7 +151,7 @@ def _text(request: Request, twin: WorkflowTool, state: State, *, shows: bool) ->
 
 
 def _offer(request: Request, twin: WorkflowTool, state: State, begin: str) -> str:
-    handle = handle_of(request, twin.workflow, state.task.task_id)
+    handle = handle_of(request.server, twin.workflow, state.task.task_id)
     secrets = secrets_given(twin.workflow, state.plan.known) if state.plan.known else ()
     return handle.offer(twin.name, secrets, begin=begin)
 
