@@ -75,8 +75,8 @@ class Endpoint:
         return self._answer(message, request, exchange)
 
     def work(self, named: JsonObject, exchange: Exchange) -> JsonObject:
-        """Run the background job that an asynchronous invocation's event names: see `background.job.work`."""
-        from mcp_baton.server.background.job import work
+        """Run the background job that an asynchronous invocation's event names: see `background.worker.work`."""
+        from mcp_baton.server.background.worker import work
 
         return work(self._services, named, exchange)
 
