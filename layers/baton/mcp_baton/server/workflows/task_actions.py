@@ -94,7 +94,7 @@ def _done(request: Request, twin: WorkflowTool, action: str, task_id: str, resul
     except TaskFinished as over:
         return error(f"This task is {over.current.status.value}: nothing changes it.")
     except TooLarge as large:
-        return error(cut(f"{TASK_RESULT} cannot be kept: {large}. Nothing was changed."))
+        return error(cut(f"{TASK_RESULT} cannot be stored: {large}. Nothing was changed."))
     except (TaskNotFound, StoreBusy) as refused:
         return not_run(request, twin, task_id, refused)
     except StoreError as failed:
