@@ -137,7 +137,7 @@ def test_a_misspelt_setting_is_warned_of_with_the_first_request(
     made(post("ping"), FunctionContext())
     made(post("ping"), FunctionContext())
 
-    said = "BATON_SHARD is no setting; did you mean 'BATON_SHARDS'?"
+    said = "BATON_SHARD is not a setting; did you mean 'BATON_SHARDS'?"
     assert [text for text in warnings(caplog) if "BATON_SHARD" in text] == [said]
 
 

@@ -142,5 +142,5 @@ def seal_of(settings: Settings, keys: Keys | None = None) -> Seal:
     """What signs this server's states. A key made here is good for one process, so only for a server of one's own."""
     if keys is not None:
         return Seal(keys)
-    known = tuple(key for key in (settings.state_key or os.urandom(32), settings.previous_state_key) if key is not None)
+    known = tuple(key for key in (settings.state_key or os.urandom(32), settings.state_key_previous) if key is not None)
     return Seal(lambda: known, is_temporary=settings.state_key is None)
