@@ -182,7 +182,7 @@ docs-serve: setup-tests ## Show the documentation at http://127.0.0.1:8001, and 
 	@$(MKDOCS) serve --dev-addr 127.0.0.1:8001 $(ARGS)
 
 .PHONY: settings-page
-settings-page: setup ## Make docs/settings.md anew, from the template and the settings' docstring
+settings-page: setup ## Generate docs/settings.md from template.yaml and settings.py
 	@$(RUN) python -m tests.site.settings_page
 
 .PHONY: record
@@ -233,7 +233,7 @@ build: setup-sam ## Build what is deployed, into .aws-sam (ARCHITECTURE=x86_64, 
 deploy: build ## Deploy it: needs AWS credentials (ARCHITECTURE=x86_64, ARGS="--guided")
 	$(SAM) deploy $(ARGS)
 
-# What is published, see docs/releasing.md. Hatchling is the locked one, and it writes the same bytes each time.
+# What is published, see RELEASING.md. Hatchling is the locked one, and it writes the same bytes each time.
 DIST ?= dist
 RELEASE_TOOLS := tests/release/.venv/bin
 VERSION_HERE = $(shell $(UV) version --short --frozen)
@@ -256,7 +256,7 @@ layer: setup ## Build the Lambda layer into dist, as a zip (ARCHITECTURE=x86_64)
 	rm -rf "$(DIST)/layer-$(ARCHITECTURE)"
 
 .PHONY: release
-release: setup ## Turn what is unreleased into a version (VERSION=0.2.0): see docs/releasing.md
+release: setup ## Turn what is unreleased into a version (VERSION=0.2.0): see RELEASING.md
 	@$(RUN) python -m tests.release.changelog release "$(VERSION)"
 	@$(UV) version --no-sync --quiet "$(VERSION)"
 

@@ -3,7 +3,7 @@
     python -m tests.release.changelog release 0.2.0   what is unreleased becomes version 0.2.0, of today
     python -m tests.release.changelog notes v0.2.0    what the tag v0.2.0 publishes, for the page of the release
 
-The form is that of Keep a Changelog 1.1.0 (https://keepachangelog.com/en/1.1.0/); docs/releasing.md says when to run
+The form is that of Keep a Changelog 1.1.0 (https://keepachangelog.com/en/1.1.0/); RELEASING.md says when to run
 each.
 """
 

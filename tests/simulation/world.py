@@ -10,9 +10,11 @@ from mcp_baton import Server, Step
 from mcp_baton.exceptions import ToolError
 from mcp_baton.protocol.envelope import TASK_ID_KEY
 from mcp_baton.protocol.json import Json
+from mcp_baton.protocol.state import seal_of
 from mcp_baton.server.context import Context
 from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.server.running.tool_threads import Mail, Raised, Returned
+from mcp_baton.server.services import Services
 from mcp_baton.tasks.dynamodb.expressions import SPAN_MS
 from mcp_baton.tasks.dynamodb.items import KEPT, Limits
 from mcp_baton.tasks.dynamodb.pointers import object_key, piece_key
@@ -463,12 +465,15 @@ class World:
         container = process.container
         assert container is not None
         return Endpoint(
-            self.server(mended=container.mended),
-            store=container.store,
-            settings=SETTINGS,
-            clock=self.monotonic,
-            sleep=self.sleep,
-            dispatcher=self.dispatcher,
+            Services(
+                server=self.server(mended=container.mended),
+                store=container.store,
+                settings=SETTINGS,
+                seal=seal_of(SETTINGS),
+                clock=self.monotonic,
+                sleep=self.sleep,
+                dispatcher=self.dispatcher,
+            )
         )
 
     def called(self, tool: str, arguments: dict[str, Json], ctx: Context) -> dict[str, Json]:

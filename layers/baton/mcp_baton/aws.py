@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from mcp_baton.clients import WorkerDispatcher, dynamodb_client, given_client, s3_client, secrets_client
 from mcp_baton.exceptions import SettingsError
 from mcp_baton.protocol.http import Application, Exchange, HttpRequest, HttpResponse
+from mcp_baton.protocol.state import seal_of
 from mcp_baton.server.endpoint import Endpoint
 from mcp_baton.server.methods import Method, call_method
 from mcp_baton.server.server import Server
+from mcp_baton.server.services import Services
 from mcp_baton.settings import AUTO, INIT, Settings, unknown_settings
 from mcp_baton.tasks.store import TaskStore
 from mcp_baton.telemetry import SILENT, Collector, Telemetry
@@ -106,17 +108,17 @@ def handler(
         store = dynamodb_store(settings.table, settings, connect, connect_s3, telemetry=telemetry)
     if dispatcher is None and settings.worker is not None:
         dispatcher = WorkerDispatcher(settings.worker, telemetry)
-    endpoint = Endpoint(
-        server,
+    services = Services(
+        server=server,
         store=store,
         settings=settings,
+        seal=seal_of(settings, _state_keys(settings, telemetry, clock)),
         telemetry=telemetry,
         clock=clock,
         sleep=sleep,
-        keys=_state_keys(settings, telemetry, clock),
         dispatcher=dispatcher,
-        call_method=call_method,
     )
+    endpoint = Endpoint(services, call_method=call_method)
     app: Application = _Warning(endpoint, NO_TABLE) if store is None else endpoint
     if settings.allow_anonymous and settings.observed and not settings.sam_local:
         warnings.append(ANYBODY)

@@ -1,4 +1,4 @@
-"""`baton install`: the configuration of each host, written where the host looks, with all else in it left alone."""
+"""`baton install` adds a server to the file in which each host looks and keeps the rest of the file."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mcp_baton.cli.app import main
-from mcp_baton.cli.hosts.configuration import MCP_REMOTE, Host, user_file
+from mcp_baton.cli.install import MCP_REMOTE, HostName, user_file
 
 ROOT = Path(__file__).parents[3]
 URL = "https://example.com/mcp"
@@ -33,7 +33,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def installed(home: Path, host: str, *options: str) -> Any:
-    """What a host's configuration then has."""
+    """Install the server and return the host's configuration."""
     assert main(["install", host, URL, "--name", "shop", *options]) == 0
     return json.loads((home / FILES[host]).read_text())
 
@@ -47,7 +47,7 @@ def installed(home: Path, host: str, *options: str) -> Any:
         ("vscode", {"servers": {"shop": {"type": "http", "url": URL}}}),
     ],
 )
-def test_each_host_is_told_in_its_own_way(home: Path, host: str, expected: Any) -> None:
+def test_each_host_gets_the_configuration_that_it_reads(home: Path, host: str, expected: Any) -> None:
     assert installed(home, host) == expected
 
 
@@ -59,7 +59,7 @@ def test_each_host_is_told_in_its_own_way(home: Path, host: str, expected: Any) 
         ("vscode", {"x-api-key": "${input:shop-x-api-key}"}),
     ],
 )
-def test_a_secret_is_left_to_the_host_and_not_written(
+def test_a_secret_is_not_written_to_the_file(
     home: Path, host: str, headers: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = installed(home, host, "--header", KEY)
@@ -88,13 +88,13 @@ def test_vs_code_asks_for_the_secret_once(home: Path) -> None:
         ("x-team: blue", "blue"),
     ],
 )
-def test_a_header_names_a_variable_or_is_no_secret(home: Path, header: str, written: str) -> None:
+def test_a_header_is_a_reference_to_a_variable_or_not_secret(home: Path, header: str, written: str) -> None:
     made = installed(home, "cursor", "--header", header)
 
     assert made["mcpServers"]["shop"]["headers"] == {header.split(":", maxsplit=1)[0]: written}
 
 
-def test_claude_desktop_is_given_the_secret_in_a_file_that_only_its_user_reads(
+def test_claude_desktop_gets_the_secret_in_a_file_that_only_its_user_may_read(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TOKEN", "t-1")
@@ -107,7 +107,7 @@ def test_claude_desktop_is_given_the_secret_in_a_file_that_only_its_user_reads(
 
 
 @pytest.mark.parametrize("there", ["{}", None])
-def test_a_file_that_others_could_read_becomes_private_with_the_secret(home: Path, there: str | None) -> None:
+def test_a_readable_file_becomes_private_when_it_gets_a_secret(home: Path, there: str | None) -> None:
     file = home / FILES["claude-desktop"]
     file.parent.mkdir(parents=True)
     if there is None:
@@ -122,7 +122,7 @@ def test_a_file_that_others_could_read_becomes_private_with_the_secret(home: Pat
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-def test_the_program_between_has_one_version() -> None:
+def test_mcp_remote_has_a_fixed_version() -> None:
     assert re.fullmatch(r"mcp-remote@\d+\.\d+\.\d+", MCP_REMOTE)
     assert MCP_REMOTE in (ROOT / "docs" / "hosts.md").read_text()
 
@@ -139,23 +139,23 @@ def test_the_second_time_changes_nothing(home: Path, host: str, capsys: pytest.C
     assert "nothing changed" in capsys.readouterr().out
 
 
-def test_other_servers_comments_and_permissions_stay(home: Path) -> None:
+def test_other_servers_the_indent_and_permissions_stay(home: Path) -> None:
     file = home / ".vscode" / "mcp.json"
     file.parent.mkdir()
-    file.write_text('{\n  // ours\n  "servers": {\n    "other": {"command": "x"} // keep\n  }\n}\n')
+    file.write_text('\ufeff{\n\t"é": [1],\n\t"servers": {"other": {"command": "x"}}\n}\n')
     file.chmod(0o640)
 
     assert main(["install", "vscode", URL, "--name", "shop", "--project"]) == 0
 
     assert file.read_text() == (
-        '{\n  // ours\n  "servers": {\n    "other": {"command": "x"}, // keep\n'
-        f'    "shop": {{\n      "type": "http",\n      "url": "{URL}"\n    }}\n  }}\n}}\n'
+        '{\n\t"é": [\n\t\t1\n\t],\n\t"servers": {\n\t\t"other": {\n\t\t\t"command": "x"\n\t\t},\n'
+        f'\t\t"shop": {{\n\t\t\t"type": "http",\n\t\t\t"url": "{URL}"\n\t\t}}\n\t}}\n}}\n'
     )
     assert file.stat().st_mode & 0o777 == 0o640
     assert [path.name for path in file.parent.iterdir()] == ["mcp.json"]
 
 
-def test_what_somebody_has_set_for_the_server_stays(home: Path) -> None:
+def test_other_settings_of_the_server_stay(home: Path) -> None:
     (home / ".mcp.json").write_text(json.dumps({"mcpServers": {"shop": {"url": URL, "timeout": 5}}, "other": 1}))
 
     made = installed(home, "claude-code", "--header", "x-team: blue")
@@ -166,35 +166,49 @@ def test_what_somebody_has_set_for_the_server_stays(home: Path) -> None:
     }
 
 
-def test_another_server_of_the_name_is_replaced_only_if_that_is_said(
+def test_another_server_of_the_name_is_replaced_only_with_replace(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (home / ".mcp.json").write_text('{"mcpServers": {"shop": {"command": "other"}}}')
 
     assert main(["install", "claude-code", URL, "--name", "shop"]) == 2
-    assert "take another --name, or --replace it" in capsys.readouterr().err
+    assert "use another --name, or --replace" in capsys.readouterr().err
     assert installed(home, "claude-code", "--replace")["mcpServers"] == {"shop": {"type": "http", "url": URL}}
 
 
-def test_a_file_that_cannot_be_merged_is_left_and_what_to_add_is_printed(
-    home: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"mcpServers": oops}', "it has comments or is not JSON"),
+        ('{"mcpServers": {}} // ours', "it has comments or is not JSON"),
+        ('{"mcpServers": {}, /* ours */ "a": 1}', "it has comments or is not JSON"),
+        ('{"mcpServers": {},}', "it has comments or is not JSON"),
+        ('{"a": 1, "a": 2}', "the same key twice"),
+        ("[" * 100_000, "it has comments or is not JSON"),
+        ("[1]", "it does not contain a JSON object"),
+        ('{"mcpServers": []}', "'mcpServers' has an unexpected type"),
+    ],
+)
+def test_a_file_that_cannot_be_edited_safely_stays_and_the_lines_to_add_are_printed(
+    home: Path, text: str, reason: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (home / ".mcp.json").write_text('{"mcpServers": oops}')
+    (home / ".mcp.json").write_text(text)
 
     assert main(["install", "claude-code", URL, "--name", "shop"]) == 2
 
     captured = capsys.readouterr()
     assert json.loads(captured.out) == {"mcpServers": {"shop": {"type": "http", "url": URL}}}
-    assert "was left as it is: line 1: no JSON" in captured.err
-    assert (home / ".mcp.json").read_text() == '{"mcpServers": oops}'
+    assert f"{home / '.mcp.json'} was not changed: " in captured.err
+    assert reason in captured.err
+    assert (home / ".mcp.json").read_text() == text
 
 
-def test_printed_nothing_is_written(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_print_writes_nothing(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["install", "cursor", URL, "--print"]) == 0
 
     captured = capsys.readouterr()
     assert json.loads(captured.out) == {"mcpServers": {"baton": {"url": URL}}}
-    assert f"It belongs into {home}/.cursor/mcp.json." in captured.err
+    assert f"Add this to {home}/.cursor/mcp.json." in captured.err
     assert list(home.iterdir()) == []
 
 
@@ -213,7 +227,7 @@ def test_a_linked_file_stays_a_link(home: Path) -> None:
 @pytest.mark.parametrize(
     ("host", "path"), [("claude-code", ".mcp.json"), ("cursor", ".cursor"), ("vscode", ".vscode/mcp.json")]
 )
-def test_in_a_project_nothing_is_written_through_a_link(
+def test_in_a_project_the_command_does_not_follow_links(
     home: Path,
     host: str,
     path: str,
@@ -259,11 +273,11 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(
         (["cursor", "https://example.com"], "answers at https://example.com/mcp"),
         (["cursor", URL, "--name", "my shop"], "is not a server's name"),
         (["cursor", URL, "--header", "a b: c"], "write 'x-api-key: VALUE'"),
-        (["claude-desktop", URL, "--project"], "leave out --project"),
+        (["claude-desktop", URL, "--project"], "omit --project"),
         (["claude-desktop", URL, "--header", "x-api-key"], "set BATON_X_API_KEY to it"),
     ],
 )
-def test_what_makes_no_sense_is_refused_and_nothing_is_written(
+def test_invalid_arguments_are_refused_and_nothing_is_written(
     home: Path, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["install", *arguments]) == 2
@@ -283,17 +297,7 @@ def test_what_makes_no_sense_is_refused_and_nothing_is_written(
         ("cursor", "win32", {}, "h/.cursor/mcp.json"),
     ],
 )
-def test_each_platform_has_the_file_elsewhere(
-    host: Host, platform: str, environment: dict[str, str], expected: str
+def test_the_file_depends_on_the_platform(
+    host: HostName, platform: str, environment: dict[str, str], expected: str
 ) -> None:
     assert user_file(host, platform, Path("h"), environment) == PurePath(expected)
-
-
-def test_an_entry_that_says_the_same_stays_as_somebody_wrote_it(home: Path) -> None:
-    written = f'{{"mcpServers": {{"shop": {{"url": "{URL}" /* the shop */}}}}}}'
-    (home / ".cursor").mkdir()
-    (home / ".cursor" / "mcp.json").write_text(written)
-
-    assert main(["install", "cursor", URL, "--name", "shop"]) == 0
-
-    assert (home / ".cursor" / "mcp.json").read_text() == written

@@ -1,4 +1,4 @@
-"""`baton dynamodb`: a DynamoDB on this machine (README.md, Test locally)."""
+"""`baton dynamodb`: a DynamoDB on this machine (docs/local.md)."""
 
 from typing import Annotated, Final
 

@@ -1,10 +1,52 @@
-"""`baton install`: tell a host of a server (docs/commands.md, Configure a host)."""
+"""`baton install`: add a server to the configuration of a host (docs/commands.md, Configure a host)."""
 
-from typing import Annotated, Literal
+import json
+import os
+import re
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Annotated, Any, Final, Literal
 
 import typer
 
 from mcp_baton.cli import values
+from mcp_baton.exceptions import BatonError
+from mcp_baton.protocol.json import Json, JsonObject
+
+type HostName = Literal["claude-code", "claude-desktop", "cursor", "vscode"]
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A host and its configuration files.
+
+    Attributes:
+        title: Its name in sentences.
+        servers: The member of the file that holds the servers.
+        project_file: The file for one project; `None` if the host has none.
+        user_file: The parts of the path of the user's file; `None` if other programs may not write it. The first part
+            `@` is the folder in which applications keep their settings.
+    """
+
+    title: str
+    servers: str
+    project_file: str | None
+    user_file: tuple[str, ...] | None
+
+
+HOSTS: Final[dict[HostName, Host]] = {
+    "claude-code": Host("Claude Code", "mcpServers", ".mcp.json", None),
+    "claude-desktop": Host("Claude Desktop", "mcpServers", None, ("@", "Claude", "claude_desktop_config.json")),
+    "cursor": Host("Cursor", "mcpServers", ".cursor/mcp.json", (".cursor", "mcp.json")),
+    "vscode": Host("VS Code", "servers", ".vscode/mcp.json", ("@", "Code", "User", "mcp.json")),
+}
+
+MCP_REMOTE: Final = "mcp-remote@0.15.1"
+"""A fixed version, so that npx does not run whatever is published next."""
 
 
 def install(
@@ -14,49 +56,362 @@ def install(
     ],
     url: Annotated[str, typer.Argument(parser=values.endpoint, metavar="URL", help="The server: https://…/mcp.")],
     name: Annotated[
-        str, typer.Option(parser=values.server_name, metavar="NAME", help="How the host calls the server.")
+        str, typer.Option(parser=values.server_name, metavar="NAME", help="The server's name in the host.")
     ] = "baton",
     header: Annotated[
         list[str] | None,
         typer.Option(
             metavar="'NAME: VALUE'",
-            help="A header of every request, several times if need be. As '$VARIABLE', or without a value, the secret "
-            "comes from the environment.",
+            help="A header of every request; may be repeated. With '$VARIABLE' as the value, or without a value, the "
+            "secret comes from the environment.",
         ),
     ] = None,
-    project: Annotated[bool, typer.Option("--project", help="For this folder alone, not for all of yours.")] = False,
+    project: Annotated[bool, typer.Option("--project", help="Configure this folder only.")] = False,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Put it in the place of a server with this name and another address.")
+        bool, typer.Option("--replace", help="Replace a server that has this name and another address.")
     ] = False,
-    print_: Annotated[bool, typer.Option("--print", help="Print the configuration, and write nothing.")] = False,
+    print_: Annotated[bool, typer.Option("--print", help="Print the configuration and write nothing.")] = False,
 ) -> int:
-    """Write a server into a host's configuration.
+    """Add a server to a host's configuration.
 
-    Whatever else is in there stays as it is, comments included.
+    Other settings in the file stay. A file with comments is not changed: the command prints the lines to add.
     """
-    import json
-    import os
-    import sys
-    from pathlib import Path
-
-    from mcp_baton.cli.hosts.configuration import entry, project_file, user_file, write
-    from mcp_baton.cli.hosts.configuration import header as read
-    from mcp_baton.cli.hosts.jsonc import CannotMerge
     from mcp_baton.local.clean_text import echo, escaped
 
-    made = entry(host, name, url, [read(text, name) for text in header or ()], os.environ)
+    made = entry(host, name, url, [parse_header(text, name) for text in header or ()], os.environ)
     file = None if project else user_file(host, sys.platform, Path.home(), os.environ)
     file = file or project_file(host, Path.cwd())
     shown = escaped(json.dumps(made.to_json(), indent=2, ensure_ascii=False))
     if print_:
         typer.echo(shown)
-        echo("\n".join((f"It belongs into {file}.", *made.notes)), err=True)
+        echo("\n".join((f"Add this to {file}.", *made.notes)), err=True)
         return 0
     try:
         changed = write(file, made, replace=replace)
     except CannotMerge as error:
-        echo(f"baton: {file} was left as it is: {error}. Add this by hand:", err=True)
+        echo(f"baton: {file} was not changed: {error}. Add this to the file:", err=True)
         typer.echo(shown)
         return 2
-    echo("\n".join((f"{file}: {'wrote' if changed else 'nothing changed, it has'} the server {name!r}", *made.notes)))
+    done = f"wrote the server {name!r}" if changed else f"nothing changed, the server {name!r} is already there"
+    echo("\n".join((f"{file}: {done}", *made.notes)))
     return 0
+
+
+_HEADER: Final = re.compile(r"\s*([A-Za-z0-9!#$%&'*+.^_`|~-]+)\s*(?::\s*(.*?)\s*)?", re.DOTALL)
+_VARIABLE: Final = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
+_SCHEME: Final = re.compile(r"(Bearer|Basic)\s+(.*)", re.IGNORECASE)
+_SECRET: Final = re.compile(r"auth|cookie|credential|key|password|secret|token", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """A header of every request.
+
+    Attributes:
+        name: Its name.
+        value: The part that is written to the file: the whole value, or the scheme (`Bearer `) before a secret.
+        variable: The environment variable that holds the secret; `None` if the header is not secret.
+        secret: The secret, if the command line has it.
+    """
+
+    name: str
+    value: str
+    variable: str | None = None
+    secret: str | None = None
+
+
+def parse_header(text: str, server: str) -> Header:
+    """Read the value of `--header`: `NAME: VALUE`, `NAME: $VARIABLE`, or `NAME` for a secret.
+
+    Args:
+        text: The value.
+        server: The server's name. The default name of the variable begins with it.
+
+    Raises:
+        BatonError: the value has another form.
+    """
+    found = _HEADER.fullmatch(text)
+    if found is None or any(ord(letter) < 0x20 for letter in text):
+        raise BatonError(f"--header {text!r}: write 'x-api-key: VALUE', 'x-api-key: $VARIABLE' or 'x-api-key'")
+    name, value = found[1], found[2] or ""
+    scheme = _SCHEME.fullmatch(value)
+    before, rest = (f"{scheme[1]} ", scheme[2]) if scheme else ("", value)
+    variable = _VARIABLE.fullmatch(rest)
+    if variable:
+        return Header(name, before, variable[1] or variable[2])
+    if rest and not scheme and not _SECRET.search(name):
+        return Header(name, value)
+    return Header(name, before, re.sub(r"[^A-Z0-9]+", "_", f"{server}_{name}".upper()), rest or None)
+
+
+def project_file(host: HostName, folder: Path) -> Path:
+    """Return the file that configures a host for one project.
+
+    Raises:
+        BatonError: the host has no such file, or a part of its path in the folder is a symbolic link.
+    """
+    from mcp_baton.cli.projects.record import place
+
+    path = HOSTS[host].project_file
+    if path is None:
+        raise BatonError(f"{HOSTS[host].title} has no configuration for a project: omit --project")
+    return place(folder, path)
+
+
+def user_file(host: HostName, platform: str, home: Path, environment: Mapping[str, str]) -> Path | None:
+    """Return the file that configures a host for its user; `None` if other programs may not write it.
+
+    Args:
+        host: The host.
+        platform: As in `sys.platform`.
+        home: The user's folder.
+        environment: For `APPDATA` and `XDG_CONFIG_HOME`.
+    """
+    parts = HOSTS[host].user_file
+    if parts is None or parts[0] != "@":
+        return None if parts is None else home.joinpath(*parts)
+    if platform == "darwin":
+        applications = home / "Library" / "Application Support"
+    elif platform == "win32":
+        applications = Path(environment.get("APPDATA") or home / "AppData" / "Roaming")
+    else:
+        applications = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
+    return applications.joinpath(*parts[1:])
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A server in a host's configuration.
+
+    Attributes:
+        host: The host.
+        name: The server's name there.
+        url: Its address.
+        server: Its configuration.
+        inputs: The values for which VS Code asks its user.
+        notes: Sentences about the steps that the user has to take.
+        private: Whether it contains a secret.
+    """
+
+    host: HostName
+    name: str
+    url: str
+    server: JsonObject
+    inputs: tuple[JsonObject, ...] = ()
+    notes: tuple[str, ...] = ()
+    private: bool = False
+
+    def to_json(self) -> JsonObject:
+        """Return a configuration that contains only this server."""
+        servers: dict[str, Json] = {HOSTS[self.host].servers: {self.name: self.server}}
+        return {"inputs": list(self.inputs), **servers} if self.inputs else servers
+
+
+def entry(host: HostName, name: str, url: str, headers: Sequence[Header], environment: Mapping[str, str]) -> Entry:
+    """Return the configuration of a server for a host.
+
+    Args:
+        host: The host.
+        name: The server's name there.
+        url: Its address.
+        headers: The headers of every request.
+        environment: The secrets for Claude Desktop.
+
+    Raises:
+        BatonError: a secret is needed and missing.
+    """
+    match host:
+        case "claude-code":
+            sent = _headers(headers, "${%s}")
+            return Entry(host, name, url, {"type": "http", "url": url, **sent}, (), _claude_code(name, url, headers))
+        case "cursor":
+            sent = _headers(headers, "${env:%s}")
+            return Entry(host, name, url, {"url": url, **sent}, (), tuple(_to_be_set(host, headers)))
+        case "vscode":
+            return _vscode(name, url, headers)
+        case _:
+            return _claude_desktop(name, url, headers, environment)
+
+
+def _headers(headers: Sequence[Header], reference: str) -> dict[str, Json]:
+    written: dict[str, Json] = {
+        header.name: header.value + (reference % header.variable if header.variable else "") for header in headers
+    }
+    return {"headers": written} if written else {}
+
+
+def _to_be_set(host: HostName, headers: Sequence[Header]) -> list[str]:
+    return [
+        f"Set {header.variable} to the value of {header.name} in the environment in which you start "
+        f"{HOSTS[host].title}."
+        for header in headers
+        if header.variable
+    ]
+
+
+def _claude_code(name: str, url: str, headers: Sequence[Header]) -> tuple[str, ...]:
+    words = ["claude", "mcp", "add", "--scope", "user", "--transport", "http", name, url]
+    command = shlex.join(words)
+    for header in headers:
+        command += f' --header "{header.name}: {header.value}' + (f'${header.variable}"' if header.variable else '"')
+    return (
+        *_to_be_set("claude-code", headers),
+        "Claude Code asks once whether it may use the servers of this folder; /mcp lists them.",
+        f"For all folders of yours instead: {command}",
+    )
+
+
+def _vscode(name: str, url: str, headers: Sequence[Header]) -> Entry:
+    inputs: list[JsonObject] = []
+    sent: dict[str, Json] = {}
+    for header in headers:
+        sent[header.name] = header.value
+        if header.variable:
+            asked = f"{name}-{header.name}".lower()
+            description = f"{header.name} of the server {name}"
+            inputs.append({"type": "promptString", "id": asked, "description": description, "password": True})
+            sent[header.name] = f"{header.value}${{input:{asked}}}"
+    server: dict[str, Json] = {"type": "http", "url": url}
+    notes = tuple(
+        f"VS Code asks for the value of {header.name} when it first starts the server, and stores it elsewhere."
+        for header in headers
+        if header.variable
+    )
+    return Entry("vscode", name, url, server | ({"headers": sent} if sent else {}), tuple(inputs), notes)
+
+
+def _claude_desktop(name: str, url: str, headers: Sequence[Header], environment: Mapping[str, str]) -> Entry:
+    """Its file accepts only programs, so mcp-remote connects to the server: https://www.npmjs.com/package/mcp-remote."""
+    arguments: list[Json] = ["-y", MCP_REMOTE, url]
+    secrets: dict[str, Json] = {}
+    for header in headers:
+        # No blank after the colon: Claude Desktop on Windows breaks arguments at blanks (see the page of mcp-remote).
+        value = header.value
+        if header.variable:
+            secret = header.secret or environment.get(header.variable)
+            if not secret:
+                raise BatonError(
+                    f"the value of {header.name} is needed: set {header.variable} to it, or write it after the colon"
+                )
+            secrets[header.variable] = header.value + secret
+            value = f"${{{header.variable}}}"
+        arguments += ["--header", f"{header.name}:{value}"]
+    server: dict[str, Json] = {"command": "npx", "args": arguments}
+    notes = ["Quit Claude Desktop and start it again. It runs mcp-remote, which needs Node."]
+    if secrets:
+        server["env"] = secrets
+        notes.append("The file now holds the secret: Claude Desktop has no other place for it.")
+    notes.append("For a server with OAuth sign-in use Settings, Connectors, Add custom connector instead.")
+    return Entry("claude-desktop", name, url, server, (), tuple(notes), bool(secrets))
+
+
+class CannotMerge(Exception):
+    """The file cannot be edited without losing something in it. The message gives the reason."""
+
+
+def merged(text: str, entry: Entry, *, replace: bool = False) -> str:
+    """Return the configuration with the server in it. Other settings of a server with this address stay.
+
+    Args:
+        text: The configuration; an empty text counts as `{}`.
+        entry: The server.
+        replace: Whether to replace a server that has the same name and another address.
+
+    Raises:
+        BatonError: another server has the name.
+        CannotMerge: the file has comments, is not JSON, or has another structure.
+    """
+    document = _parsed(text)
+    servers = _member(document, HOSTS[entry.host].servers, dict)
+    old = servers.get(entry.name)
+    if isinstance(old, dict) and entry.url in [old.get("url"), *(old.get("args") or ())]:
+        servers[entry.name] = {**old, **entry.server}
+    elif old is None or replace:
+        servers[entry.name] = dict(entry.server)
+    else:
+        raise BatonError(f"another server has the name {entry.name!r}: use another --name, or --replace")
+    inputs = _member(document, "inputs", list) if entry.inputs else []
+    ids = [item.get("id") for item in inputs if isinstance(item, dict)]
+    inputs += [asked for asked in entry.inputs if asked["id"] not in ids]
+    if document == _parsed(text):
+        return text
+    indented = re.search(r'^([ \t]+)"', text, re.MULTILINE)
+    return json.dumps(document, indent=indented[1] if indented else 2, ensure_ascii=False) + "\n"
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    try:
+        document = json.loads(text.strip("\ufeff \t\r\n") or "{}", object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as error:
+        raise CannotMerge(f"it has comments or is not JSON ({error})") from error
+    if not isinstance(document, dict):
+        raise CannotMerge("it does not contain a JSON object")
+    return document
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        raise ValueError("an object has the same key twice")
+    return made
+
+
+def _member[Kind: dict[str, Any] | list[Any]](document: dict[str, Any], name: str, kind: type[Kind]) -> Kind:
+    found = document.setdefault(name, kind())
+    if not isinstance(found, kind):
+        raise CannotMerge(f"{name!r} has an unexpected type")
+    return found
+
+
+_PRIVATE: Final = 0o600
+
+
+def write(file: Path, entry: Entry, *, replace: bool = False) -> bool:
+    """Write a server into a configuration. Return whether this changed anything.
+
+    An existing file keeps its permissions, unless the entry has a secret: then only the user may read it. A link stays
+    a link, and its target is written.
+
+    Raises:
+        CannotMerge: see `merged`.
+        BatonError: another server has the name, or the file cannot be read or written.
+    """
+    try:
+        target = file.resolve()
+        old = target.read_bytes().decode() if target.exists() else ""
+        new = merged(old, entry, replace=replace)
+        if new == old and not (entry.private and target.stat().st_mode & 0o777 != _PRIVATE):
+            return False
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _replace(target, new, private=entry.private)
+    except BatonError as error:
+        raise BatonError(f"{file}: {error}") from error
+    except UnicodeDecodeError as error:
+        raise BatonError(f"{file} is not UTF-8 and was not changed") from error
+    except OSError as error:
+        raise BatonError(f"{file} cannot be written: {error.strerror}") from error
+    return True
+
+
+def _replace(target: Path, text: str, *, private: bool) -> None:
+    """Replace a file in one step: a reader sees the whole old file or the whole new one."""
+    mode = _PRIVATE if private else target.stat().st_mode & 0o777 if target.exists() else _usual()
+    with NamedTemporaryFile("wb", dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
+        part = Path(file.name)
+        try:
+            file.write(text.encode())
+            file.flush()
+            os.fsync(file.fileno())
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+    # Created with 0600, so that no other user can ever read the secret.
+    part.chmod(mode)
+    part.replace(target)
+
+
+def _usual() -> int:
+    """Return the permissions that this process gives to its files."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask

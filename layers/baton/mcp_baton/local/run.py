@@ -1,4 +1,4 @@
-"""Running the local server until it is told to stop (README.md, Test locally).
+"""Running the local server until it is told to stop (docs/local.md).
 
 SIGTERM is the asked-for end of a service and exits with 0; Ctrl-C exits with 130, as shells expect of an interrupted
 command. Both stop accepting connections and give the requests that are being answered a short grace.

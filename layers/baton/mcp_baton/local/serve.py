@@ -1,4 +1,4 @@
-"""`baton serve`: the composition root of the local server (README.md, Test locally)."""
+"""`baton serve`: the composition root of the local server (docs/local.md)."""
 
 import errno
 import logging

@@ -1,1 +1,0 @@
-"""The configuration files of hosts, for `baton install` (docs/commands.md, Configure a host)."""
