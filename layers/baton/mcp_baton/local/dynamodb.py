@@ -1,4 +1,4 @@
-"""DynamoDB for a machine of one's own: an engine in this process, or any URL (README.md, Test locally)."""
+"""DynamoDB for a machine of one's own: an engine in this process, or any URL (docs/local.md)."""
 
 from functools import cache
 from threading import Lock

@@ -75,7 +75,7 @@ class Listened:
         Returns:
             The seconds until the next one is due.
         """
-        now_s = self._request.clock()
+        now_s = self._request.services.clock()
         for task_id, told in list(self._tasks.items()):
             if told.next_s <= now_s and self._is_over(told, now_s):
                 del self._tasks[task_id]

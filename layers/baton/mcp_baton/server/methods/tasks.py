@@ -115,7 +115,7 @@ def update_task(request: Request) -> JsonObject:
     if task is None:
         from_store(request, lambda store, owner: looked_after(request, store.get(owner, task_id)))
     elif task.status is TaskStatus.WORKING:
-        dispatch(request, task)
+        dispatch(request.services, task)
     return {}
 
 

@@ -413,7 +413,7 @@ def _calls(request: Request, task: TaskRecord, plan: Plan, *, can_go_on: bool) -
     workflow, known = plan.workflow, plan.known
     if workflow is None or known is None or plan.task.status.terminal:
         return []
-    tools, handle = ServerHost(request), handle_of(request, workflow, plan.task.task_id)
+    tools, handle = ServerHost(request), handle_of(request.server, workflow, plan.task.task_id)
     made = []
     for step in remaining_steps(workflow, known):
         refused = plan.refused(step)

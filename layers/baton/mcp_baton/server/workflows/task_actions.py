@@ -94,7 +94,7 @@ def _done(request: Request, twin: WorkflowTool, action: str, task_id: str, resul
     except TaskFinished as over:
         return error(f"This task is {over.current.status.value}: nothing changes it.")
     except TooLarge as large:
-        return error(cut(f"{TASK_RESULT} cannot be kept: {large}. Nothing was changed."))
+        return error(cut(f"{TASK_RESULT} cannot be stored: {large}. Nothing was changed."))
     except (TaskNotFound, StoreBusy) as refused:
         return not_run(request, twin, task_id, refused)
     except StoreError as failed:
@@ -151,7 +151,7 @@ def _text(request: Request, twin: WorkflowTool, state: State, *, shows: bool) ->
 
 
 def _offer(request: Request, twin: WorkflowTool, state: State, begin: str) -> str:
-    handle = handle_of(request, twin.workflow, state.task.task_id)
+    handle = handle_of(request.server, twin.workflow, state.task.task_id)
     secrets = secrets_given(twin.workflow, state.plan.known) if state.plan.known else ()
     return handle.offer(twin.name, secrets, begin=begin)
 

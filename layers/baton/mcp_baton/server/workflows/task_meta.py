@@ -5,7 +5,7 @@ from typing import Literal
 
 from mcp_baton.protocol.envelope import RELATED_TASK_KEY
 from mcp_baton.protocol.json import Json, JsonObject
-from mcp_baton.server.request import Request
+from mcp_baton.server.execution import Execution
 from mcp_baton.tasks.record import (
     INTERRUPTED,
     PAUSED,
@@ -22,7 +22,7 @@ from mcp_baton.workflow.plan import Plan
 from mcp_baton.workflow.repeats import Repeat
 
 
-def run_meta(request: Request, run: EndedRun) -> dict[str, Json]:
+def run_meta(execution: Execution, run: EndedRun) -> dict[str, Json]:
     """The `_meta` of a workflow prompt's reply; nothing for a run without a task.
 
     What was written is told as the store holds it, what could not be from memory. `persisted` is `False` where the
@@ -30,7 +30,7 @@ def run_meta(request: Request, run: EndedRun) -> dict[str, Json]:
     """
     if run.task is None:
         return {}
-    meta = task_meta(request, run.task)
+    meta = task_meta(execution, run.task)
     if not run.stored:
         meta["steps"] = [{"name": name, "status": status.value} for name, status in run.statuses.items()]
         meta.pop("pause_reason", None)
@@ -51,7 +51,7 @@ def run_meta(request: Request, run: EndedRun) -> dict[str, Json]:
 
 
 def recorded_meta(
-    request: Request, plan: Plan, following: Sequence[Json], oversized: Sequence[str], twice: Sequence[Repeat] = ()
+    execution: Execution, plan: Plan, following: Sequence[Json], oversized: Sequence[str], twice: Sequence[Repeat] = ()
 ) -> dict[str, Json]:
     """The `_meta` of a continuation that was recorded.
 
@@ -61,7 +61,7 @@ def recorded_meta(
         oversized: The names of the variables that did not fit.
         twice: The step that the call was recorded as, if a run may have run it before.
     """
-    meta = task_meta(request, plan.task, plan.steps)
+    meta = task_meta(execution, plan.task, plan.steps)
     made: dict[str, Json] = {"next": following, "recorded": True}
     return (
         meta
@@ -73,7 +73,7 @@ def recorded_meta(
 
 
 def unrecorded_meta(
-    request: Request,
+    execution: Execution,
     task_id: str,
     error: str,
     task: TaskRecord | None = None,
@@ -88,11 +88,11 @@ def unrecorded_meta(
     """
     meta: dict[str, Json] = {"task_id": task_id}
     if task:
-        meta = task_meta(request, task) | {"next": following}
+        meta = task_meta(execution, task) | {"next": following}
     return meta | {"recorded": recorded, "record_error": error}
 
 
-def task_meta(request: Request, task: TaskRecord, steps: Sequence[StepProgress] | None = None) -> dict[str, Json]:
+def task_meta(execution: Execution, task: TaskRecord, steps: Sequence[StepProgress] | None = None) -> dict[str, Json]:
     """A task's id, status, steps and, where it is paused, why; and that a client supplied its result."""
     steps = steps_of(task) if steps is None else steps
     meta: dict[str, Json] = {
@@ -100,12 +100,12 @@ def task_meta(request: Request, task: TaskRecord, steps: Sequence[StepProgress] 
         "task_status": task.status.value,
         "steps": [{"name": step["name"], "status": step["status"]} for step in steps],
     }
-    pause = shown_pause(task, request.now_ms)
+    pause = shown_pause(task, execution.now_ms)
     if pause is not None:
         meta["pause_reason"] = pause
     if task.by_client:
         meta["result_by"] = "client"
-    return meta if request.stateless else meta | related_task(task.task_id)
+    return meta if execution.stateless else meta | related_task(task.task_id)
 
 
 def shown_pause(task: TaskRecord, now_ms: Callable[[], int]) -> JsonObject | None:
